@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::driver::{Client, Library};
 use super::processes::Upstream;
-use super::setting::{Account, Setting, Shape};
+use super::setup::{Account, Setup, Shape};
 use super::with_each_library;
 
 with_each_library! {
@@ -32,13 +32,13 @@ const ACCOUNTS: usize = 2;
 const COMMENTS: usize = 100;
 
 fn a_read_names_the_gateway_in_every_url(library: Library) {
-    let (setting, world) = emulated();
+    let (setup, world) = emulated();
     let repository = world.repository("widgets");
     for shape in [Shape::Hosted, Shape::SelfHosted] {
-        let (values, _) = setting
+        let (values, _) = setup
             .client(library, shape)
             .plays("get_repository", &json!({ "owner": OWNER, "repo": "widgets" }));
-        let address = format!("{}/repos/acme/widgets", setting.base_url(shape));
+        let address = format!("{}/repos/acme/widgets", setup.base_url(shape));
         assert_eq!(values["id"], repository["id"]);
         assert_eq!(values["url"], address);
         assert_eq!(values["issues_url"], format!("{address}/issues{{/number}}"));
@@ -46,16 +46,16 @@ fn a_read_names_the_gateway_in_every_url(library: Library) {
         assert!(page.ends_with("/acme/widgets") && !page.contains("127.0.0.1"), "{page}");
         assert!(values["remaining"].as_u64() > Some(0), "{values}");
     }
-    setting.assert_only_own_accounts_were_seen();
+    setup.assert_only_own_accounts_were_seen();
 }
 
 fn a_list_is_read_to_its_last_page(library: Library) {
-    let (setting, world) = emulated();
+    let (setup, world) = emulated();
     let count = world.repository("widgets")["issues"].as_u64().expect("a number of issues");
     for (shape, per_page) in [(Shape::Hosted, 30), (Shape::SelfHosted, 25)] {
         let arguments =
             json!({ "owner": OWNER, "repo": "widgets", "per_page": per_page, "state": "all" });
-        let (values, report) = setting.client(library, shape).plays("list_issues", &arguments);
+        let (values, report) = setup.client(library, shape).plays("list_issues", &arguments);
         let numbers: BTreeSet<u64> = values["numbers"]
             .as_array()
             .expect("numbers")
@@ -66,12 +66,12 @@ fn a_list_is_read_to_its_last_page(library: Library) {
         assert_eq!(values["numbers"].as_array().map(Vec::len), Some(numbers.len()));
         assert_eq!(report.exchanges.len() as u64, count.div_ceil(per_page), "{:?}", report.wire());
     }
-    setting.assert_only_own_accounts_were_seen();
+    setup.assert_only_own_accounts_were_seen();
 }
 
 fn a_lazy_attribute_is_fetched_through_the_gateway(library: Library) {
-    let (setting, world) = emulated();
-    let (values, report) = setting.plays(
+    let (setup, world) = emulated();
+    let (values, report) = setup.plays(
         library,
         "lazy_user",
         &json!({ "owner": OWNER, "repo": "widgets", "number": 1 }),
@@ -93,13 +93,13 @@ fn a_lazy_attribute_is_fetched_through_the_gateway(library: Library) {
     // who asks for it.
     assert_eq!(values["said"], world.repository("widgets")["comments"]);
     assert!(values["comments"].as_u64() >= Some(30), "{values}");
-    setting.assert_only_own_accounts_were_seen();
+    setup.assert_only_own_accounts_were_seen();
 }
 
 fn a_write_is_executed_once_and_visible_at_once(library: Library) {
-    let (setting, _) = emulated();
+    let (setup, _) = emulated();
     let (title, body) = ("Müßte gehen \"so\"", "Zeile eins\nline two 🦀");
-    let (values, _) = setting.plays(
+    let (values, _) = setup.plays(
         library,
         "create_issue",
         &json!({ "owner": OWNER, "repo": "widgets", "title": title, "body": body }),
@@ -110,7 +110,7 @@ fn a_write_is_executed_once_and_visible_at_once(library: Library) {
         values["after"][0], values["number"],
         "the list that was read before shows the new issue"
     );
-    let transcript = setting.upstream.transcript();
+    let transcript = setup.upstream.transcript();
     let writes: Vec<&Value> =
         transcript.iter().filter(|request| request["method"] != "GET").collect();
     let [write] = writes.as_slice() else { panic!("one write was asked for, {writes:?} arrived") };
@@ -118,18 +118,18 @@ fn a_write_is_executed_once_and_visible_at_once(library: Library) {
         (&write["method"], &write["path"]),
         (&json!("POST"), &json!("/repos/acme/widgets/issues"))
     );
-    assert_eq!(write["account"], setting.writer());
+    assert_eq!(write["account"], setup.writer());
     assert_eq!(write["executed"], true);
-    setting.assert_only_own_accounts_were_seen();
+    setup.assert_only_own_accounts_were_seen();
 }
 
 fn a_former_name_leads_to_the_repository(library: Library) {
-    let (setting, world) = emulated();
+    let (setup, world) = emulated();
     let repository = world.renamed();
     let former = repository["former_names"][0].as_str().expect("a former name");
     let (owner, repo) = former.split_once('/').unwrap_or((OWNER, former));
     for shape in [Shape::Hosted, Shape::SelfHosted] {
-        let (values, report) = setting
+        let (values, report) = setup
             .client(library, shape)
             .plays("get_repository", &json!({ "owner": owner, "repo": repo }));
         assert_eq!(
@@ -139,21 +139,21 @@ fn a_former_name_leads_to_the_repository(library: Library) {
         let [moved, found] = report.exchanges.as_slice() else {
             panic!("a redirect and an answer, not {:?}", report.wire())
         };
-        let address = format!("{}/repositories/{}", setting.base_url(shape), repository["id"]);
+        let address = format!("{}/repositories/{}", setup.base_url(shape), repository["id"]);
         assert_eq!((moved.status, moved.location.as_deref()), (Some(301), Some(address.as_str())));
         assert_eq!((found.status, found.url.as_str()), (Some(200), address.as_str()));
     }
-    setting.assert_only_own_accounts_were_seen();
+    setup.assert_only_own_accounts_were_seen();
 }
 
 fn a_rename_is_seen_at_once(library: Library) {
-    let (setting, world) = emulated();
+    let (setup, world) = emulated();
     let name = "gadgets-by-another-name";
     let new = format!("{OWNER}/{name}");
     // Read first, so that there is an old answer to get wrong.
-    setting.plays(library, "get_repository", &json!({ "owner": OWNER, "repo": "gadgets" }));
+    setup.plays(library, "get_repository", &json!({ "owner": OWNER, "repo": "gadgets" }));
     let arguments = json!({ "owner": OWNER, "repo": "gadgets", "name": name, "description": "described by its old name" });
-    let (values, report) = setting.plays(library, "rename_repository", &arguments);
+    let (values, report) = setup.plays(library, "rename_repository", &arguments);
     assert_eq!(values["renamed"], new);
     assert_eq!(
         (&values["found"]["full_name"], &values["found"]["id"]),
@@ -168,14 +168,14 @@ fn a_rename_is_seen_at_once(library: Library) {
         }
         Library::PyGithub => assert_eq!(statuses, [200, 301, 200], "{:?}", report.wire()),
     }
-    setting.assert_only_own_accounts_were_seen();
+    setup.assert_only_own_accounts_were_seen();
 }
 
 fn the_rate_limit_is_the_gateways_own(library: Library) {
-    let (setting, _) = emulated();
-    setting.plays(library, "get_repository", &json!({ "owner": OWNER, "repo": "widgets" }));
-    let sent = setting.sent().len();
-    let (values, _) = setting.plays(library, "rate_limit", &json!({}));
+    let (setup, _) = emulated();
+    setup.plays(library, "get_repository", &json!({ "owner": OWNER, "repo": "widgets" }));
+    let sent = setup.sent().len();
+    let (values, _) = setup.plays(library, "rate_limit", &json!({}));
     for resource in ["core", "search", "rate"] {
         let rate = &values[resource];
         assert!(
@@ -185,16 +185,16 @@ fn the_rate_limit_is_the_gateways_own(library: Library) {
         );
         assert!(rate["seconds_to_reset"].as_f64() > Some(0.0), "{resource}: {rate}");
     }
-    assert_eq!(setting.sent().len(), sent, "asking for the rate limit sends nothing");
+    assert_eq!(setup.sent().len(), sent, "asking for the rate limit sends nothing");
 }
 
 fn an_exhausted_budget_is_recognised_as_a_rate_limit(library: Library) {
     const BUDGET: u64 = 5;
     let upstream = Upstream::emulated();
     upstream.limit(&json!({ "core": BUDGET }));
-    let (setting, _) = behind_a_gateway(upstream);
+    let (setup, _) = behind_a_gateway(upstream);
     let numbers: Vec<u64> = (1..=30).collect();
-    let (values, report) = setting.plays(
+    let (values, report) = setup.plays(
         library,
         "exhaust",
         &json!({ "owner": OWNER, "repo": "widgets", "numbers": numbers }),
@@ -233,42 +233,42 @@ fn an_exhausted_budget_is_recognised_as_a_rate_limit(library: Library) {
     let refusals = report.exchanges.iter().filter(|exchange| exchange.status != Some(200)).count();
     assert_eq!(refusals, 1, "no retry of its own accord: {:?}", report.wire());
 
-    let books = setting.upstream.control("books");
+    let books = setup.upstream.control("books");
     assert_eq!(
         (&books["refused_primary"], &books["sent_while_limited"]),
         (&json!(0), &json!(0)),
         "the upstream never had to refuse"
     );
-    setting.assert_only_own_accounts_were_seen();
+    setup.assert_only_own_accounts_were_seen();
 }
 
 fn a_wrong_key_is_refused_before_anything_is_sent(library: Library) {
-    let (setting, _) = emulated();
+    let (setup, _) = emulated();
     let client = Client {
         key: "weir_not_a_key_of_anyone".to_owned(),
-        ..setting.client(library, Shape::Hosted)
+        ..setup.client(library, Shape::Hosted)
     };
     let error = client.fails("get_repository", &json!({ "owner": OWNER, "repo": "widgets" }));
     assert_eq!(error["status"], 401, "{error}");
     assert!(!error.to_string().contains(&client.key), "{error}");
-    assert!(setting.sent().is_empty(), "{:?}", setting.sent());
+    assert!(setup.sent().is_empty(), "{:?}", setup.sent());
 }
 
 /// More than the 80 a minute that the limits allow: the last ones wait for the next minute, and
 /// none is refused.
 fn a_burst_of_100_comments_is_written_once_each_and_in_order(library: Library) {
-    let setting = of_a_patient_client("");
+    let setup = of_a_patient_client("");
     let arguments = json!({ "owner": OWNER, "repo": "widgets", "number": 2, "texts": texts() });
-    let (values, _) = setting.plays(library, "comment_burst", &arguments);
-    assert_written_in_order(&setting, &values);
+    let (values, _) = setup.plays(library, "comment_burst", &arguments);
+    assert_written_in_order(&setup, &values);
 }
 
 /// The same as fast as they are accepted, where the limits stand in nobody's way.
 fn asynchronous_comments_are_written_once_each_and_in_order(library: Library) {
-    let setting = of_a_patient_client("\n[limits]\ncontent_per_minute = 1000\n");
-    setting.upstream.limit(&json!({ "content.minute": 1000 }));
+    let setup = of_a_patient_client("\n[limits]\ncontent_per_minute = 1000\n");
+    setup.upstream.limit(&json!({ "content.minute": 1000 }));
     let arguments = json!({ "owner": OWNER, "repo": "widgets", "number": 2, "texts": texts() });
-    let (values, _) = setting.plays(library, "comments_handed_over", &arguments);
+    let (values, _) = setup.plays(library, "comments_handed_over", &arguments);
     assert!(
         values["statuses"]
             .as_array()
@@ -281,13 +281,13 @@ fn asynchronous_comments_are_written_once_each_and_in_order(library: Library) {
             .is_some_and(|all| all.len() == COMMENTS && all.iter().all(|state| *state == "done")),
         "{values}"
     );
-    assert_written_in_order(&setting, &values);
+    assert_written_in_order(&setup, &values);
 }
 
-fn of_a_patient_client(sections: &str) -> Setting {
+fn of_a_patient_client(sections: &str) -> Setup {
     let upstream = Upstream::emulated();
     let accounts = World(upstream.control("world")).accounts(ACCOUNTS);
-    Setting::tuned(upstream, accounts, "max_wait = \"2m\"\n", sections)
+    Setup::tuned(upstream, accounts, "max_wait = \"2m\"\n", sections)
 }
 
 fn texts() -> Vec<String> {
@@ -295,15 +295,15 @@ fn texts() -> Vec<String> {
 }
 
 /// Each text arrived once, the emulator refused nothing, and it gave them numbers in their order.
-fn assert_written_in_order(setting: &Setting, values: &Value) {
+fn assert_written_in_order(setup: &Setup, values: &Value) {
     let ids: Vec<u64> =
         values["ids"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
     assert!(ids.len() == COMMENTS && ids.is_sorted_by(|one, next| one < next), "{ids:?}");
-    let transcript = setting.upstream.transcript();
+    let transcript = setup.upstream.transcript();
     let posts = transcript.iter().filter(|request| request["method"] == "POST").count();
     assert_eq!(posts, COMMENTS);
     assert!(transcript.iter().all(|request| request["refused"].is_null()));
-    let books = setting.upstream.control("books");
+    let books = setup.upstream.control("books");
     assert_eq!((&books["refused_primary"], &books["refused_secondary"]), (&json!(0), &json!(0)));
 }
 
@@ -367,12 +367,12 @@ impl World {
     }
 }
 
-fn emulated() -> (Setting, World) {
+fn emulated() -> (Setup, World) {
     behind_a_gateway(Upstream::emulated())
 }
 
-fn behind_a_gateway(upstream: Upstream) -> (Setting, World) {
+fn behind_a_gateway(upstream: Upstream) -> (Setup, World) {
     let world = World(upstream.control("world"));
     let accounts = world.accounts(ACCOUNTS);
-    (Setting::new(upstream, accounts), world)
+    (Setup::new(upstream, accounts), world)
 }

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use serde::Deserialize;
 
 use super::processes::Gateway;
-use super::setting::KEY;
+use super::setup::KEY;
 use super::{config, install};
 
 /// The groups of tests of which none may fail.
@@ -37,7 +37,7 @@ const NOT_PASSED: [(&str, &str); 6] = [
 ];
 
 #[derive(Debug, Deserialize)]
-struct Told {
+struct TestResult {
     suite: String,
     test: String,
     kind: String,
@@ -105,13 +105,13 @@ fn the_public_cache_suite_passes_with_the_listed_exceptions() {
         .current_dir(&directory)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    let results: Vec<Told> = serde_json::from_str(told.lines().last().unwrap_or_default())
-        .unwrap_or_else(|fault| {
-            panic!("{fault}: {told}{}", String::from_utf8_lossy(&output.stderr))
-        });
+    let output_text = String::from_utf8_lossy(&output.stdout);
+    let results: Vec<TestResult> =
+        serde_json::from_str(output_text.lines().last().unwrap_or_default()).unwrap_or_else(
+            |fault| panic!("{fault}: {output_text}{}", String::from_utf8_lossy(&output.stderr)),
+        );
     let required = || results.iter().filter(|result| result.kind == "required");
-    let failed: Vec<&Told> = required().filter(|result| !result.passed).collect();
+    let failed: Vec<&TestResult> = required().filter(|result| !result.passed).collect();
     let passed = required().count() - failed.len();
     println!("{passed} of {} required tests passed", required().count());
     let unexpected: Vec<_> = failed

@@ -11,22 +11,22 @@
 //! client spoke to the gateway and to nobody else (`driver`). What the gateway does with requests
 //! that no library sends is left to the other tests.
 
-mod alone;
-mod at_once;
+mod concurrent_writes;
 #[expect(dead_code, reason = "one builder for all suites; this one needs no apps or rules")]
 #[path = "../support/config.rs"]
 mod config;
 mod control;
 mod driver;
 mod emulated;
+mod emulator_only;
 mod http_cache;
 mod install;
 mod processes;
-mod quick;
-mod record;
 mod recorded;
+mod recording;
 mod relay;
-mod setting;
+mod setup;
+mod virtual_time;
 
 /// Makes two tests of each function that takes a library: `sentence::octokit` and
 /// `sentence::pygithub`.

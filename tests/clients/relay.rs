@@ -14,7 +14,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use weir::gateway::Gateway;
 
-use super::quick::Quick;
+use super::virtual_time::VirtualTime;
 
 /// A relay that runs as long as the runtime of its gateway.
 pub struct Relay {
@@ -25,7 +25,7 @@ pub struct Relay {
 struct Line {
     gateway: Arc<Gateway>,
     /// Held by whoever is let in.
-    door: tokio::sync::Mutex<()>,
+    turn: tokio::sync::Mutex<()>,
     /// The bodies of all writes, in their order.
     received: Mutex<Vec<String>>,
 }
@@ -33,17 +33,19 @@ struct Line {
 impl Relay {
     /// In front of this gateway, none of whose writes may end before [`Relay::all_received`] has
     /// said so.
-    pub fn start(quick: &Quick) -> Self {
+    pub fn start(virtual_time: &VirtualTime) -> Self {
         let line = Arc::new(Line {
-            gateway: Arc::clone(&quick.gateway),
-            door: tokio::sync::Mutex::default(),
+            gateway: Arc::clone(&virtual_time.gateway),
+            turn: tokio::sync::Mutex::default(),
             received: Mutex::default(),
         });
-        let listener =
-            quick.runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).expect("a port");
+        let listener = virtual_time
+            .runtime
+            .block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
+            .expect("a port");
         let address = listener.local_addr().expect("its address").to_string();
-        let (upstream, shared) = (quick.address().to_owned(), Arc::clone(&line));
-        quick.runtime.spawn(async move {
+        let (upstream, shared) = (virtual_time.address().to_owned(), Arc::clone(&line));
+        virtual_time.runtime.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (upstream, line) = (upstream.clone(), Arc::clone(&shared));
                 tokio::spawn(async move {
@@ -77,7 +79,7 @@ impl Line {
     }
 
     async fn let_in(&self, request: &Whole, requests: &mut OwnedWriteHalf) -> io::Result<()> {
-        let _one_at_a_time = self.door.lock().await;
+        let _one_at_a_time = self.turn.lock().await;
         requests.write_all(&request.bytes).await?;
         if !request.bytes.starts_with(b"POST ") {
             return Ok(());

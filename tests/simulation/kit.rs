@@ -75,9 +75,9 @@ pub fn played_without_refusal(plan: &Plan, seeds: u64) -> Report {
     let report = played(plan, seeds);
     if report.refusals() > 0 {
         let worst = (plan.seed..plan.seed + seeds).find_map(|seed| {
-            let told =
+            let reported =
                 play(&Plan { seed, narration: Narration::FirstRefusal, ..plan.clone() }).ok()?;
-            (told.refusals() > 0).then(|| (seed, told.story.join("\n")))
+            (reported.refusals() > 0).then(|| (seed, reported.story.join("\n")))
         });
         let (seed, story) = worst.unwrap_or_default();
         panic!(

@@ -5,14 +5,14 @@
 //! says so.
 
 pub mod broken;
+pub mod captured_log;
 pub mod config;
 pub mod log;
-pub mod logged;
 pub mod origin;
 pub mod raw;
 pub mod reply;
+pub mod scripted;
 pub mod setup;
-pub mod staged;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -165,8 +165,8 @@ impl World {
     }
 
     /// Until this many requests wait for fetches.
-    pub async fn all_waiting_for_one_fetch(&self, askers: usize) {
-        eventually(|| self.gateway.flights.askers() == askers).await;
+    pub async fn all_waiting_for_one_fetch(&self, waiters: usize) {
+        eventually(|| self.gateway.flights.askers() == waiters).await;
     }
 
     /// Ends the emulator; the gateway goes on.

@@ -18,17 +18,17 @@ use tokio::net::TcpListener;
 /// The running upstream.
 pub struct Origin {
     url: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    exchanges: Arc<Mutex<Vec<Exchange>>>,
 }
 
 /// A request and what came of it.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct Exchange {
     pub headers: HeaderMap,
     pub status: u16,
 }
 
-impl Asked {
+impl Exchange {
     /// A header's value, or nothing.
     pub fn header(&self, name: &str) -> &str {
         header(&self.headers, name)
@@ -58,8 +58,8 @@ impl Origin {
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (answer, asked) = (Arc::new(answer), Arc::<Mutex<Vec<Asked>>>::default());
-        let log = Arc::clone(&asked);
+        let (answer, exchanges) = (Arc::new(answer), Arc::<Mutex<Vec<Exchange>>>::default());
+        let log = Arc::clone(&exchanges);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (answer, log) = (Arc::clone(&answer), Arc::clone(&log));
@@ -69,7 +69,7 @@ impl Origin {
                         let request = request.map(drop);
                         let headers = request.headers().clone();
                         let response = answer(request).await;
-                        log.lock().push(Asked { headers, status: response.status().as_u16() });
+                        log.lock().push(Exchange { headers, status: response.status().as_u16() });
                         Ok::<_, Infallible>(response.map(Full::new))
                     }
                 });
@@ -83,7 +83,7 @@ impl Origin {
                 });
             }
         });
-        Self { url, asked }
+        Self { url, exchanges }
     }
 
     /// Where it listens.
@@ -92,12 +92,12 @@ impl Origin {
     }
 
     /// Every request so far, in the order of their answers.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().clone()
+    pub fn exchanges(&self) -> Vec<Exchange> {
+        self.exchanges.lock().clone()
     }
 
     /// The last request.
-    pub fn last(&self) -> Asked {
-        self.asked.lock().last().cloned().expect("nothing was asked")
+    pub fn last(&self) -> Exchange {
+        self.exchanges.lock().last().cloned().expect("nothing was asked")
     }
 }

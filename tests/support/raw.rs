@@ -16,7 +16,7 @@ use super::KEY;
 pub struct Connection(TcpStream);
 
 /// Status line, headers in any order and spelling of their names, and body.
-pub type Told = (String, BTreeSet<String>, String);
+pub type Parts = (String, BTreeSet<String>, String);
 
 impl Connection {
     pub async fn open(address: SocketAddr) -> Self {
@@ -111,7 +111,7 @@ impl Connection {
 
     /// An answer, or its head alone, taken apart; without the lines that begin like `left_out`,
     /// which differ from one answer to the next.
-    pub async fn read_told(&mut self, is_head: bool, left_out: &[&str]) -> Told {
+    pub async fn read_parts(&mut self, is_head: bool, left_out: &[&str]) -> Parts {
         let text = if is_head { self.read_head().await } else { self.read_answer().await };
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let mut lines = head.split("\r\n").map(str::to_owned);

@@ -40,11 +40,11 @@ async fn every_secondary_limit_is_listed_with_maximum_and_metric() {
     world.get(ISSUES).await.assert_status(200);
     let operator = Operator::of(&world).await;
     let (_, snapshot) = world.gateway.admissions.snapshot();
-    let told = operator.budgets().await["accounts"][0]["secondary"].clone();
+    let reported = operator.budgets().await["accounts"][0]["secondary"].clone();
     assert!(!snapshot[0].secondary.is_empty());
-    for (limit, told) in snapshot[0].secondary.iter().zip(told.as_array().unwrap()) {
+    for (limit, reported) in snapshot[0].secondary.iter().zip(reported.as_array().unwrap()) {
         assert_eq!(
-            *told,
+            *reported,
             json!({ "limit": limit.limit.name(), "in_use": limit.in_use, "max": limit.max })
         );
         let series = format!(

@@ -45,15 +45,15 @@ async fn a_fetch_under_way_during_a_purge_is_revalidated_before_use() {
         .await;
     let operator = Operator::of(&world).await;
     let gate = world.close_gate("GET", ISSUES);
-    let asked = world.get(ISSUES);
+    let fetched = world.get(ISSUES);
     let meanwhile = async {
         world.held(gate, 1).await;
         world.clock.advance(Duration::from_secs(1));
         operator.purge("{\"prefix\": \"/repos/acme/\"}").await.assert_status(200);
         world.open_gate(gate);
     };
-    let (asked, ()) = tokio::join!(asked, meanwhile);
-    asked.assert_status(200);
+    let (fetched, ()) = tokio::join!(fetched, meanwhile);
+    fetched.assert_status(200);
     world.clock.advance(Duration::from_secs(1));
     assert_eq!(
         world.get(ISSUES).await.header("cache-status"),

@@ -180,14 +180,14 @@ async fn one_write_is_shown_with_the_upstreams_response() {
     let operator = Operator::of(&world).await;
     let id = post(&world, "whole").await;
     assert_eq!(end_of(&world, &id).await, "done");
-    let told = operator.get(&format!("/api/writes/{id}")).await.json();
+    let reported = operator.get(&format!("/api/writes/{id}")).await.json();
     assert_eq!(
-        (&told["id"], &told["response"]["status"], &told["response"]["body"]["body"]),
+        (&reported["id"], &reported["response"]["status"], &reported["response"]["body"]["body"]),
         (&json!(id), &json!(201), &json!("whole"))
     );
-    let url = told["response"]["body"]["url"].as_str().unwrap();
+    let url = reported["response"]["body"]["url"].as_str().unwrap();
     assert!(url.starts_with(&format!("http://{}/", world.emulator.addr())), "{url}");
-    assert!(!told.to_string().contains("emu_"), "{told}");
+    assert!(!reported.to_string().contains("emu_"), "{reported}");
 }
 
 #[tokio::test]
@@ -199,12 +199,12 @@ async fn an_operator_cancels_queued_writes_only() {
     world.held(gate, 1).await;
     let cancelled = operator.post(&format!("/api/writes/{second}/cancel"), "").await;
     cancelled.assert_status(200);
-    let told = cancelled.json();
+    let reported = cancelled.json();
     assert_eq!(
-        (&told["id"], &told["state"], &told["reason"]),
+        (&reported["id"], &reported["state"], &reported["reason"]),
         (&json!(second), &json!("cancelled"), &json!("cancelled"))
     );
-    assert!(told["message"].as_str().unwrap().contains("an operator"), "{told}");
+    assert!(reported["message"].as_str().unwrap().contains("an operator"), "{reported}");
     for (id, state) in [(&first, "sending"), (&second, "cancelled")] {
         let refused = operator.post(&format!("/api/writes/{id}/cancel"), "").await;
         refused.assert_status(409);
@@ -429,8 +429,8 @@ async fn weir_writes_lists_shows_cancels_and_retries() {
     let (code, shown) = operator.weir_writes(&["show", &lost]).await;
     assert_eq!(code, Some(0), "{shown}");
     assert!(shown.contains("unknown") && shown.contains(&format!("POST {COMMENTS}")), "{shown}");
-    let (code, told) = operator.weir_writes(&["cancel", &second]).await;
-    assert_eq!((code, told), (Some(0), format!("{second} is cancelled\n")));
+    let (code, reported) = operator.weir_writes(&["cancel", &second]).await;
+    assert_eq!((code, reported), (Some(0), format!("{second} is cancelled\n")));
     world.open_gate(gate);
     assert_eq!(end_of(&world, &first).await, "done");
 
@@ -441,8 +441,8 @@ async fn weir_writes_lists_shows_cancels_and_retries() {
         "{refused}"
     );
     assert_eq!(posts(&world), 2);
-    let (code, told) = operator.weir_writes(&["retry", &lost, "--even-if-executed"]).await;
-    assert_eq!(code, Some(0), "{told}");
+    let (code, reported) = operator.weir_writes(&["retry", &lost, "--even-if-executed"]).await;
+    assert_eq!(code, Some(0), "{reported}");
     assert_eq!(end_of(&world, &lost).await, "done");
     assert_eq!(posts(&world), 3);
 }

@@ -146,7 +146,7 @@ async fn stored_responses_and_budgets_survive_a_reload() {
     let world = Setup::new().start().await;
     let first = world.get(WIDGETS).await;
     let books = || world.current.gateway().admissions.snapshot().1;
-    let (before, asked) = (books(), world.upstream_requests().len());
+    let (before, sent) = (books(), world.upstream_requests().len());
     world.reload(|text| text.replace("[upstream]", "[cache]\nstale_if_error = \"2h\"\n[upstream]"));
     let now = books();
     assert_eq!(before[0].books[0].remaining, now[0].books[0].remaining);
@@ -155,7 +155,7 @@ async fn stored_responses_and_budgets_survive_a_reload() {
         (again.body.clone(), again.cache_status()),
         (first.body, "weir; fwd=stale; fwd-status=304")
     );
-    assert_eq!(world.upstream_requests().len(), asked + 1);
+    assert_eq!(world.upstream_requests().len(), sent + 1);
     assert_eq!(books()[0].books[0].remaining, before[0].books[0].remaining, "a 304 is free");
 }
 
@@ -393,12 +393,12 @@ async fn the_admin_reload_refuses_a_bad_config_with_422() {
     world.current.read_from(file.clone());
     assert_eq!(reload("GET").await.0, 405);
     std::fs::write(&file, world.text.replace("name = \"other\"", "name = \"ci\"")).unwrap();
-    let (status, told) = reload("POST").await;
-    assert_eq!(status, 422, "{told}");
-    let fault = &told["faults"][0];
+    let (status, reported) = reload("POST").await;
+    assert_eq!(status, 422, "{reported}");
+    let fault = &reported["faults"][0];
     assert!(
         fault["line"].is_u64() && fault["key"].as_str().unwrap().starts_with("clients[1]"),
-        "{told}"
+        "{reported}"
     );
     world.get(WIDGETS).await.assert_status(200);
     std::fs::write(&file, without_ci(&world.text)).unwrap();
@@ -412,8 +412,8 @@ async fn the_admin_reload_refuses_a_bad_config_with_422() {
         world.text.replace("[upstream]", "[telemetry]\nlog = \"text\"\n[upstream]"),
     )
     .unwrap();
-    let (status, told) = reload("POST").await;
-    assert_eq!((status, &told["at_next_start"]), (200, &json!(["telemetry.log"])));
+    let (status, reported) = reload("POST").await;
+    assert_eq!((status, &reported["at_next_start"]), (200, &json!(["telemetry.log"])));
     world.get(WIDGETS).await.assert_status(200);
     std::fs::remove_file(&file).unwrap();
     assert_eq!(reload("POST").await.0, 422);

@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 
 use super::hold_for_five_seconds;
 use super::operator::{ADMIN, ISSUES, Operator};
-use crate::support::logged;
+use crate::support::captured_log;
 use crate::support::raw::Connection;
 use crate::support::{KEY, Setup, eventually};
 
 /// The lines of finished requests that were logged while `act` ran on this thread.
-async fn logged(act: impl AsyncFnOnce()) -> Vec<Value> {
-    logged::begin();
+async fn captured_log(act: impl AsyncFnOnce()) -> Vec<Value> {
+    captured_log::begin();
     act().await;
-    let text = logged::own();
+    let text = captured_log::own();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines.filter(|line| line["message"] == "request").collect()
 }
@@ -22,13 +22,13 @@ async fn logged(act: impl AsyncFnOnce()) -> Vec<Value> {
 #[tokio::test]
 async fn one_log_line_explains_why_a_request_waited() {
     let world = Setup::new().manual_clock().limits("concurrency = 1").start().await;
-    let lines = logged(async || drop(hold_for_five_seconds(&world, async || {}).await)).await;
+    let lines = captured_log(async || drop(hold_for_five_seconds(&world, async || {}).await)).await;
     let waited =
         lines.iter().find(|line| line["path"] == "/repos/acme/sprockets").expect("it has a line");
-    let told =
+    let reported =
         ["client", "status", "queue_ms", "held_by", "held_account"].map(|key| waited[key].clone());
     assert_eq!(
-        told,
+        reported,
         [json!("ci"), json!(200), json!(5000.0), json!("concurrency"), json!("account-0")],
         "{waited}"
     );
@@ -44,11 +44,12 @@ async fn a_denial_logs_one_line_with_limit_account_and_time() {
     world.set_limits(&json!({ "core.user": 1 }));
     world.get(ISSUES).await.assert_status(200);
     let lines =
-        logged(async || world.get(&format!("{ISSUES}?page=2")).await.assert_status(403)).await;
+        captured_log(async || world.get(&format!("{ISSUES}?page=2")).await.assert_status(403))
+            .await;
     let [refused] = lines.as_slice() else { panic!("one line: {lines:?}") };
-    let told = ["client", "status", "refusal", "held_by", "held_account"]
+    let reported = ["client", "status", "refusal", "held_by", "held_account"]
         .map(|key| refused[key].as_str().unwrap_or("").to_owned());
-    assert_eq!(told, ["ci", "", "primary", "primary", "account-0"], "{refused}");
+    assert_eq!(reported, ["ci", "", "primary", "primary", "account-0"], "{refused}");
     assert!(refused["held_until"].as_str().unwrap() > "2027-01-15T08:00:00Z", "{refused}");
 }
 
@@ -57,7 +58,7 @@ async fn a_client_that_stops_waiting_leaves_a_line_naming_the_limit() {
     let world = Setup::new().listen(ADMIN).manual_clock().limits("concurrency = 1").start().await;
     world.get(ISSUES).await.assert_status(200);
     let gate = world.close_gate("GET", "/repos/acme/widgets");
-    let lines = logged(async || {
+    let lines = captured_log(async || {
         let leaver = async {
             world.held(gate, 1).await;
             let mut connection = Connection::open(world.address).await;
@@ -76,10 +77,10 @@ async fn a_client_that_stops_waiting_leaves_a_line_naming_the_limit() {
     .await;
     let left = lines.iter().find(|line| line["path"] == "/repos/acme/sprockets");
     let left = left.unwrap_or_else(|| panic!("it has no line: {lines:?}"));
-    let told =
+    let reported =
         ["status", "queue_ms", "held_by", "held_account", "resource"].map(|key| left[key].clone());
     assert_eq!(
-        told,
+        reported,
         [json!(0), json!(20_000.0), json!("concurrency"), json!("account-0"), json!("core")],
         "{left}"
     );
@@ -93,7 +94,7 @@ async fn a_follower_logs_the_limit_of_its_leader_and_its_own_wait() {
     let world = Setup::new().manual_clock().limits("concurrency = 1").start().await;
     world.get(ISSUES).await.assert_status(200);
     let gate = world.close_gate("GET", "/repos/acme/widgets");
-    let lines = logged(async || {
+    let lines = captured_log(async || {
         let others = async {
             world.held(gate, 1).await;
             let first = world.get("/repos/acme/sprockets");
@@ -120,8 +121,12 @@ async fn a_follower_logs_the_limit_of_its_leader_and_its_own_wait() {
     })
     .await;
     let second = lines.iter().find(|line| line["request_id"] == "second").expect("it has a line");
-    let told = ["refusal", "held_by", "held_account"].map(|key| second[key].clone());
-    assert_eq!(told, [json!("concurrency"), json!("concurrency"), json!("account-0")], "{second}");
+    let reported = ["refusal", "held_by", "held_account"].map(|key| second[key].clone());
+    assert_eq!(
+        reported,
+        [json!("concurrency"), json!("concurrency"), json!("account-0")],
+        "{second}"
+    );
 }
 
 #[tokio::test]
@@ -129,7 +134,7 @@ async fn a_write_behind_another_logs_the_wait_for_its_turn() {
     let world = Setup::new().manual_clock().start().await;
     world.get(ISSUES).await.assert_status(200);
     let gate = world.close_gate("POST", ISSUES);
-    let lines = logged(async || {
+    let lines = captured_log(async || {
         let first = world.post(ISSUES, json!({ "title": "first" }));
         let second = async {
             world.held(gate, 1).await;

@@ -11,7 +11,7 @@ use weir::emulator::Entry;
 use weir::tokens::HealthState;
 
 use crate::support::{
-    KEY, OTHER_KEY, Reply, Setup, World, all_have_status, config, eventually, logged,
+    KEY, OTHER_KEY, Reply, Setup, World, all_have_status, captured_log, config, eventually,
 };
 
 pub(crate) const APP_KEY: &str = include_str!("../../../src/emulator/seed/app_key.pem");
@@ -159,15 +159,15 @@ async fn a_tokens_validators_are_not_sent_with_its_successor() {
     world.get(&path).await.assert_status(200);
     world.clock.advance(Duration::from_hours(2));
     world.get(&path).await.assert_status(200);
-    let asked: Vec<_> = world
+    let requests: Vec<_> = world
         .upstream_requests()
         .into_iter()
         .filter(|entry| entry.path == path)
         .map(|entry| (entry.conditional, entry.status))
         .collect();
-    assert_eq!(asked[1], ("etag", 304));
+    assert_eq!(requests[1], ("etag", 304));
     assert_eq!(
-        asked[2],
+        requests[2],
         ("none", 200),
         "the list has no date, and the ETag belonged to the old token"
     );
@@ -423,7 +423,7 @@ async fn an_oauth_app_reads_with_its_id_and_secret() {
 
 #[tokio::test]
 async fn jwts_and_minted_tokens_appear_in_no_response_log_or_metric() {
-    logged::begin();
+    captured_log::begin();
     let world = setup().start().await;
     world.arm(&json!({ "fault": "revoke", "match": { "path": "/repos/*", "nth": 2 } }));
     let mut shown = String::new();
@@ -439,7 +439,7 @@ async fn jwts_and_minted_tokens_appear_in_no_response_log_or_metric() {
         let _ = write!(shown, "{answer:?}{}", String::from_utf8_lossy(&answer.body));
     }
     let answer = as_app(&world, Method::GET, "/app").await;
-    let log = logged::all();
+    let log = captured_log::all();
     let health = world.gateway.tokens.health(world.clock.now());
     let _ = write!(shown, "{answer:?}{log}{health:?}{}", world.gateway.metrics.encode());
     assert!(
@@ -516,10 +516,10 @@ async fn permissions_learned_of_an_installation_outlive_its_token() {
     world.arm(&json!({ "fault": "revoke", "match": { "path": "/repos/*", "nth": 1 } }));
     world.get("/repos/acme/gadgets/labels").await.assert_status(200);
     assert_eq!(mints(&world).len(), 2);
-    let asked = world.upstream_requests();
+    let requests = world.upstream_requests();
     assert!(
-        asked[before..].iter().all(|entry| entry.account != "dan"),
-        "the installation is asked again with its next token: {asked:?}"
+        requests[before..].iter().all(|entry| entry.account != "dan"),
+        "the installation is asked again with its next token: {requests:?}"
     );
 }
 

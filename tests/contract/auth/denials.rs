@@ -70,7 +70,7 @@ impl Pool {
     }
 
     /// The last to be asked.
-    fn asked(&self) -> String {
+    fn last_token(&self) -> String {
         self.origin.last().token().to_owned()
     }
 }
@@ -117,7 +117,7 @@ impl Member {
 async fn a_stored_response_is_served_while_its_account_is_closed() {
     let pool = Pool::new("[cache]\nstale_if_limited = \"1h\"").await;
     pool.get(SECRET).await.assert_status(200);
-    assert_eq!(pool.asked(), "tok-member");
+    assert_eq!(pool.last_token(), "tok-member");
     pool.close(true);
     for _ in 0..3 {
         let answer = pool.get(SECRET).await;
@@ -199,7 +199,7 @@ async fn after_many_missing_repositories_a_denial_is_not_stored() {
 async fn a_denial_by_every_account_is_stored() {
     let pool = Pool::new(&rule()).await;
     pool.get("/repos/acme/missing").await.assert_status(404);
-    assert_eq!(pool.origin.asked().len(), 2);
+    assert_eq!(pool.origin.exchanges().len(), 2);
     let again = pool.get("/repos/acme/missing").await;
     assert_eq!((again.status.as_u16(), again.cache_status()), (404, "weir; hit"));
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::support::{KEY, OTHER_KEY, Reply, Setup, World, logged};
+use crate::support::{KEY, OTHER_KEY, Reply, Setup, World, captured_log};
 
 const ENABLED: &str = "[passthrough]\nenabled = true";
 /// A member of acme.
@@ -46,7 +46,7 @@ async fn seated_as(world: &World, credential: &str, path: &str) -> Reply {
 }
 
 /// The accounts in the order in which the upstream was asked, as the emulator names them.
-fn asked(world: &World) -> Vec<String> {
+fn accounts_used(world: &World) -> Vec<String> {
     world.upstream_requests().iter().map(|entry| entry.account.clone()).collect()
 }
 
@@ -61,7 +61,7 @@ async fn a_client_sees_by_its_own_credential_and_the_pool_does_not() {
         (Some("gadgets"), Some("passthrough"))
     );
     world.get(GADGETS).await.assert_status(404);
-    assert_eq!(asked(&world), ["dan", "cleo", "dan"]);
+    assert_eq!(accounts_used(&world), ["dan", "cleo", "dan"]);
 }
 
 #[tokio::test]
@@ -75,7 +75,7 @@ async fn two_credentials_and_the_pool_never_see_each_others_answers() {
     assert_eq!(world.get("/user").await.json()["login"], "dan");
     // The second round was served from what is stored; the pool's own answer was not taken from a
     // client's.
-    assert_eq!(asked(&world), ["cleo", "dan", "dan"]);
+    assert_eq!(accounts_used(&world), ["cleo", "dan", "dan"]);
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn concurrent_requests_with_one_credential_are_one_fetch() {
     };
     let (answers, ()) = tokio::join!(answers, release);
     crate::support::all_have_status(&answers, 200);
-    assert_eq!(asked(&world), ["cleo"]);
+    assert_eq!(accounts_used(&world), ["cleo"]);
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn a_secondary_refusal_closes_its_credential_alone() {
     for _ in 0..3 {
         world.get_with(GADGETS, &impatient).await.assert_secondary_limited();
     }
-    assert_eq!(asked(&world), ["cleo"]);
+    assert_eq!(accounts_used(&world), ["cleo"]);
     world.get(WIDGETS).await.assert_status(200);
 }
 
@@ -194,7 +194,7 @@ async fn denials_of_a_credential_are_passed_on_and_harm_no_other() {
     let denied = json!({ "match": { "method": "GET", "path": GADGETS, "nth": 1 }, "fault": "status", "status": 403 });
     world.arm(&denied);
     get_as(&world, CLEO, GADGETS).await.assert_status(403);
-    assert_eq!(asked(&world)[1..], ["cleo"]);
+    assert_eq!(accounts_used(&world)[1..], ["cleo"]);
     // It is not benched, and neither is the pool.
     get_as(&world, "emu_unknown_token", WIDGETS).await.assert_status(401);
     get_as(&world, CLEO, GADGETS).await.assert_status(200);
@@ -219,7 +219,7 @@ async fn authorization_beside_the_key_is_ignored_unless_enabled() {
     let world = Setup::new().holder("dan", "user", &[("classic", DAN)], "").start().await;
     get_as(&world, CLEO, GADGETS).await.assert_status(404);
     assert_eq!(get_as(&world, CLEO, WIDGETS).await.header("x-weir-account"), Some("dan"));
-    assert!(asked(&world).iter().all(|account| account == "dan"));
+    assert!(accounts_used(&world).iter().all(|account| account == "dan"));
 }
 
 #[tokio::test]
@@ -253,7 +253,7 @@ async fn allow_limits_a_client_with_its_own_credential_too() {
     let world = strangers().client("allow = [\"GET /repos/**\"]").start().await;
     get_as(&world, CLEO, GADGETS).await.assert_status(200);
     get_as(&world, CLEO, "/user").await.assert_status(403);
-    assert_eq!(asked(&world), ["cleo"]);
+    assert_eq!(accounts_used(&world), ["cleo"]);
 }
 
 #[tokio::test]
@@ -271,7 +271,7 @@ async fn writes_with_an_own_credential_invalidate_others_responses() {
         ("weir; fwd=stale; fwd-status=200", &json!("cleo"))
     );
     world.post(&issues, json!({ "title": "by nobody" })).await.assert_status(403);
-    assert_eq!(asked(&world), ["dan", "cleo", "dan"]);
+    assert_eq!(accounts_used(&world), ["dan", "cleo", "dan"]);
 }
 
 #[tokio::test]
@@ -281,7 +281,7 @@ async fn streamed_uploads_use_the_clients_own_credential() {
     send_as(&world, CLEO, Method::POST, &format!("{WIDGETS}/issues"), &body)
         .await
         .assert_status(201);
-    assert_eq!(asked(&world), ["cleo"]);
+    assert_eq!(accounts_used(&world), ["cleo"]);
 }
 
 #[tokio::test]
@@ -317,7 +317,7 @@ async fn an_idle_credentials_slot_goes_to_the_next_one() {
     let (first, refused) = tokio::join!(first, second);
     first.assert_status(200);
     refused.assert_secondary_limited();
-    assert_eq!(asked(&world), ["cleo"]);
+    assert_eq!(accounts_used(&world), ["cleo"]);
     // Its books begin anew: what was known of the one before is not told of the next.
     assert_eq!(seated_as(&world, DAN, WIDGETS).await.number("x-ratelimit-remaining"), 4_999);
     assert_eq!(
@@ -328,7 +328,7 @@ async fn an_idle_credentials_slot_goes_to_the_next_one() {
 
 #[tokio::test]
 async fn no_credential_is_in_logs_metrics_or_responses() {
-    logged::begin();
+    captured_log::begin();
     let world = strangers().start().await;
     let mut answers = Vec::new();
     for path in [GADGETS, GADGETS, "/user", "/rate_limit", "/nothing/here"] {
@@ -341,7 +341,7 @@ async fn no_credential_is_in_logs_metrics_or_responses() {
     );
     world.arm(&json!({ "match": { "method": "GET", "path": WIDGETS, "nth": 1 }, "fault": "reset_before" }));
     answers.push(get_as(&world, CLEO, WIDGETS).await);
-    let shown = format!("{answers:?}{}{}", world.gateway.metrics.encode(), logged::all());
+    let shown = format!("{answers:?}{}{}", world.gateway.metrics.encode(), captured_log::all());
     for secret in [CLEO, "emu_nobodys_s3cret", KEY] {
         assert!(!shown.contains(secret), "{secret} is shown");
     }

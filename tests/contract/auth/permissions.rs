@@ -26,7 +26,7 @@ fn stranger_first() -> Setup {
 }
 
 /// The accounts in the order in which the upstream was asked, as the emulator names them.
-fn asked(world: &World) -> Vec<String> {
+fn accounts_used(world: &World) -> Vec<String> {
     world.upstream_requests().iter().map(|entry| entry.account.clone()).collect()
 }
 
@@ -54,11 +54,11 @@ async fn a_private_repository_is_served_in_any_account_order() {
 async fn after_a_permission_retry_requests_go_to_the_seeing_account() {
     let world = stranger_first().start().await;
     world.get(&format!("{GADGETS}/issues")).await.assert_status(200);
-    assert_eq!(asked(&world), ["dan", "cleo"]);
+    assert_eq!(accounts_used(&world), ["dan", "cleo"]);
     for path in ["", "/issues?page=2", "/labels", "/issues/1"] {
         world.get(&format!("{GADGETS}{path}")).await.assert_status(200);
     }
-    assert_eq!(asked(&world), ["dan", "cleo", "cleo", "cleo", "cleo", "cleo"]);
+    assert_eq!(accounts_used(&world), ["dan", "cleo", "cleo", "cleo", "cleo", "cleo"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,7 +92,7 @@ async fn a_permission_retrys_response_is_stored_for_the_pool() {
     world.get(GADGETS).await.assert_status(200);
     let again = world.get(GADGETS).await;
     assert_eq!(again.cache_status(), "weir; fwd=stale; fwd-status=304");
-    assert_eq!(asked(&world), ["dan", "cleo", "cleo"]);
+    assert_eq!(accounts_used(&world), ["dan", "cleo", "cleo"]);
 }
 
 #[tokio::test]
@@ -101,17 +101,21 @@ async fn a_validators_owner_without_permission_is_not_preferred() {
     let labels = |page| format!("/repos/acme/gadgets/labels?page={page}");
     world.get(&labels(1)).await.assert_status(200);
     world.get(&labels(2)).await.assert_status(200);
-    let asked_before = asked(&world);
+    let used_before = accounts_used(&world);
     world.ask_emulator(
         Method::POST,
         "/_emulator/faults",
         &json!({ "match": { "method": "GET", "path": "/repos/acme/gadgets/labels", "nth": 1 }, "fault": "status", "status": 404 }),
     );
     world.get(&labels(3)).await.assert_status(200);
-    let [owner, other] = asked_before.as_slice() else { panic!("{asked_before:?}") };
-    assert_eq!(asked(&world)[2..], [owner.clone(), other.clone()], "equals are asked in turn");
+    let [owner, other] = used_before.as_slice() else { panic!("{used_before:?}") };
+    assert_eq!(
+        accounts_used(&world)[2..],
+        [owner.clone(), other.clone()],
+        "equals are asked in turn"
+    );
     assert_eq!(world.get(&labels(1)).await.cache_status(), "weir; fwd=stale; fwd-status=200");
-    assert_eq!(asked(&world)[4], *other);
+    assert_eq!(accounts_used(&world)[4], *other);
 }
 
 #[tokio::test]
@@ -124,7 +128,7 @@ async fn a_path_nobody_sees_is_a_404_after_one_permission_retry() {
         Some("dan"),
         "the first answer is the one that is given"
     );
-    assert_eq!(asked(&world), ["dan", "cleo"]);
+    assert_eq!(accounts_used(&world), ["dan", "cleo"]);
     for _ in 0..3 {
         world.get("/repos/acme/nothing").await.assert_status(404);
     }
@@ -151,8 +155,10 @@ async fn a_missing_issue_excludes_no_account_from_its_repository() {
     for number in 1..=8 {
         world.get(&format!("/repos/acme/widgets/issues/{number}")).await.assert_status(200);
     }
-    let of = |account: &str| asked(&world).iter().filter(|asked| *asked == account).count();
-    assert!(of("dan") >= 6 && of("cleo") >= 6, "{:?}", asked(&world));
+    let of = |account: &str| {
+        accounts_used(&world).iter().filter(|accounts_used| *accounts_used == account).count()
+    };
+    assert!(of("dan") >= 6 && of("cleo") >= 6, "{:?}", accounts_used(&world));
 }
 
 #[tokio::test]
@@ -178,8 +184,8 @@ async fn a_missing_permission_moves_requests_to_another_account() {
     for number in 1..=6 {
         world.get(&format!("{GADGETS}/issues/{number}")).await.assert_status(200);
     }
-    let accounts = asked(&world).split_off(4);
-    assert!(accounts.iter().any(|account| *account == asked(&world)[0]), "{accounts:?}");
+    let accounts = accounts_used(&world).split_off(4);
+    assert!(accounts.iter().any(|account| *account == accounts_used(&world)[0]), "{accounts:?}");
 }
 
 #[tokio::test]
@@ -198,10 +204,10 @@ async fn recorded_permissions_expire() {
     world.get(&format!("{GADGETS}/labels")).await.assert_status(200);
     world.clock.advance(Duration::from_mins(9));
     world.get(&format!("{GADGETS}/labels?page=2")).await.assert_status(200);
-    assert_eq!(asked(&world), ["dan", "cleo", "cleo"]);
+    assert_eq!(accounts_used(&world), ["dan", "cleo", "cleo"]);
     world.clock.advance(Duration::from_mins(2));
     world.get(&format!("{GADGETS}/labels?page=3")).await.assert_status(200);
-    assert_eq!(asked(&world)[3..], ["dan", "cleo"]);
+    assert_eq!(accounts_used(&world)[3..], ["dan", "cleo"]);
 }
 
 #[tokio::test]
@@ -238,7 +244,7 @@ async fn a_blind_account_does_not_answer_for_a_spent_one() {
         .get(&format!("{GADGETS}/issues?page=5"))
         .await
         .assert_rate_limited(world.clock.now().as_secs());
-    assert_eq!(asked(&world).iter().filter(|account| *account == "dan").count(), 2);
+    assert_eq!(accounts_used(&world).iter().filter(|account| *account == "dan").count(), 2);
 }
 
 #[tokio::test]

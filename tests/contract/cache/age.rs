@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 use crate::support::origin::{Origin, header};
-use crate::support::staged::{Scene, Staged};
+use crate::support::scripted::{ScriptedConnection, ScriptedUpstream};
 use crate::support::{Reply, Setup, World};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
@@ -17,15 +17,15 @@ fn after(world: &World, seconds: u64) {
 }
 
 /// Says what there is, and how much is left, so that nothing waits for this answer.
-async fn say(world: &World, scene: &mut Scene, version: u32) {
+async fn send(world: &World, connection: &mut ScriptedConnection, version: u32) {
     let reset = world.clock.now().as_secs() + 1_800;
     let left = format!(
         "x-ratelimit-limit: 5000\r\nx-ratelimit-remaining: 4000\r\nx-ratelimit-used: 1000\r\nx-ratelimit-reset: {reset}\r\n"
     );
     let body = format!("{{\"v\":{version}}}");
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length:";
-    scene
-        .say(format!(
+    connection
+        .send(format!(
             "{head} {}\r\n{left}x-ratelimit-resource: core\r\netag: \"{version}\"\r\n\r\n{body}",
             body.len()
         ))
@@ -38,20 +38,20 @@ fn version(reply: &Reply) -> Option<u64> {
 
 #[tokio::test]
 async fn transit_time_counts_against_the_lifetime() {
-    let staged = Staged::start().await;
+    let scripted = ScriptedUpstream::start().await;
     let world = Setup::new()
-        .upstream(staged.url())
+        .upstream(scripted.url())
         .manual_clock()
         .cache_ttl("/repos/{owner}/{repo}", "10s")
         .start()
         .await;
     let upstream = async {
-        let mut scene = staged.next().await;
+        let mut connection = scripted.next().await;
         after(&world, 8);
-        say(&world, &mut scene, 1).await;
-        scene
+        send(&world, &mut connection, 1).await;
+        connection
     };
-    let (first, _scene) = tokio::join!(world.get(REPOSITORY), upstream);
+    let (first, _connection) = tokio::join!(world.get(REPOSITORY), upstream);
     first.assert_status(200);
     after(&world, 1);
     let hit = world.get(REPOSITORY).await;
@@ -63,40 +63,40 @@ async fn transit_time_counts_against_the_lifetime() {
 
 #[tokio::test]
 async fn a_late_response_to_an_earlier_request_replaces_nothing() {
-    let staged = Staged::start().await;
+    let scripted = ScriptedUpstream::start().await;
     let setup = Setup::new()
-        .upstream(staged.url())
+        .upstream(scripted.url())
         .manual_clock()
         .cache_ttl("/repos/{owner}/{repo}", "10s");
     let world = setup.unspaced_writes().start().await;
     let upstream = async {
-        let mut scene = staged.next().await;
-        say(&world, &mut scene, 0).await;
-        scene
+        let mut connection = scripted.next().await;
+        send(&world, &mut connection, 0).await;
+        connection
     };
-    let (first, scene) = tokio::join!(world.get("/repos/acme/other"), upstream);
+    let (first, connection) = tokio::join!(world.get("/repos/acme/other"), upstream);
     first.assert_status(200);
-    drop(scene);
+    drop(connection);
     let upstream = async {
-        let mut late = staged.next().await;
+        let mut late = scripted.next().await;
         after(&world, 1);
         let written = async {
-            let mut scene = staged.next().await;
-            scene.say("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
-            scene
+            let mut connection = scripted.next().await;
+            connection.send("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
+            connection
         };
-        let (reply, _scene) =
+        let (reply, _connection) =
             tokio::join!(world.send(http::Method::PATCH, REPOSITORY, &[], "{}"), written);
         reply.assert_status(204);
         after(&world, 1);
         let read = async {
-            let mut scene = staged.next().await;
-            say(&world, &mut scene, 2).await;
-            scene
+            let mut connection = scripted.next().await;
+            send(&world, &mut connection, 2).await;
+            connection
         };
-        let (reply, _scene) = tokio::join!(world.get(REPOSITORY), read);
+        let (reply, _connection) = tokio::join!(world.get(REPOSITORY), read);
         assert_eq!(version(&reply), Some(2));
-        say(&world, &mut late, 1).await;
+        send(&world, &mut late, 1).await;
         late
     };
     let (first, _late) = tokio::join!(world.get(REPOSITORY), upstream);

@@ -11,7 +11,7 @@ use weir::clock::Timestamp;
 use weir::config::digest_hex;
 
 use crate::auth::apps;
-use crate::support::origin::{Asked, Origin, header, token};
+use crate::support::origin::{Exchange, Origin, header, token};
 use crate::support::{Reply, Setup, World};
 
 const PREDICTED: &str = "[cache]\npredicted_etags = true";
@@ -54,11 +54,11 @@ impl Manner {
         let (headers, path) = (request.headers(), request.uri().to_string());
         let body = (self.body)(&path, token(headers));
         let etag = format!("\"{}\"", (self.form)(headers, body.as_bytes()));
-        let asked = header(headers, "if-none-match");
-        let is_known = if asked.is_empty() {
+        let condition = header(headers, "if-none-match");
+        let is_known = if condition.is_empty() {
             self.dated && header(headers, "if-modified-since") == DATE
         } else {
-            self.always_304 || asked == etag
+            self.always_304 || condition == etag
         };
         let remaining = if token(headers) == POOR { 900 } else { self.remaining_of_rich };
         let mut response = Response::builder()
@@ -148,7 +148,7 @@ impl Pair {
             pair.world.get(&page(number)).await.assert_status(200);
         }
         let tokens: Vec<_> =
-            pair.origin.asked().iter().map(|asked| asked.token().to_owned()).collect();
+            pair.origin.exchanges().iter().map(|exchange| exchange.token().to_owned()).collect();
         assert_eq!(
             (tokens[0].as_str(), &tokens[1..]),
             (POOR, &[RICH; PROVED_BY - 1].map(str::to_owned)[..])
@@ -158,22 +158,22 @@ impl Pair {
 
     /// The first page once more, which the other token asks for; the answer, and the last request
     /// that it took.
-    async fn first_page_again(&self) -> (Reply, Asked) {
+    async fn first_page_again(&self) -> (Reply, Exchange) {
         let answer = self.world.get(&page(1)).await;
-        let asked = self.origin.last();
-        assert_eq!(asked.token(), RICH);
-        (answer, asked)
+        let exchange = self.origin.last();
+        assert_eq!(exchange.token(), RICH);
+        (answer, exchange)
     }
 
     /// Now less is left of the other token: it is the first one that asks for a page which that one
     /// fetched.
-    async fn second_page_by_the_poor(&self) -> Asked {
+    async fn second_page_by_the_poor(&self) -> Exchange {
         self.change(|manner| manner.remaining_of_rich = 50);
         self.world.get(&page(99)).await.assert_status(200);
         self.world.get(&page(2)).await.assert_status(200);
-        let asked = self.origin.last();
-        assert_eq!(asked.token(), POOR);
-        asked
+        let exchange = self.origin.last();
+        assert_eq!(exchange.token(), POOR);
+        exchange
     }
 
     fn change(&self, change: impl FnOnce(&mut Manner)) {
@@ -191,9 +191,9 @@ impl Pair {
 #[tokio::test]
 async fn nothing_is_predicted_unless_configured() {
     let pair = Pair::after_proof("", Manner::observed()).await;
-    let (answer, asked) = pair.first_page_again().await;
+    let (answer, exchange) = pair.first_page_again().await;
     assert_eq!(
-        (asked.header("if-none-match"), asked.status, answer.cache_status()),
+        (exchange.header("if-none-match"), exchange.status, answer.cache_status()),
         ("", 200, "weir; fwd=stale; fwd-status=200")
     );
 }
@@ -201,9 +201,9 @@ async fn nothing_is_predicted_unless_configured() {
 #[tokio::test]
 async fn a_token_without_an_etag_revalidates_with_a_predicted_one() {
     let pair = Pair::after_proof(PREDICTED, Manner::observed()).await;
-    let (answer, asked) = pair.first_page_again().await;
-    let predicted = asked.header("if-none-match").to_owned();
-    assert!(asked.status == 304 && !predicted.is_empty(), "{asked:?}");
+    let (answer, exchange) = pair.first_page_again().await;
+    let predicted = exchange.header("if-none-match").to_owned();
+    assert!(exchange.status == 304 && !predicted.is_empty(), "{exchange:?}");
     assert_eq!(
         (answer.cache_status(), answer.body.as_ref()),
         ("weir; fwd=stale; fwd-status=304", same_for_all(&page(1), "").as_bytes())
@@ -223,11 +223,11 @@ async fn a_token_without_an_etag_revalidates_with_a_predicted_one() {
 #[tokio::test]
 async fn a_304_without_an_etag_teaches_the_predicted_one() {
     let pair = Pair::after_proof(PREDICTED, Manner { named: Some(""), ..Manner::observed() }).await;
-    let (_, asked) = pair.first_page_again().await;
+    let (_, exchange) = pair.first_page_again().await;
     let (_, again) = pair.first_page_again().await;
     assert_eq!(
-        (asked.status, again.status, again.header("if-none-match")),
-        (304, 304, asked.header("if-none-match"))
+        (exchange.status, again.status, again.header("if-none-match")),
+        (304, 304, exchange.header("if-none-match"))
     );
     assert!(pair.counted("confirmed"));
 }
@@ -238,8 +238,8 @@ async fn no_prediction_is_sent_before_a_route_is_proven() {
     for number in 1..PROVED_BY {
         pair.world.get(&page(number)).await.assert_status(200);
     }
-    let (_, asked) = pair.first_page_again().await;
-    assert_eq!(asked.header("if-none-match"), "");
+    let (_, exchange) = pair.first_page_again().await;
+    assert_eq!(exchange.header("if-none-match"), "");
 }
 
 #[tokio::test]
@@ -248,9 +248,9 @@ async fn other_etag_forms_are_never_predicted() {
     for number in PROVED_BY + 1..40 {
         pair.world.get(&page(number)).await.assert_status(200);
     }
-    let (answer, asked) = pair.first_page_again().await;
+    let (answer, exchange) = pair.first_page_again().await;
     assert_eq!(
-        (asked.header("if-none-match"), asked.status, answer.status.as_u16()),
+        (exchange.header("if-none-match"), exchange.status, answer.status.as_u16()),
         ("", 200, 200)
     );
 }
@@ -259,14 +259,14 @@ async fn other_etag_forms_are_never_predicted() {
 async fn a_wrong_prediction_is_the_last_of_its_route() {
     let pair = Pair::after_proof(PREDICTED, Manner::observed()).await;
     pair.change(|manner| manner.form = another);
-    let (answer, asked) = pair.first_page_again().await;
-    assert!(asked.status == 200 && !asked.header("if-none-match").is_empty(), "{asked:?}");
+    let (answer, exchange) = pair.first_page_again().await;
+    assert!(exchange.status == 200 && !exchange.header("if-none-match").is_empty(), "{exchange:?}");
     assert_eq!(answer.body, same_for_all(&page(1), ""));
     assert!(pair.counted("wrong"));
     // Also where the form is the old one again, for hours.
     pair.change(|manner| manner.form = observed);
-    let asked = pair.second_page_by_the_poor().await;
-    assert_eq!((asked.header("if-none-match"), asked.status), ("", 200));
+    let exchange = pair.second_page_by_the_poor().await;
+    assert_eq!((exchange.header("if-none-match"), exchange.status), ("", 200));
     assert!(!pair.counted("confirmed"));
 }
 
@@ -274,8 +274,8 @@ async fn a_wrong_prediction_is_the_last_of_its_route() {
 async fn a_prediction_for_a_changed_resource_disproves_nothing() {
     let pair = Pair::after_proof(PREDICTED, Manner::observed()).await;
     pair.change(|manner| manner.body = changed);
-    let (answer, asked) = pair.first_page_again().await;
-    assert!(asked.status == 200 && !asked.header("if-none-match").is_empty(), "{asked:?}");
+    let (answer, exchange) = pair.first_page_again().await;
+    assert!(exchange.status == 200 && !exchange.header("if-none-match").is_empty(), "{exchange:?}");
     assert_eq!(answer.body, changed(&page(1), ""));
     assert!(pair.counted("changed") && !pair.counted("wrong"));
 }
@@ -288,19 +288,19 @@ async fn a_304_for_another_etag_than_predicted_revalidates_nothing() {
     )
     .await;
     pair.change(|manner| manner.body = changed);
-    let (answer, asked) = pair.first_page_again().await;
+    let (answer, exchange) = pair.first_page_again().await;
     answer.assert_status(200);
     assert_eq!(answer.body, changed(&page(1), ""), "the old one was taken for confirmed");
-    assert_eq!((asked.header("if-none-match"), asked.status), ("", 200));
+    assert_eq!((exchange.header("if-none-match"), exchange.status), ("", 200));
     assert!(pair.counted("wrong"));
 }
 
 #[tokio::test]
 async fn a_prediction_revalidates_beside_a_date_too() {
     let pair = Pair::after_proof(PREDICTED, Manner { dated: true, ..Manner::observed() }).await;
-    let (_, asked) = pair.first_page_again().await;
-    assert_eq!((asked.status, asked.header("if-modified-since")), (304, DATE));
-    assert!(!asked.header("if-none-match").is_empty());
+    let (_, exchange) = pair.first_page_again().await;
+    assert_eq!((exchange.status, exchange.header("if-modified-since")), (304, DATE));
+    assert!(!exchange.header("if-none-match").is_empty());
 }
 
 #[tokio::test]
@@ -310,12 +310,12 @@ async fn only_the_date_is_sent_where_bodies_differ_by_account() {
         Manner { dated: true, body: different_for_each, ..Manner::observed() },
     )
     .await;
-    let (_, asked) = pair.first_page_again().await;
-    assert!(asked.status == 200 && !asked.header("if-none-match").is_empty(), "{asked:?}");
+    let (_, exchange) = pair.first_page_again().await;
+    assert!(exchange.status == 200 && !exchange.header("if-none-match").is_empty(), "{exchange:?}");
     assert!(pair.counted("changed") && !pair.counted("wrong"));
-    let asked = pair.second_page_by_the_poor().await;
+    let exchange = pair.second_page_by_the_poor().await;
     assert_eq!(
-        (asked.header("if-none-match"), asked.header("if-modified-since"), asked.status),
+        (exchange.header("if-none-match"), exchange.header("if-modified-since"), exchange.status),
         ("", DATE, 304)
     );
 }
@@ -324,8 +324,8 @@ async fn only_the_date_is_sent_where_bodies_differ_by_account() {
 async fn a_body_stored_in_changed_form_is_not_predicted() {
     let pair =
         Pair::after_proof(PREDICTED, Manner { body: with_secret, ..Manner::observed() }).await;
-    let (answer, asked) = pair.first_page_again().await;
-    assert_eq!((asked.header("if-none-match"), asked.status), ("", 200));
+    let (answer, exchange) = pair.first_page_again().await;
+    assert_eq!((exchange.header("if-none-match"), exchange.status), ("", 200));
     assert!(!String::from_utf8_lossy(&answer.body).contains("AB12"));
 }
 
@@ -340,7 +340,11 @@ async fn a_renewed_token_revalidates_its_predecessors_responses() {
     world.clock.advance(Duration::from_hours(2));
     let answer = world.get(&list(1)).await;
     assert_eq!(apps::mints(&world).len(), 2);
-    let asked = world.upstream_requests().pop().unwrap();
-    assert_eq!((asked.status, asked.cost, asked.conditional), (304, 0, "etag"), "{asked:?}");
+    let exchange = world.upstream_requests().pop().unwrap();
+    assert_eq!(
+        (exchange.status, exchange.cost, exchange.conditional),
+        (304, 0, "etag"),
+        "{exchange:?}"
+    );
     assert_eq!(answer.cache_status(), "weir; fwd=stale; fwd-status=304");
 }

@@ -15,7 +15,7 @@ const PLAIN: &str = "[cache]\nfreshness = \"rfc9111\"";
 const LONG_LIVED: &str = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"";
 
 const HIT: &str = "weir; hit";
-const CONFIRMED: &str = "weir; fwd=stale; fwd-status=304";
+const REVALIDATED: &str = "weir; fwd=stale; fwd-status=304";
 
 /// A world in which the repository has a lifetime by either mode.
 async fn fresh(config: &str) -> World {
@@ -74,7 +74,7 @@ async fn no_cache_revalidates_for_free_whatever_the_lifetime() {
         ] {
             assert_eq!(
                 world.get_with(REPOSITORY, &[header]).await.cache_status(),
-                CONFIRMED,
+                REVALIDATED,
                 "{header:?} {config}"
             );
         }
@@ -101,9 +101,9 @@ async fn no_cache_joins_a_fetch_under_way() {
         world.open_gate(gate);
     };
     let ((one, other), ()) = tokio::join!(both, opened);
-    let mut told = [one.cache_status(), other.cache_status()];
-    told.sort_unstable();
-    assert_eq!(told, [CONFIRMED, "weir; fwd=stale; fwd-status=304; collapsed"]);
+    let mut reported = [one.cache_status(), other.cache_status()];
+    reported.sort_unstable();
+    assert_eq!(reported, [REVALIDATED, "weir; fwd=stale; fwd-status=304; collapsed"]);
     assert_eq!(world.upstream_requests().len(), 2);
 }
 
@@ -122,8 +122,8 @@ async fn no_store_stores_nothing_and_may_be_served_from_the_cache() {
         assert_eq!(says(&world, REPOSITORY, "no-store").await.cache_status(), HIT);
         // A 304 leaves nothing behind either: for everybody else the answer is as old as before.
         world.advance_both(Duration::from_hours(1));
-        assert_eq!(says(&world, REPOSITORY, "no-store").await.cache_status(), CONFIRMED);
-        assert_eq!(world.get(REPOSITORY).await.cache_status(), CONFIRMED);
+        assert_eq!(says(&world, REPOSITORY, "no-store").await.cache_status(), REVALIDATED);
+        assert_eq!(world.get(REPOSITORY).await.cache_status(), REVALIDATED);
         assert_eq!(world.get(REPOSITORY).await.cache_status(), HIT);
     }
 }
@@ -171,15 +171,15 @@ async fn no_store_keeps_the_upstreams_poll_interval() {
 
 #[tokio::test]
 async fn no_cache_added_by_runtimes_does_not_defeat_the_condition() {
-    for (config, expected) in [(LONG_LIVED, HIT), (PLAIN, CONFIRMED)] {
+    for (config, expected) in [(LONG_LIVED, HIT), (PLAIN, REVALIDATED)] {
         let world = fresh(config).await;
         let etag = world.get(REPOSITORY).await.header("etag").unwrap().to_owned();
-        let said = [
+        let headers = [
             ("if-none-match", etag.as_str()),
             ("cache-control", "no-cache"),
             ("pragma", "no-cache"),
         ];
-        let answer = world.get_with(REPOSITORY, &said).await;
+        let answer = world.get_with(REPOSITORY, &headers).await;
         assert_eq!((answer.status.as_u16(), answer.cache_status()), (304, expected), "{config}");
     }
     // Nor does it want a failure instead of what others get then.
@@ -282,7 +282,7 @@ async fn the_poll_interval_overrides_request_directives() {
     }
     world.clock.advance(Duration::from_secs(1));
     assert_nothing_stored(&says(&world, THREADS, "only-if-cached").await);
-    assert_eq!(says(&world, THREADS, "no-cache").await.cache_status(), CONFIRMED);
+    assert_eq!(says(&world, THREADS, "no-cache").await.cache_status(), REVALIDATED);
 }
 
 #[tokio::test]

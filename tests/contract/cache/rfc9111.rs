@@ -23,9 +23,9 @@ async fn a_private_response_is_revalidated_unless_s_maxage_is_named() {
     for (lifetime, reached) in
         [("private, max-age=3600", 2), ("private, max-age=60, s-maxage=60", 1)]
     {
-        let says =
+        let response =
             format!("HTTP/1.1 200 OK\r\nCache-Control: {lifetime}\r\nContent-Length: 2\r\n\r\nhi");
-        let upstream = Broken::start(Behaviour::Keeps(says.leak())).await;
+        let upstream = Broken::start(Behaviour::Keeps(response.leak())).await;
         let world = before(&upstream).await;
         for _ in 0..2 {
             world.get(ISSUES).await.assert_status(200);
@@ -76,10 +76,10 @@ async fn a_content_coding_is_stored_only_where_it_is_not_negotiated() {
     for (vary, reached) in
         [("", 1), ("Vary: Accept-Encoding\r\n", 2), ("Content-Type: application/json\r\n", 2)]
     {
-        let says = format!(
+        let response = format!(
             "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Encoding: br\r\n{vary}Content-Length: 2\r\n\r\nzz"
         );
-        let upstream = Broken::start(Behaviour::Keeps(says.leak())).await;
+        let upstream = Broken::start(Behaviour::Keeps(response.leak())).await;
         let world = before(&upstream).await;
         for _ in 0..2 {
             assert_eq!(world.get(ISSUES).await.header("content-encoding"), Some("br"));
@@ -144,10 +144,10 @@ async fn the_urls_in_a_write_response_are_invalidated() {
     // One of them relative to what was written.
     let named =
         "Location: issues/../issues/./7?page=1\r\nContent-Location: /repos/acme/widgets/labels\r\n";
-    let says = format!(
+    let response = format!(
         "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n{named}Content-Length: 2\r\n\r\nhi"
     );
-    let upstream = Broken::start(Behaviour::Keeps(says.leak())).await;
+    let upstream = Broken::start(Behaviour::Keeps(response.leak())).await;
     let world = before(&upstream).await;
     let paths = [
         "/repos/acme/widgets/issues/7",
@@ -166,17 +166,17 @@ async fn the_urls_in_a_write_response_are_invalidated() {
         )
         .await
         .assert_status(200);
-    let asked = upstream.requests();
+    let before = upstream.requests();
     for (path, again) in paths.into_iter().zip([1, 2, 2]) {
         world.get(path).await.assert_status(200);
-        assert_eq!(upstream.requests() - asked, again, "{path}");
+        assert_eq!(upstream.requests() - before, again, "{path}");
     }
 }
 
 #[tokio::test]
 async fn the_urls_in_an_upload_response_are_invalidated() {
-    let says = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nLocation: /repos/acme/widgets/labels\r\nContent-Length: 2\r\n\r\nhi";
-    let upstream = Broken::start(Behaviour::Keeps(says)).await;
+    let response = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nLocation: /repos/acme/widgets/labels\r\nContent-Length: 2\r\n\r\nhi";
+    let upstream = Broken::start(Behaviour::Keeps(response)).await;
     let world = upstream.setup().rfc9111().writes("max_body = \"1KiB\"").start().await;
     world.get(LABELS).await.assert_status(200);
     assert_eq!(world.get(LABELS).await.cache_status(), "weir; hit");

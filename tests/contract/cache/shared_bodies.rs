@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use weir::decision::Books;
 
 use crate::support::raw::Connection;
-use crate::support::staged::{Scene, Staged};
+use crate::support::scripted::{ScriptedConnection, ScriptedUpstream};
 use crate::support::{KEY, Reply, Setup, World, eventually};
 
 const LABELS: &str = "/repos/acme/widgets/labels";
@@ -23,14 +23,14 @@ const FIRST: &str = "ETag: \"a\"\r\n";
 const VAST_BYTES: usize = 32 * 1024 * 1024;
 
 /// A gateway that holds nothing, and its upstream.
-struct Stage {
+struct Fixture {
     world: Arc<World>,
-    upstream: Staged,
+    upstream: ScriptedUpstream,
 }
 
-impl Stage {
+impl Fixture {
     async fn new() -> Self {
-        let upstream = Staged::start().await;
+        let upstream = ScriptedUpstream::start().await;
         // A busy machine is no upstream that has stopped, and no client that has.
         let setup = Setup::new()
             .upstream(upstream.url())
@@ -46,11 +46,11 @@ impl Stage {
     }
 
     /// So many who ask at once, and what the upstream sees of it.
-    async fn all_ask(&self, count: usize) -> (Vec<JoinHandle<Reply>>, Scene) {
+    async fn all_ask(&self, count: usize) -> (Vec<JoinHandle<Reply>>, ScriptedConnection) {
         let askers = (0..count).map(|_| self.asks(&[])).collect();
-        let scene = self.upstream.next().await;
+        let connection = self.upstream.next().await;
         self.world.all_waiting_for_one_fetch(count).await;
-        (askers, scene)
+        (askers, connection)
     }
 
     async fn connects(&self, method: &str, headers: &str) -> Connection {
@@ -59,7 +59,7 @@ impl Stage {
         client
     }
 
-    fn nobody_else_was_asked(&self) {
+    fn assert_no_second_request(&self) {
         assert!(self.upstream.next().now_or_never().is_none(), "the upstream was asked again");
     }
 
@@ -98,9 +98,9 @@ fn are_shared(answers: &[Reply], body: &str) {
         answer.assert_status(200);
         assert!(answer.body == body.as_bytes(), "{} of {} bytes", answer.body.len(), body.len());
     }
-    let told =
+    let received =
         |status: &str| answers.iter().filter(|answer| answer.cache_status() == status).count();
-    assert_eq!((told(ALONE), told(SHARED)), (1, answers.len() - 1));
+    assert_eq!((received(ALONE), received(SHARED)), (1, answers.len() - 1));
 }
 
 async fn all(askers: Vec<JoinHandle<Reply>>) -> Vec<Reply> {
@@ -111,35 +111,35 @@ async fn all(askers: Vec<JoinHandle<Reply>>) -> Vec<Reply> {
 async fn concurrent_readers_share_one_fetch_of_any_length() {
     let body = text(3 * 1024 * 1024);
     for is_chunked in [false, true] {
-        let stage = Stage::new().await;
-        let (askers, mut scene) = stage.all_ask(8).await;
+        let fixture = Fixture::new().await;
+        let (askers, mut connection) = fixture.all_ask(8).await;
         if is_chunked {
-            scene.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+            connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
             for piece in body.as_bytes().chunks(10_000) {
-                scene
-                    .say([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat())
+                connection
+                    .send([format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat())
                     .await;
             }
-            scene.say("0\r\n\r\n").await;
+            connection.send("0\r\n\r\n").await;
         } else {
-            scene.say(head(body.len(), "") + &body).await;
+            connection.send(head(body.len(), "") + &body).await;
         }
         are_shared(&all(askers).await, &body);
-        stage.nobody_else_was_asked();
-        eventually(|| stage.concurrency() == 0).await;
+        fixture.assert_no_second_request();
+        eventually(|| fixture.concurrency() == 0).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_joins_while_the_start_is_held_and_fetches_later() {
-    let stage = Stage::new().await;
+    let fixture = Fixture::new().await;
     let body = text(2 * 1024 * 1024);
     let (early, rest) = body.split_at(100_000);
-    let mut first = stage.connects("GET", "").await;
-    let mut scene = stage.upstream.next().await;
-    scene.say(head(body.len(), "") + early).await;
+    let mut first = fixture.connects("GET", "").await;
+    let mut connection = fixture.upstream.next().await;
+    connection.send(head(body.len(), "") + early).await;
     assert!(first.read_head().await.to_lowercase().contains("cache-status: weir; fwd=bypass\r\n"));
-    let mut second = stage.connects("GET", "").await;
+    let mut second = fixture.connects("GET", "").await;
     assert!(
         second
             .read_head()
@@ -147,104 +147,110 @@ async fn a_reader_joins_while_the_start_is_held_and_fetches_later() {
             .to_lowercase()
             .contains("cache-status: weir; fwd=bypass; collapsed\r\n")
     );
-    stage.nobody_else_was_asked();
+    fixture.assert_no_second_request();
     // The time of a fetch is not for ever, even where nothing comes.
-    stage.world.clock.advance(Duration::from_secs(3));
-    let late = stage.asks(&[]);
-    let mut another = stage.upstream.next().await;
-    another.say(head(2, "") + "hi").await;
+    fixture.world.clock.advance(Duration::from_secs(3));
+    let late = fixture.asks(&[]);
+    let mut another = fixture.upstream.next().await;
+    another.send(head(2, "") + "hi").await;
     assert_eq!(late.await.unwrap().body, "hi");
-    let ((), first, second) =
-        tokio::join!(scene.say(rest), first.read_bytes(body.len()), second.read_bytes(body.len()));
+    let ((), first, second) = tokio::join!(
+        connection.send(rest),
+        first.read_bytes(body.len()),
+        second.read_bytes(body.len())
+    );
     assert!(first == body.as_bytes() && second == body.as_bytes());
-    eventually(|| stage.concurrency() == 0).await;
+    eventually(|| fixture.concurrency() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_fetches_when_the_start_is_gone() {
-    let stage = Stage::new().await;
+    let fixture = Fixture::new().await;
     let body = text(4 * 1024 * 1024);
     let (early, rest) = body.split_at(2 * 1024 * 1024);
-    let mut first = stage.connects("GET", "").await;
-    let mut scene = stage.upstream.next().await;
+    let mut first = fixture.connects("GET", "").await;
+    let mut connection = fixture.upstream.next().await;
     let reading = async {
         first.read_head().await;
         // The last of it may wait in a buffer for more.
         first.read_bytes(early.len() / 2).await
     };
-    let ((), begun) = tokio::join!(scene.say(head(body.len(), "") + early), reading);
-    let late = stage.asks(&[]);
-    let mut another = stage.upstream.next().await;
-    another.say(head(2, "") + "hi").await;
+    let ((), begun) = tokio::join!(connection.send(head(body.len(), "") + early), reading);
+    let late = fixture.asks(&[]);
+    let mut another = fixture.upstream.next().await;
+    another.send(head(2, "") + "hi").await;
     assert_eq!(late.await.unwrap().body, "hi");
-    let ((), ended) = tokio::join!(scene.say(rest), first.read_bytes(body.len() - begun.len()));
+    let ((), ended) =
+        tokio::join!(connection.send(rest), first.read_bytes(body.len() - begun.len()));
     assert!([begun, ended].concat() == body.as_bytes());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fetch_outlives_its_first_reader_and_ends_with_the_last() {
-    let stage = Stage::new().await;
+    let fixture = Fixture::new().await;
     let body = text(2 * 1024 * 1024);
     let (early, rest) = body.split_at(100_000);
-    let mut first = stage.connects("GET", "").await;
-    let mut scene = stage.upstream.next().await;
-    let mut second = stage.connects("GET", "").await;
-    stage.world.all_waiting_for_one_fetch(2).await;
-    scene.say(head(body.len(), "") + early).await;
+    let mut first = fixture.connects("GET", "").await;
+    let mut connection = fixture.upstream.next().await;
+    let mut second = fixture.connects("GET", "").await;
+    fixture.world.all_waiting_for_one_fetch(2).await;
+    connection.send(head(body.len(), "") + early).await;
     first.read_head().await;
     second.read_head().await;
     drop(first);
-    let ((), told) = tokio::join!(scene.say(rest), second.read_bytes(body.len()));
-    assert!(told == body.as_bytes());
-    stage.nobody_else_was_asked();
+    let ((), received) = tokio::join!(connection.send(rest), second.read_bytes(body.len()));
+    assert!(received == body.as_bytes());
+    fixture.assert_no_second_request();
 
     let (mut first, mut second) =
-        (stage.connects("GET", "").await, stage.connects("GET", "").await);
+        (fixture.connects("GET", "").await, fixture.connects("GET", "").await);
     // The connection was read to its end, and is used again.
-    scene.read_request().await;
-    stage.world.all_waiting_for_one_fetch(2).await;
-    scene.say(head(body.len(), "") + early).await;
+    connection.read_request().await;
+    fixture.world.all_waiting_for_one_fetch(2).await;
+    connection.send(head(body.len(), "") + early).await;
     first.read_head().await;
     second.read_head().await;
     drop((first, second));
-    while scene.try_say(rest).await {}
-    scene.left().await;
-    eventually(|| stage.concurrency() == 0).await;
+    while connection.try_send(rest).await {}
+    connection.left().await;
+    eventually(|| fixture.concurrency() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_truncated_body_is_truncated_for_every_reader() {
-    let stage = Stage::new().await;
+    let fixture = Fixture::new().await;
     let body = text(100_000);
     let (mut first, mut second) =
-        (stage.connects("GET", "").await, stage.connects("GET", "").await);
-    let mut scene = stage.upstream.next().await;
-    stage.world.all_waiting_for_one_fetch(2).await;
-    scene.say(head(200_000, "") + &body).await;
-    drop(scene);
+        (fixture.connects("GET", "").await, fixture.connects("GET", "").await);
+    let mut connection = fixture.upstream.next().await;
+    fixture.world.all_waiting_for_one_fetch(2).await;
+    connection.send(head(200_000, "") + &body).await;
+    drop(connection);
     for client in [&mut first, &mut second] {
-        let told = client.read_to_close().await;
-        let (head, begun) = told.split_once("\r\n\r\n").unwrap();
+        let received = client.read_to_close().await;
+        let (head, begun) = received.split_once("\r\n\r\n").unwrap();
         assert!(
             head.to_lowercase().contains("content-length: 200000") && begun == body,
             "{head} and {} bytes",
             begun.len()
         );
     }
-    stage.nobody_else_was_asked();
-    eventually(|| stage.concurrency() == 0).await;
+    fixture.assert_no_second_request();
+    eventually(|| fixture.concurrency() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_head_request_delays_no_reader() {
-    let stage = Stage::new().await;
+    let fixture = Fixture::new().await;
     let body = text(2 * 1024 * 1024);
-    let mut bodiless =
-        [stage.connects("HEAD", "").await, stage.connects("GET", "If-None-Match: \"a\"\r\n").await];
-    let whole = [stage.asks(&[]), stage.asks(&[("range", "bytes=0-1")])];
-    let mut scene = stage.upstream.next().await;
-    stage.world.all_waiting_for_one_fetch(4).await;
-    scene.say(head(body.len(), "ETag: \"a\"\r\n") + &body).await;
+    let mut bodiless = [
+        fixture.connects("HEAD", "").await,
+        fixture.connects("GET", "If-None-Match: \"a\"\r\n").await,
+    ];
+    let whole = [fixture.asks(&[]), fixture.asks(&[("range", "bytes=0-1")])];
+    let mut connection = fixture.upstream.next().await;
+    fixture.world.all_waiting_for_one_fetch(4).await;
+    connection.send(head(body.len(), "ETag: \"a\"\r\n") + &body).await;
     for (client, status) in bodiless.iter_mut().zip(["200", "304"]) {
         assert!(client.read_head().await.starts_with(&format!("HTTP/1.1 {status} ")));
     }
@@ -255,16 +261,16 @@ async fn a_head_request_delays_no_reader() {
             "of what is passed on as it comes no part is made"
         );
     }
-    stage.nobody_else_was_asked();
+    fixture.assert_no_second_request();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_client_gets_its_own_urls() {
-    let stage = Stage::new().await;
+    let fixture = Fixture::new().await;
     let hosts = ["http://one:1", "http://two:2"];
     let mut clients = Vec::new();
     for host in hosts {
-        let mut client = Connection::open(stage.world.address).await;
+        let mut client = Connection::open(fixture.world.address).await;
         let host = host.strip_prefix("http://").unwrap();
         let request = format!(
             "GET {LABELS} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n\r\n"
@@ -272,25 +278,25 @@ async fn each_client_gets_its_own_urls() {
         client.send(request.as_bytes()).await;
         clients.push(client);
     }
-    let mut scene = stage.upstream.next().await;
-    stage.world.all_waiting_for_one_fetch(2).await;
-    let item = format!("{{\"url\":\"{}/repos/acme/widgets\"}}", stage.upstream.url());
+    let mut connection = fixture.upstream.next().await;
+    fixture.world.all_waiting_for_one_fetch(2).await;
+    let item = format!("{{\"url\":\"{}/repos/acme/widgets\"}}", fixture.upstream.url());
     let body = format!("[{}]", vec![item; 100].join(","));
-    scene
-        .say(format!(
+    connection
+        .send(format!(
             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         ))
         .await;
     for (mut client, host) in clients.into_iter().zip(hosts) {
-        let told = client.read_to_close().await;
+        let received = client.read_to_close().await;
         assert_eq!(
-            (told.matches(host).count(), told.matches(&stage.upstream.url()).count()),
+            (received.matches(host).count(), received.matches(&fixture.upstream.url()).count()),
             (100, 0),
-            "{told}"
+            "{received}"
         );
     }
-    stage.nobody_else_was_asked();
+    fixture.assert_no_second_request();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -298,12 +304,12 @@ async fn a_response_for_one_requester_is_fetched_by_each() {
     for says in
         ["Connection: close\r\nCache-Control: no-store\r\n", "Connection: close\r\nVary: *\r\n"]
     {
-        let stage = Stage::new().await;
+        let fixture = Fixture::new().await;
         let body = text(10_000);
-        let (askers, mut scene) = stage.all_ask(2).await;
-        scene.say(head(body.len(), says) + &body).await;
-        let mut other = stage.upstream.next().await;
-        other.say(head(body.len(), says) + &body).await;
+        let (askers, mut connection) = fixture.all_ask(2).await;
+        connection.send(head(body.len(), says) + &body).await;
+        let mut other = fixture.upstream.next().await;
+        other.send(head(body.len(), says) + &body).await;
         for answer in all(askers).await {
             assert_eq!((answer.cache_status(), answer.body.len()), (ALONE, body.len()), "{says}");
         }
@@ -312,16 +318,16 @@ async fn a_response_for_one_requester_is_fetched_by_each() {
 
 /// One who takes nothing until another one has everything, and then all that there is: what it gets
 /// in the end, and the request that was made for it, which is answered so.
-async fn left_behind(stage: &Stage, body: &Arc<String>, again: String) -> Vec<u8> {
-    let mut slow = stage.connects("GET", "").await;
-    let mut scene = stage.upstream.next().await;
-    let fast = stage.asks(&[]);
-    stage.world.all_waiting_for_one_fetch(2).await;
+async fn left_behind(fixture: &Fixture, body: &Arc<String>, again: String) -> Vec<u8> {
+    let mut slow = fixture.connects("GET", "").await;
+    let mut connection = fixture.upstream.next().await;
+    let fast = fixture.asks(&[]);
+    fixture.world.all_waiting_for_one_fetch(2).await;
     let answer = head(body.len(), FIRST) + body;
-    let saying = tokio::spawn(async move { scene.try_say(answer).await });
+    let sending = tokio::spawn(async move { connection.try_send(answer).await });
     let answer = fast.await.unwrap();
     assert!(answer.body == body.as_bytes(), "{} bytes", answer.body.len());
-    assert!(saying.await.unwrap());
+    assert!(sending.await.unwrap());
     let reading = tokio::spawn({
         let count = body.len();
         async move {
@@ -329,20 +335,20 @@ async fn left_behind(stage: &Stage, body: &Arc<String>, again: String) -> Vec<u8
             slow.read_bytes_or_less(count).await
         }
     });
-    let mut scene = stage.upstream.next().await;
-    let saying = tokio::spawn(async move { scene.try_say(again).await });
-    let told = reading.await.unwrap();
-    saying.abort();
-    told
+    let mut connection = fixture.upstream.next().await;
+    let sending = tokio::spawn(async move { connection.try_send(again).await });
+    let received = reading.await.unwrap();
+    sending.abort();
+    received
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_gets_the_rest_by_its_own_fetch() {
-    let stage = Stage::new().await;
+    let fixture = Fixture::new().await;
     let body = Arc::new(text(VAST_BYTES));
-    let told = left_behind(&stage, &body, head(body.len(), FIRST) + &body).await;
-    assert!(told == body.as_bytes(), "{} bytes", told.len());
-    eventually(|| stage.concurrency() == 0).await;
+    let received = left_behind(&fixture, &body, head(body.len(), FIRST) + &body).await;
+    assert!(received == body.as_bytes(), "{} bytes", received.len());
+    eventually(|| fixture.concurrency() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -354,12 +360,12 @@ async fn the_rest_of_a_changed_response_is_not_appended() {
         head(other.len(), FIRST) + &other,
         head(body.len() - 1, FIRST) + &body[1..],
     ] {
-        let stage = Stage::new().await;
-        let told = left_behind(&stage, &body, again).await;
+        let fixture = Fixture::new().await;
+        let received = left_behind(&fixture, &body, again).await;
         assert!(
-            told.len() < body.len() && body.as_bytes().starts_with(&told),
+            received.len() < body.len() && body.as_bytes().starts_with(&received),
             "{} bytes",
-            told.len()
+            received.len()
         );
     }
 }

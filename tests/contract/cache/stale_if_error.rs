@@ -15,15 +15,15 @@ use crate::support::{Reply, Setup, World};
 
 const LABELS: &str = "/repos/acme/widgets/labels";
 const MODES: [&str; 2] = ["revalidate", "rfc9111"];
-const STANDS_IN: &str = "weir; hit; detail=stale-if-error";
+const SERVED_STALE: &str = "weir; hit; detail=stale-if-error";
 
 /// An upstream that answers well until it is told otherwise, and a gateway that is to keep that.
-struct Ailing {
+struct Failing {
     world: World,
     status: Arc<AtomicU16>,
 }
 
-impl Ailing {
+impl Failing {
     /// Its good answer says this of caches, and was stored a moment ago.
     async fn after_an_answer(mode: &str, says: &'static str) -> Self {
         let status = Arc::new(AtomicU16::new(200));
@@ -54,16 +54,16 @@ impl Ailing {
 async fn stale_if_error_of_a_response_holds_until_it_expires() {
     for mode in MODES {
         for error in [500, 502, 503, 504] {
-            let ailing = Ailing::after_an_answer(mode, "max-age=60, stale-if-error=30").await;
-            let stale = ailing.later(90, error, &[]).await;
+            let failing = Failing::after_an_answer(mode, "max-age=60, stale-if-error=30").await;
+            let stale = failing.later(90, error, &[]).await;
             assert_eq!(
                 (stale.status.as_u16(), stale.cache_status()),
-                (200, STANDS_IN),
+                (200, SERVED_STALE),
                 "{mode} {error}"
             );
             assert_eq!((stale.header("age"), &stale.body[..]), (Some("90"), &b"it is so"[..]));
-            ailing.later(1, error, &[]).await.assert_status(error);
-            let again = ailing.later(0, 200, &[]).await;
+            failing.later(1, error, &[]).await.assert_status(error);
+            let again = failing.later(0, 200, &[]).await;
             assert!(
                 again.cache_status().ends_with("fwd-status=200"),
                 "{mode}: the truth as soon as it can be had: {again:?}"
@@ -76,8 +76,8 @@ async fn stale_if_error_of_a_response_holds_until_it_expires() {
 async fn other_failures_and_statuses_are_delivered() {
     for mode in MODES {
         for status in [501, 505, 404] {
-            let ailing = Ailing::after_an_answer(mode, "max-age=60, stale-if-error=600").await;
-            ailing.later(90, status, &[]).await.assert_status(status);
+            let failing = Failing::after_an_answer(mode, "max-age=60, stale-if-error=600").await;
+            failing.later(90, status, &[]).await.assert_status(status);
         }
     }
 }
@@ -93,7 +93,7 @@ async fn a_silent_upstream_counts_as_an_error() {
         upstream.falls_silent();
         world.clock.advance(Duration::from_secs(90));
         let stale = world.get_with(LABELS, &[("prefer", "wait=0")]).await;
-        assert_eq!((stale.status.as_u16(), stale.cache_status()), (200, STANDS_IN), "{mode}");
+        assert_eq!((stale.status.as_u16(), stale.cache_status()), (200, SERVED_STALE), "{mode}");
         world.clock.advance(Duration::from_secs(600));
         world.get_with(LABELS, &[("prefer", "wait=0")]).await.assert_status(504);
     }
@@ -110,9 +110,9 @@ async fn cache_control_may_forbid_stale_if_error() {
             "max-age=60, stale-if-error=600, stale-if-error=1",
             "max-age=60, stale-if-error",
         ] {
-            let ailing = Ailing::after_an_answer(mode, forbids).await;
-            ailing.later(90, 503, &[]).await.assert_status(503);
-            ailing
+            let failing = Failing::after_an_answer(mode, forbids).await;
+            failing.later(90, 503, &[]).await.assert_status(503);
+            failing
                 .later(0, 503, &[("cache-control", "stale-if-error=15")])
                 .await
                 .assert_status(503);
@@ -123,32 +123,32 @@ async fn cache_control_may_forbid_stale_if_error() {
 #[tokio::test]
 async fn a_client_names_its_own_stale_if_error() {
     for mode in MODES {
-        let ailing = Ailing::after_an_answer(mode, "max-age=60").await;
-        ailing.later(90, 503, &[]).await.assert_status(503);
-        for (wish, status) in [
+        let failing = Failing::after_an_answer(mode, "max-age=60").await;
+        failing.later(90, 503, &[]).await.assert_status(503);
+        for (directive, status) in [
             ("stale-if-error=30", 200),
             ("stale-if-error=29", 503),
             ("stale-if-error", 503),
             ("max-age=0, stale-if-error=30", 200),
             ("no-cache", 503),
         ] {
-            let answer = ailing.later(0, 503, &[("cache-control", wish)]).await;
+            let answer = failing.later(0, 503, &[("cache-control", directive)]).await;
             answer.assert_status(status);
-            assert_eq!(answer.cache_status() == STANDS_IN, status == 200, "{mode} {wish}");
+            assert_eq!(answer.cache_status() == SERVED_STALE, status == 200, "{mode} {directive}");
         }
-        let ailing = Ailing::after_an_answer(mode, "max-age=60, stale-if-error=600").await;
-        for (wish, status) in [
+        let failing = Failing::after_an_answer(mode, "max-age=60, stale-if-error=600").await;
+        for (directive, status) in [
             ("stale-if-error=29", 503),
             ("no-cache", 503),
             ("max-age=10", 503),
             ("max-stale=29", 503),
             ("", 200),
         ] {
-            ailing
+            failing
                 .later(
-                    if wish == "stale-if-error=29" { 90 } else { 0 },
+                    if directive == "stale-if-error=29" { 90 } else { 0 },
                     503,
-                    &[("cache-control", wish)],
+                    &[("cache-control", directive)],
                 )
                 .await
                 .assert_status(status);
@@ -159,13 +159,13 @@ async fn a_client_names_its_own_stale_if_error() {
 #[tokio::test]
 async fn no_response_older_than_a_write_is_served_on_an_error() {
     for mode in MODES {
-        let ailing = Ailing::after_an_answer(mode, "max-age=60, stale-if-error=600").await;
-        ailing
+        let failing = Failing::after_an_answer(mode, "max-age=60, stale-if-error=600").await;
+        failing
             .world
             .send(Method::PUT, LABELS, &[("content-type", "application/json")], "{}")
             .await
             .assert_status(200);
-        ailing.later(1, 503, &[]).await.assert_status(503);
+        failing.later(1, 503, &[]).await.assert_status(503);
     }
 }
 
@@ -173,9 +173,9 @@ async fn no_response_older_than_a_write_is_served_on_an_error() {
 async fn a_304_updates_stale_if_error() {
     for mode in MODES {
         let (status, unchanged) = (Arc::new(AtomicU16::new(200)), Arc::new(AtomicU16::new(0)));
-        let (said, told) = (Arc::clone(&status), Arc::clone(&unchanged));
+        let (said, unmodified) = (Arc::clone(&status), Arc::clone(&unchanged));
         let origin = Origin::start(move |_| {
-            let (status, n) = (said.load(Ordering::SeqCst), told.load(Ordering::SeqCst));
+            let (status, n) = (said.load(Ordering::SeqCst), unmodified.load(Ordering::SeqCst));
             let says = if n == 0 { "max-age=60" } else { "max-age=60, stale-if-error=60" };
             let answer = Response::builder()
                 .status(status)
@@ -199,6 +199,6 @@ async fn a_304_updates_stale_if_error() {
         at(90, 503).await.assert_status(503);
         unchanged.store(1, Ordering::SeqCst);
         at(0, 304).await.assert_status(200);
-        assert_eq!(at(90, 503).await.cache_status(), STANDS_IN, "{mode}");
+        assert_eq!(at(90, 503).await.cache_status(), SERVED_STALE, "{mode}");
     }
 }

@@ -24,11 +24,11 @@ fn validated(asked: &HeaderMap, etag: &str, body: &'static str) -> Response<Byte
 }
 
 async fn statuses(origin: &Origin, world: &World, accepts: &[&str]) -> Vec<u16> {
-    let before = origin.asked().len();
+    let before = origin.exchanges().len();
     for accept in accepts {
         world.get_with(LABELS, &[("accept", accept)]).await.assert_status(200);
     }
-    origin.asked()[before..].iter().map(|asked| asked.status).collect()
+    origin.exchanges()[before..].iter().map(|asked| asked.status).collect()
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn clients_sharing_a_response_revalidate_it_for_each_other() {
     ];
     assert_eq!(statuses(&origin, &world, &other).await, [200, 304, 200]);
     let said: Vec<_> =
-        origin.asked()[5..].iter().map(|asked| asked.header("accept").to_owned()).collect();
+        origin.exchanges()[5..].iter().map(|asked| asked.header("accept").to_owned()).collect();
     assert_eq!(said, other);
 }
 
@@ -137,7 +137,7 @@ async fn if_match_compares_the_upstreams_etag_where_clients_get_it() {
 
 #[tokio::test]
 async fn a_large_rewritten_body_has_a_weak_etag() {
-    for (kind, told) in [("application/json", "W/\"it\""), ("text/plain", "\"it\"")] {
+    for (kind, reported) in [("application/json", "W/\"it\""), ("text/plain", "\"it\"")] {
         let origin = Origin::start(move |_| async move {
             let answer = Response::builder().header("etag", "\"it\"").header("content-type", kind);
             answer.body(format!("\"{}\"", "x".repeat(20_000)).into()).unwrap()
@@ -145,8 +145,8 @@ async fn a_large_rewritten_body_has_a_weak_etag() {
         .await;
         let world =
             Setup::new().upstream(origin.url()).cache("max_object = \"4KiB\"").start().await;
-        assert_eq!(world.get(LABELS).await.header("etag"), Some(told), "{kind}");
-        world.get_with(LABELS, &[("if-none-match", told)]).await.assert_status(304);
+        assert_eq!(world.get(LABELS).await.header("etag"), Some(reported), "{kind}");
+        world.get_with(LABELS, &[("if-none-match", reported)]).await.assert_status(304);
         world
             .get_with(LABELS, &[("if-match", "\"it\"")])
             .await

@@ -71,7 +71,7 @@ fn text(reply: &Reply) -> &str {
 }
 
 /// Says its language, to whoever has no `ETag`.
-fn speaking(
+fn varying(
     headers: &HeaderMap,
     vary_of_200: &str,
     vary_of_304: &str,
@@ -97,7 +97,7 @@ async fn the_vary_of_a_304_holds_from_then_on() {
         (REVALIDATED, "*", "private"),
     ] {
         let held =
-            Held::free(config, move |headers| speaking(headers, "", vary, cache_control)).await;
+            Held::free(config, move |headers| varying(headers, "", vary, cache_control)).await;
         assert_eq!(text(&held.get("en").await), "en", "{vary}");
         held.world.clock.advance(Duration::from_mins(2));
         assert_eq!(text(&held.get("en").await), "en", "{vary}");
@@ -109,7 +109,7 @@ async fn the_vary_of_a_304_holds_from_then_on() {
 #[tokio::test]
 async fn a_follower_fetches_itself_when_a_304_changes_vary() {
     let held = Arc::new(
-        Held::new(REVALIDATED, 1, |headers| speaking(headers, "", "Accept-Language", "private"))
+        Held::new(REVALIDATED, 1, |headers| varying(headers, "", "Accept-Language", "private"))
             .await,
     );
     held.get("en").await;
@@ -159,7 +159,7 @@ async fn a_no_store_response_serves_its_requester_only() {
             ("one", "other"),
             "{config}"
         );
-        assert_eq!(held.origin.asked().len(), 2);
+        assert_eq!(held.origin.exchanges().len(), 2);
     }
 }
 
@@ -186,8 +186,11 @@ async fn vary_selects_by_every_header_that_the_upstream_sees() {
             let reply = held.world.get_with(LABELS, &[(name, value)]).await;
             seen.push((text(&reply).to_owned(), format!("seen: {value}")));
         }
-        let is_told_apart = seen.iter().all(|(got, own)| got == own);
-        assert!(is_told_apart || seen.iter().all(|(got, _)| got == "seen: "), "{name}: {seen:?}");
+        let is_distinguished = seen.iter().all(|(got, own)| got == own);
+        assert!(
+            is_distinguished || seen.iter().all(|(got, _)| got == "seen: "),
+            "{name}: {seen:?}"
+        );
     }
 }
 
@@ -273,7 +276,7 @@ async fn transit_time_counts_as_age_in_rfc9111() {
     held.turns.add_permits(2);
     slow.await.unwrap().assert_status(200);
     held.world.get(LABELS).await.assert_status(200);
-    assert_eq!(held.origin.asked().len(), 2, "it came too old to be used again");
+    assert_eq!(held.origin.exchanges().len(), 2, "it came too old to be used again");
 }
 
 #[tokio::test]
@@ -304,7 +307,7 @@ async fn a_set_cookie_is_not_repeated_in_rfc9111() {
 #[tokio::test]
 async fn each_variant_is_stored_and_revalidated_by_itself() {
     let says =
-        |headers: &HeaderMap| speaking(headers, "Accept-Language", "Accept-Language", "private");
+        |headers: &HeaderMap| varying(headers, "Accept-Language", "Accept-Language", "private");
     let held = Held::free(REVALIDATED, says).await;
     for round in 0..5 {
         for language in ["en", "de", "fr"] {
@@ -322,10 +325,10 @@ async fn each_variant_is_stored_and_revalidated_by_itself() {
             });
     // None waits for another's: all are with the upstream at once.
     held.turns.add_permits(2);
-    crate::support::eventually(|| held.origin.asked().len() == 3).await;
+    crate::support::eventually(|| held.origin.exchanges().len() == 3).await;
     held.turns.add_permits(1);
     for other in others {
         other.await.unwrap().assert_status(200);
     }
-    assert_eq!(held.origin.asked().len(), 4);
+    assert_eq!(held.origin.exchanges().len(), 4);
 }

@@ -101,12 +101,12 @@ async fn a_modest_client_is_not_delayed_by_a_greedy_ones_fetch() {
             eventually(|| world.gateway.admissions.waiting() == 21).await;
             let authorization = format!("Bearer {MODEST}");
             let headers = [("authorization", authorization.as_str())];
-            let asked = world.get_with(SHARED, &headers);
+            let answer = world.get_with(SHARED, &headers);
             let open = async {
                 eventually(|| world.gateway.admissions.waiting() == 22).await;
                 world.open_gate(gate);
             };
-            tokio::join!(asked, open).0
+            tokio::join!(answer, open).0
         };
         tokio::join!(greedy, last, modest)
     };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::raw::{Connection, Told};
+use crate::support::raw::{Connection, Parts};
 use crate::support::{KEY, OTHER_KEY, Setup, World, eventually};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
@@ -40,13 +40,13 @@ fn request(line: &str, headers: &str) -> String {
     )
 }
 
-async fn answer(world: &World, line: &str, headers: &str) -> Told {
+async fn answer(world: &World, line: &str, headers: &str) -> Parts {
     answer_on(&mut Connection::open(world.address).await, line, headers).await
 }
 
-async fn answer_on(connection: &mut Connection, line: &str, headers: &str) -> Told {
+async fn answer_on(connection: &mut Connection, line: &str, headers: &str) -> Parts {
     connection.send(request(line, headers).as_bytes()).await;
-    connection.read_told(line.starts_with("HEAD"), &["date: "]).await
+    connection.read_parts(line.starts_with("HEAD"), &["date: "]).await
 }
 
 #[tokio::test]
@@ -156,9 +156,9 @@ async fn earlier_requests_of_a_connection_change_no_response() {
             let mut connection = Connection::open(world.address).await;
             let begun = answer_on(&mut connection, lines[0], first).await;
             if !begun.1.contains("connection: close") {
-                let told = answer_on(&mut connection, line, second).await;
+                let reported = answer_on(&mut connection, line, second).await;
                 assert_eq!(
-                    told,
+                    reported,
                     answer(&world, line, second).await,
                     "{first} then {line} {second}"
                 );

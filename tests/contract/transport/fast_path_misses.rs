@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use weir::api::Stale;
 
-use crate::support::raw::{Connection, Told};
+use crate::support::raw::{Connection, Parts};
 use crate::support::{KEY, Setup, World, eventually};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
@@ -27,10 +27,10 @@ fn request(line: &str, headers: &str) -> String {
 
 /// Status line, headers in any order and spelling of their names but for those that count, and
 /// body.
-async fn answer(world: &World, line: &str, headers: &str) -> Told {
+async fn answer(world: &World, line: &str, headers: &str) -> Parts {
     let mut connection = Connection::open(world.address).await;
     connection.send(request(line, headers).as_bytes()).await;
-    connection.read_told(line.starts_with("HEAD"), &COUNTS).await
+    connection.read_parts(line.starts_with("HEAD"), &COUNTS).await
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use hyper_util::rt::TokioExecutor;
 
 use crate::support::broken::{Behaviour, Broken};
 use crate::support::raw::Connection;
-use crate::support::staged::Staged;
+use crate::support::scripted::ScriptedUpstream;
 use crate::support::{KEY, Reply, Setup, World};
 
 const LABELS: &str = "/repos/acme/widgets/labels";
@@ -24,21 +24,21 @@ fn request(method: &str, version: &str, headers: &str) -> String {
     )
 }
 
-async fn before(upstream: &Staged) -> World {
+async fn before(upstream: &ScriptedUpstream) -> World {
     Setup::new().upstream(upstream.url()).unspaced_writes().start().await
 }
 
 #[tokio::test]
 async fn informational_responses_arrive_at_once_and_in_order() {
     for (method, headers) in [("GET", ""), ("GET", BY_SESSION), ("HEAD", ""), ("POST", "")] {
-        let upstream = Staged::start().await;
+        let upstream = ScriptedUpstream::start().await;
         let world = before(&upstream).await;
         let mut client = Connection::open(world.address).await;
         client.send(request(method, "HTTP/1.1", headers).as_bytes()).await;
-        let mut scene = upstream.next().await;
-        scene.say("HTTP/1.1 102 Processing\r\n\r\n").await;
+        let mut connection = upstream.next().await;
+        connection.send("HTTP/1.1 102 Processing\r\n\r\n").await;
         assert!(client.read_head().await.starts_with("HTTP/1.1 102 "), "{method} {headers}");
-        scene.say("HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\nHTTP/1.1 199 \r\nX-Hint: one\r\n\r\n").await;
+        connection.send("HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\nHTTP/1.1 199 \r\nX-Hint: one\r\n\r\n").await;
         let hints = client.read_head().await;
         assert!(
             hints.starts_with("HTTP/1.1 103 Early Hints\r\n")
@@ -51,7 +51,7 @@ async fn informational_responses_arrive_at_once_and_in_order() {
                 && unknown.to_lowercase().contains("\r\nx-hint: one\r\n"),
             "{unknown}"
         );
-        scene.say(ANSWER).await;
+        connection.send(ANSWER).await;
         let answer = client.read_head().await;
         assert!(answer.starts_with("HTTP/1.1 200 OK") && !answer.contains("hint"), "{answer}");
     }
@@ -59,8 +59,8 @@ async fn informational_responses_arrive_at_once_and_in_order() {
 
 #[tokio::test]
 async fn informational_responses_precede_an_immediate_response() {
-    let says = format!("HTTP/1.1 103 Early Hints\r\nX-Hint: one\r\n\r\n{ANSWER}");
-    let upstream = Broken::start(Behaviour::Keeps(says.leak())).await;
+    let response = format!("HTTP/1.1 103 Early Hints\r\nX-Hint: one\r\n\r\n{ANSWER}");
+    let upstream = Broken::start(Behaviour::Keeps(response.leak())).await;
     let world = upstream.world().await;
     for headers in ["", BY_SESSION, "Range: bytes=0-0\r\n"] {
         let mut client = Connection::open(world.address).await;
@@ -88,13 +88,13 @@ async fn informational_responses_disclose_no_more_than_a_response() {
 
 #[tokio::test]
 async fn urls_in_informational_responses_are_rewritten() {
-    let upstream = Staged::start().await;
+    let upstream = ScriptedUpstream::start().await;
     let world = before(&upstream).await;
     let mut client = Connection::open(world.address).await;
     client.send(request("GET", "HTTP/1.1", "").as_bytes()).await;
-    let mut scene = upstream.next().await;
-    scene
-        .say(format!(
+    let mut connection = upstream.next().await;
+    connection
+        .send(format!(
             "HTTP/1.1 103 Early Hints\r\nLink: <{}/repos/acme/widgets>; rel=\"preload\"\r\n\r\n",
             upstream.url()
         ))
@@ -105,8 +105,8 @@ async fn urls_in_informational_responses_are_rewritten() {
 
 #[tokio::test]
 async fn a_100_and_other_http_versions_are_left_out() {
-    let says = format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n{ANSWER}");
-    let upstream = Broken::start(Behaviour::Keeps(says.leak())).await;
+    let response = format!("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n{ANSWER}");
+    let upstream = Broken::start(Behaviour::Keeps(response.leak())).await;
     let world = upstream.world().await;
     let mut client = Connection::open(world.address).await;
     client.send(request("GET", "HTTP/1.1", "").as_bytes()).await;
@@ -128,7 +128,7 @@ async fn a_100_and_other_http_versions_are_left_out() {
 
 #[tokio::test]
 async fn followers_and_hits_get_no_informational_responses() {
-    let upstream = Staged::start().await;
+    let upstream = ScriptedUpstream::start().await;
     let world = Setup::new()
         .upstream(upstream.url())
         .cache_ttl("/repos/{owner}/{repo}/labels", "10m")
@@ -137,12 +137,12 @@ async fn followers_and_hits_get_no_informational_responses() {
     let (mut first, mut second) =
         (Connection::open(world.address).await, Connection::open(world.address).await);
     first.send(request("GET", "HTTP/1.1", "").as_bytes()).await;
-    let mut scene = upstream.next().await;
+    let mut connection = upstream.next().await;
     second.send(request("GET", "HTTP/1.1", "").as_bytes()).await;
     world.all_waiting_for_one_fetch(2).await;
-    scene.say("HTTP/1.1 103 Early Hints\r\n\r\n").await;
+    connection.send("HTTP/1.1 103 Early Hints\r\n\r\n").await;
     assert!(first.read_head().await.starts_with("HTTP/1.1 103 "));
-    scene.say(ANSWER).await;
+    connection.send(ANSWER).await;
     assert!(first.read_answer().await.starts_with("HTTP/1.1 200 "));
     assert!(second.read_answer().await.starts_with("HTTP/1.1 200 "));
     first.send(request("GET", "HTTP/1.1", "").as_bytes()).await;
@@ -155,8 +155,10 @@ async fn an_upstream_sending_only_informational_responses_times_out() {
     let many = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1_000);
     let large =
         format!("HTTP/1.1 103 Early Hints\r\nX-Large: {}\r\n\r\n", "x".repeat(40_000)).repeat(2);
-    for says in [many, large, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n".to_owned()] {
-        let upstream = Broken::start(Behaviour::Keeps(format!("{says}{ANSWER}").leak())).await;
+    for response in
+        [many, large, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n".to_owned()]
+    {
+        let upstream = Broken::start(Behaviour::Keeps(format!("{response}{ANSWER}").leak())).await;
         let world = upstream.world().await;
         let mut client = Connection::open(world.address).await;
         client.send(request("GET", "HTTP/1.1", "").as_bytes()).await;
@@ -173,21 +175,21 @@ async fn an_upstream_sending_only_informational_responses_times_out() {
 
 #[tokio::test]
 async fn a_client_that_leaves_delays_no_follower() {
-    let upstream = Staged::start().await;
+    let upstream = ScriptedUpstream::start().await;
     let world = before(&upstream).await;
     let (mut deaf, mut other) =
         (Connection::open(world.address).await, Connection::open(world.address).await);
     deaf.send(request("GET", "HTTP/1.1", "").as_bytes()).await;
-    let mut scene = upstream.next().await;
+    let mut connection = upstream.next().await;
     other.send(request("GET", "HTTP/1.1", "").as_bytes()).await;
     world.all_waiting_for_one_fetch(2).await;
     for _ in 0..20 {
-        scene
-            .say(format!("HTTP/1.1 103 Early Hints\r\nX-Large: {}\r\n\r\n", "x".repeat(3_000)))
+        connection
+            .send(format!("HTTP/1.1 103 Early Hints\r\nX-Large: {}\r\n\r\n", "x".repeat(3_000)))
             .await;
     }
     drop(deaf);
     world.all_waiting_for_one_fetch(1).await;
-    scene.say(ANSWER).await;
+    connection.send(ANSWER).await;
     assert!(other.read_answer().await.ends_with("hi"));
 }

@@ -86,9 +86,9 @@ async fn heads_and_targets_have_size_limits() {
     )
     .await;
     assert!(large.starts_with("HTTP/1.1 431"), "{large}");
-    let crowd = (0..300).fold(String::new(), |text, n| text + &format!("X-{n}: 1\r\n"));
-    let crowd = answer_to(&world, &format!("GET / HTTP/1.1\r\nHost: a\r\n{crowd}\r\n")).await;
-    assert!(crowd.starts_with("HTTP/1.1 431"), "{crowd}");
+    let headers = (0..300).fold(String::new(), |text, n| text + &format!("X-{n}: 1\r\n"));
+    let headers = answer_to(&world, &format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n")).await;
+    assert!(headers.starts_with("HTTP/1.1 431"), "{headers}");
     let many = (0..101).fold(String::new(), |text, n| text + &format!("X-{n}: 1\r\n"));
     let many = answer_to(&world, &format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n")).await;
     assert!(many.starts_with("HTTP/1.1 431"), "{many}");

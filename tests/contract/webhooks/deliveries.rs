@@ -32,7 +32,7 @@ fn setup() -> Setup {
 }
 
 /// A world with a webhook of the organization that delivers to the gateway.
-async fn hooked() -> World {
+async fn with_webhooks() -> World {
     let world = setup().start().await;
     hook(&world, &["*"]);
     world
@@ -116,7 +116,7 @@ fn issue_event(number: u64) -> String {
 
 #[tokio::test]
 async fn an_event_invalidates_what_it_touched_and_nothing_else() {
-    let world = hooked().await;
+    let world = with_webhooks().await;
     let issue = format!("{REPOSITORY}/issues/3");
     let other = format!("{REPOSITORY}/issues/4");
     let pages = [
@@ -138,7 +138,7 @@ async fn an_event_invalidates_what_it_touched_and_nothing_else() {
 
 #[tokio::test]
 async fn a_push_invalidates_commits_and_repository_but_no_issue() {
-    let world = hooked().await;
+    let world = with_webhooks().await;
     let pages = [
         REPOSITORY,
         &format!("{REPOSITORY}/commits"),
@@ -155,7 +155,7 @@ async fn a_push_invalidates_commits_and_repository_but_no_issue() {
 
 #[tokio::test]
 async fn an_unknown_event_invalidates_its_repository_only() {
-    let world = hooked().await;
+    let world = with_webhooks().await;
     let pages = [
         REPOSITORY,
         &format!("{REPOSITORY}/labels"),
@@ -171,7 +171,7 @@ async fn an_unknown_event_invalidates_its_repository_only() {
 
 #[tokio::test]
 async fn a_change_is_revalidated_after_two_and_ten_seconds() {
-    let world = hooked().await;
+    let world = with_webhooks().await;
     let issue = format!("{REPOSITORY}/issues/3");
     world.get(&issue).await.assert_status(200);
     seconds(&world, 60);
@@ -187,7 +187,7 @@ async fn a_change_is_revalidated_after_two_and_ten_seconds() {
 
 #[tokio::test]
 async fn a_fetch_from_before_an_event_is_neither_joined_nor_trusted() {
-    let world = hooked().await;
+    let world = with_webhooks().await;
     let issue = format!("{REPOSITORY}/issues/3");
     // The budget is known from here on: two requests may be on their way at once.
     world.get(REPOSITORY).await.assert_status(200);
@@ -210,7 +210,7 @@ async fn a_fetch_from_before_an_event_is_neither_joined_nor_trusted() {
 
 #[tokio::test]
 async fn a_duplicate_has_no_second_effect_and_a_late_event_has_one() {
-    let world = hooked().await;
+    let world = with_webhooks().await;
     let issue = format!("{REPOSITORY}/issues/3");
     let mut answers = Vec::new();
     for _ in 0..3 {
@@ -229,7 +229,7 @@ async fn a_duplicate_has_no_second_effect_and_a_late_event_has_one() {
 
 #[tokio::test]
 async fn a_delivery_with_a_wrong_signature_is_refused() {
-    let world = hooked().await;
+    let world = with_webhooks().await;
     let issue = format!("{REPOSITORY}/issues/3");
     world.get(&issue).await.assert_status(200);
     seconds(&world, 60);
@@ -265,7 +265,7 @@ async fn a_delivery_with_a_wrong_signature_is_refused() {
 
 #[tokio::test]
 async fn a_signed_delivery_without_json_is_a_400_and_may_be_resent() {
-    let world = hooked().await;
+    let world = with_webhooks().await;
     signed(&world, "issues", "g-1", "{\"issue\":").await.assert_status(400);
     signed(&world, "issues", "g-1", &issue_event(3)).await.assert_status(202);
     assert_eq!(deliveries(&world, "issues", "accepted"), 1);

@@ -149,9 +149,10 @@ async fn twenty_bots_use_an_hours_content_limit_without_a_refusal() {
     for (bot, locations) in locations.iter().enumerate() {
         for location in locations {
             let authorization = format!("Bearer {}", key(bot));
-            let told = world.get_with(location, &[("authorization", &authorization)]).await.json();
-            if told["state"] == WriteState::Done.name() {
-                waits.push(seconds(&told["finished_at"]) - seconds(&told["accepted_at"]));
+            let reported =
+                world.get_with(location, &[("authorization", &authorization)]).await.json();
+            if reported["state"] == WriteState::Done.name() {
+                waits.push(seconds(&reported["finished_at"]) - seconds(&reported["accepted_at"]));
             }
         }
     }

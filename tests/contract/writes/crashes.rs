@@ -287,8 +287,8 @@ impl Run {
         let headers = [("prefer", "respond-async"), ("idempotency-key", name.as_str())];
         loop {
             match self.ask(client, &method, &target, &headers, &body).await {
-                Some((202, told)) => return told["id"].as_str().unwrap().to_owned(),
-                Some((status, told)) => panic!("{status}: {told}"),
+                Some((202, reported)) => return reported["id"].as_str().unwrap().to_owned(),
+                Some((status, reported)) => panic!("{status}: {reported}"),
                 // The key makes it safe to ask again.
                 None => tokio::task::yield_now().await,
             }
@@ -334,8 +334,8 @@ impl Run {
             };
             match answer {
                 Some((200 | 204, _)) => return true,
-                Some((409, told)) => return told.to_string().contains("is cancelled"),
-                Some((status, told)) => panic!("{status}: {told}"),
+                Some((409, reported)) => return reported.to_string().contains("is cancelled"),
+                Some((status, reported)) => panic!("{status}: {reported}"),
                 None => tokio::task::yield_now().await,
             }
         }
@@ -349,7 +349,7 @@ impl Run {
 
     async fn end_of(&self, client: usize, id: &str) -> String {
         loop {
-            let (status, told) = self
+            let (status, reported) = self
                 .ask(
                     client,
                     &Method::GET,
@@ -359,8 +359,8 @@ impl Run {
                 )
                 .await
                 .unwrap();
-            assert_eq!(status, 200, "the write {id} of client {client} is missing: {told}");
-            let state = told["state"].as_str().unwrap();
+            assert_eq!(status, 200, "the write {id} of client {client} is missing: {reported}");
+            let state = reported["state"].as_str().unwrap();
             if !["queued", "sending"].contains(&state) {
                 return state.to_owned();
             }
@@ -504,7 +504,7 @@ async fn a_file_size_limit_refuses_new_writes_and_loses_none() {
     let mut accepted = Vec::new();
     let refused = loop {
         match hand_over(accepted.len()).await {
-            Some((202, told)) => accepted.push(told["id"].as_str().unwrap().to_owned()),
+            Some((202, reported)) => accepted.push(reported["id"].as_str().unwrap().to_owned()),
             answer => break answer,
         }
         assert!(accepted.len() < 1000, "more was kept than there is room for");

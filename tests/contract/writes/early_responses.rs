@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use http::Method;
 use weir::clock::Clock;
 
-use crate::support::staged::{Scene, Staged};
+use crate::support::scripted::{ScriptedConnection, ScriptedUpstream};
 use crate::support::{Reply, Setup, World};
 
 const ISSUES: &str = "/repos/acme/widgets/issues";
@@ -33,7 +33,7 @@ enum Then {
 const EACH: [Then; 3] = [Then::Closes, Then::HalfCloses, Then::StaysOpen];
 
 /// A gateway that would wait for ever.
-async fn world(upstream: &Staged) -> World {
+async fn world(upstream: &ScriptedUpstream) -> World {
     let setup = Setup::new()
         .upstream(upstream.url())
         .upstream_keys("response_timeout = \"5m\"")
@@ -45,22 +45,26 @@ async fn world(upstream: &Staged) -> World {
 }
 
 /// Answers the next request at its head.
-async fn answers(upstream: &Staged, says: &str, then: Then) -> Option<Scene> {
-    let mut scene = upstream.next().await;
-    scene.say(says).await;
+async fn answers(
+    upstream: &ScriptedUpstream,
+    says: &str,
+    then: Then,
+) -> Option<ScriptedConnection> {
+    let mut connection = upstream.next().await;
+    connection.send(says).await;
     match then {
         Then::Closes => return None,
-        Then::HalfCloses => scene.falls_silent().await,
+        Then::HalfCloses => connection.falls_silent().await,
         Then::StaysOpen => {}
     }
-    Some(scene)
+    Some(connection)
 }
 
 async fn sends(world: &World, method: Method, path: &str, bytes: usize) -> Reply {
     world.send(method, path, &[], &"x".repeat(bytes)).await
 }
 
-fn is_told(reply: &Reply, then: Then) {
+fn assert_early_response(reply: &Reply, then: Then) {
     assert_eq!(
         (reply.status.as_u16(), &*reply.body),
         (422, &b"{\"message\":\"long\"}"[..]),
@@ -68,7 +72,7 @@ fn is_told(reply: &Reply, then: Then) {
     );
 }
 
-fn nobody_else_was_asked(upstream: &Staged) {
+fn assert_no_second_request(upstream: &ScriptedUpstream) {
     assert!(upstream.next().now_or_never().is_none(), "the upstream was asked again");
 }
 
@@ -80,14 +84,14 @@ async fn a_waiting_writer_gets_an_early_response() {
             (Method::PUT, LOCK, HELD_BYTES),
             (Method::POST, ISSUES, STREAMED_BYTES),
         ] {
-            let upstream = Staged::start().await;
+            let upstream = ScriptedUpstream::start().await;
             let world = world(&upstream).await;
-            let (reply, _scene) = tokio::join!(
+            let (reply, _connection) = tokio::join!(
                 sends(&world, method, path, bytes),
                 answers(&upstream, UNPROCESSABLE, then)
             );
-            is_told(&reply, then);
-            nobody_else_was_asked(&upstream);
+            assert_early_response(&reply, then);
+            assert_no_second_request(&upstream);
         }
     }
 }
@@ -95,13 +99,13 @@ async fn a_waiting_writer_gets_an_early_response() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queued_write_fails_by_an_early_response() {
     for then in EACH {
-        let upstream = Staged::start().await;
+        let upstream = ScriptedUpstream::start().await;
         let world = world(&upstream).await;
         let accepted = world
             .send(Method::POST, ISSUES, &[("prefer", "respond-async")], &"x".repeat(HELD_BYTES))
             .await;
         accepted.assert_status(202);
-        let _scene = answers(&upstream, UNPROCESSABLE, then).await;
+        let _connection = answers(&upstream, UNPROCESSABLE, then).await;
         let standing = world
             .get_with(accepted.header("location").unwrap(), &[("prefer", "wait=86400")])
             .await
@@ -111,23 +115,24 @@ async fn a_queued_write_fails_by_an_early_response() {
             (&"failed".into(), &422.into()),
             "{then:?}: {standing}"
         );
-        nobody_else_was_asked(&upstream);
+        assert_no_second_request(&upstream);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_limited_by_an_early_response_is_resent() {
     for then in EACH {
-        let upstream = Staged::start().await;
+        let upstream = ScriptedUpstream::start().await;
         let world = world(&upstream).await;
         let plays = async {
             let refused = answers(&upstream, REFUSED, then).await;
             let mut again = upstream.next().await;
             again.read_body(HELD_BYTES).await;
-            again.say(CREATED).await;
+            again.send(CREATED).await;
             (refused, again)
         };
-        let (reply, _scenes) = tokio::join!(sends(&world, Method::POST, ISSUES, HELD_BYTES), plays);
+        let (reply, _connections) =
+            tokio::join!(sends(&world, Method::POST, ISSUES, HELD_BYTES), plays);
         reply.assert_status(201);
     }
 }
@@ -135,9 +140,9 @@ async fn a_write_limited_by_an_early_response_is_resent() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_post_with_an_early_5xx_is_unknown() {
     for then in EACH {
-        let upstream = Staged::start().await;
+        let upstream = ScriptedUpstream::start().await;
         let world = world(&upstream).await;
-        let (reply, _scene) = tokio::join!(
+        let (reply, _connection) = tokio::join!(
             sends(&world, Method::POST, ISSUES, HELD_BYTES),
             answers(&upstream, BROKEN, then)
         );
@@ -146,22 +151,22 @@ async fn a_post_with_an_early_5xx_is_unknown() {
             reply.json()["message"].as_str().unwrap().contains("unknown whether"),
             "{then:?}: {reply:?}"
         );
-        nobody_else_was_asked(&upstream);
+        assert_no_second_request(&upstream);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_with_a_partial_request_is_not_reused() {
-    let upstream = Staged::start().await;
+    let upstream = ScriptedUpstream::start().await;
     let world = world(&upstream).await;
     for bytes in [HELD_BYTES, STREAMED_BYTES] {
-        let (reply, _scene) = tokio::join!(
+        let (reply, _connection) = tokio::join!(
             sends(&world, Method::POST, ISSUES, bytes),
             answers(&upstream, UNPROCESSABLE, Then::StaysOpen)
         );
-        is_told(&reply, Then::StaysOpen);
+        assert_early_response(&reply, Then::StaysOpen);
         let path = format!("{ISSUES}/{bytes}");
-        let (reply, _scene) =
+        let (reply, _connection) =
             tokio::join!(world.get(&path), answers(&upstream, CREATED, Then::Closes));
         reply.assert_status(201);
     }
@@ -170,18 +175,18 @@ async fn a_connection_with_a_partial_request_is_not_reused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_informational_response_does_not_end_the_body() {
     for bytes in [HELD_BYTES, STREAMED_BYTES] {
-        let upstream = Staged::start().await;
+        let upstream = ScriptedUpstream::start().await;
         let world = world(&upstream).await;
         let plays = async {
-            let mut scene = upstream.next().await;
-            scene
-                .say("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
+            let mut connection = upstream.next().await;
+            connection
+                .send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
                 .await;
-            scene.read_body(bytes).await;
-            scene.say(CREATED).await;
+            connection.read_body(bytes).await;
+            connection.send(CREATED).await;
             // It was read to its end, so that a read may follow on it.
-            scene.read_request().await;
-            scene.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").await;
+            connection.read_request().await;
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").await;
         };
         let asks = async {
             sends(&world, Method::POST, ISSUES, bytes).await.assert_status(201);

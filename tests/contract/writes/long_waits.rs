@@ -67,8 +67,8 @@ async fn a_write_repeated_asynchronously_gets_the_queues_patience() {
         eventually(|| world.gateway.queue.watched() == 1).await;
         hand_over(&world, COMMENTS, "once", &[key]).await
     };
-    let (told, accepted) = tokio::join!(waits, takes_over);
-    assert_ne!(told.status, 201);
+    let (reported, accepted) = tokio::join!(waits, takes_over);
+    assert_ne!(reported.status, 201);
     world.clock.reach(world.clock.now() + Duration::from_secs(60)).await;
     assert!(!state(&world, &accepted).is_final(), "{:?}", state(&world, &accepted));
 }

@@ -27,7 +27,7 @@ const CONFIG: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_a
 
 /// What a writer is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Outcome {
     /// It was executed.
     Done,
     /// It was not.
@@ -35,7 +35,7 @@ enum Told {
     /// Nobody knows.
     Unknown,
 }
-use Told::{Done, Failed, Unknown};
+use Outcome::{Done, Failed, Unknown};
 
 #[derive(Clone, Copy, Debug)]
 enum Way {
@@ -47,10 +47,10 @@ enum Way {
 
 /// A fault, and what is to be told of a POST or PATCH, of a PUT, and of a DELETE, whose repetition
 /// finds nothing when it was executed before.
-fn table() -> Vec<(Value, [Told; 3])> {
+fn table() -> Vec<(Value, [Outcome; 3])> {
     let ambiguous_after = [Unknown, Done, Unknown];
     let ambiguous_before = [Unknown, Done, Done];
-    let same = |told| [told, told, told];
+    let same = |outcome| [outcome, outcome, outcome];
     let status = |status: u16, executed: bool| json!({ "fault": "status", "status": status, "executed": executed, "body": { "message": "so it is" } });
     vec![
         (Value::Null, same(Done)),
@@ -103,13 +103,13 @@ fn write_of(world: &World, method: &Method) -> (String, Value) {
     }
 }
 
-async fn told(
+async fn outcome(
     world: &World,
     way: Way,
     method: &Method,
     path: &str,
     body: &Value,
-) -> (Told, String) {
+) -> (Outcome, String) {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     match way {
         Way::Waiting => {
@@ -122,7 +122,7 @@ async fn told(
         Way::Keyed => {
             let headers = [("idempotency-key", "k")];
             let first = world.send(method.clone(), path, &headers, &body).await;
-            let said = format!("{} {}", first.status, String::from_utf8_lossy(&first.body));
+            let response = format!("{} {}", first.status, String::from_utf8_lossy(&first.body));
             // The key of one that was never sent is free again.
             let is_kept = world.gateway.queue.counts().iter().any(|(_, count)| *count > 0);
             if is_kept {
@@ -133,7 +133,7 @@ async fn told(
                     "{method} {path}"
                 );
             }
-            (by_answer(&first), said)
+            (by_answer(&first), response)
         }
         Way::Queued => {
             let accepted =
@@ -143,18 +143,18 @@ async fn told(
                 .get_with(accepted.header("location").unwrap(), &[("prefer", "wait=86400")])
                 .await
                 .json();
-            let told = match standing["state"].as_str() {
+            let outcome = match standing["state"].as_str() {
                 Some("done") => Done,
                 Some("failed") => Failed,
                 Some("unknown") => Unknown,
                 other => return (Unknown, format!("{other:?}: {standing}")),
             };
-            (told, standing.to_string())
+            (outcome, standing.to_string())
         }
     }
 }
 
-fn by_answer(reply: &Reply) -> Told {
+fn by_answer(reply: &Reply) -> Outcome {
     match reply.status.as_u16() {
         200..=299 => Done,
         502 if String::from_utf8_lossy(&reply.body).contains("unknown whether") => Unknown,
@@ -176,7 +176,7 @@ async fn world() -> World {
 }
 
 /// One case; `None`, or what is wrong.
-async fn case(fault: &Value, way: Way, method: &Method, expected: Told) -> Option<String> {
+async fn case(fault: &Value, way: Way, method: &Method, expected: Outcome) -> Option<String> {
     let world = world().await;
     let (path, body) = write_of(&world, method);
     let before = world.upstream_requests().len();
@@ -185,22 +185,22 @@ async fn case(fault: &Value, way: Way, method: &Method, expected: Told) -> Optio
         armed["match"] = json!({ "method": method.as_str(), "nth": 1 });
         world.arm(&armed);
     }
-    let (told, said) = told(&world, way, method, &path, &body).await;
+    let (outcome, response) = outcome(&world, way, method, &path, &body).await;
     let entries = world.upstream_requests().split_off(before);
     // Of a status that a fault made up, the entry says whether something was carried out; a request
     // that came to nothing is not told from one that did by its status alone.
     let effects = executed(&entries)
         .max(entries.iter().filter(|entry| entry.executed && entry.fault.is_some()).count());
-    let is_true = match told {
+    let is_true = match outcome {
         Done => effects >= 1,
         Failed => effects == 0 || fault["fault"] == "revoke",
         Unknown => true,
     };
     let is_once = method.is_idempotent() || effects <= 1;
-    let fits = told == expected && is_true && is_once;
+    let fits = outcome == expected && is_true && is_once;
     (!fits).then(|| {
         let seen: Vec<_> = entries.iter().map(|entry| (entry.status, entry.executed, entry.fault.clone())).collect();
-        format!("{method} {way:?} under {fault}: told {told:?}, expected {expected:?}; upstream saw {seen:?}; said {said}\n")
+        format!("{method} {way:?} under {fault}: told {outcome:?}, expected {expected:?}; upstream saw {seen:?}; said {response}\n")
     })
 }
 
@@ -261,10 +261,11 @@ async fn without_a_connection_nothing_was_executed() {
                     Setup::new().clock(Clock::scaled(SPEED)).config(CONFIG).upstream(url.clone());
                 let world = setup.start().await;
                 let body = json!({ "body": "never" });
-                let (told, said) =
-                    told(&world, way, &method, "/repos/acme/widgets/issues/1/labels", &body).await;
-                assert_eq!(told, Failed, "{method} {way:?} to {url}: {said}");
-                assert!(said.contains("nothing was executed"), "{said}");
+                let (outcome, response) =
+                    outcome(&world, way, &method, "/repos/acme/widgets/issues/1/labels", &body)
+                        .await;
+                assert_eq!(outcome, Failed, "{method} {way:?} to {url}: {response}");
+                assert!(response.contains("nothing was executed"), "{response}");
             }
         }
     }

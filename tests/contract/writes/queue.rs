@@ -55,13 +55,13 @@ async fn a_write_is_accepted_at_once_and_its_outcome_can_be_read() {
     let accepted = world.post_async("later").await;
     accepted.assert_status(202);
     assert_eq!(accepted.header("preference-applied"), Some("respond-async"));
-    let told = accepted.json();
+    let reported = accepted.json();
     assert_eq!(
         accepted.header("location"),
-        Some(format!("/_weir/writes/{}", told["id"].as_str().unwrap()).as_str())
+        Some(format!("/_weir/writes/{}", reported["id"].as_str().unwrap()).as_str())
     );
     assert_eq!(
-        (&told["method"], &told["path"], &told["response"]),
+        (&reported["method"], &reported["path"], &reported["response"]),
         (&json!("POST"), &json!(COMMENTS), &Value::Null)
     );
     world.held(gate, 1).await;

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use weir::clock::Clock;
 
-use crate::support::logged;
+use crate::support::captured_log;
 use crate::support::{Reply, Setup, World, eventually};
 
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
@@ -29,7 +29,7 @@ impl World {
 
 /// What was logged of the last request of this method, as far as it is the same of equal requests.
 fn logged_of(method: &str) -> Value {
-    let log = logged::own();
+    let log = captured_log::own();
     let lines = log.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let line =
         lines.into_iter().find(|line| line["message"] == "request" && line["method"] == method);
@@ -52,7 +52,7 @@ fn logged_of(method: &str) -> Value {
 #[tokio::test]
 async fn a_writes_wait_and_limit_are_logged_on_every_path() {
     for headers in WAYS {
-        logged::begin();
+        captured_log::begin();
         let world = Setup::new().manual_clock().start().await;
         world.post(COMMENTS, json!({ "body": "first" })).await.assert_status(201);
         let body = json!({ "body": "second" });
@@ -69,16 +69,16 @@ async fn a_writes_wait_and_limit_are_logged_on_every_path() {
             "{headers:?}"
         );
         assert_eq!(second.header("x-weir-account"), Some("account-0"));
-        let logged = logged_of("POST");
+        let captured_log = logged_of("POST");
         assert_eq!(
-            (&logged["upstream_attempts"], &logged["held_by"]),
+            (&captured_log["upstream_attempts"], &captured_log["held_by"]),
             (&json!(1), &json!("spacing")),
-            "{headers:?}: {logged}"
+            "{headers:?}: {captured_log}"
         );
         assert_eq!(
-            (&logged["queue_ms"], &logged["held_account"]),
+            (&captured_log["queue_ms"], &captured_log["held_account"]),
             (&json!(3000.0), &json!("account-0")),
-            "{headers:?}: {logged}"
+            "{headers:?}: {captured_log}"
         );
         assert!(
             world
@@ -123,9 +123,9 @@ async fn the_wait_for_a_lane_is_logged_on_every_path() {
 
 #[tokio::test]
 async fn every_attempt_of_a_write_is_counted_on_every_path() {
-    let mut logged = Vec::new();
+    let mut captured_log = Vec::new();
     for headers in WAYS {
-        logged::begin();
+        captured_log::begin();
         let world = Setup::new().clock(Clock::scaled(60.0)).unspaced_writes().start().await;
         world.arm(&json!({ "match": { "method": "PUT", "nth": 1 }, "fault": "reset_after" }));
         world
@@ -137,32 +137,35 @@ async fn every_attempt_of_a_write_is_counted_on_every_path() {
         assert!(line["error"].is_string(), "{headers:?}: {line}");
         // The clock runs fast, and how fast it is looked at differs.
         line["queue_ms"] = Value::Null;
-        logged.push(line);
+        captured_log.push(line);
     }
-    assert_eq!(logged[0], logged[1]);
+    assert_eq!(captured_log[0], captured_log[1]);
 }
 
 #[tokio::test]
 async fn an_unknown_write_reports_its_attempts_on_every_path() {
-    let mut logged = Vec::new();
+    let mut captured_log = Vec::new();
     for headers in WAYS {
-        logged::begin();
+        captured_log::begin();
         let world = Setup::new().manual_clock().unspaced_writes().start().await;
         world.arm(&json!({ "match": { "method": "POST" }, "fault": "reset_after" }));
         let reply =
             world.write_with(Method::POST, COMMENTS, headers, &json!({ "body": "lost" })).await;
         reply.assert_status(502);
         assert_eq!(reply.header("x-weir-account"), Some("account-0"), "{headers:?}");
-        logged.push(logged_of("POST"));
+        captured_log.push(logged_of("POST"));
     }
-    assert_eq!((&logged[0], &logged[0]["upstream_attempts"]), (&logged[1], &json!(1)));
+    assert_eq!(
+        (&captured_log[0], &captured_log[0]["upstream_attempts"]),
+        (&captured_log[1], &json!(1))
+    );
 }
 
 #[tokio::test]
 async fn a_put_with_only_5xx_responses_is_unknown_on_every_path() {
-    let mut logged = Vec::new();
+    let mut captured_log = Vec::new();
     for headers in WAYS {
-        logged::begin();
+        captured_log::begin();
         let world = Setup::new()
             .clock(Clock::scaled(60.0))
             .unspaced_writes()
@@ -179,17 +182,17 @@ async fn a_put_with_only_5xx_responses_is_unknown_on_every_path() {
         let mut line = logged_of("PUT");
         assert_eq!(line["upstream_attempts"], 2, "{headers:?}: {line}");
         line["queue_ms"] = Value::Null;
-        logged.push(line);
+        captured_log.push(line);
     }
-    assert_eq!(logged[0], logged[1]);
+    assert_eq!(captured_log[0], captured_log[1]);
 }
 
 #[tokio::test]
 async fn a_write_with_a_5xx_is_unknown_buffered_or_streamed() {
     for method in [Method::POST, Method::PATCH] {
-        let mut logged = Vec::new();
+        let mut captured_log = Vec::new();
         for bytes in [100, 10_000] {
-            logged::begin();
+            captured_log::begin();
             let world = Setup::new()
                 .manual_clock()
                 .unspaced_writes()
@@ -207,9 +210,12 @@ async fn a_write_with_a_5xx_is_unknown_buffered_or_streamed() {
                 reply.json()["message"].as_str().unwrap().contains("unknown whether"),
                 "{method} of {bytes}: {reply:?}"
             );
-            logged.push(logged_of(method.as_str()));
+            captured_log.push(logged_of(method.as_str()));
         }
-        assert_eq!((&logged[0], &logged[0]["refusal"]), (&logged[1], &json!("outcome_unknown")));
+        assert_eq!(
+            (&captured_log[0], &captured_log[0]["refusal"]),
+            (&captured_log[1], &json!("outcome_unknown"))
+        );
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::document_1::places::{ORGANIZATION, PUBLIC, path, team_of};
+use crate::document_1::paths::{ORGANIZATION, PUBLIC, path, team_of};
 use crate::kit::{Answer, Ask, NOBODY, Upstream};
 use crate::routes::{METHODS, routes};
 use crate::rows::document_1::inventory::GROUPS;
@@ -94,12 +94,12 @@ pub fn endpoints_for_classic_tokens_reject_every_other_kind() {
     let world = upstream.world();
     let enterprise = world["enterprises"][0]["slug"].as_str().unwrap_or("none").to_owned();
     let team = world["enterprises"][0]["teams"][0]["slug"].as_str().unwrap_or("none").to_owned();
-    let places = [
+    let paths = [
         "/notifications".to_owned(),
         "/user/migrations".to_owned(),
         format!("/enterprises/{enterprise}/teams/{team}/organizations"),
     ];
-    for place in places {
+    for place in paths {
         let ada = upstream.classic("ada");
         upstream.get(&ada, &place).expect_status(200);
         let others = [

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::document_1::places::{ORGANIZATION, PUBLIC, organization_of, team_of};
+use crate::document_1::paths::{ORGANIZATION, PUBLIC, organization_of, team_of};
 use crate::kit::{Ask, BASE, NOBODY, Upstream};
 use crate::recorder::saw_header;
 use crate::shape::is_timestamp;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::callers::signed;
-use crate::document_1::places::{ORGANIZATION, PUBLIC, private_repository_of};
+use crate::document_1::paths::{ORGANIZATION, PUBLIC, private_repository_of};
 use crate::kit::{Answer, Ask, NOBODY, Upstream};
 use crate::shape::is_timestamp;
 

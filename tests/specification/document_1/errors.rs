@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::document_1::places::{PUBLIC, organization_of};
+use crate::document_1::paths::{PUBLIC, organization_of};
 use crate::kit::{Answer, Ask, NOBODY, Upstream};
 
 const ISSUES: &str = "/repos/acme/widgets/issues";

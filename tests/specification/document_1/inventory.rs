@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::document_1::places::path;
+use crate::document_1::paths::path;
 use crate::kit::{Answer, Ask, NOBODY, Upstream};
 use crate::routes::{METHODS, routes};
 use crate::rows::document_1::inventory::{self as rows, Group};

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::document_1::places::{ORGANIZATION, path};
+use crate::document_1::paths::{ORGANIZATION, path};
 use crate::kit::{Answer, Ask, Upstream};
 use crate::routes::{Mark, Route, routes};
 use crate::rows::document_1::matrix::{

@@ -6,7 +6,7 @@ pub mod credentials;
 pub mod errors;
 pub mod inventory;
 pub mod matrix;
-pub mod places;
+pub mod paths;
 pub mod primary_limits;
 pub mod rate_headers;
 pub mod secondary_limits;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use serde_json::{Value, json};
 use weir::emulator::Options;
 
-use crate::document_1::places::{ORGANIZATION, PUBLIC};
+use crate::document_1::paths::{ORGANIZATION, PUBLIC};
 use crate::kit::{Answer, BASE, NOBODY, Upstream};
 
 const LFS: &str = "/acme/widgets.git/info/lfs/objects/batch";

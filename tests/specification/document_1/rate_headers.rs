@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use crate::document_1::places::PUBLIC;
+use crate::document_1::paths::PUBLIC;
 use crate::kit::{Answer, NOBODY, Upstream};
 
 const RATE_LIMIT: &str = "/rate_limit";
@@ -220,8 +220,8 @@ pub fn a_client_that_retries_too_early_waits_longer() {
     let (mut upstream, ada, _) = refused(0);
     upstream.pass(MINUTE / 2);
     assert!(upstream.get(&ada, "/user").is_secondary_refusal());
-    let sent = upstream.books();
-    assert!(sent["sent_while_limited"].as_u64().is_some_and(|count| count >= 1), "{sent}");
+    let received = upstream.books();
+    assert!(received["sent_while_limited"].as_u64().is_some_and(|count| count >= 1), "{received}");
 }
 
 #[test]

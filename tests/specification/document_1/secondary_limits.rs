@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::document_1::places::{ORGANIZATION, PUBLIC};
+use crate::document_1::paths::{ORGANIZATION, PUBLIC};
 use crate::kit::{Answer, Ask, Upstream};
 
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
@@ -248,14 +248,14 @@ pub fn some_endpoints_have_lower_limits_on_content() {
         .replace("{owner}", "acme")
         .replace("{repo}", "widgets");
     let most = value.as_u64().unwrap_or(0);
-    let sent = |upstream: &mut Upstream, n: u64| {
+    let received = |upstream: &mut Upstream, n: u64| {
         upstream.post(
             &ada,
             &place,
             &json!({ "tag_name": format!("v{n}"), "title": "t", "body": "b" }),
         )
     };
-    let refused = (0..=most).map(|n| sent(&mut upstream, n)).last().expect("at least one");
+    let refused = (0..=most).map(|n| received(&mut upstream, n)).last().expect("at least one");
     assert!(refused.is_secondary_refusal(), "{place}: {}", refused.body);
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::document_1::places::{PUBLIC, team_of};
+use crate::document_1::paths::{PUBLIC, team_of};
 use crate::kit::{Ask, NOBODY, Upstream};
 use crate::recorder::Event;
 use crate::recorder::record;

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::document_2::places::{classic_with, named, texts};
+use crate::document_2::paths::{classic_with, named, texts};
 use crate::kit::{NOBODY, Upstream};
 use crate::rows::document_2::enterprise_teams::ORGANIZATION_SUMMARY;
 use crate::shape::{assert_shape, assert_shapes};

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::document_2::happenings::{inbox, latest, occur, open_issue, watch};
+use crate::document_2::events::{inbox, latest, occur, open_issue, watch};
 use crate::kit::{Answer, Ask, NOBODY, Upstream};
 use crate::rows::document_2::notifications::THREAD;
 use crate::shape::assert_shapes;

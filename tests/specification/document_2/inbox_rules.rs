@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::document_2::happenings::{inbox, latest, open_issue, path};
-use crate::document_2::places::classic_with;
+use crate::document_2::events::{inbox, latest, open_issue, path};
+use crate::document_2::paths::classic_with;
 use crate::kit::{Ask, BASE, NOBODY, Upstream};
 
 /// Asks every notification route about a thread, the changes last.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::document_2::issue_fields::{FIELDS, made, select, text};
-use crate::document_2::places::{app_user_with, classic_with, organization};
+use crate::document_2::paths::{app_user_with, classic_with, organization};
 use crate::kit::{Answer, NOBODY, Upstream};
 
 const PERMISSION: &str = "issue_fields";

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::document_2::places::named;
+use crate::document_2::paths::named;
 use crate::kit::{Answer, Ask, Upstream};
 use crate::rows::document_2::issue_fields::{ISSUE_FIELD, NAMED_VALUES, TEXT_FIELD};
 use crate::shape::{assert_shape, assert_shapes};

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::document_2::places::team;
+use crate::document_2::paths::team;
 use crate::kit::Upstream;
 use crate::objects::user::USER_SUMMARY;
 use crate::rows::document_2::membership::{TEAM_INVITATION, TEAM_MEMBERSHIP};

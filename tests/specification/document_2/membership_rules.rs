@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::document_2::places::{
+use crate::document_2::paths::{
     app_user_with, classic_with, enterprise_team, named, organization, team,
 };
 use crate::kit::{Ask, NOBODY, Upstream};

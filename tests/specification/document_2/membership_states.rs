@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::document_2::places::{named, team, texts};
+use crate::document_2::paths::{named, team, texts};
 use crate::kit::Upstream;
 use crate::recorder::observe;
 
@@ -55,8 +55,8 @@ pub fn an_outsider_is_invited_by_mail_and_pending() {
     assert_eq!(look(&mut upstream, "dan"), "(none)");
     put(&mut upstream, "dan", "maintainer");
     assert_eq!(look(&mut upstream, "dan"), "pending");
-    let sent = upstream.get(&ada, &format!("{PLATFORM}/invitations")).expect_status(200);
-    let invitation = named(&sent.body, "login", "dan");
+    let received = upstream.get(&ada, &format!("{PLATFORM}/invitations")).expect_status(200);
+    let invitation = named(&received.body, "login", "dan");
     assert!(invitation["email"].as_str().is_some_and(|email| email.contains('@')), "{invitation}");
     let members = upstream.get(&ada, &format!("{PLATFORM}/members")).expect_status(200);
     assert!(!texts(&members.body, "login").contains(&"dan".to_owned()), "{}", members.body);

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::document_2::places::{Team, named, team, texts};
+use crate::document_2::paths::{Team, named, team, texts};
 use crate::kit::{BASE, Upstream};
 use crate::objects::user::USER_SUMMARY;
 use crate::rows::document_2::membership::TEAM_MEMBERSHIP;

@@ -1,7 +1,7 @@
 //! The tests of Document 2, a file per section.
 
 pub mod enterprise_teams;
-pub mod happenings;
+pub mod events;
 pub mod inbox;
 pub mod inbox_rules;
 pub mod issue_field_rules;
@@ -11,7 +11,7 @@ pub mod membership_rules;
 pub mod membership_states;
 pub mod memberships;
 pub mod not_modified;
-pub mod places;
+pub mod paths;
 pub mod property_definitions;
 pub mod property_rules;
 pub mod property_values;

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use crate::document_2::happenings::{inbox, latest, open_issue, path};
+use crate::document_2::events::{inbox, latest, open_issue, path};
 use crate::kit::{Answer, Ask, Upstream};
 
 /// cleo's path of a thread that she was mentioned in.

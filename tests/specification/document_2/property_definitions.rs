@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::document_2::places::{named, texts};
+use crate::document_2::paths::{named, texts};
 use crate::kit::{BASE, Upstream};
 use crate::rows::document_2::properties::{DEFINITION, NAMED_VALUES};
 use crate::shape::{assert_shape, assert_shapes};

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::document_2::places::{app_user_with, named, organization};
+use crate::document_2::paths::{app_user_with, named, organization};
 use crate::document_2::property_definitions::{SCHEMA, full};
 use crate::document_2::property_values::VALUES;
 use crate::kit::{Answer, NOBODY, Upstream};

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use weir::emulator::Options;
 
-use crate::document_2::places::{named, texts};
+use crate::document_2::paths::{named, texts};
 use crate::document_2::property_definitions::SCHEMA;
 use crate::kit::{BASE, Upstream};
 use crate::rows::document_2::properties::{REPOSITORY_VALUES, VALUE};

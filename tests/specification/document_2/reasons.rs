@@ -2,16 +2,14 @@
 
 use serde_json::json;
 
-use crate::document_2::happenings::{
-    change_issue, comment, latest, occur, open_issue, path, watch,
-};
+use crate::document_2::events::{change_issue, comment, latest, occur, open_issue, path, watch};
 use crate::kit::Upstream;
 use crate::rows::document_2::notifications::THREAD;
 use crate::shape::assert_shape;
 
 /// cleo was told of something for this reason.
 #[track_caller]
-fn assert_told(upstream: &mut Upstream, reason: &str) {
+fn assert_notified(upstream: &mut Upstream, reason: &str) {
     let thread = latest(upstream, "cleo");
     assert_shape(&thread, &THREAD);
     assert_eq!(thread["reason"], reason);
@@ -21,7 +19,7 @@ fn assert_told(upstream: &mut Upstream, reason: &str) {
 pub fn approval_requested_is_a_deployment_to_approve() {
     let mut upstream = Upstream::new();
     occur(&mut upstream, "approval_requested", "cleo");
-    assert_told(&mut upstream, "approval_requested");
+    assert_notified(&mut upstream, "approval_requested");
 }
 
 #[test]
@@ -29,7 +27,7 @@ pub fn assign_is_an_assignment_to_the_issue() {
     let mut upstream = Upstream::new();
     let number = open_issue(&mut upstream, "ben", "Who does it?");
     change_issue(&mut upstream, "ben", number, &json!({ "assignees": ["cleo"] }));
-    assert_told(&mut upstream, "assign");
+    assert_notified(&mut upstream, "assign");
 }
 
 #[test]
@@ -37,14 +35,14 @@ pub fn author_is_the_creation_of_the_thread() {
     let mut upstream = Upstream::new();
     let number = open_issue(&mut upstream, "cleo", "Who does it?");
     comment(&mut upstream, "ben", number, "Somebody will");
-    assert_told(&mut upstream, "author");
+    assert_notified(&mut upstream, "author");
 }
 
 #[test]
 pub fn ci_activity_is_a_workflow_run_that_completed() {
     let mut upstream = Upstream::new();
     occur(&mut upstream, "ci_activity", "cleo");
-    assert_told(&mut upstream, "ci_activity");
+    assert_notified(&mut upstream, "ci_activity");
 }
 
 #[test]
@@ -53,14 +51,14 @@ pub fn comment_is_a_comment_of_ones_own() {
     let number = open_issue(&mut upstream, "ben", "Who does it?");
     comment(&mut upstream, "cleo", number, "Not me");
     comment(&mut upstream, "ben", number, "A pity");
-    assert_told(&mut upstream, "comment");
+    assert_notified(&mut upstream, "comment");
 }
 
 #[test]
 pub fn invitation_is_an_accepted_repository_invitation() {
     let mut upstream = Upstream::new();
     occur(&mut upstream, "invitation", "cleo");
-    assert_told(&mut upstream, "invitation");
+    assert_notified(&mut upstream, "invitation");
 }
 
 #[test]
@@ -72,7 +70,7 @@ pub fn manual_is_a_subscription_to_the_thread() {
     let subscription = format!("{}/subscription", path(&latest(&mut upstream, "cleo")));
     upstream.put(&cleo, &subscription, &json!({ "ignored": false })).expect_status(200);
     comment(&mut upstream, "ben", number, "Anybody?");
-    assert_told(&mut upstream, "manual");
+    assert_notified(&mut upstream, "manual");
 }
 
 #[test]
@@ -81,10 +79,10 @@ pub fn member_feature_requested_is_a_members_request_to_an_owner() {
     upstream.pass(60);
     let before = latest(&mut upstream, "ada")["id"].clone();
     occur(&mut upstream, "member_feature_requested", "ada");
-    let told = latest(&mut upstream, "ada");
-    assert_shape(&told, &THREAD);
-    assert_ne!(told["id"], before);
-    assert_eq!(told["reason"], "member_feature_requested");
+    let reported = latest(&mut upstream, "ada");
+    assert_shape(&reported, &THREAD);
+    assert_ne!(reported["id"], before);
+    assert_eq!(reported["reason"], "member_feature_requested");
 }
 
 #[test]
@@ -92,7 +90,7 @@ pub fn mention_is_a_mention_by_name() {
     let mut upstream = Upstream::new();
     let number = open_issue(&mut upstream, "ben", "Who does it?");
     comment(&mut upstream, "ben", number, "You, @cleo?");
-    assert_told(&mut upstream, "mention");
+    assert_notified(&mut upstream, "mention");
 }
 
 /// ben opens a pull request and asks for a review: a person, or a team.
@@ -111,7 +109,7 @@ fn request_review(upstream: &mut Upstream, whom: (&str, &str)) {
 pub fn review_requested_is_a_review_by_a_person() {
     let mut upstream = Upstream::new();
     request_review(&mut upstream, ("user", "cleo"));
-    assert_told(&mut upstream, "review_requested");
+    assert_notified(&mut upstream, "review_requested");
     assert_eq!(latest(&mut upstream, "cleo")["subject"]["type"], "PullRequest");
 }
 
@@ -119,7 +117,7 @@ pub fn review_requested_is_a_review_by_a_person() {
 pub fn review_requested_is_a_review_by_a_team() {
     let mut upstream = Upstream::new();
     request_review(&mut upstream, ("team", "acme/platform"));
-    assert_told(&mut upstream, "review_requested");
+    assert_notified(&mut upstream, "review_requested");
 }
 
 #[test]
@@ -128,7 +126,7 @@ pub fn state_change_is_a_change_of_the_state() {
     let number = open_issue(&mut upstream, "ben", "Who does it?");
     change_issue(&mut upstream, "cleo", number, &json!({ "state": "closed" }));
     comment(&mut upstream, "ben", number, "Why?");
-    assert_told(&mut upstream, "state_change");
+    assert_notified(&mut upstream, "state_change");
 }
 
 #[test]
@@ -136,7 +134,7 @@ pub fn subscribed_is_a_watched_repository() {
     let mut upstream = Upstream::new();
     watch(&mut upstream, "cleo");
     open_issue(&mut upstream, "ben", "Nobody in particular");
-    assert_told(&mut upstream, "subscribed");
+    assert_notified(&mut upstream, "subscribed");
 }
 
 #[test]
@@ -144,7 +142,7 @@ pub fn team_mention_is_a_mention_of_an_own_team() {
     let mut upstream = Upstream::new();
     let number = open_issue(&mut upstream, "ada", "Who does it?");
     comment(&mut upstream, "ada", number, "Perhaps @acme/platform");
-    assert_told(&mut upstream, "team_mention");
+    assert_notified(&mut upstream, "team_mention");
 }
 
 #[test]
@@ -157,7 +155,7 @@ pub fn after_a_mention_the_reason_stays_mention() {
         let again = latest(&mut upstream, "cleo");
         assert_eq!(again["id"], first["id"], "it is one thread");
         assert!(again["updated_at"].as_str() > first["updated_at"].as_str());
-        assert_told(&mut upstream, "mention");
+        assert_notified(&mut upstream, "mention");
     }
 }
 
@@ -166,11 +164,11 @@ pub fn a_mention_replaces_an_earlier_reason() {
     let mut upstream = Upstream::new();
     watch(&mut upstream, "cleo");
     let number = open_issue(&mut upstream, "ben", "Nobody in particular");
-    assert_told(&mut upstream, "subscribed");
+    assert_notified(&mut upstream, "subscribed");
     comment(&mut upstream, "ben", number, "You, @cleo?");
-    assert_told(&mut upstream, "mention");
+    assert_notified(&mut upstream, "mention");
     comment(&mut upstream, "ben", number, "Anybody?");
-    assert_told(&mut upstream, "mention");
+    assert_notified(&mut upstream, "mention");
 }
 
 #[test]
@@ -178,9 +176,9 @@ pub fn a_later_reason_replaces_an_earlier_one() {
     let mut upstream = Upstream::new();
     watch(&mut upstream, "cleo");
     let number = open_issue(&mut upstream, "ben", "Nobody in particular");
-    assert_told(&mut upstream, "subscribed");
+    assert_notified(&mut upstream, "subscribed");
     change_issue(&mut upstream, "ben", number, &json!({ "assignees": ["cleo"] }));
-    assert_told(&mut upstream, "assign");
+    assert_notified(&mut upstream, "assign");
 }
 
 #[test]
@@ -189,7 +187,7 @@ pub fn the_reason_is_kept_by_thread() {
     let first = open_issue(&mut upstream, "ben", "Look, @cleo");
     let second = open_issue(&mut upstream, "cleo", "Who does it?");
     comment(&mut upstream, "ben", second, "Not me");
-    assert_told(&mut upstream, "author");
+    assert_notified(&mut upstream, "author");
     comment(&mut upstream, "ben", first, "And more");
-    assert_told(&mut upstream, "mention");
+    assert_notified(&mut upstream, "mention");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::document_2::places::{enterprise_team, team, texts};
+use crate::document_2::paths::{enterprise_team, team, texts};
 use crate::kit::Upstream;
 use crate::rows::document_2::membership::TEAM_INVITATION;
 use crate::shape::{assert_shapes, is_timestamp};

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::document_2::happenings::{
-    change_issue, comment, is_told, latest, open_issue, path, watch,
+use crate::document_2::events::{
+    change_issue, comment, is_notified, latest, open_issue, path, watch,
 };
 use crate::kit::{Ask, NOBODY, Upstream};
 use crate::recorder::observe;
@@ -54,7 +54,7 @@ impl Conversation {
     /// Whether cleo is told when ben writes this.
     fn tells(&mut self, text: &str) -> bool {
         let number = self.number;
-        is_told(&mut self.upstream, "cleo", &self.thread, |upstream| {
+        is_notified(&mut self.upstream, "cleo", &self.thread, |upstream| {
             comment(upstream, "ben", number, text)
         })
     }
@@ -181,10 +181,11 @@ pub fn from_any_state_a_put_with_ignored_blocks_everything() {
     assert!(!talk.tells("Anybody?"));
     assert!(!talk.tells("You, @cleo?"));
     let number = talk.number;
-    let told_of_an_assignment = is_told(&mut talk.upstream, "cleo", &talk.thread, |upstream| {
-        change_issue(upstream, "ben", number, &json!({ "assignees": ["cleo"] }));
-    });
-    assert!(!told_of_an_assignment);
+    let notified_of_an_assignment =
+        is_notified(&mut talk.upstream, "cleo", &talk.thread, |upstream| {
+            change_issue(upstream, "ben", number, &json!({ "assignees": ["cleo"] }));
+        });
+    assert!(!notified_of_an_assignment);
 }
 
 #[test]

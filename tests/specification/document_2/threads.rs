@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::document_2::happenings::{inbox, latest, open_issue, path};
+use crate::document_2::events::{inbox, latest, open_issue, path};
 use crate::kit::{Ask, BASE, NOBODY, Upstream};
 use crate::recorder::observe;
 use crate::rows::document_2::notifications::THREAD;
@@ -119,7 +119,7 @@ pub fn an_update_makes_a_thread_unread_again() {
     let number = open_issue(&mut upstream, "ben", "Look, @cleo");
     let thread = latest(&mut upstream, "cleo");
     upstream.patch(&cleo, &path(&thread), &Value::Null).expect_status(205);
-    crate::document_2::happenings::comment(&mut upstream, "ben", number, "Once more");
+    crate::document_2::events::comment(&mut upstream, "ben", number, "Once more");
     let again = upstream.get(&cleo, &path(&thread)).expect_status(200).body;
     assert_eq!(again["unread"], true);
     assert!(again["updated_at"].as_str() > again["last_read_at"].as_str(), "{again}");

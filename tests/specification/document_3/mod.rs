@@ -4,6 +4,6 @@ pub mod app_webhook;
 pub mod deliveries;
 pub mod migration_rules;
 pub mod migrations;
-pub mod sent;
+pub mod received;
 pub mod webhook_rules;
 pub mod webhooks;

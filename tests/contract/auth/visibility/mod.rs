@@ -31,13 +31,13 @@ const ROUNDS: u64 = 8;
 /// Requests of one round, all at once, for a few things.
 const REQUESTS: usize = 40;
 /// Who bring credentials of their own.
-const GUESTS: usize = 2;
+const OWN_CREDENTIALS: usize = 2;
 /// A round that takes longer waits for the clock.
 const STUCK: Duration = Duration::from_millis(300);
 /// The one route whose answers have a lifetime, which is longer than any run.
 const LASTING: &str = "/labels";
 /// What some clients say of stored answers.
-const WISHES: [&str; 4] = ["no-cache", "no-store", "max-stale", "only-if-cached"];
+const DIRECTIVES: [&str; 4] = ["no-cache", "no-store", "max-stale", "only-if-cached"];
 
 /// Who asks, and whose answers are for it.
 struct Client {
@@ -58,10 +58,10 @@ struct Cast {
 /// A request and its answer.
 struct Exchange {
     client: usize,
-    guest: Option<Holder>,
+    own_credential: Option<Holder>,
     path: String,
     /// What it said of stored answers.
-    wish: &'static str,
+    directive: &'static str,
     round: u64,
     reply: Reply,
 }
@@ -91,7 +91,9 @@ impl Cast {
             text.push_str(&config::account("the-app", "app", ""));
             text.push_str(&config::app(1, APP_KEY, &[(7, &last)]));
         }
-        tokens.extend((0..GUESTS).map(|guest| (format!("brought-{guest}"), accounts + guest)));
+        tokens.extend((0..OWN_CREDENTIALS).map(|own_credential| {
+            (format!("brought-{own_credential}"), accounts + own_credential)
+        }));
         let pools: Vec<Vec<Holder>> =
             (0..=pick(dice, 3)).map(|_| members(dice, accounts)).collect();
         for (number, pool) in pools.iter().enumerate() {
@@ -130,8 +132,8 @@ impl Cast {
     /// Who may have fetched what a request was answered with.
     fn allowed(&self, exchange: &Exchange) -> Vec<Holder> {
         let client = &self.clients[exchange.client];
-        match (exchange.guest, is_about_me(&exchange.path)) {
-            (Some(guest), _) => vec![guest],
+        match (exchange.own_credential, is_about_me(&exchange.path)) {
+            (Some(own_credential), _) => vec![own_credential],
             (None, false) => client.pool.clone(),
             // Where the pool has a single account, that is who "me" is.
             (None, true) => client
@@ -158,10 +160,10 @@ impl Cast {
             return if is_own { Ok(()) } else { Err("it says nothing of who fetched it".into()) };
         }
         // The header is of whom it was last confirmed for, the body of whom it was fetched for.
-        let confirmed_by: Holder = usize::try_from(reply.number("x-fetched-by")).unwrap();
+        let revalidated_by: Holder = usize::try_from(reply.number("x-fetched-by")).unwrap();
         let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
         let fetched_by = body["by"].as_u64().map(|by| usize::try_from(by).unwrap());
-        for holder in [Some(confirmed_by), fetched_by].into_iter().flatten() {
+        for holder in [Some(revalidated_by), fetched_by].into_iter().flatten() {
             if !allowed.contains(&holder) {
                 return Err(format!("holder {holder} has nothing to do with it; {allowed:?} have"));
             }
@@ -172,13 +174,16 @@ impl Cast {
         let status =
             if reply.status == StatusCode::NOT_MODIFIED { StatusCode::OK } else { reply.status };
         // Or shown to some client for which that is new enough.
-        let is_lasting = path.ends_with(LASTING) && exchange.wish != "no-cache"
-            || exchange.wish.contains("max-stale")
+        let is_lasting = path.ends_with(LASTING) && exchange.directive != "no-cache"
+            || exchange.directive.contains("max-stale")
             || cache.contains("detail=");
-        let told = |told: &&Answered| {
-            told.path == *path && told.status == status && allowed.contains(&told.holder)
+        let reported = |reported: &&Answered| {
+            reported.path == *path
+                && reported.status == status
+                && allowed.contains(&reported.holder)
         };
-        if !answered.iter().filter(told).any(|told| told.round == *round || is_lasting) {
+        if !answered.iter().filter(reported).any(|reported| reported.round == *round || is_lasting)
+        {
             return Err(
                 "none of those who could have fetched it was told so since it was asked for".into(),
             );
@@ -187,11 +192,11 @@ impl Cast {
             ("shown", status == StatusCode::OK),
             ("hidden", status == StatusCode::NOT_FOUND),
             ("about me", is_about_me(path)),
-            ("brought", exchange.guest.is_some()),
+            ("brought", exchange.own_credential.is_some()),
             ("collapsed", cache.ends_with("collapsed")),
             ("confirmed", cache.contains("fwd-status=304")),
             ("hit", cache == "weir; hit"),
-            ("of another holder", fetched_by.is_some_and(|by| by != confirmed_by)),
+            ("of another holder", fetched_by.is_some_and(|by| by != revalidated_by)),
         ] {
             *figures.entry(word).or_default() += u64::from(counts);
         }
@@ -237,26 +242,33 @@ async fn ask(
 ) -> Exchange {
     let client = pick(&mut dice, cast.clients.len());
     let path = path(&mut dice);
-    let brought =
-        dice.percent(20.0).then(|| cast.tokens[pick(&mut dice, cast.tokens.len())].clone());
+    let own = dice.percent(20.0).then(|| cast.tokens[pick(&mut dice, cast.tokens.len())].clone());
     let etag =
         known.iter().find(|(of, _)| *of == path && dice.percent(20.0)).map_or("", |(_, etag)| etag);
-    let secret = format!("Bearer {}", brought.as_ref().map_or(&key(client), |(secret, _)| secret));
-    let own_key = if brought.is_some() { key(client) } else { String::new() };
+    let secret = format!("Bearer {}", own.as_ref().map_or(&key(client), |(secret, _)| secret));
+    let own_key = if own.is_some() { key(client) } else { String::new() };
     let accept = if dice.percent(20.0) { "application/vnd.github.raw+json" } else { "" };
-    let wish = if dice.percent(20.0) { WISHES[pick(&mut dice, WISHES.len())] } else { "" };
+    let directive =
+        if dice.percent(20.0) { DIRECTIVES[pick(&mut dice, DIRECTIVES.len())] } else { "" };
     let headers = [
         ("authorization", secret.as_str()),
         ("x-weir-key", &own_key),
         ("if-none-match", etag),
         ("accept", accept),
-        ("cache-control", wish),
+        ("cache-control", directive),
     ];
     let method = if dice.percent(10.0) { Method::HEAD } else { Method::GET };
     let reply = world.send(method, &path, &headers, "").await;
     // Beside a condition it is no wish (CLIENTS.md, 9).
-    let wish = if wish == "no-cache" && !etag.is_empty() { "" } else { wish };
-    Exchange { client, guest: brought.map(|(_, holder)| holder), path, wish, round, reply }
+    let directive = if directive == "no-cache" && !etag.is_empty() { "" } else { directive };
+    Exchange {
+        client,
+        own_credential: own.map(|(_, holder)| holder),
+        path,
+        directive,
+        round,
+        reply,
+    }
 }
 
 /// A round: its requests, while things change.
@@ -286,7 +298,7 @@ async fn play(seed: u64, figures: &mut Figures) {
     let cast = Cast::new(&mut dice);
     let realm = Realm::new(
         cast.tokens.clone(),
-        cast.accounts + GUESTS,
+        cast.accounts + OWN_CREDENTIALS,
         cast.installation,
         Dice::new(seed, 2),
     );
@@ -306,9 +318,9 @@ async fn play(seed: u64, figures: &mut Figures) {
         let answered = realm.answered();
         for exchange in &exchanges {
             if let Err(wrong) = cast.judge(exchange, &answered, figures) {
-                let Exchange { client, guest, path, reply, .. } = exchange;
+                let Exchange { client, own_credential, path, reply, .. } = exchange;
                 panic!(
-                    "seed {seed}, round {round}: client {client} with credential {guest:?} asked for {path}: {wrong}\n{reply:?}\n{}",
+                    "seed {seed}, round {round}: client {client} with credential {own_credential:?} asked for {path}: {wrong}\n{reply:?}\n{}",
                     cast.config
                 );
             }

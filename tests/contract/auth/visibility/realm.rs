@@ -187,12 +187,15 @@ impl State {
             .map(|version| http_date(CHANGED + 60 * version));
         self.answered.push(Answered { round: self.round, holder, path, status });
         self.used[holder] = (self.used[holder] + self.dice.below(1_500)).min(LIMIT * 9 / 10);
-        let asked = (
+        let condition = (
             header(request.headers(), "if-none-match"),
             header(request.headers(), "if-modified-since"),
         );
-        let is_known =
-            if asked.0.is_empty() { date.as_deref() == Some(asked.1) } else { asked.0 == etag };
+        let is_known = if condition.0.is_empty() {
+            date.as_deref() == Some(condition.1)
+        } else {
+            condition.0 == etag
+        };
         let mut response = begun(if is_known { StatusCode::NOT_MODIFIED } else { status }, now)
             .header("etag", etag)
             .header("x-fetched-by", holder)

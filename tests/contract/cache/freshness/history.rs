@@ -31,7 +31,7 @@ struct Change {
     /// When it was over, by both clocks.
     over: Option<(Tick, Timestamp)>,
     /// When the gateway had taken a webhook that tells of it.
-    told: Option<(Tick, Timestamp)>,
+    reported: Option<(Tick, Timestamp)>,
 }
 
 /// Something that changes: a title, a description, a list of comments.
@@ -49,12 +49,12 @@ pub enum Allowed {
     /// What happened around the gateway may be hidden this long.
     Ttl(Duration),
     /// The same for what no webhook has told of.
-    Untold(Duration),
+    Unreported(Duration),
 }
 
 /// A request, as far as the age of its answer depends on it.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct RequestStart {
     /// When it began.
     pub tick: Tick,
     /// The virtual time then.
@@ -68,7 +68,7 @@ pub struct Asked {
 }
 
 /// UPSTREAM.md, Conditional requests: what was asked 10 s after a change is trusted.
-const DOUBT: Duration = Duration::from_secs(10);
+const UNCERTAINTY: Duration = Duration::from_secs(10);
 
 /// The order of things.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ impl Subject {
         }
         *is_being_changed = true;
         let mut changes = self.changes.lock();
-        changes.push(Change { way, begun: ticks.next(), over: None, told: None });
+        changes.push(Change { way, begun: ticks.next(), over: None, reported: None });
         Some(changes.len())
     }
 
@@ -109,19 +109,19 @@ impl Subject {
     }
 
     /// The gateway has taken a webhook that shows this version.
-    pub fn told(&self, version: usize, ticks: &Ticks, now: Timestamp) {
-        let told = (ticks.next(), now);
+    pub fn reported(&self, version: usize, ticks: &Ticks, now: Timestamp) {
+        let reported = (ticks.next(), now);
         for change in self.changes.lock().iter_mut().take(version) {
-            change.told.get_or_insert(told);
+            change.reported.get_or_insert(reported);
         }
     }
 
     /// The oldest version that an answer to `asked` may show.
-    pub fn least(&self, asked: Asked, allowed: Allowed) -> usize {
+    pub fn least(&self, started: RequestStart, allowed: Allowed) -> usize {
         let changes = self.changes.lock();
         changes
             .iter()
-            .rposition(|change| change.must_show(asked, allowed))
+            .rposition(|change| change.must_show(started, allowed))
             .map_or(0, |place| place + 1)
     }
 
@@ -133,21 +133,22 @@ impl Subject {
 }
 
 impl Change {
-    fn must_show(&self, asked: Asked, allowed: Allowed) -> bool {
+    fn must_show(&self, started: RequestStart, allowed: Allowed) -> bool {
         let Some(over) = self.over else { return false };
         // What the gateway knows of is asked for anew; where replicas lag, again and again for a
         // while.
         let is_known = |(tick, at): (Tick, Timestamp)| {
-            tick < asked.tick && (asked.lag.is_zero() || at + DOUBT <= asked.at)
+            tick < started.tick && (started.lag.is_zero() || at + UNCERTAINTY <= started.at)
         };
-        let before = if self.way == Way::Around { asked.since } else { asked.tick };
-        let has_passed = |wait: Duration| over.0 < before && over.1 + wait + asked.lag <= asked.at;
+        let before = if self.way == Way::Around { started.since } else { started.tick };
+        let has_passed =
+            |wait: Duration| over.0 < before && over.1 + wait + started.lag <= started.at;
         match allowed {
             Allowed::Nothing => has_passed(Duration::ZERO),
             Allowed::Ttl(ttl) => self.way == Way::Through && is_known(over) || has_passed(ttl),
-            Allowed::Untold(unknown) => {
+            Allowed::Unreported(unknown) => {
                 self.way == Way::Through && is_known(over)
-                    || self.told.is_some_and(is_known)
+                    || self.reported.is_some_and(is_known)
                     || has_passed(unknown)
             }
         }
@@ -164,9 +165,9 @@ mod tests {
         START + Duration::from_secs(seconds)
     }
 
-    fn asked(ticks: &Ticks, seconds: u64, lag: u64) -> Asked {
+    fn started(ticks: &Ticks, seconds: u64, lag: u64) -> RequestStart {
         let tick = ticks.next();
-        Asked { tick, at: later(seconds), lag: Duration::from_secs(lag), since: tick }
+        RequestStart { tick, at: later(seconds), lag: Duration::from_secs(lag), since: tick }
     }
 
     /// A subject with two changes at once: through the gateway, then around it.
@@ -182,12 +183,12 @@ mod tests {
     #[test]
     fn with_no_slack_only_completed_changes_must_show() {
         let ticks = Ticks::default();
-        let before = asked(&ticks, 0, 0);
+        let before = started(&ticks, 0, 0);
         let subject = subject(&ticks);
         assert_eq!(subject.least(before, Allowed::Nothing), 0);
-        assert_eq!(subject.least(asked(&ticks, 0, 0), Allowed::Nothing), 2);
-        assert_eq!(subject.least(asked(&ticks, 4, 5), Allowed::Nothing), 0);
-        assert_eq!(subject.least(asked(&ticks, 5, 5), Allowed::Nothing), 2);
+        assert_eq!(subject.least(started(&ticks, 0, 0), Allowed::Nothing), 2);
+        assert_eq!(subject.least(started(&ticks, 4, 5), Allowed::Nothing), 0);
+        assert_eq!(subject.least(started(&ticks, 5, 5), Allowed::Nothing), 2);
     }
 
     #[test]
@@ -196,7 +197,7 @@ mod tests {
         let early = ticks.next();
         let subject = subject(&ticks);
         assert_eq!(
-            subject.least(Asked { since: early, ..asked(&ticks, 0, 0) }, Allowed::Nothing),
+            subject.least(RequestStart { since: early, ..started(&ticks, 0, 0) }, Allowed::Nothing),
             1
         );
     }
@@ -206,20 +207,20 @@ mod tests {
         let ticks = Ticks::default();
         let subject = subject(&ticks);
         let ttl = Allowed::Ttl(Duration::from_secs(30));
-        assert_eq!(subject.least(asked(&ticks, 29, 0), ttl), 1);
-        assert_eq!(subject.least(asked(&ticks, 30, 0), ttl), 2);
-        assert_eq!(subject.least(asked(&ticks, 9, 5), ttl), 0);
-        assert_eq!(subject.least(asked(&ticks, 10, 5), ttl), 1);
+        assert_eq!(subject.least(started(&ticks, 29, 0), ttl), 1);
+        assert_eq!(subject.least(started(&ticks, 30, 0), ttl), 2);
+        assert_eq!(subject.least(started(&ticks, 9, 5), ttl), 0);
+        assert_eq!(subject.least(started(&ticks, 10, 5), ttl), 1);
     }
 
     #[test]
     fn a_webhook_ends_the_slack() {
         let ticks = Ticks::default();
         let subject = subject(&ticks);
-        let untold = Allowed::Untold(Duration::from_secs(600));
-        assert_eq!(subject.least(asked(&ticks, 20, 0), untold), 1);
-        subject.told(2, &ticks, later(20));
-        assert_eq!(subject.least(asked(&ticks, 20, 0), untold), 2);
-        assert_eq!(subject.least(asked(&ticks, 29, 5), untold), 1);
+        let unreported = Allowed::Unreported(Duration::from_secs(600));
+        assert_eq!(subject.least(started(&ticks, 20, 0), unreported), 1);
+        subject.reported(2, &ticks, later(20));
+        assert_eq!(subject.least(started(&ticks, 20, 0), unreported), 2);
+        assert_eq!(subject.least(started(&ticks, 29, 5), unreported), 1);
     }
 }

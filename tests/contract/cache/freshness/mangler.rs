@@ -91,8 +91,8 @@ impl Mangler {
         let (head, body) = request.into_parts();
         let delivery =
             Delivery { headers: head.headers, body: body.collect().await.unwrap().to_bytes() };
-        let fate = self.dice.lock().below(100);
-        let status = match fate {
+        let chance = self.dice.lock().below(100);
+        let status = match chance {
             0..15 => StatusCode::BAD_GATEWAY,
             15..35 => {
                 self.late.lock().push(delivery);
@@ -121,7 +121,7 @@ impl Mangler {
             "a delivery with a right signature was refused: {answer:?}"
         );
         let payload: Value = serde_json::from_slice(&delivery.body).unwrap();
-        self.traffic.told(&payload);
+        self.traffic.reported(&payload);
         answer.status
     }
 }

@@ -64,7 +64,7 @@ ttl = "40s"
 /// Long, because webhooks tell of what changes.
 const LONG_TTL: Duration = Duration::from_secs(900);
 
-fn hooked() -> String {
+fn with_webhooks() -> String {
     let routes = [
         "",
         "/issues",
@@ -210,14 +210,14 @@ async fn lagging_replicas_hide_a_change_for_ten_seconds_at_most() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_shows_changes_at_once_and_a_lost_one_at_the_ttl() {
-    let world = world(&hooked()).await;
+    let world = world(&with_webhooks()).await;
     let traffic = Arc::new(Traffic::new(
         Arc::clone(&world),
-        everywhere(Allowed::Untold(LONG_TTL)),
+        everywhere(Allowed::Unreported(LONG_TTL)),
         Duration::ZERO,
     ));
     let mangler = Mangler::start(&world, &traffic, 5).await;
     play(&traffic, &world, Some(&mangler), 5).await;
-    let told = traffic.figures.told.load(Ordering::Relaxed);
-    assert!(told > 0, "no webhook came through");
+    let reported = traffic.figures.reported.load(Ordering::Relaxed);
+    assert!(reported > 0, "no webhook came through");
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use weir::simulation::random::Dice;
 
-use super::history::{Allowed, Asked, Subject, Tick, Ticks, Way};
+use super::history::{Allowed, RequestStart, Subject, Tick, Ticks, Way};
 use crate::support::{KEY, OTHER_KEY, Reply, World};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
@@ -19,7 +19,7 @@ const COMMENTS_MAX: usize = 24;
 /// Longer than any run.
 const UNKNOWN_FOR_EVER: Duration = Duration::from_secs(1 << 40);
 /// Answers that were too old and are told of.
-const TOLD_MAX: usize = 8;
+const REPORTED_MAX: usize = 8;
 
 /// How old the answers of each route may be.
 #[derive(Clone, Copy, Debug)]
@@ -49,13 +49,13 @@ pub struct Figures {
     pub unsent: AtomicU64,
     pub changes_through: AtomicU64,
     pub changes_around: AtomicU64,
-    pub changes_in_doubt: AtomicU64,
+    pub uncertain_changes: AtomicU64,
     pub served_stale_by_choice: AtomicU64,
     pub hits: AtomicU64,
-    pub confirmed: AtomicU64,
+    pub revalidated: AtomicU64,
     pub fetched: AtomicU64,
     pub failed: AtomicU64,
-    pub told: AtomicU64,
+    pub reported: AtomicU64,
     pub too_old: AtomicU64,
 }
 
@@ -152,11 +152,11 @@ impl Traffic {
     }
 
     /// The gateway has taken a webhook with this payload.
-    pub fn told(&self, payload: &Value) {
+    pub fn reported(&self, payload: &Value) {
         let now = self.world.clock.now();
-        let told =
-            |subject: &Subject, text: &Value| subject.told(version_in(text), &self.ticks, now);
-        self.figures.told.fetch_add(1, Ordering::Relaxed);
+        let reported =
+            |subject: &Subject, text: &Value| subject.reported(version_in(text), &self.ticks, now);
+        self.figures.reported.fetch_add(1, Ordering::Relaxed);
         let about = [&payload["issue"], &payload["pull_request"]]
             .into_iter()
             .find(|about| about.is_object());
@@ -164,11 +164,11 @@ impl Traffic {
         if let (Some(about), Some(thread)) =
             (about, self.threads.iter().find(|thread| Some(thread.number) == number))
         {
-            told(&thread.title, &about["title"]);
-            told(&thread.comments, &payload["comment"]["body"]);
+            reported(&thread.title, &about["title"]);
+            reported(&thread.comments, &payload["comment"]["body"]);
         }
         if payload["changes"]["description"].is_object() {
-            told(&self.repository, &payload["repository"]["description"]);
+            reported(&self.repository, &payload["repository"]["description"]);
         }
     }
 
@@ -177,7 +177,7 @@ impl Traffic {
         let key = if dice.percent(50.0) { KEY } else { OTHER_KEY };
         let key = format!("Bearer {key}");
         let path = self.path(target);
-        let asked = self.asked();
+        let started = self.started();
         let headers = [("authorization", key.as_str())];
         let request = self.world.send(Method::GET, &path, &headers, "");
         if dice.percent(3.0) {
@@ -189,17 +189,17 @@ impl Traffic {
                 }
             };
             tokio::select! {
-                answer = request => self.judge(target, asked, &answer),
+                answer = request => self.judge(target, started, &answer),
                 () = left => drop(self.figures.unsent.fetch_add(1, Ordering::Relaxed)),
             }
         } else {
-            self.judge(target, asked, &request.await);
+            self.judge(target, started, &request.await);
         }
     }
 
-    fn asked(&self) -> Asked {
+    fn started(&self) -> RequestStart {
         let tick = self.ticks.next();
-        Asked { tick, at: self.world.clock.now(), lag: self.lag, since: tick }
+        RequestStart { tick, at: self.world.clock.now(), lag: self.lag, since: tick }
     }
 
     fn target(&self, dice: &mut Dice) -> Target {
@@ -235,19 +235,19 @@ impl Traffic {
     }
 
     /// Compares an answer with the truth.
-    fn judge(&self, target: Target, asked: Asked, answer: &Reply) {
+    fn judge(&self, target: Target, started: RequestStart, answer: &Reply) {
         self.figures.reads.fetch_add(1, Ordering::Relaxed);
         let status = answer.cache_status();
-        let asked = if status.contains("collapsed") {
-            Asked { since: self.rounds.lock()[0], ..asked }
+        let started = if status.contains("collapsed") {
+            RequestStart { since: self.rounds.lock()[0], ..started }
         } else {
-            asked
+            started
         };
         let counter = match status {
             _ if answer.status != 200 => &self.figures.failed,
             _ if status.contains("detail=stale") => &self.figures.served_stale_by_choice,
             "weir; hit" => &self.figures.hits,
-            _ if status.contains("fwd-status=304") => &self.figures.confirmed,
+            _ if status.contains("fwd-status=304") => &self.figures.revalidated,
             _ => &self.figures.fetched,
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -260,7 +260,7 @@ impl Traffic {
             status.contains("detail=stale").then_some(Allowed::Ttl(Duration::from_secs(3_600)));
         let body = answer.json();
         let check = |subject: &Subject, allowed: Allowed, shown: usize, what: String| {
-            let least = subject.least(asked, by_choice.unwrap_or(allowed));
+            let least = subject.least(started, by_choice.unwrap_or(allowed));
             if shown < least || !subject.may_exist(shown, self.ticks.next()) {
                 self.found(&format!(
                     "{what} of {}: version {shown}, at least {least} was due; {status}",
@@ -302,10 +302,10 @@ impl Traffic {
             }
             Target::FirstComments(place) => {
                 let subject = &self.threads[place].comments;
-                let least = subject.least(asked, by_choice.unwrap_or(comments));
+                let least = subject.least(started, by_choice.unwrap_or(comments));
                 // A 304 hides that a next page has come: nobody can know but of what went through
                 // the gateway, or was told.
-                let known = subject.least(asked, Allowed::Untold(UNKNOWN_FOR_EVER));
+                let known = subject.least(started, Allowed::Unreported(UNKNOWN_FOR_EVER));
                 let count = body.as_array().unwrap().len();
                 if count < least.min(10) || known > 10 && answer.next_page().is_none() {
                     let next = answer.header("link").unwrap_or("none").to_owned();
@@ -327,7 +327,7 @@ impl Traffic {
     fn found(&self, finding: &str) {
         self.figures.too_old.fetch_add(1, Ordering::Relaxed);
         let mut findings = self.findings.lock();
-        if findings.len() < TOLD_MAX {
+        if findings.len() < REPORTED_MAX {
             findings.push(finding.to_owned());
         }
     }
@@ -379,7 +379,7 @@ impl Traffic {
         let answer = self.world.send(method.clone(), &path, &[], &body.to_string()).await;
         let is_done = answer.status.is_success();
         if !is_done {
-            self.figures.changes_in_doubt.fetch_add(1, Ordering::Relaxed);
+            self.figures.uncertain_changes.fetch_add(1, Ordering::Relaxed);
         }
         if is_done || self.was_executed(&method, &path, version) {
             self.figures.changes_through.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Deliveries: how lists of them are paged, and what a receiver gets.
 
-use crate::document_3::{deliveries, sent};
+use crate::document_3::{deliveries, received};
 use crate::evidence::Evidence;
 use crate::table::{RuleRow, Table, rule};
 use crate::tests;
@@ -31,64 +31,64 @@ const HEADERS: &[RuleRow] = &[
         "X-Service-Delivery",
         "guid",
         &[Evidence::Header("X-Service-Delivery")],
-        tests![sent::it_has_the_headers_of_a_delivery],
+        tests![received::it_has_the_headers_of_a_delivery],
     ),
     rule(
         "X-Service-Event",
         "event name",
         &[Evidence::Header("X-Service-Event")],
-        tests![sent::it_has_the_headers_of_a_delivery],
+        tests![received::it_has_the_headers_of_a_delivery],
     ),
     rule(
         "X-Service-Hook-ID",
         "hook id",
         &[Evidence::Header("X-Service-Hook-ID")],
-        tests![sent::it_has_the_headers_of_a_delivery],
+        tests![received::it_has_the_headers_of_a_delivery],
     ),
     rule(
         "X-Service-Hook-Installation-Target-ID",
         "id of the target",
         &[Evidence::Header("X-Service-Hook-Installation-Target-ID")],
-        tests![sent::it_has_the_headers_of_a_delivery],
+        tests![received::it_has_the_headers_of_a_delivery],
     ),
     rule(
         "X-Service-Hook-Installation-Target-Type",
         "type of target",
         &[Evidence::Header("X-Service-Hook-Installation-Target-Type")],
-        tests![sent::it_has_the_headers_of_a_delivery],
+        tests![received::it_has_the_headers_of_a_delivery],
     ),
     rule(
         "X-Hub-Signature-256",
         "with the secret",
         &[Evidence::Header("X-Hub-Signature-256")],
-        tests![sent::it_is_signed_with_the_secret],
+        tests![received::it_is_signed_with_the_secret],
     ),
     rule(
         "X-Hub-Signature",
         "legacy",
         &[Evidence::Header("X-Hub-Signature")],
-        tests![sent::it_is_signed_with_the_secret],
+        tests![received::it_is_signed_with_the_secret],
     ),
     rule(
         "User-Agent",
         "a hookshot agent",
         &[Evidence::Header("User-Agent")],
-        tests![sent::it_has_the_headers_of_a_delivery],
+        tests![received::it_has_the_headers_of_a_delivery],
     ),
     rule(
         "content-type",
         "chosen by content_type",
         &[Evidence::Header("content-type")],
         tests![
-            sent::it_has_the_headers_of_a_delivery,
-            sent::the_content_type_chooses_the_media_type
+            received::it_has_the_headers_of_a_delivery,
+            received::the_content_type_chooses_the_media_type
         ],
     ),
     rule(
         "Accept",
         "any",
         &[Evidence::Header("Accept")],
-        tests![sent::it_has_the_headers_of_a_delivery],
+        tests![received::it_has_the_headers_of_a_delivery],
     ),
 ];
 
@@ -97,32 +97,32 @@ const EVENTS: &[RuleRow] = &[
         "POST",
         "payloads go to the configured url when subscribed events occur",
         &[],
-        tests![sent::a_subscribed_event_is_posted_to_the_url],
+        tests![received::a_subscribed_event_is_posted_to_the_url],
     ),
-    rule("ping", "POST …/pings sends a ping event", &[], tests![sent::a_ping_is_sent]),
+    rule("ping", "POST …/pings sends a ping event", &[], tests![received::a_ping_is_sent]),
     rule(
         "attempts",
         "resends that delivery",
         &[],
-        tests![sent::an_attempt_is_sent_with_the_same_guid],
+        tests![received::an_attempt_is_sent_with_the_same_guid],
     ),
     rule(
         "payload",
         "an action and the affected objects",
         &[],
-        tests![sent::the_payload_carries_an_action_and_the_affected_objects],
+        tests![received::the_payload_carries_an_action_and_the_affected_objects],
     ),
     rule(
         "event names",
         "push, pull_request, issues, ping",
         &[],
-        tests![sent::the_named_events_occur],
+        tests![received::the_named_events_occur],
     ),
     rule(
         "for an app",
         "events of the app",
         &[],
-        tests![sent::events_of_an_organization_with_the_app_reach_the_app],
+        tests![received::events_of_an_organization_with_the_app_reach_the_app],
     ),
 ];
 

@@ -26,7 +26,7 @@ use super::driver::{Client, Library};
 
 /// A gateway with as many clients as are wanted, all of which write for one account, under the
 /// service's own limits.
-pub struct Quick {
+pub struct VirtualTime {
     emulator: Handle,
     pub gateway: Arc<Gateway>,
     pub clock: Clock,
@@ -42,7 +42,7 @@ fn key(client: usize) -> String {
     format!("weir_key_of_the_library_number_{client}")
 }
 
-impl Quick {
+impl VirtualTime {
     /// Each client may be held for ten minutes; with further sections of the config.
     pub fn start(clients: usize, sections: &str) -> Self {
         let runtime =

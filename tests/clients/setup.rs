@@ -26,13 +26,13 @@ pub enum Shape {
 }
 
 /// A running gateway in front of a running upstream.
-pub struct Setting {
+pub struct Setup {
     pub upstream: Upstream,
     gateway: Gateway,
     accounts: Vec<Account>,
 }
 
-impl Setting {
+impl Setup {
     /// A gateway whose one client reads by all the accounts and writes as the first.
     pub fn new(upstream: Upstream, accounts: Vec<Account>) -> Self {
         Self::tuned(upstream, accounts, "", "")

@@ -21,7 +21,7 @@ fn hook(upstream: &mut Upstream, events: &[&str], content_type: &str) -> u64 {
 }
 
 /// The one delivery that is to be sent to our hook; it is answered with 200.
-fn sent(upstream: &mut Upstream, event: &str) -> Outgoing {
+fn received(upstream: &mut Upstream, event: &str) -> Outgoing {
     let now = upstream.now;
     let mut found = None;
     for outgoing in upstream.emulator.take_outgoing(now) {
@@ -70,7 +70,7 @@ pub fn a_subscribed_event_is_posted_to_the_url() {
     let mut upstream = Upstream::new();
     hook(&mut upstream, &["issues"], "json");
     open_an_issue(&mut upstream);
-    let outgoing = sent(&mut upstream, "issues");
+    let outgoing = received(&mut upstream, "issues");
     assert_eq!(outgoing.request.method(), "POST");
     assert_eq!(outgoing.request.uri().to_string(), "https://bots.example.com/hook?x=1");
 }
@@ -81,7 +81,7 @@ pub fn the_payload_carries_an_action_and_the_affected_objects() {
     hook(&mut upstream, &["issues"], "json");
     open_an_issue(&mut upstream);
     let payload: Value =
-        serde_json::from_slice(sent(&mut upstream, "issues").request.body()).expect("JSON");
+        serde_json::from_slice(received(&mut upstream, "issues").request.body()).expect("JSON");
     assert_eq!(payload["action"], "opened");
     assert_eq!(payload["issue"]["title"], "told");
     assert_eq!(payload["repository"]["full_name"], "acme/widgets");
@@ -92,7 +92,7 @@ pub fn it_has_the_headers_of_a_delivery() {
     let mut upstream = Upstream::new();
     let id = hook(&mut upstream, &["issues"], "json");
     open_an_issue(&mut upstream);
-    let outgoing = sent(&mut upstream, "issues");
+    let outgoing = received(&mut upstream, "issues");
     let ada = upstream.classic("ada");
     let listed = upstream.get(&ada, &format!("{HOOKS}/{id}/deliveries")).body[0].clone();
     assert_eq!(header(&outgoing, "X-Service-Delivery"), listed["guid"]);
@@ -110,7 +110,7 @@ pub fn it_is_signed_with_the_secret() {
     let mut upstream = Upstream::new();
     hook(&mut upstream, &["issues"], "json");
     open_an_issue(&mut upstream);
-    let outgoing = sent(&mut upstream, "issues");
+    let outgoing = received(&mut upstream, "issues");
     let body = outgoing.request.body();
     assert_eq!(
         header(&outgoing, "X-Hub-Signature-256"),
@@ -127,7 +127,7 @@ pub fn the_content_type_chooses_the_media_type() {
     let mut upstream = Upstream::new();
     hook(&mut upstream, &["issues"], "form");
     open_an_issue(&mut upstream);
-    let outgoing = sent(&mut upstream, "issues");
+    let outgoing = received(&mut upstream, "issues");
     assert_eq!(header(&outgoing, "content-type"), "application/x-www-form-urlencoded");
     assert!(outgoing.request.body().starts_with(b"payload="));
 }
@@ -138,7 +138,7 @@ pub fn a_ping_is_sent() {
     let id = hook(&mut upstream, &["push"], "json");
     let ada = upstream.classic("ada");
     upstream.post(&ada, &format!("{HOOKS}/{id}/pings"), &Value::Null).expect_status(204);
-    sent(&mut upstream, "ping");
+    received(&mut upstream, "ping");
 }
 
 #[test]
@@ -146,7 +146,7 @@ pub fn an_attempt_is_sent_with_the_same_guid() {
     let mut upstream = Upstream::new();
     let id = hook(&mut upstream, &["issues"], "json");
     open_an_issue(&mut upstream);
-    let first = sent(&mut upstream, "issues");
+    let first = received(&mut upstream, "issues");
     let ada = upstream.classic("ada");
     let path = format!("{HOOKS}/{id}/deliveries");
     let delivery = upstream.get(&ada, &path).body[0].clone();
@@ -156,7 +156,7 @@ pub fn an_attempt_is_sent_with_the_same_guid() {
     upstream
         .post(&ada, &format!("{path}/{}/attempts", delivery["id"]), &Value::Null)
         .expect_status(202);
-    let again = sent(&mut upstream, "issues");
+    let again = received(&mut upstream, "issues");
     assert_eq!(header(&again, "X-Service-Delivery"), header(&first, "X-Service-Delivery"));
     assert_eq!(again.request.body(), first.request.body());
 }
@@ -166,10 +166,10 @@ pub fn the_named_events_occur() {
     let mut upstream = Upstream::new();
     hook(&mut upstream, &["*"], "json");
     open_an_issue(&mut upstream);
-    sent(&mut upstream, "issues");
+    received(&mut upstream, "issues");
     for (kind, event) in [("push", "push"), ("pull_request_opened", "pull_request")] {
         upstream.event(&json!({ "type": kind, "repository": "acme/widgets", "actor": "ada" }));
-        sent(&mut upstream, event);
+        received(&mut upstream, event);
     }
 }
 

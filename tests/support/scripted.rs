@@ -5,19 +5,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// It listens as long as it is there.
-pub struct Staged {
+pub struct ScriptedUpstream {
     listener: TcpListener,
     url: String,
 }
 
 /// One connection of the gateway, of which a request's head was read.
-pub struct Scene {
+pub struct ScriptedConnection {
     stream: TcpStream,
     /// The request's head, and what came with it.
     pub asked: String,
 }
 
-impl Staged {
+impl ScriptedUpstream {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -30,15 +30,15 @@ impl Staged {
     }
 
     /// The next connection, with its first request.
-    pub async fn next(&self) -> Scene {
+    pub async fn next(&self) -> ScriptedConnection {
         let (stream, _) = self.listener.accept().await.unwrap();
-        let mut scene = Scene { stream, asked: String::new() };
-        scene.read_request().await;
-        scene
+        let mut connection = ScriptedConnection { stream, asked: String::new() };
+        connection.read_request().await;
+        connection
     }
 }
 
-impl Scene {
+impl ScriptedConnection {
     /// Reads the head of another request on the connection.
     pub async fn read_request(&mut self) {
         let mut head = Vec::new();
@@ -61,12 +61,12 @@ impl Scene {
     }
 
     /// Says this.
-    pub async fn say(&mut self, bytes: impl AsRef<[u8]>) {
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }
 
     /// Says this as far as the gateway takes it; whether it took all.
-    pub async fn try_say(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+    pub async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).await.is_ok()
     }
 

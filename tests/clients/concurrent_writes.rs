@@ -9,8 +9,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::driver::Library;
-use super::quick::Quick;
 use super::relay::Relay;
+use super::virtual_time::VirtualTime;
 use super::with_each_library;
 
 with_each_library! {
@@ -40,51 +40,52 @@ fn concurrent_comments_on_ten_issues_keep_each_issues_order(library: Library) {
 /// content limit holds them.
 #[test]
 fn two_libraries_are_served_concurrently_and_in_full() {
-    let quick = Quick::start(2, "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\n");
+    let virtual_time =
+        VirtualTime::start(2, "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\n");
     let of = |client: usize| -> Vec<Value> {
         let comment = |n: usize| json!({ "number": n % ISSUES + 1, "text": format!("{client} to {}: {n:03}", n % ISSUES + 1) });
         (0..COMMENTS / 2).map(comment).collect()
     };
     std::thread::scope(|scope| {
         for (client, library) in [Library::Octokit, Library::PyGithub].into_iter().enumerate() {
-            let (quick, comments) = (&quick, of(client));
+            let (virtual_time, comments) = (&virtual_time, of(client));
             scope.spawn(move || {
-                let (values, _) = Quick::client(client, library, quick.address())
+                let (values, _) = VirtualTime::client(client, library, virtual_time.address())
                     .plays("comments_at_once", &arguments(&comments));
                 assert_eq!(written_texts(&values), texts(&comments));
             });
         }
-        Quick::until(|| {
-            quick.posts() == CONTENTS_A_MINUTE
-                && quick.gateway.turns.writes() == COMMENTS - CONTENTS_A_MINUTE
+        VirtualTime::until(|| {
+            virtual_time.posts() == CONTENTS_A_MINUTE
+                && virtual_time.gateway.turns.writes() == COMMENTS - CONTENTS_A_MINUTE
         });
-        quick.clock.advance(Duration::from_secs(61));
+        virtual_time.clock.advance(Duration::from_secs(61));
     });
     let expected: BTreeSet<String> = (0..2).flat_map(|client| texts(&of(client))).collect();
-    assert_eq!(executed(&quick).into_iter().collect::<BTreeSet<_>>(), expected);
-    assert_each_was_taken(&quick);
+    assert_eq!(executed(&virtual_time).into_iter().collect::<BTreeSet<_>>(), expected);
+    assert_each_was_taken(&virtual_time);
 }
 
 /// A library begins them all; as soon as the last has its place, time goes on.
 fn are_written_as_received(library: Library, comments: &[Value]) {
-    let quick = Quick::start(1, "");
-    let relay = Relay::start(&quick);
-    let gate = quick.close_gate();
+    let virtual_time = VirtualTime::start(1, "");
+    let relay = Relay::start(&virtual_time);
+    let gate = virtual_time.close_gate();
     let (received, values) = std::thread::scope(|scope| {
         let playing = scope.spawn(|| {
-            Quick::client(0, library, &relay.address)
+            VirtualTime::client(0, library, &relay.address)
                 .plays("comments_at_once", &arguments(comments))
                 .0
         });
-        let received = quick.runtime.block_on(relay.all_received(comments.len()));
-        quick.open_gate(gate);
+        let received = virtual_time.runtime.block_on(relay.all_received(comments.len()));
+        virtual_time.open_gate(gate);
         for written in 1..comments.len() {
-            Quick::until(|| {
-                quick.gateway.admissions.waiting() > 0
-                    && quick.gateway.turns.writes() == comments.len() - written
+            VirtualTime::until(|| {
+                virtual_time.gateway.admissions.waiting() > 0
+                    && virtual_time.gateway.turns.writes() == comments.len() - written
             });
-            assert_eq!(quick.posts(), written, "one was sent before its time");
-            quick.clock.advance(SPACING);
+            assert_eq!(virtual_time.posts(), written, "one was sent before its time");
+            virtual_time.clock.advance(SPACING);
         }
         (received, playing.join().expect("the library plays its scenario"))
     });
@@ -95,8 +96,8 @@ fn are_written_as_received(library: Library, comments: &[Value]) {
             .map(str::to_owned)
     };
     let received: Vec<_> = received.iter().filter_map(text).collect();
-    assert_eq!(by_issue(&executed(&quick)), by_issue(&received));
-    assert_each_was_taken(&quick);
+    assert_eq!(by_issue(&executed(&virtual_time)), by_issue(&received));
+    assert_each_was_taken(&virtual_time);
 }
 
 fn arguments(comments: &[Value]) -> Value {
@@ -113,8 +114,8 @@ fn written_texts(values: &Value) -> Vec<String> {
 }
 
 /// The texts of the comments that are there, the oldest first; each is one execution.
-fn executed(quick: &Quick) -> Vec<String> {
-    let comments = quick.comments();
+fn executed(virtual_time: &VirtualTime) -> Vec<String> {
+    let comments = virtual_time.comments();
     let mut ours: Vec<_> = comments
         .iter()
         .filter_map(|comment| Some((comment["id"].as_u64()?, comment["body"].as_str()?)))
@@ -142,12 +143,12 @@ fn by_issue(texts: &[String]) -> BTreeMap<&str, Vec<&str>> {
 }
 
 /// The upstream was asked for each once, and refused none.
-fn assert_each_was_taken(quick: &Quick) {
+fn assert_each_was_taken(virtual_time: &VirtualTime) {
     let posts: Vec<_> =
-        quick.transcript().into_iter().filter(|entry| entry.method == "POST").collect();
+        virtual_time.transcript().into_iter().filter(|entry| entry.method == "POST").collect();
     assert_eq!(posts.len(), COMMENTS);
     assert!(posts.iter().all(|entry| entry.status == 201 && entry.refused.is_none()));
-    let books = quick.ask_emulator(Method::GET, "/_emulator/books", &Value::Null);
+    let books = virtual_time.ask_emulator(Method::GET, "/_emulator/books", &Value::Null);
     let figures = ["refused_primary", "refused_secondary", "sent_while_limited"]
         .map(|name| books[name].as_u64());
     assert_eq!(figures, [Some(0); 3], "{books}");

@@ -66,17 +66,17 @@ pub fn path(thread: &Value) -> String {
 
 /// Whether a person is told of something in a thread: the thread is read before and unread after
 /// it.
-pub fn is_told(
+pub fn is_notified(
     upstream: &mut Upstream,
     person: &str,
     path: &str,
-    happening: impl FnOnce(&mut Upstream),
+    event: impl FnOnce(&mut Upstream),
 ) -> bool {
     let token = upstream.classic(person);
     upstream.pass(A_MINUTE);
     let read = upstream.patch(&token, path, &Value::Null).status;
     assert!([205, 304].contains(&read), "{read}");
     assert_eq!(upstream.get(&token, path).expect_status(200).body["unread"], false);
-    happening(upstream);
+    event(upstream);
     upstream.get(&token, path).expect_status(200).body["unread"] == true
 }
