@@ -1,5 +1,5 @@
-//! The outside of the gateway, sentence by sentence: a real listener, a real upstream connection,
-//! the emulator behind it.
+//! The behaviour that clients and operators rely on (SPECIFICATION.md): a real listener and real
+//! upstream connections, with the emulator as upstream.
 
 mod admin;
 mod auth;

@@ -1,4 +1,4 @@
-//! An upstream that does one thing wrong, byte by byte, and counts what reaches it.
+//! An upstream that misbehaves in one way, byte by byte, and counts the requests it receives.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,18 +8,18 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{Setup, World};
 
-/// What it does with a request, after it has read its head.
+/// The response to a request, once its head has been read.
 #[derive(Clone, Copy)]
 pub enum Behaviour {
-    /// Closes without a word.
+    /// Closes the connection without a byte.
     Close,
     /// Never answers.
     Silence,
-    /// Says this, and closes.
+    /// Sends this and closes.
     Says(&'static str),
-    /// Says this to every request of a connection.
+    /// Sends this for every request of a connection.
     Keeps(&'static str),
-    /// Says this to the first request of a connection, and closes on the second.
+    /// Sends this for the first request of a connection and closes on the second.
     DiesIdle(&'static str),
 }
 
@@ -51,22 +51,22 @@ impl Broken {
         Self { url, requests, is_silent }
     }
 
-    /// From now on it answers nobody who connects anew.
+    /// Leaves every later connection unanswered.
     pub fn falls_silent(&self) {
         self.is_silent.store(true, Ordering::SeqCst);
     }
 
-    /// A gateway in front of it that is quick to write and gives up early.
+    /// A gateway in front of it with unspaced writes and two attempts.
     pub async fn world(&self) -> World {
         self.setup().unspaced_writes().writes("max_attempts = 2").start().await
     }
 
-    /// The same with a config of the test's own.
+    /// The setup of such a gateway, for a test with its own config.
     pub fn setup(&self) -> Setup {
         Setup::new().upstream(self.url.clone()).upstream_keys("response_timeout = \"300ms\"")
     }
 
-    /// Requests that reached it.
+    /// Requests received so far.
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }

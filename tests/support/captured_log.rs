@@ -1,5 +1,5 @@
-//! What the whole process logs: all of it, and what one test's own thread does. One subscriber for
-//! all tests, because a scoped one can miss what other threads were the first to log.
+//! The log of the process, whole and by test thread. All tests share one subscriber: a scoped one
+//! misses call sites that another thread registered first.
 
 use std::cell::RefCell;
 use std::io;
@@ -24,18 +24,18 @@ thread_local! {
     static OWN: RefCell<Written> = RefCell::default();
 }
 
-/// Begins to keep what is logged.
+/// Starts to capture the log of this thread.
 pub fn begin() {
     LazyLock::force(&ALL);
     OWN.set(Written::default());
 }
 
-/// What all tests have logged.
+/// The log of all tests.
 pub fn all() -> String {
     ALL.text()
 }
 
-/// What this thread has logged since it began.
+/// The log of this thread since `begin`.
 pub fn own() -> String {
     OWN.with_borrow(Written::text)
 }

@@ -1,8 +1,8 @@
-//! The config of a gateway, as tests write it: each section is made here and nowhere else.
+//! The config of a gateway, as tests write it. No other file of the tests spells out a section.
 //!
-//! Functions return TOML text, because the same sections go into files for the built program, into
-//! gateways of the test's own process, and into edits for a reload. `keys` are further lines of a
-//! section. `config/weir.toml` shows everything that a config may contain.
+//! Functions return TOML text, because the sections go into files for the built program, into
+//! gateways of the test's own process, and into edits before a reload. `keys` are further lines of
+//! a section. `config/weir.toml` shows every setting.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use weir::config::{self, Config};
 
 /// The dialect of the emulator in most tests.
 pub const GITHUB: &str = "dialect = \"github\"\n";
-/// Reads of the pool are revalidated by the rules of RFC 9111 alone.
+/// The cache follows RFC 9111 alone.
 pub const RFC9111: &str = "freshness = \"rfc9111\"";
-/// Writes of one account may follow each other at once.
+/// Writes of one account may follow each other immediately.
 pub const UNSPACED: &str = "spacing = \"0s\"\nnotify_spacing = \"0s\"";
 
-/// `[name]` with its keys; nothing when there are none.
+/// `[name]` with its keys, or nothing without keys.
 pub fn section(name: &str, keys: &str) -> String {
     if keys.is_empty() { String::new() } else { format!("[{name}]\n{keys}\n") }
 }
@@ -25,7 +25,7 @@ pub fn listen(address: &str, keys: &str) -> String {
     section("listen", &format!("http = [\"{address}\"]\n{keys}"))
 }
 
-/// An upstream of the default dialect unless `keys` name another.
+/// An upstream of the default dialect unless `keys` name another one.
 pub fn upstream(url: &str, keys: &str) -> String {
     section("upstream", &format!("url = \"{url}\"\n{keys}"))
 }
@@ -45,7 +45,7 @@ pub fn user(name: &str, secret: &str) -> String {
     account(name, "user", "") + &token(name, "classic", secret)
 }
 
-/// An app, and its installations by number and account.
+/// An app with its installations, each an id and an account.
 pub fn app(id: u64, key: &str, installations: &[(u64, &str)]) -> String {
     let list: Vec<String> = installations
         .iter()
@@ -57,7 +57,7 @@ pub fn app(id: u64, key: &str, installations: &[(u64, &str)]) -> String {
     )
 }
 
-/// A client by its key, which the config knows as a digest.
+/// A client and its key, of which the config holds the digest.
 pub fn client(name: &str, key: &str, keys: &str) -> String {
     let digest = config::digest_hex(key.as_bytes());
     format!("[[clients]]\nname = \"{name}\"\nkey_sha256 = \"{digest}\"\n{keys}\n")
@@ -67,12 +67,12 @@ pub fn pool(name: &str, accounts: &[&str]) -> String {
     format!("[[pools]]\nname = \"{name}\"\naccounts = {accounts:?}\n")
 }
 
-/// A rule that gives the responses of a route a lifetime.
+/// A cache rule that sets the lifetime of a route's responses.
 pub fn cache_ttl(route: &str, ttl: &str) -> String {
     format!("[[cache.rules]]\nroute = \"{route}\"\nttl = \"{ttl}\"\n")
 }
 
-/// The config as the gateway reads it; a test with faults in its config ends here.
+/// The parsed config. A fault in it fails the test.
 pub fn parsed(text: &str) -> Config {
     config::parse(text, "test", &|_| None, Path::new("."))
         .unwrap_or_else(|faults| panic!("{faults}\n{text}"))

@@ -1,5 +1,4 @@
-//! Keeps what is logged, so that a test can read it: those beside the code (`telemetry::written`)
-//! and those of the outside.
+//! A log writer whose text a test can read. Unit tests in `telemetry::written` use it too.
 
 use std::io;
 use std::sync::Arc;
@@ -7,12 +6,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// What was written. Clones share it.
+/// The captured text. Clones share it.
 #[derive(Clone, Default)]
 pub struct Written(Arc<Mutex<Vec<u8>>>);
 
 impl Written {
-    /// All of it so far.
+    /// The text so far.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock()).into_owned()
     }

@@ -1,8 +1,8 @@
-//! The gateway and the emulator in one process, on ephemeral ports, and the words that tests use
-//! about them.
+//! The gateway and the emulator in one process, on ephemeral ports, with the vocabulary of the
+//! tests.
 //!
-//! Nothing here sleeps: concurrency is held by the emulator's gates, time moves only where a test
-//! says so.
+//! Nothing here sleeps. The emulator's gates hold concurrent requests, and a clock moves only when
+//! a test moves it.
 
 pub mod broken;
 pub mod captured_log;
@@ -41,11 +41,11 @@ pub const OTHER_KEY: &str = "weir_key_of_the_client_other_in_tests";
 /// A gateway in front of an emulator.
 pub struct World {
     pub emulator: Handle,
-    /// By the config in force.
+    /// The holder of the config in force.
     pub current: Arc<Current>,
-    /// By the first config; what it shares with later ones is theirs too.
+    /// The gateway of the first config; later ones share its state.
     pub gateway: Arc<Gateway>,
-    /// The first config.
+    /// The text of the first config.
     pub text: String,
     pub address: SocketAddr,
     pub clock: Clock,
@@ -71,7 +71,7 @@ impl World {
         self.send(Method::POST, path, &[], &body.to_string()).await
     }
 
-    /// Any request; with the key of `ci` unless the headers say who asks.
+    /// Any request, with the key of `ci` unless the headers carry `Authorization`.
     pub async fn send(
         &self,
         method: Method,
@@ -82,19 +82,19 @@ impl World {
         send(&self.http, self.address, method, path, headers, body).await
     }
 
-    /// Puts another config in force: what `edit` makes of the first one's text.
+    /// Reloads with the first config's text as `edit` changes it.
     pub fn reload(&self, edit: impl FnOnce(&str) -> String) -> Reloaded {
         let text = edit(&self.text);
         assert_ne!(text, self.text, "nothing was edited");
         self.current.succeed(config::parsed(&text))
     }
 
-    /// What the emulator saw, control plane excluded.
+    /// The requests that the emulator received, without those to its control plane.
     pub fn upstream_requests(&self) -> Vec<Entry> {
         self.emulator.with_emulator(|emulator| emulator.transcript(0))
     }
 
-    /// Asks the emulator's control plane or API itself, past the gateway.
+    /// Sends a request to the emulator directly: to its control plane or its API.
     pub fn ask_emulator(&self, method: Method, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
         let request = Request::builder()
@@ -116,7 +116,7 @@ impl World {
         serde_json::from_slice(answer.body()).unwrap_or(Value::Null)
     }
 
-    /// How many items a list of the emulator has, all pages together.
+    /// The length of a list at the emulator over all its pages.
     pub fn count_at_emulator(&self, path: &str) -> usize {
         let page = |number| {
             self.ask_emulator(
@@ -130,7 +130,7 @@ impl World {
         (1..=100).map(page).take_while(|items| *items > 0).sum()
     }
 
-    /// Moves the clocks of both sides, which may be apart.
+    /// Advances the clocks of gateway and emulator, which may differ.
     pub fn advance_both(&self, by: Duration) {
         let before = self.upstream_clock.now();
         self.clock.advance(by);
@@ -159,17 +159,17 @@ impl World {
         gate["id"].as_u64().unwrap_or_else(|| panic!("a gate has an id: {gate}"))
     }
 
-    /// Lets what a gate holds go on.
+    /// Releases the requests that a gate holds.
     pub fn open_gate(&self, gate: u64) {
         self.ask_emulator(Method::DELETE, &format!("/_emulator/gates/{gate}"), &Value::Null);
     }
 
-    /// Until this many requests wait for fetches.
+    /// Waits until this many requests wait for a fetch.
     pub async fn all_waiting_for_one_fetch(&self, waiters: usize) {
         eventually(|| self.gateway.flights.askers() == waiters).await;
     }
 
-    /// Ends the emulator; the gateway goes on.
+    /// Ends the emulator and keeps the gateway.
     pub async fn without_emulator(self) -> Alone {
         self.emulator.shutdown().await;
         Alone {
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// The drain that SIGTERM begins, and what is left of the world to watch it.
+    /// Begins the drain of SIGTERM. Returns the gates of the emulator and the drain itself.
     pub fn into_drain(
         self,
         grace: Duration,
@@ -189,20 +189,20 @@ impl World {
         (gates, self.listening.drain(grace))
     }
 
-    /// Until the gate holds this many requests.
+    /// Waits until the gate holds this many requests.
     pub async fn held(&self, gate: u64, count: usize) {
         self.emulator.wait_until_held(weir::emulator::GateId(gate), count).await;
     }
 }
 
-/// The emulator of a world whose gateway is draining.
+/// The emulator of a draining gateway.
 pub struct Gates {
     emulator: Handle,
     clock: Clock,
 }
 
 impl Gates {
-    /// Lets what a gate holds go on.
+    /// Releases the requests that a gate holds.
     pub fn open_gate(&self, gate: u64) {
         let request =
             Request::delete(format!("/_emulator/gates/{gate}")).body(Bytes::new()).unwrap();
@@ -247,7 +247,7 @@ async fn send(
     Reply::read(http.request(request).await.unwrap()).await
 }
 
-/// All answers of one round.
+/// Asserts the status of every reply.
 #[track_caller]
 pub fn all_have_status(answers: &[Reply], status: u16) {
     for answer in answers {
@@ -255,8 +255,7 @@ pub fn all_have_status(answers: &[Reply], status: u16) {
     }
 }
 
-/// Until a condition holds that another task brings about; a test that waits for ever has found a
-/// bug.
+/// Waits until another task makes a condition true. A test that waits in vain has found a bug.
 pub async fn eventually(condition: impl Fn() -> bool) {
     let holds = async {
         while !condition() {

@@ -1,7 +1,7 @@
-//! An upstream whose answers a test makes itself, one function of the request's head, and which
-//! remembers what it was asked.
+//! An upstream whose responses a test computes from the head of each request. It records every
+//! exchange.
 //!
-//! Bodies of requests are not read: it is for reads. What the answers mean is the test's.
+//! Request bodies are not read: this upstream is for reads.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Origin {
     exchanges: Arc<Mutex<Vec<Exchange>>>,
 }
 
-/// A request and what came of it.
+/// A request and the status of its response.
 #[derive(Clone, Debug)]
 pub struct Exchange {
     pub headers: HeaderMap,
@@ -29,23 +29,23 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// A header's value, or nothing.
+    /// The value of a header, or an empty string.
     pub fn header(&self, name: &str) -> &str {
         header(&self.headers, name)
     }
 
-    /// The secret after `Bearer `.
+    /// The secret after `Bearer `, or an empty string.
     pub fn token(&self) -> &str {
         token(&self.headers)
     }
 }
 
-/// A header's value, or nothing.
+/// The value of a header, or an empty string.
 pub fn header<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
     headers.get(name).map_or("", |value| value.to_str().unwrap())
 }
 
-/// The secret after `Bearer `.
+/// The secret after `Bearer `, or an empty string.
 pub fn token(headers: &HeaderMap) -> &str {
     header(headers, "authorization").strip_prefix("Bearer ").unwrap_or_default()
 }
@@ -73,7 +73,7 @@ impl Origin {
                         Ok::<_, Infallible>(response.map(Full::new))
                     }
                 });
-                // A gateway that hangs up is none of its business.
+                // The gateway may close a connection at any time.
                 tokio::spawn(async move {
                     drop(
                         hyper::server::conn::http1::Builder::new()
@@ -86,17 +86,17 @@ impl Origin {
         Self { url, exchanges }
     }
 
-    /// Where it listens.
+    /// The base URL.
     pub fn url(&self) -> String {
         self.url.clone()
     }
 
-    /// Every request so far, in the order of their answers.
+    /// All exchanges so far, in the order of their responses.
     pub fn exchanges(&self) -> Vec<Exchange> {
         self.exchanges.lock().clone()
     }
 
-    /// The last request.
+    /// The last exchange.
     pub fn last(&self) -> Exchange {
         self.exchanges.lock().last().cloned().expect("nothing was asked")
     }

@@ -1,5 +1,5 @@
-//! Bytes on a connection: for requests that no client library would send, and for clients that go
-//! away.
+//! Raw bytes on a connection, for requests that no client library sends and for clients that
+//! disconnect.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use super::KEY;
 /// A connection to the gateway.
 pub struct Connection(TcpStream);
 
-/// Status line, headers in any order and spelling of their names, and body.
+/// Status line, header lines in any order with names in lower case, and body.
 pub type Parts = (String, BTreeSet<String>, String);
 
 impl Connection {
@@ -27,7 +27,7 @@ impl Connection {
         self.0.write_all(bytes).await.unwrap();
     }
 
-    /// Sends a write of the client `ci` with a body in JSON, whole.
+    /// Sends a complete write of the client `ci` with a JSON body.
     pub async fn send_write(
         &mut self,
         method: &Method,
@@ -46,8 +46,7 @@ impl Connection {
         self.send(request.as_bytes()).await;
     }
 
-    /// Sends until the other side has not taken anything for a while; false then, or when it has
-    /// closed.
+    /// Sends bytes. Returns false if the peer accepts none for 200 ms or has closed.
     pub async fn send_unless_full(&mut self, bytes: &[u8]) -> bool {
         matches!(
             tokio::time::timeout(std::time::Duration::from_millis(200), self.0.write_all(bytes))
@@ -56,15 +55,15 @@ impl Connection {
         )
     }
 
-    /// Everything until the other side closes.
+    /// Reads until the peer closes.
     pub async fn read_to_close(&mut self) -> String {
         let mut text = Vec::new();
-        // A reset after the answer is as good as a close.
+        // A reset after the response counts as a close.
         let _ = self.0.read_to_end(&mut text).await;
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// One answer with a Content-Length, leaving the connection open.
+    /// Reads one response with a `Content-Length` and leaves the connection open.
     pub async fn read_answer(&mut self) -> String {
         let text = self.read_head().await;
         if text.starts_with("HTTP/1.1 304") {
@@ -81,22 +80,22 @@ impl Connection {
         text + &String::from_utf8_lossy(&body)
     }
 
-    /// So many bytes of a body.
+    /// Reads exactly `count` bytes.
     pub async fn read_bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count];
         self.0.read_exact(&mut bytes).await.unwrap();
         bytes
     }
 
-    /// The same, or fewer where the other side closes before.
+    /// Reads `count` bytes, or fewer if the peer closes before.
     pub async fn read_bytes_or_less(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(count);
-        // A reset is as good as a close.
+        // A reset counts as a close.
         let _ = (&mut self.0).take(count as u64).read_to_end(&mut bytes).await;
         bytes
     }
 
-    /// The head of one answer.
+    /// Reads the head of one response.
     pub async fn read_head(&mut self) -> String {
         let mut text = Vec::new();
         while !text.ends_with(b"\r\n\r\n") {
@@ -109,8 +108,8 @@ impl Connection {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// An answer, or its head alone, taken apart; without the lines that begin like `left_out`,
-    /// which differ from one answer to the next.
+    /// Reads one response, or its head alone, in parts. Leaves out the lines that begin like one of
+    /// `left_out`, because they differ between responses.
     pub async fn read_parts(&mut self, is_head: bool, left_out: &[&str]) -> Parts {
         let text = if is_head { self.read_head().await } else { self.read_answer().await };
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));

@@ -1,4 +1,4 @@
-//! An answer as a test looks at it, with assertions in the words of the contract.
+//! A response as tests examine it, with assertions in the words of SPECIFICATION.md.
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde_json::Value;
 
-/// An answer, read to its end.
+/// A response, read to its end.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub status: StatusCode,
@@ -56,7 +56,8 @@ impl Reply {
         assert_eq!(self.status, status, "{self:?}");
     }
 
-    /// A primary refusal as client libraries know it (CONTRACT §3).
+    /// Asserts a denial by a primary limit as client libraries recognise it (SPECIFICATION, "Limit
+    /// refusals").
     #[track_caller]
     pub fn assert_rate_limited(&self, now_secs: u64) {
         self.assert_status(403);
@@ -74,7 +75,8 @@ impl Reply {
         );
     }
 
-    /// A secondary refusal as client libraries know it (CONTRACT §3).
+    /// Asserts a denial by a secondary limit as client libraries recognise it (SPECIFICATION,
+    /// "Limit refusals").
     #[track_caller]
     pub fn assert_secondary_limited(&self) {
         self.assert_status(403);

@@ -1,19 +1,19 @@
-//! An upstream that a test plays itself, byte by byte: each connection of the gateway is handed to
-//! the test, which reads the request and says what it wants, when it wants.
+//! An upstream that a test plays byte by byte. The test receives each connection of the gateway,
+//! reads the request and writes the response when it chooses.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// It listens as long as it is there.
+/// Listens until it is dropped.
 pub struct ScriptedUpstream {
     listener: TcpListener,
     url: String,
 }
 
-/// One connection of the gateway, of which a request's head was read.
+/// A connection of the gateway whose first request head has been read.
 pub struct ScriptedConnection {
     stream: TcpStream,
-    /// The request's head, and what came with it.
+    /// The head of the request and any bytes read with it.
     pub asked: String,
 }
 
@@ -24,12 +24,12 @@ impl ScriptedUpstream {
         Self { listener, url }
     }
 
-    /// Where it listens.
+    /// The base URL.
     pub fn url(&self) -> String {
         self.url.clone()
     }
 
-    /// The next connection, with its first request.
+    /// Accepts the next connection and reads its first request head.
     pub async fn next(&self) -> ScriptedConnection {
         let (stream, _) = self.listener.accept().await.unwrap();
         let mut connection = ScriptedConnection { stream, asked: String::new() };
@@ -48,32 +48,31 @@ impl ScriptedConnection {
         self.asked = String::from_utf8(head).unwrap();
     }
 
-    /// Reads so much of the request's body that all of it has come.
+    /// Reads the rest of a request body of this length.
     pub async fn read_body(&mut self, length: usize) {
         let came = self.asked.split_once("\r\n\r\n").map_or(0, |(_, body)| body.len());
         let mut rest = vec![0; length - came];
         self.stream.read_exact(&mut rest).await.unwrap();
     }
 
-    /// Has no more to say, and does not leave.
+    /// Closes the sending side only.
     pub async fn falls_silent(&mut self) {
         self.stream.shutdown().await.unwrap();
     }
 
-    /// Says this.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// Says this as far as the gateway takes it; whether it took all.
+    /// Sends as much as the gateway accepts. Returns true if it accepted everything.
     pub async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).await.is_ok()
     }
 
-    /// Until the gateway has hung up.
+    /// Waits until the gateway has closed the connection.
     pub async fn left(mut self) {
         let mut rest = Vec::new();
-        // A reset is as good.
+        // A reset counts as a close.
         let _ = self.stream.read_to_end(&mut rest).await;
     }
 }

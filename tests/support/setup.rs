@@ -1,5 +1,5 @@
-//! Setup of a test: the config, the emulator and the gateway of one `World`, by what differs from
-//! the usual one.
+//! The setup of a test: config, emulator and gateway of a `World`, by their differences from the
+//! usual ones.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,7 +23,7 @@ use weir::writes::memory::MemoryStore;
 
 use super::{KEY, OTHER_KEY, World, config};
 
-/// What a test wants to start with.
+/// The differences from the usual config and clocks.
 pub struct Setup {
     accounts: usize,
     clock: Clock,
@@ -44,7 +44,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// One account, one pool, the machine's clock.
+    /// One account, one pool, the clock of the machine.
     pub fn new() -> Self {
         Self {
             accounts: 1,
@@ -66,25 +66,25 @@ impl Setup {
         }
     }
 
-    /// This many accounts in the pool.
+    /// Puts this many accounts into the pool.
     pub fn accounts(mut self, accounts: usize) -> Self {
         self.accounts = accounts;
         self
     }
 
-    /// A clock that only the test moves.
+    /// Uses a clock that only the test moves.
     pub fn manual_clock(mut self) -> Self {
         self.clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
         self
     }
 
-    /// Another clock for both sides.
+    /// Uses this clock for gateway and emulator.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The same, and one for the upstream that shows something else: this many seconds more.
+    /// Uses manual clocks, with the upstream's this many seconds ahead of the gateway's.
     pub fn manual_clocks_apart(mut self, seconds: i64) -> Self {
         self.clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
         self.upstream_clock = Some(Clock::manual(Timestamp::from_secs(
@@ -93,8 +93,7 @@ impl Setup {
         self
     }
 
-    /// Accounts, tokens, apps and clients of the test's own; those of the emulator's users are not
-    /// used.
+    /// Replaces the usual accounts, tokens, apps and clients with these sections.
     pub fn credentials(mut self, text: String) -> Self {
         self.credentials = Some(text);
         self
@@ -106,12 +105,12 @@ impl Setup {
         self
     }
 
-    /// The cache works by RFC 9111 alone.
+    /// Makes the cache follow RFC 9111 alone.
     pub fn rfc9111(self) -> Self {
         self.cache(config::RFC9111)
     }
 
-    /// A cache rule: responses of this route stay fresh this long.
+    /// Adds a cache rule that sets the lifetime of a route's responses.
     pub fn cache_ttl(self, route: &str, ttl: &str) -> Self {
         self.config(&config::cache_ttl(route, ttl))
     }
@@ -128,7 +127,7 @@ impl Setup {
         self
     }
 
-    /// Writes of one account may follow each other at once.
+    /// Lets writes of one account follow each other immediately.
     pub fn unspaced_writes(self) -> Self {
         self.writes(config::UNSPACED)
     }
@@ -151,9 +150,8 @@ impl Setup {
         self
     }
 
-    /// An account of this name and kind with tokens of these kinds, in place of the usual ones,
-    /// which only the test itself uses then. The clients write for nobody unless [`Setup::client`]
-    /// says for whom.
+    /// Adds an account of this kind with tokens of these kinds, instead of the usual accounts. The
+    /// clients then write for no account unless [`Setup::client`] names one.
     pub fn holder(mut self, name: &str, kind: &str, tokens: &[(&str, &str)], extra: &str) -> Self {
         self.holders.push_str(&config::account(name, kind, extra));
         for (kind, secret) in tokens {
@@ -163,13 +161,13 @@ impl Setup {
         self
     }
 
-    /// The client `ci` has no account of its own.
+    /// Leaves the client `ci` without an account to write for.
     pub fn reader(mut self) -> Self {
         self.is_reader = true;
         self
     }
 
-    /// The token of this account is one that the upstream does not know.
+    /// Gives this account a token that the upstream does not know.
     pub fn broken_token(mut self, account: usize) -> Self {
         self.broken_token = Some(account);
         self
@@ -181,7 +179,7 @@ impl Setup {
         self
     }
 
-    /// Another upstream than the emulator.
+    /// Puts another upstream behind the gateway.
     pub fn upstream(mut self, url: String) -> Self {
         self.upstream = Some(url);
         self
@@ -193,7 +191,7 @@ impl Setup {
         self
     }
 
-    /// Starts both.
+    /// Starts the emulator and the gateway.
     pub async fn start(self) -> World {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let upstream = listener.local_addr().unwrap();
@@ -247,7 +245,7 @@ impl Setup {
         }
     }
 
-    /// A gateway that does not listen yet, with nothing behind it.
+    /// A gateway that does not listen and has no upstream.
     pub fn gateway_alone(self) -> Arc<Current> {
         let token = TokenView {
             token: "emu_none".into(),

@@ -1,4 +1,5 @@
-//! What operators see of limits, on a listener of their own (CONTRACT §1, §5, §6).
+//! Budgets, limits and tokens on the admin listener and in `weir budgets` (SPECIFICATION, "Admin
+//! listener").
 
 use futures_util::future::join_all;
 use http::Method;

@@ -1,4 +1,4 @@
-//! The admin listener, the commands that ask it, the request log, and reloads.
+//! The admin listener, the commands that query it, the request log, and reloads.
 
 mod budgets;
 mod operator;
@@ -12,8 +12,8 @@ use std::time::Duration;
 use crate::support::{Reply, World, eventually};
 use operator::ISSUES;
 
-/// A request is held by `concurrency = 1` for five seconds of the test's clock; `meanwhile` looks
-/// at it.
+/// Holds a request by `concurrency = 1` for five seconds of the test's clock. `meanwhile` observes
+/// it.
 async fn hold_for_five_seconds<R>(world: &World, meanwhile: impl AsyncFnOnce() -> R) -> (Reply, R) {
     world.get(ISSUES).await.assert_status(200);
     let gate = world.close_gate("GET", "/repos/acme/widgets");

@@ -18,7 +18,7 @@ pub(super) const ISSUES: &str = "/repos/acme/widgets/issues";
 pub(super) const ADMIN: &str = "admin = \"127.0.0.1:0\"";
 pub(super) const TOKEN: &str = "open-sesame-of-the-operators";
 
-/// Somebody who asks the admin listener.
+/// A client of the admin listener.
 pub(super) struct Operator {
     pub(super) address: SocketAddr,
     http: Client<HttpConnector, Full<Bytes>>,
@@ -83,12 +83,12 @@ impl Operator {
         line.map(|value| value.parse().unwrap())
     }
 
-    /// `weir budgets` as an operator types it.
+    /// Runs `weir budgets` as an operator does.
     pub(super) async fn weir_budgets(&self, arguments: &[&str], token: Option<&str>) -> Output {
         self.weir("budgets", arguments, token).await
     }
 
-    /// A command as an operator types it.
+    /// Runs a command as an operator does.
     pub(super) async fn weir(&self, name: &str, arguments: &[&str], token: Option<&str>) -> Output {
         let folder = tempfile::tempdir().unwrap();
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_weir"));

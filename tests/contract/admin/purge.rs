@@ -1,4 +1,4 @@
-//! What is stored, and taking it out (CONTRACT §5).
+//! The stored responses on the admin listener, and the purge (SPECIFICATION, "Admin listener").
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The queue of writes, as operators see and change it (CONTRACT §1, §5, §6).
+//! The queue of writes as operators see and change it (SPECIFICATION, "Admin listener").
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::{OTHER_KEY, Setup, World, eventually};
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
 const NOBODYS: &str = "ff-0000000000000000";
 
-/// Hands over a comment that nobody waits for, and gives its id.
+/// Queues a comment and returns the id of the write.
 async fn post(world: &World, text: &str) -> String {
     post_as(world, text, &[]).await
 }
@@ -25,7 +25,7 @@ async fn post_as(world: &World, text: &str, more: &[(&str, &str)]) -> String {
     accepted.json()["id"].as_str().unwrap().to_owned()
 }
 
-/// Until a write has come to its end: its state.
+/// Waits for the final state of a write.
 async fn end_of(world: &World, id: &str) -> String {
     let id: WriteId = id.parse().unwrap();
     world.gateway.queue.ended(id).await;
@@ -37,7 +37,7 @@ fn posts(world: &World) -> usize {
 }
 
 impl Operator {
-    /// The ids of a page of the list, and where the next one begins.
+    /// The ids on a page of the list, and the cursor of the next page.
     async fn listed(&self, query: &str) -> (Vec<String>, Value) {
         let page = self.get(&format!("/api/writes{query}")).await.json();
         let ids = page["writes"]

@@ -1,5 +1,5 @@
-//! Another config without a restart: what changes at once, what goes on, and what a bad one leaves
-//! alone (CONTRACT §1, SIGHUP; §5, `POST /api/reload`).
+//! Reloads: what changes at once, what continues, and the effect of a faulty config (SPECIFICATION,
+//! "Configuration").
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
 const ASYNC: (&str, &str) = ("prefer", "respond-async");
 const NEW_KEY: &str = "weir_key_of_somebody_new";
 
-/// The text of the config without the section that begins so and has `marker` in it.
+/// The config text without the one section of this heading that contains `marker`.
 fn without(text: &str, section: &str, marker: &str) -> String {
     let mut kept = Vec::new();
     let mut sections =
@@ -42,7 +42,7 @@ fn bearer(key: &str) -> String {
     format!("Bearer {key}")
 }
 
-/// A comment that nobody waits for, on an issue.
+/// Queues a comment on an issue.
 async fn queue(world: &World, key: &str, issue: u32, text: &str) -> WriteId {
     let path = format!("{WIDGETS}/issues/{issue}/comments");
     let accepted = world
@@ -61,7 +61,7 @@ fn state(world: &World, id: WriteId) -> Option<WriteState> {
     world.gateway.queue.standing(id).map(|standing| standing.state)
 }
 
-/// How a write ended: its state and the reason, as operators see it.
+/// The final state of a write and its reason, as operators see them.
 async fn end(world: &World, id: WriteId) -> (WriteState, Option<String>) {
     world.gateway.queue.ended(id).await;
     let listed = world.gateway.queue.look_up(id).await.unwrap().unwrap();
@@ -95,7 +95,7 @@ async fn a_removed_clients_key_is_refused_on_open_connections_too() {
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     world.get(WIDGETS).await.assert_status(401);
     world.get_with(WIDGETS, &[("authorization", &bearer(OTHER_KEY))]).await.assert_status(200);
-    // And comes back with it.
+    // The reload brings the account back.
     world.current.succeed(
         weir::config::parse(&world.text, "test", &|_| None, std::path::Path::new(".")).unwrap(),
     );

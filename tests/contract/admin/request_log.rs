@@ -1,4 +1,5 @@
-//! The log line of a request: which limit held it, how long, and how it ended (CONTRACT §6).
+//! The log line of a request: the limit that held it, the wait, and the outcome (SPECIFICATION,
+//! "Logs").
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::support::captured_log;
 use crate::support::raw::Connection;
 use crate::support::{KEY, Setup, eventually};
 
-/// The lines of finished requests that were logged while `act` ran on this thread.
+/// The log lines of the requests that finished on this thread during `act`.
 async fn captured_log(act: impl AsyncFnOnce()) -> Vec<Value> {
     captured_log::begin();
     act().await;
@@ -68,7 +69,7 @@ async fn a_client_that_stops_waiting_leaves_a_line_naming_the_limit() {
             eventually(|| world.gateway.admissions.waiting() == 1).await;
             world.clock.advance(Duration::from_secs(20));
             drop(connection);
-            // Its line is written when it has ended altogether; the other one goes on.
+            // The line appears once the request is dropped; the other request continues.
             eventually(|| world.gateway.admissions.waiting() == 0 && world.gateway.active.count() == 1).await;
             world.open_gate(gate);
         };

@@ -1,5 +1,5 @@
-//! Apps: installation tokens minted, renewed and replaced, JWTs for the app's own routes, and
-//! accounts that carry requests without a token (CONTRACT §2, `[[apps]]`).
+//! Apps: installation tokens that are minted, renewed and replaced, JWTs for the app's own routes,
+//! and accounts without a token (SPECIFICATION, "Configuration").
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::support::{
 };
 
 pub(crate) const APP_KEY: &str = include_str!("../../../src/emulator/seed/app_key.pem");
-/// Of another app: this one's JWTs signed with it are not accepted.
+/// The key of another app. The upstream refuses JWTs of app 301 that it signed.
 const WRONG_KEY: &str = include_str!("../../../src/emulator/seed/initech_app_key.pem");
 pub(crate) const REPOSITORY: &str = "/repos/acme/widgets";
 pub(crate) const MINT: &str = "/app/installations/311/access_tokens";
 
-/// The app 301 of the emulator's world: `ci` reads and writes for its first installation, `other`
-/// acts as the app.
+/// App 301 of the emulator's world. `ci` reads and writes for its first installation, `other` acts
+/// as the app.
 pub(crate) fn credentials(key: &str, installations: &[u64]) -> String {
     let names: Vec<_> = installations.iter().map(|id| (*id, format!("installed-{id}"))).collect();
     let names: Vec<_> = names.iter().map(|(id, name)| (*id, name.as_str())).collect();
@@ -45,7 +45,7 @@ pub(crate) fn mints(world: &World) -> Vec<Entry> {
         .collect()
 }
 
-/// The emulator's position of the token that carried the last request.
+/// The emulator's index of the token of the last request.
 fn last_token(world: &World) -> Option<usize> {
     world
         .upstream_requests()
@@ -104,7 +104,7 @@ async fn minting_is_charged_to_the_apps_account() {
 async fn a_hundred_first_requests_at_once_mint_once() {
     let world = setup().manual_clock().start().await;
     ready(&world).await;
-    // Idle until it has ended: now they all come at once.
+    // The token has expired unused; now all requests arrive at once.
     world.clock.advance(Duration::from_hours(2));
     let before = mints(&world).len();
     let gate = world.close_gate("POST", MINT);
@@ -281,7 +281,7 @@ async fn a_wrong_private_key_is_reported_and_not_retried() {
     for _ in 0..10 {
         world.get(REPOSITORY).await.assert_status(503);
     }
-    // Both installations may have had their JWT on the way.
+    // Both installations may have sent their JWT already.
     assert!(world.upstream_requests().len() <= 2, "{:?}", world.upstream_requests());
     let http: hyper_util::client::legacy::Client<_, http_body_util::Full<bytes::Bytes>> =
         hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new())
@@ -468,8 +468,8 @@ async fn jwts_and_minted_tokens_appear_in_no_response_log_or_metric() {
     }
 }
 
-/// The app, its installation, and a user who sees only what is public, in one pool; `ci` reads for
-/// it.
+/// The app, its installation, and a user who sees public data only, in one pool that `ci` reads
+/// from.
 pub(crate) fn mixed() -> Setup {
     let text = config::user("dan", "emu_classic_dan_all_scopes")
         + &credentials(APP_KEY, &[311]).replace("writes = \"installed-311\"", "");

@@ -1,5 +1,5 @@
-//! A denial by an account that may not see what another one has seen is no answer while that one
-//! cannot be asked, and none to keep (DESIGN D2, D6).
+//! Denials by an account that sees less than another one. While the other account is unavailable,
+//! such a denial is neither the response nor stored (SPECIFICATION D2, D6).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,18 +15,18 @@ const SECRET: &str = "/repos/acme/secret";
 const NO_WAIT: (&str, &str) = ("prefer", "wait=0");
 const STALE: &str = "weir; hit; detail=stale-if-limited";
 
-/// What `member`, who alone sees what is called secret, is answered.
+/// The state of `member`, the only account that sees the secret paths.
 #[derive(Default)]
 struct Member {
-    /// Not zero: it is closed by a secondary limit.
+    /// Nonzero: a secondary limit closes the account.
     closed: AtomicU32,
-    /// What is left of its budget; zero: it does not say.
+    /// The remaining budget; zero leaves the header out.
     spent: AtomicU32,
-    /// When its window ends.
+    /// The end of its window.
     reset: AtomicU64,
 }
 
-/// A pool in which a stranger comes after the one member of acme.
+/// A pool of one member of acme, followed by a stranger to it.
 struct Pool {
     world: World,
     origin: Origin,
@@ -69,7 +69,7 @@ impl Pool {
         self.world.get_with(path, &[NO_WAIT]).await
     }
 
-    /// The last to be asked.
+    /// The token of the last request.
     fn last_token(&self) -> String {
         self.origin.last().token().to_owned()
     }

@@ -1,4 +1,4 @@
-//! Keys, and that no credential ever shows (CONTRACT §3, Key, and §4, 6).
+//! Keys of clients, and the secrecy of every credential (SPECIFICATION, "Keys" and "Promises" 6).
 
 use crate::support::{KEY, Setup};
 
@@ -67,7 +67,7 @@ async fn no_key_or_token_appears_in_any_response() {
 async fn a_clients_key_never_reaches_the_upstream() {
     let world = Setup::new().start().await;
     world.get_with(REPOSITORY, &[("x-weir-key", KEY)]).await.assert_status(200);
-    // The emulator answers 401 to a token that it does not know.
+    // The emulator answers 401 to an unknown token.
     assert!(
         world.upstream_requests().iter().all(|entry| entry.status == 200 && entry.token.is_some())
     );

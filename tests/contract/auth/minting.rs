@@ -1,5 +1,5 @@
-//! Waiting for tokens that are minted: how long, by whom, and what is said when none comes
-//! (CONTRACT §2, `[[apps]]` and `max_wait`).
+//! The wait for minted tokens: its length, the requests that share it, and the error without a
+//! token (SPECIFICATION, "Waiting").
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn a_request_that_does_not_wait_still_starts_a_mint() {
     );
     connection.send(head.as_bytes()).await;
     assert!(connection.read_answer().await.starts_with("HTTP/1.1 100"));
-    // The request is here, and its time is over.
+    // The request has arrived, and its wait is over.
     world.clock.advance(Duration::from_secs(1));
     connection.send(b"{}").await;
     let answer = connection.read_answer().await;

@@ -1,5 +1,5 @@
-//! Clients that bring their own upstream credential (CONTRACT §2, `[passthrough]`, and §3, Key):
-//! whose view, whose budget, and that nothing of it stays.
+//! Clients with their own upstream credential: its view, its budget, and its absence from logs and
+//! metrics (SPECIFICATION, "Keys").
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const DAN: &str = "emu_classic_dan_all_scopes";
 const GADGETS: &str = "/repos/acme/gadgets";
 const WIDGETS: &str = "/repos/acme/widgets";
 
-/// The pool sees what a stranger sees; its client writes for nobody.
+/// The pool sees public data only, and its client writes for no account.
 fn strangers() -> Setup {
     Setup::new().holder("dan", "user", &[("classic", DAN)], "").config(ENABLED)
 }
@@ -31,8 +31,8 @@ async fn get_as(world: &World, credential: &str, path: &str) -> Reply {
     send_as(world, credential, Method::GET, path, "").await
 }
 
-/// The same as soon as there is a place: a request keeps its own a moment longer than its client
-/// waits for the answer.
+/// The same, repeated until a slot is free: a request keeps its slot a moment longer than its
+/// client waits for the response.
 async fn seated_as(world: &World, credential: &str, path: &str) -> Reply {
     let seated = async {
         loop {
@@ -45,7 +45,7 @@ async fn seated_as(world: &World, credential: &str, path: &str) -> Reply {
     tokio::time::timeout(Duration::from_secs(20), seated).await.expect("no place becomes free")
 }
 
-/// The accounts in the order in which the upstream was asked, as the emulator names them.
+/// The accounts of the upstream requests in their order, as the emulator names them.
 fn accounts_used(world: &World) -> Vec<String> {
     world.upstream_requests().iter().map(|entry| entry.account.clone()).collect()
 }
@@ -73,8 +73,8 @@ async fn two_credentials_and_the_pool_never_see_each_others_answers() {
         }
     }
     assert_eq!(world.get("/user").await.json()["login"], "dan");
-    // The second round was served from what is stored; the pool's own answer was not taken from a
-    // client's.
+    // The second round came from the cache. The pool did not reuse a response of a client's
+    // credential.
     assert_eq!(accounts_used(&world), ["cleo", "dan", "dan"]);
 }
 
@@ -195,7 +195,7 @@ async fn denials_of_a_credential_are_passed_on_and_harm_no_other() {
     world.arm(&denied);
     get_as(&world, CLEO, GADGETS).await.assert_status(403);
     assert_eq!(accounts_used(&world)[1..], ["cleo"]);
-    // It is not benched, and neither is the pool.
+    // Neither the credential nor the pool is quarantined.
     get_as(&world, "emu_unknown_token", WIDGETS).await.assert_status(401);
     get_as(&world, CLEO, GADGETS).await.assert_status(200);
     world.get(WIDGETS).await.assert_status(200);
@@ -318,7 +318,7 @@ async fn an_idle_credentials_slot_goes_to_the_next_one() {
     first.assert_status(200);
     refused.assert_secondary_limited();
     assert_eq!(accounts_used(&world), ["cleo"]);
-    // Its books begin anew: what was known of the one before is not told of the next.
+    // Its ledger starts anew and shows nothing of the previous credential.
     assert_eq!(seated_as(&world, DAN, WIDGETS).await.number("x-ratelimit-remaining"), 4_999);
     assert_eq!(
         seated_as(&world, CLEO, GADGETS).await.cache_status(),

@@ -1,5 +1,5 @@
-//! Which accounts and tokens carry a request: what the table says of kinds, what answers teach, and
-//! what is said when nobody may (DESIGN D2, D6).
+//! The account and token of a request: token kinds, learned permissions, and the error when none
+//! may serve it (SPECIFICATION D2, D6).
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ const GADGETS: &str = "/repos/acme/gadgets";
 const CLEO: (&str, &str) = ("classic", "emu_classic_cleo_all_scopes");
 /// A stranger to acme.
 const DAN: (&str, &str) = ("classic", "emu_classic_dan_all_scopes");
-/// Acts for a member of acme with a few permissions; `actions` is not one of them.
+/// Acts for a member of acme with a few permissions, without `actions`.
 const LIMITED: (&str, &str) = ("app-user", "emu_app_user_ben");
-/// The app where it is installed, with every permission.
+/// The app's installation, with every permission.
 const INSTALLATION: (&str, &str) = ("installation", "emu_installation_acme");
 
-/// A stranger before a member: the books choose the first of equals.
+/// A stranger before a member: the ledger chooses the first of equal accounts.
 fn stranger_first() -> Setup {
     Setup::new().holder("dan", "user", &[DAN], "").holder("cleo", "user", &[CLEO], "")
 }
 
-/// The accounts in the order in which the upstream was asked, as the emulator names them.
+/// The accounts of the upstream requests in their order, as the emulator names them.
 fn accounts_used(world: &World) -> Vec<String> {
     world.upstream_requests().iter().map(|entry| entry.account.clone()).collect()
 }
@@ -72,7 +72,7 @@ async fn concurrent_reads_of_private_repositories_are_all_served() {
             &json!({ "name": format!("secret-{number}"), "private": true }),
         );
     }
-    // Both budgets are known, so that none waits for its first answer.
+    // Both budgets are known, so no request waits for an account's first response.
     for path in ["/repos/acme/widgets", "/repos/acme/sprockets"] {
         world.get(path).await.assert_status(200);
     }
@@ -177,10 +177,10 @@ async fn a_missing_permission_moves_requests_to_another_account() {
     };
     assert_eq!(statuses(&world), [403, 200]);
     world.get(&format!("{runs}?page=2")).await.assert_status(200);
-    // Another endpoint that wants the same permission.
+    // Another endpoint that needs the same permission.
     world.get(&format!("{GADGETS}/actions/workflows")).await.assert_status(200);
     assert_eq!(statuses(&world), [403, 200, 200, 200]);
-    // What wants another permission is still for both.
+    // Endpoints of another permission still use both accounts.
     for number in 1..=6 {
         world.get(&format!("{GADGETS}/issues/{number}")).await.assert_status(200);
     }
@@ -193,7 +193,7 @@ async fn a_bare_403_closes_no_budget() {
     let world = Setup::new().holder("limited", "user", &[LIMITED], "").start().await;
     world.get(&format!("{GADGETS}/actions/runs")).await.assert_status(403);
     world.get(&format!("{GADGETS}/issues")).await.assert_status(200);
-    // Nobody else is there: it is asked again.
+    // There is no other account, so it is tried again.
     world.get(&format!("{GADGETS}/actions/runs")).await.assert_status(403);
     assert_eq!(world.upstream_requests().len(), 3);
 }
@@ -221,8 +221,8 @@ async fn a_wrong_permission_record_refuses_nothing() {
     let labels = |page| format!("/repos/acme/widgets/labels?page={page}");
     world.set_limits(&json!({ "core.user": 3 }));
     world.get(&labels(1)).await.assert_status(200);
-    // The account that is known to be good has two requests left; an injected answer costs the
-    // other one nothing.
+    // The permitted account has two requests left; the injected response costs the other account
+    // nothing.
     for page in 2..=6 {
         world.get(&labels(page)).await.assert_status(200);
     }
@@ -239,7 +239,7 @@ async fn a_blind_account_does_not_answer_for_a_spent_one() {
     }
     let refused = world.get(&format!("{GADGETS}/issues?page=4")).await;
     refused.assert_rate_limited(world.clock.now().as_secs());
-    // One last resort, then no more for a minute.
+    // One last attempt, then none for a minute.
     world
         .get(&format!("{GADGETS}/issues?page=5"))
         .await

@@ -1,5 +1,5 @@
-//! When an answer was asked for is what counts, not when it came: for its lifetime and for which of
-//! two is kept. And what a client's date or a late `no-store` may say.
+//! Age: the time of the request counts, not that of the response, for the lifetime and for the
+//! choice between two responses. Also a client's date, and a late `no-store`.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn after(world: &World, seconds: u64) {
     world.clock.advance(Duration::from_secs(seconds));
 }
 
-/// Says what there is, and how much is left, so that nothing waits for this answer.
+/// Sends a response with its remaining budget, so that no other request waits for it.
 async fn send(world: &World, connection: &mut ScriptedConnection, version: u32) {
     let reset = world.clock.now().as_secs() + 1_800;
     let left = format!(
@@ -105,8 +105,7 @@ async fn a_late_response_to_an_earlier_request_replaces_nothing() {
     assert_eq!((kept.cache_status(), version(&kept)), ("weir; hit", Some(2)));
 }
 
-/// A repository that was changed at this second of a minute, as of its eleventh second or
-/// thirtieth.
+/// A repository that changed at this second of a minute, as of another second of it.
 fn changed(second: u32, now: u32) -> Response<Bytes> {
     let date = |second| format!("Tue, 01 Jul 2025 00:00:{second:02} GMT");
     let response = Response::builder()

@@ -1,5 +1,5 @@
-//! What writes and events leave of stored answers elsewhere: below what was written, at its other
-//! addresses, and where it has come to be. Each answer here may be served for an hour.
+//! Invalidation of other stored responses by writes and events: below the written path, at its
+//! other addresses, and on lists that gain an entry. Each response here has a lifetime of an hour.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const RULES: [&str; 7] = [
 async fn world() -> World {
     let rules: String = RULES.map(|route| config::cache_ttl(route, "1h")).concat();
     let world = Setup::new().manual_clock().unspaced_writes().config(&rules).start().await;
-    // Some of what is looked at is older than a change may be.
+    // Some of the stored responses are older than a change may be.
     world.advance_both(Duration::from_mins(1));
     world
 }

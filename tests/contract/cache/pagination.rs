@@ -1,5 +1,4 @@
-//! A last page that is exactly full: its 304 does not tell that another page has come after it
-//! (DESIGN D3).
+//! A last page that is exactly full: its 304 does not reveal a new next page (SPECIFICATION D3).
 
 use std::time::Duration;
 
@@ -22,8 +21,7 @@ fn comment(world: &World) {
     world.advance_both(Duration::from_secs(60));
 }
 
-/// A page of ten comments, of which there are ten, is stored; then there is an eleventh that nobody
-/// here heard of.
+/// Stores a full page of ten comments; then an eleventh is added around the gateway.
 async fn an_eleventh_comes(setup: Setup) -> World {
     let world = setup.manual_clock().start().await;
     let at_first = world.count_at_emulator(&format!("{ISSUE}/comments?a=b"));
@@ -35,7 +33,7 @@ async fn an_eleventh_comes(setup: Setup) -> World {
     world
 }
 
-/// Whether the first page, asked for now, tells of the second.
+/// True if the first page, fetched now, links the second.
 async fn tells_of_the_next(world: &World) -> bool {
     let answer = world.get(&page(1)).await;
     answer.assert_status(200);

@@ -1,5 +1,5 @@
-//! `predicted_etags`: a token asks with the `ETag` that it would have received, on routes where
-//! that has proved right, and nowhere else (DESIGN D3).
+//! `predicted_etags`: a token revalidates with the `ETag` that it would have received, on routes
+//! where the prediction has proven right and nowhere else (SPECIFICATION D3).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,24 +16,24 @@ use crate::support::{Reply, Setup, World};
 
 const PREDICTED: &str = "[cache]\npredicted_etags = true";
 const DATE: &str = "Tue, 01 Jul 2025 00:00:00 GMT";
-/// How many answers prove a route.
+/// The number of responses that prove a route.
 const PROVED_BY: usize = 5;
-/// The first account's token, of which little is left after its first answer.
+/// The token of the first account, with little budget left after its first response.
 const POOR: &str = "token-of-poor";
-/// That of the other, which is chosen for everything else.
+/// The token of the other account, which serves everything else.
 const RICH: &str = "token-of-rich";
 
-/// How the upstream answers.
+/// The behaviour of the upstream.
 #[derive(Clone)]
 struct Manner {
     /// The text of the `ETag` for a request and a body.
     form: fn(&HeaderMap, &[u8]) -> String,
-    /// What a token sees at a path.
+    /// The body of a path for a token.
     body: fn(&str, &str) -> String,
     dated: bool,
-    /// The `ETag` that its 304s name: `None`, that of the answer.
+    /// The `ETag` of its 304s; `None` for that of the response.
     named: Option<&'static str>,
-    /// It takes any `ETag` for the right one.
+    /// Every `ETag` matches.
     always_304: bool,
     remaining_of_rich: u32,
 }
@@ -82,7 +82,7 @@ impl Manner {
     }
 }
 
-/// As it was observed (UPSTREAM.md, Conditional requests).
+/// The observed form (SPECIFICATION, "Conditional requests in practice").
 fn observed(request: &HeaderMap, body: &[u8]) -> String {
     let present =
         ["accept", "authorization", "cookie"].iter().filter_map(|name| request.get(*name));
@@ -91,7 +91,7 @@ fn observed(request: &HeaderMap, body: &[u8]) -> String {
     digest_hex(&text)
 }
 
-/// One that depends on the token as well, in another way.
+/// A form that depends on the token in another way.
 fn another(request: &HeaderMap, body: &[u8]) -> String {
     digest_hex(&[body, header(request, "authorization").as_bytes()].concat())
 }
@@ -140,8 +140,8 @@ impl Pair {
         Self { world: setup.config(config).start().await, origin, manner }
     }
 
-    /// The same, after the first page was fetched by the one token and further ones by the other:
-    /// enough to prove the route.
+    /// The same once the route is proven: the one token has fetched the first page, the other
+    /// further ones.
     async fn after_proof(config: &str, manner: Manner) -> Self {
         let pair = Self::new(config, manner).await;
         for number in 1..=PROVED_BY {
@@ -156,8 +156,8 @@ impl Pair {
         pair
     }
 
-    /// The first page once more, which the other token asks for; the answer, and the last request
-    /// that it took.
+    /// Reads the first page again, by the other token. Returns the reply and the last upstream
+    /// exchange.
     async fn first_page_again(&self) -> (Reply, Exchange) {
         let answer = self.world.get(&page(1)).await;
         let exchange = self.origin.last();
@@ -165,8 +165,8 @@ impl Pair {
         (answer, exchange)
     }
 
-    /// Now less is left of the other token: it is the first one that asks for a page which that one
-    /// fetched.
+    /// Reads a page that the other token fetched, by the first token, which now has more budget
+    /// left. Returns the upstream exchange.
     async fn second_page_by_the_poor(&self) -> Exchange {
         self.change(|manner| manner.remaining_of_rich = 50);
         self.world.get(&page(99)).await.assert_status(200);
@@ -209,12 +209,12 @@ async fn a_token_without_an_etag_revalidates_with_a_predicted_one() {
         ("weir; fwd=stale; fwd-status=304", same_for_all(&page(1), "").as_bytes())
     );
     assert!(pair.counted("confirmed"));
-    // What the upstream knows tokens by is nothing for clients.
+    // Clients do not see the upstream's digest of a token.
     assert!(
         !format!("{answer:?}").contains(predicted.trim_matches('"'))
             && !answer.header("etag").unwrap().contains(&predicted)
     );
-    // By now it is the token's own.
+    // Now the `ETag` belongs to the token.
     let (_, again) = pair.first_page_again().await;
     assert_eq!((again.header("if-none-match"), again.status), (predicted.as_str(), 304));
     assert!(pair.counted("confirmed"), "it was predicted once");
@@ -263,7 +263,7 @@ async fn a_wrong_prediction_is_the_last_of_its_route() {
     assert!(exchange.status == 200 && !exchange.header("if-none-match").is_empty(), "{exchange:?}");
     assert_eq!(answer.body, same_for_all(&page(1), ""));
     assert!(pair.counted("wrong"));
-    // Also where the form is the old one again, for hours.
+    // Even if the old form returns, for hours.
     pair.change(|manner| manner.form = observed);
     let exchange = pair.second_page_by_the_poor().await;
     assert_eq!((exchange.header("if-none-match"), exchange.status), ("", 200));
@@ -336,7 +336,7 @@ async fn a_renewed_token_revalidates_its_predecessors_responses() {
     for number in 1..=PROVED_BY {
         world.get(&list(number)).await.assert_status(200);
     }
-    // Idle until it has ended.
+    // The token has expired unused.
     world.clock.advance(Duration::from_hours(2));
     let answer = world.get(&list(1)).await;
     assert_eq!(apps::mints(&world).len(), 2);

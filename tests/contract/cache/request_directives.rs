@@ -1,5 +1,5 @@
-//! What a client's `Cache-Control` and `Pragma` do (RFC 9111 §5.2.1, §5.4): in both modes, and
-//! never against the upstream's word on polling.
+//! A client's `Cache-Control` and `Pragma` (RFC 9111 §5.2.1, §5.4) in both modes, never against the
+//! upstream's poll interval.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const LONG_LIVED: &str = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\ntt
 const HIT: &str = "weir; hit";
 const REVALIDATED: &str = "weir; fwd=stale; fwd-status=304";
 
-/// A world in which the repository has a lifetime by either mode.
+/// A world in which the repository has a lifetime in either mode.
 async fn fresh(config: &str) -> World {
     let world = Setup::new().manual_clock().config(config).start().await;
     assert_eq!(world.get(REPOSITORY).await.cache_status(), "weir; fwd=uri-miss; stored");
@@ -29,8 +29,8 @@ async fn says(world: &World, path: &str, line: &str) -> Reply {
     world.get_with(path, &[("cache-control", line), ("prefer", "wait=0")]).await
 }
 
-/// A plain cache before an upstream that gives every answer this `Cache-Control`, for so long that
-/// one answer is stored and so old.
+/// An RFC 9111 cache whose upstream sends this `Cache-Control`, with one stored response of this
+/// age.
 async fn aged(lifetime: &str, seconds: u64) -> (Broken, World) {
     let text =
         format!("HTTP/1.1 200 OK\r\nCache-Control: {lifetime}\r\nContent-Length: 2\r\n\r\nhi");
@@ -41,7 +41,7 @@ async fn aged(lifetime: &str, seconds: u64) -> (Broken, World) {
     (upstream, world)
 }
 
-/// Nothing stored may be served, and nothing else is wanted.
+/// Asserts that no stored response was available under `only-if-cached`.
 #[track_caller]
 fn assert_nothing_stored(answer: &Reply) {
     answer.assert_status(504);
@@ -120,7 +120,7 @@ async fn no_store_stores_nothing_and_may_be_served_from_the_cache() {
         }
         assert_eq!(world.get(REPOSITORY).await.cache_status(), "weir; fwd=uri-miss; stored");
         assert_eq!(says(&world, REPOSITORY, "no-store").await.cache_status(), HIT);
-        // A 304 leaves nothing behind either: for everybody else the answer is as old as before.
+        // A 304 changes nothing either: for others the response is as old as before.
         world.advance_both(Duration::from_hours(1));
         assert_eq!(says(&world, REPOSITORY, "no-store").await.cache_status(), REVALIDATED);
         assert_eq!(world.get(REPOSITORY).await.cache_status(), REVALIDATED);
@@ -182,7 +182,7 @@ async fn no_cache_added_by_runtimes_does_not_defeat_the_condition() {
         let answer = world.get_with(REPOSITORY, &headers).await;
         assert_eq!((answer.status.as_u16(), answer.cache_status()), (304, expected), "{config}");
     }
-    // Nor does it want a failure instead of what others get then.
+    // The client does not want a failure where others get a stale response.
     let world = Setup::new().start().await;
     let etag = world.get(REPOSITORY).await.header("etag").unwrap().to_owned();
     world.arm(&json!({ "fault": "reset_before", "match": { "path": REPOSITORY } }));

@@ -1,5 +1,5 @@
-//! `freshness = "rfc9111"`: the gateway as the shared HTTP cache that RFC 9111 describes. What the
-//! public suite of cache tests asks beyond this is in `tests/clients`.
+//! `freshness = "rfc9111"`: the gateway as the shared HTTP cache of RFC 9111. The public cache
+//! suite in `tests/clients` covers the rest.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const ISSUES: &str = "/repos/acme/widgets/issues";
 const LABELS: &str = "/repos/acme/widgets/labels";
 const REPOSITORY: &str = "/repos/acme/widgets";
 
-/// A plain cache before an upstream that always says the same.
+/// An RFC 9111 cache in front of an upstream with one constant response.
 async fn before(upstream: &Broken) -> World {
     upstream.setup().rfc9111().start().await
 }
@@ -104,7 +104,7 @@ async fn a_failure_is_passed_on_unchanged() {
 
 #[tokio::test]
 async fn must_revalidate_is_not_served_when_revalidation_fails() {
-    // The emulator's answers name a lifetime for shared caches, which forbids it (RFC 9111
+    // The emulator names a lifetime for shared caches, which forbids a stale response (RFC 9111
     // §5.2.2.10).
     let world = Setup::new().manual_clock().rfc9111().start().await;
     world.get(REPOSITORY).await.assert_status(200);
@@ -126,8 +126,8 @@ async fn an_unknown_method_is_passed_on_once() {
     assert_eq!(upstream.requests(), 2);
     world.get(ISSUES).await.assert_status(200);
     assert_eq!(upstream.requests(), 3, "it may have changed what is stored");
-    // Whatever an upstream that does not mind the case would take for another method, or answer
-    // with what it was sent.
+    // Methods that an upstream without regard to case takes for another method, or that echo the
+    // request.
     for refused in ["TRACE", "trace", "TRACK", "post", "Head", "connect"] {
         world
             .send(Method::from_bytes(refused.as_bytes()).unwrap(), ISSUES, &[], "")
@@ -141,7 +141,7 @@ async fn an_unknown_method_is_passed_on_once() {
 
 #[tokio::test]
 async fn the_urls_in_a_write_response_are_invalidated() {
-    // One of them relative to what was written.
+    // One of them is relative to the written URL.
     let named =
         "Location: issues/../issues/./7?page=1\r\nContent-Location: /repos/acme/widgets/labels\r\n";
     let response = format!(

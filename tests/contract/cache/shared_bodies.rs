@@ -1,6 +1,6 @@
-//! Bodies too large to hold: one fetch for all who ask, passed on as it comes, with a bounded
-//! memory (DESIGN D1). Everything about them that is not about several clients is in `cache.rs` and
-//! `variants.rs`.
+//! Shared bodies, too large to buffer: one fetch for concurrent readers, streamed with bounded
+//! memory (SPECIFICATION D1). `stored_answers.rs` and `variants.rs` cover large bodies of a single
+//! client.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::support::{KEY, Reply, Setup, World, eventually};
 const LABELS: &str = "/repos/acme/widgets/labels";
 const ALONE: &str = "weir; fwd=bypass";
 const SHARED: &str = "weir; fwd=bypass; collapsed";
-/// What the upstream says of its answer where it matters whether it is the same.
+/// The validator of the upstream's response where its identity matters.
 const FIRST: &str = "ETag: \"a\"\r\n";
-/// More than the operating system keeps for two connections.
+/// More than the operating system buffers for two connections.
 const VAST_BYTES: usize = 32 * 1024 * 1024;
 
-/// A gateway that holds nothing, and its upstream.
+/// A gateway that buffers no body, and its upstream.
 struct Fixture {
     world: Arc<World>,
     upstream: ScriptedUpstream,
@@ -31,7 +31,7 @@ struct Fixture {
 impl Fixture {
     async fn new() -> Self {
         let upstream = ScriptedUpstream::start().await;
-        // A busy machine is no upstream that has stopped, and no client that has.
+        // Long timeouts: a busy machine must not look like a stalled peer.
         let setup = Setup::new()
             .upstream(upstream.url())
             .upstream_keys("response_timeout = \"5m\"")
@@ -45,7 +45,7 @@ impl Fixture {
         tokio::spawn(async move { world.get_with(LABELS, headers).await })
     }
 
-    /// So many who ask at once, and what the upstream sees of it.
+    /// This many concurrent readers, and the one upstream connection.
     async fn all_ask(&self, count: usize) -> (Vec<JoinHandle<Reply>>, ScriptedConnection) {
         let askers = (0..count).map(|_| self.asks(&[])).collect();
         let connection = self.upstream.next().await;
@@ -63,7 +63,7 @@ impl Fixture {
         assert!(self.upstream.next().now_or_never().is_none(), "the upstream was asked again");
     }
 
-    /// How many requests the books say are under way.
+    /// The requests in flight by the ledger.
     fn concurrency(&self) -> u64 {
         let snapshot = self.world.gateway.admissions.with_books(Books::snapshot);
         let limits = snapshot
@@ -74,7 +74,7 @@ impl Fixture {
     }
 }
 
-/// Text of which no part is like another.
+/// Text without repetition.
 fn text(bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 16);
     for number in 0_u64.. {
@@ -92,7 +92,7 @@ fn head(length: usize, more: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n{more}\r\n")
 }
 
-/// The one who asked is told so, and so are those who joined.
+/// Asserts that the leader and its followers received this body.
 fn are_shared(answers: &[Reply], body: &str) {
     for answer in answers {
         answer.assert_status(200);
@@ -148,7 +148,7 @@ async fn a_reader_joins_while_the_start_is_held_and_fetches_later() {
             .contains("cache-status: weir; fwd=bypass; collapsed\r\n")
     );
     fixture.assert_no_second_request();
-    // The time of a fetch is not for ever, even where nothing comes.
+    // A fetch ends by its timeout even without data.
     fixture.world.clock.advance(Duration::from_secs(3));
     let late = fixture.asks(&[]);
     let mut another = fixture.upstream.next().await;
@@ -172,7 +172,7 @@ async fn a_reader_fetches_when_the_start_is_gone() {
     let mut connection = fixture.upstream.next().await;
     let reading = async {
         first.read_head().await;
-        // The last of it may wait in a buffer for more.
+        // A buffer may hold back the last bytes.
         first.read_bytes(early.len() / 2).await
     };
     let ((), begun) = tokio::join!(connection.send(head(body.len(), "") + early), reading);
@@ -204,7 +204,7 @@ async fn a_fetch_outlives_its_first_reader_and_ends_with_the_last() {
 
     let (mut first, mut second) =
         (fixture.connects("GET", "").await, fixture.connects("GET", "").await);
-    // The connection was read to its end, and is used again.
+    // The connection was read to its end and is reused.
     connection.read_request().await;
     fixture.world.all_waiting_for_one_fetch(2).await;
     connection.send(head(body.len(), "") + early).await;
@@ -316,8 +316,8 @@ async fn a_response_for_one_requester_is_fetched_by_each() {
     }
 }
 
-/// One who takes nothing until another one has everything, and then all that there is: what it gets
-/// in the end, and the request that was made for it, which is answered so.
+/// A reader that takes nothing until another one has everything. Returns what it receives in the
+/// end; `again` answers the request made for it.
 async fn left_behind(fixture: &Fixture, body: &Arc<String>, again: String) -> Vec<u8> {
     let mut slow = fixture.connects("GET", "").await;
     let mut connection = fixture.upstream.next().await;

@@ -1,6 +1,5 @@
-//! `stale-if-error`: the upstream's own word, and a client's, on what may stand in for an error of
-//! the upstream (RFC 5861 §4). The config's `stale_if_error` is in `cache.rs`; here it is zero, so
-//! that it allows nothing.
+//! `stale-if-error` of the upstream and of clients (RFC 5861 §4). The config's `stale_if_error` is
+//! tested in `variants.rs`; here it is zero and allows nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -17,14 +16,14 @@ const LABELS: &str = "/repos/acme/widgets/labels";
 const MODES: [&str; 2] = ["revalidate", "rfc9111"];
 const SERVED_STALE: &str = "weir; hit; detail=stale-if-error";
 
-/// An upstream that answers well until it is told otherwise, and a gateway that is to keep that.
+/// An upstream that succeeds until it is switched to failures, and a gateway in front of it.
 struct Failing {
     world: World,
     status: Arc<AtomicU16>,
 }
 
 impl Failing {
-    /// Its good answer says this of caches, and was stored a moment ago.
+    /// Stores a good response with this `Cache-Control`.
     async fn after_an_answer(mode: &str, says: &'static str) -> Self {
         let status = Arc::new(AtomicU16::new(200));
         let said = Arc::clone(&status);
@@ -44,7 +43,7 @@ impl Failing {
     async fn later(&self, seconds: u64, status: u16, headers: &[(&str, &str)]) -> Reply {
         self.world.clock.advance(Duration::from_secs(seconds));
         self.status.store(status, Ordering::SeqCst);
-        // Where a read is tried again, it would wait for the clock.
+        // A retried read would wait for the clock.
         let headers = [headers, &[("prefer", "wait=0")]].concat();
         self.world.get_with(LABELS, &headers).await
     }

@@ -1,4 +1,5 @@
-//! One fetch for all, free confirmations, nobody else's answers (DESIGN D1–D3).
+//! Stored responses: one fetch for concurrent readers, free revalidation, no response across pools
+//! (SPECIFICATION D1 to D3).
 
 use futures_util::future::join_all;
 use http::Method;
@@ -10,7 +11,7 @@ use crate::support::{OTHER_KEY, Reply, Setup, World, all_have_status, config};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
 
-/// A hundred GETs of the repository, all of them waiting before the upstream answers the first.
+/// A hundred GETs of the repository, all waiting before the upstream answers the first.
 async fn a_hundred_at_once(world: &World) -> Vec<Reply> {
     let gate = world.close_gate("GET", REPOSITORY);
     let round = async { join_all((0..100).map(|_| world.get(REPOSITORY))).await };
@@ -62,8 +63,7 @@ async fn a_304_costs_no_budget_and_the_client_sees_it() {
 
 #[tokio::test]
 async fn a_response_is_revalidated_by_another_account_by_date() {
-    // With three accounts and nothing to prefer one by, the second request goes to another account
-    // than the first.
+    // With three equal accounts the second request goes to another account than the first.
     let world = Setup::new().accounts(3).start().await;
     for _ in 0..6 {
         world.get(REPOSITORY).await.assert_status(200);
@@ -159,7 +159,7 @@ async fn routes_about_me_use_each_clients_own_account() {
         let theirs = world.get_with("/user", &[("authorization", &other)]).await.json();
         assert_ne!(mine["login"], theirs["login"]);
     }
-    // An encoded letter does not lead around that.
+    // A percent-encoded letter does not bypass the rule.
     let disguised = world.get_with("/%75ser", &[("authorization", &other)]).await.json();
     assert_eq!(
         disguised["login"],
@@ -178,8 +178,8 @@ async fn head_shares_the_stored_answer_and_has_no_body() {
     assert_eq!(world.upstream_requests()[1].status, 304);
 }
 
-/// RFC 9111 §4.3.5, what a HEAD's answer does to a stored GET's, cannot come up: the upstream is
-/// never sent a HEAD that the cache has a part in.
+/// The update of a stored GET by a HEAD (RFC 9111 §4.3.5) cannot occur: the cache never sends a
+/// HEAD upstream.
 #[tokio::test]
 async fn a_head_is_fetched_as_a_get_that_serves_both() {
     let world = Setup::new().rfc9111().start().await;
@@ -327,7 +327,7 @@ async fn the_side_effects_of_a_write_are_revalidated_too() {
         (&of_team, &team),
         (&format!("/orgs/acme/teams/{slug}/repos/acme/widgets"), "/repos/acme/widgets/teams"),
     ] {
-        // What an earlier write made doubtful has settled.
+        // The invalidation by the earlier write has expired.
         world.advance_both(std::time::Duration::from_secs(120));
         world.get(stale).await.assert_status(200);
         assert_eq!(world.get(stale).await.cache_status(), "weir; hit", "{stale}");

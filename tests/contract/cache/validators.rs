@@ -1,6 +1,5 @@
-//! What the upstream is asked with to confirm a stored answer, where its `ETag`s depend on who asks
-//! and in which words (UPSTREAM.md, Conditional requests), and what is made of the conditions that
-//! clients ask with.
+//! Validators sent upstream where `ETag`s depend on the credential and on request headers
+//! (SPECIFICATION, "Conditional requests in practice"), and the conditions of clients.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use crate::support::{Setup, World};
 
 const LABELS: &str = "/repos/acme/widgets/labels";
 
-/// A 304 to this `ETag`, else all of the body with it.
+/// A 304 if the request carries this `ETag`, otherwise the body with it.
 fn validated(asked: &HeaderMap, etag: &str, body: &'static str) -> Response<Bytes> {
     let has_it = header(asked, "if-none-match") == etag;
     let answer = Response::builder()
@@ -47,7 +46,7 @@ async fn clients_sharing_a_response_revalidate_it_for_each_other() {
         "application/json, */*",
     ];
     assert_eq!(statuses(&origin, &world, &plain).await, [200, 304, 304, 304, 304]);
-    // What asks for something of its own is asked for as it was said.
+    // A request with special headers is forwarded as it is.
     let other = [
         "application/vnd.github.v3.raw; charset=utf-8",
         "application/vnd.github.v3.raw; charset=utf-8",
@@ -85,7 +84,7 @@ async fn an_equal_body_keeps_the_etag_of_the_other_token() {
     world.get(LABELS).await.assert_status(200);
     let other = origin.last().token().to_owned();
     assert!(first != other && origin.last().status == 200, "it had no validator of its own");
-    // Then it is the other way round.
+    // Then with the roles reversed.
     world.clock.advance(std::time::Duration::from_mins(2));
     *closed.lock() = other;
     world.get(LABELS).await.assert_status(200);

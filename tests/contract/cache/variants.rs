@@ -1,6 +1,5 @@
-//! Answers that are not for everybody who asks for the same address: what `Vary` says of them, also
-//! when a 304 or a large body brings it; `no-store`; and the conditions that are for the upstream
-//! to weigh.
+//! Variants of one URL: `Vary`, also in a 304 or with a large body, `no-store`, and the conditions
+//! that the upstream evaluates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +16,7 @@ const PLAIN: &str = "[cache]\nfreshness = \"rfc9111\"\nmax_object = \"4KiB\"";
 const REVALIDATED: &str = "[cache]\nmax_object = \"4KiB\"\nstale_if_error = \"1h\"";
 const LABELS: &str = "/repos/acme/widgets/labels";
 
-/// An upstream that answers when it may.
+/// An upstream that waits for permission to answer.
 struct Held {
     world: World,
     origin: Origin,
@@ -57,7 +56,7 @@ impl Held {
     }
 }
 
-/// Asks as a task of its own.
+/// Sends a request in its own task.
 fn asking(
     world: &Arc<Held>,
     headers: &'static [(&'static str, &'static str)],
@@ -70,7 +69,7 @@ fn text(reply: &Reply) -> &str {
     std::str::from_utf8(&reply.body).unwrap()
 }
 
-/// Says its language, to whoever has no `ETag`.
+/// A response in the language of the request, or a 304 for its `ETag`.
 fn varying(
     headers: &HeaderMap,
     vary_of_200: &str,
@@ -206,7 +205,7 @@ async fn the_conditions_of_a_write_reach_the_upstream() {
     ] {
         for method in [Method::PUT, Method::PATCH, Method::DELETE, Method::POST] {
             let headers = [("authorization", &*format!("Bearer {KEY}")), (name, value)];
-            // Writes keep their distance.
+            // The spacing of writes passes.
             held.world.clock.advance(Duration::from_secs(10));
             held.world
                 .send(method.clone(), "/repos/acme/widgets/contents/a", &headers, "{}")
@@ -254,7 +253,7 @@ async fn a_stored_response_replaces_a_failure_where_configured() {
             (200, "it", "weir; hit; detail=stale-if-error"),
             "{status}"
         );
-        // Another client that has nothing stored hears of the failure.
+        // Another client without a stored response sees the failure.
         let other = [("authorization", &*format!("Bearer {OTHER_KEY}")), ("prefer", "wait=0")];
         held.world
             .send(Method::GET, "/repos/acme/widgets/milestones", &other, "")
@@ -323,7 +322,7 @@ async fn each_variant_is_stored_and_revalidated_by_itself() {
                 let language: &'static [(&str, &str)] = Box::leak(Box::new(language));
                 asking(&held, language)
             });
-    // None waits for another's: all are with the upstream at once.
+    // No request waits for another's: all are upstream at once.
     held.turns.add_permits(2);
     crate::support::eventually(|| held.origin.exchanges().len() == 3).await;
     held.turns.add_permits(1);

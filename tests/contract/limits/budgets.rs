@@ -1,4 +1,5 @@
-//! What a client sees of budgets, and what the upstream never sees (CONTRACT §3 and §4, 2).
+//! Budgets as clients see them, and the limits that the upstream never has to enforce
+//! (SPECIFICATION, "Promises" 2).
 
 use std::time::Duration;
 
@@ -180,7 +181,7 @@ async fn concurrency_stays_within_the_upstreams_limit() {
 #[tokio::test]
 async fn a_secondary_limit_moves_reads_to_another_account() {
     let world = Setup::new().accounts(2).start().await;
-    // The emulator allows fewer points than the gateway believes, so that it refuses.
+    // The emulator allows fewer points than the gateway assumes, so it refuses.
     world.set_limits(&json!({ "points.rest": 3 }));
     for page in 0..6 {
         world.get(&format!("{ISSUES}?page={page}&per_page=1")).await.assert_status(200);

@@ -1,7 +1,6 @@
-//! As many requests at once as the upstream allows, and never one more.
+//! Concurrency: as many requests in flight as the upstream allows, and never one more.
 //!
-//! On real sockets and a clock that the test moves: how fast the machine is has no part in the
-//! result, only what the gateway does before time goes on.
+//! Real sockets and a manual clock make the result independent of the machine's speed.
 
 use std::time::Duration;
 
@@ -18,11 +17,11 @@ use crate::support::{KEY, Setup, World};
 
 const CLIENTS: usize = 1_000;
 const PLACES: usize = 100;
-/// Connections that the clients share, 50 to each: HTTP/2, because a process may not have two
-/// thousand sockets everywhere.
+/// Connections shared by the clients, 50 each. HTTP/2, because some systems limit a process to
+/// fewer than two thousand sockets.
 const CONNECTIONS: usize = 20;
-/// What is asked for, and how many seconds the upstream takes for it: different ones, so that
-/// places become free one after the other.
+/// The paths, and the upstream's seconds for each. They differ so that slots become free one after
+/// the other.
 const ANSWERS: [(&str, u64); 5] =
     [("issues", 3), ("labels", 4), ("commits", 5), ("pulls", 7), ("milestones", 11)];
 
@@ -37,8 +36,8 @@ async fn a_thousand_clients_keep_exactly_a_hundred_in_flight() {
         let fault = json!({ "fault": "stall", "seconds": seconds, "match": { "path": format!("/repos/acme/widgets/{list}"), "times": CLIENTS } });
         world.ask_emulator(Method::POST, "/_emulator/faults", &fault);
     }
-    // Strikes every request, and changes nothing that a gateway may depend on: something to wait
-    // for.
+    // A fault that matches every request and changes nothing that a gateway may depend on. The test
+    // waits for its strikes.
     let fault =
         json!({ "fault": "wobble", "seconds": 1, "match": { "path": "/repos/acme/widgets/*" } });
     let arrivals = FaultId(
@@ -53,7 +52,7 @@ async fn a_thousand_clients_keep_exactly_a_hundred_in_flight() {
     assert!(average >= 95.0, "{average} in flight on average");
 }
 
-/// All clients at once, each for something else.
+/// One request by each client, all for different URLs.
 async fn ask_all(world: &World) -> Vec<http::StatusCode> {
     let connections: Vec<Client<_, Empty<bytes::Bytes>>> = (0..CONNECTIONS)
         .map(|_| Client::builder(TokioExecutor::new()).http2_only(true).build_http())
@@ -79,10 +78,10 @@ async fn ask_all(world: &World) -> Vec<http::StatusCode> {
     join_all(answers).await
 }
 
-/// Moves the clock on whenever every place is taken again, and returns what arrived upstream. A
-/// gateway that leaves a place free while others wait stops here.
+/// Advances the clock whenever every slot is taken, and returns the requests that arrived upstream.
+/// A gateway that leaves a slot free while requests wait blocks here.
 async fn keep_time(world: &World, arrivals: FaultId) -> Vec<Entry> {
-    // The one request before.
+    // The first request, sent before.
     let before = 1;
     loop {
         let seen = world.emulator.with_emulator(|emulator| emulator.transcript(before));
@@ -110,7 +109,7 @@ fn leaves_at(entry: &Entry) -> u64 {
     entry.at_millis + seconds * 1_000
 }
 
-/// The time-weighted average of what was in flight until `end`.
+/// The time-weighted average of the requests in flight until `end`.
 fn average_in_flight(seen: &[Entry], end: u64) -> f64 {
     let begin = seen[0].at_millis;
     let stay = |entry: &Entry| leaves_at(entry).min(end).saturating_sub(entry.at_millis);

@@ -1,4 +1,4 @@
-//! Budgets, secondary limits and the wait for them.
+//! Budgets, secondary limits, and the wait for them.
 
 mod budgets;
 mod concurrency;

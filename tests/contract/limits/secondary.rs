@@ -1,4 +1,4 @@
-//! After a secondary refusal (CONTRACT §4, 2; Document 1, Client behavior after a limit).
+//! The account that met a secondary limit stays silent (SPECIFICATION, "After a limit").
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::support::{Setup, World};
 
-/// How long the upstream tells the account to keep quiet.
+/// The upstream's `Retry-After`.
 const QUIET_SECS: u64 = 90;
 
-/// A page that nobody has asked for, so that it goes upstream.
+/// A page that no request has named before, so that it goes upstream.
 async fn read(world: &World, page: &mut u32) {
     *page += 1;
     world

@@ -1,4 +1,4 @@
-//! How long a request is held at most (CONTRACT §2, `max_wait`, and §3, `Prefer: wait`).
+//! The longest wait of a request: `max_wait` and `Prefer: wait` (SPECIFICATION, "Waiting").
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 
 use crate::support::{Reply, Setup, all_have_status, config, eventually};
 
-/// What a client with this `max_wait` gets, `Prefer` as given, while the only place upstream is
-/// taken; and after how many seconds.
+/// The reply to a client with this `max_wait` and `Prefer` while the only upstream slot is taken,
+/// and the seconds until it arrives.
 async fn held(max_wait: &str, prefer: &str) -> (Reply, u64) {
     let client = format!("max_wait = \"{max_wait}\"");
     let world = Setup::new().manual_clock().limits("concurrency = 1").client(&client).start().await;
@@ -122,7 +122,7 @@ async fn a_modest_client_is_not_delayed_by_a_greedy_ones_fetch() {
     assert_eq!(last.cache_status(), "weir; fwd=uri-miss; stored; collapsed");
 }
 
-/// Gives what a moved clock woke the time to run, as long as nothing comes of it.
+/// Lets the tasks that a clock woke run while the condition is false.
 async fn settle(condition: impl Fn() -> bool) {
     for _ in 0..10_000 {
         if condition() {

@@ -1,5 +1,5 @@
-//! Answers compressed for clients that accept gzip, and only what may be (RFC 9110 §8.4, §12.5.3;
-//! RFC 9111 §5.2.2.6).
+//! Compression for clients that accept gzip, and its limits (RFC 9110 §8.4, §12.5.3; RFC 9111
+//! §5.2.2.6).
 
 use std::io::Read;
 
@@ -22,7 +22,7 @@ fn decoded(answer: &Reply) -> Vec<u8> {
     text
 }
 
-/// Whether an answer says that it depends on what codings are accepted.
+/// True if the response varies by `Accept-Encoding`.
 fn varies(answer: &Reply) -> bool {
     answer
         .headers
@@ -31,13 +31,13 @@ fn varies(answer: &Reply) -> bool {
         .any(|line| line.to_str().unwrap().to_ascii_lowercase().contains("accept-encoding"))
 }
 
-/// An answer to somebody who accepts gzip.
+/// The response to a client that accepts gzip.
 async fn gzipped(world: &World, path: &str) -> Reply {
     world.get_with(path, &[ACCEPTS]).await
 }
 
-/// What a plain cache gives of an answer with this head and a text of so many bytes, fetched and
-/// from the store.
+/// The replies of an RFC 9111 cache for a response with this head and this many bytes of text:
+/// fetched, then stored.
 async fn given(head: &str, bytes: usize) -> [Reply; 2] {
     let text = format!(
         "HTTP/1.1 200 OK\r\nCache-Control: max-age=60{head}\r\nContent-Length: {bytes}\r\n\r\n{}",
@@ -68,7 +68,7 @@ async fn gzip_clients_get_the_same_content_in_fewer_bytes() {
             let again = gzipped(&world, path).await;
             assert_eq!((again.cache_status(), &again.body), (first, &fetched.body));
             assert_eq!(again.number("content-length"), again.body.len() as u64);
-            // Neither the upstream nor anybody else is asked for it in this form.
+            // No request for the compressed form reaches the upstream.
             assert_eq!(
                 world.get_with(path, &[("accept-encoding", "br, gzip;q=0")]).await.body,
                 plain.body

@@ -1,5 +1,5 @@
-//! Hits are answered before the framework makes a session of the connection; they are the answers
-//! that such a session would have given, and leave the same line.
+//! Fast path, hits: responses written before a session exists. They equal the session's responses
+//! and leave the same log line.
 
 use std::time::Duration;
 
@@ -8,14 +8,13 @@ use crate::support::{KEY, OTHER_KEY, Setup, World, eventually};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
 const ISSUES: &str = "/repos/acme/widgets/issues?per_page=2";
-/// The client has the connection's bytes go to a session: that is what a word about the transfer
-/// does, and all that it does.
+/// Hands the connection to a session and has no other effect.
 const BY_SESSION: &str = "TE: trailers\r\n";
 const LONG_LIVED: &str = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}\"\nttl = \"1h\"\n\
      [[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues\"\nttl = \"1h\"\n\
      [[cache.rules]]\nroute = \"/user\"\nttl = \"1h\"";
 
-/// A world in which some answers are stored, and time has passed since.
+/// A world with stored responses of some age.
 async fn filled() -> World {
     let world =
         Setup::new().manual_clock().client("allow = [\"GET *\"]").config(LONG_LIVED).start().await;
@@ -103,7 +102,7 @@ async fn a_fast_hit_equals_the_sessions_response() {
                 let hit = answer(&world, &line, headers).await;
                 let by_session = answer(&world, &line, &as_session).await;
                 assert!(hit.0.starts_with("HTTP/1.1 "), "{line} {headers:?}: {hit:?}");
-                // What had to be asked for differs in what it cost.
+                // A fetched response differs in its cost.
                 if world.upstream_requests().len() == before {
                     assert_eq!(hit, by_session, "{line} {headers:?}");
                 }
@@ -117,7 +116,7 @@ async fn a_fast_hit_equals_the_sessions_response() {
 #[tokio::test]
 async fn earlier_requests_of_a_connection_change_no_response() {
     let world = filled().await;
-    // As long as the right one, and different in its last letter alone.
+    // A key of the right length that differs in its last letter.
     let wrong_key =
         format!("{}{}", &KEY[..KEY.len() - 1], if KEY.ends_with('0') { '1' } else { '0' });
     let [own, other, wrong] =
@@ -144,8 +143,8 @@ async fn earlier_requests_of_a_connection_change_no_response() {
         "GET /repos/acme widgets",
         "GET /_weir/nothing",
     ];
-    // The shape of the address is in what is answered, and what one client has stored is there for
-    // the other: before anything is compared, all is asked for once.
+    // Responses depend on the base URL of the request, and the clients share stored ones. So every
+    // request is made once before the comparison.
     for (head, line) in heads.iter().flat_map(|head| lines.map(|line| (head, line))) {
         answer(&world, line, head).await;
     }
@@ -215,7 +214,7 @@ async fn a_request_head_in_pieces_is_one_request() {
     for _ in 0..3 {
         for piece in whole.as_bytes().chunks(19) {
             connection.send(piece).await;
-            // The gateway has its turn between the pieces, or not: both are well.
+            // The gateway may or may not run between the pieces; both are correct.
             tokio::task::yield_now().await;
         }
         assert!(connection.read_answer().await.starts_with("HTTP/1.1 200"));

@@ -1,5 +1,5 @@
-//! Reads that the upstream is asked for are answered on the connection they came on, as a session
-//! of the framework would have answered them; what is sent meanwhile is the next request.
+//! Fast path, misses: reads that go upstream are answered on their connection as a session would
+//! answer them. Bytes that arrive meanwhile are the next request.
 
 use std::time::Duration;
 
@@ -11,11 +11,10 @@ use crate::support::{KEY, Setup, World, eventually};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
 const ISSUES: &str = "/repos/acme/widgets/issues?per_page=2";
-/// The client has the connection's bytes go to a session: that is what a word about the transfer
-/// does, and all that it does.
+/// Hands the connection to a session and has no other effect.
 const BY_SESSION: &str = "TE: trailers\r\n";
 
-/// What differs from one exchange to the next.
+/// Headers that differ between exchanges.
 const COUNTS: [&str; 4] =
     ["date: ", "x-ratelimit-remaining: ", "x-ratelimit-used: ", "x-github-request-id: "];
 
@@ -25,8 +24,7 @@ fn request(line: &str, headers: &str) -> String {
     )
 }
 
-/// Status line, headers in any order and spelling of their names but for those that count, and
-/// body.
+/// The parts of a response without the headers that count.
 async fn answer(world: &World, line: &str, headers: &str) -> Parts {
     let mut connection = Connection::open(world.address).await;
     connection.send(request(line, headers).as_bytes()).await;
@@ -47,7 +45,7 @@ async fn a_fast_miss_equals_the_sessions_response() {
             ] {
                 let (line, as_session) =
                     (format!("{method} {path}"), format!("{headers}{BY_SESSION}"));
-                // Stored, and confirmed once.
+                // Stored, and revalidated once.
                 answer(&world, &line, headers).await;
                 answer(&world, &line, headers).await;
                 world.advance_both(Duration::from_secs(7));
@@ -129,7 +127,7 @@ async fn a_client_leaving_during_a_fetch_is_noticed_and_it_is_stored() {
     let mut connection = Connection::open(world.address).await;
     connection.send(request(&format!("GET {REPOSITORY}"), "").as_bytes()).await;
     world.held(gate, 1).await;
-    // What it has sent beside does not hide that.
+    // The bytes sent after it do not hide the disconnect.
     connection.send(b"GET /re").await;
     drop(connection);
     eventually(|| world.gateway.flights.askers() == 0).await;
@@ -149,7 +147,7 @@ async fn a_revalidation_counts_from_its_request() {
         assert_eq!(age().await.as_deref(), Some("9"), "its ttl begins with the confirmation");
         assert_eq!(world.upstream_requests().len(), 1 + confirmed);
     }
-    // A change through the gateway ends what the last confirmation was worth.
+    // A change through the gateway ends the effect of the last revalidation.
     world.gateway.make_doubtful(&[Stale::Exactly(REPOSITORY.to_owned())], world.clock.now());
     assert_eq!(age().await.as_deref(), Some("0"));
 }

@@ -1,5 +1,5 @@
-//! Informational answers (1xx) reach the client whose request brings them, in order, before its
-//! answer; nobody else, and nothing that is stored (RFC 9110 §15.2).
+//! Informational responses (1xx) reach the client of their request in order, before its response.
+//! No other client receives them, and none is stored (RFC 9110 §15.2).
 
 use futures_util::FutureExt;
 use http::Request;
@@ -13,7 +13,7 @@ use crate::support::scripted::ScriptedUpstream;
 use crate::support::{KEY, Reply, Setup, World};
 
 const LABELS: &str = "/repos/acme/widgets/labels";
-/// Has the connection's bytes go to a session of the framework, and does nothing else.
+/// Hands the connection to a session and has no other effect.
 const BY_SESSION: &str = "TE: trailers\r\n";
 const ANSWER: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
@@ -64,7 +64,7 @@ async fn informational_responses_precede_an_immediate_response() {
     let world = upstream.world().await;
     for headers in ["", BY_SESSION, "Range: bytes=0-0\r\n"] {
         let mut client = Connection::open(world.address).await;
-        // Fetched, and asked for again on the same connection.
+        // Fetched, and requested again on the same connection.
         for _ in 0..2 {
             client.send(request("GET", "HTTP/1.1", headers).as_bytes()).await;
             assert!(client.read_head().await.starts_with("HTTP/1.1 103 "), "{headers}");

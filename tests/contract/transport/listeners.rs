@@ -1,5 +1,5 @@
-//! HTTP/1.1 and HTTP/2 on one port, a Unix socket, and a drain that finishes what was begun
-//! (CONTRACT §1 and §2).
+//! HTTP/1.1 and HTTP/2 on one port, a Unix socket, and the drain (SPECIFICATION, "Client
+//! interface").
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn a_unix_socket_serves_too() {
     let world = Setup::new().listen(&format!("unix = \"{}\"", path.display())).start().await;
     crate::support::eventually(|| path.exists()).await;
     let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
-    // What the command-line client of the service sends over a socket.
+    // The request of the service's command-line client over a socket.
     let request = format!(
         "GET /repos/acme/widgets HTTP/1.1\r\nHost: api.github.com\r\nAuthorization: token {KEY}\r\nConnection: close\r\n\r\n"
     );

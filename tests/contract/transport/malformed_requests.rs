@@ -1,5 +1,5 @@
-//! What is not exactly one well-formed request is refused before anything is sent upstream
-//! (CONTRACT §3).
+//! Anything but exactly one well-formed request is refused before anything is sent upstream
+//! (SPECIFICATION, "Well-formed requests").
 
 use crate::support::raw::Connection;
 use crate::support::{KEY, Setup, World, eventually};
@@ -123,7 +123,7 @@ async fn a_connection_carries_one_request_after_another() {
         connection.send(request.as_bytes()).await;
         assert!(connection.read_answer().await.starts_with("HTTP/1.1 200"));
     }
-    // An error of the gateway's own does not end it either.
+    // A gateway error does not end the connection either.
     connection.send(b"GET /user HTTP/1.1\r\nHost: weir\r\n\r\n").await;
     assert!(connection.read_answer().await.starts_with("HTTP/1.1 401"));
     connection.send(request.as_bytes()).await;
@@ -142,8 +142,7 @@ async fn an_unknown_route_is_forwarded() {
 #[tokio::test]
 async fn early_bytes_to_a_session_are_never_another_request() {
     let world = Setup::new().start().await;
-    // `TE` has a session of the framework serve it, which reads ahead; `asking.rs` has what becomes
-    // of others.
+    // `TE` selects a session, which reads ahead. `fast_path_misses.rs` covers the other requests.
     let request = |method: &str, path: &str| {
         format!(
             "{method} {path} HTTP/1.1\r\nHost: weir\r\nTE: trailers\r\nAuthorization: Bearer {KEY}\r\n\r\n"
@@ -161,7 +160,7 @@ async fn early_bytes_to_a_session_are_never_another_request() {
         connection.send(first.as_bytes()).await;
         world.held(gate, 1).await;
         connection.send(rest.as_bytes()).await;
-        // The gateway has noticed once it has had a turn after the bytes came.
+        // The gateway has read the bytes once it has run after their arrival.
         for _ in 0..1_000 {
             tokio::task::yield_now().await;
         }
@@ -194,7 +193,7 @@ async fn a_connection_ends_after_a_chunked_request() {
 async fn a_client_that_never_reads_is_disconnected() {
     let world = Setup::new().listen("body_timeout = \"300ms\"").start().await;
     let mut connection = Connection::open(world.address).await;
-    // Until the answers fill every buffer between the two.
+    // Enough responses to fill every buffer between client and gateway.
     let request = "OPTIONS / HTTP/1.1\r\nHost: weir\r\n\r\n".repeat(1_000);
     while connection.send_unless_full(request.as_bytes()).await {}
     eventually(|| world.gateway.active.count() == 0).await;

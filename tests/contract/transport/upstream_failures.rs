@@ -1,5 +1,5 @@
-//! An upstream that is down, breaks off or never answers: a clear answer, nothing done twice,
-//! nothing leaked (DESIGN D6, D7).
+//! An upstream that is down, breaks off or never answers: a clear error, no repeated write, no
+//! leaked lease (SPECIFICATION D6, D7).
 
 use futures_util::future::join_all;
 use http::Method;
@@ -70,11 +70,11 @@ async fn dead_idle_connections_do_not_multiply_attempts() {
     }))
     .await;
     let before = upstream.requests();
-    // A POST never meets one of them.
+    // A POST never uses such a connection.
     world.post(ISSUES, json!({ "title": "once" })).await.assert_status(200);
     assert_eq!(upstream.requests() - before, 1);
     let before = upstream.requests();
-    // The idle connection dies under the first attempt; the second gets one of its own.
+    // The idle connection dies under the first attempt; the second opens its own.
     world.send(Method::PUT, "/repos/acme/widgets/issues/1/lock", &[], "").await.assert_status(200);
     assert!(upstream.requests() - before <= 2);
 }
@@ -84,7 +84,7 @@ async fn a_write_allowed_once_is_sent_once_over_any_connection() {
     let upstream = Broken::start(DiesIdle("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")).await;
     let world = upstream.setup().unspaced_writes().writes("max_attempts = 1").start().await;
     for method in [Method::PUT, Method::DELETE] {
-        // Leaves a connection that dies under the next request on it.
+        // Leaves a connection that dies under its next request.
         world.get(&format!("{ISSUES}/{method}")).await.assert_status(200);
         let before = upstream.requests();
         world.send(method, "/repos/acme/widgets/issues/1/lock", &[], "").await.assert_status(200);

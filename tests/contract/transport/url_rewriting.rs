@@ -1,5 +1,5 @@
-//! Every address in an answer points at the gateway, as this client addresses it (CONTRACT §3;
-//! CLIENTS.md, 1, 2, 6 and 7).
+//! Every URL in a response names the gateway as the client addresses it (SPECIFICATION, "Rewritten
+//! URLs").
 
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -103,8 +103,7 @@ async fn forwarded_headers_are_not_trusted() {
     assert!(!String::from_utf8_lossy(&answer.body).contains("evil.example"));
 }
 
-/// Says what a digest would be of, as text or as JSON with an address of the upstream's own, short
-/// or long.
+/// A response with a digest: text, or JSON with an upstream URL, short or long.
 async fn digested(request: Request<()>) -> Response<Bytes> {
     let url = format!("http://{}{}", header(request.headers(), "host"), request.uri().path());
     let (media_type, long) = (
@@ -130,7 +129,7 @@ async fn a_digest_is_passed_on_only_with_its_own_bytes() {
         .cache("max_object = \"1KiB\"\nfreshness = \"rfc9111\"")
         .start()
         .await;
-    // A text, an answer that is kept, one that is too long to be.
+    // A text, a response that is stored, and one that is too long for it.
     for (path, is_as_sent) in [("/readme", true), ("/labels", false), ("/issues", false)] {
         for _ in 0..2 {
             let answer = world.get(&format!("/repos/acme/widgets{path}")).await;

@@ -1,5 +1,5 @@
-//! Webhooks whose deliveries are looked through: how long their word is taken for it, and what
-//! becomes of a delivery that was lost.
+//! Webhook coverage: the lifetime that a healthy webhook allows, and the recovery of a lost
+//! delivery.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ const SECRET: &str = "It's a Secret to Everybody";
 const ISSUE: &str = "/repos/acme/widgets/issues/3";
 const OTHER: &str = "/repos/acme/widgets/issues/4";
 
-/// What stands between the upstream and the gateway, and loses deliveries when it is told to.
+/// A relay between upstream and gateway that drops deliveries on command.
 struct Relay {
     url: String,
     to_lose: Arc<AtomicUsize>,
@@ -62,13 +62,13 @@ fn create_hook(world: &World, url: &str, events: &[&str]) -> u64 {
     world.ask_emulator(Method::POST, "/orgs/acme/hooks", &hook)["id"].as_u64().unwrap()
 }
 
-/// The number that the first webhook gets which a world is given.
+/// The id of the first webhook of a new world.
 async fn next_hook() -> u64 {
     create_hook(&Setup::new().start().await, "http://127.0.0.1:9/", &["*"])
 }
 
-/// A gateway that knows a webhook with these events, of which it has not heard yet; issues are good
-/// for six hours while it is alive.
+/// A gateway with a webhook for these events, from which it has received nothing. Issues stay valid
+/// for six hours while it is healthy.
 async fn world_with_hook(events: &[&str]) -> (World, Relay) {
     let rules = "[[cache.rules]]\nroute = \"/repos/{owner}/{repo}/issues/{issue_number}\"\nwebhook_ttl = \"6h\"";
     let hook = format!(
@@ -80,7 +80,7 @@ async fn world_with_hook(events: &[&str]) -> (World, Relay) {
     checks(&world, 1).await;
     let relay = Relay::start(&world).await;
     create_hook(&world, &relay.url, events);
-    // It is alive from its first check on, for what is asked for some seconds later.
+    // The webhook is healthy from its first check on, for responses fetched some seconds later.
     minutes(&world, 1).await;
     world.advance_both(Duration::from_secs(11));
     (world, relay)
@@ -93,12 +93,12 @@ fn asked(world: &World, method: &str, end: &str) -> usize {
     world.upstream_requests().iter().filter(|entry| of_hooks(entry)).count()
 }
 
-/// Until this many checks have ended.
+/// Waits until this many checks have ended.
 async fn checks(world: &World, count: u64) {
     eventually(|| world.gateway.hook_checks() >= count).await;
 }
 
-/// Passes minutes, with the checks that are due.
+/// Lets minutes pass, with the checks that fall due.
 async fn minutes(world: &World, count: u64) {
     for _ in 0..count {
         let before = world.gateway.hook_checks();
@@ -163,7 +163,8 @@ async fn a_lost_delivery_is_noticed_and_redelivered() {
     eventually(|| counted(&world, "accepted") == 1).await;
     let answer = world.get(ISSUE).await;
     assert_eq!(answer.json()["title"], "nobody heard");
-    // What it told of is known; the next check, which comes soon, sees that it has arrived.
+    // The gateway knows the missed event. The next check, which follows soon, sees that it has
+    // arrived.
     let before = world.gateway.hook_checks();
     world.advance_both(Duration::from_secs(10));
     checks(&world, before + 1).await;

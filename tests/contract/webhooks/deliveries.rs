@@ -1,4 +1,5 @@
-//! Deliveries: what an event makes stale and what it leaves alone, and who is not believed.
+//! Webhook deliveries: the responses that an event invalidates, those it leaves alone, and the
+//! signatures that are refused.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::support::{Reply, Setup, World, config, eventually};
 const SECRET: &str = "It's a Secret to Everybody";
 const PATH: &str = "/_weir/webhooks";
 const REPOSITORY: &str = "/repos/acme/widgets";
-/// Everything that these tests ask for may be served for an hour.
+/// All responses of these tests have a lifetime of an hour.
 const RULES: [&str; 6] = [
     "/repos/{owner}/{repo}",
     "/repos/{owner}/{repo}/issues",
@@ -31,21 +32,21 @@ fn setup() -> Setup {
         .config(&format!("[webhooks]\nsecret = {{ value = \"{SECRET}\" }}\nprevious_secret = {{ value = \"the one before\" }}"))
 }
 
-/// A world with a webhook of the organization that delivers to the gateway.
+/// A world with an organization webhook that delivers to the gateway.
 async fn with_webhooks() -> World {
     let world = setup().start().await;
     hook(&world, &["*"]);
     world
 }
 
-/// Makes a webhook of the organization that delivers to the gateway; its id.
+/// Creates an organization webhook that delivers to the gateway, and returns its id.
 fn hook(world: &World, events: &[&str]) -> u64 {
     let config = json!({ "url": format!("http://{}{PATH}", world.address), "content_type": "json", "secret": SECRET });
     let hook = json!({ "name": "web", "config": config, "events": events });
     world.ask_emulator(Method::POST, "/orgs/acme/hooks", &hook)["id"].as_u64().unwrap()
 }
 
-/// Makes something happen at the upstream.
+/// Makes an event happen upstream.
 fn happens(world: &World, event: &Value) {
     world.ask_emulator(Method::POST, "/_emulator/events", event);
 }
@@ -59,7 +60,7 @@ fn deliveries(world: &World, event: &str, outcome: &str) -> u64 {
         .map_or(0, |count| count.parse().unwrap())
 }
 
-/// Until deliveries of this event have been taken.
+/// Waits until the gateway has accepted a delivery of this event.
 async fn delivered(world: &World, event: &str) {
     eventually(|| deliveries(world, event, "accepted") > 0).await;
 }
@@ -68,7 +69,7 @@ fn seconds(world: &World, count: u64) {
     world.advance_both(Duration::from_secs(count));
 }
 
-/// What these paths are answered from.
+/// For each path, true if the gateway answers from the cache.
 async fn hits(world: &World, paths: &[&str]) -> Vec<bool> {
     let mut hits = Vec::new();
     for path in paths {
@@ -88,7 +89,7 @@ fn signature(secret: &str, body: &str) -> String {
     )
 }
 
-/// A delivery made by the test itself.
+/// A delivery sent by the test itself.
 async fn deliver(
     world: &World,
     event: &str,
@@ -189,7 +190,7 @@ async fn a_change_is_revalidated_after_two_and_ten_seconds() {
 async fn a_fetch_from_before_an_event_is_neither_joined_nor_trusted() {
     let world = with_webhooks().await;
     let issue = format!("{REPOSITORY}/issues/3");
-    // The budget is known from here on: two requests may be on their way at once.
+    // From here on the gateway knows the budget, so two requests may be in flight.
     world.get(REPOSITORY).await.assert_status(200);
     let gate = world.close_gate("GET", &issue);
     let first = world.get(&issue);
@@ -322,7 +323,7 @@ async fn an_event_for_a_new_resource_ends_its_stored_404() {
     }
 }
 
-/// Begins deliveries of this length that nobody signed.
+/// Begins unsigned deliveries of this length.
 async fn begin_unsigned(world: &World, count: usize, length: usize) -> Vec<Connection> {
     let head = format!(
         "POST {PATH} HTTP/1.1\r\nHost: x\r\nX-Hub-Signature-256: sha256={}\r\nContent-Length: {length}\r\n\r\n{{",
@@ -349,8 +350,7 @@ async fn unfinished_deliveries_take_no_client_memory_and_time_out() {
     let refused = signed(&world, "issues", "g-1", &issue_event(3)).await;
     refused.assert_status(503);
     assert!(refused.header("retry-after").is_some());
-    // Something comes now and then, and yet not all of it in the time that the upstream itself
-    // would wait.
+    // Bytes keep arriving, but too slowly for the time that the upstream itself would wait.
     seconds(&world, 9);
     for connection in &mut connections {
         connection.send(b" ").await;

@@ -1,4 +1,4 @@
-//! Deliveries of the upstream and what they say about stored responses.
+//! Webhooks: deliveries, and the coverage that they give stored responses.
 
 mod coverage;
 mod deliveries;

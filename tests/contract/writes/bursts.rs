@@ -1,8 +1,7 @@
-//! More writes than the upstream takes at once: they are queued, and none is refused, lost or
-//! doubled (CONTRACT §4; DESIGN D5 to D7).
+//! Bursts: more writes than the upstream accepts at once are queued, and none is refused, lost or
+//! doubled (SPECIFICATION, "Promises"; D5 to D7).
 //!
-//! The clock runs many times as fast, for the gateway and the emulator alike; every figure is the
-//! emulator's.
+//! Gateway and emulator share an accelerated clock. The emulator's record is the truth.
 
 use std::collections::BTreeMap;
 
@@ -20,14 +19,13 @@ fn key(bot: usize) -> String {
     format!("weir_key_of_bot_{bot}_in_a_burst")
 }
 
-/// Sections of a config: so many further clients, all of which write for the same account.
+/// Config sections of further clients that all write for one account.
 fn bots(count: usize) -> String {
     let keys = "writes = \"account-0\"\nmax_wait = \"10m\"";
     (0..count).map(|bot| config::client(&format!("bot-{bot}"), &key(bot), keys)).collect()
 }
 
-/// An hour is `3,600 / speed` seconds here: connections must not be too old for their next request,
-/// nor heads too slow.
+/// An hour lasts `3,600 / speed` seconds, so connection timeouts are long.
 fn patient(speed: f64) -> Setup {
     Setup::new()
         .clock(Clock::scaled(speed))
@@ -48,7 +46,7 @@ impl World {
         .await
     }
 
-    /// How often each comment is there that was asked for, and whether they are in their order.
+    /// The comments of a bot in their order.
     fn comments_of(&self, bot: usize) -> Vec<String> {
         let path = format!("/repos/acme/widgets/issues/{}/comments?per_page=100", bot + 1);
         let listed = self.ask_emulator(Method::GET, &path, &Value::Null);
@@ -73,7 +71,7 @@ impl World {
     }
 }
 
-/// Half of the writes are waited for, half are queued; the refusal comes in the midst of them.
+/// Half of the writes are synchronous, half are queued. The refusal comes in the middle of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secondary_limit_during_a_burst_costs_only_time() {
     const BOTS: usize = 6;
@@ -175,7 +173,7 @@ async fn twenty_bots_use_an_hours_content_limit_without_a_refusal() {
     }
 }
 
-/// Seconds of an hour of a time like `2026-11-22T11:27:36Z`, and of the hours before it on its day.
+/// The seconds of a time like `2026-11-22T11:27:36Z` since the beginning of its day.
 fn seconds(time: &Value) -> u64 {
     let clock = time.as_str().unwrap().split_once('T').unwrap().1.trim_end_matches('Z');
     clock.split(':').fold(0, |sum, part| sum * 60 + part.parse::<u64>().unwrap())

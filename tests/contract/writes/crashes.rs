@@ -1,11 +1,10 @@
-//! The gateway is killed at any moment, again and again: what it has accepted is done, failed,
-//! unknown or cancelled, nothing twice that must not be, nothing missing, and in its order
-//! (CONTRACT §4, 3 to 5; DESIGN D7).
+//! Crashes: the gateway is killed at random moments. Every accepted write still ends as done,
+//! failed, unknown or cancelled. None is lost or out of order, and no write that may be sent once
+//! is sent twice (SPECIFICATION, "Promises" 3 to 5; D7).
 //!
-//! The emulator lives through it and keeps count. Each write says who wrote it in its query. When
-//! the gateway is killed depends on how much has happened since it was started, by a seed. Some
-//! writes were begun by a client that waited for them and left; some are taken back, by their
-//! client or by an operator; some are asked for again.
+//! The emulator survives and keeps the record. The query of each write names its client. A seed
+//! decides after how many events the gateway is killed. Some clients leave their synchronous write,
+//! some writes are cancelled by their client or an operator, some requests are repeated.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -33,10 +32,9 @@ use crate::support::config;
 const CLIENTS: usize = 10;
 const WRITES: usize = 50;
 const KILLS: usize = 50;
-/// Comments by their ids: these are lanes of their own, because their path does not say whose they
-/// are.
+/// Comments by id. Each has its own lane, because its path does not name the issue.
 const COMMENTS: &str = "/repos/acme/widgets/issues/comments";
-/// What the upstream takes for each answer: long enough to be killed meanwhile.
+/// The upstream's latency, long enough for a kill.
 const LATENCY: Duration = Duration::from_millis(4);
 
 /// A gateway that can be killed, and the emulator behind it.
@@ -47,12 +45,12 @@ struct Run {
     config: PathBuf,
     http: Client<HttpConnector, Full<Bytes>>,
     accepted: AtomicUsize,
-    /// For each client, comments that are there for it to delete.
+    /// Existing comments for each client to delete.
     comments: Vec<Vec<u64>>,
     _folder: tempfile::TempDir,
 }
 
-/// Who takes a write back.
+/// The author of a cancellation.
 #[derive(Clone, Copy)]
 enum By {
     Client,
@@ -62,16 +60,16 @@ enum By {
 /// A write that was accepted.
 struct Accepted {
     id: String,
-    /// Somebody was told that it is cancelled.
+    /// A caller was told that the write is cancelled.
     taken_back: bool,
 }
 
-/// A process that does not outlive its test.
+/// A process that ends with its test.
 struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // SIGKILL on Unix; one that has ended cannot be killed.
+        // SIGKILL on Unix. A process that has ended cannot be killed.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -81,13 +79,13 @@ fn key(client: usize) -> String {
     format!("weir_key_of_client_{client}_in_a_crash")
 }
 
-/// The gateway's own limits, none of which this test meets.
+/// Limits of the gateway too high for this test to meet.
 const HIGH_LIMITS: &str = "rest_points_per_minute = 1000000\ncontent_per_minute = 1000000\n\
     content_per_hour = 1000000\ncpu_seconds_per_minute = 1000000";
 
 impl Run {
-    /// Method, target and body of a client's nth write. All of a client's are about one issue,
-    /// hence one lane.
+    /// Method, target and body of a client's nth write. All writes of a client concern one issue,
+    /// so they share a lane.
     fn nth(&self, client: usize, n: usize) -> (Method, String, String) {
         let issue = format!("/repos/acme/widgets/issues/{}", client + 1);
         let mark = format!("?w={client}-{n}");
@@ -125,7 +123,7 @@ impl Run {
             .find(|token| token.kind == "classic" && token.scopes.contains(&"repo"))
             .unwrap();
         let folder = tempfile::tempdir().unwrap();
-        // Free a moment ago, both at once so that they differ.
+        // Ports that were free a moment ago, bound together so that they differ.
         let free = [(); 2].map(|()| StdListener::bind(("127.0.0.1", 0)).unwrap());
         let [address, admin] = free.map(|listener| listener.local_addr().unwrap());
         let store = "store = { path = \"weir.redb\" }\n".to_owned() + config::UNSPACED;
@@ -166,7 +164,7 @@ impl Run {
         self.ask_emulator(Request::put("/_emulator/limits"), &limits);
     }
 
-    /// Past the gateway; its id.
+    /// Creates a comment directly at the emulator and returns its id.
     fn make_comment(&self, client: usize, token: &str) -> u64 {
         let path = format!("/repos/acme/widgets/issues/{}/comments", client + 1);
         let request = Request::post(path).header("authorization", format!("Bearer {token}"));
@@ -182,12 +180,12 @@ impl Run {
         serde_json::from_slice(answer.body()).unwrap_or(Value::Null)
     }
 
-    /// The gateway, listening.
+    /// Starts a gateway and waits until it listens.
     async fn gateway(&self) -> Killed {
         self.gateway_by(Command::new(env!("CARGO_BIN_EXE_weir"))).await
     }
 
-    /// The same, begun by another command.
+    /// The same with another command.
     async fn gateway_by(&self, mut command: Command) -> Killed {
         command
             .arg("serve")
@@ -207,7 +205,7 @@ impl Run {
         child
     }
 
-    /// What it says when it does not start.
+    /// The log, for a gateway that does not start.
     fn log(&self) -> String {
         let output = Command::new(env!("CARGO_BIN_EXE_weir"))
             .arg("check")
@@ -253,7 +251,7 @@ impl Run {
         Some((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
     }
 
-    /// Hands over all writes of a client, each as often as it takes.
+    /// Queues all writes of a client, each as often as necessary.
     async fn hand_over(&self, client: usize, mut seed: u64) -> Vec<Accepted> {
         let mut all: Vec<Accepted> = Vec::new();
         for n in 0..WRITES {
@@ -280,7 +278,7 @@ impl Run {
         all
     }
 
-    /// The name of the write that the client's nth request stands for.
+    /// The id of the write behind the client's nth request.
     async fn hand_over_nth(&self, client: usize, n: usize) -> String {
         let (method, target, body) = self.nth(client, n);
         let name = format!("{client}-{n}");
@@ -289,14 +287,14 @@ impl Run {
             match self.ask(client, &method, &target, &headers, &body).await {
                 Some((202, reported)) => return reported["id"].as_str().unwrap().to_owned(),
                 Some((status, reported)) => panic!("{status}: {reported}"),
-                // The key makes it safe to ask again.
+                // The key makes repetition safe.
                 None => tokio::task::yield_now().await,
             }
         }
     }
 
-    /// The same request, waited for until so much has happened: it is taken over by the next one,
-    /// or given up with its client, or done.
+    /// The same request, synchronous, until this many events have happened. The next request takes
+    /// it over, or it ends with its client, or it is done.
     async fn wait_a_while_and_leave(&self, client: usize, n: usize, events: usize) {
         let (method, target, body) = self.nth(client, n);
         let name = format!("{client}-{n}");
@@ -313,8 +311,8 @@ impl Run {
         }
     }
 
-    /// Whether somebody was told that a write is cancelled. When the answer is lost, the next one
-    /// says what it would have said.
+    /// Cancels a write. Returns true if a caller was told so; after a lost response the next one
+    /// reports the same.
     async fn take_back(&self, client: usize, id: &str, by: By) -> bool {
         loop {
             let answer = match by {
@@ -341,7 +339,7 @@ impl Run {
         }
     }
 
-    /// Everything that has happened so far.
+    /// The number of events so far.
     fn events(&self) -> usize {
         self.accepted.load(Ordering::Relaxed)
             + self.emulator.with_emulator(|emulator| emulator.transcript(0).len())
@@ -367,7 +365,7 @@ impl Run {
         }
     }
 
-    /// For each write, as its query names it, where in the transcript it was carried out.
+    /// The positions in the transcript at which each write was executed, by the name in its query.
     fn executed(&self) -> HashMap<String, Vec<u64>> {
         let mut executed: HashMap<String, Vec<u64>> = HashMap::new();
         for entry in self.emulator.with_emulator(|emulator| emulator.transcript(0)) {
@@ -379,7 +377,7 @@ impl Run {
     }
 }
 
-/// Numbers that look like chance (`xorshift`).
+/// Pseudo-random numbers (`xorshift`).
 fn chance(seed: &mut u64, below: usize) -> usize {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;
@@ -387,7 +385,7 @@ fn chance(seed: &mut u64, below: usize) -> usize {
     usize::try_from(*seed % (below as u64)).unwrap()
 }
 
-/// What became of everything.
+/// The final states.
 struct Ended {
     accepted: Vec<Vec<Accepted>>,
     states: HashMap<String, String>,
@@ -406,7 +404,7 @@ async fn accepted_writes_survive_fifty_kills() {
     });
     let handing = join_all(handing);
     let killing = async {
-        // A thousand events at least; fifty kills must fall between them.
+        // A thousand events at least, so that fifty kills fall between them.
         for _ in 0..KILLS {
             let gateway = run.gateway().await;
             let until = run.events() + chance(&mut seed, 20);
@@ -423,7 +421,7 @@ async fn accepted_writes_survive_fifty_kills() {
         states.insert(format!("{client}-{n}"), run.end_of(client, &accepted.id).await);
     }
     let executed = run.executed();
-    // Asked for once more when all is over, each is what it was, and nothing more is done.
+    // A repeated request afterwards returns the same write, and nothing more is executed.
     for (client, n, accepted) in all(&accepted) {
         assert_eq!(run.hand_over_nth(client, n).await, accepted.id);
     }
@@ -434,19 +432,19 @@ async fn accepted_writes_survive_fifty_kills() {
         *counts.entry(state).or_default() += 1;
     }
     println!("{counts:?}, {} requests upstream", executed.values().map(Vec::len).sum::<usize>());
-    // A gateway that gave up on whatever it was killed in the midst of would know nothing of most.
+    // A gateway that dropped every interrupted write would know few of them.
     assert!(counts["done"] >= CLIENTS * WRITES * 2 / 3 && counts["cancelled"] > 0, "{counts:?}");
     assert_true(&run, &Ended { accepted, states, executed });
 }
 
-/// Each with its client and its number there.
+/// Each write with its client and its number.
 fn all(accepted: &[Vec<Accepted>]) -> impl Iterator<Item = (usize, usize, &Accepted)> {
     accepted.iter().enumerate().flat_map(|(client, all)| {
         all.iter().enumerate().map(move |(n, accepted)| (client, n, accepted))
     })
 }
 
-/// What is told of each write is what the emulator has done.
+/// Asserts that each reported state matches the emulator's record.
 fn assert_true(run: &Run, ended: &Ended) {
     let mut lanes: HashMap<usize, u64> = HashMap::new();
     for (client, n, accepted) in all(&ended.accepted) {
@@ -461,8 +459,7 @@ fn assert_true(run: &Run, ended: &Ended) {
             "cancelled" => {
                 assert!(times.is_empty(), "{mark} is said to be taken back and was executed")
             }
-            // A comment that a repetition does not find was deleted by the first attempt, or by
-            // nobody.
+            // The first attempt, or nobody, deleted a comment that a repetition does not find.
             "unknown" => assert!(
                 !method.is_idempotent() || target.starts_with(COMMENTS),
                 "{method} {mark} could have been repeated"
@@ -515,7 +512,7 @@ async fn a_file_size_limit_refuses_new_writes_and_loses_none() {
         accepted.len()
     );
     assert_eq!(refused.map(|(status, _)| status), Some(503));
-    // Told what became of them, also while there is no room.
+    // Their outcome is readable even while the disk is full.
     assert!(
         run.ask(0, &Method::GET, &format!("/_weir/writes/{}", accepted[0]), &[], "")
             .await

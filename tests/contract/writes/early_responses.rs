@@ -1,5 +1,5 @@
-//! An answer that comes before a request's body was sent whole is the answer, whatever the upstream
-//! does with the connection then: the rest of the body is not sent (DESIGN D7; RFC 9112 §9.3,
+//! Early responses: a response before the end of the request body counts, whatever the upstream
+//! does with the connection. The rest of the body is not sent (SPECIFICATION D7; RFC 9112 §9.3,
 //! §9.5).
 
 use futures_util::FutureExt;
@@ -11,10 +11,10 @@ use crate::support::{Reply, Setup, World};
 
 const ISSUES: &str = "/repos/acme/widgets/issues";
 const LOCK: &str = "/repos/acme/widgets/issues/1/lock";
-/// More than the operating system keeps for a connection that is not read from, and little enough
-/// to be held.
+/// More than the operating system buffers for an unread connection, and little enough for the
+/// gateway to buffer.
 const HELD_BYTES: usize = 5 * 1024 * 1024;
-/// So much that it is passed on as it comes.
+/// Too much to buffer: the body is streamed.
 const STREAMED_BYTES: usize = 12 * 1024 * 1024;
 const UNPROCESSABLE: &str =
     "HTTP/1.1 422 Unprocessable Entity\r\nContent-Length: 18\r\n\r\n{\"message\":\"long\"}";
@@ -22,7 +22,7 @@ const REFUSED: &str = "HTTP/1.1 403 Forbidden\r\nRetry-After: 1\r\nContent-Lengt
 const BROKEN: &str = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 2\r\n\r\n{}";
 const CREATED: &str = "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\n{}";
 
-/// What the upstream does when it has answered; nothing more is read.
+/// The upstream's action after its response; it reads no further.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     Closes,
@@ -32,7 +32,7 @@ enum Then {
 
 const EACH: [Then; 3] = [Then::Closes, Then::HalfCloses, Then::StaysOpen];
 
-/// A gateway that would wait for ever.
+/// A gateway with timeouts beyond the length of a test.
 async fn world(upstream: &ScriptedUpstream) -> World {
     let setup = Setup::new()
         .upstream(upstream.url())
@@ -44,7 +44,7 @@ async fn world(upstream: &ScriptedUpstream) -> World {
     setup.unspaced_writes().writes("max_attempts = 3").start().await
 }
 
-/// Answers the next request at its head.
+/// Answers the next request after its head.
 async fn answers(
     upstream: &ScriptedUpstream,
     says: &str,
@@ -184,7 +184,7 @@ async fn an_informational_response_does_not_end_the_body() {
                 .await;
             connection.read_body(bytes).await;
             connection.send(CREATED).await;
-            // It was read to its end, so that a read may follow on it.
+            // The response was read to its end, so another read may follow on the connection.
             connection.read_request().await;
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").await;
         };

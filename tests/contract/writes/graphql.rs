@@ -1,4 +1,5 @@
-//! GraphQL requests: read as what they do, whatever they look like (CONTRACT §4, 2 and 3).
+//! GraphQL requests, classified by their effect whatever their form (SPECIFICATION, "Promises" 2
+//! and 3).
 
 use std::time::Duration;
 
@@ -156,7 +157,7 @@ async fn the_cost_of_an_operation_is_reserved_the_next_time() {
         answer.assert_status(200);
         assert_eq!(answer.json()["data"]["rateLimit"]["cost"], 5, "{answer:?}");
     }
-    // Two are left: enough for a query, not for this one.
+    // Two units are left: enough for a query, too few for this one.
     ask().await.assert_rate_limited(world.clock.now().as_secs());
     world.post("/graphql", json!({ "query": "{ viewer { login } }" })).await.assert_status(200);
     let sent = world.upstream_requests();

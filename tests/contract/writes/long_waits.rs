@@ -1,5 +1,4 @@
-//! An accepted write outlasts what is wrong for a while, and is not given up for it (DESIGN D7;
-//! CONTRACT §3).
+//! An accepted write outlasts temporary failures (SPECIFICATION D7 and "Asynchronous writes").
 
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ fn state(world: &World, accepted: &Reply) -> WriteState {
     world.gateway.queue.standing(id).unwrap().state
 }
 
-/// Only the one that the upstream refused has come to its end with that.
+/// Only the write that the upstream refused has failed.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_behind_a_refused_token_wait_until_it_works_again() {
     let world = Setup::new().clock(Clock::scaled(100.0)).unspaced_writes().start().await;
@@ -73,7 +72,7 @@ async fn a_write_repeated_asynchronously_gets_the_queues_patience() {
     assert!(!state(&world, &accepted).is_final(), "{:?}", state(&world, &accepted));
 }
 
-/// They wait for its turn; that it waited for their room would be a circle.
+/// The requests wait for the write; if it waited for their memory, none could proceed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stored_write_needs_no_memory_of_waiting_requests() {
     const MIB: usize = 1024 * 1024;

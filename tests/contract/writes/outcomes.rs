@@ -1,8 +1,9 @@
-//! What a writer is told is what happened, whatever the upstream does (CONTRACT §4, 3; DESIGN D7):
-//! each fault of the emulator, by method, waiting, waiting with a key, and queued.
+//! Outcomes: a writer receives the truth whatever the upstream does (SPECIFICATION, "Promises" 3;
+//! D7). Each fault of the emulator is played by method for synchronous writes, synchronous writes
+//! with a key, and queued ones.
 //!
-//! The truth is the emulator's transcript. The upstream is spoken to in HTTP/1.1, so GOAWAY and
-//! refused streams cannot come. The clock runs sixty times as fast, and a fault strikes the first
+//! The truth is the emulator's transcript. The gateway uses HTTP/1.1 upstream, so GOAWAY and
+//! refused streams cannot occur. The clock runs sixty times as fast, and a fault strikes the first
 //! request.
 
 use std::future::ready;
@@ -18,21 +19,20 @@ use weir::emulator::Entry;
 use crate::support::{Reply, Setup, World};
 
 const SPEED: f64 = 60.0;
-/// Cases at the same time: more would keep each other from being served in time.
+/// Concurrent cases. With more of them, some would time out.
 const AT_ONCE: usize = 16;
 const METHODS: [Method; 4] = [Method::POST, Method::PATCH, Method::PUT, Method::DELETE];
-/// A waiting client is patient enough for a cool-down; a silent upstream is given up after a real
-/// second.
+/// A waiting client outlasts a cool-down; a silent upstream times out after a real second.
 const CONFIG: &str = "[writes]\nspacing = \"0s\"\nnotify_spacing = \"0s\"\nmax_attempts = 3";
 
-/// What a writer is told.
+/// The reported outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// It was executed.
     Done,
-    /// It was not.
+    /// It was not executed.
     Failed,
-    /// Nobody knows.
+    /// It may or may not have been executed.
     Unknown,
 }
 use Outcome::{Done, Failed, Unknown};
@@ -40,13 +40,13 @@ use Outcome::{Done, Failed, Unknown};
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Waiting,
-    /// Waiting with an `Idempotency-Key`, and asked for a second time, which must be told the same.
+    /// Synchronous with an `Idempotency-Key`, and repeated, with the same outcome.
     Keyed,
     Queued,
 }
 
-/// A fault, and what is to be told of a POST or PATCH, of a PUT, and of a DELETE, whose repetition
-/// finds nothing when it was executed before.
+/// Each fault, with the outcome of a POST or PATCH, a PUT, and a DELETE, whose repetition finds
+/// nothing after a first execution.
 fn table() -> Vec<(Value, [Outcome; 3])> {
     let ambiguous_after = [Unknown, Done, Unknown];
     let ambiguous_before = [Unknown, Done, Done];
@@ -85,7 +85,7 @@ fn table() -> Vec<(Value, [Outcome; 3])> {
     ]
 }
 
-/// A write of each method, which changes something once.
+/// A write of this method that changes the world once.
 fn write_of(world: &World, method: &Method) -> (String, Value) {
     const ISSUE: &str = "/repos/acme/widgets/issues/1";
     match *method {
@@ -123,7 +123,7 @@ async fn outcome(
             let headers = [("idempotency-key", "k")];
             let first = world.send(method.clone(), path, &headers, &body).await;
             let response = format!("{} {}", first.status, String::from_utf8_lossy(&first.body));
-            // The key of one that was never sent is free again.
+            // The key of a write that was never sent is free again.
             let is_kept = world.gateway.queue.counts().iter().any(|(_, count)| *count > 0);
             if is_kept {
                 let second = world.send(method.clone(), path, &headers, &body).await;
@@ -162,7 +162,7 @@ fn by_answer(reply: &Reply) -> Outcome {
     }
 }
 
-/// What the emulator carried out, beyond any doubt.
+/// The writes that the emulator certainly executed.
 fn executed(entries: &[Entry]) -> usize {
     entries.iter().filter(|entry| entry.executed && entry.status < 400).count()
 }
@@ -175,7 +175,7 @@ async fn world() -> World {
     setup.upstream_keys("response_timeout = \"1s\"").start().await
 }
 
-/// One case; `None`, or what is wrong.
+/// Plays one case; returns its fault, if any.
 async fn case(fault: &Value, way: Way, method: &Method, expected: Outcome) -> Option<String> {
     let world = world().await;
     let (path, body) = write_of(&world, method);
@@ -187,8 +187,7 @@ async fn case(fault: &Value, way: Way, method: &Method, expected: Outcome) -> Op
     }
     let (outcome, response) = outcome(&world, way, method, &path, &body).await;
     let entries = world.upstream_requests().split_off(before);
-    // Of a status that a fault made up, the entry says whether something was carried out; a request
-    // that came to nothing is not told from one that did by its status alone.
+    // The entry of an injected status says if the request was executed; its status alone does not.
     let effects = executed(&entries)
         .max(entries.iter().filter(|entry| entry.executed && entry.fault.is_some()).count());
     let is_true = match outcome {
@@ -210,7 +209,7 @@ async fn all_cases(way: Way) {
         METHODS.iter().map(move |method| {
             let expected = match *method {
                 Method::PUT => expected[1],
-                // There is no half of an empty body.
+                // An empty body has no half.
                 Method::DELETE if fault["fault"] == "half_body" => Done,
                 Method::DELETE => expected[2],
                 _ => expected[0],
@@ -244,7 +243,7 @@ async fn a_queued_write_reports_the_true_outcome() {
     all_cases(Way::Queued).await;
 }
 
-/// Nobody listens, and nobody who speaks TLS.
+/// A closed port, and a port without TLS.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_connection_nothing_was_executed() {
     let dead = {

@@ -1,5 +1,5 @@
-//! A write that is accepted is kept, done in its order, never twice, and told the truth about
-//! (CONTRACT §3 and §4).
+//! Queued writes: an accepted write is kept, executed in order, never twice, and reported
+//! truthfully (SPECIFICATION, "Asynchronous writes").
 
 use std::time::Duration;
 
@@ -16,20 +16,20 @@ use crate::support::{OTHER_KEY, Reply, Setup, World, all_have_status, eventually
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
 const ASYNC: (&str, &str) = ("prefer", "respond-async");
 
-/// What clients of queued writes say.
+/// The requests of clients with queued writes.
 impl World {
-    /// A comment that nobody waits for.
+    /// An asynchronous comment.
     async fn post_async(&self, text: &str) -> Reply {
         self.send(Method::POST, COMMENTS, &[ASYNC], &json!({ "body": text }).to_string()).await
     }
 
-    /// The same with a key; somebody waits for it unless `prefer` says otherwise.
+    /// A comment with an idempotency key, synchronous unless `more` says otherwise.
     async fn post_with_key(&self, key: &str, text: &str, more: &[(&str, &str)]) -> Reply {
         let headers = [&[("idempotency-key", key)], more].concat();
         self.send(Method::POST, COMMENTS, &headers, &json!({ "body": text }).to_string()).await
     }
 
-    /// The status resource once the write has come to its end.
+    /// The status resource of a write in its final state.
     async fn end_of(&self, accepted: &Reply) -> Value {
         accepted.assert_status(202);
         let location = accepted.header("location").unwrap();
@@ -86,7 +86,7 @@ async fn a_write_is_accepted_at_once_and_its_outcome_can_be_read() {
             .is_none_or(|url| url.contains(&world.address.to_string()))
     );
     assert_eq!(world.posts(), 1);
-    // As a library finds it that puts its base URL before every path.
+    // The URL for a library that puts its base URL before every path.
     let behind_base =
         world.get(&format!("/api/v3{}", accepted.header("location").unwrap())).await.json();
     let url = behind_base["response"]["body"]["url"].as_str().unwrap();
@@ -389,7 +389,7 @@ async fn writes_between_attempts_leave_their_slots_to_others() {
     }));
 }
 
-/// Two writes to one resource, by two of its addresses.
+/// Two writes to one resource, by two of its URLs.
 const ADDRESSES: [[(Method, &str); 2]; 6] = [
     [
         (Method::PUT, "/repos/acme/widgets/issues/1/labels"),
@@ -483,7 +483,7 @@ async fn a_write_with_a_credential_is_never_queued() {
             .await;
     }
     assert!(world.gateway.queue.counts().iter().all(|(_, count)| *count == 0));
-    // What only looks like one is not refused.
+    // A header that only resembles a key is accepted.
     let about = [ASYNC, ("idempotency-key", "k"), ("user-agent", "weir_bot/1.0")];
     world
         .send(Method::POST, &format!("{COMMENTS}?code=7&design=x"), &about, "{\"body\": \"x\"}")

@@ -1,5 +1,5 @@
-//! A write with an `Idempotency-Key` whose client waits goes through the queue, and its client is
-//! told what any other is that waits for a write (CONTRACT §3, §6).
+//! Synchronous writes with an `Idempotency-Key` go through the queue, and their clients receive the
+//! same headers and log fields as others (SPECIFICATION, "Asynchronous writes").
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::{Reply, Setup, World, eventually};
 
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
 const LABELS: &str = "/repos/acme/widgets/issues/1/labels";
-/// The two ways: any other write, and one in the queue.
+/// The two paths: an ordinary write, and one in the queue.
 const WAYS: [&[(&str, &str)]; 2] = [&[], &[("idempotency-key", "k")]];
 
 impl World {
@@ -27,7 +27,8 @@ impl World {
     }
 }
 
-/// What was logged of the last request of this method, as far as it is the same of equal requests.
+/// The log line of the last request of this method, without the fields that differ between equal
+/// requests.
 fn logged_of(method: &str) -> Value {
     let log = captured_log::own();
     let lines = log.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -135,7 +136,7 @@ async fn every_attempt_of_a_write_is_counted_on_every_path() {
         let mut line = logged_of("PUT");
         assert_eq!(line["upstream_attempts"], 2, "{headers:?}: {line}");
         assert!(line["error"].is_string(), "{headers:?}: {line}");
-        // The clock runs fast, and how fast it is looked at differs.
+        // The clock runs fast and is read at different moments.
         line["queue_ms"] = Value::Null;
         captured_log.push(line);
     }
@@ -219,7 +220,7 @@ async fn a_write_with_a_5xx_is_unknown_buffered_or_streamed() {
     }
 }
 
-/// Also who came second, and who waits for what was handed over.
+/// Including a second request with the same key, and a wait for a queued write.
 #[tokio::test]
 async fn every_waiter_of_a_write_sees_its_cost() {
     for first in
@@ -253,7 +254,7 @@ async fn every_waiter_of_a_write_sees_its_cost() {
     }
 }
 
-/// Others stand before it, three seconds apart: earlier it would come in vain.
+/// Other writes precede it, three seconds apart; an earlier retry would be in vain.
 #[tokio::test]
 async fn a_denied_waiter_is_told_when_its_turn_may_come() {
     for headers in WAYS {

@@ -1,5 +1,5 @@
-//! A write is done once, in order, with its body intact, and told the truth about (CONTRACT §4, 3
-//! and 4).
+//! Synchronous writes: executed once, in order, with an intact body, and reported truthfully
+//! (SPECIFICATION, "Promises" 3 and 4).
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn writes_of_one_client_to_one_resource_keep_their_order() {
     let sends = (0..10).map(|n| {
         let world = &world;
         async move {
-            // Each enters its lane before the next is sent.
+            // Each write enters its lane before the next one is sent.
             eventually(|| world.gateway.turns.writes() == n).await;
             world.post(COMMENTS, json!({ "body": format!("number {n}") })).await
         }

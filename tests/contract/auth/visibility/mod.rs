@@ -1,12 +1,13 @@
-//! Nobody is served what nobody would have fetched for it (CONTRACT §4, 1; DESIGN D2): random
-//! clients, pools, routes and credentials, with tokens that are revoked, renewed and good again and
-//! holders who are let in and shut out meanwhile.
+//! Visibility: no client receives a response that its accounts could not have fetched
+//! (SPECIFICATION, "Promises" 1, and D2). Clients, pools, routes and credentials are random.
+//! Meanwhile tokens are revoked and renewed, and accounts gain and lose access.
 //!
-//! Each answer must come from a holder that the client may use for that request: one of its pool;
-//! its own account on routes about "me"; nobody but itself where it brings a credential. And it
-//! must have been confirmed for one of these since the client asked, so that access that was lost
-//! is lost. `PROPTEST_CASES=500 cargo test --release --test contract visibility` plays so many
-//! worlds; one that fails names its seed, which `PROPTEST_RNG_SEED=… PROPTEST_CASES=1` plays alone.
+//! Each response must come from an account that the client may use for the request: one of its
+//! pool, its own account on routes about "me", or only its own credential. One of these accounts
+//! must have revalidated it since the request began, so that lost access takes effect.
+//!
+//! `PROPTEST_CASES=500 cargo test --release --test contract visibility` plays 500 worlds. A failing
+//! world names its seed; `PROPTEST_RNG_SEED=… PROPTEST_CASES=1` plays it alone.
 
 mod realm;
 
@@ -25,29 +26,29 @@ use crate::support::origin::Origin;
 use crate::support::{Reply, Setup, World, config};
 use realm::{Answered, Holder, REPOSITORIES, Realm, pick};
 
-/// Worlds when the environment says nothing: done in seconds.
+/// Worlds by default: a matter of seconds.
 const CASES: u64 = 12;
 const ROUNDS: u64 = 8;
-/// Requests of one round, all at once, for a few things.
+/// Concurrent requests of one round, for a few resources.
 const REQUESTS: usize = 40;
-/// Who bring credentials of their own.
+/// Clients' own credentials.
 const OWN_CREDENTIALS: usize = 2;
 /// A round that takes longer waits for the clock.
 const STUCK: Duration = Duration::from_millis(300);
-/// The one route whose answers have a lifetime, which is longer than any run.
+/// The one route whose responses have a lifetime, longer than any run.
 const LASTING: &str = "/labels";
-/// What some clients say of stored answers.
+/// Request directives that some clients send.
 const DIRECTIVES: [&str; 4] = ["no-cache", "no-store", "max-stale", "only-if-cached"];
 
-/// Who asks, and whose answers are for it.
+/// A client and the accounts whose responses it may receive.
 struct Client {
     pool: Vec<Holder>,
     own: Option<Holder>,
 }
 
-/// A world's accounts and clients.
+/// The accounts and clients of a world.
 struct Cast {
-    /// Behind the accounts of the config come the guests.
+    /// Accounts of the config; the clients' own credentials have the indexes after them.
     accounts: usize,
     clients: Vec<Client>,
     tokens: Vec<(String, Holder)>,
@@ -60,13 +61,13 @@ struct Exchange {
     client: usize,
     own_credential: Option<Holder>,
     path: String,
-    /// What it said of stored answers.
+    /// Its `Cache-Control`.
     directive: &'static str,
     round: u64,
     reply: Reply,
 }
 
-/// How often each kind of thing came about.
+/// The number of times that each kind of case occurred.
 type Figures = BTreeMap<&'static str, u64>;
 
 impl Cast {
@@ -78,7 +79,7 @@ impl Cast {
             let kind = if installation == Some(account) { "installation" } else { "user" };
             let name = format!("account-{account}");
             text.push_str(&config::account(&name, kind, ""));
-            // An installation's are minted.
+            // The tokens of an installation are minted.
             let count = if kind == "user" { 1 + pick(dice, 2) } else { 0 };
             for number in 0..count {
                 let secret = format!("token-{account}-{number}");
@@ -129,13 +130,13 @@ impl Cast {
         Client { pool: pools[pool].clone(), own }
     }
 
-    /// Who may have fetched what a request was answered with.
+    /// The accounts that may have fetched the response.
     fn allowed(&self, exchange: &Exchange) -> Vec<Holder> {
         let client = &self.clients[exchange.client];
         match (exchange.own_credential, is_about_me(&exchange.path)) {
             (Some(own_credential), _) => vec![own_credential],
             (None, false) => client.pool.clone(),
-            // Where the pool has a single account, that is who "me" is.
+            // The single account of a pool is "me".
             (None, true) => client
                 .own
                 .or_else(|| client.pool.first().copied().filter(|_| client.pool.len() == 1))
@@ -144,7 +145,7 @@ impl Cast {
         }
     }
 
-    /// What is wrong with an answer.
+    /// The fault of a response, if any.
     fn judge(
         &self,
         exchange: &Exchange,
@@ -159,7 +160,7 @@ impl Cast {
             *figures.entry("refused").or_default() += 1;
             return if is_own { Ok(()) } else { Err("it says nothing of who fetched it".into()) };
         }
-        // The header is of whom it was last confirmed for, the body of whom it was fetched for.
+        // The header names the account of the last revalidation, the body that of the fetch.
         let revalidated_by: Holder = usize::try_from(reply.number("x-fetched-by")).unwrap();
         let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
         let fetched_by = body["by"].as_u64().map(|by| usize::try_from(by).unwrap());
@@ -173,7 +174,7 @@ impl Cast {
         }
         let status =
             if reply.status == StatusCode::NOT_MODIFIED { StatusCode::OK } else { reply.status };
-        // Or shown to some client for which that is new enough.
+        // Or the response was served to some client for which it is fresh enough.
         let is_lasting = path.ends_with(LASTING) && exchange.directive != "no-cache"
             || exchange.directive.contains("max-stale")
             || cache.contains("detail=");
@@ -231,8 +232,8 @@ fn path(dice: &mut Dice) -> String {
     }
 }
 
-/// One request of some client; some bring a credential, also one of the pools' own, and some know
-/// the answer already by what another client was told.
+/// One request of a random client. Some bring a credential, possibly one of the pools', and some
+/// send an `ETag` that another client received.
 async fn ask(
     world: &World,
     cast: &Cast,
@@ -259,7 +260,8 @@ async fn ask(
     ];
     let method = if dice.percent(10.0) { Method::HEAD } else { Method::GET };
     let reply = world.send(method, &path, &headers, "").await;
-    // Beside a condition it is no wish (CLIENTS.md, 9).
+    // Beside a condition, `no-cache` is not a directive of the user (SPECIFICATION, "Client
+    // libraries" 9).
     let directive = if directive == "no-cache" && !etag.is_empty() { "" } else { directive };
     Exchange {
         client,
@@ -271,7 +273,7 @@ async fn ask(
     }
 }
 
-/// A round: its requests, while things change.
+/// One round of concurrent requests, during which the world changes.
 async fn all_at_once(
     world: &World,
     cast: &Cast,
@@ -283,7 +285,7 @@ async fn all_at_once(
         (0..REQUESTS).map(|_| ask(world, cast, round, known, Dice::new(dice.roll(), 0))).collect();
     let changes = realm.change_meanwhile(Dice::new(dice.roll(), 0));
     let mut all = std::pin::pin!(async { tokio::join!(join_all(asks), changes) });
-    // Whatever waits for a time gets it.
+    // The clock advances for requests that wait for a time.
     loop {
         match tokio::time::timeout(STUCK, &mut all).await {
             Ok((exchanges, ())) => return exchanges,
@@ -292,7 +294,7 @@ async fn all_at_once(
     }
 }
 
-/// Plays one world, and adds to the figures.
+/// Plays one world and adds to the figures.
 async fn play(seed: u64, figures: &mut Figures) {
     let mut dice = Dice::new(seed, 1);
     let cast = Cast::new(&mut dice);

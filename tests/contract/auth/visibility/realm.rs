@@ -1,8 +1,7 @@
-//! An upstream of holders who see different things, whose every answer says who fetched it, and
-//! which remembers what it answered to whom.
+//! An upstream of accounts with different permissions. Each response names the account that fetched
+//! it, and the upstream records every response.
 //!
-//! What a holder sees, which tokens are good and what things say changes while it runs. It has no
-//! limits worth the name.
+//! Permissions, valid tokens and content change during the run. The limits are too high to matter.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -18,15 +17,15 @@ use weir::simulation::random::Dice;
 
 use crate::support::origin::{header, token};
 
-/// How many repositories there are; the first is public.
+/// The number of repositories; the first is public.
 pub const REPOSITORIES: usize = 5;
-/// Units of a window: few enough for what is left to differ between holders.
+/// Units of a window, few enough that accounts differ in what remains.
 const LIMIT: u64 = 100_000;
-/// The last change of everything when a run begins, and a minute earlier than each later one.
+/// The last change of every resource at the start; each later change is a minute later.
 const CHANGED: u64 = 1_750_000_000;
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 
-/// A place among those who have tokens.
+/// The index of an account or of a client's own credential.
 pub type Holder = usize;
 
 /// The upstream.
@@ -36,14 +35,14 @@ pub struct Realm {
 }
 
 struct State {
-    /// Who has which token, while it is good.
+    /// The valid tokens and their accounts.
     tokens: HashMap<String, Holder>,
-    /// Those that are not good at the moment.
+    /// The tokens that are invalid at the moment.
     revoked: Vec<(String, Holder)>,
     sees: Vec<[bool; REPOSITORIES]>,
     versions: [u64; REPOSITORIES],
     used: Vec<u64>,
-    /// Whose tokens are minted.
+    /// The account with minted tokens.
     installation: Option<Holder>,
     minted: u64,
     round: u64,
@@ -51,21 +50,21 @@ struct State {
     dice: Dice,
 }
 
-/// What a holder was told.
+/// A response to an account.
 #[derive(Clone, Debug)]
 pub struct Answered {
     pub round: u64,
     pub holder: Holder,
     pub path: String,
-    /// Of the answer, also where that was confirmed by a 304.
+    /// The status of the full response, also where a 304 revalidated it.
     pub status: StatusCode,
 }
 
-/// The token of an installation, for as long as it is good.
+/// The prefix of minted tokens.
 const MINTED: &str = "minted-";
 
 impl Realm {
-    /// With the tokens of these holders; each sees some of the repositories.
+    /// Creates the upstream with these tokens; each account sees some of the repositories.
     pub fn new(
         tokens: Vec<(String, Holder)>,
         holders: usize,
@@ -89,12 +88,12 @@ impl Realm {
         Arc::new(Self { state: Mutex::new(state), clock: OnceLock::new() })
     }
 
-    /// From now on it is as late here as there.
+    /// Uses the gateway's clock from now on.
     pub fn set_clock(&self, clock: &Clock) {
         let _ = self.clock.set(clock.clone());
     }
 
-    /// The answer to a request, sooner or later.
+    /// The response to a request, after a random delay.
     pub async fn answer(self: Arc<Self>, request: Request<()>) -> Response<Bytes> {
         self.dawdle().await;
         let response =
@@ -103,24 +102,25 @@ impl Realm {
         response
     }
 
-    /// What was answered so far, by whoever asked.
+    /// All responses so far, to every account.
     pub fn answered(&self) -> Vec<Answered> {
         self.state.lock().answered.clone()
     }
 
-    /// Another round begins; everything that was asked for before has been answered.
+    /// Begins another round; all requests of the previous one have been answered.
     pub fn next_round(&self) -> u64 {
         let mut state = self.state.lock();
         state.round += 1;
         state.round
     }
 
-    /// Somebody is let in or shut out, a token is revoked or good again, something is written.
+    /// Makes one change: an account gains or loses access, a token is revoked or restored, or a
+    /// resource is written.
     pub fn change(&self, dice: &mut Dice) {
         self.state.lock().change(dice);
     }
 
-    /// The same in between, for a while.
+    /// Makes changes while requests are in flight.
     pub async fn change_meanwhile(&self, mut dice: Dice) {
         for _ in 0..dice.below(6) {
             for _ in 0..dice.below(200) {
@@ -148,14 +148,14 @@ impl State {
             }
             7 => self.versions[pick(dice, REPOSITORIES)] += 1,
             8 => {
-                // Sorted: which one is drawn follows from the seed.
+                // Sorted, so that the seed alone decides which token is drawn.
                 let mut good: Vec<_> = self.tokens.keys().cloned().collect();
                 good.sort_unstable();
                 let drawn = good.get(pick(dice, good.len())).cloned();
                 if let Some((secret, holder)) =
                     drawn.and_then(|secret| self.tokens.remove_entry(&secret))
                 {
-                    // A minted one is gone for good.
+                    // A minted token is never restored.
                     self.revoked.extend((!secret.starts_with(MINTED)).then_some((secret, holder)));
                 }
             }
@@ -181,7 +181,7 @@ impl State {
         let (status, shown, version) = self.shown(holder, &path);
         let body = json!({ "path": path, "by": holder, "shown": shown }).to_string();
         let etag = etag(request, &body);
-        // The view of one holder has no date of its own, nor has what is not there.
+        // A view of one account has no date, and neither has a missing resource.
         let date = version
             .filter(|_| status == StatusCode::OK)
             .map(|version| http_date(CHANGED + 60 * version));
@@ -210,7 +210,7 @@ impl State {
         response.body(if is_known { Bytes::new() } else { body.into() }).unwrap()
     }
 
-    /// What a holder sees at a path, and how often that has changed where it has a date.
+    /// The response of a path to an account, and its number of changes where it carries a date.
     fn shown(&self, holder: Holder, path: &str) -> (StatusCode, String, Option<u64>) {
         let Some(below) = path.strip_prefix("/repos/acme/r") else {
             let visible = (0..REPOSITORIES)
@@ -228,7 +228,7 @@ impl State {
     }
 }
 
-/// A place below `end`.
+/// A random index below `end`.
 pub fn pick(dice: &mut Dice, end: usize) -> usize {
     usize::try_from(dice.below(end as u64)).unwrap()
 }
@@ -240,7 +240,7 @@ fn begun(status: StatusCode, now: Timestamp) -> http::response::Builder {
         .header("content-type", "application/json")
 }
 
-/// Of the form that `predicted_etags` knows.
+/// An `ETag` of the form that `predicted_etags` expects.
 fn etag(request: &Request<()>, body: &str) -> String {
     let [accept, authorization] =
         ["accept", "authorization"].map(|name| header(request.headers(), name));

@@ -1,9 +1,8 @@
-//! What was true upstream at each instant, and which of it an answer may still show.
+//! The true versions of each subject over time, and the oldest one that a response may show.
 //!
-//! Every change is made by the test itself, so that the truth needs no asking: a subject's versions
-//! are numbered, its text says the number. Two clocks order things: ticks, one for each beginning
-//! and end of a request, say what was over before what began; the virtual time says how old
-//! something is.
+//! The test makes every change itself, so it knows the truth: versions are numbered, and the text
+//! contains the number. Two clocks give the order. Ticks mark the beginning and end of each
+//! request; virtual time gives ages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,66 +10,67 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use weir::clock::Timestamp;
 
-/// A place in the order of all beginnings and ends.
+/// A position in the order of all beginnings and ends.
 pub type Tick = u64;
 
-/// How a change came to the upstream.
+/// The path of a change to the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Through the gateway, which so knows of it.
+    /// Through the gateway, which therefore knows of it.
     Through,
     /// Past the gateway.
     Around,
 }
 
-/// One change; the version it made is its place in the list, counted from 1.
+/// One change; its position in the list, from 1, is the version that it makes.
 #[derive(Clone, Debug)]
 struct Change {
     way: Way,
     begun: Tick,
-    /// When it was over, by both clocks.
+    /// The end of the change, by both clocks.
     over: Option<(Tick, Timestamp)>,
-    /// When the gateway had taken a webhook that tells of it.
+    /// The time at which the gateway had accepted a webhook about it.
     reported: Option<(Tick, Timestamp)>,
 }
 
-/// Something that changes: a title, a description, a list of comments.
+/// A resource that changes: a title, a description, a list of comments.
 #[derive(Debug, Default)]
 pub struct Subject {
     changes: Mutex<Vec<Change>>,
     is_being_changed: Mutex<bool>,
 }
 
-/// How old an answer may be, by its route.
+/// The permitted age of a response, by its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowed {
-    /// What was over before the request began shows.
+    /// Every change completed before the request shows.
     Nothing,
-    /// What happened around the gateway may be hidden this long.
+    /// Changes made around the gateway may stay hidden this long.
     Ttl(Duration),
-    /// The same for what no webhook has told of.
+    /// Changes that no webhook reported may stay hidden this long.
     Unreported(Duration),
 }
 
-/// A request, as far as the age of its answer depends on it.
+/// The properties of a request that bound the age of its response.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestStart {
-    /// When it began.
+    /// Its beginning.
     pub tick: Tick,
-    /// The virtual time then.
+    /// The virtual time of its beginning.
     pub at: Timestamp,
-    /// How long the upstream's replicas may hide a change.
+    /// The time for which replicas of the upstream may hide a change.
     pub lag: Duration,
-    /// Since when the request may have been on its way that brought the answer: who joins another
-    /// client's shares its answer, and nothing tells the gateway of a change that goes around it
-    /// meanwhile. What went through it ends such joining.
+    /// The earliest beginning of the upstream request behind the response. A follower shares its
+    /// leader's response, and the gateway learns nothing of changes around it meanwhile. A change
+    /// through the gateway ends such sharing.
     pub since: Tick,
 }
 
-/// UPSTREAM.md, Conditional requests: what was asked 10 s after a change is trusted.
+/// A response requested 10 s after a change is trusted (SPECIFICATION, "Conditional requests in
+/// practice").
 const UNCERTAINTY: Duration = Duration::from_secs(10);
 
-/// The order of things.
+/// The source of ticks.
 #[derive(Debug, Default)]
 pub struct Ticks(AtomicU64);
 
@@ -81,8 +81,8 @@ impl Ticks {
 }
 
 impl Subject {
-    /// Begins the next change, unless another one is under way: two at once would have no order.
-    /// Gives the version it makes.
+    /// Begins the next change and returns its version, or nothing while another change is under
+    /// way: two at once would have no order.
     pub fn begin(&self, way: Way, ticks: &Ticks) -> Option<usize> {
         let mut is_being_changed = self.is_being_changed.lock();
         if *is_being_changed {
@@ -94,7 +94,7 @@ impl Subject {
         Some(changes.len())
     }
 
-    /// The change under way is over.
+    /// Completes the change under way.
     pub fn end(&self, ticks: &Ticks, now: Timestamp) {
         if let Some(change) = self.changes.lock().last_mut() {
             change.over = Some((ticks.next(), now));
@@ -102,13 +102,13 @@ impl Subject {
         *self.is_being_changed.lock() = false;
     }
 
-    /// The change under way was never made.
+    /// Drops the change under way, which was never made.
     pub fn undo(&self) {
         self.changes.lock().pop();
         *self.is_being_changed.lock() = false;
     }
 
-    /// The gateway has taken a webhook that shows this version.
+    /// Records that the gateway accepted a webhook that shows this version.
     pub fn reported(&self, version: usize, ticks: &Ticks, now: Timestamp) {
         let reported = (ticks.next(), now);
         for change in self.changes.lock().iter_mut().take(version) {
@@ -116,7 +116,7 @@ impl Subject {
         }
     }
 
-    /// The oldest version that an answer to `asked` may show.
+    /// The oldest version that a response to the request may show.
     pub fn least(&self, started: RequestStart, allowed: Allowed) -> usize {
         let changes = self.changes.lock();
         changes
@@ -125,7 +125,7 @@ impl Subject {
             .map_or(0, |place| place + 1)
     }
 
-    /// Whether an answer that was read at `tick` may show this version: it had been begun.
+    /// True if a response read at `tick` may show this version: its change had begun.
     pub fn may_exist(&self, version: usize, tick: Tick) -> bool {
         version == 0
             || self.changes.lock().get(version - 1).is_some_and(|change| change.begun < tick)
@@ -135,8 +135,8 @@ impl Subject {
 impl Change {
     fn must_show(&self, started: RequestStart, allowed: Allowed) -> bool {
         let Some(over) = self.over else { return false };
-        // What the gateway knows of is asked for anew; where replicas lag, again and again for a
-        // while.
+        // The gateway refetches what it knows to have changed; with lagging replicas, several
+        // times.
         let is_known = |(tick, at): (Tick, Timestamp)| {
             tick < started.tick && (started.lag.is_zero() || at + UNCERTAINTY <= started.at)
         };

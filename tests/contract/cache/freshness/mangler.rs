@@ -1,5 +1,5 @@
-//! The network between the upstream's webhooks and the gateway, on a bad day: deliveries are lost,
-//! late, or come twice.
+//! An unreliable network between the upstream's webhooks and the gateway: it loses, delays and
+//! duplicates deliveries.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -19,10 +19,10 @@ use weir::simulation::random::Dice;
 use super::traffic::Traffic;
 use crate::support::World;
 
-/// The secret that upstream and gateway share.
+/// The secret shared by upstream and gateway.
 pub const SECRET: &str = "sesame";
 
-/// Takes the upstream's deliveries, and hands them on as it likes.
+/// Receives the upstream's deliveries and forwards some of them.
 pub struct Mangler {
     world: Arc<World>,
     traffic: Arc<Traffic>,
@@ -37,7 +37,7 @@ struct Delivery {
 }
 
 impl Mangler {
-    /// Has a webhook of the organization deliver to it.
+    /// Creates an organization webhook that delivers to it.
     pub async fn start(world: &Arc<World>, traffic: &Arc<Traffic>, seed: u64) -> Arc<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -59,7 +59,7 @@ impl Mangler {
         self.world.ask_emulator(Method::POST, "/orgs/acme/hooks", &hook);
     }
 
-    /// Hands on some of what is late, in any order.
+    /// Forwards some of the delayed deliveries, in any order.
     pub async fn hand_on_late(&self) {
         let due: Vec<Delivery> = {
             let (mut late, mut dice) = (self.late.lock(), self.dice.lock());
@@ -81,7 +81,7 @@ impl Mangler {
             let mangler = Arc::clone(&self);
             async move { Ok::<_, Infallible>(mangler.take(request).await) }
         });
-        // A receiver that fails is one more bad day.
+        // A failing receiver is part of the scenario.
         let _ = hyper::server::conn::http1::Builder::new()
             .serve_connection(TokioIo::new(stream), take)
             .await;
@@ -112,7 +112,7 @@ impl Mangler {
         let headers = delivery.headers.iter().filter(|(name, _)| ours(name.as_str()));
         let mut headers: Vec<(&str, &str)> =
             headers.map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
-        // The upstream has no key of a client.
+        // The upstream has no client key.
         headers.push(("authorization", ""));
         let body = std::str::from_utf8(&delivery.body).unwrap();
         let answer = self.world.send(Method::POST, "/_weir/webhooks", &headers, body).await;

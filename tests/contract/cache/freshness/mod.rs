@@ -1,7 +1,7 @@
-//! No answer is older than its mode allows: bots read and write the same things at once, through
-//! the gateway and around it, with lost answers, lagging replicas, clients that leave, and webhooks
-//! that are lost, late or doubled; each answer is compared with what was true when it was asked
-//! for.
+//! Freshness: no response is older than its mode allows. Bots read and write the same resources
+//! concurrently, through the gateway and around it. Responses are lost, replicas lag, clients
+//! leave, and webhooks are lost, late or doubled. Each response is compared with the truth at the
+//! time of its request.
 //!
 //! `REQUESTS=1000000 cargo test --release --test contract freshness -- --nocapture` makes a million
 //! of them.
@@ -23,7 +23,7 @@ use history::Allowed;
 use mangler::Mangler;
 use traffic::{Rules, Traffic};
 
-/// Limits that are never met: here it is about what answers show.
+/// Limits too high to be met: these tests are about content.
 pub(crate) const UNLIMITED: &str = r#"
 [limits]
 concurrency = 10000
@@ -36,17 +36,16 @@ spacing = "0s"
 notify_spacing = "0s"
 "#;
 
-/// How many requests are made when the environment says nothing: enough to find what is wrong in
-/// the rules, and done in seconds.
+/// Requests by default: enough to find a fault in the rules, within seconds.
 const REQUESTS: usize = 4_000;
 
 /// A round that takes longer waits for the clock.
 const STUCK: Duration = Duration::from_millis(300);
 const TTL: Duration = Duration::from_secs(40);
-/// What the service's own answers say (UPSTREAM.md, Conditional requests).
+/// The `s-maxage` of the upstream's responses (SPECIFICATION, "Conditional requests in practice").
 const S_MAXAGE: Duration = Duration::from_secs(60);
-/// How long a replica hides a change; less than the ten seconds after which it is asked for the
-/// last time.
+/// The time for which a replica hides a change, shorter than the ten seconds before the last
+/// refetch.
 const LAG: Duration = Duration::from_secs(6);
 
 const RULES: &str = r#"
@@ -61,7 +60,7 @@ route = "/repos/{owner}/{repo}/pulls/{pull_number}"
 ttl = "40s"
 "#;
 
-/// Long, because webhooks tell of what changes.
+/// Long, because webhooks report the changes.
 const LONG_TTL: Duration = Duration::from_secs(900);
 
 fn with_webhooks() -> String {
@@ -90,13 +89,13 @@ const fn everywhere(allowed: Allowed) -> Rules {
     Rules { issue: allowed, list: allowed, comments: allowed, pull: allowed, repository: allowed }
 }
 
-/// What `RULES` makes of it.
+/// The permitted ages that follow from `RULES`.
 const fn with_rules() -> Rules {
     let ttl = Allowed::Ttl(TTL);
     Rules { list: ttl, comments: ttl, pull: ttl, ..everywhere(Allowed::Nothing) }
 }
 
-/// For one of the scenarios, which share them.
+/// The requests of one scenario.
 fn requests() -> usize {
     std::env::var("REQUESTS").ok().and_then(|count| count.parse().ok()).unwrap_or(REQUESTS)
         / SCENARIOS
@@ -112,7 +111,7 @@ async fn world(sections: &str) -> Arc<World> {
     Arc::new(world)
 }
 
-/// Rounds of requests at once, between which time passes.
+/// Rounds of concurrent requests, with time passing between them.
 async fn play(traffic: &Arc<Traffic>, world: &World, mangler: Option<&Mangler>, seed: u64) {
     let mut dice = Dice::new(seed, 1);
     let mut left = requests();
@@ -124,7 +123,7 @@ async fn play(traffic: &Arc<Traffic>, world: &World, mangler: Option<&Mangler>, 
             trouble(world, &mut dice);
         }
         let mut round = Box::pin(traffic.round(&mut dice, count, !is_troubled));
-        // Whatever waits for a time, as a repeated request does, gets it.
+        // The clock advances for requests that wait for a time, such as retries.
         while tokio::time::timeout(STUCK, &mut round).await.is_err() {
             world.advance_both(Duration::from_secs(1));
         }
@@ -157,7 +156,7 @@ async fn play(traffic: &Arc<Traffic>, world: &World, mangler: Option<&Mangler>, 
     );
 }
 
-/// Something goes wrong upstream for a round.
+/// Makes the upstream fail for a round.
 fn trouble(world: &World, dice: &mut Dice) {
     let fault = match dice.below(4) {
         0 => json!({ "fault": "reset_after", "match": { "method": "PATCH", "times": 1 } }),

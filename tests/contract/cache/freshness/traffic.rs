@@ -1,4 +1,5 @@
-//! Bots that read and write the same few things at once, and what each answer showed.
+//! Bots that read and write the same few resources concurrently, and the judgement of each
+//! response.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,14 +15,14 @@ use super::history::{Allowed, RequestStart, Subject, Tick, Ticks, Way};
 use crate::support::{KEY, OTHER_KEY, Reply, World};
 
 const REPOSITORY: &str = "/repos/acme/widgets";
-/// So many comments are made for an issue; further changes edit the last one.
+/// New comments of an issue; further changes edit the last one.
 const COMMENTS_MAX: usize = 24;
 /// Longer than any run.
 const UNKNOWN_FOR_EVER: Duration = Duration::from_secs(1 << 40);
-/// Answers that were too old and are told of.
+/// Responses that were too old and are printed.
 const REPORTED_MAX: usize = 8;
 
-/// How old the answers of each route may be.
+/// The permitted ages by route.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     pub issue: Allowed,
@@ -31,18 +32,18 @@ pub struct Rules {
     pub repository: Allowed,
 }
 
-/// An issue, perhaps with a pull request, whose title is a subject; and its comments, which are
+/// An issue, perhaps with a pull request, whose title is one subject and whose comments are
 /// another.
 struct Thread {
     number: u64,
     is_pull: bool,
     title: Subject,
     comments: Subject,
-    /// Of the comments that this test has made.
+    /// The ids of the comments that this test made.
     comment_ids: Mutex<Vec<u64>>,
 }
 
-/// What was counted.
+/// Counts of a run.
 #[derive(Debug, Default)]
 pub struct Figures {
     pub reads: AtomicU64,
@@ -63,10 +64,10 @@ pub struct Figures {
 pub struct Traffic {
     world: Arc<World>,
     rules: Rules,
-    /// How long the upstream's replicas hide a change.
+    /// The time for which replicas of the upstream hide a change.
     lag: Duration,
     ticks: Ticks,
-    /// When this round and the one before began: what a client left behind may be on its way a
+    /// The beginnings of this round and the previous one: a fetch whose client left may last a
     /// little longer.
     rounds: Mutex<[Tick; 2]>,
     repository: Subject,
@@ -76,7 +77,7 @@ pub struct Traffic {
     pub findings: Mutex<Vec<String>>,
 }
 
-/// What is asked for.
+/// The resource of a read.
 #[derive(Clone, Copy, Debug)]
 enum Target {
     Issue(usize),
@@ -84,13 +85,13 @@ enum Target {
     Pull(usize),
     List,
     Comments(usize),
-    /// A page of ten, which is full when there are ten.
+    /// The first page of ten, which is full with ten comments.
     FirstComments(usize),
     Repository,
 }
 
 impl Traffic {
-    /// Over the issues and pull requests that the emulator's world begins with.
+    /// Traffic over the issues and pull requests of the emulator's world.
     pub fn new(world: Arc<World>, rules: Rules, lag: Duration) -> Self {
         let repository_id =
             world.ask_emulator(Method::GET, REPOSITORY, &Value::Null)["id"].as_u64().unwrap();
@@ -129,7 +130,7 @@ impl Traffic {
         }
     }
 
-    /// So many requests at once, most of them reads.
+    /// This many concurrent requests, most of them reads.
     pub async fn round(self: &Arc<Self>, dice: &mut Dice, requests: usize, may_go_around: bool) {
         {
             let mut rounds = self.rounds.lock();
@@ -151,7 +152,7 @@ impl Traffic {
         }
     }
 
-    /// The gateway has taken a webhook with this payload.
+    /// Records that the gateway accepted a webhook with this payload.
     pub fn reported(&self, payload: &Value) {
         let now = self.world.clock.now();
         let reported =
@@ -181,7 +182,7 @@ impl Traffic {
         let headers = [("authorization", key.as_str())];
         let request = self.world.send(Method::GET, &path, &headers, "");
         if dice.percent(3.0) {
-            // It leaves before the answer, or just with it.
+            // The client leaves before the response or at the same time.
             let patience = dice.below(100);
             let left = async {
                 for _ in 0..patience {
@@ -234,7 +235,7 @@ impl Traffic {
         }
     }
 
-    /// Compares an answer with the truth.
+    /// Compares a response with the truth.
     fn judge(&self, target: Target, started: RequestStart, answer: &Reply) {
         self.figures.reads.fetch_add(1, Ordering::Relaxed);
         let status = answer.cache_status();
@@ -254,7 +255,7 @@ impl Traffic {
         if answer.status != 200 {
             return;
         }
-        // Served because the upstream failed: as old as the config allows, but never from before a
+        // Served because the upstream failed: as old as the config allows, but never older than a
         // write through the gateway.
         let by_choice =
             status.contains("detail=stale").then_some(Allowed::Ttl(Duration::from_secs(3_600)));
@@ -303,8 +304,8 @@ impl Traffic {
             Target::FirstComments(place) => {
                 let subject = &self.threads[place].comments;
                 let least = subject.least(started, by_choice.unwrap_or(comments));
-                // A 304 hides that a next page has come: nobody can know but of what went through
-                // the gateway, or was told.
+                // A 304 hides a new next page. Only changes through the gateway and reported ones
+                // reveal it.
                 let known = subject.least(started, Allowed::Unreported(UNKNOWN_FOR_EVER));
                 let count = body.as_array().unwrap().len();
                 if count < least.min(10) || known > 10 && answer.next_page().is_none() {
@@ -332,7 +333,7 @@ impl Traffic {
         }
     }
 
-    /// What is changed, by a request with this method, path and body, to this version.
+    /// Makes a change to this version by a request with this method, path and body.
     fn change(
         &self,
         dice: &mut Dice,
@@ -398,7 +399,7 @@ impl Traffic {
         subject.end(&self.ticks, self.world.clock.now());
     }
 
-    /// Remembers the id of a comment that was made.
+    /// Records the id of a new comment.
     fn made(&self, method: &Method, path: &str) {
         if *method != Method::POST {
             return;
@@ -418,7 +419,7 @@ impl Traffic {
             .collect();
     }
 
-    /// The truth about a change whose answer was lost.
+    /// The truth about a change whose response was lost.
     fn was_executed(&self, method: &Method, path: &str, version: usize) -> bool {
         let path =
             if *method == Method::POST { format!("{path}?per_page=100") } else { path.to_owned() };
@@ -434,7 +435,7 @@ impl Traffic {
     }
 }
 
-/// The version that a text names; what the world began with is version 0.
+/// The version named by a text; the initial content is version 0.
 fn version_in(text: &Value) -> usize {
     text.as_str().and_then(|text| text.strip_prefix('v')?.parse().ok()).unwrap_or(0)
 }
