@@ -1,6 +1,7 @@
-"""What the comparisons beside nginx share: the answers, the processes, the load and the figures (README.md).
+"""Common parts of the comparisons with nginx: answers, processes, load and figures.
 
-What is compared, and with which configs, is in `hits_vs_nginx.py` and `revalidated_vs_nginx.py`.
+`hits_vs_nginx.py` and `revalidated_vs_nginx.py` hold the compared cases and their configs.
+README.md explains the method.
 """
 
 import argparse
@@ -28,14 +29,33 @@ TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def answer(kind, number, origin):
-    """An issue of exactly ANSWER_BYTES; `issue` has the API URLs that the gateway rewrites for each client, `plain` has none."""
-    body = {"id": number, "number": number, "title": f"Issue {number}", "state": "open", "locked": False, "comments": 3}
+    """Returns an issue of exactly ANSWER_BYTES.
+
+    The kind `issue` contains API URLs, which the gateway rewrites for each client.
+    """
+    body = {
+        "id": number,
+        "number": number,
+        "title": f"Issue {number}",
+        "state": "open",
+        "locked": False,
+        "comments": 3,
+    }
     if kind == "issue":
         api = f"http://127.0.0.1:{origin}/repos/acme/widgets"
         issue = f"{api}/issues/{number}"
-        body |= {"url": issue, "repository_url": api, "comments_url": f"{issue}/comments", "events_url": f"{issue}/events"}
+        body |= {
+            "url": issue,
+            "repository_url": api,
+            "comments_url": f"{issue}/comments",
+            "events_url": f"{issue}/events",
+        }
         body["labels_url"] = f"{issue}/labels{{/name}}"
-        body["user"] = {"login": "octo", "url": f"http://127.0.0.1:{origin}/users/octo", "repos_url": f"http://127.0.0.1:{origin}/users/octo/repos"}
+        body["user"] = {
+            "login": "octo",
+            "url": f"http://127.0.0.1:{origin}/users/octo",
+            "repos_url": f"http://127.0.0.1:{origin}/users/octo/repos",
+        }
         body["timeline_url"] = f"{issue}/timeline"
     body["body"] = ""
     body["body"] = "x" * (ANSWER_BYTES - len(json.dumps(body)))
@@ -49,9 +69,12 @@ def free_port():
 
 
 def nginx_base(folder, log):
-    """What every nginx here begins with: one worker, everything it writes in `folder`."""
-    # Lines are written together, as the gateway writes its own.
-    access_log = {"on": "access_log /dev/null combined buffer=128k flush=20ms;", "off": "access_log off;"}.get(log, "")
+    """Returns the start of every nginx config: one worker, with all of its files in `folder`."""
+    # Log lines are buffered, as in the gateway.
+    access_log = {
+        "on": "access_log /dev/null combined buffer=128k flush=20ms;",
+        "off": "access_log off;",
+    }.get(log, "")
     return f"""
 {"user root;" if os.geteuid() == 0 else ""}
 worker_processes 1;
@@ -74,7 +97,10 @@ http {{
 
 
 def cache_config(folder, origin, plain, open_files, log, *directives):
-    """Two caching servers in one worker, alike but for open_file_cache, which spares nginx an open() and a close() for each hit."""
+    """Returns a config with two caching servers in one worker.
+
+    They differ only in open_file_cache, which saves nginx an open() and a close() for each hit.
+    """
     server = """
     server {{
         listen 127.0.0.1:{port} backlog=1024;
@@ -90,19 +116,30 @@ def cache_config(folder, origin, plain, open_files, log, *directives):
         }}
     }}"""
     directives = "\n            ".join(f"{directive};" for directive in directives)
-    # Without limits of their own, connections to the origin would end after 1,000 requests.
+    file_cache = "open_file_cache max=2000 inactive=1h; open_file_cache_valid 1h;"
+    # By default, nginx closes a connection to the origin after 1,000 requests.
     return f"""{nginx_base(folder, log)}
-    proxy_cache_path {folder}/plain levels=1:2 keys_zone=plain:10m inactive=1h max_size=256m use_temp_path=off;
-    proxy_cache_path {folder}/open levels=1:2 keys_zone=open:10m inactive=1h max_size=256m use_temp_path=off;
-    upstream origin {{ server 127.0.0.1:{origin}; keepalive 64; keepalive_requests 1000000000; keepalive_timeout 1h; }}
+    proxy_cache_path {folder}/plain levels=1:2 keys_zone=plain:10m inactive=1h max_size=256m
+        use_temp_path=off;
+    proxy_cache_path {folder}/open levels=1:2 keys_zone=open:10m inactive=1h max_size=256m
+        use_temp_path=off;
+    upstream origin {{
+        server 127.0.0.1:{origin};
+        keepalive 64;
+        keepalive_requests 1000000000;
+        keepalive_timeout 1h;
+    }}
     {server.format(port=plain, zone="plain", directives=directives, extra="")}
-    {server.format(port=open_files, zone="open", directives=directives, extra="open_file_cache max=2000 inactive=1h; open_file_cache_valid 1h;")}
+    {server.format(port=open_files, zone="open", directives=directives, extra=file_cache)}
 }}
 """
 
 
 def weir_config(origin, port, freshness, more=""):
-    """Limits that are not met: what is measured is the way of a request, not its waiting. `more` are further lines of [cache]."""
+    """Returns the gateway's config; `more` holds further lines of [cache].
+
+    The limits are too high to be reached, so that the figures contain no waiting time.
+    """
     return f"""
 [listen]
 http = ["127.0.0.1:{port}"]
@@ -134,32 +171,55 @@ def pinned(core):
 
 
 def start(command, log, core=SERVER_CORE, **environment):
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=pinned(core), env=os.environ | environment)
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        preexec_fn=pinned(core),
+        env=os.environ | environment,
+    )
 
 
 def start_nginx(folder, config, core=SERVER_CORE):
-    """nginx with everything it writes in `folder`; returns its master."""
+    """Starts nginx with all of its files in `folder`; returns its master process."""
     folder.mkdir(exist_ok=True)
     (folder / "nginx.conf").write_text(config)
-    return start([shutil.which("nginx") or "/usr/sbin/nginx", "-e", f"{folder}/nginx-errors.log", "-c", f"{folder}/nginx.conf"], None, core)
+    return start(
+        [
+            shutil.which("nginx") or "/usr/sbin/nginx",
+            "-e",
+            f"{folder}/nginx-errors.log",
+            "-c",
+            f"{folder}/nginx.conf",
+        ],
+        None,
+        core,
+    )
 
 
 def start_weir(program, folder, config, log):
-    """The gateway with one worker, after its config was checked."""
+    """Checks the config, then starts the gateway with one worker."""
     file = folder / "weir.toml"
     file.write_text(config)
     checked = subprocess.run([program, "check", "--config", file], capture_output=True, text=True)
     if checked.returncode:
         sys.exit(f"the gateway refuses the benchmark's config:\n{checked.stderr}")
-    # The gateway has no switch for its request lines but its log level.
+    # Only the log level turns off the gateway's request lines.
     environment = {"WEIR_LOG": "info" if log == "on" else "warn"}
-    return start([program, "serve", "--config", file, "--threads", "1"], subprocess.DEVNULL, **environment)
+    return start(
+        [program, "serve", "--config", file, "--threads", "1"], subprocess.DEVNULL, **environment
+    )
 
 
 def worker_of(master):
-    """nginx's one worker; its master and its cache manager do nothing for a hit."""
+    """Returns nginx's only worker; the master and the cache manager do no work for a hit."""
     children = pathlib.Path(f"/proc/{master}/task/{master}/children").read_text().split()
-    workers = [int(pid) for pid in children if b"worker process" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()]
+    workers = [
+        int(pid)
+        for pid in children
+        if b"worker process" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
     if len(workers) != 1:
         sys.exit(f"nginx has {len(workers)} workers, not one")
     return workers[0]
@@ -178,7 +238,7 @@ def until_listening(process, port):
 
 
 def fill(name, port):
-    """Asks for every URL once, over one connection; returns the last answer's headers."""
+    """Requests every URL once, over one connection; returns the headers of the last answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
     headers = {"Authorization": f"Bearer {KEY}", "Accept": "application/vnd.github+json"}
     for number in range(1, URLS + 1):
@@ -191,19 +251,42 @@ def fill(name, port):
 
 
 def cpu_seconds(pid):
-    # Fields 14 and 15 of proc(5) stat, counted after the name, which may hold spaces.
+    # Fields 14 and 15 of proc(5) stat, counted after the name because it may contain spaces.
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
 
 def round_of_load(port, pid, seconds):
-    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", str(HERE / "urls.lua"), f"http://127.0.0.1:{port}", "--", KEY]
+    command = [
+        "wrk",
+        "-t1",
+        f"-c{CONNECTIONS}",
+        f"-d{seconds}s",
+        "-s",
+        str(HERE / "urls.lua"),
+        f"http://127.0.0.1:{port}",
+        "--",
+        KEY,
+    ]
     before = cpu_seconds(pid)
-    output = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, preexec_fn=pinned(LOAD_CORE)).stdout
+    output = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+        preexec_fn=pinned(LOAD_CORE),
+    ).stdout
     spent = cpu_seconds(pid) - before
-    result = json.loads(next(line for line in output.splitlines() if line.startswith("RESULT ")).removeprefix("RESULT "))
+    result = json.loads(
+        next(line for line in output.splitlines() if line.startswith("RESULT ")).removeprefix(
+            "RESULT "
+        )
+    )
     if result["failed"]:
-        sys.exit(f"port {port}: {result['failed']} of {result['requests']} requests failed\n{output}")
+        sys.exit(
+            f"port {port}: {result['failed']} of {result['requests']} requests failed\n{output}"
+        )
     return {
         "requests": result["requests"],
         "per_second": result["requests"] / result["microseconds"] * 1e6,
@@ -214,7 +297,11 @@ def round_of_load(port, pid, seconds):
 
 
 def measure(servers, rounds, seconds, check=lambda name, result: None):
-    """Alternating rounds, so that whatever else slows the machine down slows all down alike; the first round only warms up. `check` sees each round's result."""
+    """Runs alternating rounds and returns the median of each figure.
+
+    Alternation spreads a disturbance of the machine over all servers. The first round only warms
+    up. `check` gets the result of each round.
+    """
     figures = {name: [] for name in servers}
     for index in range(rounds + 1):
         for name, (port, pid) in servers.items():
@@ -222,33 +309,65 @@ def measure(servers, rounds, seconds, check=lambda name, result: None):
             check(name, result)
             if index:
                 figures[name].append(result)
-                print(f"round {index}  {name:24} {result['per_second']:8.0f}/s  p99 {result['p99_ms']:6.2f} ms  {result['cpu_us']:5.1f} us/request", flush=True)
-    return {name: {field: statistics.median(result[field] for result in results) for field in results[0]} for name, results in figures.items()}
+                print(
+                    f"round {index}  {name:24} {result['per_second']:8.0f}/s"
+                    f"  p99 {result['p99_ms']:6.2f} ms  {result['cpu_us']:5.1f} us/request",
+                    flush=True,
+                )
+    return {
+        name: {
+            field: statistics.median(result[field] for result in results) for field in results[0]
+        }
+        for name, results in figures.items()
+    }
 
 
 def report(medians, what):
     print(f"\nmedians                     {what + '/s':>14}   p50 ms   p99 ms   CPU us/request")
     for name, median in medians.items():
-        print(f"  {name:24} {median['per_second']:14.0f} {median['p50_ms']:8.2f} {median['p99_ms']:8.2f} {median['cpu_us']:10.1f}")
+        print(
+            f"  {name:24} {median['per_second']:14.0f} {median['p50_ms']:8.2f}"
+            f" {median['p99_ms']:8.2f} {median['cpu_us']:10.1f}"
+        )
     if "weir" in medians:
         print()
         for name in [name for name in medians if name != "weir"]:
-            rate, tail, cpu = (medians["weir"][field] / medians[name][field] for field in ("per_second", "p99_ms", "cpu_us"))
-            print(f"weir / {name:24} {what} per second {rate:.2f}, p99 {tail:.2f}, CPU per request {cpu:.2f}")
+            rate, tail, cpu = (
+                medians["weir"][field] / medians[name][field]
+                for field in ("per_second", "p99_ms", "cpu_us")
+            )
+            print(
+                f"weir / {name:24} {what} per second {rate:.2f}, p99 {tail:.2f},"
+                f" CPU per request {cpu:.2f}"
+            )
 
 
 def arguments(description):
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("weir", nargs="?", help="the program, built with --profile dist; without it only nginx is measured")
-    parser.add_argument("--answer", choices=["issue", "plain"], default="issue", help="with API URLs in it, or without")
+    parser.add_argument(
+        "weir",
+        nargs="?",
+        help="gateway program, built with --profile dist; without it, only nginx is measured",
+    )
+    parser.add_argument(
+        "--answer",
+        choices=["issue", "plain"],
+        default="issue",
+        help="kind of answer: with or without API URLs",
+    )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=5, help="of each round")
-    parser.add_argument("--log", choices=["on", "off"], default="on", help="one line a request to /dev/null, by all or by none")
+    parser.add_argument("--seconds", type=int, default=5, help="duration of each round")
+    parser.add_argument(
+        "--log",
+        choices=["on", "off"],
+        default="on",
+        help="access log of all servers: one line per request to /dev/null",
+    )
     return parser.parse_args()
 
 
 def run(description, compare):
-    """Runs `compare(options, folder, processes)`, and ends every process that it has started, however it ends."""
+    """Runs `compare(options, folder, processes)` and always ends the processes it started."""
     options = arguments(description)
     if len(os.sched_getaffinity(0)) < 2:
         sys.exit("two cores are needed: one for the server, one for the load")

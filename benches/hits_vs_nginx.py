@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Hits per second of `weir serve` beside nginx's proxy_cache: the same answers, one worker each, alternating rounds.
+"""Compares cache hits per second of `weir serve` with those of nginx's proxy_cache.
 
 hits_vs_nginx.py [WEIR] [--answer issue|plain] [--rounds N] [--seconds N] [--log on|off]
 
-Without WEIR only nginx is measured. What is compared, and what is not, stands in README.md beside this file.
+Both serve the same answers with one worker each, in alternating rounds. Without WEIR, only nginx is
+measured. README.md describes the comparison and its limits.
 """
 
 import hashlib
@@ -15,13 +16,26 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from beside_nginx import (
-    ANSWER_BYTES, CONNECTIONS, URLS, answer, cache_config, fill, free_port, measure, report, run, start_nginx, start_weir, until_listening,
-    weir_config, worker_of,
+    ANSWER_BYTES,
+    CONNECTIONS,
+    URLS,
+    answer,
+    cache_config,
+    fill,
+    free_port,
+    measure,
+    report,
+    run,
+    start_nginx,
+    start_weir,
+    until_listening,
+    weir_config,
+    worker_of,
 )
 
 
 def serve_origin(kind, listener, asked):
-    """The upstream: few and slow answers are enough, because only the first request for each URL gets here."""
+    """Runs the upstream, which may be slow: only the first request for each URL reaches it."""
     origin = listener.getsockname()[1]
 
     class Handler(BaseHTTPRequestHandler):
@@ -44,10 +58,10 @@ def serve_origin(kind, listener, asked):
                 "X-RateLimit-Resource": "core",
             }
             lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
-            # Head and body in one write: two would each wait for an acknowledgement.
+            # One write for head and body, because the second of two would wait for an ACK.
             self.wfile.write(f"HTTP/1.1 200 OK\r\n{lines}\r\n".encode() + body)
 
-    # Ctrl-C is the parent's business; what it inherits from the parent's handlers is not this process's.
+    # Only the parent reacts to Ctrl-C; the SIGTERM handler inherited from it must not run here.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     server = ThreadingHTTPServer(listener.getsockname(), Handler, bind_and_activate=False)
@@ -66,7 +80,10 @@ def compare(options, folder, processes):
 
     plain, open_files = free_port(), free_port()
     ignored = "proxy_ignore_headers Cache-Control Expires Vary Set-Cookie X-Accel-Expires"
-    nginx = start_nginx(folder / "nginx", cache_config(folder / "nginx", origin, plain, open_files, options.log, ignored))
+    nginx = start_nginx(
+        folder / "nginx",
+        cache_config(folder / "nginx", origin, plain, open_files, options.log, ignored),
+    )
     processes.append(nginx)
     until_listening(nginx, plain)
     worker = worker_of(nginx.pid)
@@ -74,13 +91,16 @@ def compare(options, folder, processes):
 
     if options.weir:
         port = free_port()
-        # Fresh answers without asking, as nginx does.
+        # Weir serves fresh answers without revalidation, as nginx does.
         weir = start_weir(options.weir, folder, weir_config(origin, port, "rfc9111"), options.log)
         processes.append(weir)
         until_listening(weir, port)
         servers["weir"] = (port, weir.pid)
 
-    print(f"{URLS} answers of {ANSWER_BYTES} bytes ({options.answer}), {CONNECTIONS} connections, log {options.log}, {options.rounds} rounds of {options.seconds} s")
+    print(
+        f"{URLS} answers of {ANSWER_BYTES} bytes ({options.answer}), {CONNECTIONS} connections,"
+        f" log {options.log}, {options.rounds} rounds of {options.seconds} s"
+    )
     for name, (port, _) in servers.items():
         fill(name, port)
         stored = dict(fill(name, port))
@@ -88,7 +108,7 @@ def compare(options, folder, processes):
     before = asked.value
     medians = measure(servers, options.rounds, options.seconds)
     if asked.value != before:
-        sys.exit(f"{asked.value - before} requests went to the origin: these were not hits")
+        sys.exit(f"{asked.value - before} requests reached the origin, so they were not hits")
     report(medians, "hits")
 
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Resident memory of `weir serve`: what 100,000 stored answers of 2 KiB take, and what eight downloads of 200 MiB at once take.
+"""Measures the resident memory of `weir serve` for stored answers and for large downloads.
 
 memory.py WEIR [stored|streams] [--answers N] [--bytes N] [--mib N] [--clients N]
 
-Real answers through the real gateway; the figures are differences of VmRSS in /proc. Exits with 1 when one is above its bound. What is measured, and what is
-not, stands in README.md beside this file.
+By default it stores 100,000 answers of 2 KiB, then runs eight downloads of 200 MiB at once. Real
+answers pass through the real gateway; the figures are differences of VmRSS in /proc. The exit code
+is 1 when a figure exceeds its bound. README.md describes the method and its limits.
 """
 
 import argparse
@@ -25,41 +26,67 @@ import time
 from beside_nginx import CONNECTIONS, KEY, free_port, until_listening, weir_config
 
 MIB = 1024 * 1024
-# Most a stored answer may take, over the bytes of its body, and most that all downloads together may add.
+# Upper bounds: memory of the stored answers divided by the bytes of their bodies, and the memory
+# that all downloads together add.
 STORED_RATIO_MAX, STREAMS_MIB_MAX = 1.35, 32
-# Answers stay fresh for longer than any run, and there is room for all of them.
+# The answers stay fresh for longer than any run, and all of them fit.
 CACHE = """max_size = "4GiB"
 [[cache.rules]]
 route = "/repos/{owner}/{repo}/issues/{issue_number}"
 ttl = "10h"
 """
 EXPOSED = (
-    "ETag, Link, Location, Retry-After, X-GitHub-OTP, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Used, X-RateLimit-Resource, "
-    "X-RateLimit-Reset, X-OAuth-Scopes, X-Accepted-OAuth-Scopes, X-Poll-Interval, X-GitHub-Media-Type, X-GitHub-SSO, X-GitHub-Request-Id, Deprecation, Sunset"
+    "ETag, Link, Location, Retry-After, X-GitHub-OTP, X-RateLimit-Limit, X-RateLimit-Remaining, "
+    "X-RateLimit-Used, X-RateLimit-Resource, X-RateLimit-Reset, X-OAuth-Scopes, "
+    "X-Accepted-OAuth-Scopes, X-Poll-Interval, X-GitHub-Media-Type, X-GitHub-SSO, "
+    "X-GitHub-Request-Id, Deprecation, Sunset"
 )
 
 
 def issue(number, length, api):
-    """An issue of exactly `length` bytes, with the addresses that one has."""
+    """Returns an issue of exactly `length` bytes, with the URLs of a real one."""
     at = f"{api}/repos/acme/widgets/issues/{number}"
-    body = {"url": at, "repository_url": f"{api}/repos/acme/widgets", "labels_url": f"{at}/labels{{/name}}", "comments_url": f"{at}/comments"}
-    body |= {"events_url": f"{at}/events", "html_url": f"https://example.com/acme/widgets/issues/{number}", "id": number, "number": number}
-    body |= {"title": f"Issue {number}", "user": {"login": "octo", "url": f"{api}/users/octo", "repos_url": f"{api}/users/octo/repos"}, "body": ""}
-    body["body"] = hashlib.sha256(str(number).encode()).hexdigest().ljust(length - len(json.dumps(body)), "x")
+    body = {
+        "url": at,
+        "repository_url": f"{api}/repos/acme/widgets",
+        "labels_url": f"{at}/labels{{/name}}",
+        "comments_url": f"{at}/comments",
+    }
+    body |= {
+        "events_url": f"{at}/events",
+        "html_url": f"https://example.com/acme/widgets/issues/{number}",
+        "id": number,
+        "number": number,
+    }
+    body |= {
+        "title": f"Issue {number}",
+        "user": {
+            "login": "octo",
+            "url": f"{api}/users/octo",
+            "repos_url": f"{api}/users/octo/repos",
+        },
+        "body": "",
+    }
+    body["body"] = (
+        hashlib.sha256(str(number).encode()).hexdigest().ljust(length - len(json.dumps(body)), "x")
+    )
     return json.dumps(body).encode()
 
 
 def head(number, body):
-    """What the service says with each answer."""
+    """Returns the response headers that the service sends."""
     digest = hashlib.sha256(body).hexdigest()
     lines = {
         "Date": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
         "Content-Type": "application/json; charset=utf-8",
         "Content-Length": len(body),
         "Cache-Control": "private, max-age=60, s-maxage=60",
-        "Vary": "Accept, Authorization, Cookie, X-GitHub-OTP, Accept-Encoding, Accept, X-Requested-With",
+        "Vary": "Accept, Authorization, Cookie, X-GitHub-OTP, Accept-Encoding, Accept, "
+        "X-Requested-With",
         "ETag": f'W/"{digest}"',
-        "Last-Modified": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(1_700_000_000 + number)),
+        "Last-Modified": time.strftime(
+            "%a, %d %b %Y %H:%M:%S GMT", time.gmtime(1_700_000_000 + number)
+        ),
         "X-GitHub-Media-Type": "github.v3; format=json",
         "x-github-api-version-selected": "2022-11-28",
         "X-Accepted-GitHub-Permissions": "issues=read; pull_requests=read",
@@ -76,7 +103,9 @@ def head(number, body):
         "X-XSS-Protection": "0",
         "Referrer-Policy": "origin-when-cross-origin, strict-origin-when-cross-origin",
         "Content-Security-Policy": "default-src 'none'",
-        "X-GitHub-Request-Id": f"{digest[:4]}:{digest[4:9]}:{digest[9:16]}:{digest[16:23]}:{digest[23:31]}".upper(),
+        "X-GitHub-Request-Id": ":".join(
+            [digest[:4], digest[4:9], digest[9:16], digest[16:23], digest[23:31]]
+        ).upper(),
     }
     if number % 5 == 0:
         page = "http://127.0.0.1/repositories/1/issues?page"
@@ -85,11 +114,19 @@ def head(number, body):
 
 
 def text_of(lines):
-    return ("HTTP/1.1 200 OK\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items()) + "\r\n").encode()
+    return (
+        "HTTP/1.1 200 OK\r\n"
+        + "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        + "\r\n"
+    ).encode()
 
 
 class Origin(asyncio.Protocol):
-    """`/repos/acme/widgets/issues/N` is a small answer; `/repos/acme/widgets/contents/KIND-MIB-N` a large one: `plain`, `chunked` or `json`."""
+    """The upstream.
+
+    `/repos/acme/widgets/issues/N` is a small answer. `/repos/acme/widgets/contents/KIND-MIB-N` is a
+    large one of the kind `plain`, `chunked` or `json`.
+    """
 
     def __init__(self, length, api):
         self.length, self.api, self.asked, self.may_write = length, api, b"", asyncio.Event()
@@ -123,7 +160,9 @@ class Origin(asyncio.Protocol):
 
     async def stream(self, kind, mib):
         item = b'{"url":"%s/repos/acme/widgets/issues/1","title":"' % self.api.encode()
-        piece = (item + b"x" * 974).ljust(1021, b"x")[:1021] + b'"},' if kind == "json" else bytes(1024)
+        piece = (
+            (item + b"x" * 974).ljust(1021, b"x")[:1021] + b'"},' if kind == "json" else bytes(1024)
+        )
         piece *= 64
         lines = head(1, b"")
         lines["Content-Type"] = "application/json" if kind == "json" else "application/octet-stream"
@@ -148,7 +187,9 @@ def serve_origin(listener, length):
     api = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
     async def serve():
-        server = await asyncio.get_running_loop().create_server(lambda: Origin(length, api), sock=listener)
+        server = await asyncio.get_running_loop().create_server(
+            lambda: Origin(length, api), sock=listener
+        )
         await server.serve_forever()
 
     asyncio.run(serve())
@@ -156,11 +197,18 @@ def serve_origin(listener, length):
 
 def resident(pid):
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) * 1024
+    return (
+        int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+        * 1024
+    )
 
 
 def ask(connection, path):
-    connection.request("GET", path, headers={"Authorization": f"Bearer {KEY}", "Accept": "application/vnd.github+json"})
+    connection.request(
+        "GET",
+        path,
+        headers={"Authorization": f"Bearer {KEY}", "Accept": "application/vnd.github+json"},
+    )
     response = connection.getresponse()
     if response.status != 200:
         sys.exit(f"{path}: {response.status} {response.read()[:300]!r}")
@@ -168,7 +216,7 @@ def ask(connection, path):
 
 
 def fill(port, numbers):
-    """Asks for each number once; returns the bytes of the bodies as the origin sent them, and the hits."""
+    """Requests each number once; returns the number of cache hits."""
     lengths, hits, lock = [0], [0], threading.Lock()
 
     def some(mine):
@@ -182,7 +230,10 @@ def fill(port, numbers):
             hits[0] += hit
             lengths[0] += len(mine)
 
-    threads = [threading.Thread(target=some, args=(numbers[index::CONNECTIONS],)) for index in range(CONNECTIONS)]
+    threads = [
+        threading.Thread(target=some, args=(numbers[index::CONNECTIONS],))
+        for index in range(CONNECTIONS)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -194,11 +245,18 @@ def cache_figures(admin):
     connection = http.client.HTTPConnection("127.0.0.1", admin)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()
-    return tuple(int(float(next(line for line in text.splitlines() if line.startswith(f"{name} ")).split()[1])) for name in ("weir_cache_entries", "weir_cache_bytes"))
+    return tuple(
+        int(
+            float(
+                next(line for line in text.splitlines() if line.startswith(f"{name} ")).split()[1]
+            )
+        )
+        for name in ("weir_cache_entries", "weir_cache_bytes")
+    )
 
 
 def measure_stored(weir, port, admin, options):
-    # So that what the process needs once is there before.
+    # A warm-up: memory that the process allocates only once does not count.
     fill(port, list(range(10_000_000, 10_000_000 + 10 * CONNECTIONS)))
     before, (entries_before, weight_before) = resident(weir.pid), cache_figures(admin)
     fill(port, list(range(1, options.answers + 1)))
@@ -206,21 +264,35 @@ def measure_stored(weir, port, admin, options):
     hits = fill(port, list(range(1, options.answers + 1, 101)))
     entries, weight, grown = entries - entries_before, weight - weight_before, after - before
     bodies = options.answers * options.bytes
-    print(f"{entries} stored answers of {options.bytes} bytes, {hits} of {len(range(1, options.answers + 1, 101))} asked again were hits")
-    print(f"resident memory grew by {grown / MIB:.1f} MiB: {grown / bodies:.3f} times the bodies' {bodies / MIB:.1f} MiB, {(grown - bodies) / options.answers:.0f} bytes each beside the body")
-    print(f"the store weighs them {weight / MIB:.1f} MiB: {weight / grown:.3f} of what they took")
-    if entries != options.answers or grown > STORED_RATIO_MAX * bodies or not 0.85 < weight / grown < 1.15:
-        return f"above {STORED_RATIO_MAX} times the bodies, or weighed wrong, or not all stored"
+    print(
+        f"{entries} stored answers of {options.bytes} bytes,"
+        f" {hits} of {len(range(1, options.answers + 1, 101))} repeated requests were hits"
+    )
+    print(
+        f"resident memory grew by {grown / MIB:.1f} MiB:"
+        f" {grown / bodies:.3f} times the bodies' {bodies / MIB:.1f} MiB,"
+        f" {(grown - bodies) / options.answers:.0f} bytes of overhead for each answer"
+    )
+    print(f"the store accounts for {weight / MIB:.1f} MiB: {weight / grown:.3f} of that growth")
+    if (
+        entries != options.answers
+        or grown > STORED_RATIO_MAX * bodies
+        or not 0.85 < weight / grown < 1.15
+    ):
+        return f"above {STORED_RATIO_MAX} times the bodies, wrongly accounted, or not all stored"
     return None
 
 
 def download(port, path, expected, pause):
-    """Reads one large answer to its end; `pause` seconds between reads make a slow reader."""
-    # The whole of it without keeping any of it.
+    """Reads one large answer to its end; a `pause` in seconds between reads makes it slow."""
+    # One buffer takes every read, so that this process keeps nothing of the answer.
     connection = socket.create_connection(("127.0.0.1", port))
     if pause:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
-    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n\r\n".encode())
+    connection.sendall(
+        f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+        f"Authorization: Bearer {KEY}\r\nConnection: close\r\n\r\n".encode()
+    )
     buffer, total = bytearray(MIB), 0
     view = memoryview(buffer)
     while count := connection.recv_into(view):
@@ -234,16 +306,30 @@ def download(port, path, expected, pause):
 
 
 def measure_streams(weir, port, options):
-    # Each case against the process as it was before the first: what one leaves behind must not hide what the next takes.
+    # Every case is compared with the process before the first one: memory that a case leaves behind
+    # must not hide the growth of the next.
     worst, before = 0, resident(weir.pid)
-    for kind, same, slow in [("plain", False, 0), ("chunked", False, 0), ("json", False, 0), ("plain", True, 0), ("plain", False, options.clients), ("plain", True, options.clients // 2)]:
+    for kind, same, slow in [
+        ("plain", False, 0),
+        ("chunked", False, 0),
+        ("json", False, 0),
+        ("plain", True, 0),
+        ("plain", False, options.clients),
+        ("plain", True, options.clients // 2),
+    ]:
         if options.kinds and kind not in options.kinds:
             continue
         mib = options.mib if not slow else max(1, options.mib // 8)
         peak, ended = 0, threading.Event()
-        paths = [f"/repos/acme/widgets/contents/{kind}-{mib}-{0 if same else index}" for index in range(options.clients)]
+        paths = [
+            f"/repos/acme/widgets/contents/{kind}-{mib}-{0 if same else index}"
+            for index in range(options.clients)
+        ]
         pauses = [0.005 if index < slow else 0 for index in range(options.clients)]
-        clients = [multiprocessing.Process(target=download, args=(port, path, mib * MIB, pause)) for path, pause in zip(paths, pauses)]
+        clients = [
+            multiprocessing.Process(target=download, args=(port, path, mib * MIB, pause))
+            for path, pause in zip(paths, pauses)
+        ]
         started = time.monotonic()
         for client in clients:
             client.start()
@@ -254,20 +340,35 @@ def measure_streams(weir, port, options):
         failed = sum(client.exitcode != 0 for client in clients)
         grown = (peak - before) / MIB
         worst = max(worst, grown)
-        print(f"{options.clients} x {mib} MiB {kind}{', all the same' if same else ''}{f', {slow} slow readers' if slow else ''}: +{grown:.1f} MiB at most, {time.monotonic() - started:.1f} s" + (f", {failed} FAILED" if failed else ""), flush=True)
+        print(
+            f"{options.clients} x {mib} MiB {kind}{', all the same' if same else ''}"
+            f"{f', {slow} slow readers' if slow else ''}:"
+            f" +{grown:.1f} MiB at most, {time.monotonic() - started:.1f} s"
+            + (f", {failed} FAILED" if failed else ""),
+            flush=True,
+        )
         if failed:
-            return f"{failed} downloads were not whole"
+            return f"{failed} downloads were incomplete"
     return f"{worst:.1f} MiB is above {STREAMS_MIB_MAX}" if worst > STREAMS_MIB_MAX else None
 
 
 def run(options, folder):
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
-    upstream = multiprocessing.Process(target=serve_origin, args=(listener, options.bytes), daemon=True)
+    upstream = multiprocessing.Process(
+        target=serve_origin, args=(listener, options.bytes), daemon=True
+    )
     upstream.start()
     port, admin = free_port(), free_port()
-    config = weir_config(listener.getsockname()[1], port, "rfc9111", CACHE).replace("[upstream]", f'admin = "127.0.0.1:{admin}"\n[upstream]', 1)
+    config = weir_config(listener.getsockname()[1], port, "rfc9111", CACHE).replace(
+        "[upstream]", f'admin = "127.0.0.1:{admin}"\n[upstream]', 1
+    )
     (folder / "weir.toml").write_text(config)
-    weir = subprocess.Popen([options.weir, "serve", "--config", f"{folder}/weir.toml"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL if options.quiet else None)
+    weir = subprocess.Popen(
+        [options.weir, "serve", "--config", f"{folder}/weir.toml"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL if options.quiet else None,
+    )
     try:
         until_listening(weir, port)
         faults = []
@@ -284,14 +385,21 @@ def run(options, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("weir", help="the program, built with --profile dist")
-    parser.add_argument("what", nargs="?", choices=["stored", "streams"], help="one of the two; default: both")
+    parser.add_argument("weir", help="gateway program, built with --profile dist")
+    parser.add_argument(
+        "what", nargs="?", choices=["stored", "streams"], help="one of the two; default: both"
+    )
     parser.add_argument("--answers", type=int, default=100_000)
-    parser.add_argument("--bytes", type=int, default=2048, help="of each stored answer's body")
-    parser.add_argument("--mib", type=int, default=200, help="of each download")
+    parser.add_argument("--bytes", type=int, default=2048, help="body size of each stored answer")
+    parser.add_argument("--mib", type=int, default=200, help="size of each download")
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--kinds", nargs="+", choices=["plain", "chunked", "json"], help="of the downloads; default: all")
-    parser.add_argument("--quiet", action="store_true", help="without the gateway's log")
+    parser.add_argument(
+        "--kinds",
+        nargs="+",
+        choices=["plain", "chunked", "json"],
+        help="kinds of downloads; default: all",
+    )
+    parser.add_argument("--quiet", action="store_true", help="discards the log of the gateway")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="weir-bench-") as folder:
         faults = run(options, pathlib.Path(folder))

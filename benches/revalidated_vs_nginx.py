@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Revalidated answers per second of `weir serve` beside nginx's proxy_cache_revalidate: the same answers, one worker each, alternating rounds.
+"""Compares revalidated answers per second of `weir serve` with proxy_cache_revalidate of nginx.
 
 revalidated_vs_nginx.py [WEIR] [--answer issue|plain] [--rounds N] [--seconds N] [--log on|off]
 
-Each answer is confirmed at the origin by one conditional request, which the origin's log must show. Without WEIR only nginx is measured. What is compared, and
-what is not, stands in README.md beside this file.
+Both serve the same answers with one worker each, in alternating rounds. Each answer is revalidated
+by one conditional request, which must appear in the origin's log. Without WEIR, only nginx is
+measured. README.md describes the comparison and its limits.
 """
 
 import collections
@@ -12,8 +13,23 @@ import sys
 import time
 
 from beside_nginx import (
-    ANSWER_BYTES, CONNECTIONS, LOAD_CORE, URLS, answer, cache_config, fill, free_port, measure, nginx_base, report, run, start_nginx, start_weir,
-    until_listening, weir_config, worker_of,
+    ANSWER_BYTES,
+    CONNECTIONS,
+    LOAD_CORE,
+    URLS,
+    answer,
+    cache_config,
+    fill,
+    free_port,
+    measure,
+    nginx_base,
+    report,
+    run,
+    start_nginx,
+    start_weir,
+    until_listening,
+    weir_config,
+    worker_of,
 )
 
 # Longer than any run.
@@ -21,7 +37,10 @@ ONE_HOUR = 3600
 
 
 class Origin:
-    """The upstream: nginx with a file for each answer, on the core of the load. It makes the same answers for everybody and logs what it was asked."""
+    """The upstream: nginx with a file for each answer, on the same core as the load.
+
+    Its answers are the same for every server, and its log shows the requests.
+    """
 
     def __init__(self, kind, folder):
         self.port = free_port()
@@ -34,7 +53,7 @@ class Origin:
         self.read = 0
 
     def config(self, folder):
-        # X-Accel-Expires makes what nginx stores stale at once; the other headers are those of the service.
+        # X-Accel-Expires makes answers stale in nginx at once; the other headers are the service's.
         return f"""{nginx_base(folder, log=None)}
     log_format asked "$status $http_if_modified_since";
     access_log {self.log} asked buffer=64k flush=100ms;
@@ -58,10 +77,13 @@ class Origin:
 """
 
     def asked(self, at_least):
-        """What was asked since the last call, as counts by (status, whether it was conditional), once `at_least` of it are in the log."""
+        """Counts the requests since the last call by (status, conditional).
+
+        It waits up to 5 s until the log has `at_least` as many and stops growing.
+        """
         counts = collections.Counter()
         deadline = time.monotonic() + 5
-        # The log is written in blocks, the last of them after 0.1 s; a settled one is as long as before.
+        # nginx flushes its log after 0.1 s, so a log that has not grown for 0.3 s is complete.
         settled = False
         while not settled and time.monotonic() < deadline:
             time.sleep(0.3)
@@ -77,10 +99,16 @@ class Origin:
 
 
 def confirmed(name, counts, answers, in_flight):
-    """One conditional request for each answer, and a 304 each time; but for those that were in flight when the load ended."""
+    """Checks that each answer caused one conditional request with status 304.
+
+    Up to `in_flight` further ones may come from requests that the end of the load cut off.
+    """
     confirmations = counts[(304, True)]
     if counts.total() != confirmations or not answers <= confirmations <= answers + in_flight:
-        sys.exit(f"{name}: {answers} answers, but the origin was asked so (status, conditional): {dict(counts)}")
+        sys.exit(
+            f"{name}: {answers} answers,"
+            f" but the origin counted (status, conditional): {dict(counts)}"
+        )
 
 
 def compare(options, folder, processes):
@@ -90,8 +118,14 @@ def compare(options, folder, processes):
     until_listening(origin.process, origin.port)
 
     plain, open_files = free_port(), free_port()
-    directives = ["proxy_cache_revalidate on", "proxy_ignore_headers Cache-Control Expires Vary Set-Cookie"]
-    nginx = start_nginx(folder / "nginx", cache_config(folder / "nginx", origin.port, plain, open_files, options.log, *directives))
+    directives = [
+        "proxy_cache_revalidate on",
+        "proxy_ignore_headers Cache-Control Expires Vary Set-Cookie",
+    ]
+    nginx = start_nginx(
+        folder / "nginx",
+        cache_config(folder / "nginx", origin.port, plain, open_files, options.log, *directives),
+    )
     processes.append(nginx)
     until_listening(nginx, plain)
     worker = worker_of(nginx.pid)
@@ -99,17 +133,25 @@ def compare(options, folder, processes):
 
     if options.weir:
         port = free_port()
-        weir = start_weir(options.weir, folder, weir_config(origin.port, port, "revalidate"), options.log)
+        weir = start_weir(
+            options.weir, folder, weir_config(origin.port, port, "revalidate"), options.log
+        )
         processes.append(weir)
         until_listening(weir, port)
         servers["weir"] = (port, weir.pid)
 
-    print(f"{URLS} answers of {ANSWER_BYTES} bytes ({options.answer}), {CONNECTIONS} connections, log {options.log}, {options.rounds} rounds of {options.seconds} s")
+    print(
+        f"{URLS} answers of {ANSWER_BYTES} bytes ({options.answer}), {CONNECTIONS} connections,"
+        f" log {options.log}, {options.rounds} rounds of {options.seconds} s"
+    )
     for name, (port, _) in servers.items():
         fill(name, port)
         filled = origin.asked(URLS)
         if filled != {(200, False): URLS}:
-            sys.exit(f"{name}: to fill the cache the origin was asked so (status, conditional): {dict(filled)}")
+            sys.exit(
+                f"{name}: while the cache was filled,"
+                f" the origin counted (status, conditional): {dict(filled)}"
+            )
         stored = dict(fill(name, port))
         confirmed(name, origin.asked(URLS), URLS, in_flight=0)
         print(f"{name}: {stored.get('Cache-Status') or stored.get('cache-status') or 'filled'}")
@@ -117,7 +159,9 @@ def compare(options, folder, processes):
         servers,
         options.rounds,
         options.seconds,
-        lambda name, result: confirmed(name, origin.asked(result["requests"]), result["requests"], CONNECTIONS),
+        lambda name, result: confirmed(
+            name, origin.asked(result["requests"]), result["requests"], CONNECTIONS
+        ),
     )
     report(medians, "revalidated")
 

@@ -1,4 +1,6 @@
--- The load: the issues 1 to 1,000 of one repository in turn, with a client's key; at the end one line of JSON for hits_vs_nginx.py.
+-- Load of the comparisons with nginx: requests the issues 1 to 1,000 of one repository in turn,
+-- with a client's key. At the end it prints the line of JSON that beside_nginx.py parses.
+--
 -- wrk -s urls.lua URL -- KEY
 
 local COUNT = 1000
@@ -18,7 +20,8 @@ function request()
 end
 
 function done(summary, latency)
-  local failed = summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.status + summary.errors.timeout
+  local errors = summary.errors
+  local failed = errors.connect + errors.read + errors.write + errors.status + errors.timeout
   io.write(string.format(
     'RESULT {"requests": %d, "microseconds": %d, "p50_us": %d, "p99_us": %d, "failed": %d}\n',
     summary.requests, summary.duration, latency:percentile(50), latency:percentile(99), failed

@@ -1,4 +1,5 @@
-// The origin server of the public suite, on loopback and on a port that the system chooses; prints its address.
+// Runs the origin server of the public suite on loopback, on a port that the system chooses, and
+// prints its address.
 
 import http from 'node:http'
 

@@ -1,6 +1,8 @@
-// Plays the public suite of HTTP cache tests against the cache at the address given, with a client's key, and prints what became of each test as JSON.
+// Runs the public suite of HTTP cache tests against the cache at ADDRESS, with a client's key, and
+// prints the result of each test as JSON.
 //
-// `node suite.mjs ADDRESS KEY [TEST]`: with the name of a test, only that one, and its requests and answers beside it.
+// `node suite.mjs ADDRESS KEY [TEST]`: TEST selects a single test and also prints its requests and
+// answers.
 
 import fetch from 'node-fetch'
 
@@ -9,14 +11,17 @@ import suites from 'http-cache-tests/tests/index.mjs'
 
 const [address, key, only] = process.argv.slice(2)
 
-// The suite tests what becomes of `Authorization`, so the key comes in the header that is the gateway's own.
+// The suite tests `Authorization` itself, so the key travels in the gateway's own header.
 const asClient = (url, init = {}) => {
   const headers = Array.isArray(init.headers) ? init.headers : Object.entries(init.headers ?? {})
   return fetch(url, { ...init, headers: [...headers, ['X-Weir-Key', key]] })
 }
 
 const chosen = only
-  ? suites.map(suite => ({ ...suite, tests: suite.tests.filter(test => test.id === only).map(test => ({ ...test, dump: true })) }))
+  ? suites.map(suite => ({
+      ...suite,
+      tests: suite.tests.filter(test => test.id === only).map(test => ({ ...test, dump: true })),
+    }))
   : suites
 await runTests(chosen, asClient, false, address)
 
@@ -26,7 +31,13 @@ for (const suite of suites) {
   for (const test of suite.tests) {
     const result = results[test.id]
     if (result !== undefined) {
-      told.push({ suite: suite.id, test: test.id, kind: test.kind ?? 'required', passed: result === true, why: result === true ? null : result.join(': ') })
+      told.push({
+        suite: suite.id,
+        test: test.id,
+        kind: test.kind ?? 'required',
+        passed: result === true,
+        why: result === true ? null : result.join(': '),
+      })
     }
   }
 }

@@ -1,7 +1,8 @@
-// Plays one scenario with Octokit and prints what it saw as one line of JSON.
+// Plays one scenario with Octokit and prints its observations as one line of JSON.
 //
-// Reads {"base_url", "key", "scenario", "arguments"} from standard input. Octokit gets the base address and the key and is
-// otherwise as it comes, with its throttling and retry plugins. What is judged, and against what, is the caller's business.
+// The input is {"base_url", "key", "scenario", "arguments"} on standard input. Octokit gets the
+// base address and the key, and keeps its throttling and retry plugins except where a scenario
+// says otherwise. The caller judges the observations.
 
 import diagnostics from "node:diagnostics_channel";
 import net from "node:net";
@@ -9,7 +10,7 @@ import { text } from "node:stream/consumers";
 import { Octokit } from "octokit";
 import { scenarios as furtherScenarios } from "./scenarios.mjs";
 
-// Longer than any scenario takes with the pauses that the throttling plugin makes between writes.
+// No scenario takes this long, even with the throttling plugin's pauses between writes.
 const DEADLINE_MS = 180_000;
 
 const plan = JSON.parse(await text(process.stdin));
@@ -21,10 +22,13 @@ const handled = [];
 const octokit = new Octokit({
   baseUrl: plan.base_url,
   auth: plan.key,
-  // The plugin demands handlers; these keep its verdicts and ask for no retry, which would come only after the reset.
+  // The plugin requires handlers. These record its verdicts and request no retry, which would start
+  // only after the reset.
   throttle: {
-    onRateLimit: (retryAfter, options) => void handled.push({ limit: "primary", retry_after: retryAfter, url: options.url }),
-    onSecondaryRateLimit: (retryAfter, options) => void handled.push({ limit: "secondary", retry_after: retryAfter, url: options.url }),
+    onRateLimit: (retryAfter, options) =>
+      void handled.push({ limit: "primary", retry_after: retryAfter, url: options.url }),
+    onSecondaryRateLimit: (retryAfter, options) =>
+      void handled.push({ limit: "secondary", retry_after: retryAfter, url: options.url }),
   },
 });
 octokit.hook.after("request", (response) => collectAddresses(response.data));
@@ -37,7 +41,12 @@ const scenarios = {
 
   async list_issues({ owner, repo, per_page, state }) {
     const pages = [];
-    for await (const page of octokit.paginate.iterator(octokit.rest.issues.listForRepo, { owner, repo, per_page, state })) {
+    for await (const page of octokit.paginate.iterator(octokit.rest.issues.listForRepo, {
+      owner,
+      repo,
+      per_page,
+      state,
+    })) {
       pages.push(page.data.map((issue) => issue.number));
     }
     return { numbers: pages.flat(), pages: pages.length };
@@ -47,21 +56,33 @@ const scenarios = {
     const { data: issue } = await octokit.rest.issues.get({ owner, repo, issue_number: number });
     const { data: user } = await octokit.request(issue.user.url);
     const { data: comments } = await octokit.request(issue.comments_url);
-    return { login: issue.user.login, name: user.name, created_at: user.created_at, comments: comments.length, said: issue.comments };
+    return {
+      login: issue.user.login,
+      name: user.name,
+      created_at: user.created_at,
+      comments: comments.length,
+      said: issue.comments,
+    };
   },
 
   async create_issue({ owner, repo, title, body }) {
-    const newest = async () => (await octokit.rest.issues.listForRepo({ owner, repo })).data.map((issue) => issue.number);
+    const newest = async () =>
+      (await octokit.rest.issues.listForRepo({ owner, repo })).data.map((issue) => issue.number);
     const before = await newest();
     const { data: created } = await octokit.rest.issues.create({ owner, repo, title, body });
     const { data: read } = await octokit.request(created.url);
-    return { before, number: created.number, read: { number: read.number, title: read.title, body: read.body }, after: await newest() };
+    return {
+      before,
+      number: created.number,
+      read: { number: read.number, title: read.title, body: read.body },
+      after: await newest(),
+    };
   },
 
   async rename_repository({ owner, repo, name, description }) {
     const { data: renamed } = await octokit.rest.repos.update({ owner, repo, name });
     const { data: found, url } = await octokit.rest.repos.get({ owner, repo });
-    // Under its old name once more: a 307, after which the method and the body stay what they were.
+    // The old name yields a 307, after which the method and the body stay the same.
     const { data: described } = await octokit.rest.repos.update({ owner, repo, name, description });
     return {
       renamed: renamed.full_name,
@@ -72,8 +93,16 @@ const scenarios = {
 
   async rate_limit() {
     const { data } = await octokit.rest.rateLimit.get();
-    const facts = ({ limit, remaining, reset }) => ({ limit, remaining, seconds_to_reset: reset - Date.now() / 1000 });
-    return { core: facts(data.resources.core), search: facts(data.resources.search), rate: facts(data.rate) };
+    const facts = ({ limit, remaining, reset }) => ({
+      limit,
+      remaining,
+      seconds_to_reset: reset - Date.now() / 1000,
+    });
+    return {
+      core: facts(data.resources.core),
+      search: facts(data.resources.search),
+      rate: facts(data.rate),
+    };
   },
 
   async exhaust({ owner, repo, numbers }) {
@@ -83,7 +112,11 @@ const scenarios = {
         const { headers } = await octokit.rest.issues.get({ owner, repo, issue_number: number });
         served.push(Number(headers["x-ratelimit-remaining"]));
       } catch (error) {
-        return { served, refused: { ...failure(error), ...rateFacts(error.response?.headers ?? {}) }, handled };
+        return {
+          served,
+          refused: { ...failure(error), ...rateFacts(error.response?.headers ?? {}) },
+          handled,
+        };
       }
     }
     return { served, refused: null, handled };
@@ -93,22 +126,50 @@ const scenarios = {
     const { data: before } = await octokit.rest.issues.listLabelsForRepo({ owner, repo });
     const { data: created } = await octokit.rest.issues.createLabel({ owner, repo, name, color });
     const { data: read } = await octokit.rest.issues.getLabel({ owner, repo, name });
-    const { data: changed } = await octokit.rest.issues.updateLabel({ owner, repo, name, new_name, color: new_color });
+    const { data: changed } = await octokit.rest.issues.updateLabel({
+      owner,
+      repo,
+      name,
+      new_name,
+      color: new_color,
+    });
     const { status } = await octokit.rest.issues.deleteLabel({ owner, repo, name: changed.name });
     const facts = (label) => ({ name: label.name, color: label.color, url: label.url });
-    return { before: before.map((label) => label.name), created: facts(created), read: facts(read), changed: facts(changed), deleted: status };
+    return {
+      before: before.map((label) => label.name),
+      created: facts(created),
+      read: facts(read),
+      changed: facts(changed),
+      deleted: status,
+    };
   },
 
   async create_file({ owner, repo, path, message, text }) {
     const content = Buffer.from(text).toString("base64");
-    const { data } = await octokit.rest.repos.createOrUpdateFileContents({ owner, repo, path, message, content });
-    return { path: data.content.path, sha: data.content.sha, url: data.content.url, commit: data.commit.sha };
+    const { data } = await octokit.rest.repos.createOrUpdateFileContents({
+      owner,
+      repo,
+      path,
+      message,
+      content,
+    });
+    return {
+      path: data.content.path,
+      sha: data.content.sha,
+      url: data.content.url,
+      commit: data.commit.sha,
+    };
   },
 
   async archive_link({ owner, repo, ref }) {
-    // Not followed: it leads away from the gateway.
+    // The scenario does not follow the link, which leaves the gateway.
     const request = { redirect: "manual" };
-    const { status, headers } = await octokit.request("GET /repos/{owner}/{repo}/tarball/{ref}", { owner, repo, ref, request });
+    const { status, headers } = await octokit.request("GET /repos/{owner}/{repo}/tarball/{ref}", {
+      owner,
+      repo,
+      ref,
+      request,
+    });
     return { status, location: headers.location };
   },
 
@@ -124,7 +185,12 @@ const scenarios = {
     });
     const { data: assets } = await octokit.request(release.assets_url);
     const { data: asset } = await octokit.request(assets[0].url);
-    const { data: changed } = await octokit.request({ method: "PATCH", url: asset.url, name: new_name, label: new_label });
+    const { data: changed } = await octokit.request({
+      method: "PATCH",
+      url: asset.url,
+      name: new_name,
+      label: new_label,
+    });
     const { status } = await octokit.request({ method: "DELETE", url: asset.url });
     const facts = (one) => ({ id: one.id, name: one.name, label: one.label, size: one.size });
     return {
@@ -142,12 +208,20 @@ const scenarios = {
       await octokit.rest.issues.createLabel({ owner, repo, name, color });
       return null;
     } catch (error) {
-      return { status: error.status, message: error.response.data.message, errors: error.response.data.errors };
+      return {
+        status: error.status,
+        message: error.response.data.message,
+        errors: error.response.data.errors,
+      };
     }
   },
 
   async render_markdown({ owner, repo, text }) {
-    const { data } = await octokit.rest.markdown.render({ text, mode: "gfm", context: `${owner}/${repo}` });
+    const { data } = await octokit.rest.markdown.render({
+      text,
+      mode: "gfm",
+      context: `${owner}/${repo}`,
+    });
     return { html: data };
   },
 
@@ -160,7 +234,12 @@ const scenarios = {
     const octokit = unhurried();
     const ids = [];
     for (const body of texts) {
-      const { data } = await octokit.rest.issues.createComment({ owner, repo, issue_number: number, body });
+      const { data } = await octokit.rest.issues.createComment({
+        owner,
+        repo,
+        issue_number: number,
+        body,
+      });
       ids.push(data.id);
     }
     return { ids };
@@ -169,7 +248,12 @@ const scenarios = {
   async comments_at_once({ owner, repo, comments }) {
     const octokit = unhurried();
     const write = async ({ number, text }) => {
-      const { data } = await octokit.rest.issues.createComment({ owner, repo, issue_number: number, body: text });
+      const { data } = await octokit.rest.issues.createComment({
+        owner,
+        repo,
+        issue_number: number,
+        body: text,
+      });
       return { id: data.id, text: data.body };
     };
     return { written: await Promise.all(comments.map(write)) };
@@ -180,7 +264,13 @@ const scenarios = {
     const accepted = [];
     for (const body of texts) {
       const headers = { prefer: "respond-async", "idempotency-key": body };
-      const { status, data } = await octokit.rest.issues.createComment({ owner, repo, issue_number: number, body, headers });
+      const { status, data } = await octokit.rest.issues.createComment({
+        owner,
+        repo,
+        issue_number: number,
+        body,
+        headers,
+      });
       accepted.push({ status, id: data.id });
     }
     const states = [];
@@ -188,7 +278,10 @@ const scenarios = {
     for (const { id } of accepted) {
       let write;
       do {
-        ({ data: write } = await octokit.request("GET /_weir/writes/{id}", { id, headers: { prefer: "wait=20" } }));
+        ({ data: write } = await octokit.request("GET /_weir/writes/{id}", {
+          id,
+          headers: { prefer: "wait=20" },
+        }));
       } while (["queued", "sending"].includes(write.state));
       states.push(write.state);
       ids.push(write.response.body.id);
@@ -202,7 +295,12 @@ const scenarios = {
   },
 
   async raw_content({ owner, repo, path }) {
-    const { data } = await octokit.rest.repos.getContent({ owner, repo, path, mediaType: { format: "raw" } });
+    const { data } = await octokit.rest.repos.getContent({
+      owner,
+      repo,
+      path,
+      mediaType: { format: "raw" },
+    });
     return { text: data };
   },
 
@@ -212,19 +310,32 @@ const scenarios = {
   },
 };
 
-const overdue = setTimeout(() => report({ error: { kind: "Overdue", status: null, message: `no end after ${DEADLINE_MS} ms` } }), DEADLINE_MS);
+const overdue = setTimeout(
+  () =>
+    report({ error: { kind: "Overdue", status: null, message: `no end after ${DEADLINE_MS} ms` } }),
+  DEADLINE_MS,
+);
 try {
   const [scenario, further] = [scenarios[plan.scenario], furtherScenarios[plan.scenario]];
   if (!scenario && !further) throw new Error(`no scenario is called ${plan.scenario}`);
-  report({ values: scenario ? await scenario(plan.arguments) : await further(octokit, plan.arguments) });
+  report({
+    values: scenario ? await scenario(plan.arguments) : await further(octokit, plan.arguments),
+  });
 } catch (error) {
   report({ error: failure(error) });
 }
 clearTimeout(overdue);
 
 function report(outcome) {
-  const seen = { values: null, error: null, ...outcome, contacted: [...contacted], exchanges, addresses: [...addresses] };
-  // Exits only once the line is out, however long a pipe takes it.
+  const seen = {
+    values: null,
+    error: null,
+    ...outcome,
+    contacted: [...contacted],
+    exchanges,
+    addresses: [...addresses],
+  };
+  // A pipe may take the line slowly; an earlier exit would cut it off.
   process.stdout.write(`${JSON.stringify(seen)}\n`, () => process.exit(0));
 }
 
@@ -232,9 +343,14 @@ function failure(error) {
   return { kind: error.name, status: error.status ?? null, message: error.message };
 }
 
-// Without the pauses and retries of its plugins, which are for those who have no gateway.
+// An Octokit without its plugins' pauses and retries, which a gateway makes superfluous.
 function unhurried() {
-  return new Octokit({ baseUrl: plan.base_url, auth: plan.key, throttle: { enabled: false }, retry: { enabled: false } });
+  return new Octokit({
+    baseUrl: plan.base_url,
+    auth: plan.key,
+    throttle: { enabled: false },
+    retry: { enabled: false },
+  });
 }
 
 function repositoryFacts({ id, full_name, url, issues_url, html_url }) {
@@ -243,29 +359,45 @@ function repositoryFacts({ id, full_name, url, issues_url, html_url }) {
 
 function rateFacts(headers) {
   const seconds = Number(headers["x-ratelimit-reset"]) - Date.now() / 1000;
-  return { remaining: Number(headers["x-ratelimit-remaining"]), seconds_to_reset: seconds, retry_after: Number(headers["retry-after"]) };
+  return {
+    remaining: Number(headers["x-ratelimit-remaining"]),
+    seconds_to_reset: seconds,
+    retry_after: Number(headers["retry-after"]),
+  };
 }
 
-// Every address that this process connects to, whoever asks for it.
+// Records every address that this process connects to.
 function watchConnections() {
   const seen = new Set();
   const connect = net.Socket.prototype.connect;
   net.Socket.prototype.connect = function (...given) {
-    // `net.connect` hands its normalised arguments over as one array.
+    // `net.connect` passes its normalised arguments as one array.
     const first = Array.isArray(given[0]) ? given[0][0] : given[0];
-    if (typeof first === "object") seen.add(first.path ? `unix:${first.path}` : `${first.host ?? "localhost"}:${first.port}`);
-    else seen.add(typeof first === "string" ? `unix:${first}` : `${typeof given[1] === "string" ? given[1] : "localhost"}:${first}`);
+    if (typeof first === "object")
+      seen.add(first.path ? `unix:${first.path}` : `${first.host ?? "localhost"}:${first.port}`);
+    else
+      seen.add(
+        typeof first === "string"
+          ? `unix:${first}`
+          : `${typeof given[1] === "string" ? given[1] : "localhost"}:${first}`,
+      );
     return connect.apply(this, given);
   };
   return seen;
 }
 
-// Every exchange of `fetch`, redirects and retries too.
+// Records every exchange of `fetch`, including redirects and retries.
 function watchExchanges() {
   const seen = [];
   const open = new WeakMap();
   diagnostics.subscribe("undici:request:create", ({ request }) => {
-    const exchange = { method: request.method, url: `${request.origin}${request.path}`, status: null, link: null, location: null };
+    const exchange = {
+      method: request.method,
+      url: `${request.origin}${request.path}`,
+      status: null,
+      link: null,
+      location: null,
+    };
     open.set(request, exchange);
     seen.push(exchange);
   });
@@ -274,17 +406,22 @@ function watchExchanges() {
     exchange.status = response.statusCode;
     for (let at = 0; at + 1 < response.headers.length; at += 2) {
       const name = response.headers[at].toString().toLowerCase();
-      if (name === "link" || name === "location") exchange[name] = response.headers[at + 1].toString();
+      if (name === "link" || name === "location")
+        exchange[name] = response.headers[at + 1].toString();
     }
   });
   return seen;
 }
 
-// The addresses in a JSON answer that client libraries follow.
+// Collects the addresses in a JSON answer that client libraries follow.
 function collectAddresses(value) {
   if (value === null || typeof value !== "object" || ArrayBuffer.isView(value)) return;
   for (const [key, inner] of Object.entries(value)) {
-    if (typeof inner === "string" && (key === "url" || (key.endsWith("_url") && key !== "html_url"))) addresses.add(inner);
+    if (
+      typeof inner === "string" &&
+      (key === "url" || (key.endsWith("_url") && key !== "html_url"))
+    )
+      addresses.add(inner);
     else collectAddresses(inner);
   }
 }

@@ -1,7 +1,8 @@
-"""Plays one scenario with PyGithub and prints what it saw as one line of JSON.
+"""Plays one scenario with PyGithub and prints its observations as one line of JSON.
 
-Reads {"base_url", "key", "scenario", "arguments"} from standard input. PyGithub gets the base address and the key and is otherwise as it
-comes, but for one scenario that must not wait for a reset. What is judged, and against what, is the caller's business.
+The input is {"base_url", "key", "scenario", "arguments"} on standard input. PyGithub gets the base
+address and the key, and otherwise keeps its defaults. The exceptions are the scenarios without
+PyGithub's pauses, and the one that must not wait for a reset. The caller judges the observations.
 """
 
 import io
@@ -18,12 +19,12 @@ import urllib3
 
 import scenarios as further
 
-# Longer than any scenario takes with the pauses that PyGithub makes between requests and between writes.
+# No scenario takes this long, even with PyGithub's pauses between requests and between writes.
 DEADLINE_SECONDS = 180
 
 
 class Watch:
-    """What goes over the wire, whoever asks for it."""
+    """Records all connections, exchanges and addresses of this process."""
 
     def __init__(self):
         self.contacted = set()
@@ -36,9 +37,11 @@ class Watch:
     def connection(self, event, args):
         if event == "socket.connect":
             address = args[1]
-            self.contacted.add(f"{address[0]}:{address[1]}" if isinstance(address, tuple) else f"unix:{address}")
+            self.contacted.add(
+                f"{address[0]}:{address[1]}" if isinstance(address, tuple) else f"unix:{address}"
+            )
         elif event == "socket.getaddrinfo":
-            # Asking for a name's address tells others about it too.
+            # Name resolution contacts other machines too.
             self.contacted.add(f"{args[0]}:{args[1]}")
 
     def wrap_exchanges(self):
@@ -47,14 +50,24 @@ class Watch:
 
         def watched_request(wire, method, url, *args, **kwargs):
             scheme = "https" if isinstance(wire, urllib3.connection.HTTPSConnection) else "http"
-            exchange = {"method": method, "url": f"{scheme}://{wire.host}:{wire.port}{url}", "status": None, "link": None, "location": None}
+            exchange = {
+                "method": method,
+                "url": f"{scheme}://{wire.host}:{wire.port}{url}",
+                "status": None,
+                "link": None,
+                "location": None,
+            }
             wire.open_exchange = exchange
             self.exchanges.append(exchange)
             return request(wire, method, url, *args, **kwargs)
 
         def watched_getresponse(wire):
             response = getresponse(wire)
-            wire.open_exchange.update(status=response.status, link=response.headers.get("link"), location=response.headers.get("location"))
+            wire.open_exchange.update(
+                status=response.status,
+                link=response.headers.get("link"),
+                location=response.headers.get("location"),
+            )
             return response
 
         connection.request, connection.getresponse = watched_request, watched_getresponse
@@ -71,13 +84,15 @@ class Watch:
         requests.Session.send = watched_send
 
     def collect_addresses(self, value):
-        """The addresses in a JSON answer that client libraries follow."""
+        """Collects the addresses in a JSON answer that client libraries follow."""
         if isinstance(value, list):
             for inner in value:
                 self.collect_addresses(inner)
         elif isinstance(value, dict):
             for key, inner in value.items():
-                if isinstance(inner, str) and (key == "url" or (key.endswith("_url") and key != "html_url")):
+                if isinstance(inner, str) and (
+                    key == "url" or (key.endswith("_url") and key != "html_url")
+                ):
                     self.addresses.add(inner)
                 else:
                     self.collect_addresses(inner)
@@ -94,21 +109,26 @@ def full_name(given):
 def get_repository(plan, given):
     hub = connect(plan)
     repo = hub.get_repo(full_name(given))
-    facts = {name: getattr(repo, name) for name in ("id", "full_name", "url", "issues_url", "html_url")}
+    facts = {
+        name: getattr(repo, name) for name in ("id", "full_name", "url", "issues_url", "html_url")
+    }
     return {**facts, "remaining": hub.rate_limiting[0]}
 
 
 def list_issues(plan, given):
     hub = connect(plan, per_page=given["per_page"])
-    # The repository itself is not read: its address is all that the list needs.
-    issues = hub.get_repo(full_name(given), lazy=True).get_issues(**({"state": given["state"]} if given.get("state") else {}))
+    # The list needs only the repository's address, so the repository itself is not read.
+    issues = hub.get_repo(full_name(given), lazy=True).get_issues(
+        **({"state": given["state"]} if given.get("state") else {})
+    )
     numbers = [issue.number for issue in issues]
     return {"numbers": numbers, "pages": -(-len(numbers) // given["per_page"])}
 
 
 def lazy_user(plan, given):
     issue = connect(plan).get_repo(full_name(given), lazy=True).get_issue(given["number"])
-    # An issue names only its author's login; what else is asked of the author is fetched from the author's `url`.
+    # An issue contains only its author's login; PyGithub fetches other fields from the author's
+    # `url`.
     name, created_at = issue.user.name, issue.user.created_at
     comments = sum(1 for _ in issue.get_comments())
     return {
@@ -142,13 +162,18 @@ def rename_repository(plan, given):
     repo = hub.get_repo(full_name(given), lazy=True)
     repo.edit(name=given["name"])
     found = hub.get_repo(full_name(given))
-    # PyGithub does not follow a 307, so there is no write under the old name here.
+    # PyGithub does not follow a 307, so this scenario has no write under the old name.
     return {"renamed": repo.full_name, "found": {"full_name": found.full_name, "id": found.id}}
 
 
 def unhurried(plan):
-    """Without its own pauses and retries, which are for those who have no gateway, and patient enough for the limits' windows."""
-    return connect(plan, seconds_between_requests=None, seconds_between_writes=None, retry=None, timeout=120)
+    """Connects without PyGithub's pauses and retries, which a gateway makes superfluous.
+
+    The timeout is longer than the windows of the limits.
+    """
+    return connect(
+        plan, seconds_between_requests=None, seconds_between_writes=None, retry=None, timeout=120
+    )
 
 
 def comment_burst(plan, given):
@@ -161,7 +186,7 @@ def comments_at_once(plan, given):
     together = threading.Barrier(len(comments))
 
     def write(comment):
-        # PyGithub keeps one exchange at a time in an object: each thread needs its own.
+        # A PyGithub object holds one exchange at a time, so each thread needs its own.
         issue = unhurried(plan).get_repo(full_name(given), lazy=True).get_issue(comment["number"])
         together.wait()
         written = issue.create_comment(comment["text"])
@@ -183,7 +208,9 @@ def comments_handed_over(plan, given):
     for _, name in accepted:
         state = None
         while state in (None, "queued", "sending"):
-            _, write = requester.requestJsonAndCheck("GET", f"/_weir/writes/{name}", headers={"Prefer": "wait=20"})
+            _, write = requester.requestJsonAndCheck(
+                "GET", f"/_weir/writes/{name}", headers={"Prefer": "wait=20"}
+            )
             state = write["state"]
         states.append(state)
         ids.append(write["response"]["body"]["id"])
@@ -194,19 +221,27 @@ def rate_limit(plan, _given):
     overview = connect(plan).get_rate_limit()
 
     def facts(rate):
-        return {"limit": rate.limit, "remaining": rate.remaining, "seconds_to_reset": rate.reset.timestamp() - time.time()}
+        return {
+            "limit": rate.limit,
+            "remaining": rate.remaining,
+            "seconds_to_reset": rate.reset.timestamp() - time.time(),
+        }
 
-    return {"core": facts(overview.resources.core), "search": facts(overview.resources.search), "rate": facts(overview.rate)}
+    return {
+        "core": facts(overview.resources.core),
+        "search": facts(overview.resources.search),
+        "rate": facts(overview.rate),
+    }
 
 
 def exhaust(plan, given):
-    # Its own retry would wait for the reset, up to an hour.
+    # PyGithub's retry would wait up to an hour for the reset.
     repo = connect(plan, retry=None).get_repo(full_name(given), lazy=True)
     served = []
     for number in given["numbers"]:
         try:
             issue = repo.get_issue(number)
-            # A lazy attribute: it makes sure that the issue has been fetched.
+            # Reading a lazy attribute forces the fetch.
             assert issue.title
             served.append(issue.requester.rate_limiting[0])
         except github.GithubException as error:
@@ -232,18 +267,23 @@ def labels(plan, given):
     label.edit(given["new_name"], given["new_color"])
     changed = facts(label)
     label.delete()
-    # PyGithub raises on anything that is not done.
+    # PyGithub raises unless the label was deleted.
     return {"before": before, "created": created, "read": read, "changed": changed, "deleted": 204}
 
 
 def create_file(plan, given):
     repo = connect(plan).get_repo(full_name(given), lazy=True)
     made = repo.create_file(given["path"], given["message"], given["text"])
-    return {"path": made["content"].path, "sha": made["content"].sha, "url": made["content"].url, "commit": made["commit"].sha}
+    return {
+        "path": made["content"].path,
+        "sha": made["content"].sha,
+        "url": made["content"].url,
+        "commit": made["commit"].sha,
+    }
 
 
 def archive_link(plan, given):
-    # Asked for, not followed: it leads away from the gateway.
+    # The scenario does not follow the link, which leaves the gateway.
     repo = connect(plan).get_repo(full_name(given), lazy=True)
     return {"status": 302, "location": repo.get_archive_link("tarball", given["ref"])}
 
@@ -255,7 +295,11 @@ def release_assets(plan, given):
         return {"id": one.id, "name": one.name, "label": one.label, "size": one.size}
 
     content = given["text"].encode()
-    uploaded = facts(release.upload_asset_from_memory(io.BytesIO(content), len(content), given["name"], "text/plain", given["label"]))
+    uploaded = facts(
+        release.upload_asset_from_memory(
+            io.BytesIO(content), len(content), given["name"], "text/plain", given["label"]
+        )
+    )
     assets = list(release.get_assets())
     asset = facts(assets[0])
     changed = assets[0].update_asset(given["new_name"], given["new_label"])
@@ -272,9 +316,15 @@ def release_assets(plan, given):
 
 def invalid_label(plan, given):
     try:
-        connect(plan).get_repo(full_name(given), lazy=True).create_label(given["name"], given["color"])
+        connect(plan).get_repo(full_name(given), lazy=True).create_label(
+            given["name"], given["color"]
+        )
     except github.GithubException as error:
-        return {"status": error.status, "message": error.data["message"], "errors": error.data["errors"]}
+        return {
+            "status": error.status,
+            "message": error.data["message"],
+            "errors": error.data["errors"],
+        }
     return None
 
 
@@ -285,7 +335,7 @@ def render_markdown(plan, given):
 
 def search_issues(plan, given):
     found = connect(plan).search_issues(given["query"])
-    # The page first: it says the total too, which asked for alone is a request of its own.
+    # The page comes first: it contains the total, which would otherwise cost another request.
     numbers = [issue.number for issue in found.get_page(0)]
     return {"total": found.totalCount, "numbers": numbers}
 
@@ -315,7 +365,11 @@ SCENARIOS = {
 
 
 def failure(error):
-    return {"kind": type(error).__name__, "status": getattr(error, "status", None), "message": str(error)}
+    return {
+        "kind": type(error).__name__,
+        "status": getattr(error, "status", None),
+        "message": str(error),
+    }
 
 
 def overdue(_signal, _frame):
@@ -334,9 +388,13 @@ def main():
             outcome["values"] = SCENARIOS[name](plan, given)
         else:
             outcome["values"] = further.SCENARIOS[name](connect(plan), given)
-    except Exception as error:  # Whatever it is, the caller is told.
+    except Exception as error:  # The caller reports every failure.
         outcome["error"] = failure(error)
-    seen = {"contacted": sorted(watch.contacted), "exchanges": watch.exchanges, "addresses": sorted(watch.addresses)}
+    seen = {
+        "contacted": sorted(watch.contacted),
+        "exchanges": watch.exchanges,
+        "addresses": sorted(watch.addresses),
+    }
     print(json.dumps({**outcome, **seen}))
 
 

@@ -1,6 +1,8 @@
-"""What bots do beyond issues and repositories, with PyGithub's own functions: webhooks, notifications, migrations, teams, custom
-properties, releases, pulls, GraphQL, and an app that acts as itself. Each function gets a connection and its arguments, and returns what
-it saw.
+"""Scenarios of bots beyond issues and repositories, with PyGithub's own functions.
+
+They cover webhooks, notifications, migrations, teams, custom properties, releases, pull requests,
+GraphQL, and an app that acts as itself. Each function gets a connection and its arguments, and
+returns its observations.
 """
 
 import io
@@ -46,7 +48,7 @@ def redeliver(hub, given):
 
     first = next(one for one in until(look, lambda seen: any(map(answered, seen))) if answered(one))
     detail = org.get_hook_delivery(given["hook_id"], first.id)
-    # PyGithub has no function for it.
+    # PyGithub has no function for redelivery.
     path = f"/orgs/{given['org']}/hooks/{given['hook_id']}/deliveries/{first.id}/attempts"
     status, _, _ = hub.requester.requestJson("POST", path)
 
@@ -72,7 +74,9 @@ def notifications(hub, _given):
     thread = before[0]
     thread.mark_as_read()
     read = me.get_notification(thread.id)
-    _, subscription = hub.requester.requestJsonAndCheck("PUT", read.subscription_url, input={"ignored": True})
+    _, subscription = hub.requester.requestJsonAndCheck(
+        "PUT", read.subscription_url, input={"ignored": True}
+    )
     one_less = len(unread())
     me.mark_notifications_as_read()
     return {
@@ -96,7 +100,7 @@ def migration(hub, given):
     return {
         "begun": state,
         "repositories": [one.full_name for one in done.repositories],
-        # A gzip file begins so (RFC 1952, section 2.3.1).
+        # Magic number of gzip (RFC 1952 §2.3.1).
         "is_gzip": archive[:2] == b"\x1f\x8b",
     }
 
@@ -132,17 +136,29 @@ def custom_properties(hub, given):
     )
     defined = org.create_custom_property(wanted)
     org.create_custom_property_values([given["repo"]], {given["name"]: given["value"]})
-    own = next(one for one in org.list_custom_property_values() if one.repository_name == given["repo"])
-    return {"defined": defined.property_name, "allowed": defined.allowed_values, "value": own.properties[given["name"]]}
+    own = next(
+        one for one in org.list_custom_property_values() if one.repository_name == given["repo"]
+    )
+    return {
+        "defined": defined.property_name,
+        "allowed": defined.allowed_values,
+        "value": own.properties[given["name"]],
+    }
 
 
 def release(hub, given):
     repo = hub.get_repo(f"{given['owner']}/{given['repo']}", lazy=True)
     made = repo.create_git_release(given["tag"], given["tag"], "")
     content = given["text"].encode()
-    asset = made.upload_asset_from_memory(io.BytesIO(content), len(content), given["name"], "text/plain")
+    asset = made.upload_asset_from_memory(
+        io.BytesIO(content), len(content), given["name"], "text/plain"
+    )
     latest = repo.get_release(given["tag"])
-    return {"tag": latest.tag_name, "assets": [one.name for one in latest.get_assets()], "size": asset.size}
+    return {
+        "tag": latest.tag_name,
+        "assets": [one.name for one in latest.get_assets()],
+        "size": asset.size,
+    }
 
 
 def look_around(hub, given):
@@ -163,7 +179,9 @@ def look_around(hub, given):
 def graphql(hub, given):
     query = """query ($owner: String!, $repo: String!) {
       viewer { login }
-      repository(owner: $owner, name: $repo) { nameWithOwner issues(first: 5) { totalCount nodes { number title } } }
+      repository(owner: $owner, name: $repo) {
+        nameWithOwner issues(first: 5) { totalCount nodes { number title } }
+      }
       rateLimit { cost remaining }
     }"""
     _, answer = hub.requester.graphql_query(query, {"owner": given["owner"], "repo": given["repo"]})
@@ -183,7 +201,11 @@ def app(_hub, given):
     installations = list(integration.get_installations())
     repositories = list(installations[0].get_repos())
     _, hook = integration.requester.requestJsonAndCheck("GET", "/app/hook/config")
-    return {"installations": len(installations), "repositories": len(repositories) > 0, "has_hook": isinstance(hook["url"], str)}
+    return {
+        "installations": len(installations),
+        "repositories": len(repositories) > 0,
+        "has_hook": isinstance(hook["url"], str),
+    }
 
 
 SCENARIOS = {
