@@ -22,8 +22,8 @@ use weir::api::Dialect;
 use weir::clock::Clock;
 use weir::config;
 use weir::emulator::{Emulator, Entry, Handle, Options, Server};
-use weir::gateway::reload::Current;
-use weir::gateway::server::listen::Listening;
+use weir::gateway::Current;
+use weir::gateway::Listening;
 use weir::telemetry::Metrics;
 
 /// The one that `weir` ships with.

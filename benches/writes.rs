@@ -19,9 +19,9 @@ use tokio::net::TcpStream;
 use weir::api::ResourceName;
 use weir::clock::{Clock, Timestamp};
 use weir::config;
-use weir::gateway::reload::Current;
-use weir::gateway::server::listen::Listening;
-use weir::gateway::write::queue::{Class, New, Recovery};
+use weir::gateway::Current;
+use weir::gateway::Listening;
+use weir::gateway::{Class, New, Recovery};
 use weir::telemetry::Metrics;
 use weir::writes::file::FileStore;
 use weir::writes::memory::MemoryStore;
@@ -234,7 +234,7 @@ fn recover(path: &Path, clock: &Clock) {
     let opened = clock.now().since(begun);
     let current = Current::with_writes(config, clock.clone(), metrics, Arc::new(store), recovery);
     let took = clock.now().since(begun);
-    assert_eq!(current.gateway().queue.unfinished() as u64, QUEUED);
+    assert_eq!(current.gateway().queue().unfinished() as u64, QUEUED);
     print_memory(
         &format!("checked and read after {opened:?}, queued again after {took:?}"),
         before,
@@ -266,7 +266,7 @@ fn hold(clock: &Clock) {
                 memory: None,
                 asker: None,
             };
-            gateway.queue.accept(&gateway.turns, new).await.expect("there is room");
+            gateway.queue().accept(&gateway.turns(), new).await.expect("there is room");
         }
         print_memory("queued", before);
     });

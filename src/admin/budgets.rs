@@ -101,22 +101,23 @@ pub fn of(gateway: &Gateway) -> Budgets {
     let mut tokens = token_states(gateway, now);
     let accounts = snapshot.into_iter().map(|account| {
         let tokens = tokens.remove(&account.account).unwrap_or_default();
-        let reserve = gateway.config.account(account.account).map_or(0, |account| account.reserve);
+        let reserve =
+            gateway.config().account(account.account).map_or(0, |account| account.reserve);
         AccountBudgets::new(&account, reserve, tokens)
     });
     Budgets {
         now: now.as_secs_ceil(),
         now_iso: now.rfc3339(),
         accounts: accounts.collect(),
-        waiting: gateway.admissions.waiting() as u64,
+        waiting: gateway.admissions().waiting() as u64,
     }
 }
 
 /// The books of the accounts of the config in force, with the time at which the picture was taken.
 pub(super) fn accounts_of(gateway: &Gateway) -> (Timestamp, Vec<AccountSnapshot>) {
-    let (now, mut snapshot) = gateway.admissions.snapshot();
+    let (now, mut snapshot) = gateway.admissions().snapshot();
     snapshot.retain(|account| {
-        gateway.config.account(account.account).is_some_and(|account| !account.retired)
+        gateway.config().account(account.account).is_some_and(|account| !account.retired)
     });
     (now, snapshot)
 }
@@ -127,7 +128,7 @@ pub(super) fn token_states(
     now: Timestamp,
 ) -> HashMap<AccountId, Vec<TokenState>> {
     let mut by_account: HashMap<AccountId, Vec<TokenState>> = HashMap::new();
-    for health in gateway.tokens.health(now) {
+    for health in gateway.tokens().health(now) {
         by_account.entry(health.account).or_default().push(TokenState::new(health, now));
     }
     by_account

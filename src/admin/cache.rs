@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::pages;
 use crate::decision::cache::key::Scope;
 use crate::gateway::Gateway;
-use crate::gateway::cache::invalidation::purge::Prefix;
+use crate::gateway::Prefix;
 
 /// How many beginnings of paths are shown.
 const SHOWN_MAX: usize = 20;
@@ -82,18 +82,18 @@ pub fn figures(gateway: &Gateway) -> Figures {
             None => drop(parts.insert(name.into(), (1, bytes))),
         }
     };
-    gateway.store.each(|key, bytes| {
+    gateway.store().each(|key, bytes| {
         add(&mut scopes, &scope_name(gateway, key.scope()), bytes);
         add(&mut prefixes, beginning(key.path_and_query()), bytes);
     });
-    let (entries, bytes) = gateway.store.size();
+    let (entries, bytes) = gateway.store().size();
     Figures {
         entries,
         bytes,
-        max_bytes: gateway.config.cache.max_size,
-        evictions: gateway.metrics.evictions(),
+        max_bytes: gateway.config().cache.max_size,
+        evictions: gateway.metrics().evictions(),
         answers: gateway
-            .metrics
+            .metrics()
             .answers_by_cache()
             .into_iter()
             .map(|(cache, count)| (cache.to_owned(), count))
@@ -127,8 +127,8 @@ pub fn purge(gateway: &Gateway, body: &[u8]) -> Response<Full<Bytes>> {
             "prefix is to begin with a slash; \"/\" alone is everything",
         );
     };
-    let purged = gateway.store.purge(&prefix, gateway.clock.now());
-    gateway.encodings.forget();
+    let purged = gateway.store().purge(&prefix, gateway.clock().now());
+    gateway.encodings().forget();
     tracing::info!(
         prefix = order.prefix,
         entries = purged.entries,
@@ -144,7 +144,7 @@ pub fn purge(gateway: &Gateway, body: &[u8]) -> Response<Full<Bytes>> {
 fn scope_name(gateway: &Gateway, scope: Scope) -> String {
     match scope {
         Scope::Pool(pool) => gateway
-            .config
+            .config()
             .pools
             .get(pool as usize)
             .map_or_else(|| format!("pool {pool}"), |pool| format!("pool {}", pool.name)),

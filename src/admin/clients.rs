@@ -68,10 +68,14 @@ pub struct Waits {
 
 /// The clients as they stand.
 pub fn of(gateway: &Gateway) -> Clients {
-    let clients =
-        gateway.config.clients.iter().zip(&gateway.waiting).filter(|(client, _)| !client.retired);
+    let clients = gateway
+        .config()
+        .clients
+        .iter()
+        .zip(gateway.waiting())
+        .filter(|(client, _)| !client.retired);
     let clients = clients.map(|(client, waiting)| {
-        let figures = gateway.metrics.client_figures(Some(&client.name));
+        let figures = gateway.metrics().client_figures(Some(&client.name));
         ClientUse {
             client: client.name.to_string(),
             priority: priority(client.priority),
@@ -81,7 +85,10 @@ pub fn of(gateway: &Gateway) -> Clients {
             asked: figures.into(),
         }
     });
-    Clients { clients: clients.collect(), without_key: gateway.metrics.client_figures(None).into() }
+    Clients {
+        clients: clients.collect(),
+        without_key: gateway.metrics().client_figures(None).into(),
+    }
 }
 
 const fn priority(priority: Priority) -> &'static str {

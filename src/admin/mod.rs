@@ -32,8 +32,8 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::config::digest;
+use crate::gateway::Current;
 use crate::gateway::Gateway;
-use crate::gateway::reload::Current;
 
 /// How long an operator's request head may take. CONTRACT §2 has the same for clients.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -57,7 +57,7 @@ impl Admin {
     /// Opens the listener that the config names and serves it until the process ends: health must
     /// be answered while draining.
     pub async fn open(current: &Arc<Current>) -> io::Result<Self> {
-        let Some(address) = current.gateway().config.listen.admin else {
+        let Some(address) = current.gateway().config().listen.admin else {
             return Ok(Self { address: None });
         };
         let listener = TcpListener::bind(address).await?;
@@ -130,7 +130,7 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Res
     let path = request.uri.path();
     // Health is for load balancers, which hold no secrets.
     let is_health = matches!(path, "/healthz" | "/readyz");
-    if let Some(token) = &gateway.config.listen.admin_token
+    if let Some(token) = &gateway.config().listen.admin_token
         && !is_health
         && !is_authorized(&request, token)
     {

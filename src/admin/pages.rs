@@ -24,7 +24,7 @@ pub fn readiness(gateway: &Gateway) -> Response<Full<Bytes>> {
     } else if !gateway.has_usable_token() {
         text(StatusCode::SERVICE_UNAVAILABLE, &token_report(gateway))
     } else {
-        let health = gateway.tokens.health(gateway.clock.now());
+        let health = gateway.tokens().health(gateway.clock().now());
         let unusable = health.iter().filter(|token| !token.state.is_healthy()).count();
         // Only how many: whose they are is for those who hold the admin token.
         let note = if unusable == 0 {
@@ -38,11 +38,11 @@ pub fn readiness(gateway: &Gateway) -> Response<Full<Bytes>> {
 
 /// What is wrong with each account, a line for each of its tokens.
 fn token_report(gateway: &Gateway) -> String {
-    let states = token_states(gateway, gateway.clock.now());
-    let accounts = gateway.config.accounts.iter().enumerate();
+    let states = token_states(gateway, gateway.clock().now());
+    let accounts = gateway.config().accounts.iter().enumerate();
     let lines = accounts.flat_map(|(index, account)| {
         let unhealthy = states
-            .get(&gateway.config.account_id(index))
+            .get(&gateway.config().account_id(index))
             .into_iter()
             .flatten()
             .filter(|token| !token.healthy);
@@ -60,31 +60,31 @@ fn token_report(gateway: &Gateway) -> String {
 
 /// `GET /metrics`.
 pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
-    let (entries, bytes) = gateway.store.size();
+    let (entries, bytes) = gateway.store().size();
     let (now, snapshot) = accounts_of(gateway);
     gateway.report_broken_invariants();
-    let health = gateway.tokens.health(now);
-    let body = gateway.metrics.scrape(|metrics| {
+    let health = gateway.tokens().health(now);
+    let body = gateway.metrics().scrape(|metrics| {
         metrics.set_cache(entries, bytes);
-        for (state, writes) in gateway.queue.counts() {
+        for (state, writes) in gateway.queue().counts() {
             metrics.set_writes(state.name(), writes);
         }
         metrics.set_oldest_write(
-            gateway.queue.oldest().map(|oldest| now.since(oldest)).unwrap_or_default(),
+            gateway.queue().oldest().map(|oldest| now.since(oldest)).unwrap_or_default(),
         );
         // Those that wait on a connection are queued and sent like the others, and forgotten when
         // they end.
-        let on_wire = gateway.writes_on_wire.load(Ordering::Relaxed);
+        let on_wire = gateway.writes_on_wire();
         metrics.set_writes(WriteState::Sending.name(), on_wire);
         metrics.set_writes(
             WriteState::Queued.name(),
-            (gateway.turns.writes() as u64).saturating_sub(on_wire),
+            (gateway.turns().writes() as u64).saturating_sub(on_wire),
         );
         for (client, waiting) in gateway
-            .config
+            .config()
             .clients
             .iter()
-            .zip(&gateway.waiting)
+            .zip(gateway.waiting())
             .filter(|(client, _)| !client.retired)
         {
             metrics.set_waiting(&client.name, waiting.load(Ordering::Relaxed));

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{not_made, pages};
 use crate::config::Fault;
-use crate::gateway::reload::{Current, NotReloaded};
+use crate::gateway::{Current, NotReloaded};
 
 /// What came of it.
 #[derive(Serialize)]

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use super::{JSON, not_allowed, pages};
 use crate::clock::Timestamp;
 use crate::gateway::Gateway;
-use crate::gateway::server::asynchronous::NotRetried;
-use crate::gateway::write::queue::{Listed, NotChanged, Repetition, Selection};
+use crate::gateway::NotRetried;
+use crate::gateway::{Listed, NotChanged, Repetition, Selection};
 use crate::writes::{StoreError, WriteId, WriteState};
 
 /// Writes of one page, unless it is said how many.
@@ -174,7 +174,7 @@ async fn list(gateway: &Arc<Gateway>, query: &str) -> Response<Full<Bytes>> {
     let shown_max = selection.at_most;
     // One more tells whether there is a next page.
     selection.at_most += 1;
-    let queue = Arc::clone(&gateway.queue);
+    let queue = Arc::clone(&gateway.queue());
     // There may be a million writes to look through.
     let Ok(mut ids) = tokio::task::spawn_blocking(move || queue.select(&selection)).await else {
         return pages::error(StatusCode::INTERNAL_SERVER_ERROR, "the list could not be made");
@@ -187,7 +187,7 @@ async fn list(gateway: &Arc<Gateway>, query: &str) -> Response<Full<Bytes>> {
             is_last = false;
             break;
         }
-        match gateway.queue.look_up(id).await {
+        match gateway.queue().look_up(id).await {
             Ok(Some(listed)) => {
                 let answer =
                     listed.progress.response.as_ref().and_then(|response| response.body.as_ref());
@@ -200,12 +200,12 @@ async fn list(gateway: &Arc<Gateway>, query: &str) -> Response<Full<Bytes>> {
         }
         last = Some(id);
     }
-    let now = gateway.clock.now();
+    let now = gateway.clock().now();
     let listing = Listing {
         now_iso: now.rfc3339(),
-        durable: gateway.queue.is_durable(),
-        counts: gateway.queue.counts().into_iter().collect(),
-        oldest_seconds: gateway.queue.oldest().map(|oldest| now.since(oldest).as_secs_f64()),
+        durable: gateway.queue().is_durable(),
+        counts: gateway.queue().counts().into_iter().collect(),
+        oldest_seconds: gateway.queue().oldest().map(|oldest| now.since(oldest).as_secs_f64()),
         writes,
         next: last.filter(|_| !is_last).map(|id| id.to_string()),
     };
@@ -232,7 +232,8 @@ fn selection(gateway: &Gateway, query: &str) -> Result<Selection, String> {
                 })?);
             }
             "client" if !value.is_empty() => {
-                let place = gateway.config.clients.iter().position(|client| *client.name == *value);
+                let place =
+                    gateway.config().clients.iter().position(|client| *client.name == *value);
                 let place = place.and_then(|place| u32::try_from(place).ok());
                 selection.client =
                     Some(place.ok_or_else(|| {
@@ -266,15 +267,15 @@ fn shortened(text: &str) -> String {
 }
 
 async fn show(gateway: &Gateway, id: WriteId) -> Response<Full<Bytes>> {
-    match gateway.queue.look_up(id).await {
-        Ok(Some(listed)) => pages::page(StatusCode::OK, JSON, gateway.told(listed, None)),
+    match gateway.queue().look_up(id).await {
+        Ok(Some(listed)) => pages::page(StatusCode::OK, JSON, gateway.told(listed)),
         Ok(None) => no_such_write(id),
         Err(fault) => store_failed(id, &fault),
     }
 }
 
 async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Response<Full<Bytes>> {
-    match gateway.queue.cancel(id, "an operator").await {
+    match gateway.queue().cancel(id, "an operator").await {
         Ok(()) => {
             tracing::info!(write = %id, "an operator has cancelled a write");
             show(gateway, id).await
@@ -338,7 +339,7 @@ async fn retry(
         }
         Err(NotRetried::NotChanged(why)) => not_changed(id, why),
         Err(NotRetried::NotAllowed(message)) => {
-            let state = gateway.queue.standing(id).map(|standing| standing.state);
+            let state = gateway.queue().standing(id).map(|standing| standing.state);
             not_done(
                 StatusCode::CONFLICT,
                 id,
@@ -412,8 +413,8 @@ impl Item {
     /// What is known without the store. One record that cannot be read must not hide all others.
     fn unreadable(gateway: &Gateway, id: WriteId, fault: &StoreError) -> Option<Self> {
         tracing::error!(write = %id, error = %fault, "a write of the queue could not be read");
-        let standing = gateway.queue.standing(id)?;
-        let client = gateway.config.clients.get(standing.client as usize);
+        let standing = gateway.queue().standing(id)?;
+        let client = gateway.config().clients.get(standing.client as usize);
         Some(Self {
             id: id.to_string(),
             state: standing.state,

@@ -12,9 +12,9 @@ use super::process::{BAD_CONFIG, FAILED, ProcessSignal, Signals, runtime};
 use crate::admin::Admin;
 use crate::clock::Clock;
 use crate::config::{self, Config, WriteStore};
-use crate::gateway::reload::{Current, tell_doubts};
-use crate::gateway::server::listen::{Drained, Listening};
-use crate::gateway::write::queue::Recovery;
+use crate::gateway::Recovery;
+use crate::gateway::{Current, tell_doubts};
+use crate::gateway::{Drained, Listening};
 use crate::telemetry::{self, LogFormat, LogLevel, Metrics, TelemetrySettings};
 use crate::writes::Store;
 use crate::writes::file::FileStore;
@@ -115,14 +115,14 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Exit
         drop(tokio::task::spawn_blocking(move || current.reload()));
     }
     let gateway = current.gateway();
-    info!(in_flight = gateway.active.count(), "draining");
-    match listening.drain(gateway.config.listen.drain).await {
+    info!(in_flight = gateway.active().count(), "draining");
+    match listening.drain(gateway.config().listen.drain).await {
         Drained::Completely => info!("drained"),
         Drained::CutOff(requests) => {
             warn!(requests, "the drain time is over, requests were cut off")
         }
     }
-    let left = gateway.queue.unfinished();
+    let left = gateway.queue().unfinished();
     if left > 0 && store.is_durable() {
         info!(writes = left, "queued writes are kept and go on at the next start");
     } else if left > 0 {

@@ -10,6 +10,9 @@ use crate::writes::record::Reason;
 use crate::writes::{StoreError, WriteState};
 use http::StatusCode;
 
+/// The page that `documentation_url` points at, served by the gateway itself.
+pub const HELP_PATH: &str = "/_weir/help";
+
 /// Why the gateway answers a request itself.
 #[derive(Clone, Debug)]
 pub enum Refused {

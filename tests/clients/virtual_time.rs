@@ -16,9 +16,9 @@ use tokio::runtime::Runtime;
 use weir::api::Dialect;
 use weir::clock::{Clock, Timestamp};
 use weir::emulator::{Emulator, Entry, GateId, Handle, Options, Server};
+use weir::gateway::Current;
 use weir::gateway::Gateway;
-use weir::gateway::reload::Current;
-use weir::gateway::server::listen::Listening;
+use weir::gateway::Listening;
 use weir::telemetry::Metrics;
 
 use super::config;

@@ -27,8 +27,8 @@ use serde_json::{Value, json};
 use weir::clock::Clock;
 use weir::emulator::{Entry, Handle, TokenView};
 use weir::gateway::Gateway;
-use weir::gateway::reload::{Current, Reloaded};
-use weir::gateway::server::listen::{Drained, Listening};
+use weir::gateway::{Current, Reloaded};
+use weir::gateway::{Drained, Listening};
 
 pub use reply::Reply;
 pub use setup::Setup;
@@ -166,7 +166,7 @@ impl World {
 
     /// Waits until this many requests wait for a fetch.
     pub async fn all_waiting_for_one_fetch(&self, waiters: usize) {
-        eventually(|| self.gateway.flights.askers() == waiters).await;
+        eventually(|| self.gateway.flights().askers() == waiters).await;
     }
 
     /// Ends the emulator and keeps the gateway.

@@ -18,7 +18,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::process::{FAILED, ProcessSignal, Signals, runtime};
 use crate::config::parse_duration;
-use crate::gateway::server::listen::Listening;
+use crate::gateway::Listening;
 use crate::telemetry::{self, LogFormat, LogLevel, TelemetrySettings};
 use bots::Bots;
 use report::Report;

@@ -71,7 +71,7 @@ impl<'s> Report<'s> {
             self.arrived.not_modified,
             self.arrived.refused,
             read(&counters.writes),
-            self.stage.gateway.admissions.waiting(),
+            self.stage.gateway.admissions().waiting(),
             self.budget_left(),
         );
         self.lines += 1;
@@ -118,8 +118,8 @@ impl<'s> Report<'s> {
 
     fn budget_left(&self) -> u32 {
         let accounts: Arc<[AccountId]> =
-            (0_u32..).map(AccountId).take(self.stage.gateway.config.accounts.len()).collect();
-        self.stage.gateway.admissions.view(&accounts, &ResourceName::core()).0.remaining
+            (0_u32..).map(AccountId).take(self.stage.gateway.config().accounts.len()).collect();
+        self.stage.gateway.admissions().view(&accounts, &ResourceName::core()).0.remaining
     }
 }
 

@@ -20,8 +20,8 @@ use crate::api::Dialect;
 use crate::clock::Clock;
 use crate::config;
 use crate::emulator::{Emulator, Handle, Options, Server, TokenView};
+use crate::gateway::Current;
 use crate::gateway::Gateway;
-use crate::gateway::reload::Current;
 use crate::telemetry::Metrics;
 
 /// How long the emulated upstream takes for an answer: about what the real one takes for a small

@@ -6,16 +6,17 @@
 //! nothing here decides or repairs anything: the books err on the refusing side by themselves.
 
 use std::collections::BTreeMap;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp};
 use crate::decision::Invariant;
 
-use crate::gateway::Gateway;
-use crate::gateway::reload::Current;
+use crate::gateway::dispatch::admission::Admissions;
+use crate::gateway::environment::Environment;
+use crate::telemetry::Metrics;
 
 /// How often the books are audited, and the least time between two log lines about one invariant.
 /// Ours: soon enough to be of use while the cause is still in the log, rare enough to cost nothing.
@@ -25,9 +26,13 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// thousandth of the time however large the books are.
 const AUDIT_REST: u32 = 1_000;
 
-/// How often each invariant was found broken, and what of it has been told.
-#[derive(Default)]
-pub struct Watch(Mutex<BTreeMap<Invariant, Told>>);
+/// The audit of the books, once a minute, and what it has found so far.
+pub struct Audit {
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    admissions: Arc<Admissions>,
+    told: Mutex<BTreeMap<Invariant, Told>>,
+}
 
 #[derive(Default)]
 struct Told {
@@ -52,13 +57,21 @@ impl Told {
     }
 }
 
-impl Gateway {
-    /// Watches the books until the gateway is gone.
-    pub async fn watch(current: Weak<Current>) {
+impl Audit {
+    pub fn new(env: &Environment, admissions: &Arc<Admissions>) -> Arc<Self> {
+        Arc::new(Self {
+            clock: env.clock.clone(),
+            metrics: Arc::clone(&env.metrics),
+            admissions: Arc::clone(admissions),
+            told: Mutex::default(),
+        })
+    }
+
+    /// Audits the books again and again, until nothing else holds the audit.
+    pub async fn run(audit: Weak<Self>) {
         loop {
-            let gateway = current.upgrade().map(|current| current.gateway());
             let Some((clock, rest)) =
-                gateway.map(|gateway| (gateway.clock.clone(), gateway.look_at_books()))
+                audit.upgrade().map(|audit| (audit.clock.clone(), audit.look_at_books()))
             else {
                 return;
             };
@@ -84,7 +97,7 @@ impl Gateway {
     pub fn report_broken_invariants(&self) {
         let counts: Vec<_> = self.admissions.with_books(|books, _| books.broken().collect());
         for (invariant, count) in counts {
-            let mut told = self.watch.0.lock();
+            let mut told = self.told.lock();
             let told = told.entry(invariant).or_default();
             let new = count.saturating_sub(told.by_books);
             told.by_books = count;
@@ -96,13 +109,13 @@ impl Gateway {
     }
 
     fn found(&self, invariant: Invariant, times: u64) {
-        self.watch.0.lock().entry(invariant).or_default().found += times;
+        self.told.lock().entry(invariant).or_default().found += times;
         self.metrics.invariant_broken(invariant.name(), times);
     }
 
     fn log_broken_invariants(&self) {
         let now = self.clock.now();
-        for (invariant, told) in self.watch.0.lock().iter_mut() {
+        for (invariant, told) in self.told.lock().iter_mut() {
             let Some(new) = told.news(now) else { continue };
             tracing::error!(
                 number = invariant.number(),
@@ -118,11 +131,9 @@ impl Gateway {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::sync::Arc;
 
     use super::*;
-    use crate::clock::Clock;
-    use crate::telemetry::Metrics;
+    use crate::gateway::dispatch::dispatcher::Dispatcher;
     use crate::telemetry::written::Written;
 
     const CONFIG: &str = r#"
@@ -164,11 +175,18 @@ mod tests {
         let _logging = tracing::subscriber::set_default(subscriber);
         let config = crate::config::parse(CONFIG, "test", &|_| None, Path::new(".")).unwrap();
         let clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
-        let current = Current::new(Arc::new(config), clock.clone(), Arc::new(Metrics::new()));
-        let gateway = current.gateway();
+        let env = Environment::new(
+            Arc::new(config),
+            clock.clone(),
+            Arc::new(Metrics::new()),
+            Arc::default(),
+        );
+        let dispatcher = Dispatcher::new(&env, None);
+        let audit = Audit::new(&env, dispatcher.admissions());
+        tokio::spawn(Audit::run(Arc::downgrade(&audit)));
         turns(10).await;
         for _ in 0..5 {
-            gateway.found(Invariant::LineAddsUp, 2);
+            audit.found(Invariant::LineAddsUp, 2);
         }
         turns(10).await;
         assert_eq!(lines(&written).len(), 0, "the books are looked at once a minute");
@@ -180,12 +198,10 @@ mod tests {
             .map(|word| line.contains(word));
         assert_eq!(told, [true; 4], "{line}");
         assert!(
-            gateway
-                .metrics
+            env.metrics
                 .encode()
                 .contains("weir_invariant_broken_total{invariant=\"line_adds_up\"} 10\n")
         );
-        drop((current, gateway));
     }
 
     #[test]

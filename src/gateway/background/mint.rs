@@ -5,7 +5,7 @@
 //! `tokens/`. Here are only the sending and the reading of the answer; a token goes from the
 //! answer's body into a header value that is never shown, and nowhere else.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
@@ -18,15 +18,15 @@ use crate::clock::Timestamp;
 use crate::decision::{Refusal, Until};
 use crate::tokens::installation::{MintFailure, Minting};
 
-use crate::gateway::Gateway;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody, said};
 use crate::gateway::dispatch::attempt::Unanswered;
+use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Job, PATIENCE, Unconditional};
 use crate::gateway::dispatch::permissions::Whom;
 use crate::gateway::dispatch::progress::Effort;
 use crate::gateway::dispatch::route::MINT;
+use crate::gateway::environment::Environment;
 use crate::gateway::random::unit_random;
-use crate::gateway::reload::Current;
 use crate::gateway::upstream::fetch::Reuse;
 
 /// The largest answer that is read. Ours: it lists the permissions and perhaps some repositories.
@@ -44,16 +44,16 @@ struct Minted {
 }
 
 /// Mints whatever is due by the config in force, for as long as there is one.
-pub async fn keep_minting(current: Weak<Current>) {
+pub async fn keep_minting(current: impl Fn() -> Option<Arc<Dispatcher>> + Send) {
     loop {
         let (tokens, clock) = {
-            let Some(gateway) = current.upgrade().map(|current| current.gateway()) else { return };
-            let now = gateway.clock.now();
-            for minting in gateway.tokens.begin_due(now) {
-                let gateway = Arc::clone(&gateway);
-                tokio::spawn(async move { gateway.mint(minting).await });
+            let Some(dispatcher) = current() else { return };
+            let clock = dispatcher.env().clock.clone();
+            for minting in dispatcher.tokens().begin_due(clock.now()) {
+                let minter = Minter { dispatcher: Arc::clone(&dispatcher) };
+                tokio::spawn(async move { minter.mint(minting).await });
             }
-            (Arc::clone(&gateway.tokens), gateway.clock.clone())
+            (Arc::clone(dispatcher.tokens()), clock)
         };
         // A change from here on, and one since the tokens were looked at, is told.
         let changed = tokens.due_changed();
@@ -68,20 +68,30 @@ pub async fn keep_minting(current: Weak<Current>) {
     }
 }
 
-impl Gateway {
+/// Mints tokens through the same admission as every request.
+struct Minter {
+    dispatcher: Arc<Dispatcher>,
+}
+
+impl Minter {
+    fn env(&self) -> &Environment {
+        self.dispatcher.env()
+    }
+
     /// One mint to its end, whatever that is.
-    async fn mint(self: Arc<Self>, minting: Minting) {
+    async fn mint(&self, minting: Minting) {
         let id = minting.installation().id;
         let result = tokio::select! {
             result = self.mint_once(&minting) => result,
             // Dropped like this it counts as spent.
-            () = self.wait_until(self.clock.now() + self.mint_time_max()) => Err(MintFailure::Passing("the upstream did not come to an end with its answer".into())),
+            () = self.env().wait_until(self.env().clock.now() + self.mint_time_max()) => Err(MintFailure::Passing("the upstream did not come to an end with its answer".into())),
         };
-        let now = self.clock.now();
+        let now = self.env().clock.now();
         let result = result.and_then(|answer| read(&answer));
         let failure = match result {
             Ok((secret, expires)) => {
-                match self.tokens.minted(minting, &secret, expires, now, unit_random()) {
+                match self.dispatcher.tokens().minted(minting, &secret, expires, now, unit_random())
+                {
                     Ok(()) => {
                         return tracing::info!(
                             installation = id,
@@ -97,7 +107,7 @@ impl Gateway {
                     | MintFailure::Refused(problem)
                     | MintFailure::Later(_, problem) => problem.clone(),
                 };
-                self.tokens.mint_failed(minting, now, failure, unit_random());
+                self.dispatcher.tokens().mint_failed(minting, now, failure, unit_random());
                 problem
             }
         };
@@ -111,18 +121,19 @@ impl Gateway {
     /// Longer than an upstream needs that keeps to its timeouts: one that lets an answer drip would
     /// else keep the installation from ever being minted for again.
     fn mint_time_max(&self) -> Duration {
-        let upstream = &self.config.upstream;
+        let upstream = &self.env().config.upstream;
         // Two waits for the upstream in an attempt: the head, and the body.
         PATIENCE + (upstream.connect_timeout + upstream.response_timeout * 2) * ATTEMPTS_MAX
     }
 
-    async fn mint_once(self: &Arc<Self>, minting: &Minting) -> Result<Answer, MintFailure> {
+    async fn mint_once(&self, minting: &Minting) -> Result<Answer, MintFailure> {
         let job = self
             .mint_job(minting)
             .ok_or_else(|| MintFailure::Passing("the app cannot sign".into()))?;
         let effort = Effort::default();
         for _ in 0..ATTEMPTS_MAX {
             return match self
+                .dispatcher
                 .attempt(&job, &Whom::Anyone, &effort, &Unconditional, Reuse::Never)
                 .await
             {
@@ -137,13 +148,13 @@ impl Gateway {
             };
         }
         Err(MintFailure::Later(
-            self.clock.now(),
+            self.env().clock.now(),
             "the upstream does not accept the app's key".into(),
         ))
     }
 
     fn not_admitted(&self, refusal: &Refusal) -> MintFailure {
-        let at = if let Until::Time(at) = refusal.until { at } else { self.clock.now() };
+        let at = if let Until::Time(at) = refusal.until { at } else { self.env().clock.now() };
         MintFailure::Later(
             at,
             format!("the app's own budget or limits are spent ({})", refusal.limit.name()),
@@ -153,8 +164,8 @@ impl Gateway {
     /// Not spaced: a thousand installations would take a quarter of an hour to start.
     fn mint_job(&self, minting: &Minting) -> Option<Job> {
         let target = MINT.replace("{installation_id}", &minting.installation().id.to_string());
-        let minter = self.tokens.minter(minting)?;
-        Some(self.own_job(Method::POST, target, minter, NO_CLIENT, ANSWER_BYTES_MAX))
+        let minter = self.dispatcher.tokens().minter(minting)?;
+        Some(self.dispatcher.own_job(Method::POST, target, minter, NO_CLIENT, ANSWER_BYTES_MAX))
     }
 }
 

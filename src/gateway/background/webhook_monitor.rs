@@ -6,26 +6,25 @@
 //! covers a stored answer.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, header};
-use parking_lot::RwLock;
 
-use crate::api::events_of;
-use crate::clock::Timestamp;
-use crate::config::{Config, Hook, Reach};
+use crate::config::Hook;
 use crate::decision::ClientId;
 use crate::webhooks::listing::{Listed, Terms};
-use crate::webhooks::watch::{Check, Findings, Watch};
+use crate::webhooks::watch::{Check, Findings};
 
-use crate::gateway::Gateway;
+use crate::gateway::cache::webhook_coverage::{Hooks, Watched};
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
+use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Unconditional;
 use crate::gateway::dispatch::progress::Effort;
-use crate::gateway::reload::Current;
+use crate::gateway::environment::Environment;
+use crate::gateway::request::webhooks::Webhooks;
 
 /// The largest answer that is read. Ours: a hundred deliveries in a list take a twentieth of it.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
@@ -33,99 +32,33 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// are not looked through, and nothing from before them is covered.
 const PAGES_MAX: usize = 10;
 
-/// The webhooks of the config, and what each rule of the cache needs to be told of.
-#[derive(Default)]
-pub struct Hooks {
-    watched: Vec<Watched>,
-    needs: Vec<Need>,
-    /// How many checks have ended, well or not.
-    checks: AtomicU64,
+/// Looks through the deliveries of the config's webhooks, and asks again for those that were missed.
+pub struct WebhookMonitor {
+    env: Arc<Environment>,
+    dispatcher: Arc<Dispatcher>,
+    coverage: Arc<Hooks>,
+    webhooks: Arc<Webhooks>,
 }
 
-struct Watched {
-    reach: Reach,
-    watch: RwLock<Watch>,
-}
-
-/// Of a rule with a `webhook_ttl`; the others need nothing and have no events.
-#[derive(Default)]
-struct Need {
-    ttl: Option<Duration>,
-    events: Vec<&'static str>,
-    /// Whether a webhook of the repository is not told of all of them.
-    of_owner: bool,
-}
-
-impl Hooks {
-    pub fn new(config: &Config) -> Self {
-        let hooks = config.webhooks.iter().flat_map(|webhooks| &webhooks.hooks);
-        let watched = hooks.map(|hook| Watched {
-            reach: hook.reach.clone(),
-            watch: RwLock::new(Watch::new(hook.check_every)),
-        });
-        let need = |rule: &crate::config::CacheRule| {
-            let Some(ttl) = rule.webhook_ttl else { return Need::default() };
-            let events: Vec<_> = events_of(&rule.route).collect();
-            Need {
-                ttl: Some(ttl),
-                of_owner: events.iter().any(|(_, of_owner)| *of_owner),
-                events: events.into_iter().map(|(event, _)| event).collect(),
-            }
-        };
-        Self {
-            watched: watched.collect(),
-            needs: config.cache.rules.iter().map(need).collect(),
-            checks: AtomicU64::new(0),
-        }
-    }
-
-    /// How long an answer of this rule to `path` is good at `now`, when its request left at
-    /// `requested_at`; `None` where no webhook would have told of a change.
-    pub fn ttl(
-        &self,
-        rule: usize,
-        path: &str,
-        requested_at: Timestamp,
-        now: Timestamp,
-    ) -> Option<Duration> {
-        let need = self.needs.get(rule)?;
-        let ttl = need.ttl?;
-        let mut segments = path.split('/').skip(1);
-        let (kind, owner, name) = (segments.next()?, segments.next()?, segments.next());
-        let covers = |watched: &&Watched| {
-            let is_within = match (kind, name) {
-                ("repos", Some(name)) => watched.reach.covers_repository(owner, name),
-                ("orgs", _) => watched.reach.covers_owner(owner),
-                _ => false,
-            };
-            is_within
-                && (!need.of_owner || watched.reach.covers_owner(owner))
-                && watched.watch.read().covers(&need.events, requested_at, now)
-        };
-        self.watched.iter().find(covers).map(|_| ttl)
-    }
-}
-
-/// Checks each webhook of the config for as long as that is in force.
-pub fn keep_checking_all(gateway: &Arc<Gateway>, current: &Weak<Current>) {
-    for place in 0..gateway.hooks.watched.len() {
-        tokio::spawn(keep_checking(gateway, Weak::clone(current), place));
+/// Begins to check every webhook of a config, for as long as that config is in force.
+pub fn keep_checking_all(
+    monitor: &Arc<WebhookMonitor>,
+    in_force: &(impl Fn(&Arc<WebhookMonitor>) -> bool + Clone + Send + 'static),
+) {
+    for place in 0..monitor.coverage.watched.len() {
+        tokio::spawn(keep_checking(monitor, in_force.clone(), place));
     }
 }
 
 fn keep_checking(
-    gateway: &Arc<Gateway>,
-    current: Weak<Current>,
+    monitor: &Arc<WebhookMonitor>,
+    in_force: impl Fn(&Arc<WebhookMonitor>) -> bool + Send + 'static,
     place: usize,
 ) -> impl Future<Output = ()> + Send + 'static {
-    // Weak: this task must not be what keeps an abandoned gateway.
-    let (clock, gateway) = (gateway.clock.clone(), Arc::downgrade(gateway));
+    let (clock, monitor) = (monitor.env.clock.clone(), Arc::downgrade(monitor));
     async move {
         loop {
-            let in_force = |gateway: &Arc<Gateway>| {
-                current.upgrade().is_some_and(|current| current.is(gateway))
-            };
-            let Some(strong) = gateway.upgrade().filter(in_force) else { return };
+            let Some(strong) = monitor.upgrade().filter(&in_force) else { return };
             let Some(rest) = strong.check_hook(place).await else { return };
             drop(strong);
             clock.reach(clock.now() + rest).await;
@@ -133,16 +66,30 @@ fn keep_checking(
     }
 }
 
-impl Gateway {
-    /// How many checks of webhooks have ended, well or not.
-    pub fn hook_checks(&self) -> u64 {
-        self.hooks.checks.load(Ordering::Acquire)
+impl WebhookMonitor {
+    pub fn new(
+        env: &Arc<Environment>,
+        dispatcher: &Arc<Dispatcher>,
+        coverage: &Arc<Hooks>,
+        webhooks: &Arc<Webhooks>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            env: Arc::clone(env),
+            dispatcher: Arc::clone(dispatcher),
+            coverage: Arc::clone(coverage),
+            webhooks: Arc::clone(webhooks),
+        })
+    }
+
+    /// The number of checks that have ended, for tests.
+    pub fn checks(&self) -> u64 {
+        self.coverage.checks.load(Ordering::Acquire)
     }
 
     /// Looks one webhook through, and says how long to rest.
-    async fn check_hook(self: &Arc<Self>, place: usize) -> Option<Duration> {
-        let hook = self.config.webhooks.as_ref()?.hooks.get(place)?;
-        let (watched, receiver) = (self.hooks.watched.get(place)?, self.webhooks.as_ref()?);
+    async fn check_hook(&self, place: usize) -> Option<Duration> {
+        let hook = self.env.config.webhooks.as_ref()?.hooks.get(place)?;
+        let (watched, receiver) = (self.coverage.watched.get(place)?, self.webhooks.receiver()?);
         match self.read_hook(hook, watched).await {
             Ok(check) => {
                 let findings =
@@ -153,7 +100,7 @@ impl Gateway {
                 tracing::warn!(hook = %hook.at, problem, "a webhook's deliveries could not be looked through")
             }
         }
-        let due = watched.watch.write().take_due(self.clock.now());
+        let due = watched.watch.write().take_due(self.env.clock.now());
         for id in due {
             let target = format!("{}/deliveries/{id}/attempts", hook.at);
             // Whatever becomes of it is seen by whether the delivery arrives.
@@ -162,13 +109,13 @@ impl Gateway {
             }
         }
         let rest = watched.watch.read().rest();
-        self.hooks.checks.fetch_add(1, Ordering::Release);
+        self.coverage.checks.fetch_add(1, Ordering::Release);
         Some(rest)
     }
 
     fn tell(&self, hook: &Hook, findings: &Findings) {
         for event in &findings.missed {
-            self.metrics.webhook(event, "missed");
+            self.env.metrics.webhook(event, "missed");
         }
         let Findings { missed, recovered, given_up } = findings;
         if !missed.is_empty() {
@@ -182,8 +129,8 @@ impl Gateway {
         }
     }
 
-    async fn read_hook(self: &Arc<Self>, hook: &Hook, watched: &Watched) -> Result<Check, String> {
-        let began_at = self.clock.now();
+    async fn read_hook(&self, hook: &Hook, watched: &Watched) -> Result<Check, String> {
+        let began_at = self.env.clock.now();
         let (_, body) = self.ask(hook, Method::GET, hook.terms_at().to_owned()).await?;
         let terms = Terms::read(&body).ok_or("its settings cannot be read")?;
         let mut check =
@@ -203,21 +150,28 @@ impl Gateway {
                 }
             }
         }
-        check.ended_at = self.clock.now();
+        check.ended_at = self.env.clock.now();
         Ok(check)
     }
 
     /// One request for a webhook: the next page of the answer, where it names one, and its body;
     /// else what is wrong.
     async fn ask(
-        self: &Arc<Self>,
+        &self,
         hook: &Hook,
         method: Method,
         target: String,
     ) -> Result<(Option<String>, Bytes), String> {
-        let payer = self.config.account_id(hook.account);
-        let job = self.own_job(method, target, payer, ClientId::BACKGROUND.0, ANSWER_BYTES_MAX);
+        let payer = self.env.config.account_id(hook.account);
+        let job = self.dispatcher.own_job(
+            method,
+            target,
+            payer,
+            ClientId::BACKGROUND.0,
+            ANSWER_BYTES_MAX,
+        );
         let answer = self
+            .dispatcher
             .perform(&job, &Effort::default(), &Unconditional)
             .await
             .map_err(|refused| refused.reason().to_owned())?;
@@ -235,6 +189,6 @@ impl Gateway {
         let links = answer.headers.get(header::LINK)?.to_str().ok()?;
         let next = links.split(',').find(|link| link.contains("rel=\"next\""))?;
         let reference = next.trim_start().strip_prefix('<')?.split('>').next()?;
-        self.urls.own_path(reference).map(str::to_owned)
+        self.env.urls.own_path(reference).map(str::to_owned)
     }
 }

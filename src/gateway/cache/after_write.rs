@@ -11,8 +11,8 @@ use serde::de::IgnoredAny;
 use crate::api::{Stale, stale_after_write, stale_by_milestone};
 use crate::clock::Timestamp;
 
-use crate::gateway::Gateway;
 use crate::gateway::address::path_of;
+use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::http::media_type::is_json;
@@ -28,22 +28,27 @@ struct Shown {
     milestone: Option<IgnoredAny>,
 }
 
-impl Gateway {
+impl ReadCache {
     /// After a write that was, or may have been, executed.
     pub fn invalidate(&self, job: &Job) {
-        self.make_doubtful(&stale_after_write(&job.method, path_of(&job.target)), self.clock.now());
+        self.make_doubtful(
+            &stale_after_write(&job.request.method, path_of(&job.request.target)),
+            self.env.clock.now(),
+        );
     }
 
     /// After a write that was answered so: what it says that it made or changed (RFC 9111 §4.4),
     /// where that is the upstream's own.
     pub fn invalidate_named(&self, job: &Job, answer: &Answer) {
-        let (is_done, now) = (answer.status.is_success(), self.clock.now());
+        let (is_done, now) = (answer.status.is_success(), self.env.clock.now());
         if !is_done && !answer.status.is_redirection() {
             return;
         }
         for name in [header::LOCATION, header::CONTENT_LOCATION] {
             let reference = answer.headers.get(name).and_then(|value| value.to_str().ok());
-            match reference.and_then(|reference| self.urls.named_path(&job.target, reference)) {
+            match reference
+                .and_then(|reference| self.env.urls.named_path(&job.request.target, reference))
+            {
                 // Until now there may have been nothing there, nor below it.
                 Some(path) if is_done && is_deep(&path) => {
                     self.store.make_doubtful_below(&path, now)
@@ -53,14 +58,14 @@ impl Gateway {
             }
         }
         if is_done {
-            self.invalidate_shown(&job.target, &shown(answer), now);
+            self.invalidate_shown(&job.request.target, &shown(answer), now);
         }
     }
 
     /// What was written is the same by its other address.
     fn invalidate_shown(&self, target: &str, shown: &Shown, now: Timestamp) {
         let target_path = path_of(target);
-        let other = shown.url.as_ref().and_then(|url| self.urls.named_path(target, url));
+        let other = shown.url.as_ref().and_then(|url| self.env.urls.named_path(target, url));
         let other = other.filter(|path| is_deep(path) && !path.eq_ignore_ascii_case(target_path));
         if let Some(path) = &other {
             self.make_doubtful(&stale_after_write(&Method::PATCH, path), now);

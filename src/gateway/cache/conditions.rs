@@ -10,8 +10,8 @@ use crate::decision::TokenKey;
 use crate::decision::cache::key::CacheKey;
 use crate::tokens::{Credential, TokenId};
 
-use crate::gateway::Gateway;
 use crate::gateway::cache::predicted_etags::Sent;
+use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::job::{Conditions, Job};
 use crate::gateway::dispatch::token_keys::token_key;
@@ -21,7 +21,7 @@ const ADDED_MAX: usize = 5;
 
 /// The validators that an entry has for each token.
 pub struct OfEntry<'e> {
-    gateway: &'e Gateway,
+    cache: &'e ReadCache,
     key: &'e CacheKey,
     job: &'e Job,
     entry: Option<&'e Entry>,
@@ -34,12 +34,12 @@ pub struct OfEntry<'e> {
 impl<'e> OfEntry<'e> {
     /// Those of what is stored under `key`, if anything is.
     pub fn new(
-        gateway: &'e Gateway,
+        cache: &'e ReadCache,
         key: &'e CacheKey,
         job: &'e Job,
         entry: Option<&'e Entry>,
     ) -> Self {
-        Self { gateway, key, job, entry, was_asked: AtomicBool::new(false), sent: Mutex::new(None) }
+        Self { cache, key, job, entry, was_asked: AtomicBool::new(false), sent: Mutex::new(None) }
     }
 
     /// Whether the last request was sent with conditions, and what it was sent with where `ETag`s
@@ -58,7 +58,7 @@ impl Conditions for OfEntry<'_> {
     fn with(&self, credential: &Credential) -> HeaderMap {
         // Room for what else is added (`attempt.rs`).
         let mut conditions = HeaderMap::with_capacity(ADDED_MAX);
-        let entry = self.entry.filter(|entry| !self.gateway.may_hide_next(self.key, entry));
+        let entry = self.entry.filter(|entry| !self.cache.may_hide_next(self.key, entry));
         if let Some(validators) =
             entry.and_then(|entry| entry.stored.validators(Some(token_key(credential.token))))
         {
@@ -67,8 +67,8 @@ impl Conditions for OfEntry<'_> {
                 validators.if_modified_since.map(|value| (header::IF_MODIFIED_SINCE, value)),
             );
         }
-        if let Some(predictor) = &self.gateway.predictor {
-            let now = self.gateway.clock.now();
+        if let Some(predictor) = &self.cache.predictor {
+            let now = self.cache.env.clock.now();
             *self.sent.lock() =
                 Some(predictor.accompany(&mut conditions, self.job, credential, entry, now));
         }

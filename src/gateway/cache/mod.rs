@@ -1,15 +1,20 @@
 //! Stored answers: lookup, single flight, revalidation, invalidation.
 
 pub mod after_write;
+pub mod cache_request;
 pub mod conditions;
 pub mod invalidation;
-pub mod pagination;
+pub mod lookup;
+pub mod pages;
 pub mod predicted_etags;
 pub mod read;
+pub mod read_cache;
 pub mod registry;
-pub mod resume;
 pub mod shared_body;
+pub mod shared_body_reader;
 pub mod single_flight;
 pub mod store;
 pub mod stored_head;
+pub mod streaming;
 pub mod validation;
+pub mod webhook_coverage;

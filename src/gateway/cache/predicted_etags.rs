@@ -24,10 +24,10 @@ use crate::decision::cache::conditional::weakly_equal;
 use crate::decision::cache::predicted::{BODY_BYTES_MAX, Evidence, Predictions, Turn, predict};
 use crate::tokens::{Credential, TokenId};
 
-use crate::gateway::Gateway;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::dispatch::job::Job;
+use crate::gateway::environment::Environment;
 use crate::gateway::url_rewrite::map::may_hold_secrets;
 
 /// Where predictions have proved right.
@@ -75,7 +75,7 @@ impl Predictor {
     ) -> Sent {
         let has_date = conditions.contains_key(header::IF_MODIFIED_SINCE);
         let is_owned = conditions.contains_key(header::IF_NONE_MATCH);
-        let may_be_sent = || self.0.lock().may_be_sent(job.endpoint.id, has_date, now);
+        let may_be_sent = || self.0.lock().may_be_sent(job.route.endpoint.id, has_date, now);
         let etag =
             entry.filter(|entry| !is_owned && is_kept_as_sent(entry) && may_be_sent()).and_then(
                 |entry| of_request(job, credential.authorization.as_ref(), entry.body.text()),
@@ -85,9 +85,62 @@ impl Predictor {
         Sent { token: credential.token, authorization: credential.authorization.clone(), predicted }
     }
 
+    /// Draws from an answer what it says about predictions, before anything else is made of it. A
+    /// 304 that leaves out the `ETag` it confirms gets it, so that it is learned like every other.
+    pub fn judge(
+        &self,
+        env: &Environment,
+        job: &Job,
+        sent: &Sent,
+        entry: Option<&Entry>,
+        answer: &mut Answer,
+    ) -> Worth {
+        if sent.token != answer.token {
+            return Worth::Usual;
+        }
+        let now = env.clock.now();
+        let count = |outcome| env.metrics.predicted(&job.route.endpoint.template, outcome);
+        match (answer.status, &sent.predicted) {
+            (StatusCode::NOT_MODIFIED, Some(predicted)) => {
+                // Without an `ETag` of its own it may be the date that it is about.
+                let is_telling = answer.headers.contains_key(header::ETAG) || !predicted.has_date;
+                let named =
+                    answer.headers.entry(header::ETAG).or_insert_with(|| predicted.etag.clone());
+                if weakly_equal(named.as_bytes(), predicted.etag.as_bytes()) {
+                    count("confirmed");
+                    if is_telling {
+                        self.note(job, Evidence::Right, now);
+                    }
+                    return Worth::Usual;
+                }
+                count("wrong");
+                self.note(job, Evidence::Wrong, now);
+                if predicted.has_date { Worth::Usual } else { Worth::Nothing }
+            }
+            (StatusCode::OK, predicted) => {
+                let evidence = self.evidence(job, sent, entry, answer, now);
+                if let Some(evidence) = evidence {
+                    self.note(job, evidence, now);
+                }
+                if let Some(predicted) = predicted {
+                    count(if evidence == Some(Evidence::Wrong) { "wrong" } else { "changed" });
+                    let date = entry
+                        .filter(|_| predicted.has_date)
+                        .and_then(|entry| entry.stored.last_modified());
+                    if date.is_some() && date.as_ref() == answer.headers.get(header::LAST_MODIFIED)
+                    {
+                        self.note(job, Evidence::Dearer, now);
+                    }
+                }
+                Worth::Usual
+            }
+            _ => Worth::Usual,
+        }
+    }
+
     fn note(&self, job: &Job, evidence: Evidence, now: Timestamp) {
-        let endpoint = &job.endpoint.template;
-        match self.0.lock().note(job.endpoint.id, evidence, now) {
+        let endpoint = &job.route.endpoint.template;
+        match self.0.lock().note(job.route.endpoint.id, evidence, now) {
             Some(Turn::Proved) => {
                 tracing::info!(endpoint, "ETags are predicted for this route from now on")
             }
@@ -118,7 +171,7 @@ impl Predictor {
         if bytes.len() > BODY_BYTES_MAX || answer.headers.contains_key(header::CONTENT_ENCODING) {
             return None;
         }
-        if sent.predicted.is_none() && !self.0.lock().wants_check(job.endpoint.id, now) {
+        if sent.predicted.is_none() && !self.0.lock().wants_check(job.route.endpoint.id, now) {
             return None;
         }
         let expected = of_request(job, sent.authorization.as_ref(), bytes)?;
@@ -127,60 +180,6 @@ impl Predictor {
         } else {
             Evidence::Wrong
         })
-    }
-}
-
-impl Gateway {
-    /// Draws from an answer what it says about predictions, before anything else is made of it. A
-    /// 304 that leaves out the `ETag` it confirms gets it, so that it is learned like every other.
-    pub fn judge_prediction(
-        &self,
-        job: &Job,
-        sent: &Sent,
-        entry: Option<&Entry>,
-        answer: &mut Answer,
-    ) -> Worth {
-        let Some(predictor) = self.predictor.as_ref().filter(|_| sent.token == answer.token) else {
-            return Worth::Usual;
-        };
-        let now = self.clock.now();
-        let count = |outcome| self.metrics.predicted(&job.endpoint.template, outcome);
-        match (answer.status, &sent.predicted) {
-            (StatusCode::NOT_MODIFIED, Some(predicted)) => {
-                // Without an `ETag` of its own it may be the date that it is about.
-                let is_telling = answer.headers.contains_key(header::ETAG) || !predicted.has_date;
-                let named =
-                    answer.headers.entry(header::ETAG).or_insert_with(|| predicted.etag.clone());
-                if weakly_equal(named.as_bytes(), predicted.etag.as_bytes()) {
-                    count("confirmed");
-                    if is_telling {
-                        predictor.note(job, Evidence::Right, now);
-                    }
-                    return Worth::Usual;
-                }
-                count("wrong");
-                predictor.note(job, Evidence::Wrong, now);
-                if predicted.has_date { Worth::Usual } else { Worth::Nothing }
-            }
-            (StatusCode::OK, predicted) => {
-                let evidence = predictor.evidence(job, sent, entry, answer, now);
-                if let Some(evidence) = evidence {
-                    predictor.note(job, evidence, now);
-                }
-                if let Some(predicted) = predicted {
-                    count(if evidence == Some(Evidence::Wrong) { "wrong" } else { "changed" });
-                    let date = entry
-                        .filter(|_| predicted.has_date)
-                        .and_then(|entry| entry.stored.last_modified());
-                    if date.is_some() && date.as_ref() == answer.headers.get(header::LAST_MODIFIED)
-                    {
-                        predictor.note(job, Evidence::Dearer, now);
-                    }
-                }
-                Worth::Usual
-            }
-            _ => Worth::Usual,
-        }
     }
 }
 
@@ -196,7 +195,7 @@ fn is_kept_as_sent(entry: &Entry) -> bool {
 /// The `ETag` of `body` for a request of this job; `None` when it is not known what the upstream
 /// makes of its headers.
 fn of_request(job: &Job, authorization: Option<&HeaderValue>, body: &[u8]) -> Option<HeaderValue> {
-    let mut accept = job.headers.get_all(header::ACCEPT).iter();
+    let mut accept = job.request.headers.get_all(header::ACCEPT).iter();
     match (accept.next(), accept.next()) {
         (accept, None) => predict(accept, authorization, body),
         _ => None,

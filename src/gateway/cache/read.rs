@@ -14,7 +14,8 @@ use crate::clock::Timestamp;
 use crate::config::CacheRule;
 use crate::decision::Priority;
 use crate::decision::cache::cache_control::{poll_interval, storable, vary_names};
-use crate::decision::cache::freshness::{Mode, Stored};
+use crate::decision::cache::freshness::Mode;
+use crate::decision::cache::freshness::Stored;
 use crate::decision::cache::key::{CacheKey, Scope};
 use crate::decision::cache::merge::merge_not_modified;
 use crate::decision::cache::request_directives::Wishes;
@@ -24,13 +25,15 @@ use crate::decision::permissions::denial_confidence::Verdict;
 use crate::telemetry::{CacheOutcome, Fetch, spans};
 use crate::tokens::{Cause, Lack};
 
-use crate::gateway::Gateway;
 use crate::gateway::address::Service;
 use crate::gateway::address::path_of;
+use crate::gateway::cache::cache_request::Question;
 use crate::gateway::cache::conditions::OfEntry;
-use crate::gateway::cache::pagination::page_of;
+use crate::gateway::cache::lookup::{ReadAnswer, Sought};
+use crate::gateway::cache::pages::page_of;
 use crate::gateway::cache::predicted_etags::Worth;
-use crate::gateway::cache::shared_body::Reader;
+use crate::gateway::cache::read_cache::ReadCache;
+use crate::gateway::cache::shared_body_reader::Reader;
 use crate::gateway::cache::single_flight::{Asker, Landed, Role, Seat};
 use crate::gateway::cache::store::{Entry, Vary, etag_of};
 use crate::gateway::cache::stored_head::StoredHead;
@@ -49,51 +52,13 @@ use crate::gateway::url_rewrite::map::{Body, without_secrets};
 /// How often an asker joins a fetch that turns out not to be for it before it fetches alone.
 const JOINS_MAX: u32 = 3;
 
-/// What a read is asked for.
-pub struct Question {
-    /// The request as it would go upstream.
-    pub job: Job,
-    /// Whose view the answer shows.
-    pub scope: Scope,
-    /// The client's own headers: conditions, `Accept`, what `Vary` names.
-    pub asked: Arc<HeaderMap>,
-    /// What they say of stored answers.
-    pub wishes: Wishes,
-}
-
-/// What a look into the store has found that may not be served without asking.
-pub struct Sought {
-    /// The address's.
-    address: CacheKey,
-    /// That of the answer.
-    key: CacheKey,
-    entry: Option<Arc<Entry>>,
-}
-
-/// How a read was answered.
-pub enum ReadAnswer {
-    /// From an entry, stored or not.
-    Entry(Arc<Entry>, CacheOutcome),
-    /// By a body too large to hold.
-    Streamed(Box<Reader>, CacheOutcome),
-}
-
-impl ReadAnswer {
-    /// What it means for the cache.
-    pub fn outcome(&self) -> CacheOutcome {
-        match self {
-            Self::Entry(_, cache) | Self::Streamed(_, cache) => *cache,
-        }
-    }
-}
-
 /// What an asker holds against a fetch that did not bring what it needs.
 enum Miss {
     Again,
     Give(Result<ReadAnswer, Refused>),
 }
 
-impl Gateway {
+impl ReadCache {
     /// Answers a GET or HEAD. `effort` becomes that of the fetch it takes part in as soon as there
     /// is one: a client that leaves while it waits has waited for something all the same. `sought`
     /// is what the store was found to have just now.
@@ -108,8 +73,8 @@ impl Gateway {
             None => (
                 self.cache_key(
                     question.scope,
-                    question.job.service,
-                    &question.job.target,
+                    question.job.request.service,
+                    &question.job.request.target,
                     &question.asked,
                 ),
                 None,
@@ -155,12 +120,12 @@ impl Gateway {
             *effort = Effort::default();
             return Miss::Give(Ok(answer));
         }
-        let path = path_of(&question.job.target);
+        let path = path_of(&question.job.request.target);
         let start = |effort| {
             Arc::clone(self).fetch(key.clone(), Arc::clone(question), entry.clone(), effort)
         };
         let asker = Asker {
-            now: self.clock.now(),
+            now: self.env.clock.now(),
             client: question.job.client,
             priority: self.priority_of(&question.job),
         };
@@ -193,7 +158,7 @@ impl Gateway {
             // It was refused as the one whose fetch it was: with another patience, priority and
             // share.
             (Landed::Refused(Refused::Limited { .. }), Role::Follower)
-                if self.clock.now() < question.job.deadline =>
+                if self.env.clock.now() < question.job.deadline =>
             {
                 Miss::Again
             }
@@ -201,7 +166,7 @@ impl Gateway {
             (
                 Landed::Refused(Refused::TokenUnavailable(Lack { cause: Cause::Passing, .. })),
                 Role::Follower,
-            ) if self.clock.now() < question.job.deadline => Miss::Again,
+            ) if self.env.clock.now() < question.job.deadline => Miss::Again,
             (Landed::Refused(refused), _) => {
                 Miss::Give(self.stale_instead(refused, entry, question))
             }
@@ -217,7 +182,8 @@ impl Gateway {
     }
 
     fn priority_of(&self, job: &Job) -> Priority {
-        self.config
+        self.env
+            .config
             .clients
             .get(job.client as usize)
             .map_or(Priority::Normal, |client| client.priority)
@@ -235,7 +201,7 @@ impl Gateway {
         let effort = seat.effort.clone();
         tokio::select! {
             landed = seat.landed() => return Some(landed),
-            () = self.wait_until(deadline) => {}
+            () = self.env.wait_until(deadline) => {}
         }
         if effort.is_on_wire() { Some(seat.landed().await) } else { None }
     }
@@ -243,20 +209,21 @@ impl Gateway {
     /// The fetch it takes part in is held, and is left waiting for those with more patience.
     fn waited_too_long(&self, job: &Job, effort: &Effort) -> Refused {
         use crate::decision::{LimitKind, Refusal, Until};
-        let now = self.clock.now();
+        let now = self.env.clock.now();
         let (limit, account, until) = match effort.figures(now).held {
             Some(Hold { by: HeldBy::Limit(limit), account, until }) => (limit, account, until),
             Some(Hold { by: HeldBy::Mint, .. }) => {
                 return self
-                    .tokens
-                    .lack(&job.candidates, job.endpoint.tokens, now)
+                    .dispatcher
+                    .tokens()
+                    .lack(&job.route.candidates, job.route.endpoint.tokens, now)
                     .map_or(Refused::TokensRejected, Refused::TokenUnavailable);
             }
             _ => (LimitKind::Probe, None, Until::Event),
         };
-        self.limited(
+        self.dispatcher.limited(
             job,
-            &Refusal { limit, account, resource: job.endpoint.resource.clone(), until },
+            &Refusal { limit, account, resource: job.route.endpoint.resource.clone(), until },
         )
     }
 
@@ -287,13 +254,15 @@ impl Gateway {
         question: &Question,
     ) -> Option<ReadAnswer> {
         let (age_max, outcome) = match trouble {
-            Trouble::Limited => (self.config.cache.stale_if_limited, CacheOutcome::StaleIfLimited),
+            Trouble::Limited => {
+                (self.env.config.cache.stale_if_limited, CacheOutcome::StaleIfLimited)
+            }
             Trouble::NoAnswer | Trouble::Answered(_) => {
-                (self.config.cache.stale_if_error, CacheOutcome::StaleIfError)
+                (self.env.config.cache.stale_if_error, CacheOutcome::StaleIfError)
             }
         };
         let may_stand_in = |entry: &Arc<Entry>| {
-            entry.confirmed().stands_in(trouble, age_max, &question.wishes, self.clock.now(), self.mode)
+            entry.confirmed().stands_in(trouble, age_max, &question.wishes, self.env.clock.now(), self.env.mode)
                 // A stored answer from before a write would show the client that its write did not
                 // happen.
                 && self.trust(entry, question) != Trust::Doubtful
@@ -315,9 +284,9 @@ impl Gateway {
         let may_be_served = |entry: &Arc<Entry>| {
             let trust = || self.store.trust(&intake.path, entry.requested_at());
             entry.confirmed().answers(
-                &Wishes::of(asked, self.mode),
+                &Wishes::of(asked, self.env.mode),
                 now,
-                self.mode,
+                self.env.mode,
                 trust,
                 self.watched(entry, &intake.path, now),
             )
@@ -338,7 +307,7 @@ impl Gateway {
         let accept = headers::accept_of(asked);
         // One at most, and ASCII: `intake` has seen to it.
         let version = asked
-            .get(self.config.upstream.dialect.version_header())
+            .get(self.env.config.upstream.dialect.version_header())
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default();
         match service {
@@ -351,12 +320,12 @@ impl Gateway {
     }
 
     fn may_serve(&self, entry: &Entry, question: &Question) -> bool {
-        let now = self.clock.now();
-        let watched = self.watched(entry, path_of(&question.job.target), now);
+        let now = self.env.clock.now();
+        let watched = self.watched(entry, path_of(&question.job.request.target), now);
         entry.confirmed().answers(
             &question.wishes,
             now,
-            self.mode,
+            self.env.mode,
             || self.trust(entry, question),
             watched,
         )
@@ -365,11 +334,11 @@ impl Gateway {
     /// How long it is good because a webhook would have told of a change.
     fn watched(&self, entry: &Entry, path: &str, now: Timestamp) -> Option<Duration> {
         let rule = entry.stored.watched_by?.get() - 1;
-        self.hooks.ttl(rule.into(), path, entry.requested_at(), now)
+        self.coverage.ttl(rule.into(), path, entry.requested_at(), now)
     }
 
     fn trust(&self, entry: &Entry, question: &Question) -> Trust {
-        self.store.trust(path_of(&question.job.target), entry.requested_at())
+        self.store.trust(path_of(&question.job.request.target), entry.requested_at())
     }
 
     /// The fetch itself, conditional when something is stored.
@@ -397,7 +366,7 @@ impl Gateway {
 
     /// Asks the upstream, and says whether with conditions.
     async fn ask_upstream(
-        self: &Arc<Self>,
+        &self,
         key: &CacheKey,
         job: &Job,
         entry: Option<&Entry>,
@@ -405,10 +374,12 @@ impl Gateway {
     ) -> (Result<Answer, Refused>, bool) {
         loop {
             let conditions = OfEntry::new(self, key, job, entry);
-            let mut performed = self.perform(job, effort, &conditions).await;
+            let mut performed = self.dispatcher.perform(job, effort, &conditions).await;
             let (was_asked, sent) = conditions.sent();
             if let (Ok(answer), Some(sent)) = (&mut performed, sent)
-                && self.judge_prediction(job, &sent, entry, answer) == Worth::Nothing
+                && self.predictor.as_ref().is_some_and(|predictor| {
+                    predictor.judge(&self.env, job, &sent, entry, answer) == Worth::Nothing
+                })
             {
                 // Nothing is predicted for this route by now, so it is asked so once.
                 continue;
@@ -425,13 +396,13 @@ impl Gateway {
         entry: &Arc<Entry>,
         answer: &Answer,
     ) -> Landed {
-        let (now, token) = (self.clock.now(), token_key(answer.token));
+        let (now, token) = (self.env.clock.now(), token_key(answer.token));
         // RFC 9111 §5.2.1.5: an answer to a request that says so leaves nothing behind, but for
         // what keeps the upstream from being polled.
         let may_leave = !question.wishes.no_store || entry.stored.is_polled(&answer.headers);
         let is_repeatable = entry.stored.is_repeated_by(&answer.headers);
         let print = if is_repeatable {
-            self.store.prints.of(token, &answer.headers, self.mode)
+            self.store.prints.of(token, &answer.headers, self.env.mode)
         } else {
             Print::default()
         };
@@ -439,7 +410,7 @@ impl Gateway {
             entry.confirmation.repeated(answer.requested_at, now);
             return Landed::Entry(Arc::clone(entry), Fetch::Revalidated);
         }
-        let news = headers::to_client(&answer.headers, self.mode);
+        let news = headers::to_client(&answer.headers, self.env.mode);
         let mut stored = entry.stored.clone();
         let head = if entry.head.says_already(&news) {
             entry.head.clone()
@@ -449,7 +420,7 @@ impl Gateway {
             let is_own = etag.is_some()
                 && news.contains_key(header::LINK)
                 && etag == etag_of(entry.body.text(), &merged);
-            merge_not_modified(&mut merged, &news, self.mode);
+            merge_not_modified(&mut merged, &news, self.env.mode);
             if news.contains_key(header::LINK) {
                 stored.page = page_of(question, entry.status(), &merged, &entry.body);
             }
@@ -502,17 +473,17 @@ impl Gateway {
         let is_unwanted = question.wishes.no_store && poll_interval(&answer.headers).is_none();
         let keep = may_be_kept && !is_unwanted;
         let body = if is_json(&answer.headers) {
-            self.urls.mark_json(without_secrets(bytes))
+            self.env.urls.mark_json(without_secrets(bytes))
         } else {
             Body::opaque(bytes)
         };
         let is_as_sent = body.is_alike_for_all() && body.text().len() == length;
-        let mut said = headers::to_client(&answer.headers, self.mode);
+        let mut said = headers::to_client(&answer.headers, self.env.mode);
         if !is_as_sent {
             headers::remove_digests(&mut said);
         }
         let etag = self.etag_for_clients(&answer, &said, &body, is_as_sent);
-        let now = self.clock.now();
+        let now = self.env.clock.now();
         let mut stored = Stored::new(
             now,
             answer.status,
@@ -590,7 +561,7 @@ impl Gateway {
         let is_choice =
             || vary_names(headers).is_none_or(|names| names.contains(&header::ACCEPT_ENCODING));
         !headers.contains_key(header::CONTENT_ENCODING)
-            || self.mode == Mode::Rfc9111 && !is_choice() && !has_json_type(headers)
+            || self.env.mode == Mode::Rfc9111 && !is_choice() && !has_json_type(headers)
     }
 
     /// What clients know an answer by: the gateway's own validator, which is the same whichever
@@ -606,18 +577,21 @@ impl Gateway {
         if answer.status != StatusCode::OK {
             return None;
         }
-        let upstreams =
-            answer.headers.get(header::ETAG).filter(|_| self.mode == Mode::Rfc9111 && is_as_sent);
+        let upstreams = answer
+            .headers
+            .get(header::ETAG)
+            .filter(|_| self.env.mode == Mode::Rfc9111 && is_as_sent);
         upstreams.cloned().or_else(|| etag_of(body.text(), said))
     }
 
     fn rule(&self, question: &Question) -> Option<(usize, &CacheRule)> {
-        self.config
+        self.env
+            .config
             .cache
             .rules
             .iter()
             .enumerate()
-            .find(|(_, rule)| *rule.route == *question.job.endpoint.template)
+            .find(|(_, rule)| *rule.route == *question.job.route.endpoint.template)
     }
 
     fn watched_by(&self, question: &Question) -> Option<NonZeroU16> {
@@ -643,17 +617,9 @@ fn given(landed: Landed, role: Role) -> Result<ReadAnswer, Refused> {
         }
         // Nobody else has it.
         Landed::Large(landing) => {
-            let reader = landing.0.join(None).ok_or(Refused::UpstreamFailed)?;
+            let reader = Reader::join(&landing.0, None).ok_or(Refused::UpstreamFailed)?;
             Ok(ReadAnswer::Streamed(Box::new(reader), CacheOutcome::Fetched(Fetch::TooLarge)))
         }
         Landed::Refused(refused) => Err(refused),
-    }
-}
-
-/// The mode of `decision/freshness.rs` for the config's.
-pub fn mode_of(freshness: crate::config::Freshness) -> Mode {
-    match freshness {
-        crate::config::Freshness::Revalidate => Mode::Revalidate,
-        crate::config::Freshness::Rfc9111 => Mode::Rfc9111,
     }
 }

@@ -25,7 +25,6 @@ use crate::clock::Timestamp;
 use crate::tokens::TokenId;
 
 use crate::clock::timer_now;
-use crate::gateway::cache::resume::Again;
 use crate::gateway::cache::store::Vary;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody, Held};
 use crate::gateway::upstream::fetch::Exchange;
@@ -132,16 +131,6 @@ enum Step {
     Wait(Instant),
 }
 
-/// One of those who read a body. Dropped, it is wanted by one less.
-pub struct Reader {
-    stream: Arc<Large>,
-    place: usize,
-    /// How it goes on when it is let go; only from the beginning of a body that others read too.
-    again: Option<Again>,
-    /// The part of a piece that it does not have yet.
-    rest: Option<Bytes>,
-}
-
 /// A body that has just begun, in the hands of those who waited for it; dropped when all of them
 /// have joined, or will not.
 pub struct Landing(pub Arc<Large>);
@@ -194,8 +183,9 @@ impl Large {
         self.vary.as_ref().is_none_or(|vary| vary.fits(asked))
     }
 
-    /// A place at its beginning; `None` when that is gone, or for somebody else.
-    pub fn join(self: &Arc<Self>, again: Option<Again>) -> Option<Reader> {
+    /// A place for one more reader, from the body's start; `None`: its beginning is gone already, or
+    /// it is not for others.
+    pub(super) fn take_place(&self) -> Option<usize> {
         let mut state = self.state.lock();
         if state.door == Door::Closed {
             return None;
@@ -203,12 +193,31 @@ impl Large {
         if !self.is_for_others {
             state.door = Door::Closed;
         }
-        state.readers.push(Some(Place { pieces: 0, held_up: Duration::ZERO, left_at: None }));
-        Some(Reader { stream: Arc::clone(self), place: state.readers.len() - 1, again, rest: None })
+        Some(state.add_reader())
+    }
+
+    /// A place for the only reader.
+    pub(super) fn take_only_place(&self) -> usize {
+        let mut state = self.state.lock();
+        state.door = Door::Closed;
+        state.add_reader()
+    }
+
+    /// Gives a reader's place up: nothing is kept for it any more.
+    pub(super) fn leave(&self, place: usize) {
+        let mut state = self.state.lock();
+        if let Some(place) = state.readers.get_mut(place) {
+            *place = None;
+        }
+        state.stalled_since = None;
+        state.settle();
+        self.rid_of_source(&mut state);
+        drop(state);
+        self.moved.notify_waiters();
     }
 
     /// What comes next for the reader at this place.
-    pub async fn next(&self, place: usize) -> Result<Turn, Lost> {
+    pub(super) async fn next(&self, place: usize) -> Result<Turn, Lost> {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
@@ -279,6 +288,11 @@ impl Large {
 }
 
 impl State {
+    fn add_reader(&mut self) -> usize {
+        self.readers.push(Some(Place { pieces: 0, held_up: Duration::ZERO, left_at: None }));
+        self.readers.len() - 1
+    }
+
     fn push(&mut self, piece: Bytes) {
         self.window_bytes += piece.len() + PIECE_BYTES;
         self.window.push_back(piece);
@@ -381,63 +395,5 @@ impl State {
             }
             self.stalled_since = None;
         }
-    }
-}
-
-impl Reader {
-    /// The only one of an answer.
-    pub fn alone(answer: Answer) -> Self {
-        let stream = Arc::new(Large::new(answer, None, false));
-        stream.state.lock().readers.push(Some(Place {
-            pieces: 0,
-            held_up: Duration::ZERO,
-            left_at: None,
-        }));
-        stream.state.lock().door = Door::Closed;
-        Self { stream, place: 0, again: None, rest: None }
-    }
-
-    /// What came before the body.
-    pub fn head(&self) -> &Head {
-        &self.stream.head
-    }
-
-    /// The next piece; `None` at the end.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, Lost> {
-        loop {
-            if let Some(rest) = self.rest.take() {
-                return Ok(Some(rest));
-            }
-            match self.turn().await? {
-                Turn::Piece(piece) => return Ok(Some(piece)),
-                Turn::End => return Ok(None),
-                Turn::Left(gone) => {
-                    let (reader, rest) =
-                        self.again.take().ok_or(Lost)?.go_on(&self.stream.head, *gone).await?;
-                    *self = reader;
-                    self.rest = rest;
-                }
-            }
-        }
-    }
-
-    /// The same, as long as it is not let go.
-    pub async fn turn(&self) -> Result<Turn, Lost> {
-        self.stream.next(self.place).await
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        let mut state = self.stream.state.lock();
-        if let Some(place) = state.readers.get_mut(self.place) {
-            *place = None;
-        }
-        // It may have been the one who waited.
-        state.stalled_since = None;
-        state.settle();
-        self.stream.rid_of_source(&mut state);
-        drop(state);
-        self.stream.moved.notify_waiters();
     }
 }

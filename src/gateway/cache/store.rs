@@ -15,7 +15,8 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 
 use crate::clock::Timestamp;
 use crate::decision::cache::cache_control::{CacheControl, vary_names};
-use crate::decision::cache::freshness::{Confirmed, Stored};
+use crate::decision::cache::freshness::Confirmed;
+use crate::decision::cache::freshness::Stored;
 use crate::decision::cache::key::CacheKey;
 use crate::decision::cache::settling::Trust;
 

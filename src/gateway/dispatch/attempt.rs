@@ -17,15 +17,15 @@ use crate::decision::{AccountId, ClientId, Demand, Refusal};
 use crate::telemetry::{MethodName, UpstreamOutcome, spans};
 use crate::tokens::{Credential, Lack, Rejection, Source, TokenId};
 
-use crate::gateway::Gateway;
 use crate::gateway::address::Service;
 use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::admission::Lease;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody, Held, said};
+use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Conditions, Job};
 use crate::gateway::dispatch::permissions::{Offer, Whom, lesson};
 use crate::gateway::dispatch::progress::{Effort, Hold};
-use crate::gateway::upstream::fetch::{Collected, FetchError, Reuse, UpstreamRequest};
+use crate::gateway::upstream::fetch::{Collected, Exchange, FetchError, Reuse, UpstreamRequest};
 
 /// A refusal's body is never longer than this; what follows says nothing more about limits.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
@@ -87,10 +87,10 @@ impl Unanswered {
     }
 }
 
-impl Gateway {
+impl Dispatcher {
     /// Admission, sending, settling: once.
     pub async fn attempt(
-        self: &Arc<Self>,
+        &self,
         job: &Job,
         whom: &Whom,
         effort: &Effort,
@@ -103,12 +103,8 @@ impl Gateway {
         {
             return self.conclude(job, effort, prepared, Err(FetchError::Deserted));
         }
-        let may_send = || {
-            prepared.lease.sending();
-            effort.may_send()
-        };
         let answered = async {
-            let mut exchange = self.upstream.send(&prepared.request, reuse, may_send).await?;
+            let mut exchange = self.send(&prepared, effort, reuse).await?;
             let (status, headers) = (exchange.status(), exchange.take_headers());
             let bytes_max = if status.is_success() {
                 job.hold_max
@@ -123,7 +119,7 @@ impl Gateway {
 
     /// Admission, and the request complete with its credential.
     pub async fn prepare<'j>(
-        self: &Arc<Self>,
+        &self,
         job: &'j Job,
         whom: &Whom,
         effort: &Effort,
@@ -138,21 +134,14 @@ impl Gateway {
         );
         let span = spans::upstream_span(
             &job.span,
-            MethodName::from(&job.method),
-            self.upstream.host(job.service),
+            MethodName::from(&job.request.method),
+            self.upstream.host(job.request.service),
         );
         spans::inject(&span, &mut added);
-        let request = UpstreamRequest {
-            service: job.service,
-            method: &job.method,
-            target: &job.target,
-            headers: &job.headers,
-            added,
-            body: &job.body,
-            interims: job.interims.as_deref(),
-        };
+        let request =
+            UpstreamRequest { request: &job.request, added, interims: job.interims.as_deref() };
         let on_wire = (!job.is_read()).then(|| Counted::new(&self.writes_on_wire));
-        let (requested_at, stored) = (self.clock.now(), conditions.stored());
+        let (requested_at, stored) = (self.env.clock.now(), conditions.stored());
         Ok(Prepared {
             request,
             lease,
@@ -166,6 +155,20 @@ impl Gateway {
         })
     }
 
+    /// Sends what was prepared, unless the request was cancelled meanwhile.
+    pub async fn send(
+        &self,
+        prepared: &Prepared<'_>,
+        effort: &Effort,
+        reuse: Reuse,
+    ) -> Result<Exchange, FetchError> {
+        let may_send = || {
+            prepared.lease.sending();
+            effort.may_send()
+        };
+        self.upstream.send(&prepared.request, reuse, may_send).await
+    }
+
     /// The end of an attempt, however it came: figures, span, books.
     pub fn conclude(
         &self,
@@ -176,7 +179,7 @@ impl Gateway {
     ) -> Result<Answer, Unanswered> {
         let Prepared { lease, credential, resource, span, requested_at, stored, expected, .. } =
             prepared;
-        let elapsed = self.clock.now().since(requested_at);
+        let elapsed = self.env.clock.now().since(requested_at);
         effort.ended(elapsed);
         let status = result.as_ref().ok().map(|(status, ..)| status.as_u16());
         spans::finish_upstream(&span, status);
@@ -184,16 +187,16 @@ impl Gateway {
             lease.never_sent();
             return Err(Unanswered::Failed(error));
         }
-        self.metrics.upstream(&UpstreamOutcome {
-            account: self.account_name(lease.account()),
+        self.env.metrics.upstream(&UpstreamOutcome {
+            account: self.env.account_name(lease.account()),
             resource: resource.as_str(),
-            endpoint: &job.endpoint.template,
+            endpoint: &job.route.endpoint.template,
             status,
             duration: elapsed,
         });
         // On failure the lease's drop counts it as spent.
         let (status, mut headers, body) = result.map_err(Unanswered::Failed)?;
-        self.tokens.observe(&mut headers, self.clock.now(), elapsed);
+        self.tokens.observe(&mut headers, self.env.clock.now(), elapsed);
         let settled = self.settle(job, lease, &credential, requested_at, status, headers, body);
         if let Ok(answer) = &settled {
             self.learn(job, answer, stored);
@@ -210,7 +213,7 @@ impl Gateway {
 
     /// Waits for an account, and takes one of its tokens.
     async fn admit(
-        self: &Arc<Self>,
+        &self,
         job: &Job,
         whom: &Whom,
         effort: &Effort,
@@ -235,7 +238,7 @@ impl Gateway {
             // While it waited, the account's token may have been found to be revoked: then its
             // place goes to another account.
             if let Some(credential) =
-                self.credential(job, lease.account(), prefer, self.clock.now())
+                self.credential(job, lease.account(), prefer, self.env.clock.now())
             {
                 return Ok(Admitted {
                     resource: self.resource_of(job),
@@ -251,7 +254,7 @@ impl Gateway {
     /// A place for one of the accounts, the likeliest to be served first; with the refusal by the
     /// likelier ones when it is a last resort.
     async fn admit_once(
-        self: &Arc<Self>,
+        &self,
         job: &Job,
         whom: &Whom,
         without_token: &[AccountId],
@@ -259,7 +262,7 @@ impl Gateway {
         prefer: Option<TokenId>,
     ) -> Result<(Lease, Option<Refusal>), Unanswered> {
         let mut refused = None;
-        for mut offer in self.offers(job, whom, without_token, self.clock.now()) {
+        for mut offer in self.offers(job, whom, without_token, self.env.clock.now()) {
             let Some(awake) = self.awake(job, &offer.accounts, offer.deadline, effort).await else {
                 continue;
             };
@@ -272,17 +275,17 @@ impl Gateway {
             }
         }
         let lack = || {
-            let now = self.clock.now();
+            let now = self.env.clock.now();
             // Who had no time to wait must not find the same the next time.
-            self.tokens.missed(&job.candidates, job.endpoint.tokens, now);
-            self.tokens.lack(&job.candidates, job.endpoint.tokens, now)
+            self.tokens.missed(&job.route.candidates, job.route.endpoint.tokens, now);
+            self.tokens.lack(&job.route.candidates, job.route.endpoint.tokens, now)
         };
         Err(refused.map_or_else(|| Unanswered::NoToken(lack()), Unanswered::Refused))
     }
 
     /// A place for one of an offer's accounts.
     async fn acquire(
-        self: &Arc<Self>,
+        &self,
         job: &Job,
         offer: &Offer,
         effort: &Effort,
@@ -290,19 +293,19 @@ impl Gateway {
     ) -> Result<Lease, Refusal> {
         let demand = Demand {
             client: ClientId(job.client),
-            held_bytes: job.body.held_bytes(),
+            held_bytes: job.request.body.held_bytes(),
             candidates: Arc::clone(&offer.accounts),
             prefer: prefer.and_then(|token| self.tokens.account_of(token)),
-            resource: job.endpoint.resource.clone(),
-            endpoint: job.endpoint.id,
-            cost: job.cost,
-            points: job.points,
-            graphql: job.service == Service::Graphql,
-            content: job.content,
-            token_request: job.endpoint.token_request,
-            write: job.spacing,
+            resource: job.route.endpoint.resource.clone(),
+            endpoint: job.route.endpoint.id,
+            cost: job.route.cost,
+            points: job.route.points,
+            graphql: job.request.service == Service::Graphql,
+            content: job.route.content,
+            token_request: job.route.endpoint.token_request,
+            write: job.route.spacing,
         };
-        let now = self.clock.now();
+        let now = self.env.clock.now();
         let span = spans::admission_span(&job.span);
         let waiting = self.waits(job.client, effort);
         let held = |since, refusal: &Refusal| effort.held(since, Hold::from(refusal));
@@ -312,7 +315,7 @@ impl Gateway {
         if !span.is_disabled()
             && let Some(hold) = effort.figures(now).held
         {
-            spans::record_wait_cause(&span, &self.held(hold));
+            spans::record_wait_cause(&span, &hold.for_log(&self.env));
         }
         admitted
     }
@@ -326,7 +329,7 @@ impl Gateway {
         headers: &HeaderMap,
         body: &Collected,
     ) -> Unanswered {
-        let account = self.account_name(lease.account());
+        let account = self.env.account_name(lease.account());
         let said = said(
             StatusCode::UNAUTHORIZED,
             if let Collected::Whole(bytes) = body { bytes } else { &[] },
@@ -343,7 +346,7 @@ impl Gateway {
         };
         if is_revoked {
             // Before the lease ends: it goes to the next in line, who must not get this token.
-            let rejection = self.tokens.rejected(credential, self.clock.now(), headers, &said);
+            let rejection = self.tokens.rejected(credential, self.env.clock.now(), headers, &said);
             let token = credential.source.to_string();
             match rejection {
                 Rejection::Benched => tracing::error!(
@@ -361,7 +364,7 @@ impl Gateway {
                 Rejection::Old => {}
             }
         } else {
-            tracing::warn!(account, token = %credential.source, said, endpoint = %job.endpoint.template, "the upstream wants another credential for this route");
+            tracing::warn!(account, token = %credential.source, said, endpoint = %job.route.endpoint.template, "the upstream wants another credential for this route");
             self.unfit(job, lease.account(), credential);
         }
         lease.answered(StatusCode::UNAUTHORIZED, RateHeaders::parse(headers).as_ref(), None);
@@ -370,8 +373,9 @@ impl Gateway {
 
     /// What the job counts against: the table's word, corrected by what answers said.
     fn resource_of(&self, job: &Job) -> ResourceName {
-        self.admissions
-            .with_books(|books, _| books.resource_for(job.endpoint.id, &job.endpoint.resource))
+        self.admissions.with_books(|books, _| {
+            books.resource_for(job.route.endpoint.id, &job.route.endpoint.resource)
+        })
     }
 
     /// Books an answer and says whether it is one for the client.
@@ -389,7 +393,7 @@ impl Gateway {
         headers: HeaderMap,
         body: Collected,
     ) -> Result<Answer, Unanswered> {
-        let now = self.clock.now();
+        let now = self.env.clock.now();
         // What is wrong with a client's own credential is for the client to hear.
         if status == StatusCode::UNAUTHORIZED && job.brought.is_none() {
             return Err(self.unauthorized(job, lease, credential, &headers, &body));
@@ -400,14 +404,14 @@ impl Gateway {
         let rate = RateHeaders::parse(&headers);
         let (account, verdict) = (lease.account(), Verdict::Final);
         let may_refuse = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS)
-            || job.service == Service::Graphql;
+            || job.request.service == Service::Graphql;
         let refusal = match &body {
             Collected::Whole(bytes) if may_refuse => limit_refusal(status, &headers, bytes, now),
             _ => None,
         };
         if let Some(refusal) = refusal {
-            self.metrics.limited(self.account_name(account), limit_name(&refusal));
-            tracing::warn!(account = self.account_name(account), limit = limit_name(&refusal), endpoint = %job.endpoint.template, "the upstream refused a request for a limit");
+            self.env.metrics.limited(self.env.account_name(account), limit_name(&refusal));
+            tracing::warn!(account = self.env.account_name(account), limit = limit_name(&refusal), endpoint = %job.route.endpoint.template, "the upstream refused a request for a limit");
             lease.answered(status, rate.as_ref(), Some(&refusal));
             return match body {
                 // Part of the mutation was executed: it is no refusal of the whole, and must not be

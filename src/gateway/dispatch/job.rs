@@ -7,67 +7,49 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::api::{Classified, Endpoint};
+use crate::api::Classified;
 use crate::clock::Timestamp;
 use crate::decision::permissions::Asked;
 use crate::decision::{AccountId, WriteSpacing};
 use crate::tokens::{Credential, TokenId};
 
-use crate::gateway::Gateway;
+use crate::decision::cache::key::Scope;
 use crate::gateway::address::Service;
 use crate::gateway::dispatch::client_credential::Brought;
+use crate::gateway::dispatch::dispatcher::Dispatcher;
+use crate::gateway::dispatch::journal::Journal;
+use crate::gateway::dispatch::route::Route;
 use crate::gateway::http::headers;
 use crate::gateway::http::interim::Interims;
-use crate::gateway::upstream::fetch::OutgoingBody;
-use crate::gateway::write::queue::Journal;
+use crate::gateway::upstream::outgoing::OutgoingBody;
+use crate::gateway::upstream::outgoing::OutgoingRequest;
 
 /// How long the gateway's own requests wait for budget. Ours: as long as a client's by default
 /// (CONTRACT §2, `max_wait`).
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A request for the upstream, complete but for account and credential.
+/// What is asked of the upstream, and on whose behalf.
 pub struct Job {
-    /// What the table knows about it.
-    pub endpoint: &'static Endpoint,
-    /// Which of the upstream's addresses.
-    pub service: Service,
-    /// GET for a read of either kind.
-    pub method: Method,
-    /// Canonical path and query.
-    pub target: String,
-    /// End-to-end headers without credential and conditions.
-    pub headers: Arc<HeaderMap>,
-    /// The body.
-    pub body: OutgoingBody,
-    /// Units of the primary budget to reserve.
-    pub cost: u32,
-    /// Points of the secondary limit.
-    pub points: u32,
-    /// Whether it counts against the content limits.
-    pub content: bool,
-    /// Whose request it is: the client's place in the config.
+    /// The route that it came by: endpoint, accounts, cost.
+    pub route: Arc<Route>,
+    pub request: OutgoingRequest,
+    /// By index in the config, for the place in the line.
     pub client: u32,
-    /// How it is spaced from other writes.
-    pub spacing: WriteSpacing,
-    /// The accounts that may carry it; never empty.
-    pub candidates: Arc<[AccountId]>,
-    /// What it asks, as far as tokens' rights go.
+    /// What the permissions of tokens are remembered by.
     pub asked: Asked,
-    /// How long it may be held.
+    /// Until when the client waits for admission.
     pub deadline: Timestamp,
-    /// Bytes of the largest body that is held.
+    /// Bytes of an answer that are held in memory.
     pub hold_max: usize,
-    /// The pool or account whose budget the client is told about.
-    pub view: Arc<[AccountId]>,
-    /// The client's request, for tracing.
+    /// The parent of what is done for it.
     pub span: tracing::Span,
-    /// The held body's part of the memory for bodies.
+    /// Memory for the body of a write, held until the job is done.
     pub memory: Option<OwnedSemaphorePermit>,
-    /// The client's own credential, which no other takes the place of.
+    /// A credential that the client brings itself.
     pub brought: Option<Arc<Brought>>,
-    /// Of a queued write: where its attempts are told.
-    pub journal: Option<Arc<Journal>>,
-    /// Where informational answers go.
+    /// For a write that is kept: the record of its attempts.
+    pub journal: Option<Arc<dyn Journal>>,
+    /// Where informational answers go; `None`: nowhere.
     pub interims: Option<Arc<Interims>>,
 }
 
@@ -106,14 +88,14 @@ impl Conditions for Unconditional {
 impl Job {
     /// Whether it changes nothing upstream. A GraphQL query is a read although it is a POST.
     pub fn is_read(&self) -> bool {
-        self.spacing == WriteSpacing::None
+        self.route.spacing == WriteSpacing::None
     }
 
     /// The method that says whether it may be repeated. What a mutation does, its method does not
     /// say: none is sent again that may have been executed.
     pub fn repeated_as(&self) -> &Method {
         static POST: Method = Method::POST;
-        if self.service == Service::Graphql { &POST } else { &self.method }
+        if self.request.service == Service::Graphql { &POST } else { &self.request.method }
     }
 
     /// An attempt has failed, and there will be another: not before this time.
@@ -124,7 +106,7 @@ impl Job {
     }
 }
 
-impl Gateway {
+impl Dispatcher {
     /// A request of the gateway itself, without a body: `payer` alone carries it, for `client`'s
     /// place in the line. Not spaced like a write, whatever its method: what the gateway asks for
     /// itself changes nothing that anybody sees.
@@ -137,26 +119,35 @@ impl Gateway {
         hold_max: usize,
     ) -> Job {
         let Classified { endpoint, .. } = self.table.classify(&method, &target);
-        let payer = self.account_alone(payer);
+        let view = self.accounts.alone(payer);
         let mut headers = HeaderMap::new();
-        headers::complete(&mut headers, self.config.upstream.dialect);
-        Job {
+        headers::complete(&mut headers, self.env.config.upstream.dialect);
+        let route = Route {
             endpoint,
-            service: Service::Rest,
-            asked: Asked::of(endpoint, &target),
-            method,
-            target,
-            headers: Arc::new(headers),
-            body: OutgoingBody::Whole(Bytes::new()),
-            client,
+            scope: Scope::Account(payer.0),
+            candidates: Arc::clone(&view),
+            view,
+            lane: String::new(),
             cost: endpoint.primary_cost,
             points: endpoint.points,
             content: endpoint.content_generating,
             spacing: WriteSpacing::None,
-            candidates: Arc::clone(&payer),
-            deadline: self.clock.now() + PATIENCE,
+        };
+        let asked = Asked::of(endpoint, &target);
+        let request = OutgoingRequest {
+            service: Service::Rest,
+            method,
+            target,
+            headers: Arc::new(headers),
+            body: OutgoingBody::Whole(Bytes::new()),
+        };
+        Job {
+            route: Arc::new(route),
+            request,
+            client,
+            asked,
+            deadline: self.env.clock.now() + PATIENCE,
             hold_max,
-            view: payer,
             span: tracing::Span::none(),
             memory: None,
             brought: None,

@@ -14,9 +14,9 @@ use crate::decision::cache::freshness::Mode;
 use crate::decision::retry::{Failure, Next, Patience, Policy};
 use crate::decision::{AccountId, LimitKind, Refusal, Until};
 
-use crate::gateway::Gateway;
 use crate::gateway::dispatch::answer::Answer;
 use crate::gateway::dispatch::attempt::Unanswered;
+use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Conditions, Job};
 use crate::gateway::dispatch::permissions::Whom;
 use crate::gateway::dispatch::progress::Effort;
@@ -40,10 +40,10 @@ const UNFIT_MAX: usize = 3;
 /// Why no token may carry a request whose upstream answered 401 for another reason than the token.
 pub const UNFIT: &str = "the upstream wants another kind of credential for it";
 
-impl Gateway {
+impl Dispatcher {
     /// Brings a job to an answer.
     pub async fn perform(
-        self: &Arc<Self>,
+        &self,
         job: &Job,
         effort: &Effort,
         conditions: &impl Conditions,
@@ -69,7 +69,7 @@ impl Gateway {
     }
 
     async fn attempts(
-        self: &Arc<Self>,
+        &self,
         job: &Job,
         effort: &Effort,
         conditions: &impl Conditions,
@@ -88,7 +88,7 @@ impl Gateway {
                 // the same (RFC 9110 §9.2.2).
                 Ok(answer)
                     if !answer.status.is_server_error()
-                        || self.mode == Mode::Rfc9111 && job.is_read() =>
+                        || self.env.mode == Mode::Rfc9111 && job.is_read() =>
                 {
                     return self.second_look(job, effort, conditions, reuse, answer).await;
                 }
@@ -116,7 +116,7 @@ impl Gateway {
                 Err(Unanswered::TokenRejected) => {
                     attempt -= 1;
                     rejections += 1;
-                    job.failed(self.clock.now(), false);
+                    job.failed(self.env.clock.now(), false);
                     if rejections > REJECTIONS_MAX {
                         return Err(Refused::TokensRejected);
                     }
@@ -126,7 +126,7 @@ impl Gateway {
                 Err(Unanswered::Limited(_)) if job.is_read() => {
                     attempt -= 1;
                     refusals += 1;
-                    if refusals > job.candidates.len() {
+                    if refusals > job.route.candidates.len() {
                         return Err(self.limited_now(job));
                     }
                 }
@@ -147,7 +147,7 @@ impl Gateway {
                 // at once, and on one of its own. There is an attempt left for it.
                 Err(Unanswered::Failed(FetchError::Stale(_))) if reuse == Reuse::Idle => {
                     *may_have_run = true;
-                    job.failed(self.clock.now(), true);
+                    job.failed(self.env.clock.now(), true);
                     has_met_stale = true;
                 }
                 // It is remembered as denied, so that another one goes first.
@@ -196,9 +196,9 @@ impl Gateway {
         let policy = if job.is_read() {
             READS
         } else {
-            Policy { max_attempts: self.config.writes.max_attempts, patience }
+            Policy { max_attempts: self.env.config.writes.max_attempts, patience }
         };
-        policy.next(self.clock.now(), job.repeated_as(), attempt, failure, unit_random())
+        policy.next(self.env.clock.now(), job.repeated_as(), attempt, failure, unit_random())
     }
 
     /// Whether an attempt may go over a connection that was used before: that of a write only while
@@ -207,7 +207,7 @@ impl Gateway {
         if job.is_read()
             || matches!(self.next(job, attempt, Failure::Ambiguous), Next::Retry { .. })
         {
-            Reuse::of(&job.method)
+            Reuse::of(&job.request.method)
         } else {
             Reuse::Never
         }
@@ -215,12 +215,12 @@ impl Gateway {
 
     /// A refusal of the books, in the client's terms.
     pub fn limited(&self, job: &Job, refusal: &Refusal) -> Refused {
-        self.limited_for(&job.view, refusal)
+        self.limited_for(&job.route.view, refusal)
     }
 
     /// The same for a client that is told about these accounts.
     pub fn limited_for(&self, view: &Arc<[AccountId]>, refusal: &Refusal) -> Refused {
-        let now = self.clock.now();
+        let now = self.env.clock.now();
         let until = match refusal.until {
             Until::Time(at) => at,
             // Something in flight decides it: soon, but no time is known.
@@ -237,33 +237,28 @@ impl Gateway {
         const REST_HERE_MAX: Duration = Duration::from_secs(2);
         let is_queued =
             job.journal.as_ref().is_some_and(|journal| journal.patience() == Patience::Queued);
-        if is_queued && not_before > self.clock.now() + REST_HERE_MAX {
+        if is_queued && not_before > self.env.clock.now() + REST_HERE_MAX {
             return Err(Refused::ClientGone);
         }
-        self.wait_until(not_before).await;
+        self.env.wait_until(not_before).await;
         Ok(())
     }
 
     /// Until when the upstream is not to be asked again after a refusal, as far as it says
     /// (UPSTREAM.md, Limits).
     fn closed_until(&self, refusal: &LimitRefusal) -> Timestamp {
-        self.clock.now() + refusal.retry_after().unwrap_or(Duration::from_secs(60))
+        self.env.clock.now() + refusal.retry_after().unwrap_or(Duration::from_secs(60))
     }
 
     /// The upstream went on refusing until no attempt was left.
     pub fn limited_now(&self, job: &Job) -> Refused {
-        let resource = job.endpoint.resource.clone();
+        let resource = job.route.endpoint.resource.clone();
         let refusal = Refusal {
             limit: LimitKind::Cooldown,
             account: None,
             resource,
-            until: Until::Time(self.clock.now() + Duration::from_secs(60)),
+            until: Until::Time(self.env.clock.now() + Duration::from_secs(60)),
         };
         self.limited(job, &refusal)
-    }
-
-    /// Sleeps on the gateway's clock.
-    pub async fn wait_until(&self, at: Timestamp) {
-        self.clock.reach(at).await;
     }
 }

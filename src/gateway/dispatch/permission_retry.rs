@@ -6,7 +6,6 @@
 //! the limit is what the client is told, and a stored answer stands in for it where the config lets
 //! it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Method, StatusCode};
@@ -18,11 +17,11 @@ use crate::decision::permissions::plan::{Look, Patience};
 use crate::decision::permissions::{Asked, Found, Holder, Lesson};
 use crate::tokens::Cause;
 
-use crate::gateway::Gateway;
 use crate::gateway::address::Service;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::dispatch::attempt::Unanswered;
 use crate::gateway::dispatch::candidates::Accounts;
+use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Conditions, Job};
 use crate::gateway::dispatch::permissions::{Whom, lesson};
 use crate::gateway::dispatch::progress::{Effort, Hold};
@@ -47,11 +46,11 @@ enum Looked {
     Nothing(Option<Unanswered>),
 }
 
-impl Gateway {
+impl Dispatcher {
     /// A read that was denied is asked once more of another account that may see more, and what
     /// that one says counts when it is more than another denial.
     pub async fn second_look(
-        self: &Arc<Self>,
+        &self,
         job: &Job,
         effort: &Effort,
         conditions: &impl Conditions,
@@ -75,8 +74,8 @@ impl Gateway {
         let unanswered = match looked {
             Looked::Served(second) => {
                 let holder = Holder { account: first.account, token: key_of(first.token.slot()) };
-                self.rights.lock().teach(
-                    self.clock.now(),
+                self.permissions.rights.lock().teach(
+                    self.env.clock.now(),
                     job.asked,
                     holder,
                     Lesson::ServedElsewhere(denial),
@@ -91,12 +90,17 @@ impl Gateway {
             Looked::Nothing(unanswered) => unanswered,
         };
         effort.answered_by(first.account);
-        let now = self.clock.now();
+        let now = self.env.clock.now();
         let (hopeless, late) = self.without_token(job);
         let denials = Denials { by: &denied_by, stored: stored.as_deref(), hopeless: &hopeless };
         let tokens_of = |account| self.keys_of(job, account);
-        first.verdict =
-            self.rights.lock().verdict(now, job.asked, &job.candidates, &denials, &tokens_of);
+        first.verdict = self.permissions.rights.lock().verdict(
+            now,
+            job.asked,
+            &job.route.candidates,
+            &denials,
+            &tokens_of,
+        );
         let refused = if first.verdict == Verdict::Void {
             self.instead_of_void(job, effort, unanswered, &late)
         } else {
@@ -107,15 +111,15 @@ impl Gateway {
 
     /// Asks those who may see more; tells the end of the look.
     async fn look(
-        self: &Arc<Self>,
+        &self,
         job: &Job,
         effort: &Effort,
         conditions: &impl Conditions,
         mut reuse: Reuse,
         (accounts, patience): (Accounts, Patience),
     ) -> Looked {
-        let mut look = Looking { gateway: self, asked: job.asked, found: Found::NotLooked };
-        let deadline = job.deadline.min(self.clock.now() + LOOK_WAITS_MAX);
+        let mut look = Looking { dispatcher: self, asked: job.asked, found: Found::NotLooked };
+        let deadline = job.deadline.min(self.env.clock.now() + LOOK_WAITS_MAX);
         let Some(accounts) = self.awake(job, &accounts, deadline, effort).await else {
             return Looked::Nothing(None);
         };
@@ -157,7 +161,7 @@ impl Gateway {
     ) -> Option<(Accounts, Patience)> {
         loop {
             // From before the question on, so that no end is missed.
-            let mut ended = std::pin::pin!(self.look_ended.notified());
+            let mut ended = std::pin::pin!(self.permissions.probe_ended.notified());
             ended.as_mut().enable();
             let (hopeless, late) = self.without_token(job);
             let mut unusable = hopeless.clone();
@@ -165,11 +169,11 @@ impl Gateway {
             unusable.sort_unstable();
             let denials = Denials { by: &[first], stored, hopeless: &hopeless };
             let tokens_of = |account| self.keys_of(job, account);
-            let now = self.clock.now();
-            let look = self.rights.lock().second_look(
+            let now = self.env.clock.now();
+            let look = self.permissions.rights.lock().second_look(
                 now,
                 job.asked,
-                &job.candidates,
+                &job.route.candidates,
                 &unusable,
                 first,
                 &denials,
@@ -177,14 +181,17 @@ impl Gateway {
             );
             match look {
                 Look::By(who, patience) => {
-                    return Some((self.candidates.part(&job.candidates, who), patience));
+                    return Some((
+                        self.accounts.candidates.part(&job.route.candidates, who),
+                        patience,
+                    ));
                 }
                 Look::No => return None,
                 Look::Later => {}
             }
             tokio::select! {
                 () = ended => {}
-                () = self.wait_until(job.deadline) => return None,
+                () = self.env.wait_until(job.deadline) => return None,
             }
         }
     }
@@ -192,9 +199,9 @@ impl Gateway {
     /// The job's candidates that have no working token and get none in time, in ascending order:
     /// those that get none at all, and those that only come too late.
     fn without_token(&self, job: &Job) -> (Vec<AccountId>, Vec<AccountId>) {
-        let now = self.clock.now();
+        let now = self.env.clock.now();
         let is_hopeless = |account: &AccountId| {
-            let lack = self.tokens.lack(&[*account], job.endpoint.tokens, now);
+            let lack = self.tokens.lack(&[*account], job.route.endpoint.tokens, now);
             lack.is_none_or(|lack| lack.cause == Cause::Refused)
         };
         self.unusable(job, &[], now).into_iter().partition(is_hopeless)
@@ -228,7 +235,7 @@ impl Gateway {
             )
             | None => self
                 .tokens
-                .lack(late, job.endpoint.tokens, self.clock.now())
+                .lack(late, job.route.endpoint.tokens, self.env.clock.now())
                 .map(Refused::TokenUnavailable),
         }
     }
@@ -236,22 +243,25 @@ impl Gateway {
 
 /// A second look under way; tells its end however it comes.
 struct Looking<'g> {
-    gateway: &'g Gateway,
+    dispatcher: &'g Dispatcher,
     asked: Asked,
     found: Found,
 }
 
 impl Drop for Looking<'_> {
     fn drop(&mut self) {
-        self.gateway.rights.lock().looked(self.asked, self.found);
-        self.gateway.look_ended.notify_waiters();
+        self.dispatcher.permissions.rights.lock().looked(self.asked, self.found);
+        self.dispatcher.permissions.probe_ended.notify_waiters();
     }
 }
 
 /// The denial that others may know better than; none at routes of one account, at writes and at
 /// GraphQL.
 fn denial_of(job: &Job, first: &Answer, stored: Option<StatusCode>) -> Option<Denial> {
-    if job.method != Method::GET || job.service != Service::Rest || job.candidates.len() < 2 {
+    if job.request.method != Method::GET
+        || job.request.service != Service::Rest
+        || job.route.candidates.len() < 2
+    {
         return None;
     }
     // An answer that is still on its way holds its slot and is passed on as it is; one that was

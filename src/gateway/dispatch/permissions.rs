@@ -17,12 +17,12 @@ use crate::decision::permissions::plan::{MOMENT, Patience, Resort, Stage, Who};
 use crate::decision::permissions::{Holder, Lesson};
 use crate::tokens::{Credential, SlotId, TokenId, Trial};
 
-use crate::gateway::Gateway;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::dispatch::candidates::Accounts;
+use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::dispatch::token_keys::key_of;
-use crate::gateway::upstream::fetch::OutgoingBody;
+use crate::gateway::upstream::outgoing::OutgoingBody;
 
 /// How often an account may be found to have no token after all while another one is minted for it.
 /// Ours: each time is a refusal that came in between.
@@ -47,7 +47,7 @@ pub enum Whom {
     These(Accounts, Patience),
 }
 
-impl Gateway {
+impl Dispatcher {
     /// The lists to which a request is offered, one after the other; none when no token of its
     /// candidates works. Accounts in `without_token` have been found to have none.
     pub fn offers(
@@ -70,7 +70,7 @@ impl Gateway {
                 }];
             }
             // Who is alone is asked, whatever is known.
-            Whom::Anyone if job.candidates.len() == 1 && unusable.is_empty() => {
+            Whom::Anyone if job.route.candidates.len() == 1 && unusable.is_empty() => {
                 vec![Stage {
                     who: Who::AllBut(Vec::new()),
                     patience: Patience::Whole,
@@ -79,11 +79,17 @@ impl Gateway {
             }
             Whom::Anyone => {
                 let tokens_of = |account| self.keys_of(job, account);
-                self.rights.lock().plan(now, job.asked, &job.candidates, &unusable, &tokens_of)
+                self.permissions.rights.lock().plan(
+                    now,
+                    job.asked,
+                    &job.route.candidates,
+                    &unusable,
+                    &tokens_of,
+                )
             }
         };
         let offer = |stage: Stage| Offer {
-            accounts: self.candidates.part(&job.candidates, stage.who),
+            accounts: self.accounts.candidates.part(&job.route.candidates, stage.who),
             deadline: deadline(job, stage.patience, now),
             resort: stage.resort,
         };
@@ -98,15 +104,16 @@ impl Gateway {
         without_token: &[AccountId],
         now: Timestamp,
     ) -> Vec<AccountId> {
-        let mut unusable = self.asleep(job, &job.candidates, now);
-        unusable
-            .retain(|account| !self.tokens.comes(*account, job.endpoint.tokens, now, job.deadline));
+        let mut unusable = self.asleep(job, &job.route.candidates, now);
+        unusable.retain(|account| {
+            !self.tokens.comes(*account, job.route.endpoint.tokens, now, job.deadline)
+        });
         // Who gets another one may be asked again, but not for ever.
         let found_without =
             |account: &AccountId| without_token.iter().filter(|other| *other == account).count();
         let is_left = |account: &AccountId| {
             found_without(account) < WITHOUT_MAX
-                && self.tokens.comes(*account, job.endpoint.tokens, now, job.deadline)
+                && self.tokens.comes(*account, job.route.endpoint.tokens, now, job.deadline)
         };
         unusable.extend(without_token.iter().copied().filter(|account| !is_left(account)));
         unusable.sort_unstable();
@@ -127,22 +134,22 @@ impl Gateway {
             return Some(brought.credential());
         }
         // A body that is passed on once cannot be sent again after its token was refused.
-        let trial = if matches!(job.body, OutgoingBody::Streamed(_)) {
+        let trial = if matches!(job.request.body, OutgoingBody::Streamed(_)) {
             Trial::Reluctant
         } else {
             Trial::Willing
         };
-        let slots = self.tokens.order(account, job.endpoint.tokens, preferred, trial, now);
+        let slots = self.tokens.order(account, job.route.endpoint.tokens, preferred, trial, now);
         let mut keys: Vec<TokenKey> = slots.into_iter().map(key_of).collect();
         if keys.len() > 1 {
             // Leaves equals in their order.
-            self.rights.lock().rank(now, job.asked, account, &mut keys);
+            self.permissions.rights.lock().rank(now, job.asked, account, &mut keys);
         }
         keys.into_iter().find_map(|TokenKey(slot)| self.tokens.take(SlotId(slot), now))
     }
 
     pub fn keys_of(&self, job: &Job, account: AccountId) -> Vec<TokenKey> {
-        self.tokens.fitting(account, job.endpoint.tokens).map(key_of).collect()
+        self.tokens.fitting(account, job.route.endpoint.tokens).map(key_of).collect()
     }
 
     /// Remembers what an answer says about its token. `stored` is the status that a 304 confirms.
@@ -153,25 +160,32 @@ impl Gateway {
             return;
         }
         let Some(lesson) = lesson(answer, stored) else { return };
-        let accepted = accepted_permission(&answer.headers, self.config.upstream.dialect);
+        let accepted = accepted_permission(&answer.headers, self.env.config.upstream.dialect);
         let holder = Holder { account: answer.account, token: key_of(answer.token.slot()) };
-        self.rights.lock().teach(self.clock.now(), job.asked, holder, lesson, accepted.as_ref());
+        self.permissions.rights.lock().teach(
+            self.env.clock.now(),
+            job.asked,
+            holder,
+            lesson,
+            accepted.as_ref(),
+        );
     }
 
     /// Remembers that the upstream wants another kind of credential than this one.
     pub fn unfit(&self, job: &Job, account: AccountId, credential: &Credential) {
         let holder = Holder { account, token: key_of(credential.token.slot()) };
         let lesson = Lesson::Denied(Denial::Rights { by_token: false });
-        self.rights.lock().teach(self.clock.now(), job.asked, holder, lesson, None);
+        self.permissions.rights.lock().teach(self.env.clock.now(), job.asked, holder, lesson, None);
     }
 
     /// How many credentials of other kinds a read may be tried with, at most `max`, after it was
     /// refused with one.
     pub fn others_of(&self, job: &Job, max: usize) -> usize {
         let credentials = job
+            .route
             .candidates
             .iter()
-            .flat_map(|account| self.tokens.fitting(*account, job.endpoint.tokens));
+            .flat_map(|account| self.tokens.fitting(*account, job.route.endpoint.tokens));
         credentials.take(max + 1).count().saturating_sub(1)
     }
 }

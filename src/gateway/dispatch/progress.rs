@@ -10,7 +10,9 @@ use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::{AccountId, LimitKind, Refusal, Until};
 
+use crate::gateway::environment::Environment;
 use crate::gateway::upstream::fetch::FetchError;
+use crate::telemetry::WaitCause;
 
 /// The effort of one request. Clones share their state.
 #[derive(Clone, Default)]
@@ -68,6 +70,13 @@ impl Hold {
     pub const TURN: Self = Self { by: HeldBy::Turn, account: None, until: Until::Event };
     /// No account has a token yet.
     pub const MINT: Self = Self { by: HeldBy::Mint, account: None, until: Until::Event };
+
+    /// The hold in the words of the log.
+    pub fn for_log(self, env: &Environment) -> WaitCause {
+        let until = if let Until::Time(until) = self.until { Some(until) } else { None };
+        let account = self.account.map(|account| Arc::clone(env.shared_name(account)));
+        WaitCause { by: self.by.name(), account, until }
+    }
 }
 
 impl From<&Refusal> for Hold {

@@ -9,8 +9,8 @@
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 use crate::decision::permissions::plan::Who;
-use crate::gateway::Gateway;
 use crate::gateway::dispatch::candidates::Accounts;
+use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::dispatch::progress::{Effort, Hold};
 
@@ -18,7 +18,7 @@ use crate::gateway::dispatch::progress::{Effort, Hold};
 /// those of a write, mostly one. Ours.
 const FEW: usize = 4;
 
-impl Gateway {
+impl Dispatcher {
     /// Those of `accounts` that have a token for the job; when none has, it waits for one until
     /// `deadline`. `None` when none comes. The list itself while all have one.
     pub async fn awake(
@@ -28,21 +28,21 @@ impl Gateway {
         deadline: Timestamp,
         effort: &Effort,
     ) -> Option<Accounts> {
-        let began = self.clock.now();
+        let began = self.env.clock.now();
         let mut asleep = self.asleep(job, accounts, began);
         if asleep.len() < accounts.len() {
-            return Some(self.candidates.part(accounts, Who::AllBut(asleep)));
+            return Some(self.accounts.candidates.part(accounts, Who::AllBut(asleep)));
         }
-        let accepted = job.endpoint.tokens;
+        let accepted = job.route.endpoint.tokens;
         let _waiting = self.waits(job.client, effort);
         let mut tried = Vec::new();
         loop {
             // Asked for before looking, so that no end of a mint is missed between the two.
             let minted = self.tokens.mint_ended();
-            let now = self.clock.now();
+            let now = self.env.clock.now();
             asleep = self.asleep(job, accounts, now);
             if asleep.len() < accounts.len() {
-                return Some(self.candidates.part(accounts, Who::AllBut(asleep)));
+                return Some(self.accounts.candidates.part(accounts, Who::AllBut(asleep)));
             }
             // One at a time: thousands may be idle. Who was tried before is tried again when nobody
             // else is left.
@@ -57,7 +57,7 @@ impl Gateway {
             effort.held(began, Hold::MINT);
             tokio::select! {
                 () = minted => {}
-                () = self.wait_until(deadline) => {}
+                () = self.env.wait_until(deadline) => {}
             }
         }
     }
@@ -65,11 +65,11 @@ impl Gateway {
     /// The candidates that have a token can carry nothing for as long as the job may wait: whether
     /// another one has been given one meanwhile.
     pub async fn another_minted(&self, job: &Job, effort: &Effort) -> bool {
-        let asleep = self.asleep(job, &job.candidates, self.clock.now());
+        let asleep = self.asleep(job, &job.route.candidates, self.env.clock.now());
         if asleep.is_empty() {
             return false;
         }
-        let asleep = self.candidates.part(&job.candidates, Who::Only(asleep));
+        let asleep = self.accounts.candidates.part(&job.route.candidates, Who::Only(asleep));
         self.awake(job, &asleep, job.deadline, effort).await.is_some()
     }
 
@@ -80,7 +80,7 @@ impl Gateway {
             return Vec::new();
         }
         let is_asleep =
-            |account: &AccountId| !self.tokens.is_usable(*account, job.endpoint.tokens, now);
+            |account: &AccountId| !self.tokens.is_usable(*account, job.route.endpoint.tokens, now);
         if accounts.len() <= FEW {
             return accounts.iter().copied().filter(is_asleep).collect();
         }

@@ -3,23 +3,23 @@
 //!
 //! What is waited for is known to the [`Effort`]; deciding how long is not done here.
 
-use crate::gateway::Gateway;
 use crate::gateway::counted::Counted;
+use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::progress::Effort;
 
 /// A request that waits, or may have to.
 pub struct Waiting<'w> {
-    gateway: &'w Gateway,
+    dispatcher: &'w Dispatcher,
     effort: &'w Effort,
     #[expect(dead_code, reason = "counts as long as it lives")]
     one_more: Option<Counted>,
 }
 
-impl Gateway {
+impl Dispatcher {
     /// A request of a client begins to wait, until what is returned is dropped.
     pub fn waits<'w>(&'w self, client: u32, effort: &'w Effort) -> Waiting<'w> {
         Waiting {
-            gateway: self,
+            dispatcher: self,
             effort,
             one_more: self.waiting.get(client as usize).map(Counted::new),
         }
@@ -28,8 +28,8 @@ impl Gateway {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some((by, waited)) = self.effort.released(self.gateway.clock.now()) {
-            self.gateway.metrics.wait(by.name(), waited);
+        if let Some((by, waited)) = self.effort.released(self.dispatcher.env.clock.now()) {
+            self.dispatcher.env.metrics.wait(by.name(), waited);
         }
     }
 }

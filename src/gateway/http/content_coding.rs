@@ -105,3 +105,125 @@ fn weight_of(parameters: &str) -> u16 {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in pairs {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        map
+    }
+
+    fn accepts(line: &'static str) -> bool {
+        accepts_gzip(&headers(&[("accept-encoding", line)]))
+    }
+
+    #[test]
+    fn who_lists_gzip_gets_it() {
+        for line in [
+            "gzip",
+            "gzip, deflate, br",
+            "deflate,GZip",
+            "x-gzip",
+            "*",
+            "br;q=1.0, *;q=0.1",
+            "gzip;q=0.001",
+            "gzip ; q = 1.000",
+            "gzip, identity",
+            "identity;q=0, gzip;q=0.5",
+            "identity;q=0.5, gzip;q=0.50",
+            "*;q=0, gzip",
+        ] {
+            assert!(accepts(line), "{line}");
+        }
+        assert!(accepts_gzip(&headers(&[("accept-encoding", "br"), ("accept-encoding", "gzip")])));
+    }
+
+    #[test]
+    fn who_does_not_or_likes_something_else_better_gets_the_text() {
+        for line in [
+            "",
+            ",",
+            "identity",
+            "br, deflate, zstd",
+            "gzip;q=0",
+            "gzip;q=0.000",
+            "*, gzip;q=0",
+            "*;q=0",
+            "identity;q=1, gzip;q=0.999",
+            "gzip;q=2",
+            "gzip;q=1.1",
+            "gzip;q=0.0001",
+            "gzip;q=",
+            "gzip;q=-1",
+            "gzip;level=9",
+            "gzip;q",
+            "gzip, gzip;q=0",
+            "gzipped",
+        ] {
+            assert!(!accepts(line), "{line}");
+        }
+        assert!(!accepts_gzip(&HeaderMap::new()));
+        let unreadable = HeaderMap::from_iter([(
+            header::ACCEPT_ENCODING,
+            HeaderValue::from_bytes(b"gzip\x80").unwrap(),
+        )]);
+        assert!(!accepts_gzip(&unreadable));
+    }
+
+    fn codings(pairs: &[(&'static str, &'static str)]) -> Codings {
+        Codings::of(&headers(pairs), Some(&HeaderValue::from_static("W/\"a\"")))
+    }
+
+    #[test]
+    fn texts_may_be_compressed_and_say_that_there_is_a_choice() {
+        for content_type in [
+            "application/json",
+            "application/problem+json; charset=utf-8",
+            "text/plain",
+            "application/vnd.x.diff; charset=UTF-8",
+        ] {
+            assert_eq!(
+                codings(&[("content-type", content_type)]),
+                Codings::ChosenUnsaid,
+                "{content_type}"
+            );
+        }
+        let said =
+            [("content-type", "text/plain"), ("vary", "Accept"), ("vary", "x, Accept-Encoding")];
+        assert_eq!(codings(&said), Codings::Chosen);
+    }
+
+    #[test]
+    fn what_is_no_text_or_must_not_be_changed_or_kept_is_left_alone() {
+        for content_type in ["image/png", "application/octet-stream", "application/zip"] {
+            assert_eq!(
+                codings(&[("content-type", content_type)]),
+                Codings::AsItIs,
+                "{content_type}"
+            );
+        }
+        for other in [
+            ("content-encoding", "br"),
+            ("content-digest", "sha-256=:x=:"),
+            ("repr-digest", "sha-256=:x=:"),
+            ("cache-control", "max-age=1, No-Transform"),
+            ("cache-control", "no-store"),
+            ("vary", "*"),
+        ] {
+            assert_eq!(
+                codings(&[("content-type", "text/plain"), other]),
+                Codings::AsItIs,
+                "{other:?}"
+            );
+        }
+        let text = headers(&[("content-type", "text/plain")]);
+        for etag in [None, Some(&HeaderValue::from_static("\"a\""))] {
+            assert_eq!(Codings::of(&text, etag), Codings::AsItIs, "{etag:?}");
+        }
+    }
+}

@@ -9,13 +9,10 @@ use pingora::protocols::http::ServerSession;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::gateway::dispatch::settings::HELD_BYTES_MAX;
 use crate::gateway::http::chunks::{BadChunk, ChunkReader};
 use crate::gateway::request::validate::BodyFraming;
 
-/// What all bodies that are held may take together, whether they are being read, wait or are under
-/// way. Ours: room for thousands of ordinary ones, and for twenty-five of the largest that are
-/// queued by default.
-pub const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// The unit in which that is counted.
 const UNIT_BYTES: usize = 1024;
 

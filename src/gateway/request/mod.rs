@@ -2,7 +2,9 @@
 
 pub mod body;
 pub mod clients;
+pub mod downstream;
 pub mod graphql_prices;
 pub mod passthrough;
 pub mod router;
 pub mod validate;
+pub mod webhooks;

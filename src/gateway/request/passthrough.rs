@@ -11,24 +11,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderValue};
+use http::HeaderValue;
 use parking_lot::Mutex;
 use ring::hmac;
 
-use crate::api::ResourceName;
-use crate::config::{Config, PASSTHROUGH_ACCOUNT};
+use crate::config::Config;
 use crate::decision::AccountId;
 use crate::decision::cache::key::CredentialKey;
 use crate::tokens::TokenId;
 
-use crate::gateway::Gateway;
-use crate::gateway::dispatch::candidates::Accounts;
 use crate::gateway::dispatch::client_credential::{Brought, Seat};
-use crate::gateway::error::Malformed;
-use crate::gateway::error::Refused;
 use crate::gateway::random;
-use crate::gateway::request::clients::{Client, KEY_HEADER};
 
 /// Who has which place.
 pub struct Guests {
@@ -37,7 +30,6 @@ pub struct Guests {
     /// Of the first place; those of the config come before it.
     first: AccountId,
     places: u32,
-    name: Arc<str>,
     seated: Mutex<Seated>,
 }
 
@@ -63,19 +55,13 @@ impl Guests {
             secret: hmac::Key::new(hmac::HMAC_SHA256, &random::secret()),
             first: AccountId(config.places.first),
             places: config.places.guests,
-            name: PASSTHROUGH_ACCOUNT.into(),
             seated: Mutex::default(),
         }
     }
 
-    /// What all of them are called.
-    pub fn name(&self) -> &Arc<str> {
-        &self.name
-    }
-
     /// The credential with a place; `None` when there is none free. `vacate` frees the place of who
     /// has been away longest, unless it finds it in use.
-    fn seat(
+    pub(super) fn seat(
         &self,
         mut authorization: HeaderValue,
         vacate: impl Fn(AccountId) -> bool,
@@ -120,66 +106,16 @@ impl Seated {
     }
 }
 
-impl Gateway {
-    /// The upstream credential that a known client brings beside its key, with a place in the
-    /// books; `None` when there is none, or it is not to be used.
-    pub fn brought(
-        &self,
-        client: &Client,
-        asked: &HeaderMap,
-        is_read: bool,
-    ) -> Result<Option<Arc<Brought>>, Refused> {
-        if !self.config.passthrough.enabled || !asked.contains_key(KEY_HEADER) {
-            return Ok(None);
-        }
-        let mut values = asked.get_all(AUTHORIZATION).iter();
-        let Some(value) = values.next() else { return Ok(None) };
-        if values.next().is_some() {
-            return Err(Refused::Malformed(Malformed::Bad("several Authorization headers")));
-        }
-        if value.as_bytes().trim_ascii().is_empty() {
-            return Err(Refused::Malformed(Malformed::Bad(
-                "an Authorization header without a credential",
-            )));
-        }
-        // A key of this gateway is nothing that the upstream should see, whatever a client puts it
-        // in twice for.
-        if self.clients.identify_by(value).is_ok() {
-            return Ok(None);
-        }
-        let vacate = |account| self.admissions.vacate(account);
-        let brought = self.guests.seat(value.clone(), vacate).map(Arc::new);
-        brought
-            .map(Some)
-            .ok_or_else(|| self.queue_full(&self.view_of(client, is_read), ResourceName::core()))
-    }
-
-    /// Whose budget a client is told about: that of the credential it brings, else its pool's or
-    /// account's.
-    pub fn view_for(&self, client: &Client, brought: Option<&Brought>, is_read: bool) -> Accounts {
-        brought.map_or_else(
-            || self.view_of(client, is_read),
-            |brought| self.account_alone(brought.account()),
-        )
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn guests(places: u32) -> Guests {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, b"secret");
-        Guests {
-            secret,
-            first: AccountId(3),
-            places,
-            name: "passthrough".into(),
-            seated: Mutex::default(),
-        }
+        Guests { secret, first: AccountId(3), places, seated: Mutex::default() }
     }
 
-    fn seat(guests: &Guests, credential: &'static str) -> Option<Brought> {
+    pub(super) fn seat(guests: &Guests, credential: &'static str) -> Option<Brought> {
         guests.seat(HeaderValue::from_static(credential), |_| true)
     }
 

@@ -20,16 +20,131 @@ use crate::decision::permissions::needs::{Held, unmet};
 use crate::decision::{AccountId, WriteSpacing};
 use crate::tokens::Wanted;
 
-use crate::gateway::Gateway;
+use crate::api::{OperationKey, ResourceName};
+use crate::decision::cache::freshness::Mode;
+use crate::gateway::dispatch::account_lists::AccountLists;
 use crate::gateway::dispatch::candidates::{Accounts, Place, Territories};
 use crate::gateway::dispatch::client_credential::Brought;
+use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::route::MINT;
 use crate::gateway::dispatch::route::Route;
+use crate::gateway::environment::Environment;
+use crate::gateway::error::Malformed;
 use crate::gateway::error::Refused;
 use crate::gateway::request::clients::Client;
+use crate::gateway::request::clients::{Clients, KEY_HEADER};
+use crate::gateway::request::graphql_prices::GraphqlPrices;
+use crate::gateway::request::passthrough::Guests;
 use crate::gateway::request::validate::Intake;
+use crate::gateway::request::validate::Methods;
+use crate::tokens::Tokens;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
 
-impl Gateway {
+/// Routes requests under one config: their client, endpoint, scope, accounts and cost.
+pub struct Router {
+    env: Arc<Environment>,
+    dispatcher: Arc<Dispatcher>,
+    tokens: Arc<Tokens>,
+    accounts: Arc<AccountLists>,
+    table: &'static Table,
+    roots_about_caller: Arc<BTreeSet<String>>,
+    clients: Clients,
+    dynamic_accounts: Arc<Guests>,
+    graphql_prices: Arc<GraphqlPrices>,
+}
+
+impl Router {
+    /// Builds the router of one config. `before`: the one of the config before it, whose dynamic
+    /// accounts and prices go on.
+    pub fn new(
+        env: &Arc<Environment>,
+        dispatcher: &Arc<Dispatcher>,
+        before: Option<&Self>,
+    ) -> Arc<Self> {
+        let table = dispatcher.table();
+        Arc::new(Self {
+            env: Arc::clone(env),
+            dispatcher: Arc::clone(dispatcher),
+            tokens: Arc::clone(dispatcher.tokens()),
+            accounts: Arc::clone(dispatcher.accounts()),
+            table,
+            roots_about_caller: before.map_or_else(
+                || Arc::new(roots_about_caller(table)),
+                |before| Arc::clone(&before.roots_about_caller),
+            ),
+            clients: Clients::new(&env.config),
+            dynamic_accounts: before.map_or_else(
+                || Arc::new(Guests::new(&env.config)),
+                |before| Arc::clone(&before.dynamic_accounts),
+            ),
+            graphql_prices: before
+                .map_or_else(Arc::default, |before| Arc::clone(&before.graphql_prices)),
+        })
+    }
+
+    pub fn dispatcher(&self) -> &Arc<Dispatcher> {
+        &self.dispatcher
+    }
+
+    pub fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    /// Methods that are served: those that the service documents, or, for a plain HTTP cache, all.
+    pub fn methods(&self) -> Methods {
+        if self.env.mode == Mode::Rfc9111 { Methods::All } else { Methods::Documented }
+    }
+
+    /// Remembers the price that an answer tells of a GraphQL operation.
+    pub fn observe_price(&self, operation: OperationKey, answer: &[u8]) {
+        self.graphql_prices.learn(operation, answer);
+    }
+}
+
+impl Router {
+    /// The upstream credential that a known client brings beside its key, with a place in the
+    /// books; `None` when there is none, or it is not to be used.
+    pub fn brought(
+        &self,
+        client: &Client,
+        asked: &HeaderMap,
+        is_read: bool,
+    ) -> Result<Option<Arc<Brought>>, Refused> {
+        if !self.env.config.passthrough.enabled || !asked.contains_key(KEY_HEADER) {
+            return Ok(None);
+        }
+        let mut values = asked.get_all(AUTHORIZATION).iter();
+        let Some(value) = values.next() else { return Ok(None) };
+        if values.next().is_some() {
+            return Err(Refused::Malformed(Malformed::Bad("several Authorization headers")));
+        }
+        if value.as_bytes().trim_ascii().is_empty() {
+            return Err(Refused::Malformed(Malformed::Bad(
+                "an Authorization header without a credential",
+            )));
+        }
+        // A key of this gateway is nothing that the upstream should see, whatever a client puts it
+        // in twice for.
+        if self.clients.identify_by(value).is_ok() {
+            return Ok(None);
+        }
+        let vacate = |account| self.dispatcher.admissions().vacate(account);
+        let brought = self.dynamic_accounts.seat(value.clone(), vacate).map(Arc::new);
+        brought.map(Some).ok_or_else(|| {
+            self.dispatcher.queue_full(&self.view_of(client, is_read), ResourceName::core())
+        })
+    }
+
+    /// Whose budget a client is told about: that of the credential it brings, else its pool's or
+    /// account's.
+    pub fn view_for(&self, client: &Client, brought: Option<&Brought>, is_read: bool) -> Accounts {
+        brought.map_or_else(
+            || self.view_of(client, is_read),
+            |brought| self.accounts.alone(brought.account()),
+        )
+    }
+
     /// The endpoint's name, also of a request that turns out to have no route.
     pub fn classify<'p>(&self, intake: &'p Intake) -> Classified<'static, 'p> {
         self.table.classify(&intake.method, &intake.path)
@@ -55,22 +170,26 @@ impl Gateway {
         let own = client.account;
         let about_caller = endpoint.about_caller || self.may_be_about_caller(endpoint, intake);
         let (scope, accounts) = if let Some(brought) = brought {
-            (brought.scope(), self.account_alone(brought.account()))
+            (brought.scope(), self.accounts.alone(brought.account()))
         } else if is_read && !about_caller {
-            (Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX)), self.pool(client.pool))
+            (
+                Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX)),
+                self.accounts.pool(client.pool),
+            )
         } else {
             // A pool of one account has only one identity to be "me".
             let alone = self
+                .accounts
                 .pool(client.pool)
                 .first()
                 .copied()
-                .filter(|_| is_read && self.pool(client.pool).len() == 1);
+                .filter(|_| is_read && self.accounts.pool(client.pool).len() == 1);
             let account = self
                 .acting_app(endpoint, client, is_read)
                 .or(own)
                 .or(alone)
                 .ok_or(Refused::NoAccount)?;
-            (Scope::Account(account.0), self.account_alone(account))
+            (Scope::Account(account.0), self.accounts.alone(account))
         };
         // Which kind a client's own credential is, and what it reaches, is not known; the upstream
         // will say.
@@ -113,8 +232,8 @@ impl Gateway {
             return client.account;
         }
         let is_app = |account| self.tokens.may_carry(account, wanted);
-        let apps = self.candidates.able(
-            &self.pool(client.pool),
+        let apps = self.accounts.candidates.able(
+            &self.accounts.pool(client.pool),
             wanted,
             Territories::default(),
             is_app,
@@ -155,16 +274,17 @@ impl Gateway {
         brought: Option<&Brought>,
     ) -> Result<Route, Refused> {
         let Classified { endpoint, .. } = self.table.classify(&Method::POST, "/graphql");
-        let guest = brought.map(|brought| (brought.scope(), self.account_alone(brought.account())));
+        let guest =
+            brought.map(|brought| (brought.scope(), self.accounts.alone(brought.account())));
         let own = guest.or_else(|| {
-            client.account.map(|account| (Scope::Account(account.0), self.account_alone(account)))
+            client.account.map(|account| (Scope::Account(account.0), self.accounts.alone(account)))
         });
         let (scope, accounts) = match asked.effect {
             // `viewer` may stand in any query: the client's own identity answers it where it has
             // one.
             GraphqlEffect::Query => own.unwrap_or((
                 Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX)),
-                self.pool(client.pool),
+                self.accounts.pool(client.pool),
             )),
             _ => own.ok_or(Refused::NoAccount)?,
         };
@@ -199,8 +319,8 @@ impl Gateway {
     /// (DESIGN D9).
     pub fn view_of(&self, client: &Client, is_read: bool) -> Arc<[AccountId]> {
         match client.account {
-            Some(account) if !is_read => self.account_alone(account),
-            _ => self.pool(client.pool),
+            Some(account) if !is_read => self.accounts.alone(account),
+            _ => self.accounts.pool(client.pool),
         }
     }
 
@@ -216,23 +336,27 @@ impl Gateway {
         let place = place_of(params, path);
         let wanted = Wanted::by(endpoint);
         let is_able = |account| {
-            self.tokens.may_carry(account, wanted) && reaches(&self.config, account, place)
+            self.tokens.may_carry(account, wanted) && reaches(&self.env.config, account, place)
         };
-        let able =
-            self.candidates.able(accounts, wanted, self.candidates.territories(place), is_able);
+        let able = self.accounts.candidates.able(
+            accounts,
+            wanted,
+            self.accounts.candidates.territories(place),
+            is_able,
+        );
         able.ok_or_else(|| Refused::NoToken(self.why_nobody(endpoint, place, accounts)))
     }
 
     /// Why none of `accounts` may carry a request.
     fn why_nobody(&self, endpoint: &Endpoint, place: Place<'_>, accounts: &[AccountId]) -> String {
         let held = |account: &AccountId| {
-            let settings = self.config.account(*account)?;
+            let settings = self.env.config.account(*account)?;
             Some(Held {
                 name: &settings.name,
                 kind: settings.kind,
                 tokens: self.tokens.kinds_of(*account).collect(),
                 accepted: self.tokens.may_carry(*account, Wanted::by(endpoint)),
-                reaches: reaches(&self.config, *account, place),
+                reaches: reaches(&self.env.config, *account, place),
             })
         };
         let named = match place {
@@ -246,7 +370,7 @@ impl Gateway {
 
 /// The first segments of all routes about "me": `user`, `notifications`, and whatever else the
 /// table says.
-pub fn roots_about_caller(table: &Table) -> BTreeSet<String> {
+fn roots_about_caller(table: &Table) -> BTreeSet<String> {
     let own = table.iter().filter(|endpoint| endpoint.about_caller);
     own.filter_map(|endpoint| endpoint.template.split('/').nth(1))
         .filter(|segment| !segment.is_empty())

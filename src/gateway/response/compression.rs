@@ -20,10 +20,10 @@ use tokio::sync::Semaphore;
 
 use crate::decision::cache::request_directives::Wishes;
 
-use crate::gateway::Gateway;
 use crate::gateway::cache::store::Entry;
+use crate::gateway::environment::Environment;
 use crate::gateway::http::content_coding::{Codings, accepts_gzip};
-use crate::gateway::response::render::{Form, is_not_modified};
+use crate::gateway::response::form::{Form, is_not_modified};
 use crate::gateway::url_rewrite::map::{Body, Origin};
 
 /// Shorter texts are given as they are. Ours: with the head that the service's answers have, a
@@ -177,56 +177,65 @@ impl Gzipped {
     }
 }
 
-impl Gateway {
-    /// Whether clients get this answer in one form or another: what it is, not who asks.
-    pub fn is_chosen(entry: &Entry) -> bool {
-        entry.head.codings != Codings::AsItIs && entry.body.text().len() >= TEXT_BYTES_MIN
-    }
+/// Whether clients get this answer in one form or another: what it is, not who asks.
+pub fn is_chosen(entry: &Entry) -> bool {
+    entry.head.codings != Codings::AsItIs && entry.body.text().len() >= TEXT_BYTES_MIN
+}
 
+impl Encodings {
     /// What is sent of a whole body to this client.
-    pub fn sent(&self, entry: &Entry, form: &Form<'_>) -> Sent {
+    pub fn sent(&self, env: &Environment, entry: &Entry, form: &Form<'_>) -> Sent {
         // RFC 9111 §5.2.1.6. First what costs least.
-        if !Self::is_chosen(entry)
+        if !is_chosen(entry)
             || !accepts_gzip(form.asked)
-            || Wishes::of(form.asked, self.mode).no_transform
+            || Wishes::of(form.asked, env.mode).no_transform
         {
             return Sent::AsItIs;
         }
-        if let Some(kept) = self.encodings.get(&entry.body, form.origin) {
+        if let Some(kept) = self.get(&entry.body, form.origin) {
             return kept.sent();
         }
         if entry.body.text().len() > HERE_BYTES_MAX {
             return Sent::Later;
         }
         let made =
-            Gzipped::of(&self.urls.render(&entry.body, form.origin), entry.body.shared_text());
-        self.encodings.keep(&entry.body, form.origin, made)
+            Gzipped::of(&env.urls.render(&entry.body, form.origin), entry.body.shared_text());
+        self.keep(&entry.body, form.origin, made)
     }
 
     /// The same where it can be waited for: `None` is the text as it is, which it is as well where
     /// no whole body is sent.
-    pub async fn gzipped(&self, entry: &Entry, form: &Form<'_>) -> Option<Bytes> {
+    pub async fn gzipped(
+        &self,
+        env: &Environment,
+        entry: &Entry,
+        form: &Form<'_>,
+    ) -> Option<Bytes> {
         if form.asked.contains_key(header::RANGE) || is_not_modified(entry, form.asked) {
             return None;
         }
-        match self.sent(entry, form) {
+        match self.sent(env, entry, form) {
             Sent::AsItIs => None,
             Sent::Gzip(bytes) => Some(bytes),
-            Sent::Later => self.compress_beside(entry, form.origin).await,
+            Sent::Later => self.compress_beside(env, entry, form.origin).await,
         }
     }
 
-    async fn compress_beside(&self, entry: &Entry, origin: &Origin) -> Option<Bytes> {
-        let _turn = self.encodings.beside.acquire().await.ok()?;
+    async fn compress_beside(
+        &self,
+        env: &Environment,
+        entry: &Entry,
+        origin: &Origin,
+    ) -> Option<Bytes> {
+        let _turn = self.beside.acquire().await.ok()?;
         // Who waited for a turn may have waited for this one.
-        let sent = if let Some(kept) = self.encodings.get(&entry.body, origin) {
+        let sent = if let Some(kept) = self.get(&entry.body, origin) {
             kept.sent()
         } else {
-            let (rendered, text) =
-                (self.urls.render(&entry.body, origin), entry.body.shared_text());
+            let (rendered, text) = (env.urls.render(&entry.body, origin), entry.body.shared_text());
             let made =
                 tokio::task::spawn_blocking(move || Gzipped::of(&rendered, text)).await.ok()?;
-            self.encodings.keep(&entry.body, origin, made)
+            self.keep(&entry.body, origin, made)
         };
         if let Sent::Gzip(bytes) = sent { Some(bytes) } else { None }
     }
@@ -236,123 +245,6 @@ impl Gateway {
 mod tests {
     use super::*;
     use crate::gateway::address::Root;
-
-    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut map = HeaderMap::new();
-        for (name, value) in pairs {
-            map.append(*name, HeaderValue::from_static(value));
-        }
-        map
-    }
-
-    fn accepts(line: &'static str) -> bool {
-        accepts_gzip(&headers(&[("accept-encoding", line)]))
-    }
-
-    #[test]
-    fn who_lists_gzip_gets_it() {
-        for line in [
-            "gzip",
-            "gzip, deflate, br",
-            "deflate,GZip",
-            "x-gzip",
-            "*",
-            "br;q=1.0, *;q=0.1",
-            "gzip;q=0.001",
-            "gzip ; q = 1.000",
-            "gzip, identity",
-            "identity;q=0, gzip;q=0.5",
-            "identity;q=0.5, gzip;q=0.50",
-            "*;q=0, gzip",
-        ] {
-            assert!(accepts(line), "{line}");
-        }
-        assert!(accepts_gzip(&headers(&[("accept-encoding", "br"), ("accept-encoding", "gzip")])));
-    }
-
-    #[test]
-    fn who_does_not_or_likes_something_else_better_gets_the_text() {
-        for line in [
-            "",
-            ",",
-            "identity",
-            "br, deflate, zstd",
-            "gzip;q=0",
-            "gzip;q=0.000",
-            "*, gzip;q=0",
-            "*;q=0",
-            "identity;q=1, gzip;q=0.999",
-            "gzip;q=2",
-            "gzip;q=1.1",
-            "gzip;q=0.0001",
-            "gzip;q=",
-            "gzip;q=-1",
-            "gzip;level=9",
-            "gzip;q",
-            "gzip, gzip;q=0",
-            "gzipped",
-        ] {
-            assert!(!accepts(line), "{line}");
-        }
-        assert!(!accepts_gzip(&HeaderMap::new()));
-        let unreadable = HeaderMap::from_iter([(
-            header::ACCEPT_ENCODING,
-            HeaderValue::from_bytes(b"gzip\x80").unwrap(),
-        )]);
-        assert!(!accepts_gzip(&unreadable));
-    }
-
-    fn codings(pairs: &[(&'static str, &'static str)]) -> Codings {
-        Codings::of(&headers(pairs), Some(&HeaderValue::from_static("W/\"a\"")))
-    }
-
-    #[test]
-    fn texts_may_be_compressed_and_say_that_there_is_a_choice() {
-        for content_type in [
-            "application/json",
-            "application/problem+json; charset=utf-8",
-            "text/plain",
-            "application/vnd.x.diff; charset=UTF-8",
-        ] {
-            assert_eq!(
-                codings(&[("content-type", content_type)]),
-                Codings::ChosenUnsaid,
-                "{content_type}"
-            );
-        }
-        let said =
-            [("content-type", "text/plain"), ("vary", "Accept"), ("vary", "x, Accept-Encoding")];
-        assert_eq!(codings(&said), Codings::Chosen);
-    }
-
-    #[test]
-    fn what_is_no_text_or_must_not_be_changed_or_kept_is_left_alone() {
-        for content_type in ["image/png", "application/octet-stream", "application/zip"] {
-            assert_eq!(
-                codings(&[("content-type", content_type)]),
-                Codings::AsItIs,
-                "{content_type}"
-            );
-        }
-        for other in [
-            ("content-encoding", "br"),
-            ("content-digest", "sha-256=:x=:"),
-            ("repr-digest", "sha-256=:x=:"),
-            ("cache-control", "max-age=1, No-Transform"),
-            ("cache-control", "no-store"),
-            ("vary", "*"),
-        ] {
-            assert_eq!(
-                codings(&[("content-type", "text/plain"), other]),
-                Codings::AsItIs,
-                "{other:?}"
-            );
-        }
-        let text = headers(&[("content-type", "text/plain")]);
-        for etag in [None, Some(&HeaderValue::from_static("\"a\""))] {
-            assert_eq!(Codings::of(&text, etag), Codings::AsItIs, "{etag:?}");
-        }
-    }
 
     fn origin(base: &str) -> Origin {
         Origin { base: base.to_owned(), root: Root::Plain }

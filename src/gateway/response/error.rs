@@ -15,12 +15,10 @@ use crate::clock::Timestamp;
 use crate::decision::{BudgetView, LimitKind};
 use crate::tokens::Lack;
 
+use crate::gateway::error::HELP_PATH;
 use crate::gateway::error::Malformed;
 use crate::gateway::response::reply::Reply;
 use crate::gateway::url_rewrite::map::Origin;
-
-/// The page that `documentation_url` points at, served by the gateway itself.
-pub const HELP_PATH: &str = "/_weir/help";
 
 /// The longest wait that a client is told. Ours: a day, longer than any window of the upstream's
 /// limits.
@@ -148,8 +146,8 @@ mod tests {
     }
 
     fn limited(limit: LimitKind, until: Timestamp) -> (Reply, serde_json::Value) {
-        let reply = Refused::Limited { limit, until, resource: ResourceName::core(), view: view() }
-            .answer(&origin(), NOW);
+        let error = Refused::Limited { limit, until, resource: ResourceName::core(), view: view() };
+        let reply = render_error(&error, &origin(), NOW);
         let ReplyBody::Whole(body) = &reply.body else { panic!("refusals are small") };
         let body = serde_json::from_slice(body).unwrap();
         (reply, body)

@@ -11,8 +11,8 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use crate::api::ResourceName;
 use crate::telemetry::{CacheOutcome, Fetch};
 
-use crate::gateway::Gateway;
 use crate::gateway::dispatch::progress::Figures;
+use crate::gateway::environment::Environment;
 use crate::gateway::response::budget_headers::RateView;
 
 /// The digits of the largest number.
@@ -86,24 +86,22 @@ pub struct Added<'a> {
     pub id: &'a HeaderValue,
 }
 
-impl Gateway {
-    /// Says what the gateway adds.
-    pub fn add(&self, head: &mut impl Head, added: &Added<'_>) {
-        if let Some((view, resource)) = &added.view {
-            view.write(head, resource);
-        }
-        if let Some(status) = added.cache.cache_status() {
-            head.say("cache-status", status.as_bytes());
-        }
-        if spent_nothing(added.cache) {
-            head.say("x-from-cache", b"1");
-        }
-        if let Some(account) = added.figures.account {
-            head.say("x-weir-account", self.account_name(account).as_bytes());
-        }
-        head.say("server-timing", &timing(&added.figures));
-        head.say("x-request-id", added.id.as_bytes());
+/// Says what the gateway adds.
+pub fn add_gateway_headers(env: &Environment, head: &mut impl Head, added: &Added<'_>) {
+    if let Some((view, resource)) = &added.view {
+        view.write(head, resource);
     }
+    if let Some(status) = added.cache.cache_status() {
+        head.say("cache-status", status.as_bytes());
+    }
+    if spent_nothing(added.cache) {
+        head.say("x-from-cache", b"1");
+    }
+    if let Some(account) = added.figures.account {
+        head.say("x-weir-account", env.account_name(account).as_bytes());
+    }
+    head.say("server-timing", &timing(&added.figures));
+    head.say("x-request-id", added.id.as_bytes());
 }
 
 fn timing(figures: &Figures) -> Cow<'static, [u8]> {

@@ -5,10 +5,10 @@ use serde_json::{Map, json};
 
 use crate::api::ResourceName;
 
-use crate::gateway::Gateway;
 use crate::gateway::dispatch::candidates::Accounts;
+use crate::gateway::dispatch::dispatcher::Dispatcher;
+use crate::gateway::error::HELP_PATH;
 use crate::gateway::response::budget_headers::RateView;
-use crate::gateway::response::error::HELP_PATH;
 use crate::gateway::response::reply::{Reply, ReplyBody};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
@@ -45,30 +45,26 @@ const HELP: &str = "weir: what the gateway's own errors mean\n\n\
 #outcome_unknown\n  502: a write was sent and its answer was lost. It may have been executed and was not repeated: look before you send it again.\n\n\
 #draining\n  503: this gateway is shutting down.\n";
 
-impl Gateway {
-    /// `GET /rate_limit`: spends nothing (CONTRACT §3).
-    pub fn rate_limit(&self, accounts: &Accounts) -> Reply {
-        let mut names: Vec<ResourceName> =
-            ALWAYS_LISTED.iter().map(|name| ResourceName::new(name)).collect();
-        names.extend(self.admissions.with_books(|books, _| books.resources_seen(accounts)));
-        let shown = |name: &ResourceName| {
-            let (view, now) = self.admissions.view(accounts, name);
-            (name.as_str().to_owned(), RateView::plain(&view, now).json())
-        };
-        let resources: Map<String, serde_json::Value> = names.iter().map(shown).collect();
-        let rate = resources.get("core").cloned();
-        Reply::json(StatusCode::OK, &json!({ "resources": resources, "rate": rate }))
-    }
+/// `GET /rate_limit`: spends nothing (CONTRACT §3).
+pub fn rate_limit(dispatcher: &Dispatcher, accounts: &Accounts) -> Reply {
+    let mut names: Vec<ResourceName> =
+        ALWAYS_LISTED.iter().map(|name| ResourceName::new(name)).collect();
+    names.extend(dispatcher.admissions().with_books(|books, _| books.resources_seen(accounts)));
+    let shown = |name: &ResourceName| {
+        let (view, now) = dispatcher.admissions().view(accounts, name);
+        (name.as_str().to_owned(), RateView::plain(&view, now).json())
+    };
+    let resources: Map<String, serde_json::Value> = names.iter().map(shown).collect();
+    let rate = resources.get("core").cloned();
+    Reply::json(StatusCode::OK, &json!({ "resources": resources, "rate": rate }))
+}
 
-    /// A page below `/_weir/` that needs no key; `None` when there is none of this name.
-    pub fn public_page(path: &str) -> Option<Reply> {
-        (path == HELP_PATH).then(|| {
-            let mut reply = Reply::empty(StatusCode::OK);
-            reply
-                .headers
-                .insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-            reply.body = ReplyBody::Whole(bytes::Bytes::from_static(HELP.as_bytes()));
-            reply
-        })
-    }
+/// A page below `/_weir/` that needs no key; `None` when there is none of this name.
+pub fn public_page(path: &str) -> Option<Reply> {
+    (path == HELP_PATH).then(|| {
+        let mut reply = Reply::empty(StatusCode::OK);
+        reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        reply.body = ReplyBody::Whole(bytes::Bytes::from_static(HELP.as_bytes()));
+        reply
+    })
 }

@@ -3,7 +3,10 @@
 pub mod budget_headers;
 pub mod compression;
 pub mod error;
+pub mod form;
 pub mod gateway_headers;
 pub mod local_pages;
 pub mod render;
 pub mod reply;
+pub mod responder;
+pub mod write_status;

@@ -21,8 +21,8 @@ use crate::telemetry::{CacheOutcome, Fetch};
 
 use crate::writes::record::Response;
 
-use crate::gateway::Gateway;
-use crate::gateway::cache::shared_body::{Head, Lost, Reader};
+use crate::gateway::cache::shared_body::{Head, Lost};
+use crate::gateway::cache::shared_body_reader::Reader;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::http::content_coding::Codings;
@@ -32,20 +32,14 @@ use crate::gateway::http::interim::Interim;
 use crate::gateway::http::media_type::is_json;
 use crate::gateway::http::range::{Part, part_of};
 use crate::gateway::response::compression::Sent;
+use crate::gateway::response::compression::is_chosen;
+use crate::gateway::response::form::{Form, has_precondition, is_not_modified};
+use crate::gateway::response::gateway_headers::add_gateway_headers;
 use crate::gateway::response::gateway_headers::{Added, Head as _, OnWire};
 use crate::gateway::response::reply::{Reply, ReplyBody};
+use crate::gateway::response::responder::Responder;
 use crate::gateway::url_rewrite::json_stream::JsonStream;
 use crate::gateway::url_rewrite::map::{Origin, blank_secrets};
-
-/// How the client asked, as far as the form of the answer depends on it.
-pub struct Form<'r> {
-    /// The method.
-    pub method: &'r Method,
-    /// The client's own headers.
-    pub asked: &'r HeaderMap,
-    /// The gateway's address as this client knows it.
-    pub origin: &'r Origin,
-}
 
 /// What is written at once; the time allowed for a pause is counted for each.
 const SLICE_BYTES: usize = 64 * 1024;
@@ -73,11 +67,11 @@ pub enum Put {
 /// The answer could not be written to its end: the connection is of no more use.
 pub struct Broken;
 
-impl Gateway {
+impl Responder {
     /// Its headers as the client gets them: nothing in them that an answer would not say, and no
     /// length, for there is no body.
     pub fn headers_of_interim(&self, interim: &Interim, origin: &Origin) -> HeaderMap {
-        let mut headers = to_client(&interim.headers, self.mode);
+        let mut headers = to_client(&interim.headers, self.env.mode);
         self.rewrite_addresses(&mut headers, origin);
         headers
     }
@@ -103,7 +97,7 @@ impl Gateway {
             return Reply::empty(StatusCode::PRECONDITION_FAILED);
         }
         let mut headers = entry.head.to_map();
-        if Self::is_chosen(entry) && entry.head.codings == Codings::ChosenUnsaid {
+        if is_chosen(entry) && entry.head.codings == Codings::ChosenUnsaid {
             headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
         }
         self.rewrite_addresses(&mut headers, form.origin);
@@ -124,7 +118,7 @@ impl Gateway {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             return Reply { status: entry.status(), headers, body: ReplyBody::Whole(gzip) };
         }
-        let body = self.urls.render(&entry.body, form.origin);
+        let body = self.env.urls.render(&entry.body, form.origin);
         let part = if *form.method == Method::GET && entry.status() == StatusCode::OK {
             part_of(form.asked, body.len(), headers.get(header::ETAG))
         } else {
@@ -170,7 +164,11 @@ impl Gateway {
             return Put::Part;
         }
         let is_not_modified = is_not_modified(entry, form.asked);
-        let gzip = match if is_not_modified { Sent::AsItIs } else { self.sent(entry, form) } {
+        let gzip = match if is_not_modified {
+            Sent::AsItIs
+        } else {
+            self.encodings.sent(&self.env, entry, form)
+        } {
             Sent::AsItIs => None,
             Sent::Gzip(bytes) => Some(bytes),
             Sent::Later => return Put::Later,
@@ -179,7 +177,7 @@ impl Gateway {
         let (has_no_body, sends_body) = body_of(form.method, status);
         let length = gzip
             .as_ref()
-            .map_or_else(|| self.urls.rendered_bytes(&entry.body, form.origin), Bytes::len);
+            .map_or_else(|| self.env.urls.rendered_bytes(&entry.body, form.origin), Bytes::len);
         into.reserve(HEAD_BYTES_USUAL + length);
         status_line(status, into);
         let lines =
@@ -188,7 +186,7 @@ impl Gateway {
             into.extend_from_slice(lines);
         }
         let head = &mut OnWire(into);
-        if Self::is_chosen(entry) && entry.head.codings == Codings::ChosenUnsaid {
+        if is_chosen(entry) && entry.head.codings == Codings::ChosenUnsaid {
             head.say(header::VARY.as_str(), b"Accept-Encoding");
         }
         if gzip.is_some() {
@@ -208,7 +206,7 @@ impl Gateway {
         if !has_no_body {
             head.say_number(header::CONTENT_LENGTH.as_str(), length as u64);
         }
-        self.add(head, added);
+        add_gateway_headers(&self.env, head, added);
         // As the framework would say them.
         head.say(header::DATE.as_str(), get_cached_date().as_bytes());
         head.say(header::CONNECTION.as_str(), b"keep-alive");
@@ -216,7 +214,7 @@ impl Gateway {
         match gzip {
             _ if !sends_body => {}
             Some(gzip) => into.extend_from_slice(&gzip),
-            None => self.urls.render_into(&entry.body, form.origin, into),
+            None => self.env.urls.render_into(&entry.body, form.origin, into),
         }
         Put::Written { status, body_bytes: if sends_body { length as u64 } else { 0 } }
     }
@@ -230,9 +228,9 @@ impl Gateway {
         ) || matches!(
             cache,
             CacheOutcome::Fetched(Fetch::Revalidated) | CacheOutcome::Collapsed(Fetch::Revalidated)
-        ) || self.mode == Mode::Rfc9111 && entry.stored.came_aged();
+        ) || self.env.mode == Mode::Rfc9111 && entry.stored.came_aged();
         is_stored.then(|| {
-            u32::try_from(entry.confirmed().age(now, self.mode).as_secs()).unwrap_or(1 << 31)
+            u32::try_from(entry.confirmed().age(now, self.env.mode).as_secs()).unwrap_or(1 << 31)
         })
     }
 
@@ -272,7 +270,7 @@ impl Gateway {
         };
         let mut headers = self.headers_of_answer(&answer.headers, origin);
         let body = if is_json(&answer.headers) {
-            self.urls.render(&self.urls.mark_json(blank_secrets(bytes)), origin)
+            self.env.urls.render(&self.env.urls.mark_json(blank_secrets(bytes)), origin)
         } else {
             bytes.clone()
         };
@@ -286,7 +284,7 @@ impl Gateway {
         let Head { status, headers: said, .. } = reader.head();
         let (status, mut headers) = (*status, self.headers_of_answer(said, origin));
         let rewriting =
-            is_json(said).then(|| Box::new(JsonStream::new(self.urls.clone(), origin.clone())));
+            is_json(said).then(|| Box::new(JsonStream::new(self.env.urls.clone(), origin.clone())));
         if rewriting.is_some() {
             // RFC 9110 §8.8.1: each client's bytes are others.
             if let Some(etag) = headers.get_mut(header::ETAG) {
@@ -302,40 +300,12 @@ impl Gateway {
     }
 
     fn headers_of_answer(&self, said: &HeaderMap, origin: &Origin) -> HeaderMap {
-        let mut headers = to_client(said, self.mode);
-        if let (Mode::Rfc9111, Some(age)) = (self.mode, said.get(header::AGE)) {
+        let mut headers = to_client(said, self.env.mode);
+        if let (Mode::Rfc9111, Some(age)) = (self.env.mode, said.get(header::AGE)) {
             headers.insert(header::AGE, age.clone());
         }
         self.rewrite_addresses(&mut headers, origin);
         headers
-    }
-
-    /// What is kept of the answer to a queued write: no credential, addresses as the upstream
-    /// writes them.
-    pub fn kept_response(&self, answer: Answer) -> Response {
-        let mut headers = to_client(&answer.headers, self.mode);
-        let body = match answer.body {
-            AnswerBody::Whole(bytes) if is_json(&answer.headers) => {
-                let blanked = blank_secrets(&bytes);
-                if blanked != bytes {
-                    remove_digests(&mut headers);
-                }
-                Some(blanked)
-            }
-            AnswerBody::Whole(bytes) => Some(bytes),
-            AnswerBody::Large { .. } => {
-                for name in [header::CONTENT_ENCODING, header::ETAG, header::CONTENT_RANGE] {
-                    headers.remove(name);
-                }
-                remove_digests(&mut headers);
-                headers.insert(
-                    header::CONTENT_TYPE,
-                    HeaderValue::from_static("application/json; charset=utf-8"),
-                );
-                Some(Bytes::from_static(br#"{"message":"The upstream's answer was longer than this gateway keeps (cache.max_object)."}"#))
-            }
-        };
-        Response { status: answer.status, headers, body }
     }
 
     /// A kept answer as this client gets it.
@@ -343,11 +313,11 @@ impl Gateway {
         let Response { status, mut headers, body } = kept;
         let body = body.unwrap_or_default();
         let body = if is_json(&headers) {
-            let marked = self.urls.mark_json(body);
+            let marked = self.env.urls.mark_json(body);
             if !marked.is_alike_for_all() {
                 remove_digests(&mut headers);
             }
-            self.urls.render(&marked, origin)
+            self.env.urls.render(&marked, origin)
         } else {
             body
         };
@@ -361,7 +331,7 @@ impl Gateway {
         // One line, whatever the upstream sent (CLIENTS.md, 1). What cannot be read could lead a
         // client's key elsewhere.
         let link = links.map(|links| {
-            (!links.is_empty()).then(|| self.urls.rewrite_link(&links.join(", "), origin))
+            (!links.is_empty()).then(|| self.env.urls.rewrite_link(&links.join(", "), origin))
         });
         headers.remove(header::LINK);
         if let Ok(Some(Ok(link))) = link.map(|link| link.map(HeaderValue::try_from)) {
@@ -372,35 +342,17 @@ impl Gateway {
             // A path that is the same here is passed on as it is by a plain HTTP cache; it leads
             // where it should.
             let is_same_here = |url: &&str| {
-                url.starts_with('/') && !url.starts_with("//") && self.urls.keeps_paths(origin)
+                url.starts_with('/') && !url.starts_with("//") && self.env.urls.keeps_paths(origin)
             };
-            let url = url.filter(|url| self.mode == Mode::Revalidate || !is_same_here(url));
+            let url = url.filter(|url| self.env.mode == Mode::Revalidate || !is_same_here(url));
             if let Some(Ok(url)) = url
-                .and_then(|url| self.urls.rewrite_reference(url, origin))
+                .and_then(|url| self.env.urls.rewrite_reference(url, origin))
                 .map(HeaderValue::try_from)
             {
                 headers.insert(name, url);
             }
         }
     }
-}
-
-/// Whether the client has what is stored already.
-pub fn is_not_modified(entry: &Entry, asked: &HeaderMap) -> bool {
-    if !asked.contains_key(header::IF_NONE_MATCH) && !asked.contains_key(header::IF_MODIFIED_SINCE)
-    {
-        return false;
-    }
-    let own = entry.head.etag().into_iter().filter_map(|etag| HeaderValue::from_bytes(etag).ok());
-    let last_modified =
-        asked.contains_key(header::IF_MODIFIED_SINCE).then(|| entry.stored.exact_date()).flatten();
-    evaluate(asked, entry.status(), own.chain(entry.stored.etags()), last_modified.as_ref())
-        == Conditional::NotModified
-}
-
-/// Whether a client says what must be so for it to be answered at all.
-fn has_precondition(asked: &HeaderMap) -> bool {
-    asked.contains_key(header::IF_MATCH) || asked.contains_key(header::IF_UNMODIFIED_SINCE)
 }
 
 /// The weak form of an `ETag`.

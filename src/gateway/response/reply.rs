@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use crate::gateway::cache::shared_body::Reader;
+use crate::gateway::cache::shared_body_reader::Reader;
 use crate::gateway::url_rewrite::json_stream::JsonStream;
 
 /// What goes to the client.

@@ -9,13 +9,11 @@ use std::time::Duration;
 use http::StatusCode;
 use pingora::protocols::http::ServerSession;
 use serde_json::json;
-use tokio::sync::Semaphore;
 
-use crate::webhooks::{BODY_BYTES_MAX, Effect, Keys, Received, Receiver, Rejected, Signature};
+use crate::webhooks::{BODY_BYTES_MAX, Effect, Received, Rejected, Signature};
 
-use crate::gateway::Gateway;
 use crate::gateway::error::Refused;
-use crate::gateway::request::body::{BodyFault, BodyMemory, BodyRead, HeldBody};
+use crate::gateway::request::body::{BodyFault, BodyRead, HeldBody};
 use crate::gateway::request::validate::Intake;
 use crate::gateway::response::reply::Reply;
 use crate::gateway::server::request::{Body, Request};
@@ -27,40 +25,10 @@ pub const WEBHOOKS_PATH: &str = "/_weir/webhooks";
 
 /// The event of a delivery whose word cannot be taken for it.
 const UNVERIFIED: &str = "unverified";
-/// How many may be under way. Ours: the upstream sends one for each event, and each takes
-/// milliseconds.
-const DELIVERIES_MAX: usize = 256;
-/// What their bodies may take together. Ours: room for two of the largest, and for thousands of
-/// ordinary ones.
-const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// By when a delivery is to be there as a whole: the upstream waits no longer for the answer
 /// (UPSTREAM.md, Webhooks).
 const WHOLE_WITHIN: Duration = Duration::from_secs(10);
-
-/// Room for deliveries, apart from that of clients: whoever sends one need not have signed it, and
-/// is to take nothing from anybody else.
-pub struct Deliveries {
-    places: Semaphore,
-    bodies: BodyMemory,
-}
-
-impl Default for Deliveries {
-    /// All of it free.
-    fn default() -> Self {
-        Self {
-            places: Semaphore::new(DELIVERIES_MAX),
-            bodies: BodyMemory::as_it_comes(HELD_BYTES_MAX),
-        }
-    }
-}
-
-impl Deliveries {
-    /// How many are being read.
-    #[must_use]
-    pub fn under_way(&self) -> usize {
-        DELIVERIES_MAX.saturating_sub(self.places.available_permits())
-    }
-}
 
 impl Door {
     /// Answers a delivery. Nothing of one that is not signed is looked at but its size.
@@ -72,9 +40,11 @@ impl Door {
     ) -> Result<Reply, Stop> {
         let gateway = &self.gateway;
         request.outcome.endpoint = WEBHOOKS_PATH;
-        let Some(receiver) = &gateway.webhooks else { return Err(Refused::NoSuchResource.into()) };
+        let Some(receiver) = &gateway.webhooks.receiver() else {
+            return Err(Refused::NoSuchResource.into());
+        };
         let refuse = |refused: Refused| {
-            gateway.metrics.webhook(UNVERIFIED, refused.reason());
+            gateway.env.metrics.webhook(UNVERIFIED, refused.reason());
             Err(refused.into())
         };
         let Some(signature) = Signature::of(&request.asked) else {
@@ -84,16 +54,16 @@ impl Door {
             Ok(body) => body,
             Err(refused) => return refuse(refused),
         };
-        let now = gateway.clock.now();
+        let now = gateway.env.clock.now();
         match receiver.receive(&request.asked, &signature, &body.bytes, now, |stale| {
-            gateway.make_doubtful(stale, now)
+            gateway.cache.make_doubtful(stale, now)
         }) {
             Ok(Received { event, effect }) => {
                 let outcome = match effect {
                     Effect::Applied => "accepted",
                     Effect::Duplicate => "duplicate",
                 };
-                gateway.metrics.webhook(&event, outcome);
+                gateway.env.metrics.webhook(&event, outcome);
                 Ok(Reply::json(StatusCode::ACCEPTED, &json!({ "message": outcome })))
             }
             Err(Rejected::Signature) => refuse(Refused::WrongSignature),
@@ -109,15 +79,15 @@ impl Door {
         intake: &Intake,
     ) -> Result<HeldBody, Refused> {
         let gateway = &self.gateway;
-        let deadline = gateway.clock.now() + WHOLE_WITHIN;
-        let Ok(_place) = gateway.deliveries.places.try_acquire() else {
+        let deadline = gateway.env.clock.now() + WHOLE_WITHIN;
+        let Ok(_place) = gateway.webhooks.deliveries().places.try_acquire() else {
             return Err(Refused::DeliveriesFull);
         };
         let expects = expects(&request.asked, session.req_header().version);
-        let pause_max = gateway.config.listen.body_timeout;
+        let pause_max = gateway.env.config.listen.body_timeout;
         let read = tokio::select! {
-            read = gateway.deliveries.bodies.read(session, intake.body, expects, BODY_BYTES_MAX, pause_max) => read,
-            () = gateway.clock.reach(deadline) => Err(BodyFault::Timeout),
+            read = gateway.webhooks.deliveries().bodies.read(session, intake.body, expects, BODY_BYTES_MAX, pause_max) => read,
+            () = gateway.env.clock.reach(deadline) => Err(BodyFault::Timeout),
         };
         let refused = match read {
             Ok(BodyRead::Whole(body)) => {
@@ -135,19 +105,7 @@ impl Door {
     }
 }
 
-/// What takes deliveries; `None` where the config has no secret for them.
-pub fn receiver(config: &crate::config::Config) -> Option<Receiver> {
-    use secrecy::ExposeSecret;
-    let webhooks = config.webhooks.as_ref()?;
-    let secrets = [Some(&webhooks.secret), webhooks.previous_secret.as_ref()];
-    let keys =
-        Keys::new(secrets.into_iter().flatten().map(|secret| secret.expose_secret().as_bytes()));
-    Some(Receiver::new(keys, config.upstream.dialect))
-}
-
-impl Gateway {
-    /// Whether a request to this path is a delivery.
-    pub fn is_delivery(intake: &Intake) -> bool {
-        intake.method == http::Method::POST && intake.path == WEBHOOKS_PATH
-    }
+/// Whether a request is a delivery of a webhook.
+pub(super) fn is_delivery(intake: &Intake) -> bool {
+    intake.method == http::Method::POST && intake.path == WEBHOOKS_PATH
 }

@@ -84,7 +84,7 @@ impl FrontDoor {
         let mut said = None;
         loop {
             let began = timer_now();
-            let listen = &door.gateway.config.listen;
+            let listen = &door.gateway.env.config.listen;
             let until =
                 began + if age == Age::New { listen.header_timeout } else { listen.idle_timeout };
             while is_too_short(connection.ahead()) {
@@ -103,8 +103,8 @@ impl FrontDoor {
                 // Whoever it was by the config before may be nobody now.
                 said = None;
             }
-            let listen = &door.gateway.config.listen;
-            let active = door.gateway.active.enter();
+            let listen = &door.gateway.env.config.listen;
+            let active = door.gateway.env.active.enter();
             let looked = if *shutdown.borrow() {
                 None
             } else {
@@ -234,7 +234,7 @@ impl Door {
             let length = line_length + lines.len();
             let intake = validate::check(
                 &method,
-                self.gateway.methods(),
+                self.gateway.router.methods(),
                 &target,
                 &lines.headers,
                 Wire::Http1(read.get(..length)?),
@@ -292,8 +292,13 @@ impl Door {
         now: Timestamp,
         buffer: &mut Vec<u8>,
     ) -> Option<u64> {
-        match self.gateway.put_entry(entry, &request.form(), &self.added(request, now), now, buffer)
-        {
+        match self.gateway.responder.put_entry(
+            entry,
+            &request.form(),
+            &self.added(request, now),
+            now,
+            buffer,
+        ) {
             Put::Written { status, body_bytes } => {
                 request.outcome.status = status.as_u16();
                 return Some(body_bytes);
@@ -302,7 +307,8 @@ impl Door {
             Put::Later => return None,
             Put::Part => {}
         }
-        let mut reply = self.gateway.reply_from_entry(entry, cache, &request.form(), None, now);
+        let mut reply =
+            self.gateway.responder.reply_from_entry(entry, cache, &request.form(), None, now);
         self.dress(request, &mut reply);
         encode(&request.method, reply, buffer)
     }

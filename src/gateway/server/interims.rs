@@ -18,7 +18,7 @@ impl Door {
     pub fn put_interim(&self, interim: &Interim, origin: &Origin, into: &mut Vec<u8>) {
         render::encode_interim(
             interim.status,
-            &self.gateway.headers_of_interim(interim, origin),
+            &self.gateway.responder.headers_of_interim(interim, origin),
             into,
         );
     }
@@ -42,12 +42,12 @@ impl Door {
         origin: &Origin,
         interim: &Interim,
     ) -> Result<(), Broken> {
-        let headers = self.gateway.headers_of_interim(interim, origin);
+        let headers = self.gateway.responder.headers_of_interim(interim, origin);
         render::write_interim(session, interim.status, headers, self.body_timeout()).await
     }
 
     fn body_timeout(&self) -> Duration {
-        self.gateway.config.listen.body_timeout
+        self.gateway.env.config.listen.body_timeout
     }
 
     /// Does what an answer is made by, and passes on to a session what comes before it; `None`: the

@@ -81,7 +81,7 @@ impl Listening {
         let mut fds = Fds::new();
         let mut service = Service::new("weir".into(), FrontDoor::new(current, "http"));
         let mut addresses = Vec::new();
-        for address in &gateway.config.listen.http {
+        for address in &gateway.env.config.listen.http {
             let listener = TcpListener::bind(address).map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
             })?;
@@ -92,7 +92,7 @@ impl Listening {
             service.add_listener(ListenerConfig::tcp(bound.to_string()).l4_buffer(buffers));
             addresses.push(bound);
         }
-        if let Some(path) = &gateway.config.listen.unix {
+        if let Some(path) = &gateway.env.config.listen.unix {
             // The framework would panic on a path that it cannot use, and take another process's
             // socket away.
             fds.add(path.display().to_string(), bind_socket(path)?.into_raw_fd());
@@ -109,9 +109,9 @@ impl Listening {
         // Closing the door first: a connection accepted before hears 503 only from now on.
         self.stop.send_replace(true);
         let gateway = self.current.gateway();
-        gateway.active.drain();
-        let finished = tokio::time::timeout(grace, gateway.active.idle()).await.is_ok();
-        let left = gateway.active.count();
+        gateway.env.active.drain();
+        let finished = tokio::time::timeout(grace, gateway.env.active.idle()).await.is_ok();
+        let left = gateway.env.active.count();
         for service in self.services {
             service.abort();
         }

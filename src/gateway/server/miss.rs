@@ -9,7 +9,7 @@
 use pingora::server::ShutdownWatch;
 use tracing::Instrument;
 
-use crate::gateway::cache::read::{ReadAnswer, Sought};
+use crate::gateway::cache::lookup::{ReadAnswer, Sought};
 use crate::gateway::server::connection::Connection;
 use crate::gateway::server::request::{Allowed, Request, Sorted, Task};
 use crate::gateway::server::session::Door;
@@ -77,9 +77,9 @@ impl Door {
             None => return Asked::Gone(request),
             Some(Err(refused)) => Err(refused),
             Some(Ok(ReadAnswer::Entry(entry, cache)))
-                if !(self.gateway.is_draining() || *shutdown.borrow()) =>
+                if !(self.gateway.env.is_draining() || *shutdown.borrow()) =>
             {
-                match self.put(&entry, cache, &mut request, self.gateway.clock.now(), buffer) {
+                match self.put(&entry, cache, &mut request, self.gateway.env.clock.now(), buffer) {
                     Some(body_bytes) => return Asked::Answered(request, body_bytes),
                     None => Ok(ReadAnswer::Entry(entry, cache)),
                 }

@@ -2,6 +2,7 @@
 
 pub mod asynchronous;
 pub mod connection;
+pub mod credentials;
 pub mod deliveries;
 pub mod fast_path;
 pub mod header_memo;

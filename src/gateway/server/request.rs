@@ -17,8 +17,8 @@ use crate::telemetry::{CacheOutcome, LogText, MethodName, Outcome, log, spans};
 use crate::writes::WriteId;
 
 use crate::gateway::Gateway;
-use crate::gateway::address::{Root, Service, decode_unreserved};
-use crate::gateway::cache::read::Sought;
+use crate::gateway::address::{Service, decode_unreserved};
+use crate::gateway::cache::lookup::Sought;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::client_credential::Brought;
 use crate::gateway::dispatch::progress::Effort;
@@ -31,10 +31,14 @@ use crate::gateway::request::clients::Client;
 use crate::gateway::request::validate::Intake;
 use crate::gateway::response::budget_headers::RateView;
 use crate::gateway::response::error::render_error;
+use crate::gateway::response::form::Form;
 use crate::gateway::response::gateway_headers::Added;
-use crate::gateway::response::render::Form;
+use crate::gateway::response::gateway_headers::add_gateway_headers;
+use crate::gateway::response::local_pages::{public_page, rate_limit};
 use crate::gateway::response::reply::Reply;
 use crate::gateway::server::asynchronous::OWN_WRITE;
+use crate::gateway::server::asynchronous::own_write_id;
+use crate::gateway::server::deliveries::is_delivery;
 use crate::gateway::server::header_memo;
 use crate::gateway::server::session::Door;
 use crate::gateway::url_rewrite::map::Origin;
@@ -113,14 +117,17 @@ impl Request {
         // Decoded first: an encoded key must look like one to what keeps keys out of the log.
         let outcome =
             Outcome::new(&method, &decode_unreserved(path), id.to_str().unwrap_or_default());
-        let span = spans::server_span(&asked, MethodName::from(&method), &gateway.server_address);
-        let origin =
-            Origin { base: gateway.public_base.clone().unwrap_or_default(), root: Root::Plain };
+        let span = spans::server_span(
+            &asked,
+            MethodName::from(&method),
+            gateway.downstream.server_address(),
+        );
+        let origin = gateway.downstream.unknown_origin();
         Self {
             method,
             asked,
             origin,
-            arrived: gateway.clock.now(),
+            arrived: gateway.env.clock.now(),
             outcome,
             effort: Effort::default(),
             client: None,
@@ -168,8 +175,8 @@ impl Door {
     /// The stages that wait for nothing: who asks, what for, and may they?
     pub(super) fn sort(&self, request: &mut Request, intake: Intake) -> Result<Sorted, Refused> {
         let gateway = &self.gateway;
-        request.origin = gateway.origin(self.scheme, &intake);
-        if gateway.is_draining() {
+        request.origin = gateway.downstream.origin(self.scheme, &intake);
+        if gateway.env.is_draining() {
             return Err(Refused::Draining);
         }
         // What anyone may ask.
@@ -179,24 +186,28 @@ impl Door {
             return Ok(Sorted::Answered(Box::new(reply)));
         }
         if let Some(page) =
-            (intake.service == Service::Weir).then(|| Gateway::public_page(&intake.path)).flatten()
+            (intake.service == Service::Weir).then(|| public_page(&intake.path)).flatten()
         {
             return Ok(Sorted::Answered(Box::new(page)));
         }
-        if intake.service == Service::Weir && Gateway::is_delivery(&intake) {
+        if intake.service == Service::Weir && is_delivery(&intake) {
             return Ok(Sorted::Delivery(Box::new(intake)));
         }
         // Who asks, and may they?
         let client = match &request.known {
             Some(known) => Arc::clone(&known.client),
             None => Arc::clone(
-                gateway.clients.identify(&request.asked).map_err(Refused::Unauthenticated)?,
+                gateway
+                    .router
+                    .clients()
+                    .identify(&request.asked)
+                    .map_err(Refused::Unauthenticated)?,
             ),
         };
         request.outcome.client = Some(Arc::clone(&client.name));
         request.client = Some(Arc::clone(&client));
         if intake.service == Service::Weir {
-            let id = Gateway::own_write(&intake).ok_or(Refused::NoSuchResource)?;
+            let id = own_write_id(&intake).ok_or(Refused::NoSuchResource)?;
             request.outcome.endpoint = OWN_WRITE;
             return Ok(Sorted::Allowed(Box::new(Allowed { intake, client, task: Task::Own(id) })));
         }
@@ -204,13 +215,14 @@ impl Door {
             return Err(Refused::NotAllowed);
         }
         let is_read = matches!(intake.method, Method::GET | Method::HEAD);
-        request.brought = gateway.brought(&client, &request.asked, is_read)?;
+        request.brought = gateway.router.brought(&client, &request.asked, is_read)?;
         let brought = request.brought.as_deref();
         if is_read && intake.path == "/rate_limit" {
             request.outcome.endpoint = "/rate_limit";
-            return Ok(Sorted::Answered(Box::new(
-                gateway.rate_limit(&gateway.view_for(&client, brought, true)),
-            )));
+            return Ok(Sorted::Answered(Box::new(rate_limit(
+                &gateway.dispatcher,
+                &gateway.router.view_for(&client, brought, true),
+            ))));
         }
         // Without a query, a GET is for the schema: a read like any other.
         let task = if intake.service == Service::Graphql
@@ -218,9 +230,9 @@ impl Door {
         {
             Task::Graphql
         } else {
-            let classified = gateway.classify(&intake);
+            let classified = gateway.router.classify(&intake);
             request.outcome.endpoint = &classified.endpoint.template;
-            let route = gateway.route(classified, &intake, &client, brought)?;
+            let route = gateway.router.route(classified, &intake, &client, brought)?;
             request.routed(&route);
             if is_read { Task::Read(route) } else { Task::Write(route) }
         };
@@ -236,7 +248,7 @@ impl Door {
         now: Timestamp,
     ) -> Result<Arc<Entry>, Sought> {
         let _looking = spans::cache_span(&request.span).entered();
-        let entry = self.gateway.fresh(route.scope, intake, &request.asked, now)?;
+        let entry = self.gateway.cache.fresh(route.scope, intake, &request.asked, now)?;
         request.outcome.cache = CacheOutcome::Hit;
         Ok(entry)
     }
@@ -247,16 +259,16 @@ impl Door {
         if let Refused::Limited { limit, until, .. } = refused {
             request.effort.refused_somewhere(*limit, *until);
         }
-        render_error(refused, &request.origin, self.gateway.clock.now())
+        render_error(refused, &request.origin, self.gateway.env.clock.now())
     }
 
     /// What every answer carries beside its own.
     pub(super) fn dress(&self, request: &mut Request, reply: &mut Reply) {
-        let mut added = self.added(request, self.gateway.clock.now());
+        let mut added = self.added(request, self.gateway.env.clock.now());
         // A refusal carries its own.
         added.view =
             added.view.filter(|_| !reply.headers.contains_key(crate::api::headers::RATE_LIMIT));
-        self.gateway.add(&mut reply.headers, &added);
+        add_gateway_headers(&self.gateway.env, &mut reply.headers, &added);
         request.outcome.status = reply.status.as_u16();
     }
 
@@ -270,10 +282,10 @@ impl Door {
                 .or_else(|| request.endpoint.map(|endpoint| &endpoint.resource));
             let resource = booked.cloned().unwrap_or(ResourceName::core());
             let accounts = request.view.as_ref().map_or_else(
-                || self.gateway.view_for(client, request.brought.as_deref(), true),
+                || self.gateway.router.view_for(client, request.brought.as_deref(), true),
                 Arc::clone,
             );
-            let (view, now) = self.gateway.admissions.view(&accounts, &resource);
+            let (view, now) = self.gateway.dispatcher.admissions().view(&accounts, &resource);
             (RateView::served(&view, now), resource)
         });
         Added { cache: request.outcome.cache, figures, view, id: &request.id }
@@ -281,7 +293,7 @@ impl Door {
 
     /// The one place where a request ends: log, metrics, span (DESIGN D11).
     pub(super) fn conclude(&self, mut request: Request, bytes_out: Option<u64>) {
-        let now = self.gateway.clock.now();
+        let now = self.gateway.env.clock.now();
         let figures = request.effort.figures(now);
         let outcome = &mut request.outcome;
         outcome.bytes_out = bytes_out.unwrap_or_default();
@@ -290,8 +302,8 @@ impl Door {
         outcome.upstream = figures.upstream;
         outcome.queue = figures.queue;
         outcome.account =
-            figures.account.map(|account| Arc::clone(self.gateway.shared_name(account)));
-        outcome.held = figures.held.map(|hold| self.gateway.held(hold));
+            figures.account.map(|account| Arc::clone(self.gateway.env.shared_name(account)));
+        outcome.held = figures.held.map(|hold| hold.for_log(&self.gateway.env));
         // A request that was refused or left while it waited was asked of no account, but of a
         // budget.
         let asked_of = || {
@@ -300,7 +312,7 @@ impl Door {
         outcome.resource =
             figures.resource.or_else(asked_of).map(|resource| resource.as_str().into());
         outcome.error = figures.error.as_deref().map(LogText::error);
-        self.gateway.metrics.record(outcome);
+        self.gateway.env.metrics.record(outcome);
         log::emit(outcome);
         spans::finish(&request.span, outcome);
     }

@@ -20,7 +20,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::clock::timer_now;
 use crate::gateway::Gateway;
-use crate::gateway::address::Root;
 use crate::gateway::error::Malformed;
 use crate::gateway::error::Refused;
 use crate::gateway::reload::Current;
@@ -30,7 +29,6 @@ use crate::gateway::response::render;
 use crate::gateway::server::connection::{Connection, Watch};
 use crate::gateway::server::fast_path::{Age, Next};
 use crate::gateway::server::stages::Known;
-use crate::gateway::url_rewrite::map::Origin;
 
 /// How long an unread request body is drained so that its connection can be used again.
 const DRAIN_BODY: Duration = Duration::from_secs(5);
@@ -102,12 +100,12 @@ impl ServerApp for FrontDoor {
                     return None;
                 }
                 Next::Preface => {
-                    let listen = &door.gateway.config.listen;
+                    let listen = &door.gateway.env.config.listen;
                     timeout(listen.header_timeout, connection.try_peek(&mut [0; PREFACE_BYTES]))
                         .await
                         .ok()?
                         .ok()?;
-                    let _connection = door.gateway.active.connect();
+                    let _connection = door.gateway.env.active.connect();
                     let mut options = HttpServerOptions::default();
                     options.h2c = true;
                     options.h2_idle_timeout = Some(listen.idle_timeout);
@@ -143,7 +141,7 @@ impl HttpServerApp for StreamsDoor {
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         let door = self.front.door();
-        let at = timer_now() + door.gateway.config.listen.header_timeout;
+        let at = timer_now() + door.gateway.env.config.listen.header_timeout;
         let stream = door.one(session, None, HeadDue { at, age: Age::New }, shutdown).await?;
         Some(ReusedHttpStream::new(stream, None))
     }
@@ -169,7 +167,7 @@ impl Door {
         due: HeadDue,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
-        let listen = &self.gateway.config.listen;
+        let listen = &self.gateway.env.config.listen;
         session.set_pipelining_enabled(false);
         session.set_read_timeout(Some(listen.body_timeout));
         session.set_write_timeout(Some(listen.body_timeout));
@@ -205,7 +203,7 @@ impl Door {
                 return None;
             }
         }
-        let _active = self.gateway.active.enter();
+        let _active = self.gateway.env.active.enter();
         self.serve(&mut session, known.map(|known| *known)).await.ok()?;
         if *shutdown.borrow() {
             session.set_keepalive(None);
@@ -219,20 +217,21 @@ impl Door {
     /// Refuses what has no readable head; the connection is closed afterwards.
     async fn refuse_unread(&self, session: &mut ServerSession, refused: Refused) {
         session.set_keepalive(None);
-        let origin = Origin {
-            base: self.gateway.public_base.clone().unwrap_or_default(),
-            root: Root::Plain,
-        };
-        let reply = render_error(&refused, &origin, self.gateway.clock.now());
-        self.gateway.metrics.refused(None, refused.reason());
+        let origin = self.gateway.downstream.unknown_origin();
+        let reply = render_error(&refused, &origin, self.gateway.env.clock.now());
+        self.gateway.env.metrics.refused(None, refused.reason());
         tracing::info!(
             refusal = refused.reason(),
             "a connection without a readable request was closed"
         );
         // It is being closed in any case.
-        let _ =
-            render::write(session, &Method::GET, reply, self.gateway.config.listen.body_timeout)
-                .await;
+        let _ = render::write(
+            session,
+            &Method::GET,
+            reply,
+            self.gateway.env.config.listen.body_timeout,
+        )
+        .await;
         session.shutdown().await;
     }
 }

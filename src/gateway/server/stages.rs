@@ -17,10 +17,13 @@ use crate::decision::cache::request_directives::Wishes;
 use crate::decision::permissions::Asked;
 use crate::telemetry::CacheOutcome;
 
+use crate::decision::WriteSpacing;
 use crate::gateway::address::Service;
-use crate::gateway::cache::read::{Question, ReadAnswer, Sought};
+use crate::gateway::cache::cache_request::Question;
+use crate::gateway::cache::lookup::{ReadAnswer, Sought};
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::dispatch::job::Job;
+use crate::gateway::dispatch::job::Unconditional;
 use crate::gateway::dispatch::progress::{Effort, Fate};
 use crate::gateway::dispatch::route::Route;
 use crate::gateway::error::Refused;
@@ -34,7 +37,8 @@ use crate::gateway::server::asynchronous::Terms;
 use crate::gateway::server::interims::takes_interims;
 use crate::gateway::server::request::{Allowed, Body, Request, Sorted, Task};
 use crate::gateway::server::session::Door;
-use crate::gateway::upstream::fetch::OutgoingBody;
+use crate::gateway::upstream::outgoing::OutgoingBody;
+use crate::gateway::upstream::outgoing::OutgoingRequest;
 
 /// The longest body of a request that has no use for one.
 pub(super) const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;
@@ -102,7 +106,7 @@ impl Door {
         let written = match reply {
             Some(mut reply) => {
                 self.dress(&mut request, &mut reply);
-                if self.gateway.is_draining() {
+                if self.gateway.env.is_draining() {
                     session.set_keepalive(None);
                 }
                 match self.pass_on_interims(session, &request).await {
@@ -111,7 +115,7 @@ impl Door {
                             session,
                             &request.method,
                             reply,
-                            self.gateway.config.listen.body_timeout,
+                            self.gateway.env.config.listen.body_timeout,
                         )
                         .await
                     }
@@ -161,7 +165,7 @@ impl Door {
                 // Some libraries send a body with a GET; it means nothing and must be out of the
                 // way.
                 self.whole_body(session, request, &intake, IDLE_BODY_BYTES_MAX).await?;
-                let now = self.gateway.clock.now();
+                let now = self.gateway.env.clock.now();
                 let sought = match if is_looked_for {
                     None
                 } else {
@@ -197,8 +201,14 @@ impl Door {
                 .as_http1()
                 .map(pingora::protocols::http::v1::server::HttpSession::get_headers_raw_bytes);
             let wire = raw.as_deref().map_or(Wire::Http2, Wire::Http1);
-            validate::check(&head.method, self.gateway.methods(), &head.uri, &head.headers, wire)
-                .map_err(Refused::Malformed)?
+            validate::check(
+                &head.method,
+                self.gateway.router.methods(),
+                &head.uri,
+                &head.headers,
+                wire,
+            )
+            .map_err(Refused::Malformed)?
         };
         if intake.body == BodyFraming::Chunked && !session.is_http2() {
             // Also when the body is never read: the framework would skip it by its own, more
@@ -241,33 +251,29 @@ impl Door {
         route: Route,
         sought: Option<Sought>,
     ) -> Result<ReadAnswer, Refused> {
-        let mut job = self.job(request, client, intake, &route, OutgoingBody::Absent);
-        job.method = Method::GET;
-        let wishes = Wishes::of(&request.asked, self.gateway.mode);
-        let question = Arc::new(Question {
-            job,
-            scope: route.scope,
-            asked: Arc::clone(&request.asked),
-            wishes,
-        });
-        self.gateway.read(question, sought, effort).await
+        let scope = route.scope;
+        let mut job = self.job(request, client, intake, route, OutgoingBody::Absent);
+        job.request.method = Method::GET;
+        let wishes = Wishes::of(&request.asked, self.gateway.env.mode);
+        let question = Arc::new(Question { job, scope, asked: Arc::clone(&request.asked), wishes });
+        self.gateway.cache.read(question, sought, effort).await
     }
 
     /// The answer to a read.
     pub(super) async fn reply(&self, request: &Request, answered: ReadAnswer) -> Reply {
         match answered {
             ReadAnswer::Entry(entry, cache) => {
-                let gzip = self.gateway.gzipped(&entry, &request.form()).await;
-                self.gateway.reply_from_entry(
+                let gzip = self.gateway.responder.gzipped(&entry, &request.form()).await;
+                self.gateway.responder.reply_from_entry(
                     &entry,
                     cache,
                     &request.form(),
                     gzip,
-                    self.gateway.clock.now(),
+                    self.gateway.env.clock.now(),
                 )
             }
             ReadAnswer::Streamed(reader, _) => {
-                self.gateway.reply_from_large(reader, &request.form())
+                self.gateway.responder.reply_from_large(reader, &request.form())
             }
         }
     }
@@ -279,34 +285,36 @@ impl Door {
         client: &Client,
         intake: &Intake,
     ) -> Result<Reply, Stop> {
-        let body = self.whole_body(session, request, intake, self.gateway.write_body_max()).await?;
+        let body =
+            self.whole_body(session, request, intake, self.gateway.env.write_body_max()).await?;
         let asked = GraphqlRequest::read(
             &intake.method,
             intake.query.as_deref(),
             &request.asked,
             &body.bytes,
         );
-        let route = self.gateway.graphql_route(client, &asked, request.brought.as_deref())?;
+        let route =
+            self.gateway.router.graphql_route(client, &asked, request.brought.as_deref())?;
         request.routed(&route);
         let is_bodiless = matches!(intake.method, Method::GET | Method::HEAD);
         let mut job = self.job(
             request,
             client,
             intake,
-            &route,
+            route,
             if is_bodiless { OutgoingBody::Absent } else { OutgoingBody::Whole(body.bytes) },
         );
         job.memory = body.memory;
         if let Some(terms) =
-            Terms::of(request, &route, intake.query.as_deref(), &self.gateway.clients)?
+            Terms::of(request, &job.route, intake.query.as_deref(), &self.gateway.router.clients())?
         {
-            return self.hand_over(session, request, client, intake, &route, job, terms).await;
+            return self.hand_over(session, request, client, intake, job, terms).await;
         }
-        let answer = self.perform_write(session, request, client, &route, job).await?;
+        let answer = self.perform_write(session, request, client, job).await?;
         if let (Some(operation), AnswerBody::Whole(body)) = (asked.priced, &answer.body) {
-            self.gateway.graphql_prices.learn(operation, body);
+            self.gateway.router.observe_price(operation, body);
         }
-        Ok(self.gateway.reply_from_answer(answer, &request.origin))
+        Ok(self.gateway.responder.reply_from_answer(answer, &request.origin))
     }
 
     async fn write_request(
@@ -317,29 +325,36 @@ impl Door {
         intake: &Intake,
         route: Route,
     ) -> Result<Reply, Stop> {
-        let body_max = self.gateway.write_body_max().min(if intake.service == Service::Uploads {
-            UPLOAD_HELD_BYTES_MAX
-        } else {
-            usize::MAX
-        });
+        let body_max =
+            self.gateway.env.write_body_max().min(if intake.service == Service::Uploads {
+                UPLOAD_HELD_BYTES_MAX
+            } else {
+                usize::MAX
+            });
         match self.read_body(session, request, intake, body_max).await? {
             BodyRead::Whole(body) => {
                 let mut job =
-                    self.job(request, client, intake, &route, OutgoingBody::Whole(body.bytes));
+                    self.job(request, client, intake, route, OutgoingBody::Whole(body.bytes));
                 job.memory = body.memory;
-                if let Some(terms) =
-                    Terms::of(request, &route, intake.query.as_deref(), &self.gateway.clients)?
-                {
-                    return self
-                        .hand_over(session, request, client, intake, &route, job, terms)
-                        .await;
+                if let Some(terms) = Terms::of(
+                    request,
+                    &job.route,
+                    intake.query.as_deref(),
+                    &self.gateway.router.clients(),
+                )? {
+                    return self.hand_over(session, request, client, intake, job, terms).await;
                 }
-                let answer = self.perform_write(session, request, client, &route, job).await?;
-                Ok(self.gateway.reply_from_answer(answer, &request.origin))
+                let answer = self.perform_write(session, request, client, job).await?;
+                Ok(self.gateway.responder.reply_from_answer(answer, &request.origin))
             }
             BodyRead::TooLarge(_)
-                if Terms::of(request, &route, intake.query.as_deref(), &self.gateway.clients)?
-                    .is_some_and(|terms| terms.key.is_some()) =>
+                if Terms::of(
+                    request,
+                    &route,
+                    intake.query.as_deref(),
+                    &self.gateway.router.clients(),
+                )?
+                .is_some_and(|terms| terms.key.is_some()) =>
             {
                 // It would be streamed, which cannot be repeated nor compared with a repetition.
                 Err(Refused::BodyTooLarge.into())
@@ -348,10 +363,10 @@ impl Door {
                 let length =
                     if let BodyFraming::Length(length) = intake.body { Some(length) } else { None };
                 request.outcome.bytes_in = length.unwrap_or_default();
-                let job = self.job(request, client, intake, &route, OutgoingBody::Streamed(length));
-                let turn = self.gateway.take_turn(client.index, &route.lane, &job)?;
+                let job = self.job(request, client, intake, route, OutgoingBody::Streamed(length));
+                let turn = self.gateway.writes.take_turn(client.index, &job)?;
                 let effort = request.effort.clone();
-                let answer = self.gateway.upload(session, turn, &job, &effort, body).await;
+                let answer = self.gateway.writes.upload(session, turn, &job, &effort, body).await;
                 let was_read = matches!(
                     answer,
                     Ok(_)
@@ -361,7 +376,7 @@ impl Door {
                     request.body = Body::Settled;
                 }
                 request.outcome.cache = CacheOutcome::Bypass;
-                Ok(self.gateway.reply_from_answer(answer?, &request.origin))
+                Ok(self.gateway.responder.reply_from_answer(answer?, &request.origin))
             }
         }
     }
@@ -373,20 +388,16 @@ impl Door {
         session: &mut ServerSession,
         request: &mut Request,
         client: &Client,
-        route: &Route,
         job: Job,
     ) -> Result<Answer, Stop> {
-        use crate::decision::WriteSpacing;
         request.outcome.cache = CacheOutcome::Bypass;
-        let gateway = Arc::clone(&self.gateway);
         let effort = request.effort.clone();
-        let mut task = if route.spacing == WriteSpacing::None {
-            tokio::spawn(async move {
-                gateway.perform(&job, &effort, &crate::gateway::dispatch::job::Unconditional).await
-            })
+        let mut task = if job.route.spacing == WriteSpacing::None {
+            let dispatcher = Arc::clone(&self.gateway.dispatcher);
+            tokio::spawn(async move { dispatcher.perform(&job, &effort, &Unconditional).await })
         } else {
-            let turn = gateway.take_turn(client.index, &route.lane, &job)?;
-            tokio::spawn(gateway.write(turn, job, effort))
+            let turn = self.gateway.writes.take_turn(client.index, &job)?;
+            tokio::spawn(Arc::clone(&self.gateway.writes).write(turn, job, effort))
         };
         let Some(answer) =
             self.while_there(session, &request.origin, request.interims.clone(), &mut task).await
@@ -400,33 +411,30 @@ impl Door {
         Ok(answer.unwrap_or(Err(Refused::OutcomeUnknown))?)
     }
 
+    /// What is asked of the upstream for a request.
     pub(super) fn job(
         &self,
         request: &Request,
         client: &Client,
         intake: &Intake,
-        route: &Route,
+        route: Route,
         body: OutgoingBody,
     ) -> Job {
         let wait = headers::prefer_wait(&request.asked)
             .map_or(client.max_wait, |wait| wait.min(client.max_wait));
         Job {
-            endpoint: route.endpoint,
-            service: intake.service,
-            method: intake.method.clone(),
-            target: intake.target(),
-            headers: request.to_upstream(self.gateway.config.upstream.dialect),
-            body,
-            client: client.index,
-            cost: route.cost,
-            points: route.points,
-            content: route.content,
-            spacing: route.spacing,
-            candidates: Arc::clone(&route.candidates),
             asked: Asked::of(route.endpoint, &intake.path),
+            route: Arc::new(route),
+            request: OutgoingRequest {
+                service: intake.service,
+                method: intake.method.clone(),
+                target: intake.target(),
+                headers: request.to_upstream(self.gateway.env.config.upstream.dialect),
+                body,
+            },
+            client: client.index,
             deadline: request.arrived + wait,
-            hold_max: self.gateway.hold_max(),
-            view: Arc::clone(&route.view),
+            hold_max: self.gateway.env.hold_max(),
             span: request.span.clone(),
             memory: None,
             brought: request.brought.clone(),
@@ -459,8 +467,9 @@ impl Door {
         let gateway = &self.gateway;
         let expects = expects(&request.asked, session.req_header().version);
         match gateway
-            .bodies
-            .read(session, intake.body, expects, bytes_max, gateway.config.listen.body_timeout)
+            .downstream
+            .bodies()
+            .read(session, intake.body, expects, bytes_max, gateway.env.config.listen.body_timeout)
             .await
         {
             Ok(body) => {
@@ -484,9 +493,11 @@ impl Door {
                 let accounts = request
                     .client
                     .as_ref()
-                    .map(|client| gateway.view_for(client, request.brought.as_deref(), false))
+                    .map(|client| {
+                        gateway.router.view_for(client, request.brought.as_deref(), false)
+                    })
                     .unwrap_or_default();
-                Err(gateway.queue_full(&accounts, ResourceName::core()).into())
+                Err(gateway.dispatcher.queue_full(&accounts, ResourceName::core()).into())
             }
         }
     }

@@ -24,6 +24,7 @@ use crate::gateway::address::Service;
 use crate::gateway::http::interim::Interims;
 use crate::gateway::upstream::http1::{AnswerHead, Broken, Connection, Outgoing};
 use crate::gateway::upstream::idle::IdleConnections;
+use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
 use crate::gateway::upstream::resolve::Resolver;
 
 /// Memory for the bodies of one address whose length nobody has said, all together, while it is not
@@ -80,45 +81,13 @@ impl Reuse {
     }
 }
 
-/// A request as it goes upstream, credential included.
+/// A request with what an attempt adds to it.
 pub struct UpstreamRequest<'r> {
-    /// Which address it goes to.
-    pub service: Service,
-    /// The method.
-    pub method: &'r Method,
-    /// Canonical path and query; the address's own prefix is put before it.
-    pub target: &'r str,
-    /// End-to-end headers; no Host, no framing.
-    pub headers: &'r HeaderMap,
-    /// What this attempt adds, or puts in the place of those: conditions, the sensitive
-    /// `Authorization`, `traceparent`.
+    pub request: &'r OutgoingRequest,
+    /// Headers of this attempt, which replace those of the request.
     pub added: HeaderMap,
-    /// How the body is sent.
-    pub body: &'r OutgoingBody,
-    /// Where informational answers go; those to a streamed body are asked for with its pieces.
+    /// Where informational answers go; `None`: nowhere.
     pub interims: Option<&'r Interims>,
-}
-
-/// The body of an [`UpstreamRequest`].
-#[derive(Clone)]
-pub enum OutgoingBody {
-    /// None at all (GET, HEAD).
-    Absent,
-    /// Held in memory, possibly empty: sent with its length.
-    Whole(Bytes),
-    /// Sent piece by piece by the caller through [`Exchange::send_body`], with this length or
-    /// chunked.
-    Streamed(Option<u64>),
-}
-
-impl OutgoingBody {
-    /// Bytes of it that are held in memory.
-    pub fn held_bytes(&self) -> u64 {
-        match self {
-            Self::Whole(body) => body.len() as u64,
-            Self::Absent | Self::Streamed(_) => 0,
-        }
-    }
 }
 
 /// Why there is no answer, in the terms that DESIGN D7 decides by.
@@ -230,7 +199,7 @@ impl Upstream {
         reuse: Reuse,
         may_send: impl FnOnce() -> bool,
     ) -> Result<Exchange, FetchError> {
-        let to = self.address(request.service);
+        let to = self.address(request.request.service);
         let head = head_of(&to.url, request)?;
         let Connected { mut connection, is_reused } = self.connect(to, reuse).await?;
         if !may_send() {
@@ -303,7 +272,7 @@ impl Upstream {
         head: &[u8],
         request: &UpstreamRequest<'_>,
     ) -> Result<AnswerHead, FetchError> {
-        let (body, outgoing): (&[u8], _) = match request.body {
+        let (body, outgoing): (&[u8], _) = match &request.request.body {
             OutgoingBody::Absent => (&[], Outgoing::Length(0)),
             OutgoingBody::Whole(body) => (body, Outgoing::Length(body.len() as u64)),
             OutgoingBody::Streamed(length) => {
@@ -311,17 +280,19 @@ impl Upstream {
             }
         };
         let (limit, interims) = (self.response_timeout, request.interims);
-        match request.body {
+        match &request.request.body {
             OutgoingBody::Absent => {
                 let both = async {
-                    connection.send(request.method, head, body, outgoing, interims).await?;
+                    connection
+                        .send(&request.request.method, head, body, outgoing, interims)
+                        .await?;
                     connection.read_head(interims).await
                 };
                 in_time(limit, both).await
             }
             OutgoingBody::Whole(_) => match in_time(
                 limit,
-                connection.send(request.method, head, body, outgoing, interims),
+                connection.send(&request.request.method, head, body, outgoing, interims),
             )
             .await?
             {
@@ -329,8 +300,11 @@ impl Upstream {
                 None => in_time(limit, connection.read_head(interims)).await,
             },
             OutgoingBody::Streamed(_) => {
-                in_time(limit, connection.send(request.method, head, body, outgoing, interims))
-                    .await?;
+                in_time(
+                    limit,
+                    connection.send(&request.request.method, head, body, outgoing, interims),
+                )
+                .await?;
                 // The caller drives both directions.
                 Ok((StatusCode::CONTINUE, HeaderMap::new()))
             }
@@ -339,13 +313,16 @@ impl Upstream {
 }
 
 /// The head of a request as it is on the wire.
-fn head_of(url: &UpstreamUrl, request: &UpstreamRequest<'_>) -> Result<BytesMut, FetchError> {
+fn head_of(
+    url: &UpstreamUrl,
+    UpstreamRequest { request, added, .. }: &UpstreamRequest<'_>,
+) -> Result<BytesMut, FetchError> {
     let mut head = BytesMut::with_capacity(1024);
     // The GraphQL address is complete in itself.
     let target = if request.service == Service::Graphql {
         request.target.strip_prefix("/graphql").unwrap_or_default()
     } else {
-        request.target
+        &request.target
     };
     // `intake` has seen to it; a line that is none would be another request.
     if target.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
@@ -362,8 +339,8 @@ fn head_of(url: &UpstreamUrl, request: &UpstreamRequest<'_>) -> Result<BytesMut,
     ] {
         head.extend_from_slice(part.as_bytes());
     }
-    let kept = request.headers.iter().filter(|(name, _)| !request.added.contains_key(*name));
-    for (name, value) in kept.chain(&request.added) {
+    let kept = request.headers.iter().filter(|(name, _)| !added.contains_key(*name));
+    for (name, value) in kept.chain(added) {
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
             head.extend_from_slice(part);
         }

@@ -3,4 +3,5 @@
 pub mod fetch;
 pub mod http1;
 pub mod idle;
+pub mod outgoing;
 pub mod resolve;

@@ -1,6 +1,11 @@
 //! A write in its lane, and the queue of accepted writes.
 
+pub mod attended;
+pub mod kept_response;
 pub mod queue;
+pub mod queued;
+pub mod recovery;
+pub mod runner;
 pub mod turns;
 pub mod upload;
 pub mod writes;

@@ -4,7 +4,6 @@
 //! There is no second attempt: the body is gone when the first one fails, and the client is told
 //! so. Everything else is as for other writes.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
@@ -14,7 +13,6 @@ use tracing::Instrument;
 use crate::api::LimitRefusal;
 use crate::decision::{LimitKind, Refusal, Until};
 
-use crate::gateway::Gateway;
 use crate::gateway::dispatch::answer::Answer;
 use crate::gateway::dispatch::attempt::{Prepared, Unanswered};
 use crate::gateway::dispatch::job::{Job, Unconditional};
@@ -26,15 +24,16 @@ use crate::gateway::request::body::{BegunBody, BodyFault};
 use crate::gateway::upstream::fetch::{Collected, Exchange, FetchError, Reuse, Sending};
 use crate::gateway::write::turns::Turn;
 use crate::gateway::write::writes::Aftermath;
+use crate::gateway::write::writes::Writes;
 
 /// An upload that is slower on average is ended: it holds its account's only place for a write.
 /// Ours: a tenth of a slow mobile line.
 const UPLOAD_BYTES_PER_SECOND_MIN: u64 = 8 * 1024;
 
-impl Gateway {
+impl Writes {
     /// Streams the session's body. The turn is left at the end.
     pub async fn upload(
-        self: &Arc<Self>,
+        &self,
         session: &mut ServerSession,
         mut turn: Turn,
         job: &Job,
@@ -42,10 +41,10 @@ impl Gateway {
         body: BegunBody,
     ) -> Result<Answer, Refused> {
         self.come_to_turn(&mut turn, job, effort).await?;
-        let _aftermath = Aftermath { gateway: self, job, effort };
+        let _aftermath = Aftermath { cache: &self.cache, job, effort };
         match self.upload_once(session, job, effort, body).await {
             Ok(answer) => {
-                self.invalidate_named(job, &answer);
+                self.cache.invalidate_named(job, &answer);
                 // Whatever its method, it cannot be sent again to find out: its body is gone.
                 if answer.status.is_server_error() && !job.is_read() {
                     Err(Refused::OutcomeUnknown)
@@ -59,51 +58,47 @@ impl Gateway {
     }
 
     async fn upload_once(
-        self: &Arc<Self>,
+        &self,
         session: &mut ServerSession,
         job: &Job,
         effort: &Effort,
         body: BegunBody,
     ) -> Result<Answer, Stopped> {
         let prepared = self
+            .dispatcher
             .prepare(job, &Whom::Anyone, effort, &Unconditional)
             .await
             .map_err(Stopped::Upstream)?;
         let span = prepared.span.clone();
         match self.exchange(session, job, effort, &prepared, body).instrument(span).await {
-            Ok(answered) => {
-                self.conclude(job, effort, prepared, Ok(answered)).map_err(Stopped::Upstream)
-            }
-            Err(Stopped::Upstream(Unanswered::Failed(error))) => {
-                self.conclude(job, effort, prepared, Err(error)).map_err(Stopped::Upstream)
-            }
+            Ok(answered) => self
+                .dispatcher
+                .conclude(job, effort, prepared, Ok(answered))
+                .map_err(Stopped::Upstream),
+            Err(Stopped::Upstream(Unanswered::Failed(error))) => self
+                .dispatcher
+                .conclude(job, effort, prepared, Err(error))
+                .map_err(Stopped::Upstream),
             Err(stopped) => {
                 // Upstream has part of a request, which it will not execute; the books count it as
                 // spent all the same.
                 let broken = FetchError::Lost("the client's body broke off".into());
-                let _ = self.conclude(job, effort, prepared, Err(broken));
+                let _ = self.dispatcher.conclude(job, effort, prepared, Err(broken));
                 Err(stopped)
             }
         }
     }
 
     async fn exchange(
-        self: &Arc<Self>,
+        &self,
         session: &mut ServerSession,
         job: &Job,
         effort: &Effort,
         prepared: &Prepared<'_>,
         body: BegunBody,
     ) -> Result<(StatusCode, HeaderMap, Collected), Stopped> {
-        let may_send = || {
-            prepared.lease.sending();
-            effort.may_send()
-        };
-        let mut exchange = self
-            .upstream
-            .send(&prepared.request, Reuse::Never, may_send)
-            .await
-            .map_err(Stopped::failed)?;
+        let mut exchange =
+            self.dispatcher.send(prepared, effort, Reuse::Never).await.map_err(Stopped::failed)?;
         if self.pass_on(session, job, &mut exchange, body).await? == Sending::GoesOn {
             exchange.finish_streamed(job.interims.as_deref()).await.map_err(Stopped::failed)?;
         }
@@ -119,8 +114,8 @@ impl Gateway {
         exchange: &mut Exchange,
         body: BegunBody,
     ) -> Result<Sending, Stopped> {
-        let began = self.clock.now();
-        let pause_max = self.config.listen.body_timeout;
+        let began = self.env.clock.now();
+        let pause_max = self.env.config.listen.body_timeout;
         let mut received = 0;
         let BegunBody { first, mut reader } = body;
         let mut next = Some(first);
@@ -131,7 +126,7 @@ impl Gateway {
             {
                 return Ok(Sending::Answered);
             }
-            if self.clock.now().since(began)
+            if self.env.clock.now().since(began)
                 > pause_max + Duration::from_secs(received / UPLOAD_BYTES_PER_SECOND_MIN)
             {
                 return Err(Stopped::Client(Refused::BodyTimeout));
@@ -146,10 +141,10 @@ impl Gateway {
 
     fn not_repeated(&self, job: &Job, effort: &Effort, unanswered: Unanswered) -> Refused {
         match unanswered {
-            Unanswered::Refused(refusal) => self.limited(job, &refusal),
-            Unanswered::Limited(refusal) => {
-                self.limited(job, &refused_by_upstream(&refusal, job, self.clock.now()))
-            }
+            Unanswered::Refused(refusal) => self.dispatcher.limited(job, &refusal),
+            Unanswered::Limited(refusal) => self
+                .dispatcher
+                .limited(job, &refused_by_upstream(&refusal, job, self.env.clock.now())),
             Unanswered::NoToken(Some(lack)) => Refused::TokenUnavailable(lack),
             Unanswered::NoToken(None) | Unanswered::TokenRejected => Refused::TokensRejected,
             Unanswered::CredentialUnfit => Refused::NoToken(UNFIT.into()),
@@ -178,7 +173,7 @@ fn refused_by_upstream(refusal: &LimitRefusal, job: &Job, now: crate::clock::Tim
     Refusal {
         limit: LimitKind::Cooldown,
         account: None,
-        resource: job.endpoint.resource.clone(),
+        resource: job.route.endpoint.resource.clone(),
         until: Until::Time(now + pause),
     }
 }

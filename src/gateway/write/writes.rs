@@ -6,28 +6,68 @@
 //! somebody waiting come through here too, from `queue/`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::api::ResourceName;
 use crate::decision::{AccountId, LimitKind, Refusal, Until, WriteSpacing};
 
-use crate::gateway::Gateway;
+use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::dispatch::answer::Answer;
+use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Job, Unconditional};
 use crate::gateway::dispatch::progress::{Effort, Hold};
+use crate::gateway::environment::Environment;
 use crate::gateway::error::Refused;
+use crate::gateway::request::router::Router;
+use crate::gateway::write::queue::Queue;
 use crate::gateway::write::turns::Turn;
+use crate::gateway::write::turns::Turns;
 
-/// When a client may try again that found the queue full. Ours: a queue of writes that are a second
-/// apart moves that fast.
-const QUEUE_FULL_PAUSE_MIN: Duration = Duration::from_secs(1);
+/// Writes under one config: their lanes, and the queue of those that were accepted.
+pub struct Writes {
+    pub(super) env: Arc<Environment>,
+    pub(super) dispatcher: Arc<Dispatcher>,
+    pub(super) router: Arc<Router>,
+    pub(super) cache: Arc<ReadCache>,
+    pub(super) turns: Arc<Turns>,
+    pub(super) queue: Arc<Queue>,
+}
 
-impl Gateway {
+impl Writes {
+    /// Builds the writes of one config over the lanes and the queue, which outlive it.
+    pub fn new(
+        env: &Arc<Environment>,
+        router: &Arc<Router>,
+        cache: &Arc<ReadCache>,
+        turns: Arc<Turns>,
+        queue: Arc<Queue>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            env: Arc::clone(env),
+            dispatcher: Arc::clone(router.dispatcher()),
+            router: Arc::clone(router),
+            cache: Arc::clone(cache),
+            turns,
+            queue,
+        })
+    }
+
+    /// Writes in their lanes.
+    pub fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
+    /// Writes that were accepted.
+    pub fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+}
+
+impl Writes {
     /// Takes a place in the lane of the written resource; the caller has the whole body.
-    pub fn take_turn(&self, client: u32, lane: &str, job: &Job) -> Result<Turn, Refused> {
-        self.turns
-            .enter(client, lane)
-            .map_err(|_| self.queue_full(&job.view, job.endpoint.resource.clone()))
+    pub fn take_turn(&self, client: u32, job: &Job) -> Result<Turn, Refused> {
+        self.turns.enter(client, &job.route.lane).map_err(|_| {
+            self.dispatcher.queue_full(&job.route.view, job.route.endpoint.resource.clone())
+        })
     }
 
     /// Waits for the turn, at most until the job's deadline.
@@ -37,23 +77,23 @@ impl Gateway {
         job: &Job,
         effort: &Effort,
     ) -> Result<(), Refused> {
-        let waiting = self.waits(job.client, effort);
-        effort.held(self.clock.now(), Hold::TURN);
+        let waiting = self.dispatcher.waits(job.client, effort);
+        effort.held(self.env.clock.now(), Hold::TURN);
         let came = tokio::select! {
             // First: who will not wait at all is not refused for it when there is nothing to wait
             // for.
             biased;
             () = turn.come() => true,
-            () = self.wait_until(job.deadline) => false,
+            () = self.env.wait_until(job.deadline) => false,
         };
         drop(waiting);
         if came {
             return Ok(());
         }
         Err(self.turn_did_not_come(
-            &job.view,
-            job.endpoint.resource.clone(),
-            job.spacing,
+            &job.route.view,
+            job.route.endpoint.resource.clone(),
+            job.route.spacing,
             turn.ahead(),
         ))
     }
@@ -67,25 +107,18 @@ impl Gateway {
         spacing: WriteSpacing,
         ahead: usize,
     ) -> Refused {
-        let writes = &self.config.writes;
+        let writes = &self.env.config.writes;
         let spacing = if spacing == WriteSpacing::Notifies {
             writes.spacing.max(writes.notify_spacing)
         } else {
             writes.spacing
         };
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX).max(1);
-        let until = Until::Time(self.clock.now() + spacing.saturating_mul(ahead));
-        self.limited_for(
+        let until = Until::Time(self.env.clock.now() + spacing.saturating_mul(ahead));
+        self.dispatcher.limited_for(
             view,
             &Refusal { limit: LimitKind::Spacing, account: None, resource, until },
         )
-    }
-
-    /// As many writes wait as may, in number or in bytes.
-    pub fn queue_full(&self, view: &Arc<[AccountId]>, resource: ResourceName) -> Refused {
-        let view = self.admissions.view(view, &resource).0;
-        let until = self.clock.now() + self.config.writes.spacing.max(QUEUE_FULL_PAUSE_MIN);
-        Refused::Limited { limit: LimitKind::QueueFull, until, resource, view }
     }
 
     /// Waits for the turn, then performs the write. To be run as a task of its own: dropping the
@@ -104,11 +137,11 @@ impl Gateway {
     }
 
     /// Performs a write whose turn it is. The cache is told, however it ends.
-    pub async fn carry(self: &Arc<Self>, job: &Job, effort: &Effort) -> Result<Answer, Refused> {
-        let _aftermath = Aftermath { gateway: self, job, effort };
-        let answer = self.perform(job, effort, &Unconditional).await;
+    pub async fn carry(&self, job: &Job, effort: &Effort) -> Result<Answer, Refused> {
+        let _aftermath = Aftermath { cache: &self.cache, job, effort };
+        let answer = self.dispatcher.perform(job, effort, &Unconditional).await;
         if let Ok(answer) = &answer {
-            self.invalidate_named(job, answer);
+            self.cache.invalidate_named(job, answer);
         }
         answer
     }
@@ -118,7 +151,7 @@ impl Gateway {
 /// unknown, and when its task is aborted.
 pub struct Aftermath<'w> {
     /// Whose cache.
-    pub gateway: &'w Gateway,
+    pub cache: &'w ReadCache,
     /// The write.
     pub job: &'w Job,
     /// Whether it was sent.
@@ -128,7 +161,7 @@ pub struct Aftermath<'w> {
 impl Drop for Aftermath<'_> {
     fn drop(&mut self) {
         if self.effort.was_sent() {
-            self.gateway.invalidate(self.job);
+            self.cache.invalidate(self.job);
         }
     }
 }

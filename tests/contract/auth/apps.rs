@@ -60,7 +60,7 @@ fn page(number: u32) -> String {
 }
 
 pub(crate) fn state(world: &World, name: &str) -> Option<HealthState> {
-    let health = world.gateway.tokens.health(world.clock.now());
+    let health = world.gateway.tokens().health(world.clock.now());
     health.iter().find(|token| token.token.to_string() == name).map(|token| token.state)
 }
 
@@ -93,7 +93,7 @@ async fn a_request_is_sent_with_a_minted_token() {
 async fn minting_is_charged_to_the_apps_account() {
     let world = setup().start().await;
     ready(&world).await;
-    let books = world.gateway.admissions.with_books(weir::decision::Books::snapshot);
+    let books = world.gateway.admissions().with_books(weir::decision::Books::snapshot);
     let app = books.iter().find(|account| &*account.name == "the-app").unwrap();
     let core = app.books.iter().find(|book| book.resource.as_str() == "core").unwrap();
     assert_eq!((core.used, core.reserved), (1, 0));
@@ -138,7 +138,7 @@ async fn a_token_is_renewed_before_it_expires_and_used_meanwhile() {
     world.open_gate(gate);
     eventually(|| mints(&world).len() == 2 && mints(&world)[1].status == 201).await;
     eventually(|| {
-        world.gateway.admissions.with_books(weir::decision::Books::snapshot)[0]
+        world.gateway.admissions().with_books(weir::decision::Books::snapshot)[0]
             .books
             .iter()
             .all(|book| book.reserved == 0)
@@ -322,7 +322,7 @@ async fn a_failed_mint_is_retried_while_the_request_waits() {
             let failed = || {
                 world
                     .gateway
-                    .tokens
+                    .tokens()
                     .health(world.clock.now())
                     .iter()
                     .any(|token| token.said.is_some())
@@ -440,8 +440,8 @@ async fn jwts_and_minted_tokens_appear_in_no_response_log_or_metric() {
     }
     let answer = as_app(&world, Method::GET, "/app").await;
     let log = captured_log::all();
-    let health = world.gateway.tokens.health(world.clock.now());
-    let _ = write!(shown, "{answer:?}{log}{health:?}{}", world.gateway.metrics.encode());
+    let health = world.gateway.tokens().health(world.clock.now());
+    let _ = write!(shown, "{answer:?}{log}{health:?}{}", world.gateway.metrics().encode());
     assert!(
         log.contains("an installation token was minted")
             && log.contains("another one takes its place"),

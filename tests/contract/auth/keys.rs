@@ -56,7 +56,7 @@ async fn no_key_or_token_appears_in_any_response() {
         assert!(!shown.contains(&secret) && !shown.contains(KEY), "{shown}");
         assert!(answer.header("x-oauth-scopes").is_none() && answer.header("set-cookie").is_none());
     }
-    let metrics = world.gateway.metrics.encode();
+    let metrics = world.gateway.metrics().encode();
     assert!(
         !metrics.contains(&secret) && !metrics.contains(KEY) && !metrics.contains("/repos/acme"),
         "paths and secrets are no labels"

@@ -58,8 +58,9 @@ async fn a_mint_whose_response_never_ends_is_abandoned() {
     let gate = world.close_gate("POST", MINT);
     world.held(gate, 1).await;
     world.clock.advance(Duration::from_mins(3));
-    let said =
-        || world.gateway.tokens.health(world.clock.now()).iter().any(|token| token.said.is_some());
+    let said = || {
+        world.gateway.tokens().health(world.clock.now()).iter().any(|token| token.said.is_some())
+    };
     eventually(said).await;
     world.open_gate(gate);
     world.clock.advance(Duration::from_secs(1));

@@ -341,12 +341,18 @@ async fn no_credential_is_in_logs_metrics_or_responses() {
     );
     world.arm(&json!({ "match": { "method": "GET", "path": WIDGETS, "nth": 1 }, "fault": "reset_before" }));
     answers.push(get_as(&world, CLEO, WIDGETS).await);
-    let shown = format!("{answers:?}{}{}", world.gateway.metrics.encode(), captured_log::all());
+    let shown = format!("{answers:?}{}{}", world.gateway.metrics().encode(), captured_log::all());
     for secret in [CLEO, "emu_nobodys_s3cret", KEY] {
         assert!(!shown.contains(secret), "{secret} is shown");
     }
     assert!(shown.contains("passthrough"));
-    let budgets: Vec<Value> =
-        world.gateway.admissions.snapshot().1.iter().map(|account| json!(&*account.name)).collect();
+    let budgets: Vec<Value> = world
+        .gateway
+        .admissions()
+        .snapshot()
+        .1
+        .iter()
+        .map(|account| json!(&*account.name))
+        .collect();
     assert_eq!(budgets, [json!("dan")], "operators are shown the accounts of the config");
 }

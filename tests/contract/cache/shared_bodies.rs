@@ -65,7 +65,7 @@ impl Fixture {
 
     /// The requests in flight by the ledger.
     fn concurrency(&self) -> u64 {
-        let snapshot = self.world.gateway.admissions.with_books(Books::snapshot);
+        let snapshot = self.world.gateway.admissions().with_books(Books::snapshot);
         let limits = snapshot
             .iter()
             .flat_map(|account| &account.secondary)

@@ -130,9 +130,9 @@ async fn a_client_leaving_during_a_fetch_is_noticed_and_it_is_stored() {
     // The bytes sent after it do not hide the disconnect.
     connection.send(b"GET /re").await;
     drop(connection);
-    eventually(|| world.gateway.flights.askers() == 0).await;
+    eventually(|| world.gateway.flights().askers() == 0).await;
     world.open_gate(gate);
-    eventually(|| world.gateway.store.size().0 == 1).await;
+    eventually(|| world.gateway.store().size().0 == 1).await;
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use weir::gateway::server::listen::Drained;
+use weir::gateway::Drained;
 
 use crate::support::{KEY, Reply, Setup};
 
@@ -104,7 +104,7 @@ async fn a_drain_ends_after_its_grace_period() {
 
 #[tokio::test]
 async fn a_unix_socket_that_cannot_be_opened_stops_the_start() {
-    use weir::gateway::server::listen::Listening;
+    use weir::gateway::Listening;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("plain-file");
     std::fs::write(&file, "kept").unwrap();

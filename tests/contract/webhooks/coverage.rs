@@ -122,7 +122,7 @@ fn counted(world: &World, outcome: &str) -> u64 {
         format!("weir_webhook_deliveries_total{{event=\"issues\",outcome=\"{outcome}\"}} ");
     world
         .gateway
-        .metrics
+        .metrics()
         .encode()
         .lines()
         .find_map(|line| line.strip_prefix(&series))

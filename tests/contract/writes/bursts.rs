@@ -62,7 +62,7 @@ impl World {
 
     fn unfinished(&self) -> u64 {
         self.gateway
-            .queue
+            .queue()
             .counts()
             .iter()
             .filter(|(state, _)| !state.is_final())

@@ -13,9 +13,9 @@ use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId};
 
 use crate::gateway::dispatch::progress::Effort;
 use crate::gateway::random;
-use crate::gateway::write::queue::{
-    Asker, Class, Inner, KEPT_MAX, Keyed, Live, PATIENCE, Queue, Size, Watched,
-};
+use crate::gateway::write::queue::live::{Class, Inner, Keyed, Live, Size, Watched};
+use crate::gateway::write::queue::sync_waiter::Asker;
+use crate::gateway::write::queue::write_queue::{KEPT_MAX, PATIENCE, Queue};
 use crate::gateway::write::turns::Turns;
 
 /// A write that may be accepted.
@@ -107,8 +107,8 @@ impl Queue {
                 let inner = &mut *self.inner.lock();
                 let (mut watched, mut effort) = (None, None);
                 if let Some(live) = inner.live.get_mut(&number) {
-                    watched.clone_from(&live.watched);
-                    effort = live.asker.as_ref().map(|asker| asker.effort.clone());
+                    watched.clone_from(&live.waiters.watched);
+                    effort = live.waiters.asker.as_ref().map(|asker| asker.effort.clone());
                     live.is_kept = true;
                     if self.store.is_durable() {
                         live.memory = None;
@@ -158,13 +158,13 @@ impl Queue {
         let mut live =
             Live::new(new.write.id, new.class.clone(), now, new.write.key, progress, turn, size);
         live.memory = new.memory.take();
-        live.attended = attended.then_some(1);
-        live.asker = new.asker.take();
+        live.waiters.attended = attended.then_some(1);
+        live.waiters.asker = new.asker.take();
         if live.turn.ahead() > 0 {
             live.is_behind(now);
         }
         // Who waits for it must not miss why it is given up before the wait has begun.
-        live.watched = attended.then(Arc::default);
+        live.waiters.watched = attended.then(Arc::default);
         inner.add_live(number, live);
         Ok((number, kept))
     }
@@ -198,15 +198,15 @@ impl Queue {
                 }
                 let Some(live) = inner.live.get_mut(&number) else { return Ok(None) };
                 let id = WriteId { number, salt: live.salt };
-                match (live.is_kept, &mut live.attended) {
-                    (false, _) => Arc::clone(live.watched.get_or_insert_default()),
+                match (live.is_kept, &mut live.waiters.attended) {
+                    (false, _) => Arc::clone(live.waiters.watched.get_or_insert_default()),
                     (true, None) => return Ok(Some(live.joined(id, asker, self.clock.now()))),
                     (true, Some(waiting)) if asker.is_some() => {
                         *waiting += 1;
                         return Ok(Some(live.joined(id, asker, self.clock.now())));
                     }
                     (true, Some(_)) => {
-                        live.attended = None;
+                        live.waiters.attended = None;
                         live.progress.attended = false;
                         live.progress.deadline =
                             live.progress.deadline.max(self.clock.now() + PATIENCE);
@@ -235,13 +235,17 @@ impl Queue {
 impl Live {
     /// One more waits for it, or wants to know where it stands.
     fn joined(&mut self, id: WriteId, asker: &mut Option<Box<Asker>>, now: Timestamp) -> Accepted {
-        if self.asker.is_none() {
+        if self.waiters.asker.is_none() {
             // Not under way yet, and so far nobody waited.
-            self.asker = asker.take();
+            self.waiters.asker = asker.take();
             self.is_behind(now);
         }
-        let effort = self.asker.as_ref().map(|asker| asker.effort.clone());
-        Accepted { id, watched: Some(Arc::clone(self.watched.get_or_insert_default())), effort }
+        let effort = self.waiters.asker.as_ref().map(|asker| asker.effort.clone());
+        Accepted {
+            id,
+            watched: Some(Arc::clone(self.waiters.watched.get_or_insert_default())),
+            effort,
+        }
     }
 }
 

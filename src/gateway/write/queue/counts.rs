@@ -10,7 +10,7 @@ use crate::writes::WriteState;
 
 /// The figures of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Census {
+pub struct Census {
     /// In the order of [`WriteState::ALL`].
     counts: [u64; WriteState::ALL.len()],
     unfinished: BTreeSet<(Timestamp, u64)>,
@@ -18,7 +18,7 @@ pub(super) struct Census {
 
 impl Census {
     /// A write is there, since this time.
-    pub(super) fn add(&mut self, number: u64, since: Timestamp, state: WriteState) {
+    pub fn add(&mut self, number: u64, since: Timestamp, state: WriteState) {
         self.count_of(state, |count| count.saturating_add(1));
         if !state.is_final() {
             self.unfinished.insert((since, number));
@@ -26,19 +26,13 @@ impl Census {
     }
 
     /// It is no more.
-    pub(super) fn remove(&mut self, number: u64, since: Timestamp, state: WriteState) {
+    pub fn remove(&mut self, number: u64, since: Timestamp, state: WriteState) {
         self.count_of(state, |count| count.saturating_sub(1));
         self.unfinished.remove(&(since, number));
     }
 
     /// It is in another state.
-    pub(super) fn change(
-        &mut self,
-        number: u64,
-        since: Timestamp,
-        from: WriteState,
-        to: WriteState,
-    ) {
+    pub fn change(&mut self, number: u64, since: Timestamp, from: WriteState, to: WriteState) {
         if from != to {
             self.remove(number, since, from);
             self.add(number, since, to);
@@ -46,12 +40,12 @@ impl Census {
     }
 
     /// One of the past, whose time does not matter any more, is no more.
-    pub(super) fn forget(&mut self, state: WriteState) {
+    pub fn forget(&mut self, state: WriteState) {
         self.count_of(state, |count| count.saturating_sub(1));
     }
 
     /// How many are in each state.
-    pub(super) fn counts(&self) -> [(WriteState, u64); WriteState::ALL.len()] {
+    pub fn counts(&self) -> [(WriteState, u64); WriteState::ALL.len()] {
         let mut counts = WriteState::ALL.map(|state| (state, 0));
         for ((_, told), count) in counts.iter_mut().zip(self.counts) {
             *told = count;
@@ -60,7 +54,7 @@ impl Census {
     }
 
     /// Since when the oldest waits that has not come to its end.
-    pub(super) fn oldest(&self) -> Option<Timestamp> {
+    pub fn oldest(&self) -> Option<Timestamp> {
         self.unfinished.first().map(|(since, _)| *since)
     }
 

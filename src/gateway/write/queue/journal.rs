@@ -13,10 +13,12 @@ use crate::decision::retry::Patience;
 use crate::writes::{Change, Progress, StoreError, WriteState};
 
 use crate::gateway::active::Active;
-use crate::gateway::write::queue::{Live, Queue, STORE_PAUSE};
+use crate::gateway::dispatch::journal::{Journal, MustNotBeSent};
+use crate::gateway::write::queue::live::Live;
+use crate::gateway::write::queue::write_queue::{Queue, STORE_PAUSE};
 
 /// What an attempt says about one write.
-pub struct Journal {
+pub struct QueueJournal {
     queue: Arc<Queue>,
     active: Arc<Active>,
     number: u64,
@@ -27,19 +29,21 @@ pub struct Journal {
     patience: Patience,
 }
 
-/// It must not be sent: it was taken back, the gateway ends, or the store does not take it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MustNotBeSent;
-
-impl Journal {
-    pub(super) fn new(queue: &Arc<Queue>, active: &Arc<Active>, number: u64, live: &Live) -> Self {
+impl QueueJournal {
+    pub(in crate::gateway::write) fn new(
+        queue: &Arc<Queue>,
+        active: &Arc<Active>,
+        number: u64,
+        live: &Live,
+    ) -> Self {
         let Progress { attempts, may_have_run, .. } = live.progress;
-        let patience = if live.attended.is_some() { Patience::Waiting } else { Patience::Queued };
+        let patience =
+            if live.waiters.attended.is_some() { Patience::Waiting } else { Patience::Queued };
         Self {
             queue: Arc::clone(queue),
             active: Arc::clone(active),
             number,
-            run: live.run,
+            run: live.run.number,
             attempts,
             may_have_run,
             patience,
@@ -47,62 +51,8 @@ impl Journal {
     }
 
     /// Which run of the write it is.
-    pub(super) fn run(&self) -> u32 {
+    pub(in crate::gateway::write) fn run(&self) -> u32 {
         self.run
-    }
-
-    /// Whether somebody waits for it on a connection.
-    pub fn patience(&self) -> Patience {
-        self.patience
-    }
-
-    /// How often it was tried before.
-    pub fn attempts(&self) -> u32 {
-        self.attempts
-    }
-
-    /// Whether some earlier attempt may have been executed.
-    pub fn may_have_run(&self) -> bool {
-        self.may_have_run
-    }
-
-    /// It is about to be sent. When this returns, the store knows.
-    pub async fn sending(&self) -> Result<(), MustNotBeSent> {
-        let told = {
-            let inner = &mut *self.queue.inner.lock();
-            let live = inner.live.get_mut(&self.number).ok_or(MustNotBeSent)?;
-            // While the gateway drains, those are finished whose clients wait for them.
-            let is_too_late = match live.attended {
-                None => self.active.is_draining(),
-                // What may have been executed is brought to its end without them.
-                Some(waiting) => waiting == 0 && live.progress.state == WriteState::Queued,
-            };
-            if live.is_ending() || is_too_late || live.run != self.run {
-                return Err(MustNotBeSent);
-            }
-            live.on_wire = Some(self.active.enter());
-            inner.census.change(
-                self.number,
-                live.accepted,
-                live.progress.state,
-                WriteState::Sending,
-            );
-            live.progress.state = WriteState::Sending;
-            live.progress.attempts += 1;
-            live.tell();
-            self.queue.store.apply(Change::Progress(self.number, live.progress.encode()))
-        };
-        let Err(fault) = told.await else { return Ok(()) };
-        tracing::error!(write = self.number, error = %fault, "a write is not sent while that cannot be kept");
-        drop(self.back(self.queue.clock.now() + STORE_PAUSE, false, 1));
-        Err(MustNotBeSent)
-    }
-
-    /// The attempt has failed and there will be another, not before this time.
-    pub fn failed(&self, not_before: Timestamp, may_have_run: bool) {
-        let told = self.back(not_before, may_have_run, 0);
-        // Should it not be kept, a crash finds the write as sending, which is on the safe side.
-        drop(told);
     }
 
     fn back(
@@ -113,7 +63,7 @@ impl Journal {
     ) -> Option<BoxFuture<'static, Result<(), StoreError>>> {
         let inner = &mut *self.queue.inner.lock();
         let live = inner.live.get_mut(&self.number).filter(|live| !live.is_ending())?;
-        live.on_wire = None;
+        live.run.on_wire = None;
         live.progress.attempts = live.progress.attempts.saturating_sub(unmade);
         live.progress.not_before = not_before;
         live.progress.may_have_run |= may_have_run;
@@ -130,10 +80,63 @@ impl Journal {
         }
         live.tell();
         let kept = self.queue.store.apply(Change::Progress(self.number, live.progress.encode()));
-        if live.is_overtaken {
+        if live.run.is_overtaken {
             // The next attempt is for the config in force to make.
             self.queue.begin_anew(inner, self.number);
         }
         Some(kept)
+    }
+}
+
+impl Journal for QueueJournal {
+    fn patience(&self) -> Patience {
+        self.patience
+    }
+
+    fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    fn may_have_run(&self) -> bool {
+        self.may_have_run
+    }
+
+    fn sending(&self) -> BoxFuture<'_, Result<(), MustNotBeSent>> {
+        Box::pin(async move {
+            let told = {
+                let inner = &mut *self.queue.inner.lock();
+                let live = inner.live.get_mut(&self.number).ok_or(MustNotBeSent)?;
+                // While the gateway drains, those are finished whose clients wait for them.
+                let is_too_late = match live.waiters.attended {
+                    None => self.active.is_draining(),
+                    // What may have been executed is brought to its end without them.
+                    Some(waiting) => waiting == 0 && live.progress.state == WriteState::Queued,
+                };
+                if live.is_ending() || is_too_late || live.run.number != self.run {
+                    return Err(MustNotBeSent);
+                }
+                live.run.on_wire = Some(self.active.enter());
+                inner.census.change(
+                    self.number,
+                    live.accepted,
+                    live.progress.state,
+                    WriteState::Sending,
+                );
+                live.progress.state = WriteState::Sending;
+                live.progress.attempts += 1;
+                live.tell();
+                self.queue.store.apply(Change::Progress(self.number, live.progress.encode()))
+            };
+            let Err(fault) = told.await else { return Ok(()) };
+            tracing::error!(write = self.number, error = %fault, "a write is not sent while that cannot be kept");
+            drop(self.back(self.queue.clock.now() + STORE_PAUSE, false, 1));
+            Err(MustNotBeSent)
+        })
+    }
+
+    fn failed(&self, not_before: Timestamp, may_have_run: bool) {
+        let told = self.back(not_before, may_have_run, 0);
+        // Should it not be kept, a crash finds the write as sending, which is on the safe side.
+        drop(told);
     }
 }

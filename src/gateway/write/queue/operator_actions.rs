@@ -8,7 +8,9 @@ use crate::writes::record::Reason;
 use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId, WriteState};
 
 use crate::gateway::error::Refused;
-use crate::gateway::write::queue::{Keyed, Live, PATIENCE, Queue, Size, Watched};
+use crate::gateway::write::queue::live::Inner;
+use crate::gateway::write::queue::live::{Keyed, Live, Size, Watched};
+use crate::gateway::write::queue::write_queue::{PATIENCE, Queue};
 use crate::gateway::write::turns::Turns;
 
 /// Writes that are looked through while none is accepted. Ours: a millisecond.
@@ -86,7 +88,7 @@ impl Queue {
                 reason,
                 ..live.progress.clone()
             };
-            let running = live.running.clone();
+            let running = live.run.task.clone();
             self.dispatch.lock().withdraw(&class, id.number);
             (self.end(inner, id.number, progress), running)
         };
@@ -215,7 +217,7 @@ impl Queue {
     pub fn left(self: &Arc<Self>, id: WriteId) {
         let inner = &mut *self.inner.lock();
         let Some(live) = inner.live.get_mut(&id.number) else { return };
-        let Some(waiting) = &mut live.attended else { return };
+        let Some(waiting) = &mut live.waiters.attended else { return };
         *waiting = waiting.saturating_sub(1);
         if *waiting == 0 && live.progress.state == WriteState::Queued && !live.is_ending() {
             self.drop_live(inner, id.number, None);
@@ -224,36 +226,35 @@ impl Queue {
 
     /// A write that only those wait for who are told now: nothing of it was executed, and nothing
     /// is kept. `false`: it is kept with its reason.
-    pub(super) fn give_up_attended(&self, number: u64, refused: &Refused) -> bool {
+    pub(in crate::gateway::write) fn give_up_attended(
+        &self,
+        number: u64,
+        refused: &Refused,
+    ) -> bool {
         let inner = &mut *self.inner.lock();
         let is_attended = inner
             .live
             .get(&number)
-            .is_some_and(|live| live.attended.is_some() && !live.is_ending());
+            .is_some_and(|live| live.waiters.attended.is_some() && !live.is_ending());
         if is_attended {
             self.drop_live(inner, number, Some(refused));
         }
         is_attended
     }
 
-    fn drop_live(
-        &self,
-        inner: &mut crate::gateway::write::queue::Inner,
-        number: u64,
-        refused: Option<&Refused>,
-    ) {
+    fn drop_live(&self, inner: &mut Inner, number: u64, refused: Option<&Refused>) {
         let Some(mut live) = inner.take_live(number) else { return };
         self.turn_is_over(&mut live);
         inner.forget_key(live.class.client, live.key.map(|key| key.name), number);
         self.dispatch.lock().withdraw(&live.class, number);
         drop(self.store.apply(Change::Remove(vec![number])));
-        if let Some(watched) = &live.watched {
+        if let Some(watched) = &live.waiters.watched {
             *watched.refused.lock() = refused.cloned();
             watched.changed.notify_waiters();
         }
         // Who gives it up because nobody waits for it is not its task.
         if refused.is_none()
-            && let Some(running) = &live.running
+            && let Some(running) = &live.run.task
         {
             running.abort();
         }
@@ -336,7 +337,7 @@ mod tests {
     use super::*;
     use crate::api::ResourceName;
     use crate::clock::{Clock, Timestamp};
-    use crate::gateway::write::queue::{Class, Finished};
+    use crate::gateway::write::queue::live::{Class, Finished};
     use crate::telemetry::Metrics;
     use crate::writes::memory::MemoryStore;
 

@@ -8,7 +8,6 @@ use crate::clock::Timestamp;
 use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::progress::{Effort, Hold};
 use crate::gateway::http::interim::Interims;
-use crate::gateway::write::queue::{Live, Queue};
 
 /// The request that a write is carried out for; of one that nobody waits for, nothing but its
 /// effort.
@@ -23,7 +22,7 @@ pub struct Asker {
     /// Counts its client among those that wait, until its turn has come.
     pub waits: Option<Counted>,
     /// Others go first.
-    is_held: bool,
+    pub is_held: bool,
 }
 
 impl Asker {
@@ -38,30 +37,10 @@ impl Asker {
     }
 
     /// Others go first from now on, unless they did so before.
-    fn is_behind(&mut self, now: Timestamp) {
+    pub fn is_behind(&mut self, now: Timestamp) {
         if !self.is_held {
             self.is_held = true;
             self.effort.held(now, Hold::TURN);
-        }
-    }
-}
-
-impl Live {
-    /// Others go first, which whoever waits for it is to know.
-    pub(super) fn is_behind(&mut self, now: Timestamp) {
-        self.asker.iter_mut().for_each(|asker| asker.is_behind(now));
-    }
-}
-
-impl Queue {
-    /// A write waits for its turn no more: it has come, or the write is no more.
-    pub(super) fn turn_is_over(&self, live: &mut Live) {
-        let Some(asker) = &mut live.asker else { return };
-        asker.waits = None;
-        if std::mem::take(&mut asker.is_held)
-            && let Some((by, waited)) = asker.effort.released(self.clock.now())
-        {
-            self.metrics.wait(by.name(), waited);
         }
     }
 }

@@ -8,21 +8,21 @@ use std::collections::HashMap;
 
 /// What is held, by client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Holdings {
+pub struct Holdings {
     by_client: HashMap<u32, Held>,
     all: Held,
 }
 
 /// So much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
-    pub(super) writes: u64,
-    pub(super) bytes: u64,
+pub struct Held {
+    pub writes: u64,
+    pub bytes: u64,
 }
 
 impl Holdings {
     /// One more write.
-    pub(super) fn add(&mut self, client: u32, bytes: u32) {
+    pub fn add(&mut self, client: u32, bytes: u32) {
         for held in [&mut self.all, self.by_client.entry(client).or_default()] {
             held.writes += 1;
             held.bytes += u64::from(bytes);
@@ -30,7 +30,7 @@ impl Holdings {
     }
 
     /// One fewer.
-    pub(super) fn remove(&mut self, client: u32, bytes: u32) {
+    pub fn remove(&mut self, client: u32, bytes: u32) {
         let Some(own) = self.by_client.get_mut(&client) else { return };
         for held in [&mut self.all, &mut *own] {
             held.writes = held.writes.saturating_sub(1);
@@ -43,12 +43,12 @@ impl Holdings {
     }
 
     /// What one client holds.
-    pub(super) fn of(&self, client: u32) -> Held {
+    pub fn of(&self, client: u32) -> Held {
         self.by_client.get(&client).copied().unwrap_or_default()
     }
 
     /// What all hold together.
-    pub(super) fn all(&self) -> Held {
+    pub fn all(&self) -> Held {
         self.all
     }
 }

@@ -1,7 +1,7 @@
 //! Queued writes brought on their way: one task for each that is under way, and the truth about how
 //! it ended (DESIGN D7).
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -12,11 +12,16 @@ use crate::decision::retry::Patience;
 use crate::writes::record::{Reason, Response, Unreadable};
 use crate::writes::{Progress, Write, WriteId, WriteState};
 
-use crate::gateway::Gateway;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
+use crate::gateway::dispatch::journal::Journal as _;
+use crate::gateway::environment::Environment;
 use crate::gateway::error::Refused;
-use crate::gateway::reload::Current;
-use crate::gateway::write::queue::{Class, Journal, Live, Queue, STORE_PAUSE};
+use crate::gateway::write::kept_response::kept_response;
+use crate::gateway::write::queue::journal::QueueJournal;
+use crate::gateway::write::queue::live::Inner;
+use crate::gateway::write::queue::live::{Class, Live};
+use crate::gateway::write::queue::write_queue::{Queue, STORE_PAUSE};
+use crate::gateway::write::writes::Writes;
 use crate::tokens::{Cause, Lack};
 
 /// The shortest way back to the queue. Ours: what cannot be done now is not asked for all the time.
@@ -40,9 +45,9 @@ impl Drop for Place {
 
 impl Queue {
     /// Starts what may start, as long as the gateway lives.
-    pub(super) async fn run(
+    pub(in crate::gateway::write) async fn run(
         self: Arc<Self>,
-        current: Weak<Current>,
+        current: impl Fn() -> Option<Arc<Writes>> + Send + 'static,
         mut called: mpsc::UnboundedReceiver<u64>,
     ) {
         loop {
@@ -51,25 +56,21 @@ impl Queue {
                     let Some(number) = number else { return };
                     let inner = &mut *self.inner.lock();
                     if let Some(live) = inner.live.get_mut(&number) {
-                        live.is_called = true;
+                        live.run.is_called = true;
                     }
                     self.start_if_due(inner, number);
                 }
                 () = self.startable.notified() => {}
             }
-            let Some(current) = current.upgrade() else { return };
-            self.start_all(&current);
+            let Some(writes) = current() else { return };
+            self.start_all(&writes);
         }
     }
 
     /// A write that is kept, and whose turn it is, may be brought on its way.
-    pub(super) fn start_if_due(
-        &self,
-        inner: &mut crate::gateway::write::queue::Inner,
-        number: u64,
-    ) {
+    pub(in crate::gateway::write) fn start_if_due(&self, inner: &mut Inner, number: u64) {
         let Some(live) = inner.live.get_mut(&number) else { return };
-        if live.is_called && live.is_kept && !live.is_ending() && live.running.is_none() {
+        if live.run.is_called && live.is_kept && !live.is_ending() && live.run.task.is_none() {
             if !self.dispatch.lock().ready(&live.class, number) {
                 live.is_behind(self.clock.now());
             }
@@ -77,43 +78,37 @@ impl Queue {
         }
     }
 
-    fn start_all(self: &Arc<Self>, current: &Current) {
+    fn start_all(self: &Arc<Self>, writes: &Arc<Writes>) {
         let inner = &mut *self.inner.lock();
         // Looked for under the lock: what begins by an earlier config is seen by whoever puts
         // another one in force.
-        let gateway = &current.gateway();
         loop {
             let Some((class, number)) = self.dispatch.lock().take_next() else { return };
             let Some(live) = inner
                 .live
                 .get_mut(&number)
-                .filter(|live| !live.is_ending() && live.running.is_none())
+                .filter(|live| !live.is_ending() && live.run.task.is_none())
             else {
                 self.dispatch.lock().ended(&class);
                 continue;
             };
-            live.asker.get_or_insert_default();
+            live.waiters.asker.get_or_insert_default();
             self.turn_is_over(live);
             let place = Place { queue: Arc::clone(self), class: live.class.clone() };
-            let journal = Journal::new(self, &gateway.active, number, live);
-            let (gateway, queue) = (Arc::clone(gateway), Arc::clone(self));
+            let journal = QueueJournal::new(self, &writes.env.active, number, live);
+            let (writes, queue) = (Arc::clone(writes), Arc::clone(self));
             let task = tokio::spawn(async move {
                 // To the end of the task, also when it is aborted.
                 let _place = place;
-                queue.carry_out(&gateway, number, Arc::new(journal)).await;
+                queue.carry_out(&writes, number, Arc::new(journal)).await;
             });
-            live.running = Some(task.abort_handle());
+            live.run.task = Some(task.abort_handle());
         }
     }
 
-    async fn carry_out(
-        self: &Arc<Self>,
-        gateway: &Arc<Gateway>,
-        number: u64,
-        journal: Arc<Journal>,
-    ) {
-        let came = match self.read(gateway, number).await {
-            Some(Ok(write)) => gateway.carry_out(&write, &journal, self, number).await,
+    async fn carry_out(self: &Arc<Self>, writes: &Writes, number: u64, journal: Arc<QueueJournal>) {
+        let came = match self.read(number).await {
+            Some(Ok(write)) => writes.carry_out(&write, &journal, self, number).await,
             Some(Err(reason)) => Came::ToEnd(Ended {
                 state: WriteState::Failed,
                 response: None,
@@ -135,14 +130,15 @@ impl Queue {
         let now = self.clock.now();
         let kept = {
             let inner = &mut *self.inner.lock();
-            let Some(live) = inner.live.get(&number).filter(|live| live.run == journal.run())
+            let Some(live) =
+                inner.live.get(&number).filter(|live| live.run.number == journal.run())
             else {
                 return;
             };
             let Ended { state, response, reason, .. } = ended;
             let progress =
                 Progress { state, finished: Some(now), response, reason, ..live.progress.clone() };
-            log_end(gateway, number, live, &progress, now);
+            log_end(&writes.env, number, live, &progress, now);
             self.end(inner, number, progress)
         };
         if let Some(kept) = kept {
@@ -156,7 +152,7 @@ impl Queue {
     /// again.
     pub fn look_anew(&self) {
         let inner = &mut *self.inner.lock();
-        let under_way = |live: &Live| live.is_called && live.is_kept && !live.is_ending();
+        let under_way = |live: &Live| live.run.is_called && live.is_kept && !live.is_ending();
         let numbers: Vec<u64> = inner
             .live
             .iter()
@@ -169,24 +165,20 @@ impl Queue {
     }
 
     /// Begins a write anew as soon as it is not on the wire.
-    pub(super) fn begin_anew_off_wire(
-        &self,
-        inner: &mut crate::gateway::write::queue::Inner,
-        number: u64,
-    ) {
+    pub(in crate::gateway::write) fn begin_anew_off_wire(&self, inner: &mut Inner, number: u64) {
         match inner.live.get_mut(&number) {
-            Some(live) if live.on_wire.is_some() => live.is_overtaken = true,
+            Some(live) if live.run.on_wire.is_some() => live.run.is_overtaken = true,
             _ => self.begin_anew(inner, number),
         }
     }
 
     /// Ends a write's run, whatever it is about to do, and has another one begin.
-    pub(super) fn begin_anew(&self, inner: &mut crate::gateway::write::queue::Inner, number: u64) {
+    pub(in crate::gateway::write) fn begin_anew(&self, inner: &mut Inner, number: u64) {
         let Some(live) = inner.live.get_mut(&number) else { return };
-        live.is_overtaken = false;
-        if let Some(running) = live.running.take() {
+        live.run.is_overtaken = false;
+        if let Some(running) = live.run.task.take() {
             // It may be about to send this very moment, and finds that its run is over.
-            live.run += 1;
+            live.run.number += 1;
             running.abort();
         }
         self.start_if_due(inner, number);
@@ -195,7 +187,7 @@ impl Queue {
     /// A write is tried again at this time; until then others have its place.
     fn rest(self: &Arc<Self>, number: u64, run: u32, until: Timestamp) {
         match self.inner.lock().live.get_mut(&number) {
-            Some(live) if live.run == run => live.running = None,
+            Some(live) if live.run.number == run => live.run.task = None,
             // It was begun anew, or is no more.
             _ => return,
         }
@@ -208,7 +200,7 @@ impl Queue {
 
     /// What the store has of a write. Asked until it answers; `None` when the write is no more, or
     /// the gateway ends.
-    async fn read(&self, gateway: &Gateway, number: u64) -> Option<Result<Write, Reason>> {
+    async fn read(&self, number: u64) -> Option<Result<Write, Reason>> {
         loop {
             match self.store.load(number).await {
                 Ok(stored) => {
@@ -218,7 +210,7 @@ impl Queue {
                 }
                 Err(fault) => {
                     tracing::error!(write = number, error = %fault, "a queued write could not be read, and is tried again");
-                    gateway.wait_until(self.clock.now() + STORE_PAUSE).await;
+                    self.clock.reach(self.clock.now() + STORE_PAUSE).await;
                 }
             }
         }
@@ -244,12 +236,12 @@ struct Ended {
     refused: Option<Refused>,
 }
 
-impl Gateway {
+impl Writes {
     /// Brings a write to its end, if it can be.
     async fn carry_out(
-        self: &Arc<Self>,
+        &self,
         write: &Write,
-        journal: &Arc<Journal>,
+        journal: &Arc<QueueJournal>,
         queue: &Queue,
         number: u64,
     ) -> Came {
@@ -259,18 +251,17 @@ impl Gateway {
         };
         let (effort, span, interims) = {
             let inner = queue.inner.lock();
-            let asker = inner.live.get(&number).and_then(|live| live.asker.as_deref());
+            let asker = inner.live.get(&number).and_then(|live| live.waiters.asker.as_deref());
             asker
                 .map(|asker| (asker.effort.clone(), asker.span.clone(), asker.interims.clone()))
                 .unwrap_or_default()
         };
-        let (mut job, priced) = match self.queued_job(write, progress.deadline, Arc::clone(journal))
-        {
+        let (mut job, priced) = match self.queued_job(write, progress.deadline, journal.clone()) {
             Ok(job) => job,
             Err(refused) => return Came::ToEnd(Ended::refused(&refused, progress.may_have_run)),
         };
         // It was told so before, perhaps in an earlier process.
-        if progress.not_before > self.clock.now() {
+        if progress.not_before > self.env.clock.now() {
             return Came::ToRest(progress.not_before);
         }
         job.span = span.unwrap_or_else(tracing::Span::none);
@@ -287,18 +278,18 @@ impl Gateway {
                 let Some(live) = inner.live.get(&number).filter(|live| !live.is_ending()) else {
                     return Came::Away;
                 };
-                if self.is_draining()
-                    && live.attended.is_none()
+                if self.env.is_draining()
+                    && live.waiters.attended.is_none()
                     && matches!(answered, Err(Refused::ClientGone))
                 {
                     return Came::Away;
                 }
-                if live.attended == Some(0) && live.progress.state == WriteState::Queued {
+                if live.waiters.attended == Some(0) && live.progress.state == WriteState::Queued {
                     return Came::ToEnd(Ended::refused(&Refused::ClientGone, false));
                 }
                 live.progress.clone()
             };
-            let now = self.clock.now();
+            let now = self.env.clock.now();
             let soon = now + REST_MIN;
             let may_rest = journal.patience() == Patience::Queued && soon < progress.deadline;
             match answered {
@@ -334,12 +325,12 @@ impl Gateway {
             Err(refused) => {
                 return Came::ToEnd(
                     Ended::refused(&refused, may_have_run)
-                        .after(effort.figures(self.clock.now()).error),
+                        .after(effort.figures(self.env.clock.now()).error),
                 );
             }
         };
         if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
-            self.graphql_prices.learn(operation, body);
+            self.router.observe_price(operation, body);
         }
         Came::ToEnd(self.ended_by(answer, may_have_run))
     }
@@ -365,7 +356,12 @@ impl Gateway {
         } else {
             (WriteState::Failed, None)
         };
-        Ended { state, response: Some(Box::new(self.kept_response(answer))), reason, refused: None }
+        Ended {
+            state,
+            response: Some(Box::new(kept_response(&self.env, answer))),
+            reason,
+            refused: None,
+        }
     }
 }
 
@@ -411,8 +407,8 @@ fn unreadable(fault: &Unreadable) -> Reason {
 }
 
 /// What nobody knows is for an operator to look into.
-fn log_end(gateway: &Gateway, number: u64, live: &Live, progress: &Progress, now: Timestamp) {
-    let client = gateway
+fn log_end(env: &Environment, number: u64, live: &Live, progress: &Progress, now: Timestamp) {
+    let client = env
         .config
         .clients
         .get(live.class.client as usize)

@@ -6,20 +6,20 @@
 //! config ends with that as its reason.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::mpsc;
 
 use crate::clock::Timestamp;
-use crate::gateway::Gateway;
 use crate::gateway::error::Refused;
-use crate::gateway::reload::Current;
+use crate::gateway::write::writes::Writes;
 use crate::writes::record::{Reason, Unreadable};
 use crate::writes::{Change, Progress, Stored, Write, WriteState};
 
-use crate::gateway::write::queue::{Class, Finished, Keyed, Live, Queue, Size};
+use crate::gateway::write::queue::live::{Class, Finished, Keyed, Live, Size};
+use crate::gateway::write::queue::write_queue::Queue;
 
 /// What was found in a store, the oldest first.
 #[derive(Default)]
@@ -70,12 +70,12 @@ impl Queue {
     /// Goes on with what was left, and starts what the queue does by itself.
     pub fn start(
         self: &Arc<Self>,
-        gateway: &Gateway,
-        current: &Weak<Current>,
+        writes: &Writes,
+        current: impl Fn() -> Option<Arc<Writes>> + Send + 'static,
         recovery: Recovery,
         called: mpsc::UnboundedReceiver<u64>,
     ) -> Recovered {
-        let recovered = self.recover(gateway, recovery);
+        let recovered = self.recover(writes, recovery);
         if recovered != Recovered::default() {
             let Recovered { queued, repeated, unknown, failed, finished } = recovered;
             tracing::info!(
@@ -87,25 +87,25 @@ impl Queue {
                 "writes of an earlier run were found"
             );
         }
-        tokio::spawn(Arc::clone(self).run(Weak::clone(current), called));
+        tokio::spawn(Arc::clone(self).run(current, called));
         tokio::spawn(Arc::clone(self).forget());
         tokio::spawn(Arc::clone(self).keep_unkept());
         recovered
     }
 
-    fn recover(self: &Arc<Self>, gateway: &Gateway, mut recovery: Recovery) -> Recovered {
+    fn recover(self: &Arc<Self>, writes: &Writes, mut recovery: Recovery) -> Recovered {
         recovery.writes.sort_by_key(|(write, ..)| write.id.number);
         let now = self.clock.now();
         let mut counts = Recovered::default();
         self.inner.lock().next_number = recovery.next_number.max(1);
         for (write, progress, size) in recovery.writes {
             let number = write.id.number;
-            let home = gateway.home_of(&write);
+            let home = writes.home_of(&write);
             let class = match &home {
                 Ok((class, _)) => class.clone(),
                 // Nobody's: only operators see it.
                 Err(_) => Class {
-                    client: gateway.client_named(&write.client),
+                    client: writes.client_named(&write.client),
                     content: false,
                     resource: crate::api::ResourceName::core(),
                 },
@@ -154,7 +154,7 @@ impl Queue {
             };
             match (ended, home) {
                 (None, Ok((_, lane))) => {
-                    self.take_over(gateway, &write, class, &lane, progress, size)
+                    self.take_over(writes, &write, class, &lane, progress, size)
                 }
                 (Some((state, reason)), _) => {
                     let progress = Progress {
@@ -205,7 +205,7 @@ impl Queue {
 
     fn take_over(
         &self,
-        gateway: &Gateway,
+        writes: &Writes,
         write: &Write,
         class: Class,
         lane: &str,
@@ -214,7 +214,7 @@ impl Queue {
     ) {
         let inner = &mut *self.inner.lock();
         let number = write.id.number;
-        let turn = gateway.turns.readmit(class.client, lane, number);
+        let turn = writes.turns.readmit(class.client, lane, number);
         if let Some(key) = write.key {
             inner.keys.insert((class.client, key.name), Keyed { number, meaning: key.meaning });
         }
@@ -227,7 +227,7 @@ impl Queue {
     }
 }
 
-impl Gateway {
+impl Writes {
     /// Where a write of an earlier process belongs now: its class and its lane.
     fn home_of(&self, write: &Write) -> Result<(Class, String), Refused> {
         let (route, client) = self.queued_route(write, None)?;
@@ -238,7 +238,7 @@ impl Gateway {
     /// A client's place in the config, where those that are there no more have one too; of any
     /// other, a place that nobody has.
     fn client_named(&self, name: &str) -> u32 {
-        let place = self.config.clients.iter().position(|client| &*client.name == name);
+        let place = self.env.config.clients.iter().position(|client| &*client.name == name);
         place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX)
     }
 }

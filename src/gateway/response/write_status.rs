@@ -13,15 +13,15 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::clock::Timestamp;
-use crate::gateway::Gateway;
 use crate::gateway::address::Root;
 use crate::gateway::response::reply::{Reply, ReplyBody};
+use crate::gateway::response::responder::Responder;
 use crate::gateway::url_rewrite::map::Origin;
 use crate::gateway::write::queue::Listed;
 use crate::writes::WriteState;
 use crate::writes::record::Shape;
 
-impl Gateway {
+impl Responder {
     /// A write as the status resource tells it; the answer's addresses as this client, or else the
     /// upstream, writes them.
     pub fn told(&self, listed: Listed, origin: Option<&Origin>) -> Bytes {

@@ -13,10 +13,10 @@ use ring::digest::{Context, SHA256};
 
 use crate::tokens::{Credential, TokenId};
 
-use crate::gateway::Gateway;
-use crate::gateway::cache::read::Question;
-use crate::gateway::cache::shared_body::{Gone, Head, Lost, Reader, Turn};
+use crate::gateway::cache::cache_request::Question;
+use crate::gateway::cache::shared_body::{Gone, Head, Large, Lost, Turn};
 use crate::gateway::dispatch::answer::Answer;
+use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Conditions;
 use crate::gateway::dispatch::progress::Effort;
 
@@ -24,10 +24,20 @@ use crate::gateway::dispatch::progress::Effort;
 const TOLD: [header::HeaderName; 4] =
     [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::CONTENT_ENCODING, header::LAST_MODIFIED];
 
+/// One of those who read a body. Dropped, it is wanted by one less.
+pub struct Reader {
+    stream: Arc<Large>,
+    place: usize,
+    /// How it goes on when it is let go; only from the beginning of a body that others read too.
+    again: Option<Again>,
+    /// The part of a piece that it does not have yet.
+    rest: Option<Bytes>,
+}
+
 /// Asks the same once more.
 pub struct Again {
     /// Who asks.
-    pub gateway: Arc<Gateway>,
+    pub dispatcher: Arc<Dispatcher>,
     /// What is asked.
     pub question: Arc<Question>,
 }
@@ -37,7 +47,7 @@ impl Again {
     /// of a piece.
     pub async fn go_on(self, head: &Head, gone: Gone) -> Result<(Reader, Option<Bytes>), Lost> {
         let answer = self
-            .gateway
+            .dispatcher
             .perform(&self.question.job, &Effort::default(), &SameToken(head.token))
             .await
             .map_err(|_| Lost)?;
@@ -60,6 +70,56 @@ impl Again {
         } else {
             Err(Lost)
         }
+    }
+}
+
+impl Reader {
+    /// A place at its beginning; `None` when that is gone, or for somebody else.
+    pub fn join(stream: &Arc<Large>, again: Option<Again>) -> Option<Self> {
+        let place = stream.take_place()?;
+        Some(Self { stream: Arc::clone(stream), place, again, rest: None })
+    }
+
+    /// The only one of an answer.
+    pub fn alone(answer: Answer) -> Self {
+        let stream = Arc::new(Large::new(answer, None, false));
+        let place = stream.take_only_place();
+        Self { stream, place, again: None, rest: None }
+    }
+
+    /// What came before the body.
+    pub fn head(&self) -> &Head {
+        &self.stream.head
+    }
+
+    /// The next piece; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Lost> {
+        loop {
+            if let Some(rest) = self.rest.take() {
+                return Ok(Some(rest));
+            }
+            match self.turn().await? {
+                Turn::Piece(piece) => return Ok(Some(piece)),
+                Turn::End => return Ok(None),
+                Turn::Left(gone) => {
+                    let (reader, rest) =
+                        self.again.take().ok_or(Lost)?.go_on(&self.stream.head, *gone).await?;
+                    *self = reader;
+                    self.rest = rest;
+                }
+            }
+        }
+    }
+
+    /// The same, as long as it is not let go.
+    pub async fn turn(&self) -> Result<Turn, Lost> {
+        self.stream.next(self.place).await
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.stream.leave(self.place);
     }
 }
 

@@ -1,0 +1,219 @@
+//! The parts of the gateway, put together the same way at a start and at a reload.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use tokio::sync::mpsc;
+
+use crate::api::Stale;
+use crate::clock::{Clock, Timestamp};
+use crate::config::Config;
+use crate::decision::AccountId;
+use crate::gateway::active::Active;
+use crate::gateway::background::audit::Audit;
+use crate::gateway::background::webhook_monitor::WebhookMonitor;
+use crate::gateway::cache::read_cache::ReadCache;
+use crate::gateway::cache::single_flight::Flights;
+use crate::gateway::cache::store::Store;
+use crate::gateway::dispatch::admission::Admissions;
+use crate::gateway::dispatch::dispatcher::Dispatcher;
+use crate::gateway::environment::Environment;
+use crate::gateway::request::body::BodyMemory;
+use crate::gateway::request::downstream::Downstream;
+use crate::gateway::request::router::Router;
+use crate::gateway::request::webhooks::{Deliveries, Webhooks};
+use crate::gateway::response::compression::Encodings;
+use crate::gateway::response::responder::Responder;
+use crate::gateway::write::queue::{Queue, Repetition};
+use crate::gateway::write::queued::NotRetried;
+use crate::gateway::write::turns::Turns;
+use crate::gateway::write::writes::Writes;
+use crate::telemetry::Metrics;
+use crate::tokens::Tokens;
+use crate::writes::{Store as WriteStore, WriteId};
+
+/// Everything that requests share, by one config. State that outlives a config is shared with the
+/// gateways before and after it.
+pub struct Gateway {
+    pub(super) env: Arc<Environment>,
+    pub(super) dispatcher: Arc<Dispatcher>,
+    pub(super) router: Arc<Router>,
+    pub(super) cache: Arc<ReadCache>,
+    pub(super) writes: Arc<Writes>,
+    pub(super) responder: Responder,
+    pub(super) downstream: Downstream,
+    pub(super) webhooks: Arc<Webhooks>,
+    pub(super) monitor: Arc<WebhookMonitor>,
+    pub(super) audit: Arc<Audit>,
+}
+
+impl Gateway {
+    /// Builds the first gateway of a process. The receiver yields the queued writes whose turn has
+    /// come.
+    pub(super) fn start(
+        config: Arc<Config>,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        store: Arc<dyn WriteStore>,
+    ) -> (Self, mpsc::UnboundedReceiver<u64>) {
+        let (turns, called) = Turns::new(config.writes.queue_max.get() as usize);
+        let retention = config.writes.retention;
+        let queue = Queue::new(store, clock.clone(), retention, Arc::clone(&metrics));
+        let env = Environment::new(config, clock, metrics, Arc::default());
+        (Self::build(env, turns, queue, None), called)
+    }
+
+    /// Builds the gateway of a config that follows this one's.
+    pub(super) fn with_config(&self, config: Config) -> Self {
+        let env = Environment::new(
+            Arc::new(config),
+            self.env.clock.clone(),
+            Arc::clone(&self.env.metrics),
+            Arc::clone(&self.env.active),
+        );
+        let (turns, queue) = (Arc::clone(self.turns()), Arc::clone(self.queue()));
+        Self::build(env, turns, queue, Some(self))
+    }
+
+    fn build(
+        env: Arc<Environment>,
+        turns: Arc<Turns>,
+        queue: Arc<Queue>,
+        before: Option<&Self>,
+    ) -> Self {
+        let dispatcher = Dispatcher::new(&env, before.map(|before| &*before.dispatcher));
+        let router = Router::new(&env, &dispatcher, before.map(|before| &*before.router));
+        let cache = ReadCache::new(&env, &dispatcher, before.map(|before| &*before.cache));
+        let webhooks = Webhooks::new(&env.config, before.map(|before| &*before.webhooks));
+        Self {
+            writes: Writes::new(&env, &router, &cache, turns, queue),
+            responder: Responder::new(&env, before.map(|before| &before.responder)),
+            downstream: Downstream::new(&env.config, before.map(|before| &before.downstream)),
+            monitor: WebhookMonitor::new(&env, &dispatcher, cache.coverage(), &webhooks),
+            audit: before.map_or_else(
+                || Audit::new(&env, dispatcher.admissions()),
+                |before| Arc::clone(&before.audit),
+            ),
+            dispatcher,
+            router,
+            cache,
+            webhooks,
+            env,
+        }
+    }
+
+    /// The config that the gateway goes by.
+    pub fn config(&self) -> &Arc<Config> {
+        &self.env.config
+    }
+
+    /// The source of `now`.
+    pub fn clock(&self) -> &Clock {
+        &self.env.clock
+    }
+
+    /// Counters and gauges.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.env.metrics
+    }
+
+    /// The upstream credentials.
+    pub fn tokens(&self) -> &Arc<Tokens> {
+        self.dispatcher.tokens()
+    }
+
+    /// The quota ledger and the wait queue before it.
+    pub fn admissions(&self) -> &Arc<Admissions> {
+        self.dispatcher.admissions()
+    }
+
+    /// Stored answers.
+    pub fn store(&self) -> &Arc<Store> {
+        self.cache.store()
+    }
+
+    /// Compressed forms of stored answers.
+    pub fn encodings(&self) -> &Encodings {
+        self.responder.encodings()
+    }
+
+    /// Fetches under way.
+    pub fn flights(&self) -> &Arc<Flights> {
+        self.cache.flights()
+    }
+
+    /// Memory for the bodies of writes that wait.
+    pub fn bodies(&self) -> &Arc<BodyMemory> {
+        self.downstream.bodies()
+    }
+
+    /// Room for deliveries of webhooks.
+    pub fn deliveries(&self) -> &Deliveries {
+        self.webhooks.deliveries()
+    }
+
+    /// Writes in their lanes.
+    pub fn turns(&self) -> &Arc<Turns> {
+        self.writes.turns()
+    }
+
+    /// Writes that were accepted.
+    pub fn queue(&self) -> &Arc<Queue> {
+        self.writes.queue()
+    }
+
+    /// Requests that are being answered.
+    pub fn active(&self) -> &Arc<Active> {
+        &self.env.active
+    }
+
+    /// The number of each client's requests that wait for a turn or for admission.
+    pub fn waiting(&self) -> &[Arc<AtomicU64>] {
+        self.dispatcher.waiting()
+    }
+
+    /// The number of writes that are on their way upstream.
+    pub fn writes_on_wire(&self) -> u64 {
+        self.dispatcher.writes_on_wire()
+    }
+
+    /// Whether the gateway is shutting down.
+    pub fn is_draining(&self) -> bool {
+        self.env.is_draining()
+    }
+
+    /// Whether some token can be used.
+    pub fn has_usable_token(&self) -> bool {
+        self.dispatcher.has_usable_token()
+    }
+
+    /// The config's name of an account; accounts that the config does not know share one name.
+    pub fn account_name(&self, account: AccountId) -> &str {
+        self.env.account_name(account)
+    }
+
+    /// The number of webhook checks that have ended.
+    pub fn hook_checks(&self) -> u64 {
+        self.monitor.checks()
+    }
+
+    /// Counts and logs the invariants that were broken since the last report.
+    pub fn report_broken_invariants(&self) {
+        self.audit.report_broken_invariants();
+    }
+
+    /// Invalidates stored answers.
+    pub fn make_doubtful(&self, stale: &[Stale], now: Timestamp) {
+        self.cache.make_doubtful(stale, now);
+    }
+
+    /// Renders a queued write for operators, in JSON.
+    pub fn told(&self, listed: crate::gateway::write::queue::Listed) -> bytes::Bytes {
+        self.responder.told(listed, None)
+    }
+
+    /// Puts a write that has ended into the queue again.
+    pub async fn retry_write(&self, id: WriteId, repetition: Repetition) -> Result<(), NotRetried> {
+        self.writes.retry_write(id, repetition).await
+    }
+}

@@ -1,0 +1,75 @@
+//! Pages of lists among stored answers: where a change on one page may move what another shows.
+
+use crate::decision::cache::key::CacheKey;
+use crate::decision::cache::pagination::{Page, PageSizes, continues_list};
+use crate::gateway::address::path_of;
+use crate::gateway::cache::cache_request::Question;
+use crate::gateway::cache::read_cache::ReadCache;
+use crate::gateway::cache::store::Entry;
+use crate::gateway::url_rewrite::map::Body;
+use http::{HeaderMap, StatusCode};
+
+impl ReadCache {
+    /// After a fetch for `key` that brought `after`, where `before` was stored.
+    pub fn note_change(
+        &self,
+        key: &CacheKey,
+        question: &Question,
+        before: Option<&Entry>,
+        after: &Entry,
+    ) {
+        let target = &question.job.request.target;
+        let is_news = match before {
+            Some(before) => {
+                before.status() != after.status() || before.body.text() != after.body.text()
+            }
+            None => continues_list(target, after.body.text()),
+        };
+        if after.status() == StatusCode::OK && is_news {
+            let now = self.env.clock.now();
+            self.pagination.changed(path_of(target), key, now);
+            if let Some(other) = self.path_in_links(after) {
+                self.pagination.changed(other, key, now);
+            }
+        }
+    }
+
+    /// Whether a 304 would prove nothing of a stored answer.
+    pub fn may_hide_next(&self, key: &CacheKey, entry: &Entry) -> bool {
+        if entry.stored.page == Page::Other {
+            return false;
+        }
+        let path = path_of(key.path_and_query());
+        let seen = || {
+            let paths = [Some(path), self.path_in_links(entry)];
+            paths
+                .into_iter()
+                .flatten()
+                .filter_map(|path| self.pagination.change_beside(path, key))
+                .max()
+        };
+        entry.stored.page.may_hide_next(
+            entry.requested_at(),
+            self.store.trust_by_changes(path, entry.requested_at()),
+            seen,
+        )
+    }
+
+    /// The path by which the upstream links the pages of a list, which is not always the one that
+    /// it was asked for by: `/repositories/7/issues`.
+    fn path_in_links<'e>(&self, entry: &'e Entry) -> Option<&'e str> {
+        let link = std::str::from_utf8(entry.head.get("link")?).ok()?;
+        let reference = link.trim_start().strip_prefix('<')?.split('>').next()?;
+        self.env.urls.own_path(reference).map(path_of)
+    }
+}
+
+/// What an answer is as a page of a list.
+pub fn page_of(question: &Question, status: StatusCode, headers: &HeaderMap, body: &Body) -> Page {
+    if status != StatusCode::OK {
+        return Page::Other;
+    }
+    let endpoint = question.job.route.endpoint;
+    let sizes = PageSizes { default: endpoint.per_page_default, max: endpoint.per_page_max };
+    Page::of(&question.job.request.target, sizes, headers, body.text())
+}

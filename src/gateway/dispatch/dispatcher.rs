@@ -1,0 +1,126 @@
+//! What sends requests upstream under one config: the tokens, the budgets, the connections.
+
+use crate::api::{ResourceName, Table};
+use crate::decision::permissions::Rights;
+use crate::decision::{AccountId, LimitKind};
+use crate::gateway::dispatch::account_lists::AccountLists;
+use crate::gateway::dispatch::admission::Admissions;
+use crate::gateway::dispatch::settings::settings;
+use crate::gateway::environment::Environment;
+use crate::gateway::error::Refused;
+use crate::gateway::upstream::fetch::Upstream;
+use crate::tokens::{Source, Tokens};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// When a client may try again that found the queue full. Ours: a queue of writes that are a second
+/// apart moves that fast.
+const QUEUE_FULL_PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// Sends requests upstream: chooses an account, waits for admission, sends, settles, retries.
+pub struct Dispatcher {
+    pub(super) env: Arc<Environment>,
+    pub(super) table: &'static Table,
+    pub(super) tokens: Arc<Tokens>,
+    pub(super) admissions: Arc<Admissions>,
+    pub(super) upstream: Arc<Upstream>,
+    pub(super) permissions: Arc<Permissions>,
+    pub(super) accounts: Arc<AccountLists>,
+    /// Requests of each client that wait for a turn or for admission.
+    pub(super) waiting: Vec<Arc<AtomicU64>>,
+    /// Writes that are on their way upstream.
+    pub(super) writes_on_wire: Arc<AtomicU64>,
+}
+
+/// What answers have shown of the tokens' permissions.
+#[derive(Default)]
+pub struct Permissions {
+    pub(super) rights: Mutex<Rights>,
+    /// Notified when a permission retry has ended.
+    pub(super) probe_ended: Notify,
+}
+
+impl Dispatcher {
+    /// Builds the dispatcher of one config. `before`: the one of the config before it, whose
+    /// budgets, observations and counts go on.
+    pub fn new(env: &Arc<Environment>, before: Option<&Self>) -> Arc<Self> {
+        let config = &env.config;
+        let tokens = before.map_or_else(
+            || Tokens::new(config),
+            |before| before.tokens.with_config(&before.env.config, config),
+        );
+        let waiting = |index: usize| {
+            before.and_then(|before| before.waiting.get(index).map(Arc::clone)).unwrap_or_default()
+        };
+        Arc::new(Self {
+            table: Table::embedded(config.upstream.dialect),
+            tokens: Arc::new(tokens),
+            admissions: before.map_or_else(
+                || Admissions::new(settings(config), env.clock.clone()),
+                |before| Arc::clone(&before.admissions),
+            ),
+            upstream: Arc::new(Upstream::new(&config.upstream, &env.clock)),
+            permissions: before.map_or_else(Arc::default, |before| Arc::clone(&before.permissions)),
+            accounts: Arc::new(AccountLists::new(config)),
+            waiting: (0..config.clients.len()).map(waiting).collect(),
+            writes_on_wire: before
+                .map_or_else(Arc::default, |before| Arc::clone(&before.writes_on_wire)),
+            env: Arc::clone(env),
+        })
+    }
+
+    /// Puts the config's settings in force for what is admitted from now on.
+    pub fn reconfigure(&self) {
+        self.admissions.reconfigure(settings(&self.env.config));
+    }
+
+    pub fn env(&self) -> &Arc<Environment> {
+        &self.env
+    }
+
+    pub fn table(&self) -> &'static Table {
+        self.table
+    }
+
+    pub fn tokens(&self) -> &Arc<Tokens> {
+        &self.tokens
+    }
+
+    pub fn admissions(&self) -> &Arc<Admissions> {
+        &self.admissions
+    }
+
+    pub fn accounts(&self) -> &Arc<AccountLists> {
+        &self.accounts
+    }
+
+    /// The number of requests that wait for a turn or for admission, by client.
+    pub fn waiting(&self) -> &[Arc<AtomicU64>] {
+        &self.waiting
+    }
+
+    pub fn writes_on_wire(&self) -> u64 {
+        self.writes_on_wire.load(Ordering::Relaxed)
+    }
+
+    /// Whether some token can be used. An app's own credential serves few routes and does not count
+    /// where there is another account.
+    pub fn has_usable_token(&self) -> bool {
+        let now = self.env.clock.now();
+        let health = self.tokens.health(now);
+        let only_apps = health.iter().all(|token| matches!(token.token, Source::App(_)));
+        health.iter().any(|token| {
+            token.may_serve(now) && (only_apps || !matches!(token.token, Source::App(_)))
+        })
+    }
+
+    /// As many writes wait as may, in number or in bytes.
+    pub fn queue_full(&self, view: &Arc<[AccountId]>, resource: ResourceName) -> Refused {
+        let view = self.admissions.view(view, &resource).0;
+        let until = self.env.clock.now() + self.env.config.writes.spacing.max(QUEUE_FULL_PAUSE_MIN);
+        Refused::Limited { limit: LimitKind::QueueFull, until, resource, view }
+    }
+}

@@ -1,0 +1,28 @@
+//! What dispatch tells whoever keeps a write of its attempts, and asks of it.
+
+use futures_util::future::BoxFuture;
+
+use crate::clock::Timestamp;
+use crate::decision::retry::Patience;
+
+/// The record of a kept write's attempts.
+pub trait Journal: Send + Sync {
+    /// The patience that the write's attempts have.
+    fn patience(&self) -> Patience;
+
+    /// Attempts of earlier runs.
+    fn attempts(&self) -> u32;
+
+    /// Whether an earlier attempt may have been executed.
+    fn may_have_run(&self) -> bool;
+
+    /// Records that the write is about to be sent. It must not be sent when this fails.
+    fn sending(&self) -> BoxFuture<'_, Result<(), MustNotBeSent>>;
+
+    /// Records that an attempt failed; the next one starts at `not_before`.
+    fn failed(&self, not_before: Timestamp, may_have_run: bool);
+}
+
+/// It must not be sent: it was taken back, the gateway ends, or the store does not take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MustNotBeSent;

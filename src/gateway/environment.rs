@@ -1,0 +1,74 @@
+//! The basics that every part of the gateway shares under one config.
+
+use std::sync::Arc;
+
+use crate::clock::{Clock, Timestamp};
+use crate::config::{Config, Freshness, PASSTHROUGH_ACCOUNT};
+use crate::decision::AccountId;
+use crate::decision::cache::freshness::Mode;
+use crate::gateway::active::Active;
+use crate::gateway::url_rewrite::map::UrlMap;
+use crate::telemetry::Metrics;
+
+/// The config in force, the clock, the metrics, and what follows from the config at once.
+pub struct Environment {
+    pub config: Arc<Config>,
+    pub clock: Clock,
+    pub metrics: Arc<Metrics>,
+    /// Requests that are being answered.
+    pub active: Arc<Active>,
+    pub mode: Mode,
+    pub urls: UrlMap,
+    /// The one name of all accounts that the config does not know.
+    passthrough_name: Arc<str>,
+}
+
+impl Environment {
+    pub fn new(
+        config: Arc<Config>,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        active: Arc<Active>,
+    ) -> Arc<Self> {
+        let upstream = &config.upstream;
+        let urls = UrlMap::new(
+            upstream.url.as_str(),
+            upstream.graphql_url.as_str(),
+            upstream.uploads_url.as_str(),
+        );
+        let mode = match config.cache.freshness {
+            Freshness::Revalidate => Mode::Revalidate,
+            Freshness::Rfc9111 => Mode::Rfc9111,
+        };
+        let passthrough_name = PASSTHROUGH_ACCOUNT.into();
+        Arc::new(Self { config, clock, metrics, active, mode, urls, passthrough_name })
+    }
+
+    /// The config's name of an account; accounts that the config does not know share one name.
+    pub fn account_name(&self, account: AccountId) -> &str {
+        self.shared_name(account)
+    }
+
+    pub fn shared_name(&self, account: AccountId) -> &Arc<str> {
+        self.config.account(account).map_or(&self.passthrough_name, |account| &account.name)
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.active.is_draining()
+    }
+
+    /// The largest body of a write that is held in memory, in bytes.
+    pub fn write_body_max(&self) -> usize {
+        usize::try_from(self.config.writes.max_body).unwrap_or(usize::MAX)
+    }
+
+    /// The largest answer that is held in memory, in bytes.
+    pub fn hold_max(&self) -> usize {
+        usize::try_from(self.config.cache.max_object).unwrap_or(usize::MAX)
+    }
+
+    /// Waits until the gateway's clock shows `at`.
+    pub async fn wait_until(&self, at: Timestamp) {
+        self.clock.reach(at).await;
+    }
+}

@@ -1,0 +1,58 @@
+//! What the gateway is to its clients: its address, and the memory for their bodies.
+
+use crate::config::Config;
+use crate::gateway::address::{Root, Service};
+use crate::gateway::request::body::BodyMemory;
+use crate::gateway::request::validate::Intake;
+use crate::gateway::url_rewrite::map::Origin;
+use std::sync::Arc;
+
+/// The clients' side of the gateway under one config.
+pub struct Downstream {
+    /// The public address, where the config has one.
+    public_base: Option<String>,
+    /// For spans: where clients reach this gateway.
+    server_address: String,
+    bodies: Arc<BodyMemory>,
+}
+
+impl Downstream {
+    /// Builds the clients' side of one config; the memory for bodies goes on from `before`.
+    pub fn new(config: &Config, before: Option<&Self>) -> Self {
+        let listen = &config.listen;
+        let server_address = match (&listen.public_url, listen.http.first()) {
+            (Some(url), _) => url.host().to_owned(),
+            (None, Some(address)) => address.ip().to_string(),
+            (None, None) => "weir".into(),
+        };
+        Self {
+            public_base: listen.public_url.as_ref().map(|url| url.as_str().to_owned()),
+            server_address,
+            bodies: before.map_or_else(Arc::default, |before| Arc::clone(&before.bodies)),
+        }
+    }
+
+    pub fn server_address(&self) -> &str {
+        &self.server_address
+    }
+
+    /// Memory for the bodies of writes that wait.
+    pub fn bodies(&self) -> &Arc<BodyMemory> {
+        &self.bodies
+    }
+
+    /// The address of the gateway for a request that is not validated yet.
+    pub fn unknown_origin(&self) -> Origin {
+        Origin { base: self.public_base.clone().unwrap_or_default(), root: Root::Plain }
+    }
+
+    /// The address of the gateway as a request names it.
+    pub fn origin(&self, scheme: &str, intake: &Intake) -> Origin {
+        let base =
+            self.public_base.clone().unwrap_or_else(|| [scheme, "://", &intake.host].concat());
+        // Uploads and GraphQL have one address each that is not under /api/v3; answers to them keep
+        // the shape the client is known by.
+        let root = if intake.service == Service::Uploads { Root::V3 } else { intake.root };
+        Origin { base, root }
+    }
+}

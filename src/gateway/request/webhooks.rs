@@ -1,0 +1,79 @@
+//! The receiving side of webhooks: signatures, duplicates, and room for deliveries under way.
+
+use crate::config::Config;
+use crate::gateway::request::body::BodyMemory;
+use crate::webhooks::{Keys, Receiver};
+use secrecy::ExposeSecret;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// How many may be under way. Ours: the upstream sends one for each event, and each takes
+/// milliseconds.
+const DELIVERIES_MAX: usize = 256;
+
+/// What their bodies may take together. Ours: room for two of the largest, and for thousands of
+/// ordinary ones.
+const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Room for deliveries, apart from that of clients: whoever sends one need not have signed it, and
+/// is to take nothing from anybody else.
+pub struct Deliveries {
+    pub places: Semaphore,
+    pub bodies: BodyMemory,
+}
+
+impl Default for Deliveries {
+    /// All of it free.
+    fn default() -> Self {
+        Self {
+            places: Semaphore::new(DELIVERIES_MAX),
+            bodies: BodyMemory::as_it_comes(HELD_BYTES_MAX),
+        }
+    }
+}
+
+impl Deliveries {
+    /// How many are being read.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        DELIVERIES_MAX.saturating_sub(self.places.available_permits())
+    }
+}
+
+/// Webhooks under one config.
+pub struct Webhooks {
+    receiver: Option<Receiver>,
+    deliveries: Arc<Deliveries>,
+}
+
+impl Webhooks {
+    /// Builds the webhooks of one config; what `before` has received stays known.
+    pub fn new(config: &Config, before: Option<&Self>) -> Arc<Self> {
+        let earlier = before.and_then(|before| before.receiver.as_ref());
+        let receiver = receiver(config).map(|receiver| match earlier {
+            Some(before) => receiver.after(before),
+            None => receiver,
+        });
+        let deliveries = before.map_or_else(Arc::default, |before| Arc::clone(&before.deliveries));
+        Arc::new(Self { receiver, deliveries })
+    }
+
+    /// `None`: the config has no webhooks.
+    pub fn receiver(&self) -> Option<&Receiver> {
+        self.receiver.as_ref()
+    }
+
+    /// Room for deliveries.
+    pub fn deliveries(&self) -> &Deliveries {
+        &self.deliveries
+    }
+}
+
+/// What takes deliveries; `None` where the config has no secret for them.
+fn receiver(config: &Config) -> Option<Receiver> {
+    let webhooks = config.webhooks.as_ref()?;
+    let secrets = [Some(&webhooks.secret), webhooks.previous_secret.as_ref()];
+    let keys =
+        Keys::new(secrets.into_iter().flatten().map(|secret| secret.expose_secret().as_bytes()));
+    Some(Receiver::new(keys, config.upstream.dialect))
+}

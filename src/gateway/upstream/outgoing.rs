@@ -1,0 +1,38 @@
+//! A request on its way to the upstream.
+
+use crate::gateway::address::Service;
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use std::sync::Arc;
+
+/// A request as the upstream gets it, without what an attempt adds.
+pub struct OutgoingRequest {
+    pub service: Service,
+    pub method: Method,
+    /// Path and query, below the upstream's address.
+    pub target: String,
+    pub headers: Arc<HeaderMap>,
+    pub body: OutgoingBody,
+}
+
+/// The body of an [`UpstreamRequest`].
+#[derive(Clone)]
+pub enum OutgoingBody {
+    /// None at all (GET, HEAD).
+    Absent,
+    /// Held in memory, possibly empty: sent with its length.
+    Whole(Bytes),
+    /// Sent piece by piece by the caller through [`Exchange::send_body`], with this length or
+    /// chunked.
+    Streamed(Option<u64>),
+}
+
+impl OutgoingBody {
+    /// Bytes of it that are held in memory.
+    pub fn held_bytes(&self) -> u64 {
+        match self {
+            Self::Whole(body) => body.len() as u64,
+            Self::Absent | Self::Streamed(_) => 0,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Requests that wait for a kept write until its end.
+
+use crate::clock::Timestamp;
+use crate::gateway::dispatch::route::Route;
+use crate::gateway::error::Refused;
+use crate::gateway::write::queue::{Queue, Watched};
+use crate::gateway::write::writes::Writes;
+use crate::writes::record::Response;
+use crate::writes::{StoreError, WriteId, WriteState};
+use std::sync::Arc;
+
+/// Counts as one who waits for a write, until it is dropped.
+pub struct Attending<'q> {
+    pub queue: &'q Arc<Queue>,
+    pub id: WriteId,
+    pub watched: Option<Arc<Watched>>,
+}
+
+impl Drop for Attending<'_> {
+    fn drop(&mut self) {
+        self.queue.left(self.id);
+    }
+}
+
+impl Writes {
+    /// What came of a write that somebody waits for.
+    pub async fn attended(
+        &self,
+        attending: Attending<'_>,
+        route: &Route,
+        deadline: Timestamp,
+    ) -> Result<Response, Refused> {
+        let id = attending.id;
+        let ended = self.queue.attend(id, attending.watched.as_deref());
+        tokio::pin!(ended);
+        let refused = tokio::select! {
+            biased;
+            refused = &mut ended => refused,
+            () = self.env.wait_until(deadline) => {
+                if self.queue.standing(id).is_some_and(|standing| standing.state == WriteState::Queued) {
+                    let resource = route.endpoint.resource.clone();
+                    return Err(self.turn_did_not_come(&route.view, resource, route.spacing, self.queue.ahead(id)));
+                }
+                // It is on its way.
+                ended.await
+            }
+        };
+        if let Some(refused) = refused {
+            return Err(refused);
+        }
+        let Some(progress) = self.queue.outcome(id).await.map_err(not_readable)? else {
+            return Err(Refused::NotReadable);
+        };
+        match (progress.state, progress.response, progress.reason) {
+            (WriteState::Done | WriteState::Failed, Some(response), _) => Ok(*response),
+            (WriteState::Unknown, ..) => Err(Refused::OutcomeUnknown),
+            (_, _, Some(reason)) => Err(Refused::Ended(reason)),
+            _ => Err(Refused::OutcomeUnknown),
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "what `map_err` hands over")]
+pub fn not_readable(fault: StoreError) -> Refused {
+    tracing::error!(error = %fault, "what became of a write cannot be told");
+    Refused::NotReadable
+}

@@ -1,0 +1,141 @@
+//! A queued write as a request again: its route and its job by the config in force.
+
+use crate::api::{GraphqlRequest, OperationKey};
+use crate::clock::Timestamp;
+use crate::decision::access::permitted;
+use crate::decision::permissions::Asked;
+use crate::gateway::address::{Root, Service};
+use crate::gateway::dispatch::job::Job;
+use crate::gateway::dispatch::journal::Journal;
+use crate::gateway::dispatch::route::Route;
+use crate::gateway::error::Refused;
+use crate::gateway::request::validate::{BodyFraming, Intake};
+use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
+use crate::gateway::write::queue::{NotChanged, Repetition};
+use crate::gateway::write::writes::Writes;
+use crate::writes::record::{Address, Shape};
+use crate::writes::{Write, WriteId};
+use http::Method;
+use std::sync::Arc;
+
+/// Why a write is not tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotRetried {
+    /// The queue does not take it.
+    NotChanged(NotChanged),
+    /// The config has no place for it any more; with the reason.
+    NotAllowed(String),
+}
+
+impl From<NotChanged> for NotRetried {
+    fn from(why: NotChanged) -> Self {
+        Self::NotChanged(why)
+    }
+}
+
+impl Writes {
+    /// A queued write as something to send.
+    pub fn queued_job(
+        &self,
+        write: &Write,
+        deadline: Timestamp,
+        journal: Arc<dyn Journal>,
+    ) -> Result<(Job, Option<OperationKey>), Refused> {
+        let asked = (write.address == Address::Graphql).then(|| {
+            GraphqlRequest::read(&write.method, write.query.as_deref(), &write.headers, &write.body)
+        });
+        let (route, client) = self.queued_route(write, asked.as_ref())?;
+        let is_bodiless = matches!(write.method, Method::GET | Method::HEAD);
+        let request = OutgoingRequest {
+            service: service_of(write.address),
+            method: write.method.clone(),
+            target: write.target(),
+            headers: Arc::new(write.headers.clone()),
+            body: if is_bodiless {
+                OutgoingBody::Absent
+            } else {
+                OutgoingBody::Whole(write.body.clone())
+            },
+        };
+        let job = Job {
+            asked: Asked::of(route.endpoint, &write.path),
+            route: Arc::new(route),
+            request,
+            client,
+            deadline,
+            hold_max: self.env.hold_max(),
+            span: tracing::Span::none(),
+            memory: None,
+            brought: None,
+            journal: Some(journal),
+            interims: None,
+        };
+        Ok((job, asked.and_then(|asked| asked.priced)))
+    }
+
+    /// The route of a queued write by the config in force, and its client's place in it.
+    pub fn queued_route(
+        &self,
+        write: &Write,
+        graphql: Option<&GraphqlRequest>,
+    ) -> Result<(Route, u32), Refused> {
+        let gone = |what: String| {
+            Refused::NoToken(format!("since it was accepted, {what} the gateway's config"))
+        };
+        let client = self
+            .router
+            .clients()
+            .named(&write.client)
+            .ok_or_else(|| gone(format!("the client {} was taken out of", write.client)))?;
+        let own = client.account.map(|account| self.env.account_name(account));
+        if own != Some(&*write.account) {
+            return Err(gone(format!(
+                "the client {} writes for {} no more by",
+                write.client, write.account
+            )));
+        }
+        if !permitted(&client.allow, &write.method, &write.path) {
+            return Err(Refused::NotAllowed);
+        }
+        let intake = Intake {
+            method: write.method.clone(),
+            root: if write.shape == Shape::V3 { Root::V3 } else { Root::Plain },
+            service: service_of(write.address),
+            path: write.path.clone(),
+            query: write.query.clone(),
+            host: String::new(),
+            body: BodyFraming::None,
+        };
+        let route = match (write.address, graphql) {
+            (Address::Graphql, Some(asked)) => self.router.graphql_route(client, asked, None)?,
+            (Address::Graphql, None) => {
+                self.router.graphql_route(client, &GraphqlRequest::UNCLEAR, None)?
+            }
+            _ => self.router.route(self.router.classify(&intake), &intake, client, None)?,
+        };
+        Ok((route, client.index))
+    }
+
+    /// Tries a write again that has ended without being done (CONTRACT §5): where and for whom the
+    /// config in force says.
+    pub async fn retry_write(&self, id: WriteId, repetition: Repetition) -> Result<(), NotRetried> {
+        let listed = self
+            .queue
+            .look_up(id)
+            .await
+            .map_err(NotChanged::Store)?
+            .ok_or(NotChanged::NoSuchWrite)?;
+        let (route, _) = self
+            .queued_route(&listed.write, None)
+            .map_err(|refused| NotRetried::NotAllowed(refused.as_reason().message))?;
+        Ok(self.queue.retry(&self.turns, &route.lane, id, repetition).await?)
+    }
+}
+
+fn service_of(address: Address) -> Service {
+    match address {
+        Address::Rest => Service::Rest,
+        Address::Graphql => Service::Graphql,
+        Address::Uploads => Service::Uploads,
+    }
+}
