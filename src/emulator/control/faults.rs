@@ -5,9 +5,9 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{Answer, members, refuse, refuse_field, refuse_members};
-use crate::emulator::exchange::State;
 use crate::emulator::faults::{FaultId, FaultSpec};
-use crate::emulator::intake::Query;
+use crate::emulator::http::path::Query;
+use crate::emulator::state::State;
 
 /// Answers what `offer` has let through.
 pub fn respond(

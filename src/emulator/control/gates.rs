@@ -5,10 +5,10 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Answer, members, refuse, refuse_field, refuse_members};
-use crate::emulator::exchange::State;
 use crate::emulator::faults::Members;
-use crate::emulator::gates::GateId;
-use crate::emulator::intake::Query;
+use crate::emulator::faults::gates::GateId;
+use crate::emulator::http::path::Query;
+use crate::emulator::state::State;
 
 /// Answers what `offer` has let through.
 pub fn respond(

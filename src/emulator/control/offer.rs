@@ -47,7 +47,7 @@ pub fn has(method: &str, segments: &[&str]) -> bool {
 /// 405 where there are other methods, 404 where there is nothing.
 pub fn refuse(allowed: Option<&[&str]>) -> Answer {
     if let Some(methods) = allowed {
-        return super::refuse(
+        return crate::emulator::control::refuse(
             StatusCode::METHOD_NOT_ALLOWED,
             &format!("this control takes {}", methods.join(" or ")),
         );

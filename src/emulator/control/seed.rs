@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::{Answer, members, refuse, refuse_members};
 use crate::api::Dialect;
 use crate::clock::Timestamp;
-use crate::emulator::Options;
-use crate::emulator::exchange::State;
 use crate::emulator::faults::Members;
+use crate::emulator::seed::options::Options;
+use crate::emulator::state::State;
 
 /// What the world was made from.
 pub fn show(state: &State) -> Answer {

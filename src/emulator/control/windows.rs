@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
-use crate::emulator::exchange::State;
-use crate::emulator::limits::Limits;
-use crate::emulator::secondary::Statement;
-use crate::emulator::timestamps::iso;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::limits::secondary::Statement;
+use crate::emulator::limits::settings::Limits;
+use crate::emulator::state::State;
 
 /// The windows of concurrency, points and content of one account (CPU time and token requests stand
 /// beside them): the limit's name, how much of it is used, and how long it is (none: it is a number
@@ -33,6 +33,6 @@ pub fn secondary(limits: &Limits, one: &Statement) -> Vec<Value> {
 /// Who knows that a primary budget is exhausted. What is sent before then counts as
 /// `sent_while_limited`.
 pub fn told(state: &State, now: Timestamp) -> Vec<Value> {
-    let line = |(account, resource, until): (_, super::Resource, Timestamp)| json!({ "account": state.world.account_name(account), "resource": resource.name(), "until": iso(until) });
+    let line = |(account, resource, until): (_, crate::emulator::control::Resource, Timestamp)| json!({ "account": state.world.account_name(account), "resource": resource.name(), "until": iso(until) });
     state.told(now).map(line).collect()
 }

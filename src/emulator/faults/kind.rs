@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use crate::emulator::wire::Framing;
+use super::wire::Framing;
 
 /// What a fault does.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,11 +4,13 @@
 //! Here are the books: which faults are armed, whom they strike and what they hold back. What they
 //! do to an exchange is in `exchange/faulty`, what they do to a connection in `server`.
 
+pub mod gates;
 mod holds;
 mod kind;
 mod members;
 mod read;
 mod replica;
+pub mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,18 +18,20 @@ use bytes::Bytes;
 use http::{Method, Request};
 use serde_json::{Map, Value, json};
 
-use super::accounts::{AccountId, Caller};
-use super::credentials::BadCredentials;
-use super::gates::matches_pattern;
-use super::primary::Primary;
-use super::reply::Reply;
-use super::seed::Dice;
+use self::gates::matches_pattern;
 use crate::clock::Timestamp;
+use crate::emulator::accounts::{AccountId, Caller};
+use crate::emulator::auth::credentials::BadCredentials;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::limits::primary::Primary;
+use crate::emulator::seed::Dice;
 
-pub use holds::Holds;
-pub use kind::{Canned, Distortion, Ending, Execution, Kind, Lag, Pattern, Refusal, Remaining};
-pub use members::{Members, WrongMember};
-use replica::Replica;
+pub use self::holds::Holds;
+pub use self::kind::{
+    Canned, Distortion, Ending, Execution, Kind, Lag, Pattern, Refusal, Remaining,
+};
+pub use self::members::{Members, WrongMember};
+use self::replica::Replica;
 
 /// More faults than this are refused: a test that leaks them should notice.
 const FAULTS_MAX: usize = 1_000;

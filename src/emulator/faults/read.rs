@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::kind::{Canned, Distortion, Ending, Execution, Kind, Lag, Pattern, Refusal, Remaining};
 use super::members::{Members, WrongMember};
+use super::wire::Framing;
 use super::{Condition, FaultSpec};
-use crate::emulator::wire::Framing;
 
 /// A year: longer times are typing errors.
 const SECONDS_MAX: u32 = 366 * 24 * 3_600;

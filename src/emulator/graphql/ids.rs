@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::object::Thing;
 use super::problem::{Kind, Problem};
-use crate::emulator::access;
-use crate::emulator::call::Call;
+use crate::emulator::auth::access;
+use crate::emulator::routing::call::Call;
 use crate::emulator::world::{Repository, World};
 
 /// The kind and number that a node id names.

@@ -30,16 +30,16 @@ use http::{Method, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::call::Call;
-use super::fault::{Code, Fault};
-use super::fields::Fields;
-use super::intake::BODY_BYTES_MAX;
-use super::reply::{Body, Reply, Tag};
-use super::route::Outcome;
-use super::secondary::Content;
-use object::{Graph, Object, Thing};
-use problem::{Kind, Problem};
-use size::Size;
+use self::object::{Graph, Object, Thing};
+use self::problem::{Kind, Problem};
+use self::size::Size;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::path::BODY_BYTES_MAX;
+use crate::emulator::http::reply::{Body, Reply, Tag};
+use crate::emulator::limits::secondary::Content;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::route::Outcome;
 
 /// Document 1: points of a GraphQL request without and with mutations.
 const QUERY_POINTS: u32 = 1;

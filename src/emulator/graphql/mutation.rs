@@ -4,17 +4,17 @@
 use std::rc::Rc;
 
 use super::connection::{self, Edge};
-use super::ids;
 use super::object::{Arguments, Found, Result, Thing};
-use super::people;
 use super::problem::{Kind, Problem};
-use crate::emulator::access::{self, Role};
+use super::{ids, people};
 use crate::emulator::accounts::Level;
-use crate::emulator::call::Call;
-use crate::emulator::events;
-use crate::emulator::fault::Fault;
-use crate::emulator::fields::Change;
-use crate::emulator::resources::issues::{self, Edit, Wish};
+use crate::emulator::auth::access;
+use crate::emulator::events::changes;
+use crate::emulator::http::error::Fault;
+use crate::emulator::http::fields::Change;
+use crate::emulator::resources::issues::issue::{self, Edit, Wish};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::Role;
 use crate::emulator::world::IssueState;
 
 /// What a mutation answers with.
@@ -129,7 +129,7 @@ fn add_comment(call: &mut Call<'_>, subject: &Thing, body: &str) -> Result<Thing
     Fault::unless_spammed("IssueComment", call.repository()?.comments.len())?;
     let (repository, author) = (call.repository, call.actor());
     let id =
-        events::comment(call.world, call.urls, call.now, repository, subject.key(), author, body)
+        changes::comment(call.world, call.urls, call.now, repository, subject.key(), author, body)
             .ok_or(Fault::NotFound)?;
     Ok(Thing::Comment(repository, id))
 }
@@ -147,7 +147,7 @@ fn create_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Thing> {
         assignees: assignees(call, input)?.unwrap_or_default(),
         milestone: None,
     };
-    let number = issues::open(call, wish)?;
+    let number = issue::open(call, wish)?;
     Ok(Thing::Issue(repository, number))
 }
 
@@ -170,7 +170,7 @@ fn update_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Thing> {
 
 fn edit(call: &mut Call<'_>, node_id: Option<&str>, change: Edit) -> Result<Thing> {
     let issue = issue(call, node_id.unwrap_or(""))?;
-    issues::edit(call, issue.key(), change)?;
+    issue::edit(call, issue.key(), change)?;
     Ok(issue)
 }
 

@@ -11,11 +11,11 @@ use apollo_compiler::executable::{Selection, SelectionSet};
 use apollo_compiler::resolvers::{FieldError, ObjectValue, ResolveInfo, ResolvedValue};
 use apollo_compiler::response::{JsonMap, JsonValue};
 
-use super::connection::{Edge, Page};
-use super::mutation::Payload;
+use super::connection::{self, Edge, Page};
+use super::mutation::{self, Payload};
 use super::problem::Problem;
-use super::{connection, issue, mutation, people, query, repository};
-use crate::emulator::call::Call;
+use super::{issue, people, query, repository};
+use crate::emulator::routing::call::Call;
 use crate::emulator::world::Issue;
 
 /// What a value takes beside its text: its name, quotes and separators.

@@ -1,15 +1,15 @@
 //! Users, the machine user, and organisations.
 
-use super::connection;
 use super::object::{Arguments, Found, Graph, Result, Thing};
 use super::problem::{Kind, Problem};
-use super::repository;
-use crate::emulator::access;
-use crate::emulator::call::Call;
+use super::{connection, repository};
+use crate::emulator::auth::access;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::urls::{SITE, segment};
 use crate::emulator::render::node_id;
-use crate::emulator::timestamps::iso;
-use crate::emulator::urls::{SITE, segment};
-use crate::emulator::world::{Owner, World};
+use crate::emulator::routing::call::Call;
+use crate::emulator::world::World;
+use crate::emulator::world::organizations::owner::Owner;
 
 /// What a machine's login ends in.
 const BOT_SUFFIX: &str = "[bot]";

@@ -1,14 +1,12 @@
 //! Where a query begins: the viewer, things by name or id, and the budget.
 
-use super::ids;
 use super::object::{Arguments, Found, Graph, Result, Thing};
-use super::people;
 use super::problem::{Kind, Problem};
-use super::repository;
-use crate::emulator::call::Call;
-use crate::emulator::limits::Resource;
-use crate::emulator::timestamps::iso;
-use crate::emulator::world::Owner;
+use super::{ids, people, repository};
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::limits::settings::Resource;
+use crate::emulator::routing::call::Call;
+use crate::emulator::world::organizations::owner::Owner;
 
 /// A field of the root.
 pub fn field(call: &Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {

@@ -5,12 +5,13 @@ use super::object::{Arguments, Found, Graph, Result, Thing};
 use super::problem::{Kind, Problem};
 use super::{connection, people};
 use crate::clock::Timestamp;
-use crate::emulator::access::{self, Role};
 use crate::emulator::accounts::Level;
-use crate::emulator::call::Call;
+use crate::emulator::auth::access;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::urls::{SITE, segment};
 use crate::emulator::render::node_id;
-use crate::emulator::timestamps::iso;
-use crate::emulator::urls::{SITE, segment};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::Role;
 use crate::emulator::world::{Issue, IssueState, Repository, Visibility};
 
 /// The repository of this name, or that had it, if the caller sees it.

@@ -17,9 +17,10 @@ use tar::{Builder, EntryType, Header};
 
 use super::git::Bare;
 use super::records::Subject;
-use super::{Flag, Migration};
 use crate::clock::Timestamp;
-use crate::emulator::world::{Organization, Owner, World};
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::storage::migrations::{Flag, Migration};
+use crate::emulator::world::{Organization, World};
 
 /// The version of the records' form, as the real service's archives have it.
 const SCHEMA_VERSION: &str = "1.2.0";

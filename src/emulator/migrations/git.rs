@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use crate::emulator::git_objects::{Kind, Object, ObjectId, is_ref_name};
+use crate::emulator::world::git::objects::{Kind, Object, ObjectId, is_ref_name};
 use crate::emulator::world::{Commit, Repository, World};
 
 /// Where `HEAD` points when the default branch has a name that git would not take.

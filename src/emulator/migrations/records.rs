@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::emulator::timestamps::iso;
-use crate::emulator::urls::{SITE, segment};
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::urls::{SITE, segment};
+use crate::emulator::world::organizations::owner::Owner;
 use crate::emulator::world::{
-    Asset, Comment, History, Issue, IssueState, Label, Milestone, Organization, Owner, Release,
+    Asset, Comment, History, Issue, IssueState, Label, Milestone, Organization, Release,
     Repository, Visibility, World,
 };
 

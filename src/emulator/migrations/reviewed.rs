@@ -7,10 +7,10 @@
 use serde_json::{Value, json};
 
 use super::records::{Subject, issue_url};
-use crate::emulator::inventory::Thing;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::urls::segment;
 use crate::emulator::render::extend;
-use crate::emulator::timestamps::iso;
-use crate::emulator::urls::segment;
+use crate::emulator::world::storage::shelves::Thing;
 use crate::emulator::world::{Issue, Repository};
 
 impl<'a> Subject<'a> {

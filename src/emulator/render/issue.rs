@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::{Renderer, extend, node_id};
-use crate::emulator::timestamps::iso;
-use crate::emulator::urls::{SITE, segment};
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::urls::{SITE, segment};
 use crate::emulator::world::{
     Asset, Comment, Issue, IssueState, Label, Milestone, Release, Repository,
 };
@@ -202,7 +202,7 @@ impl Renderer<'_> {
     }
 
     pub fn release(&self, repository: &Repository, release: &Release) -> Value {
-        let path = super::super::access::path_of(self.world, repository);
+        let path = crate::emulator::auth::access::path_of(self.world, repository);
         let url = format!("{}{path}/releases/{}", self.urls.api, release.id);
         let page = format!("{SITE}/{}", self.world.full_name(repository));
         let assets: Vec<Value> =

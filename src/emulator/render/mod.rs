@@ -7,11 +7,12 @@ pub mod team;
 
 use serde_json::{Map, Value, json};
 
-use super::accounts::Caller;
-use super::call::Call;
-use super::timestamps::iso;
-use super::urls::{SITE, Urls, segment};
-use super::world::{Organization, Owner, Repository, User, World};
+use crate::emulator::accounts::Caller;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::urls::{SITE, Urls, segment};
+use crate::emulator::routing::call::Call;
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::{Organization, Repository, User, World};
 
 /// Renders for one caller.
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +144,11 @@ impl<'a> Renderer<'a> {
 
     /// The API address of a repository.
     pub fn repository_url(&self, repository: &Repository) -> String {
-        format!("{}{}", self.urls.api, super::access::path_of(self.world, repository))
+        format!(
+            "{}{}",
+            self.urls.api,
+            crate::emulator::auth::access::path_of(self.world, repository)
+        )
     }
 }
 
@@ -168,4 +173,13 @@ pub fn extend(value: &mut Value, more: Value) {
 /// An object from names and values.
 pub fn object<'k>(members: impl IntoIterator<Item = (&'k str, Value)>) -> Map<String, Value> {
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// A comment with its issue, as payloads have them.
+pub fn comment_objects(renderer: &Renderer<'_>, repository: u64, id: u64) -> Value {
+    let Some(repository) = renderer.world.repositories.get(&repository) else { return json!({}) };
+    let Some(comment) = repository.comments.get(&id) else { return json!({}) };
+    let issue =
+        repository.issues.get(&comment.issue).map(|issue| renderer.issue(repository, issue));
+    json!({ "issue": issue, "comment": renderer.comment(repository, comment) })
 }

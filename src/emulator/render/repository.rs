@@ -4,9 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::{Renderer, extend, node_id, object};
 use crate::clock::Timestamp;
-use crate::emulator::access::{Role, role_of_token, sees};
-use crate::emulator::timestamps::iso;
-use crate::emulator::urls::SITE;
+use crate::emulator::auth::access::{role_of_token, sees};
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::urls::SITE;
+use crate::emulator::routing::need::Role;
 use crate::emulator::world::{IssueState, Repository, Visibility};
 
 /// Document 3, Repository object, URL-template strings: the field and what follows the repository's

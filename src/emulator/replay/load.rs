@@ -12,9 +12,9 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::Value;
 
 use super::{Answer, Exchange, Key, Recording, Site, body_value};
-use crate::emulator::intake::Query;
-use crate::emulator::limits::Resource;
-use crate::emulator::timestamps::parse_http_date;
+use crate::emulator::http::path::Query;
+use crate::emulator::http::timestamps::parse_http_date;
+use crate::emulator::limits::settings::Resource;
 
 /// In the order of preference.
 const FILES: [&str; 2] = ["raw-fixture.json", "normalized-fixture.json"];

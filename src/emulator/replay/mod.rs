@@ -20,14 +20,14 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use serde_json::{Value, json};
 
-use super::accounts::{AccountId, Caller};
-use super::intake::{self, Canonical, Door, Query};
-use super::limits::Resource;
-use super::reply::{Body, Reply, Tag};
-use super::urls::Urls;
 use crate::clock::Timestamp;
+use crate::emulator::accounts::{AccountId, Caller};
+use crate::emulator::http::path::{self, Canonical, Door, Query};
+use crate::emulator::http::reply::{Body, Reply, Tag};
+use crate::emulator::http::urls::Urls;
+use crate::emulator::limits::settings::Resource;
 
-pub use load::LoadError;
+pub use self::load::LoadError;
 
 /// How many recorded requests the answer to an unknown one names.
 const NEAREST_MAX: usize = 5;
@@ -236,8 +236,8 @@ fn key(request: &Request<Bytes>, canonical: Canonical<'_>) -> Key {
     // A HEAD is answered from its GET.
     let method =
         if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
-    let uploads = canonical.door == Door::Uploads
-        || intake::is_upload(request.method(), request.uri().path());
+    let uploads =
+        canonical.door == Door::Uploads || path::is_upload(request.method(), request.uri().path());
     Key {
         method: method.to_string(),
         site: if uploads { Site::Uploads } else { Site::Api },

@@ -1,53 +1,34 @@
 //! What can be asked: one file for each kind of resource, each with its routes and the functions
 //! that answer them.
 
-pub mod app_hook;
 pub mod apps;
-pub mod attention;
-pub mod branches;
-pub mod comments;
-pub mod commits;
-pub mod compare;
-pub mod contents;
-pub mod creation;
-pub mod deliveries;
-pub mod directory;
+pub mod code;
 pub mod enterprises;
-pub mod feeds;
-pub mod gists;
-pub mod git;
-pub mod hook_config;
-pub mod hooks;
-pub mod installation_tokens;
-pub mod invitations;
-pub mod issue_fields;
 pub mod issues;
-pub mod labels;
-pub mod lfs;
-pub mod metadata;
-pub mod migrations;
 pub mod notifications;
-pub mod oauth_tokens;
 pub mod organizations;
-pub mod people;
 pub mod properties;
-pub mod proposals;
-pub mod protection;
-pub mod pulls;
-pub mod reference;
-pub mod refs;
-pub mod releases;
 pub mod repositories;
-pub mod search;
 pub mod service;
-pub mod statuses;
-pub mod subscriptions;
 pub mod teams;
-pub mod threads;
-pub mod upkeep;
 pub mod users;
+pub mod webhooks;
 
-use super::route::Route;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use self::apps::{app, app_hook, installation_tokens, oauth_tokens};
+use self::code::{branches, commits, compare, contents, git, lfs, protection, refs, statuses};
+use self::issues::{comments, issue, issue_fields, labels, pull_requests, pulls, search, upkeep};
+use self::notifications::subscriptions;
+use self::repositories::{
+    creation, feeds, invitations, metadata, people, releases, repository, stars_and_watches,
+};
+use self::service::{meta, reference};
+use self::users::{directory, gists, migrations, user};
+use self::webhooks::{deliveries, hooks};
+use crate::emulator::routing::params::Params;
+use crate::emulator::routing::route::{Route, Verb};
 
 /// The routes about people and their teams, in organisations and enterprises.
 pub const PEOPLE: &[&[Route]] = &[
@@ -69,14 +50,14 @@ pub const PEOPLE: &[&[Route]] = &[
 /// Every route there is.
 pub fn all() -> impl Iterator<Item = &'static Route> {
     [
-        service::ROUTES,
-        users::ROUTES,
+        meta::ROUTES,
+        user::ROUTES,
         feeds::ROUTES,
-        repositories::ROUTES,
+        repository::ROUTES,
         contents::ROUTES,
         commits::ROUTES,
         refs::ROUTES,
-        issues::ROUTES,
+        issue::ROUTES,
         comments::ROUTES,
         labels::ROUTES,
         pulls::ROUTES,
@@ -89,13 +70,13 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         issue_fields::ROUTES,
         hooks::ROUTES,
         deliveries::ROUTES,
-        apps::ROUTES,
+        app::ROUTES,
         installation_tokens::ROUTES,
         oauth_tokens::ROUTES,
         lfs::ROUTES,
         app_hook::ROUTES,
         migrations::ROUTES,
-        attention::ROUTES,
+        stars_and_watches::ROUTES,
         branches::ROUTES,
         commits::ROUTES,
         compare::ROUTES,
@@ -111,9 +92,74 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         creation::ROUTES,
         invitations::ROUTES,
         upkeep::ROUTES,
-        proposals::ROUTES,
+        pull_requests::ROUTES,
     ]
     .into_iter()
     .chain(PEOPLE.iter().copied())
     .flatten()
+}
+
+type Index = matchit::Router<BTreeMap<Verb, &'static Route>>;
+
+static INDEX: OnceLock<Index> = OnceLock::new();
+
+/// The route of a canonical path.
+pub fn find(verb: Verb, path: &str) -> Option<(&'static Route, Params)> {
+    let found = INDEX.get_or_init(index).at(path).ok()?;
+    let route = found.value.get(&verb)?;
+    Some((route, Params::decoded(found.params.iter())))
+}
+
+fn index() -> Index {
+    let mut by_template: BTreeMap<&'static str, BTreeMap<Verb, &'static Route>> = BTreeMap::new();
+    for route in all() {
+        by_template.entry(route.template).or_default().insert(route.verb, route);
+    }
+    let mut index = Index::new();
+    for (template, routes) in by_template {
+        let inserted = index.insert(template, routes);
+        debug_assert!(inserted.is_ok(), "{template} collides with another route");
+    }
+    index
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emulator::accounts::Permissions;
+
+    #[test]
+    fn whatever_a_route_asks_for_can_be_granted() {
+        for route in all() {
+            if let Some((name, level)) = route.need.permission() {
+                assert!(
+                    Permissions::All.include(&BTreeMap::from([(name, level)])),
+                    "{name} of {}",
+                    route.template
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_route_is_found_by_its_own_template() {
+        for route in all() {
+            let path = route.template.replace(['{', '}', '*'], "");
+            let (found, _) = find(route.verb, &path)
+                .unwrap_or_else(|| panic!("{} {}", route.verb.name(), route.template));
+            assert_eq!(found.template, route.template);
+        }
+    }
+
+    #[test]
+    fn an_encoded_slash_in_a_segment_is_data() {
+        let (_, params) = find(Verb::Get, "/repos/a%2Fb/c").expect("a route");
+        assert_eq!(params.get("owner"), "a/b");
+    }
+
+    #[test]
+    fn a_trailing_slash_is_not_found() {
+        assert!(find(Verb::Get, "/user/").is_none());
+        assert!(find(Verb::Get, "/repos/acme/widgets/").is_none());
+    }
 }

@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::Dice;
+use super::options::Options;
 use super::people::{ACME, ADA, BEN, BUILD_BOT, CLEO, DAN, GLOBEX, SCAN_BOT, TRIAGE_BOT, WIDGETS};
 use crate::clock::Timestamp;
-use crate::emulator::Options;
-use crate::emulator::notices::{self, Cause, Notice};
-use crate::emulator::resources::notifications::{Reason, ThreadState};
-use crate::emulator::resources::threads::Topic;
+use crate::emulator::events::notifications::{self, Cause, Notice};
+use crate::emulator::world::notifications::thread::{Reason, ThreadState, Topic};
+use crate::emulator::world::organizations::owner::Owner;
 use crate::emulator::world::{
-    Comment, FEATURES, Issue, IssueState, Label, Milestone, Owner, Release, Repository, Visibility,
-    World,
+    Comment, FEATURES, Issue, IssueState, Label, Milestone, Release, Repository, Visibility, World,
 };
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -233,7 +232,7 @@ fn watch_and_notify(world: &mut World, dice: &mut Dice, now: Timestamp) {
                 cause: Cause::Activity,
                 comment: None,
             };
-            let id = notices::tell_one(world, at, &notice);
+            let id = notifications::tell_one(world, at, &notice);
             if let Some(thread) = world.threads.get_mut(&id).filter(|_| index % 10 == 9) {
                 thread.state = ThreadState::Read;
                 thread.last_read_at = Some(at + HOUR);

@@ -9,10 +9,11 @@ use super::people::{ACME, ACME_INSTALLATION, ALL_SCOPES, APP, BEN, DAN, WIDGETS,
 use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Level, Permissions, Standing, Token};
-use crate::emulator::credentials::jwt;
+use crate::emulator::auth::jwt;
+use crate::emulator::world::organizations::owner::Owner;
 use crate::emulator::world::{
-    App, FEATURES, Issue, OauthApp, Organization, Owner, People, Repository, Terms, User,
-    Visibility, World,
+    App, FEATURES, Issue, OauthApp, Organization, People, Repository, Terms, User, Visibility,
+    World,
 };
 
 const IRIS: u64 = 151;

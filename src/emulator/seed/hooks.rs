@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::people::{ACME, ACME_INSTALLATION, APP, OAUTH_APP, WIDGETS};
 use crate::clock::Timestamp;
-use crate::emulator::envelope;
+use crate::emulator::events::delivery::envelope;
 use crate::emulator::world::{Attempt, Config, Delivery, Hook, Log, Receipt, Target, World, guid};
 
 const HOUR: Duration = Duration::from_hours(1);

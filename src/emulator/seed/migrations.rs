@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::people::{ADA, WIDGETS};
 use crate::clock::Timestamp;
-use crate::emulator::limits::Limits;
-use crate::emulator::migrations::{self, Flag, Migration, Pace, State};
+use crate::emulator::limits::settings::Limits;
+use crate::emulator::migrations;
+use crate::emulator::world::storage::migrations::{Flag, Migration, Pace, State};
 use crate::emulator::world::{World, guid};
 
 const HOUR: Duration = Duration::from_hours(1);

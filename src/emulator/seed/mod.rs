@@ -5,21 +5,22 @@ mod content;
 mod enterprise_cloud;
 mod hooks;
 mod migrations;
+pub mod options;
 pub mod people;
 mod properties;
 mod teams;
 
-pub use content::SEEDED_BELOW;
+pub use self::content::SEEDED_BELOW;
 
-use super::Options;
-use super::world::World;
+use self::options::Options;
 use crate::clock::Timestamp;
+use crate::emulator::world::World;
 
 /// The private key of the seed's app. It was made for this file and opens nothing but an emulator.
 pub const APP_KEY: &str = include_str!("app_key.pem");
 
 #[cfg(test)]
-pub use enterprise_cloud::INITECH_APP_KEY;
+pub use self::enterprise_cloud::INITECH_APP_KEY;
 
 /// The world at the beginning. Everything in it happened before `now`.
 pub fn world(options: &Options, now: Timestamp) -> World {

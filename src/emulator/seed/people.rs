@@ -7,8 +7,9 @@ use std::time::Duration;
 use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Level, Permissions, Standing, Token};
-use crate::emulator::credentials::jwt;
-use crate::emulator::world::{App, OauthApp, Organization, Owner, People, User, World};
+use crate::emulator::auth::jwt;
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::{App, OauthApp, Organization, People, User, World};
 
 pub const ADA: u64 = 101;
 pub const BEN: u64 = 102;
@@ -68,8 +69,8 @@ pub fn add(world: &mut World, now: Timestamp) {
         id: APP,
         slug: "acme-app".to_owned(),
         owner: Owner::Organization(ACME),
-        private_key: super::APP_KEY,
-        public_key: jwt::public_key(super::APP_KEY),
+        private_key: crate::emulator::seed::APP_KEY,
+        public_key: jwt::public_key(crate::emulator::seed::APP_KEY),
         installations: vec![(ACME_INSTALLATION, ACME), (GLOBEX_INSTALLATION, GLOBEX)],
     });
     world.oauth_apps.push(OauthApp {

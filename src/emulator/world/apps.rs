@@ -3,10 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{App, Owner, World};
+use super::World;
+use super::organizations::owner::Owner;
+use super::organizations::people::App;
 use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Permissions, Token};
-use crate::emulator::limits::{Plan, Scale};
+use crate::emulator::limits::settings::{Plan, Scale};
 
 /// What an organisation granted an app when it installed it.
 #[derive(Clone, Debug)]
@@ -124,7 +126,8 @@ impl World {
 mod tests {
     use super::*;
     use crate::clock::Timestamp;
-    use crate::emulator::{Options, seed};
+    use crate::emulator::seed;
+    use crate::emulator::seed::options::Options;
 
     const IRIS: u64 = 151;
     const INITECH_LABS: u64 = 251;

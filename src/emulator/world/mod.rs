@@ -4,53 +4,54 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::accounts::{AccountId, Token};
-use super::clone_secrets::CloneSecrets;
-use super::feed::Feed;
-use super::inventory::Shelves;
-use super::migrations::Migrations;
-use super::notices::{self, Notices};
-use super::outbox::Outbox;
-use super::polling::Polls;
-use super::resources::issue_fields::IssueField;
-use super::resources::lfs::Storage;
-use super::resources::notifications::{BackgroundRead, Thread};
-use super::resources::properties::Properties;
+use self::notifications::feed::Feed;
+use self::notifications::participation::{self, Notices};
+use self::notifications::polls::Polls;
+use self::notifications::thread::{BackgroundRead, Thread};
+use self::organizations::issue_fields::IssueField;
+use self::properties::Properties;
+use self::storage::clone_secrets::CloneSecrets;
+use self::storage::lfs::Storage;
+use self::storage::migrations::Migrations;
+use self::webhooks::queue::Outbox;
 use crate::clock::Timestamp;
+use crate::emulator::accounts::{AccountId, Token};
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::storage::shelves::Shelves;
 
 mod apps;
-mod content;
-mod deliveries;
-mod enterprises;
-mod history;
-mod hooks;
-mod membership;
-mod minting;
+mod authors;
+pub mod git;
+mod lookup;
+pub mod notifications;
+pub mod organizations;
 mod ownership;
-mod people;
+pub mod properties;
 mod removal;
-mod teams;
+pub mod repositories;
+pub mod storage;
+mod token_views;
 mod tokens;
 mod views;
+pub mod webhooks;
 
-pub use apps::Terms;
-pub use content::{
-    Asset, Comment, FEATURES, Issue, IssueState, Label, Milestone, Release, Repository, Visibility,
+pub use self::apps::Terms;
+pub use self::git::history::{Author, Commit, Draft, Edit, Full, History, README, Tree};
+pub use self::organizations::enterprises::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
+pub use self::organizations::membership::{
+    Invitation, InvitationFailure, InvitationRole, Invitee, ORGANIZATION_ROLES, People, Purpose,
 };
-pub use deliveries::{
+pub use self::organizations::people::{App, OauthApp, Organization, User};
+pub use self::organizations::teams::{Privacy, RepositoryRole, Team, TeamRole};
+pub use self::repositories::issues::{Comment, Issue, IssueState, Label, Milestone};
+pub use self::repositories::repository::{Asset, FEATURES, Release, Repository, Visibility};
+pub use self::token_views::TokenView;
+pub use self::views::role_views;
+pub use self::webhooks::deliveries::{
     ANSWER_BYTES_MAX, Attempt, DELIVERIES_MAX, Delivery, Failure, Log, Posted, Receipt, Signatures,
     Standing, guid,
 };
-pub use enterprises::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
-pub use history::{Author, Commit, Draft, Edit, Full, History, README, Tree};
-pub use hooks::{Certificate, Config, ContentType, Hook, Mailbox, Target};
-pub use membership::{
-    Invitation, InvitationFailure, InvitationRole, Invitee, ORGANIZATION_ROLES, People, Purpose,
-};
-pub use people::{App, OauthApp, Organization, User};
-pub use teams::{Privacy, RepositoryRole, Team, TeamRole};
-pub use tokens::TokenView;
-pub use views::role_views;
+pub use self::webhooks::hooks::{Certificate, Config, ContentType, Hook, Mailbox, Target};
 
 /// Everything that exists, and the next free id.
 #[derive(Debug, Default)]
@@ -83,7 +84,7 @@ pub struct World {
     /// Notification threads by id.
     pub threads: BTreeMap<u64, Thread>,
     /// The thread of a user about something in a repository.
-    pub thread_of: BTreeMap<notices::Key, u64>,
+    pub thread_of: BTreeMap<participation::Key, u64>,
     /// When a user's list of notifications last changed in any way.
     pub inbox_changed: BTreeMap<u64, Timestamp>,
     /// Organisations that are on the enterprise cloud (Document 1, Primary rate limits).
@@ -109,12 +110,6 @@ pub struct World {
     pub template_of: BTreeMap<u64, u64>,
     pub migrations: Migrations,
     pub feed: Feed,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Owner {
-    User(u64),
-    Organization(u64),
 }
 
 impl World {

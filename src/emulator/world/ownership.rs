@@ -4,9 +4,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
 
-use super::{Owner, Repository, Thread, Visibility, World};
+use super::World;
+use super::notifications::thread::{Thread, Topic};
+use super::organizations::owner::Owner;
+use super::repositories::repository::{Repository, Visibility};
 use crate::clock::Timestamp;
-use crate::emulator::resources::threads::Topic;
 
 #[derive(Debug, Default)]
 struct Possessions {
@@ -112,7 +114,8 @@ fn keys_of(user: u64) -> RangeInclusive<(u64, u64, Topic)> {
 mod tests {
     use super::*;
     use crate::clock::Timestamp;
-    use crate::emulator::{Options, seed};
+    use crate::emulator::seed;
+    use crate::emulator::seed::options::Options;
 
     #[test]
     fn counts_follow_what_happens_to_repositories() {

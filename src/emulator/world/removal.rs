@@ -1,6 +1,7 @@
 //! What goes when a repository or an organisation goes.
 
-use super::{Owner, World};
+use super::World;
+use super::organizations::owner::Owner;
 
 impl World {
     /// Takes a repository away with everything that is in it, its former names and what people were

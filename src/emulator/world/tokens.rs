@@ -1,64 +1,110 @@
-//! Tokens as the control plane and the command line show them.
+//! Tokens that come and go while the world lives: made for an installation, replaced, taken back. A
+//! token keeps its position, which the transcript names, for as long as it is good.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
+use std::sync::Arc;
 
 use super::World;
-use crate::api::TokenKind;
-use crate::emulator::accounts::{AccountId, Permissions, Token, kind_name};
+use crate::clock::Timestamp;
+use crate::emulator::accounts::{Standing, Token};
+use crate::emulator::http::error::{Code, Fault};
+
+/// The most tokens made at run time that are kept; then those that have expired make place. Five
+/// times what Document 1 lets one app ask for in the hour that such a token lives ("2,000 OAuth
+/// access token requests per hour").
+const MINTED_MAX: usize = 10_000;
 
 impl World {
-    /// Every token, then every OAuth app, which uses its id and secret in a token's place.
-    pub fn token_views(&self) -> Vec<TokenView> {
-        let apps = self.oauth_apps.iter().map(|app| TokenView {
-            token: format!("{}:{}", app.client_id, app.client_secret),
-            account: self.account_name(AccountId::OauthApp(app.id)),
-            kind: kind_name(TokenKind::Basic),
-            user: None,
-            scopes: Vec::new(),
-            permissions: BTreeMap::new(),
-            note: "the OAuth app itself, by Basic",
-        });
-        self.tokens.iter().map(|token| self.token_view(token)).chain(apps).collect()
+    /// Adds a token that expires; callers make them in the order of their ends.
+    pub fn mint(&mut self, token: Token, now: Timestamp) -> Result<(), Fault> {
+        if self.minted.len() < MINTED_MAX {
+            self.minted.push_back(self.tokens.len());
+            self.add_token(token);
+            return Ok(());
+        }
+        let oldest = self.minted.front().copied();
+        let dead = |position: &usize| {
+            self.tokens.get(*position).is_some_and(|token| !token.standing.is_good_at(now))
+        };
+        let Some(position) = oldest.filter(dead) else {
+            return Err(Fault::field(
+                "Token",
+                "base",
+                Code::Invalid,
+                "there are too many tokens already",
+            ));
+        };
+        self.minted.rotate_left(1);
+        self.replace_token(position, token);
+        Ok(())
     }
 
-    fn token_view(&self, token: &Token) -> TokenView {
-        let permissions = match &token.permissions {
-            Permissions::NotApplicable => BTreeMap::new(),
-            Permissions::All => BTreeMap::from([("*", "admin")]),
-            Permissions::Only(granted) => {
-                granted.iter().map(|(name, level)| (*name, level.name())).collect()
-            }
-        };
-        TokenView {
-            token: token.value.clone(),
-            account: self.account_name(self.payer(token)),
-            kind: kind_name(token.kind),
-            user: token.user.map(|user| self.login(user).to_owned()),
-            scopes: token.scopes.clone(),
-            permissions,
-            note: token.note,
+    /// Puts a token in another one's place; the old one is good for nothing from now on.
+    pub fn replace_token(&mut self, position: usize, token: Token) {
+        let Some(place) = self.tokens.get_mut(position) else { return };
+        self.token_positions.remove(&place.value);
+        self.token_positions.insert(token.value.clone(), position);
+        *place = Arc::new(token);
+    }
+
+    /// Takes a token back.
+    pub fn revoke(&mut self, position: usize) {
+        if let Some(token) = self.tokens.get_mut(position) {
+            Arc::make_mut(token).standing = Standing::Revoked;
         }
+    }
+
+    /// The position of a token that is good now.
+    pub fn good_token(&self, secret: &str, now: Timestamp) -> Option<usize> {
+        let position = *self.token_positions.get(secret)?;
+        self.tokens.get(position).filter(|token| token.standing.is_good_at(now))?;
+        Some(position)
     }
 }
 
-/// A token as `/_emulator/world` shows it. The secret is in it: it is made up, and a test needs it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TokenView {
-    /// The secret, to be sent as `Authorization: Bearer`; for an OAuth app
-    /// `CLIENT_ID:CLIENT_SECRET`.
-    pub token: String,
-    /// The name of the account whose budget it spends.
-    pub account: String,
-    /// `classic`, `fine-grained`, `oauth`, `app-user`, `installation`, `workflow` or `basic`.
-    pub kind: &'static str,
-    /// The login it acts as.
-    pub user: Option<String>,
-    /// Classic and OAuth tokens only.
-    pub scopes: Vec<&'static str>,
-    /// Name to `read` or `write`; `*` stands for every permission.
-    pub permissions: BTreeMap<&'static str, &'static str>,
-    /// What it is there for.
-    pub note: &'static str,
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emulator::seed;
+    use crate::emulator::seed::options::Options;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+    fn minted(world: &World, number: u64, end: Timestamp) -> Token {
+        Token {
+            value: format!("minted-{number}"),
+            standing: Standing::ValidUntil(end),
+            ..(*world.tokens[0]).clone()
+        }
+    }
+
+    #[test]
+    fn tokens_are_bounded_in_number_and_expired_ones_make_place() {
+        let mut world = seed::world(&Options::default(), NOW);
+        let before = world.tokens.len();
+        let (early, late) =
+            (NOW + std::time::Duration::from_hours(1), NOW + std::time::Duration::from_hours(2));
+        for number in 0..MINTED_MAX as u64 {
+            let token = minted(&world, number, early);
+            world.mint(token, NOW).expect("there is place");
+        }
+        let one_more = minted(&world, 99_999, late);
+        assert!(world.mint(one_more.clone(), NOW).is_err(), "all of them are good");
+        world.mint(one_more, early).expect("the oldest has expired");
+        assert_eq!(world.tokens.len(), before + MINTED_MAX);
+        assert_eq!(world.good_token("minted-99999", early), Some(before));
+        assert_eq!(
+            world.good_token("minted-0", NOW),
+            None,
+            "nobody finds the one whose place was taken"
+        );
+    }
+
+    #[test]
+    fn a_revoked_token_is_good_for_nothing() {
+        let mut world = seed::world(&Options::default(), NOW);
+        let secret = world.tokens[0].value.clone();
+        assert_eq!(world.good_token(&secret, NOW), Some(0));
+        world.revoke(0);
+        assert_eq!(world.good_token(&secret, NOW), None);
+    }
 }

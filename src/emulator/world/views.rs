@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Invitation, Invitee, ORGANIZATION_ROLES, Organization, Team, TeamRole, World};
+use super::World;
+use super::organizations::membership::{Invitation, Invitee, ORGANIZATION_ROLES};
+use super::organizations::people::Organization;
+use super::organizations::teams::{Team, TeamRole};
 
 impl World {
     fn logins<'a>(&self, users: impl IntoIterator<Item = &'a u64>) -> Vec<&str> {

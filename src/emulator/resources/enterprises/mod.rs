@@ -9,11 +9,11 @@ pub mod memberships;
 pub mod organizations;
 pub mod teams;
 
-use crate::emulator::access::Need;
 use crate::emulator::accounts::Level;
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
-use crate::emulator::fields::Fields;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::Need;
 use crate::emulator::world::{Enterprise, EnterpriseTeam};
 
 pub const READ: Need = Need::Enterprise(Level::Read);

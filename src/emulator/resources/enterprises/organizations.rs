@@ -5,12 +5,12 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{READ, WRITE, enterprise, ids_of_names, team, team_mut};
-use crate::emulator::call::Call;
-use crate::emulator::fault::Fault;
-use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::http::error::Fault;
+use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
-use crate::emulator::reply::Reply;
-use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
 
 pub const ROUTES: &[Route] = &[
     Route::new(

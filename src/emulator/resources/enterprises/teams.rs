@@ -7,14 +7,14 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{READ, WRITE, enterprise, enterprise_mut, team, team_mut};
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
-use crate::emulator::fields::Fields;
-use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
-use crate::emulator::reply::Reply;
 use crate::emulator::resources::teams::description;
-use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
 use crate::emulator::world::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
 
 pub const ROUTES: &[Route] = &[

@@ -5,17 +5,18 @@ use std::collections::BTreeSet;
 
 use http::StatusCode;
 
-use super::joining::{self, Left};
 use super::{Filter, READ, WRITE_AS_OWNER, filter, named_user};
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
-use crate::emulator::happenings::organizations::{Places, moved};
-use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::events::webhooks::organizations::{Places, moved};
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
-use crate::emulator::reply::Reply;
+use crate::emulator::resources::teams::joining::{self, Left};
 use crate::emulator::resources::teams::{organization, organization_mut};
-use crate::emulator::route::{Outcome, Route, Verb};
-use crate::emulator::world::{Owner, Repository, RepositoryRole};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::{Repository, RepositoryRole};
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/orgs/{org}/outside_collaborators", READ, list),

@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::joining::{self, Request};
 use super::{READ_AS_OWNER, WRITE_AS_OWNER};
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
-use crate::emulator::fields::Fields;
-use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
 use crate::emulator::render::{Renderer, address_of};
-use crate::emulator::reply::Reply;
+use crate::emulator::resources::teams::joining::{self, Request};
 use crate::emulator::resources::teams::{organization, organization_mut};
-use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
 use crate::emulator::world::{
     Invitation, InvitationRole, Invitee, Organization, Purpose, TeamRole, World,
 };

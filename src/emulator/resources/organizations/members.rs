@@ -3,18 +3,18 @@
 
 use http::{StatusCode, header};
 
-use super::joining::{self, Left};
 use super::{Filter, WRITE_AS_MEMBER, WRITE_AS_OWNER, filter, named_user};
-use crate::emulator::access::{MembersNeed, Need, READ_SCOPES};
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
-use crate::emulator::happenings::organizations::{Places, moved};
-use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::events::webhooks::organizations::{Places, moved};
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::urls::segment;
 use crate::emulator::render::Renderer;
-use crate::emulator::reply::Reply;
+use crate::emulator::resources::teams::joining::{self, Left};
 use crate::emulator::resources::teams::{organization, organization_mut};
-use crate::emulator::route::{Outcome, Route, Verb};
-use crate::emulator::urls::segment;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{MembersNeed, Need, READ_SCOPES};
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
 
 const PUBLIC: Need = Need::Members(MembersNeed::Public);
 

@@ -3,20 +3,21 @@
 
 use http::StatusCode;
 
-use super::joining::{self, Left, Request};
 use super::{READ, WRITE_AS_OWNER, named_user};
-use crate::emulator::access::{MembersNeed, Need, organization_of_path};
 use crate::emulator::accounts::Level;
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
-use crate::emulator::fields::Fields;
-use crate::emulator::happenings::organizations::{Places, moved};
-use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::auth::access::organization_of_path;
+use crate::emulator::events::webhooks::organizations::{Places, moved};
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
 use crate::emulator::render::team::Standing;
-use crate::emulator::reply::Reply;
+use crate::emulator::resources::teams::joining::{self, Left, Request};
 use crate::emulator::resources::teams::{organization, organization_mut};
-use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{MembersNeed, Need};
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
 use crate::emulator::world::{InvitationRole, Invitee, Organization, Purpose};
 
 const OWN_READ: Need = Need::Members(MembersNeed::Own(Level::Read));

@@ -3,17 +3,16 @@
 
 pub mod collaborators;
 pub mod invitations;
-pub mod joining;
 pub mod members;
 pub mod memberships;
 pub mod roles;
 
-use crate::emulator::access::{
+use crate::emulator::accounts::Level;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{
     ADMIN_SCOPES, Need, OrganizationNeed, OrganizationRole, READ_SCOPES, Unscoped,
 };
-use crate::emulator::accounts::Level;
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
 
 /// For every member.
 pub const READ: Need = need(Level::Read, READ_SCOPES, OrganizationRole::Member);

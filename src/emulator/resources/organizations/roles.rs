@@ -7,13 +7,13 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{READ_AS_OWNER, WRITE_AS_OWNER, named_user};
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
-use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::reply::Reply;
 use crate::emulator::render::{Renderer, extend};
-use crate::emulator::reply::Reply;
 use crate::emulator::resources::teams::{organization, organization_mut, own};
-use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
 use crate::emulator::world::{ORGANIZATION_ROLES, Team};
 
 pub const ROUTES: &[Route] = &[

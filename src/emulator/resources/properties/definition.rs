@@ -7,97 +7,19 @@
 
 use serde_json::{Value, json};
 
-use crate::emulator::fault::Code;
-use crate::emulator::fields::Fields;
-use crate::emulator::urls::{Urls, segment};
+use crate::emulator::http::error::Code;
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::urls::{Urls, segment};
+use crate::emulator::world::organizations::property::{
+    Definition, Editors, PropertyValue, VALUE_BYTES_MAX, ValueType, has_twice,
+};
 
 /// "ordered, at most 200 entries".
 const ALLOWED_VALUES_MAX: usize = 200;
 /// How long texts may be, in bytes. Not shown; names and values as the running service has them or
 /// longer.
 const NAME_BYTES_MAX: usize = 75;
-const VALUE_BYTES_MAX: usize = 255;
 const DESCRIPTION_BYTES_MAX: usize = 1_024;
-
-/// A custom property of an organisation's repositories.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Definition {
-    pub name: String,
-    pub value_type: ValueType,
-    /// Whether every repository has a value: its own or the default one.
-    pub required: bool,
-    pub default_value: Option<PropertyValue>,
-    pub description: Option<String>,
-    pub allowed_values: Option<Vec<String>>,
-    pub editors: Editors,
-    /// "whether setting values is mandatory": what follows from it is not shown, nothing does here.
-    pub require_explicit_values: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueType {
-    Text,
-    SingleSelect,
-    MultiSelect,
-    TrueFalse,
-}
-
-impl ValueType {
-    const ALL: [Self; 4] = [Self::Text, Self::SingleSelect, Self::MultiSelect, Self::TrueFalse];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Text => "string",
-            Self::SingleSelect => "single_select",
-            Self::MultiSelect => "multi_select",
-            Self::TrueFalse => "true_false",
-        }
-    }
-}
-
-/// Who may set the values of a property (`values_editable_by`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Editors {
-    /// The organisation's administrators and values editors.
-    OrgActors,
-    /// Whoever may push to the repository, too.
-    OrgAndRepoActors,
-}
-
-impl Editors {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::OrgActors => "org_actors",
-            Self::OrgAndRepoActors => "org_and_repo_actors",
-        }
-    }
-}
-
-/// "string or array".
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PropertyValue {
-    One(String),
-    Many(Vec<String>),
-}
-
-impl PropertyValue {
-    /// As the wire has it.
-    pub fn to_json(&self) -> Value {
-        match self {
-            Self::One(text) => json!(text),
-            Self::Many(texts) => json!(texts),
-        }
-    }
-
-    /// Whether it is this text, or has it among its own. Letters of any case are the same.
-    pub fn has(&self, wanted: &str) -> bool {
-        let texts = match self {
-            Self::One(text) => std::slice::from_ref(text),
-            Self::Many(texts) => texts,
-        };
-        texts.iter().any(|text| text.to_lowercase() == wanted.to_lowercase())
-    }
-}
 
 /// Whether a property can have this name. Not shown; the running service's letters, and no more
 /// than its 75 characters.
@@ -139,54 +61,6 @@ impl Definition {
             },
         };
         definition
-    }
-
-    /// A value as this property takes it, or what is wrong with it. Where there is a list of
-    /// allowed values, each text must be on it; a selection without a list has nothing to select.
-    pub fn accept(&self, given: &Value) -> Result<PropertyValue, String> {
-        let text = |given: &Value| given.as_str().map(str::to_owned);
-        let value = match self.value_type {
-            ValueType::MultiSelect => given
-                .as_array()
-                .and_then(|items| items.iter().map(text).collect())
-                .map(PropertyValue::Many),
-            _ => text(given).map(PropertyValue::One),
-        };
-        let wanted = if self.value_type == ValueType::MultiSelect {
-            "an array of strings"
-        } else {
-            "a string"
-        };
-        let value = value.ok_or_else(|| format!("is not {wanted}"))?;
-        match &value {
-            PropertyValue::One(text) => self.allow(text)?,
-            PropertyValue::Many(texts) => {
-                texts.iter().try_for_each(|text| self.allow(text))?;
-                if has_twice(texts) {
-                    return Err("names a value twice".to_owned());
-                }
-            }
-        }
-        Ok(value)
-    }
-
-    fn allow(&self, text: &str) -> Result<(), String> {
-        let is_allowed = match (self.value_type, &self.allowed_values) {
-            (ValueType::TrueFalse, _) => matches!(text, "true" | "false"),
-            (_, Some(allowed)) => allowed.iter().any(|allowed| allowed == text),
-            (ValueType::Text, None) => true,
-            (ValueType::SingleSelect | ValueType::MultiSelect, None) => false,
-        };
-        if text.len() > VALUE_BYTES_MAX {
-            return Err(format!("is longer than {VALUE_BYTES_MAX} bytes"));
-        }
-        if is_allowed { Ok(()) } else { Err("is not one of the allowed values".to_owned()) }
-    }
-
-    /// Whether a value that a repository has can stay when this definition takes the place of
-    /// another.
-    pub fn keeps(&self, value: &PropertyValue) -> bool {
-        self.accept(&value.to_json()).is_ok()
     }
 
     /// Document 2, Custom property definition.
@@ -258,9 +132,4 @@ fn allowed_values(fields: &mut Fields, value_type: ValueType) -> Option<Vec<Stri
         fields.reject("allowed_values", Code::Invalid, fault);
     }
     Some(values)
-}
-
-fn has_twice(texts: &[String]) -> bool {
-    let distinct: std::collections::BTreeSet<&String> = texts.iter().collect();
-    distinct.len() < texts.len()
 }

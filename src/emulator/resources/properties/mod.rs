@@ -8,26 +8,24 @@ pub mod definition;
 mod selection;
 mod values;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use http::StatusCode;
 use serde_json::{Value, json};
 
-pub use self::definition::{Definition, PropertyValue};
-pub use self::values::ROUTES as VALUES;
-use crate::emulator::access::{Need, OrganizationNeed, OrganizationRole, Unscoped};
 use crate::emulator::accounts::Level;
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
-use crate::emulator::fields::Fields;
-use crate::emulator::happenings::organizations as told;
-use crate::emulator::reply::Reply;
-use crate::emulator::route::{Outcome, Route, Verb};
-use crate::emulator::world::{Owner, World};
+use crate::emulator::events::webhooks::organizations as told;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, OrganizationNeed, OrganizationRole, Unscoped};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::World;
+use crate::emulator::world::organizations::membership::DEFINITIONS_MANAGER;
+use crate::emulator::world::organizations::property::Definition;
 
-/// The fine-grained roles that allow what only administrators may otherwise.
-pub const DEFINITIONS_MANAGER: &str = "custom_properties_org_definitions_manager";
-pub const VALUES_EDITOR: &str = "custom_properties_org_values_editor";
+pub use self::values::ROUTES as VALUES;
 
 /// "Organization members may read."
 const READ: Need = need(Level::Read, &[], OrganizationRole::Member);
@@ -58,97 +56,6 @@ pub const ROUTES: &[Route] = &[
 
 /// How many properties an organisation may have. Not shown; the running service's number.
 const DEFINITIONS_MAX: usize = 100;
-
-/// All definitions and values.
-#[derive(Debug, Default)]
-pub struct Properties {
-    /// By organisation, then by name.
-    definitions: BTreeMap<u64, BTreeMap<String, Definition>>,
-    /// By repository, then by name; only what was set.
-    values: BTreeMap<u64, BTreeMap<String, PropertyValue>>,
-}
-
-impl Properties {
-    /// The definitions of an organisation, by name.
-    pub fn definitions(&self, organization: u64) -> impl Iterator<Item = &Definition> {
-        self.definitions.get(&organization).into_iter().flat_map(BTreeMap::values)
-    }
-
-    fn definition(&self, organization: u64, name: &str) -> Option<&Definition> {
-        self.definitions.get(&organization)?.get(name)
-    }
-
-    /// What a repository has for a property: its own value, else the default where one is required.
-    fn value_of<'a>(
-        &'a self,
-        repository: u64,
-        definition: &'a Definition,
-    ) -> Option<&'a PropertyValue> {
-        let own = self.values.get(&repository).and_then(|values| values.get(&definition.name));
-        own.or(definition.default_value.as_ref().filter(|_| definition.required))
-    }
-
-    /// Sets a value, or takes it away.
-    pub fn set(&mut self, repository: u64, name: &str, value: Option<PropertyValue>) {
-        let values = self.values.entry(repository).or_default();
-        match value {
-            Some(value) => drop(values.insert(name.to_owned(), value)),
-            None => drop(values.remove(name)),
-        }
-    }
-
-    #[cfg(test)]
-    pub fn has_values(&self, repository: u64) -> bool {
-        self.values.contains_key(&repository)
-    }
-
-    /// The values of a repository that goes.
-    pub fn forget_repository(&mut self, repository: u64) {
-        self.values.remove(&repository);
-    }
-
-    /// The definitions of an organisation that goes.
-    pub fn forget_organization(&mut self, organization: u64) {
-        self.definitions.remove(&organization);
-    }
-}
-
-impl World {
-    /// Creates or replaces a property; values that the new definition does not take are gone. (What
-    /// becomes of them is not shown.)
-    pub fn define_property(&mut self, organization: u64, definition: Definition) {
-        for repository in self
-            .repositories
-            .values()
-            .filter(|repository| repository.owner == Owner::Organization(organization))
-        {
-            let Some(values) = self.properties.values.get_mut(&repository.id) else { continue };
-            values.retain(|name, value| *name != definition.name || definition.keeps(value));
-        }
-        self.properties
-            .definitions
-            .entry(organization)
-            .or_default()
-            .insert(definition.name.clone(), definition);
-    }
-
-    /// Deletes a property with all its values; whether there was one.
-    fn undefine_property(&mut self, organization: u64, name: &str) -> bool {
-        for repository in self
-            .repositories
-            .values()
-            .filter(|repository| repository.owner == Owner::Organization(organization))
-        {
-            if let Some(values) = self.properties.values.get_mut(&repository.id) {
-                values.remove(name);
-            }
-        }
-        self.properties
-            .definitions
-            .get_mut(&organization)
-            .is_some_and(|definitions| definitions.remove(name).is_some())
-    }
-}
 
 /// Not in pages: the route takes no parameters.
 fn list(call: &mut Call<'_>) -> Outcome {

@@ -6,7 +6,7 @@
 //! turns it round. An unknown qualifier is a keyword like any other: the route lists no status for
 //! a wrong query.
 
-use super::Properties;
+use crate::emulator::world::properties::Properties;
 use crate::emulator::world::{Repository, Visibility, World};
 
 /// More terms than this are not looked at.

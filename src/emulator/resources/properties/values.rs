@@ -7,19 +7,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::definition::{Definition, Editors, PropertyValue};
 use super::selection::Selection;
-use super::{READ, VALUES_EDITOR, need};
-use crate::emulator::access::{self, Need, OrganizationRole, Role};
+use super::{READ, need};
 use crate::emulator::accounts::Level;
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
-use crate::emulator::fields::Fields;
-use crate::emulator::happenings::organizations as told;
-use crate::emulator::pagination::{self, USUAL};
-use crate::emulator::reply::Reply;
-use crate::emulator::route::{Outcome, Route, Verb};
-use crate::emulator::world::{Owner, Repository};
+use crate::emulator::auth::access;
+use crate::emulator::events::webhooks::organizations as told;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, OrganizationRole, Role};
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::Repository;
+use crate::emulator::world::organizations::membership::VALUES_EDITOR;
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::organizations::property::{Definition, Editors, PropertyValue};
 
 /// "value writes need administrator or `custom_properties_org_values_editor`".
 const WRITE: Need = need(Level::Write, &["admin:org"], OrganizationRole::OwnerOr(VALUES_EDITOR));

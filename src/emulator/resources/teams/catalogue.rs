@@ -6,19 +6,18 @@ use serde_json::Value;
 
 use super::description::{self, Described};
 use super::{
-    MANAGE, Named, READ, must_administer, organization, organization_mut, own, sees, team_mut,
-    visible,
+    MANAGE, Named, READ, joining, must_administer, organization, organization_mut, own, sees,
+    team_mut, visible,
 };
-use crate::emulator::access::{MembersNeed, Need};
 use crate::emulator::accounts::Level;
-use crate::emulator::call::Call;
-use crate::emulator::fault::Fault;
-use crate::emulator::happenings::organizations as told;
-use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::events::webhooks::organizations as told;
+use crate::emulator::http::error::Fault;
+use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
-use crate::emulator::reply::Reply;
-use crate::emulator::resources::organizations::joining;
-use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{MembersNeed, Need};
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
 use crate::emulator::world::{Organization, Team};
 
 pub const ROUTES: &[Route] = &[

@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{organization, sees};
-use crate::emulator::access::{Role, role_of_token};
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
-use crate::emulator::fields::{Change, Fields};
-use crate::emulator::world::{Organization, Owner, Privacy, RepositoryRole, Team, TeamRole, World};
+use crate::emulator::auth::access::role_of_token;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::{Change, Fields};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::Role;
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::{Organization, Privacy, RepositoryRole, Team, TeamRole, World};
 
 /// Longer names and descriptions are refused. Not shown; roomy enough for any real one.
 pub const NAME_CHARS_MAX: usize = 100;

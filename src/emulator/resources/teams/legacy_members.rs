@@ -3,13 +3,13 @@
 
 use http::StatusCode;
 
+use super::joining::{self, Left, Placement};
 use super::{READ, WRITE, must_administer, organization, organization_mut, own};
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
-use crate::emulator::happenings::organizations::{Places, moved};
-use crate::emulator::reply::Reply;
-use crate::emulator::resources::organizations::joining::{self, Left, Placement};
-use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::events::webhooks::organizations::{Places, moved};
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::reply::Reply;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::route::{Outcome, Route, Verb};
 use crate::emulator::world::{Organization, Team};
 
 pub const ROUTES: &[Route] = &[

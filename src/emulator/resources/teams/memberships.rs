@@ -2,16 +2,16 @@
 
 use http::StatusCode;
 
+use super::joining::{self, Left, Placement};
 use super::{Named, READ, WRITE, must_administer, organization, organization_mut, own, visible};
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
-use crate::emulator::fields::Fields;
-use crate::emulator::happenings::organizations::{Places, moved};
+use crate::emulator::events::webhooks::organizations::{Places, moved};
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
 use crate::emulator::render::team::Standing;
-use crate::emulator::reply::Reply;
-use crate::emulator::resources::organizations::joining::{self, Left, Placement};
-use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::route::{Outcome, Route, Verb};
 use crate::emulator::world::{Team, TeamRole};
 
 /// Of the closing-down ones "request and response details: not shown": they are answered as their

@@ -7,17 +7,18 @@
 
 pub mod catalogue;
 pub mod description;
+pub mod joining;
 pub mod legacy_members;
 pub mod memberships;
 pub mod repositories;
 pub mod roster;
 
-use crate::emulator::access::{
+use crate::emulator::accounts::Level;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{
     ADMIN_SCOPES, Need, OrganizationNeed, OrganizationRole, READ_SCOPES, Unscoped,
 };
-use crate::emulator::accounts::Level;
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
 use crate::emulator::world::{EnterpriseTeam, Organization, Privacy, Team, TeamRole};
 
 /// "Permission 'Members' organization: read for GET, write for PUT/DELETE"; "open to authenticated

@@ -5,16 +5,18 @@ use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use super::{Named, READ, organization, organization_mut, own, visible};
-use crate::emulator::access::{self, MembersNeed, Need};
 use crate::emulator::accounts::Level;
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
-use crate::emulator::fields::Fields;
-use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::auth::access;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
 use crate::emulator::render::{Renderer, extend};
-use crate::emulator::reply::Reply;
-use crate::emulator::route::{Outcome, Route, Verb};
-use crate::emulator::world::{Owner, Repository, RepositoryRole};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{MembersNeed, Need};
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::{Repository, RepositoryRole};
 
 const LOOK: Need = Need::Members(MembersNeed::TeamRepository(Level::Read));
 const CHANGE: Need = Need::Members(MembersNeed::TeamRepository(Level::Write));

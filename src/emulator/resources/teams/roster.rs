@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::{Named, READ, organization, own, visible};
-use crate::emulator::call::Call;
-use crate::emulator::fault::{Code, Fault};
-use crate::emulator::pagination::{self, USUAL};
+use crate::emulator::http::error::{Code, Fault};
 use crate::emulator::render::Renderer;
-use crate::emulator::route::{Outcome, Route, Verb};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
 use crate::emulator::world::TeamRole;
 
 pub const ROUTES: &[Route] = &[

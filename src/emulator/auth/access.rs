@@ -1,0 +1,331 @@
+//! Who may ask what: token kinds, scopes, permissions and roles (Document 1, Authentication;
+//! Documents 2 and 3 by endpoint).
+//!
+//! What a caller may not see is not there: 404. What it sees but may not do is 403.
+
+use super::enterprise;
+use super::reach::{reaches_organization, reaches_repository};
+use crate::api::TokenKind;
+use crate::emulator::accounts::{AccountId, Caller, Level, Token};
+use crate::emulator::http::error::Fault;
+use crate::emulator::http::urls::segment;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{
+    NOTIFICATION_SCOPES, Need, OrganizationNeed, OrganizationRole, Role, Unscoped,
+};
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::{Organization, Repository, Visibility, World};
+
+pub const REJECTED_APP: &str = "Resource not accessible by integration";
+const REJECTED_PERSONAL: &str = "Resource not accessible by personal access token";
+
+/// Admits the caller to the route, and finds the repository or organisation that the path names.
+pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), Fault> {
+    // "Required by the app-level endpoints" (Document 1, App JWT). What it gets anywhere else is
+    // not shown: what needs no credential, and 403.
+    if call.caller.app().is_some() && !matches!(need, Need::Nothing | Need::App) {
+        return Err(Fault::Forbidden(REJECTED_APP));
+    }
+    match need {
+        Need::Nothing | Need::Git => Ok(()),
+        Need::User => acts_as_user(call.caller).map(|_| ()),
+        Need::Classic(scopes) => classic(call.caller, scopes),
+        Need::ClassicCredential => classic_credential(call.caller),
+        Need::App => app(call.caller),
+        Need::Kind(kind) => of_kind(call.caller, kind),
+        Need::OauthApp => oauth_app(call.caller),
+        Need::Organization(need) => organization(call, need),
+        Need::Members(need) => need.admit(call),
+        Need::Enterprise(level) => enterprise::admit(call, level),
+        Need::Repository { permission, level, role } => repository(call, permission, level, role),
+        Need::Fork => {
+            repository(call, "administration", Level::Write, Role::Take)?;
+            repository(call, "contents", Level::Read, Role::Read)
+        }
+        Need::RepositoryNotifications => {
+            classic(call.caller, NOTIFICATION_SCOPES)?;
+            repository(call, "metadata", Level::Read, Role::Read)
+        }
+    }
+}
+
+pub fn acts_as_user(caller: &Caller) -> Result<u64, Fault> {
+    match (caller.user(), caller.token()) {
+        (Some(user), _) => Ok(user),
+        (None, Some(_)) => Err(Fault::Forbidden(REJECTED_APP)),
+        (None, None) => Err(Fault::RequiresAuthentication),
+    }
+}
+
+fn classic(caller: &Caller, scopes: &[&str]) -> Result<(), Fault> {
+    match caller.token() {
+        None if caller.app().is_some() => Err(Fault::Forbidden(REJECTED_APP)),
+        // An OAuth app's id and secret are nobody's token either.
+        None => Err(Fault::RequiresAuthentication),
+        Some(token) if token.kind != TokenKind::Classic => Err(Fault::Forbidden(rejection(token))),
+        Some(token) if scopes.iter().any(|scope| token.has_scope(scope)) => Ok(()),
+        Some(_) => Err(Fault::Forbidden("Missing the 'notifications' scope.")),
+    }
+}
+
+/// Document 3, User migrations: "account owner with a classic credential". No scope is named.
+fn classic_credential(caller: &Caller) -> Result<(), Fault> {
+    match caller.token() {
+        Some(token) if token.is_scoped() => Ok(()),
+        Some(token) => Err(Fault::Forbidden(rejection(token))),
+        None if caller.app().is_some() => Err(Fault::Forbidden(REJECTED_APP)),
+        None => Err(Fault::RequiresAuthentication),
+    }
+}
+
+/// What a token of the wrong kind, or without the permission, is told.
+pub fn rejection(token: &Token) -> &'static str {
+    if token.kind == TokenKind::FineGrained { REJECTED_PERSONAL } else { REJECTED_APP }
+}
+
+/// Document 3: "JWT required; app user tokens, installation tokens and fine-grained tokens
+/// rejected". An OAuth app's id and secret are not a JWT.
+fn app(caller: &Caller) -> Result<(), Fault> {
+    match (caller.app(), caller.token()) {
+        (Some(_), _) => Ok(()),
+        (None, Some(token)) => Err(Fault::Forbidden(rejection(token))),
+        (None, None) => Err(Fault::RequiresAuthentication),
+    }
+}
+
+fn of_kind(caller: &Caller, kind: TokenKind) -> Result<(), Fault> {
+    match caller.token() {
+        None => Err(Fault::RequiresAuthentication),
+        Some(token) if token.kind != kind => Err(Fault::Forbidden(rejection(token))),
+        Some(_) => Ok(()),
+    }
+}
+
+fn oauth_app(caller: &Caller) -> Result<(), Fault> {
+    match (caller.account, caller.token()) {
+        (AccountId::OauthApp(_), _) => Ok(()),
+        (_, Some(token)) => Err(Fault::Forbidden(rejection(token))),
+        (_, None) => Err(Fault::RequiresAuthentication),
+    }
+}
+
+pub fn organization(call: &mut Call<'_>, need: OrganizationNeed) -> Result<(), Fault> {
+    let organization = organization_of_path(call)?;
+    let token = call.caller.token().ok_or(Fault::RequiresAuthentication)?;
+    may_in_organization(organization, token, need)?;
+    if !reaches_organization(call.world, token, organization.id) {
+        return Err(Fault::Forbidden(rejection(token)));
+    }
+    call.organization = organization.id;
+    Ok(())
+}
+
+/// The organisation that the path names by login or by id, or by the id of one of its teams
+/// (`/teams/{team_id}/…`, closing down).
+pub fn organization_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Organization, Fault> {
+    let named = match (call.params.get("org"), call.params.get("org_id")) {
+        ("", "") => {
+            let team = call.params.id("team_id")?;
+            call.world
+                .organizations
+                .values()
+                .find(|organization| organization.teams.contains_key(&team))
+        }
+        ("", _) => call.world.organizations.get(&call.params.id("org_id")?),
+        (login, _) => call.world.organization_by_login(login),
+    };
+    named.ok_or(Fault::NotFound)
+}
+
+fn may_in_organization(
+    organization: &Organization,
+    token: &Token,
+    need: OrganizationNeed,
+) -> Result<(), Fault> {
+    let has_role = match (token.user, token.installed_on) {
+        (Some(user), _) if organization.members.contains(&user) => {
+            organization.has_role(user, need.role)
+        }
+        (None, Some(installed_on)) if installed_on == organization.id => true,
+        (Some(_), _) | (None, Some(_)) => return Err(Fault::NotFound),
+        (None, None) => return Err(Fault::Forbidden(rejection(token))),
+    };
+    let refused = |fault| if need.unscoped == Unscoped::NotFound { Fault::NotFound } else { fault };
+    if token.is_scoped() {
+        if !need.scopes.is_empty() && !need.scopes.iter().any(|scope| token.has_scope(scope)) {
+            return Err(refused(Fault::Forbidden(
+                "The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.",
+            )));
+        }
+    } else if !token.permissions.allow(need.permission, need.level) {
+        return Err(Fault::Forbidden(rejection(token)));
+    }
+    if has_role {
+        Ok(())
+    } else {
+        Err(refused(Fault::Forbidden(
+            "Must be an organization owner, or have a role that allows it.",
+        )))
+    }
+}
+
+impl Organization {
+    /// Whether a member may do what takes this role.
+    pub fn has_role(&self, user: u64, role: OrganizationRole) -> bool {
+        let is_owner = self.owners.contains(&user);
+        match role {
+            OrganizationRole::Member => self.members.contains(&user),
+            OrganizationRole::Owner => is_owner,
+            OrganizationRole::OwnerOr(name) => {
+                let has_itself = self.roles.get(name).is_some_and(|users| users.contains(&user));
+                is_owner || has_itself || self.has_role_by_team(user, name)
+            }
+        }
+    }
+}
+
+fn repository(
+    call: &mut Call<'_>,
+    permission: &str,
+    level: Level,
+    role: Role,
+) -> Result<(), Fault> {
+    let repository = repository_of_path(call)?;
+    may(call.world, call.caller, repository, permission, level, role)?;
+    if !call.is_read {
+        unless_locked(call.world, repository)?;
+    }
+    call.repository = repository.id;
+    Ok(())
+}
+
+/// The repository that the path names by its present name; a former one leads to a redirect.
+pub fn repository_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Repository, Fault> {
+    let (owner, name) = (call.params.get("owner"), call.params.get("repo"));
+    let repository = call.world.repository_named(owner, name).ok_or(Fault::NotFound)?;
+    if !sees(call.world, call.caller, repository) {
+        return Err(Fault::NotFound);
+    }
+    if !repository.name.eq_ignore_ascii_case(name) {
+        return Err(moved(call, repository.id));
+    }
+    Ok(repository)
+}
+
+/// A migration may hold a repository locked (Document 3). What that refuses is not shown; here it
+/// is every change.
+pub fn unless_locked(world: &World, repository: &Repository) -> Result<(), Fault> {
+    if world.migrations.is_locked(repository.id) {
+        return Err(Fault::Forbidden("Repository has been locked for migration."));
+    }
+    Ok(())
+}
+
+/// The same request at the address that no renaming changes.
+fn moved(call: &Call<'_>, id: u64) -> Fault {
+    // `/repos/{owner}/{repo}/rest` has its rest after the fourth slash.
+    let rest =
+        call.asked_path.match_indices('/').nth(3).map_or("", |(at, _)| &call.asked_path[at..]);
+    let query = call.raw_query.map_or_else(String::new, |query| format!("?{query}"));
+    let address = format!("{}/repositories/{id}{rest}{query}", call.urls.api);
+    if call.is_read { Fault::MovedRead(address) } else { Fault::MovedWrite(address) }
+}
+
+/// Whether the repository exists for this caller.
+pub fn sees(world: &World, caller: &Caller, repository: &Repository) -> bool {
+    if repository.visibility == Visibility::Public {
+        return true;
+    }
+    let Some(token) = caller.token() else { return false };
+    if token.is_scoped() {
+        return token.has_scope("repo")
+            && token.user.is_some_and(|user| role_of(world, user, repository).is_some());
+    }
+    let within_reach = match (token.user, token.installed_on, token.workflow_of) {
+        (Some(user), ..) => role_of(world, user, repository).is_some(),
+        (None, Some(organization), _) => repository.owner == Owner::Organization(organization),
+        (None, None, workflow_of) => workflow_of == Some(repository.id),
+    };
+    within_reach
+        && reaches_repository(world, token, repository)
+        && token.permissions.allow("metadata", Level::Read)
+}
+
+/// Whether the caller, who sees the repository, may do this there.
+pub fn may(
+    world: &World,
+    caller: &Caller,
+    repository: &Repository,
+    permission: &str,
+    level: Level,
+    role: Role,
+) -> Result<(), Fault> {
+    let Some(token) = caller.token() else {
+        // Whoever has no token reads public data (Document 1: "Allowed only for public data").
+        return if role == Role::Read { Ok(()) } else { Err(Fault::RequiresAuthentication) };
+    };
+    let is_public_read = role == Role::Read && repository.visibility == Visibility::Public;
+    let is_granted =
+        token.permissions.allow(permission, level) && reaches_repository(world, token, repository);
+    if token.is_scoped() {
+        if !is_public_read && !token.has_scope("repo") {
+            return Err(Fault::NotFound);
+        }
+    } else if !is_public_read && !is_granted {
+        return Err(Fault::Forbidden(rejection(token)));
+    }
+    let has = role_of_token(world, token, repository);
+    if has >= role {
+        Ok(())
+    } else {
+        Err(Fault::Forbidden("Must have admin rights to Repository."))
+    }
+}
+
+/// What the token's bearer may do, apart from the token's own bounds.
+pub fn role_of_token(world: &World, token: &Token, repository: &Repository) -> Role {
+    match (token.user, token.installed_on, token.workflow_of) {
+        (Some(user), ..) => role_of(world, user, repository).unwrap_or(Role::Take),
+        (None, Some(organization), _) if repository.owner == Owner::Organization(organization) => {
+            Role::Admin
+        }
+        (None, None, Some(id)) if repository.id == id => Role::Push,
+        _ => Role::Read,
+    }
+}
+
+/// What a user may do in a repository by right; none for strangers.
+pub fn role_of(world: &World, user: u64, repository: &Repository) -> Option<Role> {
+    match repository.owner {
+        Owner::User(owner) if owner == user => return Some(Role::Admin),
+        Owner::Organization(id) => {
+            let organization = world.organizations.get(&id)?;
+            if organization.owners.contains(&user)
+                || organization.administers_by_team(user, repository.id)
+            {
+                return Some(Role::Admin);
+            }
+            if organization.members.contains(&user) {
+                return Some(Role::Push);
+            }
+        }
+        Owner::User(_) => {}
+    }
+    repository.collaborators.contains(&user).then_some(Role::Push)
+}
+
+/// The path segment pair of a repository, for addresses.
+pub fn path_of(world: &World, repository: &Repository) -> String {
+    format!("/repos/{}/{}", segment(world.owner_login(repository.owner)), segment(&repository.name))
+}
+
+impl Call<'_> {
+    /// Whether the caller may change what is in the repository.
+    pub fn may_push(&self) -> Result<bool, Fault> {
+        let repository = self.repository()?;
+        Ok(self
+            .caller
+            .token()
+            .is_some_and(|token| role_of_token(self.world, token, repository) >= Role::Push))
+    }
+}

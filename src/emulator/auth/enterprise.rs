@@ -1,0 +1,37 @@
+//! Who may look at and change the teams of an enterprise (Document 2, Enterprise team organization
+//! assignments).
+
+use super::access::{REJECTED_APP, rejection};
+use crate::api::TokenKind;
+use crate::emulator::accounts::Level;
+use crate::emulator::http::error::Fault;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::enterprise_scope;
+
+/// "Only classic personal access tokens; fine-grained personal access tokens and app tokens are not
+/// accepted." Who among their bearers may is not shown: whoever belongs to the enterprise looks,
+/// its owners change.
+pub(super) fn admit(call: &Call<'_>, level: Level) -> Result<(), Fault> {
+    if call.caller.app().is_some() {
+        return Err(Fault::Forbidden(REJECTED_APP));
+    }
+    let token = call.caller.token().ok_or(Fault::RequiresAuthentication)?;
+    if token.kind != TokenKind::Classic {
+        return Err(Fault::Forbidden(rejection(token)));
+    }
+    if !token.has_scope(enterprise_scope(level)) {
+        return Err(Fault::Forbidden(
+            "The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.",
+        ));
+    }
+    let enterprise =
+        call.world.enterprise_by_slug(call.params.get("enterprise")).ok_or(Fault::NotFound)?;
+    let user = token
+        .user
+        .filter(|user| call.world.belongs_to_enterprise(*user, enterprise))
+        .ok_or(Fault::NotFound)?;
+    if level > Level::Read && !enterprise.owners.contains(&user) {
+        return Err(Fault::Forbidden("Must be an enterprise owner."));
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! What routes of the permission 'Members' ask beyond [`OrganizationNeed`] (Document 1, Permission
+//! matrix).
+
+use super::access::{
+    REJECTED_APP, acts_as_user, may, organization, organization_of_path, rejection, sees,
+};
+use crate::emulator::accounts::{Level, Token};
+use crate::emulator::http::error::Fault;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{
+    MembersNeed, OrganizationNeed, OrganizationRole, Role, Unscoped, scopes,
+};
+
+const LACKS_SCOPE: &str = "The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.";
+
+impl MembersNeed {
+    pub(super) fn admit(self, call: &mut Call<'_>) -> Result<(), Fault> {
+        match self {
+            Self::Public => public(call),
+            Self::Own(level) => own(call, level),
+            Self::TeamRepository(level) => team_repository(call, level),
+        }
+    }
+}
+
+fn allow(token: &Token, level: Level) -> Result<(), Fault> {
+    if token.is_scoped() || token.permissions.allow("members", level) {
+        Ok(())
+    } else {
+        Err(Fault::Forbidden(rejection(token)))
+    }
+}
+
+fn public(call: &mut Call<'_>) -> Result<(), Fault> {
+    let organization = organization_of_path(call)?.id;
+    if call.caller.app().is_some() {
+        return Err(Fault::Forbidden(REJECTED_APP));
+    }
+    call.caller.token().map_or(Ok(()), |token| allow(token, Level::Read))?;
+    call.organization = organization;
+    Ok(())
+}
+
+fn own(call: &Call<'_>, level: Level) -> Result<(), Fault> {
+    if call.caller.app().is_some() {
+        return Err(Fault::Forbidden(REJECTED_APP));
+    }
+    acts_as_user(call.caller)?;
+    let token = call.caller.token().ok_or(Fault::RequiresAuthentication)?;
+    if token.is_scoped() && !scopes(level).iter().any(|scope| token.has_scope(scope)) {
+        return Err(Fault::Forbidden(LACKS_SCOPE));
+    }
+    allow(token, level)
+}
+
+fn team_repository(call: &mut Call<'_>, level: Level) -> Result<(), Fault> {
+    let of_organization = OrganizationNeed {
+        permission: "members",
+        level: Level::Read,
+        scopes: scopes(level),
+        role: OrganizationRole::Member,
+        unscoped: Unscoped::Forbidden,
+    };
+    organization(call, of_organization)?;
+    let named = call.world.repository_named(call.params.get("owner"), call.params.get("repo"));
+    let repository = named
+        .filter(|repository| sees(call.world, call.caller, repository))
+        .ok_or(Fault::NotFound)?;
+    if level > Level::Read {
+        may(call.world, call.caller, repository, "administration", level, Role::Admin)?;
+    }
+    call.repository = repository.id;
+    Ok(())
+}

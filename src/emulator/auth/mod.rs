@@ -1,0 +1,10 @@
+//! Authentication and authorization: credentials, reach, roles and permissions.
+
+pub mod access;
+pub mod credentials;
+pub mod endpoint_permissions;
+pub mod enterprise;
+pub mod jwt;
+pub mod members;
+pub mod permission_names;
+pub mod reach;

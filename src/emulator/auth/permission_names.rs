@@ -1,0 +1,103 @@
+//! The fine-grained permissions by their names on the wire: which there are, and how a grant of
+//! them is narrowed and shown.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value, json};
+
+use crate::api::{Dialect, Table};
+use crate::emulator::accounts::{Level, Permissions};
+use crate::emulator::generic;
+
+/// Name and highest level. Document 1 names the categories whose routes it lists and leaves the
+/// later ones out; those are the real service's. What routes here ask for is added to it.
+const NAMED: &[(&str, Level)] = &[
+    ("actions", Level::Write),
+    ("administration", Level::Write),
+    ("checks", Level::Write),
+    ("contents", Level::Write),
+    ("dependabot_secrets", Level::Write),
+    ("deployments", Level::Write),
+    ("environments", Level::Write),
+    ("issue_fields", Level::Write),
+    ("issues", Level::Write),
+    ("members", Level::Write),
+    ("metadata", Level::Read),
+    ("organization_administration", Level::Write),
+    ("organization_custom_properties", Level::Admin),
+    ("organization_hooks", Level::Write),
+    ("organization_self_hosted_runners", Level::Write),
+    ("packages", Level::Write),
+    ("pages", Level::Write),
+    ("pull_requests", Level::Write),
+    ("repository_custom_properties", Level::Write),
+    ("repository_hooks", Level::Write),
+    ("secrets", Level::Write),
+    ("security_events", Level::Write),
+    ("statuses", Level::Write),
+    ("workflows", Level::Write),
+];
+
+/// Every permission and its highest level.
+fn all() -> &'static BTreeMap<String, Level> {
+    static ALL: OnceLock<BTreeMap<String, Level>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let named = NAMED.iter().map(|(name, level)| ((*name).to_owned(), *level));
+        let listed = [Dialect::Service, Dialect::Github].into_iter().flat_map(|dialect| {
+            let sets = Table::embedded(dialect)
+                .iter()
+                .flat_map(move |endpoint| generic::sets(endpoint, dialect));
+            sets.flatten().map(|grant| (grant.name, grant.level))
+        });
+        let mut all = BTreeMap::new();
+        for (name, level) in named.chain(listed) {
+            let known = all.entry(name).or_insert(level);
+            *known = level.max(*known);
+        }
+        all
+    })
+}
+
+/// The permission that has this name.
+pub fn named(name: &str) -> Option<&'static str> {
+    all().get_key_value(name).map(|(name, _)| name.as_str())
+}
+
+/// The level of this name on the wire.
+pub fn level_named(name: &str) -> Option<Level> {
+    [Level::Read, Level::Write, Level::Admin].into_iter().find(|level| level.name() == name)
+}
+
+impl Permissions {
+    /// As answers show them: name to level.
+    pub fn wire(&self) -> Value {
+        let shown = |name: &str, level: &Level| (name.to_owned(), json!(level.name()));
+        let granted: Map<String, Value> = match self {
+            Self::NotApplicable => Map::new(),
+            Self::All => all().iter().map(|(name, level)| shown(name, level)).collect(),
+            Self::Only(granted) => granted.iter().map(|(name, level)| shown(name, level)).collect(),
+        };
+        Value::Object(granted)
+    }
+
+    /// Whether all of these are granted.
+    pub fn include(&self, asked: &BTreeMap<&'static str, Level>) -> bool {
+        asked.iter().all(|(name, level)| match self {
+            Self::All => all().get(*name).is_some_and(|highest| highest >= level),
+            other => other.allow(name, *level),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_includes_no_level_that_does_not_exist() {
+        assert!(!Permissions::All.include(&BTreeMap::from([("metadata", Level::Write)])));
+        assert!(Permissions::All.include(&BTreeMap::from([("issues", Level::Write)])));
+        assert_eq!(named("telepathy"), None);
+    }
+}

@@ -1,0 +1,281 @@
+//! Things that a test makes happen through `/_emulator/events` so that somebody is told of them:
+//! one for each reason of Document 2 that nothing else brings about, and watching. `control` knows
+//! the others: issues, comments, mentions. Also what a test needs to pick a case.
+//!
+//! A body is `{"type", "repository": "acme/widgets", "actor": "ben", "user": "ada", "team":
+//! "acme/platform", "number": 1, "text": "…"}`; what a type does not need is not looked at, and all
+//! but `type` and `repository` have a default.
+
+use std::collections::BTreeSet;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::clock::Timestamp;
+use crate::emulator::events::changes;
+use crate::emulator::events::notifications::mentions::team_members;
+use crate::emulator::events::notifications::{self, Cause, Notice};
+use crate::emulator::http::error::Code;
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::urls::Urls;
+use crate::emulator::render::extend;
+use crate::emulator::resources::issues::issue_fields;
+use crate::emulator::resources::properties;
+use crate::emulator::state::State;
+use crate::emulator::world::notifications::thread::{Reason, Topic};
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::{IssueState, World};
+
+type Answer = (StatusCode, Value);
+
+/// The types known here.
+pub const KINDS: [&str; 10] = [
+    "assign",
+    "team_mention",
+    "review_requested",
+    "state_change",
+    "ci_activity",
+    "approval_requested",
+    "invitation",
+    "member_feature_requested",
+    "watch",
+    "unwatch",
+];
+
+/// What is to happen.
+#[derive(Debug)]
+struct Occasion {
+    repository: u64,
+    actor: u64,
+    user: u64,
+    /// Everybody in the team given, if one was.
+    team: Option<BTreeSet<u64>>,
+    team_name: String,
+    number: u64,
+    text: String,
+}
+
+/// Makes it happen; `None` when the type is none of ours.
+pub fn answer(state: &mut State, now: Timestamp, body: &[u8]) -> Option<Answer> {
+    let mut fields = Fields::parse("Event", body).ok()?;
+    let kind = fields.value("type").and_then(Value::as_str)?;
+    let kind = KINDS.into_iter().find(|known| *known == kind)?;
+    let occasion = read(&state.world, &mut fields);
+    if let Err(fault) = fields.check() {
+        return Some((StatusCode::UNPROCESSABLE_ENTITY, refusal(fault)));
+    }
+    let urls = Urls::new(&state.options.base_url, "");
+    let happened = happen(&mut state.world, &urls, now, kind, &occasion);
+    Some(match happened {
+        Ok(id) => (StatusCode::CREATED, json!({ "id": id })),
+        Err(why) => (StatusCode::UNPROCESSABLE_ENTITY, json!({ "message": why })),
+    })
+}
+
+fn refusal(fault: crate::emulator::http::error::Fault) -> Value {
+    let named = match fault {
+        crate::emulator::http::error::Fault::Invalid(faults) => {
+            faults.into_iter().map(|fault| fault.message).collect::<Vec<_>>().join("; ")
+        }
+        _ => String::new(),
+    };
+    json!({ "message": named })
+}
+
+fn read(world: &World, fields: &mut Fields) -> Occasion {
+    let full_name = fields.required_string("repository");
+    let repository =
+        full_name.split_once('/').and_then(|(owner, name)| world.repository_named(owner, name));
+    if repository.is_none() && !full_name.is_empty() {
+        fields.reject("repository", Code::Invalid, "there is no such repository");
+    }
+    let team_name = fields.string("team").unwrap_or_default();
+    let team = team_name
+        .split_once('/')
+        .map(|(organization, slug)| team_members(world, organization, slug));
+    if !team_name.is_empty() && team.as_ref().is_none_or(BTreeSet::is_empty) {
+        fields.reject("team", Code::Invalid, "team is no organisation/slug of a team with members");
+    }
+    Occasion {
+        repository: repository.map_or(0, |repository| repository.id),
+        actor: person(world, fields, "actor", "ben"),
+        user: person(world, fields, "user", "ada"),
+        team,
+        team_name,
+        number: fields.nullable_integer("number").value().unwrap_or(1),
+        text: fields.string("text").unwrap_or_else(|| "Something happened".to_owned()),
+    }
+}
+
+fn person(world: &World, fields: &mut Fields, name: &str, default: &str) -> u64 {
+    let login = fields.string(name).unwrap_or_else(|| default.to_owned());
+    let user = world.user_by_login(&login).map(|user| user.id);
+    if user.is_none() {
+        fields.reject(name, Code::Invalid, format!("{name} is nobody's login"));
+    }
+    user.unwrap_or(0)
+}
+
+/// The id or number of what happened, or why it cannot.
+fn happen(
+    world: &mut World,
+    urls: &Urls,
+    now: Timestamp,
+    kind: &str,
+    occasion: &Occasion,
+) -> Result<u64, &'static str> {
+    let Occasion { repository, actor, user, number, .. } = *occasion;
+    match kind {
+        "assign" => assign(world, urls, now, occasion),
+        "team_mention" => {
+            occasion.team.as_ref().ok_or("team is needed")?;
+            let text = format!("@{} {}", occasion.team_name, occasion.text);
+            changes::comment(world, urls, now, repository, number, actor, &text)
+                .ok_or("there is no such issue")
+        }
+        "review_requested" => {
+            let issue =
+                world.repositories.get(&repository).and_then(|found| found.issues.get(&number));
+            issue.filter(|issue| issue.pull_from.is_some()).ok_or("number is no pull request")?;
+            let asked = occasion.team.clone().unwrap_or_else(|| BTreeSet::from([user]));
+            notifications::review_requested(world, now, repository, number, actor, &asked);
+            Ok(number)
+        }
+        "state_change" => change_state(world, urls, now, occasion),
+        "ci_activity" => tell(world, now, occasion, Reason::CiActivity),
+        "approval_requested" => tell(world, now, occasion, Reason::ApprovalRequested),
+        "invitation" => {
+            // "you accepted a repository invitation": who did so may push from now on.
+            let found =
+                world.repositories.get_mut(&repository).ok_or("there is no such repository")?;
+            found.collaborators.insert(user);
+            tell(world, now, occasion, Reason::Invitation)
+        }
+        "member_feature_requested" => ask_owners(world, now, occasion),
+        watching => {
+            let user = world.users.get_mut(&user).ok_or("there is no such user")?;
+            let _ = if watching == "watch" {
+                user.watching.insert(repository)
+            } else {
+                user.watching.remove(&repository)
+            };
+            Ok(user.id)
+        }
+    }
+}
+
+fn assign(
+    world: &mut World,
+    urls: &Urls,
+    now: Timestamp,
+    occasion: &Occasion,
+) -> Result<u64, &'static str> {
+    let Occasion { repository, actor, user, number, .. } = *occasion;
+    let found = world.repositories.get_mut(&repository).ok_or("there is no such repository")?;
+    let issue = found.issues.get_mut(&number).ok_or("there is no such issue")?;
+    if !issue.assignees.contains(&user) {
+        issue.assignees.push(user);
+        issue.updated_at = now;
+        found.updated_at = now;
+    }
+    changes::issue_changed(world, urls, now, repository, number, actor, "assigned");
+    Ok(number)
+}
+
+/// Closes what is open and opens what is closed.
+fn change_state(
+    world: &mut World,
+    urls: &Urls,
+    now: Timestamp,
+    occasion: &Occasion,
+) -> Result<u64, &'static str> {
+    let Occasion { repository, actor, number, .. } = *occasion;
+    let found = world.repositories.get_mut(&repository).ok_or("there is no such repository")?;
+    let issue = found.issues.get_mut(&number).ok_or("there is no such issue")?;
+    let action = match issue.state {
+        IssueState::Open => {
+            (issue.state, issue.closed_at) = (IssueState::Closed, Some(now));
+            "closed"
+        }
+        IssueState::Closed => {
+            (issue.state, issue.closed_at) = (IssueState::Open, None);
+            "reopened"
+        }
+    };
+    issue.updated_at = now;
+    found.updated_at = now;
+    changes::issue_changed(world, urls, now, repository, number, actor, action);
+    Ok(number)
+}
+
+/// Tells the user of something new that is neither issue nor pull; the id of that.
+fn tell(
+    world: &mut World,
+    now: Timestamp,
+    occasion: &Occasion,
+    reason: Reason,
+) -> Result<u64, &'static str> {
+    let Occasion { repository, user, .. } = *occasion;
+    if !notifications::may_see(world, user, repository) {
+        return Err("user does not see the repository");
+    }
+    let id = world.next_id();
+    let topic = Topic::of_reason(reason, id).ok_or("the reason is one of issues")?;
+    notifications::tell_one(
+        world,
+        now,
+        &Notice { user, repository, topic, reason, cause: Cause::Activity, comment: None },
+    );
+    Ok(id)
+}
+
+/// Members of the organisation ask; its owners are told.
+fn ask_owners(world: &mut World, now: Timestamp, occasion: &Occasion) -> Result<u64, &'static str> {
+    let repository =
+        world.repositories.get(&occasion.repository).ok_or("there is no such repository")?;
+    let Owner::Organization(organization) = repository.owner else {
+        return Err("the repository has no organisation");
+    };
+    let owners = world
+        .organizations
+        .get(&organization)
+        .map(|organization| organization.owners.clone())
+        .unwrap_or_default();
+    let id = world.next_id();
+    let (repository, topic, reason) =
+        (occasion.repository, Topic::FeatureRequest(id), Reason::MemberFeatureRequested);
+    for user in owners {
+        notifications::tell_one(
+            world,
+            now,
+            &Notice { user, repository, topic, reason, cause: Cause::Activity, comment: None },
+        );
+    }
+    Ok(id)
+}
+
+/// An organisation as `/_emulator/world` shows it, with its roles, custom properties and issue
+/// fields.
+pub fn with_schemas(world: &World, mut line: Value) -> Value {
+    let organization =
+        line.get("id").and_then(Value::as_u64).and_then(|id| world.organizations.get(&id));
+    if let Some(organization) = organization {
+        let logins = |users: &BTreeSet<u64>| {
+            users.iter().map(|user| json!(world.login(*user))).collect::<Value>()
+        };
+        let roles: serde_json::Map<String, Value> = organization
+            .roles
+            .iter()
+            .map(|(role, users)| ((*role).to_owned(), logins(users)))
+            .collect();
+        let (properties, fields) = (
+            properties::overview(world, organization.id),
+            issue_fields::overview(world, organization.id),
+        );
+        extend(
+            &mut line,
+            json!({ "roles": roles, "properties": properties, "issue_fields": fields }),
+        );
+    }
+    line
+}

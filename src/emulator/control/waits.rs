@@ -1,0 +1,29 @@
+//! The requests of the control plane that wait for something to happen.
+
+use http::{Method, Uri};
+
+use crate::emulator::faults::FaultId;
+use crate::emulator::faults::gates::GateId;
+use crate::emulator::http::path::{Door, Query, canonical};
+
+/// The gate whose held requests `GET /_emulator/gates/{id}?held=N` waits for, and how many.
+pub fn awaited_gate(method: &Method, uri: &Uri) -> Option<(GateId, usize)> {
+    let canonical = canonical(uri.path());
+    if method != Method::GET || canonical.door != Door::Control {
+        return None;
+    }
+    let id = canonical.path.strip_prefix("/gates/")?.parse().ok()?;
+    let count = Query::parse(uri.query()).get("held")?.parse().ok()?;
+    Some((GateId(id), count))
+}
+
+/// The fault whose strikes `GET /_emulator/faults/{id}?struck=N` waits for, and how many.
+pub fn awaited_fault(method: &Method, uri: &Uri) -> Option<(FaultId, u64)> {
+    let canonical = canonical(uri.path());
+    if method != Method::GET || canonical.door != Door::Control {
+        return None;
+    }
+    let id = canonical.path.strip_prefix("/faults/")?.parse().ok()?;
+    let count = Query::parse(uri.query()).get("struck")?.parse().ok()?;
+    Some((FaultId(id), count))
+}

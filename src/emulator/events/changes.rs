@@ -1,0 +1,80 @@
+//! What happens in the world when somebody does something: people are told ([`super::notices`]),
+//! webhooks have something to deliver ([`super::happenings`]).
+
+use serde_json::json;
+
+use super::notifications;
+use super::webhooks::issues;
+use crate::clock::Timestamp;
+use crate::emulator::http::urls::Urls;
+use crate::emulator::render::{self, Renderer};
+use crate::emulator::world::{Comment, Issue, World};
+
+pub use super::webhooks::{Happening, Place, Scene, raise};
+
+/// An issue was opened or changed in one way: its watchers and those it names are told, and the
+/// webhooks.
+pub fn issue_changed(
+    world: &mut World,
+    urls: &Urls,
+    now: Timestamp,
+    repository: u64,
+    number: u64,
+    actor: u64,
+    action: &'static str,
+) {
+    notifications::issue_changed(world, now, repository, number, actor, action);
+    let scene = Scene { urls, now, place: Place::Repository(repository), actor };
+    issues::raise(world, scene, repository, number, action, |_| json!({}));
+}
+
+/// Opens an issue; its number, or `None` when there is no such repository.
+pub fn open_issue(
+    world: &mut World,
+    urls: &Urls,
+    now: Timestamp,
+    repository: u64,
+    author: u64,
+    title: String,
+) -> Option<u64> {
+    let id = world.next_id();
+    let found = world.repositories.get_mut(&repository)?;
+    let number = found.issues.keys().next_back().copied().unwrap_or(0) + 1;
+    found.issues.insert(number, Issue::new(id, number, title, author, now));
+    found.updated_at = now;
+    issue_changed(world, urls, now, repository, number, author, "opened");
+    Some(number)
+}
+
+/// Adds a comment; its id, or `None` when there is no such issue.
+pub fn comment(
+    world: &mut World,
+    urls: &Urls,
+    now: Timestamp,
+    repository: u64,
+    number: u64,
+    author: u64,
+    body: &str,
+) -> Option<u64> {
+    let id = world.next_id();
+    let found = world.repositories.get_mut(&repository)?;
+    let issue = found.issues.get_mut(&number)?;
+    issue.comments.push(id);
+    issue.updated_at = now;
+    found.comments.insert(
+        id,
+        Comment {
+            id,
+            issue: number,
+            author,
+            body: body.to_owned(),
+            created_at: now,
+            updated_at: now,
+        },
+    );
+    notifications::commented(world, now, repository, number, author, body, id);
+    let scene = Scene { urls, now, place: Place::Repository(repository), actor: author };
+    let shown = |renderer: &Renderer<'_>| render::comment_objects(renderer, repository, id);
+    raise(world, scene, Happening::new("issue_comment", "created"), shown);
+    Some(id)
+}

@@ -1,0 +1,335 @@
+//! Sends the emulator's webhook deliveries over the network, and says what came back.
+//!
+//! It decides nothing but how long to wait for a receiver: what is sent, to whom, in which order
+//! and with which signature is the emulator's business. Every delivery is one POST on a connection
+//! of its own; redirects are not followed and nothing is repeated ("failed deliveries are not
+//! repeated by the service", UPSTREAM.md, Webhooks).
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error as ClientError};
+use hyper_util::rt::TokioExecutor;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    WantsVerifier,
+};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+
+use super::queue::Outgoing;
+use crate::clock::Clock;
+use crate::emulator::world::webhooks::queue::OutgoingId;
+use crate::emulator::world::{ANSWER_BYTES_MAX, Certificate, Failure, Receipt};
+
+/// UPSTREAM.md, Webhooks: "Answer within 10 s". (Document 3: not shown.)
+const TIME_OUT: Duration = Duration::from_secs(10);
+/// Nobody receives at the names that are set aside for documentation and tests (RFC 2606, RFC
+/// 6761). They are not even looked up: the seed world has webhooks there, and an emulator must not
+/// tell the world's name servers of it.
+const NAMES_OF_NOBODY: [&str; 6] =
+    ["example", "example.com", "example.net", "example.org", "invalid", "test"];
+
+type Http = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// Carries deliveries to their receivers.
+#[derive(Debug)]
+pub struct Courier {
+    time_out: Duration,
+    /// Trusted instead of what this machine trusts.
+    trusted: Vec<CertificateDer<'static>>,
+    /// Made when first needed: reading the machine's certificates takes a moment.
+    verifying: OnceLock<Option<Http>>,
+    trusting: OnceLock<Option<Http>>,
+}
+
+impl Default for Courier {
+    fn default() -> Self {
+        Self {
+            time_out: TIME_OUT,
+            trusted: Vec::new(),
+            verifying: OnceLock::new(),
+            trusting: OnceLock::new(),
+        }
+    }
+}
+
+impl Courier {
+    /// One that waits this long for a receiver, from the connecting to the answer's end, instead of
+    /// 10 s.
+    #[must_use]
+    pub fn with_time_out(self, time_out: Duration) -> Self {
+        Self { time_out, ..self }
+    }
+
+    /// One that trusts receivers with this certificate, DER, or one that it has signed, and no
+    /// others.
+    #[must_use]
+    pub fn with_trusted(mut self, certificate: Vec<u8>) -> Self {
+        self.trusted.push(certificate.into());
+        self
+    }
+
+    /// Sends one delivery and waits for what comes back.
+    async fn carry(&self, outgoing: Outgoing) -> (OutgoingId, Receipt) {
+        // How long a receiver takes is measured in its time, however fast the emulator's runs.
+        let stopwatch = Clock::system();
+        let begun = stopwatch.now();
+        let sent = tokio::time::timeout(
+            self.time_out,
+            self.exchange(outgoing.request, outgoing.certificate),
+        )
+        .await;
+        let duration = stopwatch.now().since(begun);
+        let receipt = match sent {
+            Ok(Ok((parts, payload))) => {
+                Receipt::answered(parts.status, &parts.headers, &payload, duration)
+            }
+            Ok(Err(failure)) => Receipt::Failed { failure, duration },
+            Err(_) => Receipt::Failed { failure: Failure::TimedOut, duration },
+        };
+        (outgoing.id, receipt)
+    }
+
+    async fn exchange(
+        &self,
+        request: Request<Bytes>,
+        certificate: Certificate,
+    ) -> Result<(http::response::Parts, Bytes), Failure> {
+        if request.uri().host().is_none_or(is_nobody) {
+            return Err(Failure::Unresolved);
+        }
+        let client = self.client(certificate).ok_or(Failure::Unreachable)?;
+        let response =
+            client.request(request.map(Full::new)).await.map_err(|error| failure(&error))?;
+        let (parts, mut body) = response.into_parts();
+        let mut payload = BytesMut::new();
+        // An answer that breaks off is an answer nonetheless; one that is longer than what is kept
+        // is not read to its end.
+        while let Some(Ok(frame)) = body.frame().await {
+            payload.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+            if payload.len() >= ANSWER_BYTES_MAX {
+                break;
+            }
+        }
+        Ok((parts, payload.freeze()))
+    }
+
+    fn client(&self, certificate: Certificate) -> Option<&Http> {
+        let made = match certificate {
+            Certificate::Verified => {
+                self.verifying.get_or_init(|| verifying(&self.trusted).map(client))
+            }
+            Certificate::Any => self.trusting.get_or_init(|| trusting().map(client)),
+        };
+        made.as_ref()
+    }
+}
+
+/// Sends what the emulator has to send until it is told to stop. What is on its way then is
+/// dropped.
+///
+/// `take` gives what is to be sent now and `settle` takes what came back; `wake` says that there
+/// may be something to take.
+pub async fn run<T, S, P>(
+    courier: Courier,
+    take: T,
+    settle: S,
+    wake: Arc<Notify>,
+    mut stop: watch::Receiver<P>,
+) where
+    T: Fn() -> Vec<Outgoing>,
+    S: Fn(OutgoingId, Receipt),
+{
+    let courier = Arc::new(courier);
+    let mut under_way = JoinSet::new();
+    let mut names = HashMap::new();
+    loop {
+        for outgoing in take() {
+            let courier = Arc::clone(&courier);
+            let id = outgoing.id;
+            let carried = under_way.spawn(async move { courier.carry(outgoing).await });
+            names.insert(carried.id(), id);
+        }
+        tokio::select! {
+            _ = stop.changed() => return,
+            () = wake.notified() => {}
+            Some(ended) = under_way.join_next_with_id() => match ended {
+                Ok((task, (id, receipt))) => {
+                    names.remove(&task);
+                    settle(id, receipt);
+                }
+                // One that broke down says nothing, and its webhook would wait for ever.
+                Err(broken) => {
+                    let failed = Receipt::Failed { failure: Failure::Unreachable, duration: Duration::ZERO };
+                    names.remove(&broken.id()).into_iter().for_each(|id| settle(id, failed.clone()));
+                }
+            },
+        }
+    }
+}
+
+fn is_nobody(host: &str) -> bool {
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    NAMES_OF_NOBODY.iter().any(|name| {
+        host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    })
+}
+
+/// One connection for each delivery, and no second attempt of the client's own.
+fn client(tls: ClientConfig) -> Http {
+    let connector =
+        HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
+    Client::builder(TokioExecutor::new())
+        .http1_title_case_headers(true)
+        .pool_max_idle_per_host(0)
+        .retry_canceled_requests(false)
+        .build(connector)
+}
+
+/// `insecure_ssl` 0: what this machine trusts, unless others are given.
+fn verifying(trusted: &[CertificateDer<'static>]) -> Option<ClientConfig> {
+    let given = || {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(trusted.iter().cloned());
+        roots
+    };
+    let config = if trusted.is_empty() {
+        // On a machine without certificates no receiver can be trusted; its deliveries say so.
+        tls()?
+            .with_native_roots()
+            .or_else(|_| {
+                tls().map(|tls| tls.with_root_certificates(RootCertStore::empty())).ok_or(())
+            })
+            .ok()?
+    } else {
+        tls()?.with_root_certificates(given())
+    };
+    Some(config.with_no_client_auth())
+}
+
+/// `insecure_ssl` 1.
+fn trusting() -> Option<ClientConfig> {
+    let any = Arc::new(AnyCertificate(ring::default_provider()));
+    Some(tls()?.dangerous().with_custom_certificate_verifier(any).with_no_client_auth())
+}
+
+/// Its provider is named, so that what other parts of the program choose does not matter.
+fn tls() -> Option<ConfigBuilder<ClientConfig, WantsVerifier>> {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .ok()
+}
+
+/// Takes every certificate.
+#[derive(Debug)]
+struct AnyCertificate(CryptoProvider);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// The first thing in the chain of causes that says why.
+fn failure(error: &ClientError) -> Failure {
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if let Some(known) = known(error) {
+            return known;
+        }
+        // An I/O error hides the error that it carries: its source is that one's source.
+        let carried = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref)
+            .map(|carried| carried as &(dyn Error + 'static));
+        next = carried.or_else(|| error.source());
+    }
+    Failure::Unreachable
+}
+
+fn known(error: &(dyn Error + 'static)) -> Option<Failure> {
+    if let Some(error) = error.downcast_ref::<rustls::Error>() {
+        let certificate = matches!(
+            error,
+            rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented
+        );
+        return Some(if certificate { Failure::Certificate } else { Failure::Garbled });
+    }
+    if let Some(error) = error.downcast_ref::<hyper::Error>() {
+        if error.is_parse() {
+            return Some(Failure::Garbled);
+        }
+        return error.is_incomplete_message().then_some(Failure::Closed);
+    }
+    if let Some(error) = error.downcast_ref::<io::Error>() {
+        return match error.kind() {
+            io::ErrorKind::ConnectionRefused => Some(Failure::Refused),
+            io::ErrorKind::TimedOut => Some(Failure::TimedOut),
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => Some(Failure::Closed),
+            _ => None,
+        };
+    }
+    // The connector's error for this has no type of its own.
+    error.to_string().starts_with("dns error").then_some(Failure::Unresolved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_receives_at_a_name_set_aside_for_documentation() {
+        for host in
+            ["receiver.example.com", "example.com", "EXAMPLE.ORG.", "nowhere.invalid", "a.test"]
+        {
+            assert!(is_nobody(host), "{host}");
+        }
+        for host in ["localhost", "127.0.0.1", "myexample.com", "example.com.de", "contest"] {
+            assert!(!is_nobody(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What changed about an issue or a pull, as events: one change may be several of them (edited,
+//! closed, labeled, assigned, …).
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{Happening, Scene};
+use crate::emulator::http::error::Fault;
+use crate::emulator::render::{Renderer, extend};
+use crate::emulator::routing::call::Call;
+use crate::emulator::world::{Issue, IssueState, World};
+
+/// A change of more labels than this is not told label by label: each of these events shows the
+/// whole issue.
+const MOVED_MAX: usize = 100;
+
+/// An issue before a change, as far as events tell of it.
+#[derive(Debug)]
+pub struct Before {
+    number: u64,
+    title: String,
+    body: Option<String>,
+    state: IssueState,
+    labels: Vec<u64>,
+    assignees: Vec<u64>,
+    milestone: Option<u64>,
+}
+
+impl Before {
+    pub fn of(issue: &Issue) -> Self {
+        Self {
+            number: issue.number,
+            title: issue.title.clone(),
+            body: issue.body.clone(),
+            state: issue.state,
+            labels: issue.labels.clone(),
+            assignees: issue.assignees.clone(),
+            milestone: issue.milestone,
+        }
+    }
+}
+
+/// Tells of one thing that was done with an issue or a pull; `more` is what its payload has beside
+/// it.
+pub fn raise(
+    world: &mut World,
+    scene: Scene<'_>,
+    repository: u64,
+    number: u64,
+    action: &str,
+    more: impl FnOnce(&Renderer<'_>) -> Value,
+) {
+    let is_pull = world
+        .repositories
+        .get(&repository)
+        .and_then(|found| found.issues.get(&number))
+        .is_some_and(|issue| issue.pull_from.is_some());
+    let event = if is_pull { "pull_request" } else { "issues" };
+    crate::emulator::events::webhooks::raise(
+        world,
+        scene,
+        Happening::new(event, action),
+        |renderer| {
+            let mut objects = subject(renderer, repository, number);
+            extend(&mut objects, more(renderer));
+            objects
+        },
+    );
+}
+
+/// The issue, or the pull with its number, as payloads have it.
+pub fn subject(renderer: &Renderer<'_>, repository: u64, number: u64) -> Value {
+    let Some(repository) = renderer.world.repositories.get(&repository) else { return json!({}) };
+    match repository.issues.get(&number) {
+        Some(pull) if pull.pull_from.is_some() => {
+            json!({ "number": number, "pull_request": renderer.pull(repository, pull) })
+        }
+        Some(issue) => json!({ "issue": renderer.issue(repository, issue) }),
+        None => json!({}),
+    }
+}
+
+/// Tells of everything that is different now.
+pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), Fault> {
+    let after = Before::of(call.repository()?.issues.get(&before.number).ok_or(Fault::NotFound)?);
+    let mut changes = json!({});
+    if after.title != before.title {
+        extend(&mut changes, json!({ "title": { "from": before.title } }));
+    }
+    if after.body != before.body {
+        extend(&mut changes, json!({ "body": { "from": before.body } }));
+    }
+    let repository = call.repository;
+    if changes.as_object().is_some_and(|changes| !changes.is_empty()) {
+        one(call, before, "edited", |_| json!({ "changes": changes }));
+    }
+    if after.state != before.state {
+        let action = if after.state == IssueState::Closed { "closed" } else { "reopened" };
+        one(call, before, action, |_| json!({}));
+    }
+    for (action, label) in moved(&before.labels, &after.labels, "labeled", "unlabeled") {
+        one(
+            call,
+            before,
+            action,
+            |renderer| json!({ "label": label_of(renderer, repository, label) }),
+        );
+    }
+    for (action, user) in moved(&before.assignees, &after.assignees, "assigned", "unassigned") {
+        one(call, before, action, |renderer| json!({ "assignee": renderer.user_summary(user) }));
+    }
+    let (had, has): (Vec<u64>, Vec<u64>) =
+        (before.milestone.into_iter().collect(), after.milestone.into_iter().collect());
+    for (action, milestone) in moved(&had, &has, "milestoned", "demilestoned") {
+        one(
+            call,
+            before,
+            action,
+            |renderer| json!({ "milestone": milestone_of(renderer, repository, milestone) }),
+        );
+    }
+    Ok(())
+}
+
+fn one(
+    call: &mut Call<'_>,
+    before: &Before,
+    action: &str,
+    more: impl FnOnce(&Renderer<'_>) -> Value,
+) {
+    let scene = Scene::of(call);
+    raise(call.world, scene, call.repository, before.number, action, more);
+}
+
+/// What is gone, then what is new, each with its action.
+fn moved<'a>(
+    before: &[u64],
+    after: &[u64],
+    added: &'a str,
+    removed: &'a str,
+) -> Vec<(&'a str, u64)> {
+    let (had, has): (BTreeSet<u64>, BTreeSet<u64>) =
+        (before.iter().copied().collect(), after.iter().copied().collect());
+    let gone = had.difference(&has).map(|id| (removed, *id));
+    let new = has.difference(&had).map(|id| (added, *id));
+    gone.chain(new).take(MOVED_MAX).collect()
+}
+
+fn label_of(renderer: &Renderer<'_>, repository: u64, id: u64) -> Option<Value> {
+    let repository = renderer.world.repositories.get(&repository)?;
+    Some(renderer.label(repository, repository.labels.get(&id)?))
+}
+
+fn milestone_of(renderer: &Renderer<'_>, repository: u64, number: u64) -> Option<Value> {
+    let repository = renderer.world.repositories.get(&repository)?;
+    Some(renderer.milestone(repository, repository.milestones.get(&number)?))
+}

@@ -1,0 +1,257 @@
+//! What happens in the world, as webhooks tell of it: every route that changes something says so
+//! here, and every webhook that wants to know gets a delivery (Document 3, Events).
+//!
+//! A route says it with [`tell`], code without a call with [`raise`]. The catalog of events,
+//! actions and payloads is not shown; the names are the running service's. Notifications of people
+//! are in `events`.
+
+pub mod issues;
+pub mod organizations;
+pub mod pushes;
+pub mod repositories;
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::delivery::queue;
+use crate::clock::Timestamp;
+use crate::emulator::accounts::{AccountId, Caller};
+use crate::emulator::http::urls::Urls;
+use crate::emulator::render::{Renderer, extend, node_id};
+use crate::emulator::routing::call::Call;
+use crate::emulator::world::notifications::feed::{self, Event};
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::{Attempt, Delivery, Hook, Mailbox, Receipt, Repository, World, guid};
+
+/// Where something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Repository(u64),
+    Organization(u64),
+}
+
+/// Where and when something happens, and who does it.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene<'a> {
+    /// The addresses that the payload names.
+    pub urls: &'a Urls,
+    pub now: Timestamp,
+    pub place: Place,
+    /// The user.
+    pub actor: u64,
+}
+
+/// An event and what was done, such as `issues` and `opened`.
+#[derive(Clone, Copy, Debug)]
+pub struct Happening<'a> {
+    pub event: &'a str,
+    /// None for events that have no actions, such as `push`.
+    pub action: Option<&'a str>,
+}
+
+impl<'a> Happening<'a> {
+    pub fn new(event: &'a str, action: &'a str) -> Self {
+        Self { event, action: Some(action) }
+    }
+}
+
+impl<'a> Scene<'a> {
+    /// Now, by the caller, in the repository that the route was admitted to; in the organisation
+    /// when it was admitted to none.
+    pub fn of(call: &Call<'a>) -> Self {
+        let place = if call.repository == 0 {
+            Place::Organization(call.organization)
+        } else {
+            Place::Repository(call.repository)
+        };
+        Self { urls: call.urls, now: call.now, place, actor: call.actor() }
+    }
+}
+
+/// Something happened where the route was admitted to, by its caller. `objects` makes the members
+/// of the payload that this event has beside action, repository, organization and sender; it is
+/// asked only when somebody wants to know, or a feed.
+pub fn tell(
+    call: &mut Call<'_>,
+    happening: Happening<'_>,
+    objects: impl FnOnce(&Renderer<'_>) -> Value,
+) {
+    raise(call.world, Scene::of(call), happening, objects);
+}
+
+/// Something happened: the webhooks of the organisation, and of the apps installed on it, that want
+/// to know get a delivery, and the feeds have it. How many deliveries that are.
+pub fn raise(
+    world: &mut World,
+    scene: Scene<'_>,
+    happening: Happening<'_>,
+    objects: impl FnOnce(&Renderer<'_>) -> Value,
+) -> usize {
+    let organization = organization_of(world, scene.place);
+    let audience = organization
+        .map_or_else(Vec::new, |organization| audience(world, organization, happening.event));
+    let is_in_feeds =
+        matches!(scene.place, Place::Repository(_)) && feed::kind(happening.event).is_some();
+    if matches!(happening.event, "repository" | "organization" | "member") {
+        world.feed.shift(scene.now);
+    }
+    if audience.is_empty() && !is_in_feeds {
+        return 0;
+    }
+    let objects = {
+        // Payloads are made for the receiver, who has no token of ours.
+        let nobody = Caller { account: AccountId::User(scene.actor), token: None };
+        objects(&Renderer { world, urls: scene.urls, caller: &nobody })
+    };
+    note(world, scene, happening, &objects);
+    if audience.is_empty() {
+        return 0;
+    }
+    let mut payload = payload(world, scene, happening, organization, objects);
+    let plain: Arc<str> = payload.to_string().into();
+    for (mailbox, installation) in &audience {
+        let text = installation.map_or_else(
+            || Arc::clone(&plain),
+            |id| {
+                extend(&mut payload, json!({ "installation": { "id": id, "node_id": node_id("IntegrationInstallation", id) } }));
+                payload.to_string().into()
+            },
+        );
+        let repository = if let Place::Repository(id) = scene.place { Some(id) } else { None };
+        deliver(
+            world,
+            scene.now,
+            *mailbox,
+            happening,
+            Letter { repository, installation: *installation, payload: text },
+        );
+    }
+    audience.len()
+}
+
+/// What happens in a repository is in the feeds too, if they have a type for it.
+fn note(world: &mut World, scene: Scene<'_>, happening: Happening<'_>, objects: &Value) {
+    let (Place::Repository(repository), Some(kind)) = (scene.place, feed::kind(happening.event))
+    else {
+        return;
+    };
+    let mut payload =
+        happening.action.map_or_else(|| json!({}), |action| json!({ "action": action }));
+    extend(&mut payload, objects.clone());
+    let (actor, created_at) = (scene.actor, scene.now);
+    world.feed.note(Event {
+        id: 0,
+        kind,
+        actor,
+        repository,
+        payload: payload.to_string().into(),
+        created_at,
+    });
+}
+
+/// What a delivery carries.
+#[derive(Debug)]
+pub struct Letter {
+    pub repository: Option<u64>,
+    pub installation: Option<u64>,
+    /// The text of a JSON object.
+    pub payload: Arc<str>,
+}
+
+/// One webhook gets a delivery.
+pub fn deliver(
+    world: &mut World,
+    now: Timestamp,
+    mailbox: Mailbox,
+    happening: Happening<'_>,
+    letter: Letter,
+) {
+    let id = world.next_id();
+    let Some(hook) = world.hook_mut(mailbox) else { return };
+    hook.deliveries.append(Delivery {
+        id,
+        guid: guid(id),
+        at: now,
+        attempt: Attempt::First,
+        event: happening.event.into(),
+        action: happening.action.map(Into::into),
+        repository: letter.repository,
+        installation: letter.installation,
+        payload: letter.payload,
+        posted: None,
+        receipt: Receipt::Pending,
+    });
+    queue::queue(world, mailbox);
+}
+
+/// What belongs to a user has no webhooks here: neither an organisation nor an installed app.
+fn organization_of(world: &World, place: Place) -> Option<u64> {
+    match place {
+        Place::Organization(id) => Some(id),
+        Place::Repository(id) => match world.repositories.get(&id)?.owner {
+            Owner::Organization(id) => Some(id),
+            Owner::User(_) => None,
+        },
+    }
+}
+
+/// Each webhook that wants the event; for those of apps, with the installation that it comes
+/// through.
+fn audience(world: &World, organization: u64, event: &str) -> Vec<(Mailbox, Option<u64>)> {
+    let wants = |hook: &&Hook| hook.wants(event);
+    let own = world
+        .organizations
+        .get(&organization)
+        .into_iter()
+        .flat_map(|organization| organization.hooks.values());
+    let own = own.filter(wants).map(|hook| (hook.mailbox(), None));
+    let of_apps = world.apps.iter().filter_map(|app| {
+        let (installation, _) = app.installations.iter().find(|(_, on)| *on == organization)?;
+        let hook = world.app_hooks.get(&app.id).filter(wants)?;
+        Some((hook.mailbox(), Some(*installation)))
+    });
+    own.chain(of_apps).collect()
+}
+
+/// "An `action` and the affected objects" (Document 3), where it happened and who did it.
+fn payload(
+    world: &World,
+    scene: Scene<'_>,
+    happening: Happening<'_>,
+    organization: Option<u64>,
+    objects: Value,
+) -> Value {
+    let nobody = Caller { account: AccountId::User(scene.actor), token: None };
+    let renderer = Renderer { world, urls: scene.urls, caller: &nobody };
+    let mut payload = json!({});
+    if let Some(action) = happening.action {
+        extend(&mut payload, json!({ "action": action }));
+    }
+    if let Place::Repository(id) = scene.place {
+        let repository = world
+            .repositories
+            .get(&id)
+            .map(|repository| repository_of_payload(&renderer, repository));
+        extend(&mut payload, json!({ "repository": repository }));
+    }
+    if let Some(organization) = organization.and_then(|id| world.organizations.get(&id)) {
+        extend(
+            &mut payload,
+            json!({ "organization": renderer.organization_summary(organization) }),
+        );
+    }
+    extend(&mut payload, json!({ "sender": renderer.user_summary(scene.actor) }));
+    extend(&mut payload, objects);
+    payload
+}
+
+/// A receiver gets neither a secret nor somebody's permissions.
+fn repository_of_payload(renderer: &Renderer<'_>, repository: &Repository) -> Value {
+    let mut value = renderer.repository(repository);
+    if let Value::Object(members) = &mut value {
+        members.remove("temp_clone_token");
+        members.remove("permissions");
+    }
+    value
+}

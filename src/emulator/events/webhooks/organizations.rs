@@ -1,0 +1,116 @@
+//! What happens to an organisation's people, teams, repositories and properties, as events. Their
+//! payloads are not shown; the running service's.
+
+use serde_json::{Value, json};
+
+use super::{Happening, Place, Scene, raise, tell};
+use crate::emulator::render::Renderer;
+use crate::emulator::render::team::Standing;
+use crate::emulator::routing::call::Call;
+use crate::emulator::world::{Organization, World};
+
+/// A user's active places in an organisation: whether it is a member, and of which teams.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    role: Option<&'static str>,
+    teams: Vec<u64>,
+}
+
+impl Places {
+    pub fn of(world: &World, organization: u64, user: u64) -> Self {
+        let Some(organization) = world.organizations.get(&organization) else {
+            return Self::default();
+        };
+        let role = if organization.owners.contains(&user) { "admin" } else { "member" };
+        Self {
+            role: organization.members.contains(&user).then_some(role),
+            teams: organization
+                .teams
+                .values()
+                .filter(|team| team.people.contains_key(&user))
+                .map(|team| team.id)
+                .collect(),
+        }
+    }
+}
+
+/// Tells of every place that the user has got or lost since `before`.
+pub fn moved(call: &mut Call<'_>, organization: u64, user: u64, before: &Places) {
+    let after = Places::of(call.world, organization, user);
+    let scene = Scene { place: Place::Organization(organization), ..Scene::of(call) };
+    let mut of_organization = |action, role| {
+        raise(call.world, scene, Happening::new("organization", action), |renderer| {
+            let standing = Standing::Active;
+            let membership = |found| renderer.organization_membership(found, user, role, standing);
+            json!({ "membership": renderer.world.organizations.get(&organization).map(membership) })
+        });
+    };
+    match (before.role, after.role) {
+        (None, Some(role)) => of_organization("member_added", role),
+        // The membership as it was.
+        (Some(role), None) => of_organization("member_removed", role),
+        _ => {}
+    }
+    let changes = [("removed", before, &after), ("added", &after, before)];
+    for (action, these, others) in changes {
+        for team in these.teams.iter().copied().filter(|team| !others.teams.contains(team)) {
+            raise(
+                call.world,
+                scene,
+                Happening::new("membership", action),
+                |renderer| json!({ "scope": "team", "member": renderer.user_summary(user), "team": team_of(renderer, organization, team) }),
+            );
+        }
+    }
+}
+
+fn team_of(renderer: &Renderer<'_>, organization: u64, team: u64) -> Option<Value> {
+    let organization = renderer.world.organizations.get(&organization)?;
+    Some(renderer.team(organization, organization.teams.get(&team)?))
+}
+
+/// A team as events show it.
+pub fn shown_team(call: &Call<'_>, organization: &Organization, team: u64) -> Value {
+    organization
+        .teams
+        .get(&team)
+        .map_or(Value::Null, |team| Renderer::of(call).team(organization, team))
+}
+
+/// Tells what was done with a team that looks, or looked, like this.
+pub fn team(call: &mut Call<'_>, action: &str, team: &Value) {
+    tell(call, Happening::new("team", action), |_| json!({ "team": team }));
+}
+
+/// Tells of what is different about a team that looked like `before`.
+pub fn team_edited(call: &mut Call<'_>, before: &Value, after: &Value) {
+    let names = ["name", "description", "privacy", "permission"];
+    let differ = names.into_iter().filter(|name| before[*name] != after[*name]);
+    let changes: Value = differ
+        .map(|name| (name.to_owned(), json!({ "from": before[name] })))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    tell(call, Happening::new("team", "edited"), |_| json!({ "changes": changes, "team": after }));
+}
+
+/// Tells that a repository came, or is about to go.
+pub fn repository(call: &mut Call<'_>, action: &str, id: u64) {
+    let scene = Scene { place: Place::Repository(id), ..Scene::of(call) };
+    raise(call.world, scene, Happening::new("repository", action), |_| json!({}));
+}
+
+/// Tells what was done with a property of the organisation's repositories.
+pub fn property(call: &mut Call<'_>, action: &str, definition: &Value) {
+    tell(call, Happening::new("custom_property", action), |_| json!({ "definition": definition }));
+}
+
+/// Tells of a repository's values: all of them, before and after.
+pub fn property_values(call: &mut Call<'_>, repository: u64, before: &Value, after: &Value) {
+    let scene = Scene { place: Place::Repository(repository), ..Scene::of(call) };
+    raise(
+        call.world,
+        scene,
+        Happening::new("custom_property_values", "updated"),
+        |_| json!({ "old_property_values": before, "new_property_values": after }),
+    );
+}

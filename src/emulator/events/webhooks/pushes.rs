@@ -1,0 +1,188 @@
+//! Pushes: a branch is led to another commit, and everybody is told (the event `push`; `create` and
+//! `delete` for branches that come and go).
+
+use serde_json::{Value, json};
+
+use super::{Happening, Place, Scene};
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::urls::SITE;
+use crate::emulator::render::{Renderer, extend};
+use crate::emulator::world::{Author, Commit, Edit, Full, History, README, Repository, World};
+
+/// What a branch that is not there is said to be at.
+const NOWHERE: &str = "0000000000000000000000000000000000000000";
+/// A push of more commits shows its newest ones.
+const COMMITS_SHOWN_MAX: usize = 20;
+
+/// A branch moved.
+struct Move<'a> {
+    branch: &'a str,
+    before: Option<&'a str>,
+    after: Option<&'a str>,
+}
+
+/// Commits a change of one file to a branch of the repository that `scene` names; none when there
+/// is no such branch.
+pub fn commit(
+    world: &mut World,
+    scene: Scene<'_>,
+    branch: &str,
+    message: String,
+    edit: Edit,
+) -> Result<Option<Commit>, Full> {
+    let Place::Repository(id) = scene.place else { return Ok(None) };
+    let author = world.author(scene.actor);
+    let Some(history) = world.history_mut(id) else { return Ok(None) };
+    let Some(commit) = history.add(branch, message, author, scene.now, edit)? else {
+        return Ok(None);
+    };
+    landed(
+        world,
+        scene,
+        id,
+        &Move { branch, before: commit.parent.as_deref(), after: Some(&commit.sha) },
+    );
+    Ok(Some(commit))
+}
+
+/// Leads a branch to a commit that exists, or ends it.
+pub fn lead(
+    world: &mut World,
+    scene: Scene<'_>,
+    branch: &str,
+    to: Option<&str>,
+) -> Result<(), Full> {
+    let Place::Repository(id) = scene.place else { return Ok(()) };
+    let Some(history) = world.history_mut(id) else { return Ok(()) };
+    let before = history.head(branch).map(|commit| commit.sha.clone());
+    history.lead(branch, to)?;
+    let moved = Move { branch, before: before.as_deref(), after: to };
+    if moved.before != moved.after {
+        landed(world, scene, id, &moved);
+    }
+    Ok(())
+}
+
+fn landed(world: &mut World, scene: Scene<'_>, repository: u64, moved: &Move<'_>) {
+    let readme = world
+        .repositories
+        .get(&repository)
+        .filter(|found| found.default_branch == moved.branch)
+        .and_then(|found| {
+            let history = world.history(found);
+            let content = history.head(moved.branch)?.files.get(README)?;
+            Some(String::from_utf8_lossy(content).into_owned())
+        });
+    if let Some(repository) = world.repositories.get_mut(&repository) {
+        repository.readme = readme.unwrap_or_else(|| std::mem::take(&mut repository.readme));
+        repository.pushed_at = scene.now;
+        repository.updated_at = scene.now;
+    }
+    let event = |name| Happening { event: name, action: None };
+    let branch = moved.branch;
+    let comes_or_goes =
+        |_: &Renderer<'_>| json!({ "ref": branch, "ref_type": "branch", "pusher_type": "user" });
+    if moved.before.is_none() {
+        crate::emulator::events::webhooks::raise(world, scene, event("create"), comes_or_goes);
+    }
+    crate::emulator::events::webhooks::raise(world, scene, event("push"), |renderer| {
+        payload(renderer, scene, repository, moved)
+    });
+    if moved.after.is_none() {
+        crate::emulator::events::webhooks::raise(world, scene, event("delete"), comes_or_goes);
+    }
+}
+
+/// The payload of `push` is not shown; the running service's.
+fn payload(renderer: &Renderer<'_>, scene: Scene<'_>, repository: u64, moved: &Move<'_>) -> Value {
+    let Some(repository) = renderer.world.repositories.get(&repository) else { return json!({}) };
+    let history = renderer.world.history(repository);
+    let after = moved.after.and_then(|sha| history.commit(sha));
+    let (before_sha, after_sha) = (moved.before.unwrap_or(NOWHERE), moved.after.unwrap_or(NOWHERE));
+    let new = after.into_iter().flat_map(|after| {
+        history.until(after).take_while(|commit| Some(commit.sha.as_str()) != moved.before)
+    });
+    // A new branch brings nothing that was not there already.
+    let mut commits: Vec<Value> = if moved.before.is_some() {
+        new.take(COMMITS_SHOWN_MAX)
+            .map(|commit| commit_of_payload(renderer, repository, &history, commit))
+            .collect()
+    } else {
+        Vec::new()
+    };
+    commits.reverse();
+    let login = renderer.world.login(scene.actor);
+    json!({
+        "ref": format!("refs/heads/{}", moved.branch),
+        "before": before_sha,
+        "after": after_sha,
+        "created": moved.before.is_none(),
+        "deleted": moved.after.is_none(),
+        "forced": !leads_on(&history, moved),
+        "base_ref": null,
+        "compare": format!("{SITE}/{}/compare/{before_sha}...{after_sha}", renderer.world.full_name(repository)),
+        "commits": commits,
+        "head_commit": after.map(|commit| commit_of_payload(renderer, repository, &history, commit)),
+        "pusher": { "name": login, "email": email(login) },
+    })
+}
+
+/// Whether the new commit follows from the old one.
+fn leads_on(history: &History, moved: &Move<'_>) -> bool {
+    match (moved.before, moved.after.and_then(|sha| history.commit(sha))) {
+        (Some(before), Some(after)) => follows(history, after, before),
+        _ => true,
+    }
+}
+
+/// Whether `before` is `commit` or one of those before it.
+pub fn follows(history: &History, commit: &Commit, before: &str) -> bool {
+    history.until(commit).any(|one| one.sha == before)
+}
+
+fn commit_of_payload(
+    renderer: &Renderer<'_>,
+    repository: &Repository,
+    history: &History,
+    commit: &Commit,
+) -> Value {
+    let mut value = json!({
+        "id": commit.sha,
+        "tree_id": commit.tree,
+        "distinct": true,
+        "message": commit.message,
+        "timestamp": iso(commit.at),
+        "url": format!("{SITE}/{}/commit/{}", renderer.world.full_name(repository), commit.sha),
+        "author": person(renderer, &commit.author),
+        "committer": person(renderer, &commit.author),
+    });
+    extend(&mut value, touched(history, commit));
+    value
+}
+
+fn person(renderer: &Renderer<'_>, author: &Author) -> Value {
+    json!({ "name": author.name, "email": author.email, "username": renderer.world.login(author.user) })
+}
+
+/// As `/users/{username}` shows it.
+pub fn email(login: &str) -> String {
+    format!("{login}@example.com")
+}
+
+/// Which files a commit added, removed and modified.
+fn touched(history: &History, commit: &Commit) -> Value {
+    let empty = crate::emulator::world::Tree::new();
+    let before = commit
+        .parent
+        .as_deref()
+        .and_then(|sha| history.commit(sha))
+        .map_or(&empty, |parent| &*parent.files);
+    let after = &*commit.files;
+    let added: Vec<&String> = after.keys().filter(|path| !before.contains_key(*path)).collect();
+    let removed: Vec<&String> = before.keys().filter(|path| !after.contains_key(*path)).collect();
+    let differs = |(path, content): &(&String, &bytes::Bytes)| {
+        before.get(*path).is_some_and(|was| was != *content)
+    };
+    let modified: Vec<&String> = after.iter().filter(differs).map(|(path, _)| path).collect();
+    json!({ "added": added, "removed": removed, "modified": modified })
+}

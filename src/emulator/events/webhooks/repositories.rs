@@ -1,0 +1,73 @@
+//! What changed about a repository, as events: one change may be several of them (edited, renamed,
+//! archived, privatized, …).
+
+use serde_json::{Value, json};
+
+use super::Happening;
+use crate::emulator::http::error::Fault;
+use crate::emulator::render::extend;
+use crate::emulator::routing::call::Call;
+use crate::emulator::world::{Repository, Visibility};
+
+/// A repository before a change, as far as events tell of it.
+#[derive(Debug)]
+pub struct Before {
+    name: String,
+    description: String,
+    homepage: Option<String>,
+    default_branch: String,
+    visibility: Visibility,
+    archived: bool,
+}
+
+impl Before {
+    pub fn of(repository: &Repository) -> Self {
+        Self {
+            name: repository.name.clone(),
+            description: repository.description.clone(),
+            homepage: repository.homepage.clone(),
+            default_branch: repository.default_branch.clone(),
+            visibility: repository.visibility,
+            archived: repository.features.get("archived").copied().unwrap_or(false),
+        }
+    }
+}
+
+/// Tells of everything that is different now.
+pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), Fault> {
+    let after = Before::of(call.repository()?);
+    let mut changes = json!({});
+    let mut note = |name: &str, was: Value, is: Value| {
+        if was != is {
+            extend(&mut changes, json!({ name: { "from": was } }));
+        }
+    };
+    note("description", json!(before.description), json!(after.description));
+    note("homepage", json!(before.homepage), json!(after.homepage));
+    note("default_branch", json!(before.default_branch), json!(after.default_branch));
+    if changes.as_object().is_some_and(|changes| !changes.is_empty()) {
+        one(call, "edited", json!({ "changes": changes }));
+    }
+    if after.name != before.name {
+        one(
+            call,
+            "renamed",
+            json!({ "changes": { "repository": { "name": { "from": before.name } } } }),
+        );
+    }
+    if after.archived != before.archived {
+        one(call, if after.archived { "archived" } else { "unarchived" }, json!({}));
+    }
+    if after.visibility != before.visibility {
+        one(
+            call,
+            if after.visibility == Visibility::Private { "privatized" } else { "publicized" },
+            json!({}),
+        );
+    }
+    Ok(())
+}
+
+fn one(call: &mut Call<'_>, action: &str, more: Value) {
+    crate::emulator::events::webhooks::tell(call, Happening::new("repository", action), |_| more);
+}

@@ -1,0 +1,211 @@
+//! Where on the shelves the things of a route lie: an address made from what its path names, not
+//! from how it names it.
+//!
+//! Repositories, organisations, teams and users stand in it by their numbers, so that renaming a
+//! repository keeps what it has, letters' case does not matter, and the addresses of one thing by
+//! name and by number meet.
+
+use super::admission::{enterprise_of_path, organization_of_path};
+use super::rule::{Place, Rule};
+use super::teams;
+use crate::emulator::auth::access::path_of;
+use crate::emulator::http::error::Fault;
+use crate::emulator::http::path::decode_segment;
+use crate::emulator::http::urls::segment;
+use crate::emulator::routing::call::Call;
+use crate::emulator::world::organizations::owner::Owner;
+
+/// One step below the place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub text: String,
+    /// The name of the parameter that it is the value of; empty for a word of the template,
+    /// [`UNLISTED`] for one that no document lists.
+    pub param: String,
+}
+
+/// Stands for the parameter of a step that no document lists.
+pub const UNLISTED: &str = "*";
+
+/// What a path names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The address of the place itself.
+    place: String,
+    /// The path of the place, as answers name it.
+    path: String,
+    pub steps: Vec<Step>,
+}
+
+impl Address {
+    /// The address of the first `steps` steps.
+    pub fn leading(&self, steps: usize) -> String {
+        self.steps
+            .iter()
+            .take(steps)
+            .fold(self.place.clone(), |address, step| format!("{address}/{}", step.text))
+    }
+
+    /// The whole address.
+    pub fn whole(&self) -> String {
+        self.leading(self.steps.len())
+    }
+
+    /// The address of what holds the last step.
+    pub fn parent(&self) -> String {
+        self.leading(self.steps.len().saturating_sub(1))
+    }
+
+    /// The last step; empty for the place itself.
+    pub fn name(&self) -> &str {
+        self.steps.last().map_or("", |step| &step.text)
+    }
+
+    /// An address in the same place.
+    pub fn sibling(&self, own: &str) -> String {
+        format!("{}{own}", self.place)
+    }
+
+    /// The path, as answers name it, of what lies at an address in the same place.
+    pub fn path_of(&self, address: &str) -> String {
+        format!("{}{}", self.path, address.strip_prefix(&self.place).unwrap_or(address))
+    }
+
+    /// The value of a parameter that the path has.
+    pub fn value(&self, param: &str) -> Option<&str> {
+        self.steps.iter().find(|step| step.param == param).map(|step| step.text.as_str())
+    }
+
+    /// What of the template the first `steps` steps stand for, below the place: words as they are,
+    /// parameters in braces.
+    pub fn pattern(&self, steps: usize) -> String {
+        self.steps.iter().take(steps).fold(String::new(), |pattern, step| {
+            if matches!(step.param.as_str(), "" | UNLISTED) {
+                format!("{pattern}/{}", step.text)
+            } else {
+                format!("{pattern}/{{{}}}", step.param)
+            }
+        })
+    }
+}
+
+/// The address of what a call of this template names; `rest` is the unlisted end of a family's
+/// path, as sent. 404 when a repository inside it is not there.
+pub fn of(call: &Call<'_>, template: &str, rest: &str, rule: &Rule) -> Result<Address, Fault> {
+    let (place, path) = place(call, template, rule)?;
+    let mut steps = Vec::new();
+    let mut segments = own_part(template).split('/').skip(1).peekable();
+    while let Some(word) = segments.next() {
+        let Some(param) = word.strip_prefix('{').and_then(|word| word.strip_suffix('}')) else {
+            steps.push(Step { text: word.to_owned(), param: String::new() });
+            continue;
+        };
+        if param == "owner" && segments.peek() == Some(&"{repo}") {
+            segments.next();
+            let repository = call
+                .world
+                .repository_named(call.params.get("owner"), call.params.get("repo"))
+                .ok_or(Fault::NotFound)?;
+            steps.push(Step { text: repository.id.to_string(), param: "repository_id".to_owned() });
+            continue;
+        }
+        if param == "*rest" {
+            // What no document lists is taken word by word.
+            steps.extend(rest.split('/').map(|word| Step {
+                text: segment(&decode_segment(word)),
+                param: UNLISTED.to_owned(),
+            }));
+            continue;
+        }
+        let param = param.trim_start_matches('*');
+        steps.push(Step { text: value(call, param), param: param.to_owned() });
+    }
+    Ok(Address { place, path, steps })
+}
+
+/// A value as one step. Names of people and organisations have no case.
+fn value(call: &Call<'_>, param: &str) -> String {
+    let value = call.params.get(param);
+    match param {
+        "username" | "assignee" | "target_user" | "org" | "enterprise-team" => {
+            segment(&value.to_lowercase())
+        }
+        _ => segment(value),
+    }
+}
+
+/// The place's address and path.
+fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String), Fault> {
+    let of_caller = |place: String| match call.caller.user() {
+        Some(user) if rule.about_caller => format!("{place}/of/{user}"),
+        _ => place,
+    };
+    Ok(match rule.place {
+        Place::Repository => (
+            of_caller(format!("repository/{}", call.repository)),
+            path_of(call.world, call.repository()?),
+        ),
+        Place::Organization | Place::Team => {
+            let (id, team) = organization_of_path(call)?;
+            let organization = call.world.organizations.get(&id).ok_or(Fault::NotFound)?;
+            let path = format!("/orgs/{}", segment(&organization.login));
+            let team = team.filter(|_| rule.place == Place::Team);
+            match team.and_then(|team| Some((team, teams::team_slug(organization, team)?))) {
+                Some((team, slug)) => (
+                    format!("organization/{id}/teams/{team}"),
+                    format!("{path}/teams/{}", segment(slug)),
+                ),
+                None => (of_caller(format!("organization/{id}")), path),
+            }
+        }
+        Place::Enterprise => {
+            let id = enterprise_of_path(call).ok_or(Fault::NotFound)?;
+            let named = call.params.get("enterprise");
+            let path = if named.is_empty() {
+                String::new()
+            } else {
+                format!("/enterprises/{}", segment(named))
+            };
+            (format!("enterprise/{id}"), path)
+        }
+        Place::Account => {
+            let path = format!("/users/{}", segment(call.params.get("username")));
+            match call.world.owner(call.params.get("username")).ok_or(Fault::NotFound)? {
+                Owner::User(id) => (format!("user/{id}"), path),
+                Owner::Organization(id) => (format!("organization/{id}"), path),
+            }
+        }
+        Place::Caller => {
+            let path = if template.starts_with("/user/") { "/user" } else { "" };
+            (format!("user/{}", call.caller.user().unwrap_or(0)), path.to_owned())
+        }
+        Place::App | Place::Installation | Place::OauthApp => {
+            (format!("account/{}", call.world.account_name(call.caller.account)), String::new())
+        }
+        Place::Service => ("service".to_owned(), String::new()),
+    })
+}
+
+/// What templates about one team begin with.
+const TEAMS: [&str; 3] =
+    ["/orgs/{org}/teams/{team_slug}", "/organizations/{org_id}/team/{team_id}", "/teams/{team_id}"];
+
+/// What follows the place in a template.
+fn own_part(template: &str) -> &str {
+    const PLACES: &[&str] = &[
+        "/repos/{owner}/{repo}",
+        "/networks/{owner}/{repo}",
+        TEAMS[0],
+        TEAMS[1],
+        TEAMS[2],
+        "/orgs/{org}",
+        "/organizations/{org}",
+        "/enterprises/{enterprise}",
+        "/users/{username}",
+        "/user",
+    ];
+    let below = |prefix: &&str| {
+        template.strip_prefix(*prefix).filter(|own| own.is_empty() || own.starts_with('/'))
+    };
+    PLACES.iter().find_map(below).unwrap_or(template)
+}

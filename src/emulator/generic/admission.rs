@@ -1,0 +1,208 @@
+//! Admits a caller to a route of the endpoint table: first what the path names must be there, then
+//! the credential must fit.
+//!
+//! As in `access`: what a caller may not see is 404, no credential where one is needed 401, a wrong
+//! kind, permission or role 403.
+
+use super::rule::{Openness, Place, Rule};
+use super::teams;
+use crate::api::TokenKind;
+use crate::emulator::accounts::{AccountId, Token};
+use crate::emulator::auth::access::{self, REJECTED_APP, rejection, role_of_token};
+use crate::emulator::http::error::Fault;
+use crate::emulator::routing::call::Call;
+use crate::emulator::world::{Organization, Visibility, World};
+
+const LACKS_SCOPE: &str = "The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.";
+const LACKS_ROLE: &str = "Must be an organization owner, or have a role that allows it.";
+const LACKS_RIGHTS: &str = "Must have admin rights to Repository.";
+
+/// Admits the caller, and notes the repository or organisation that the path names. `is_read`
+/// methods of public places are for all.
+pub fn admit(call: &mut Call<'_>, rule: &Rule) -> Result<(), Fault> {
+    match rule.place {
+        Place::Repository => repository(call, rule)?,
+        Place::Organization | Place::Team => organization(call, rule)?,
+        Place::Enterprise => enterprise(call, rule)?,
+        Place::Account => {
+            call.world.owner(call.params.get("username")).ok_or(Fault::NotFound)?;
+            if rule.openness == Openness::Closed {
+                token_fits(call, rule)?;
+            }
+        }
+        Place::Caller => {
+            token_fits(call, rule)?;
+            access::acts_as_user(call.caller)?;
+        }
+        Place::App => app(call)?,
+        Place::Installation => installation(call)?,
+        Place::OauthApp => oauth_app(call)?,
+        Place::Service => {
+            if rule.openness == Openness::Closed {
+                token_fits(call, rule)?;
+                access::acts_as_user(call.caller)?;
+            }
+        }
+    }
+    if rule.about_caller { access::acts_as_user(call.caller).map(|_| ()) } else { Ok(()) }
+}
+
+/// A token of a kind that the endpoint does not reject, with a scope or the permissions that it
+/// takes.
+fn token_fits<'a>(call: &Call<'a>, rule: &Rule) -> Result<&'a Token, Fault> {
+    let token = token(call, rule)?;
+    bounds_fit(token, rule, Fault::Forbidden(LACKS_SCOPE))?;
+    Ok(token)
+}
+
+fn token<'a>(call: &Call<'a>, rule: &Rule) -> Result<&'a Token, Fault> {
+    match call.caller.token() {
+        Some(token) if rule.tokens.accepts(token.kind) == Some(false) => {
+            Err(Fault::Forbidden(rejection(token)))
+        }
+        Some(token) => Ok(token),
+        None if call.caller.app().is_some() => Err(Fault::Forbidden(REJECTED_APP)),
+        None => Err(Fault::RequiresAuthentication),
+    }
+}
+
+fn bounds_fit(token: &Token, rule: &Rule, unscoped: Fault) -> Result<(), Fault> {
+    if token.is_scoped() {
+        let has_scope =
+            rule.scopes.is_empty() || rule.scopes.iter().any(|scope| token.has_scope(scope));
+        return if has_scope { Ok(()) } else { Err(unscoped) };
+    }
+    let holds = |set: &Vec<crate::emulator::auth::endpoint_permissions::Grant>| {
+        set.iter().all(|grant| token.permissions.allow(&grant.name, grant.level))
+    };
+    if rule.permissions.is_empty() || rule.permissions.iter().any(holds) {
+        Ok(())
+    } else {
+        Err(Fault::Forbidden(rejection(token)))
+    }
+}
+
+fn repository(call: &mut Call<'_>, rule: &Rule) -> Result<(), Fault> {
+    let repository = access::repository_of_path(call)?;
+    let is_public_read =
+        rule.openness == Openness::Public && repository.visibility == Visibility::Public;
+    match call.caller.token() {
+        // Document 1, No credential: "Allowed only for public data"; of an app as itself and an
+        // OAuth app by basic the same is true.
+        None if is_public_read => {}
+        _ => {
+            let token = token(call, rule)?;
+            if !is_public_read {
+                // What a scope would show is not there without it, as everywhere in a repository.
+                bounds_fit(token, rule, Fault::NotFound)?;
+            }
+            if role_of_token(call.world, token, repository) < rule.repository_role {
+                return Err(Fault::Forbidden(LACKS_RIGHTS));
+            }
+        }
+    }
+    call.repository = repository.id;
+    Ok(())
+}
+
+fn organization(call: &mut Call<'_>, rule: &Rule) -> Result<(), Fault> {
+    let (id, team) = organization_of_path(call)?;
+    let organization = call.world.organizations.get(&id).ok_or(Fault::NotFound)?;
+    if rule.openness == Openness::Closed {
+        let token = token(call, rule)?;
+        let has_role = match (token.user, token.installed_on) {
+            (Some(user), _) if organization.members.contains(&user) => {
+                let maintains = rule.place == Place::Team
+                    && team.is_some_and(|team| teams::maintains(organization, team, user));
+                maintains || organization.has_role(user, rule.organization_role)
+            }
+            (None, Some(installed_on)) if installed_on == id => true,
+            (Some(_), _) | (None, Some(_)) => return Err(Fault::NotFound),
+            (None, None) => return Err(Fault::Forbidden(rejection(token))),
+        };
+        bounds_fit(token, rule, Fault::Forbidden(LACKS_SCOPE))?;
+        if !has_role {
+            return Err(Fault::Forbidden(LACKS_ROLE));
+        }
+    }
+    call.organization = id;
+    Ok(())
+}
+
+/// The organisation by login or id, and the team below it that the path names, if it names one.
+pub fn organization_of_path(call: &Call<'_>) -> Result<(u64, Option<u64>), Fault> {
+    let by_id =
+        |text: &str| text.parse().ok().and_then(|id: u64| call.world.organizations.get(&id));
+    let organization = match (call.params.get("org"), call.params.get("org_id")) {
+        ("", "") => {
+            return team_by_id(call.world, call.params.id("team_id")?).ok_or(Fault::NotFound);
+        }
+        ("", id) => by_id(id),
+        // `/organizations/{org}/…` of Document 1 says `{org}`; both readings of the word lead
+        // there.
+        (login, _) => call.world.organization_by_login(login).or_else(|| by_id(login)),
+    };
+    let organization = organization.ok_or(Fault::NotFound)?;
+    let team = match (call.params.get("team_slug"), call.params.get("team_id")) {
+        ("", "") => return Ok((organization.id, None)),
+        (slug, "") => teams::team_by_slug(organization, slug),
+        (_, id) => id.parse().ok().filter(|id| teams::team_slug(organization, *id).is_some()),
+    };
+    Ok((organization.id, Some(team.ok_or(Fault::NotFound)?)))
+}
+
+fn team_by_id(world: &World, id: u64) -> Option<(u64, Option<u64>)> {
+    let has = |organization: &&Organization| teams::team_slug(organization, id).is_some();
+    world.organizations.values().find(has).map(|organization| (organization.id, Some(id)))
+}
+
+/// The id of the enterprise that the path names.
+pub fn enterprise_of_path(call: &Call<'_>) -> Option<u64> {
+    let slug = call.params.get("enterprise");
+    teams::enterprise(call.world, if slug.is_empty() { teams::ENTERPRISE } else { slug })
+}
+
+/// Document 1 names scopes for enterprises and permissions for none of these routes: tokens with
+/// scopes are taken, others are not.
+fn enterprise(call: &Call<'_>, rule: &Rule) -> Result<(), Fault> {
+    enterprise_of_path(call).ok_or(Fault::NotFound)?;
+    let token = token(call, rule)?;
+    if !token.is_scoped() {
+        return Err(Fault::Forbidden(rejection(token)));
+    }
+    bounds_fit(token, rule, Fault::Forbidden(LACKS_SCOPE))
+}
+
+fn app(call: &Call<'_>) -> Result<(), Fault> {
+    match (call.caller.app(), call.caller.token()) {
+        (Some(_), _) => Ok(()),
+        (None, Some(token)) => Err(Fault::Forbidden(rejection(token))),
+        (None, None) => Err(Fault::RequiresAuthentication),
+    }
+}
+
+fn installation(call: &Call<'_>) -> Result<(), Fault> {
+    match call.caller.token() {
+        Some(token) if token.kind == TokenKind::Installation => Ok(()),
+        Some(token) => Err(Fault::Forbidden(rejection(token))),
+        None if call.caller.app().is_some() => Err(Fault::Forbidden(REJECTED_APP)),
+        None => Err(Fault::RequiresAuthentication),
+    }
+}
+
+/// The OAuth app itself, of which the path must name the client id. Other apps' tokens are none of
+/// its business.
+fn oauth_app(call: &Call<'_>) -> Result<(), Fault> {
+    let AccountId::OauthApp(id) = call.caller.account else {
+        return Err(call
+            .caller
+            .token()
+            .map_or(Fault::RequiresAuthentication, |token| Fault::Forbidden(rejection(token))));
+    };
+    let is_its_own = call
+        .world
+        .oauth_apps
+        .iter()
+        .any(|app| app.id == id && app.client_id == call.params.get("client_id"));
+    if is_its_own { Ok(()) } else { Err(Fault::NotFound) }
+}

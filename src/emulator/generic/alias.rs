@@ -1,0 +1,104 @@
+//! Lists that show a part of another list: the checks of one commit are those of the repository
+//! that name it.
+
+use serde_json::{Map, Value, json};
+
+use super::Facts;
+use super::address::Address;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::path::decode_segment;
+use crate::emulator::routing::call::Call;
+use crate::emulator::world::storage::shelves::Thing;
+
+/// By the end of a template: where its things lie in the same place, the field that they are chosen
+/// by, and the parameter it must equal.
+const ALIASES: &[(&str, &str, &str, &str)] = &[
+    ("/commits/{ref}/comments", "/comments", "commit_id", "ref"),
+    ("/commits/{ref}/check-runs", "/check-runs", "head_sha", "ref"),
+    ("/commits/{ref}/check-suites", "/check-suites", "head_sha", "ref"),
+    (
+        "/check-suites/{check_suite_id}/check-runs",
+        "/check-runs",
+        "check_suite_id",
+        "check_suite_id",
+    ),
+    ("/runs/{run_id}/jobs", "/actions/jobs", "run_id", "run_id"),
+    ("/attempts/{attempt_number}/jobs", "/actions/jobs", "run_id", "run_id"),
+    ("/runs/{run_id}/artifacts", "/actions/artifacts", "run_id", "run_id"),
+    ("/workflows/{workflow_id}/runs", "/actions/runs", "workflow_id", "workflow_id"),
+    ("/pulls/{pull_number}/comments", "/pulls/comments", "pull_number", "pull_number"),
+    ("/security-managers", "/security-managers/teams", "", ""),
+];
+
+/// Where a list's things lie, and which of them it shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    pub shelf: String,
+    pub only: Option<(&'static str, Value)>,
+}
+
+impl Source {
+    pub fn has(&self, thing: &Thing) -> bool {
+        self.only.as_ref().is_none_or(|(field, value)| thing.fields.get(*field) == Some(value))
+    }
+}
+
+/// The source of a list's things: its own address, unless it shows a part of another's.
+pub fn source(call: &Call<'_>, facts: &Facts, address: &Address) -> Source {
+    let own = || Source { shelf: address.whole(), only: None };
+    let known = ALIASES.iter().find(|(suffix, ..)| facts.template.ends_with(suffix));
+    known.map_or_else(own, |(_, place, field, param)| {
+        let value = address.value(param).map(decode_segment);
+        let only = value.map(|value| {
+            (
+                *field,
+                if is_commit(param) { json!(commit(call, &value)) } else { number_or_text(&value) },
+            )
+        });
+        Source { shelf: address.sibling(place), only }
+    })
+}
+
+fn is_commit(param: &str) -> bool {
+    matches!(param, "ref" | "sha")
+}
+
+fn number_or_text(value: &str) -> Value {
+    value.parse::<u64>().map_or_else(|_| json!(value), |number| json!(number))
+}
+
+/// The whole name of the commit that a name in a path stands for; that there is one was seen
+/// before.
+fn commit(call: &Call<'_>, name: &str) -> String {
+    let repository = call.repository().ok();
+    let found = repository.and_then(|repository| {
+        call.world.history(repository).named(name).map(|commit| commit.sha.clone())
+    });
+    found.unwrap_or_else(|| name.to_owned())
+}
+
+/// Completes the fields of a new thing that names a commit; one that is not there is a wrong field.
+pub fn complete(
+    call: &Call<'_>,
+    template: &str,
+    fields: &mut Map<String, Value>,
+) -> Result<(), Fault> {
+    let (given, kept) = match template.rsplit('/').next().unwrap_or("") {
+        "check-runs" | "check-suites" => ("head_sha", "head_sha"),
+        "deployments" => ("ref", "sha"),
+        _ => return Ok(()),
+    };
+    let name = fields.get(given).and_then(Value::as_str).unwrap_or("");
+    let history = call.world.history(call.repository()?);
+    let found = history.named(name).map(|commit| commit.sha.clone());
+    let sha = found.ok_or_else(|| {
+        Fault::field(
+            "Resource",
+            given,
+            Code::Invalid,
+            format!("{given} is no commit of the repository"),
+        )
+    })?;
+    fields.insert(kept.to_owned(), json!(sha));
+    Ok(())
+}

@@ -1,0 +1,339 @@
+//! The generic stored resource: what each method means for each form of route.
+//!
+//! A list has what was posted to it, settings keep what was put, an action answers that it was
+//! done. Fields are kept as they were sent.
+
+use http::{Method, StatusCode, header};
+use serde_json::{Map, Value, json};
+
+use super::address::Address;
+use super::alias::{self, Source};
+use super::shape::{Shape, Wrapping};
+use super::{Facts, bodies, effects, family, seeds, settings};
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::urls::{SITE, segment};
+use crate::emulator::render::{Renderer, node_id};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::route::Outcome;
+use crate::emulator::routing::{pagination, polling};
+use crate::emulator::world::guid;
+use crate::emulator::world::storage::shelves::{Full, Thing};
+
+/// Answers an admitted call.
+pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
+    match facts.shape {
+        Shape::Family => family::answer(call, facts, address),
+        shape => by_shape(call, facts, address, shape),
+    }
+}
+
+/// Answers as a route of this form.
+pub fn by_shape(call: &mut Call<'_>, facts: &Facts, address: &Address, shape: Shape) -> Outcome {
+    let method = &facts.endpoint.method;
+    let is = |wanted: Method| *method == wanted;
+    match shape {
+        Shape::Action(status) => effects::act(call, facts, address, status),
+        Shape::Download => download(address),
+        Shape::List if is(Method::POST) => create(call, facts, address),
+        Shape::List if is(Method::DELETE) => clear(call, facts, address),
+        Shape::List | Shape::Names | Shape::Choice if is(Method::GET) => list(call, facts, address),
+        Shape::Item if is(Method::PUT) => put(call, facts, address),
+        Shape::Choice if is(Method::PUT) => choose_all(call, address),
+        Shape::Chosen if !is(Method::DELETE) => keep(call, address),
+        Shape::Names => settings::names(call, facts, address),
+        Shape::Settings | Shape::View => settings::answer(call, facts, address),
+        Shape::Switch => settings::switch(call, facts, address),
+        Shape::Check => settings::check(call, facts, address),
+        _ if is(Method::GET) => get(call, facts, address),
+        _ if is(Method::DELETE) => delete(call, address),
+        _ if is(Method::PATCH) => patch(call, facts, address),
+        // A form that has no such method in the table; the running service would not know the
+        // route.
+        _ => Err(Fault::NotFound),
+    }
+}
+
+impl From<Full> for Fault {
+    fn from(_: Full) -> Self {
+        Self::field("Resource", "base", Code::Invalid, "there is too much of this already")
+    }
+}
+
+/// How a thing is shown: its fields, and what the service knows of it.
+pub fn render(call: &Call<'_>, address: &Address, shelf: &str, name: &str, thing: &Thing) -> Value {
+    let mut map = thing.fields.clone();
+    map.extend([
+        ("id".to_owned(), json!(thing.id)),
+        ("node_id".to_owned(), json!(node_id("Thing", thing.id))),
+        ("url".to_owned(), json!(format!("{}{}/{name}", call.urls.api, address.path_of(shelf)))),
+        ("created_at".to_owned(), json!(iso(thing.created_at))),
+        ("updated_at".to_owned(), json!(iso(thing.updated_at))),
+    ]);
+    if let Some(id) = thing.fields.get(NAMED_ID) {
+        map.insert("id".to_owned(), id.clone());
+        map.remove(NAMED_ID);
+    }
+    Value::Object(map)
+}
+
+/// Where a thing keeps an id that is no number.
+const NAMED_ID: &str = "_id";
+
+fn list(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
+    if facts.endpoint.cursor_pages
+        && call.query.get("cursor").is_some_and(|cursor| !cursor.is_empty())
+    {
+        // No list here is long enough for a second page, so no cursor is one of ours.
+        return Err(Fault::BadRequest("Invalid cursor".to_owned()));
+    }
+    let source = alias::source(call, facts, address);
+    let things: Vec<(String, Thing)> = seeds::items(call.world, &source.shelf)
+        .into_iter()
+        .filter(|(_, thing)| source.has(thing))
+        .collect();
+    let total = things.len();
+    let (shown, link) = pagination::cut(call, facts.caps(), things);
+    let items: Vec<Value> =
+        shown.iter().map(|(name, thing)| item(call, address, &source, name, thing)).collect();
+    let value = match facts.wrapping {
+        Wrapping::Bare => Value::Array(items),
+        Wrapping::Member(member) => json!({ "total_count": total, member: items }),
+    };
+    let mut reply = Reply::ok(value);
+    reply.headers.extend(link);
+    Ok(if facts.endpoint.polls { polled(call, reply, &source) } else { reply })
+}
+
+/// Document 1: answers made for polling carry `Last-Modified` and say how often they may be asked
+/// for.
+fn polled(call: &mut Call<'_>, reply: Reply, source: &Source) -> Reply {
+    // Nothing has happened to a shelf that was never written to since its place came to be.
+    let begun = call.repository().ok().map(|repository| repository.created_at);
+    let begun = begun
+        .or_else(|| call.world.organizations.get(&call.organization).map(|one| one.created_at));
+    let begun = begun.or_else(|| call.world.users.values().map(|user| user.created_at).min());
+    let changed_at = call.world.shelves.changed_at(&source.shelf).max(begun);
+    polling::paced(call, Reply { changed_at, ..reply })
+}
+
+/// A thing in a list; what was chosen is shown as what it is.
+fn item(call: &Call<'_>, address: &Address, source: &Source, name: &str, thing: &Thing) -> Value {
+    let renderer = Renderer::of(call);
+    match thing.fields.get(CHOSEN).and_then(Value::as_str) {
+        Some("repository_id") => {
+            let repository = name.parse().ok().and_then(|id: u64| call.world.repositories.get(&id));
+            repository.map_or(Value::Null, |repository| renderer.repository(repository))
+        }
+        Some("username") => call
+            .world
+            .user_by_login(name)
+            .map_or(Value::Null, |user| renderer.user_summary(user.id)),
+        Some(_) => name
+            .parse::<u64>()
+            .map_or_else(|_| json!({ "name": name, "slug": name }), |id| json!({ "id": id })),
+        None => render(call, address, &source.shelf, name, thing),
+    }
+}
+
+/// Where a chosen thing keeps the name of the parameter that it was chosen by.
+const CHOSEN: &str = "_chosen";
+
+fn create(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
+    let sent = bodies::of_new(call, facts.template)?;
+    let source = alias::source(call, facts, address);
+    let mut fields = bodies::defaults(facts.template);
+    fields.extend(bodies::kept(sent));
+    fields.extend(source.only.clone().map(|(field, value)| (field.to_owned(), value)));
+    alias::complete(call, facts.template, &mut fields)?;
+    let author = if facts.endpoint.content_generating { "user" } else { "creator" };
+    fields.entry(author).or_insert_with(|| Renderer::of(call).user_summary(call.actor()));
+    seeds::settle(call.world, &source.shelf)?;
+    let id = call.world.next_id();
+    let name = name_of_new(call, facts, &source, id, &mut fields)?;
+    let thing = Thing { id, fields, created_at: call.now, updated_at: call.now };
+    call.world.shelves.put(&source.shelf, &name, thing.clone())?;
+    let value = render(call, address, &source.shelf, &name, &thing);
+    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
+    let status = if facts.template.ends_with("/sarifs") {
+        StatusCode::ACCEPTED
+    } else {
+        StatusCode::CREATED
+    };
+    Ok(Reply { status, ..Reply::created(value, &location) })
+}
+
+/// Under which name a new thing is found: its number, or what its item routes are named by.
+fn name_of_new(
+    call: &Call<'_>,
+    facts: &Facts,
+    source: &Source,
+    id: u64,
+    fields: &mut Map<String, Value>,
+) -> Result<String, Fault> {
+    match facts.item_param {
+        "sarif_id" => {
+            let guid = guid(id);
+            fields.insert(NAMED_ID.to_owned(), json!(guid));
+            Ok(guid)
+        }
+        param if param.ends_with("_number") => {
+            let numbers = seeds::items(call.world, &source.shelf)
+                .into_iter()
+                .filter_map(|(name, _)| name.parse::<u64>().ok());
+            let number = numbers.max().unwrap_or(0) + 1;
+            fields.insert("number".to_owned(), json!(number));
+            Ok(number.to_string())
+        }
+        "name" => {
+            let given = fields.get("name").and_then(Value::as_str).map(segment).unwrap_or_default();
+            if seeds::get(call, &source.shelf, &given).is_some() {
+                return Err(Fault::field("Resource", "name", Code::AlreadyExists, "name is taken"));
+            }
+            Ok(given)
+        }
+        _ => Ok(id.to_string()),
+    }
+}
+
+fn get(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
+    // Only the newest attempt of a run is kept: the run itself.
+    let is_attempt = facts.template.ends_with("/attempts/{attempt_number}");
+    let steps = address.steps.len().saturating_sub(if is_attempt { 2 } else { 0 });
+    let (shelf, name) =
+        (address.leading(steps.saturating_sub(1)), address.steps.get(steps.saturating_sub(1)));
+    let name = name.map_or("", |step| step.text.as_str());
+    let thing = seeds::get(call, &shelf, name).ok_or(Fault::NotFound)?;
+    Ok(Reply::ok(render(call, address, &shelf, name, &thing)).changed_at(thing.updated_at))
+}
+
+/// Changes the fields that are given.
+fn patch(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
+    let sent = bodies::object(call)?;
+    let value = change(call, address, |fields| fields.extend(bodies::kept(sent)))?;
+    // The running service has nothing to say of these.
+    let is_silent = facts.template.ends_with("/variables/{name}");
+    Ok(if is_silent { Reply::empty(StatusCode::NO_CONTENT) } else { Reply::ok(value) })
+}
+
+/// Changes a thing that must be there; how it then looks.
+pub fn change(
+    call: &mut Call<'_>,
+    address: &Address,
+    edit: impl FnOnce(&mut Map<String, Value>),
+) -> Result<Value, Fault> {
+    let shelf = address.parent();
+    let mut thing = seeds::get(call, &shelf, address.name()).ok_or(Fault::NotFound)?;
+    edit(&mut thing.fields);
+    thing.updated_at = call.now;
+    seeds::settle(call.world, &shelf)?;
+    call.world.shelves.put(&shelf, address.name(), thing.clone())?;
+    Ok(render(call, address, &shelf, address.name(), &thing))
+}
+
+/// Puts a thing under the name that the path gives it. What is known by number is made by POST
+/// alone and only changed here.
+fn put(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
+    let mut fields = bodies::kept(bodies::object(call)?);
+    let shelf = address.parent();
+    let before = seeds::get(call, &shelf, address.name());
+    let param = address.steps.last().map_or("", |step| step.param.as_str());
+    let is_numbered = param.ends_with("_id") || param.ends_with("_number");
+    if is_numbered && before.is_none() {
+        return Err(Fault::NotFound);
+    }
+    if !is_numbered {
+        fields.insert(
+            "name".to_owned(),
+            json!(crate::emulator::http::path::decode_segment(address.name())),
+        );
+    }
+    let (id, created_at) = before
+        .as_ref()
+        .map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
+    let thing = Thing { id, fields, created_at, updated_at: call.now };
+    seeds::settle(call.world, &shelf)?;
+    call.world.shelves.put(&shelf, address.name(), thing.clone())?;
+    let value = render(call, address, &shelf, address.name(), &thing);
+    let is_secret = facts.template.ends_with("{secret_name}");
+    Ok(match before {
+        None if is_secret => Reply::json(StatusCode::CREATED, json!({})),
+        None if !facts.template.ends_with("{environment_name}") => {
+            Reply::json(StatusCode::CREATED, value)
+        }
+        Some(_) if is_secret => Reply::empty(StatusCode::NO_CONTENT),
+        _ => Reply::ok(value),
+    })
+}
+
+fn delete(call: &mut Call<'_>, address: &Address) -> Outcome {
+    let shelf = address.parent();
+    seeds::get(call, &shelf, address.name()).ok_or(Fault::NotFound)?;
+    seeds::settle(call.world, &shelf)?;
+    call.world.shelves.take(&shelf, address.name(), call.now).ok_or(Fault::NotFound)?;
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Takes away what a query names by its `key`; what went is shown.
+fn clear(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
+    let source = alias::source(call, facts, address);
+    let wanted = call.query.get("key").filter(|key| !key.is_empty());
+    let wanted = wanted
+        .ok_or_else(|| {
+            Fault::field("Resource", "key", Code::MissingField, "key is required in the query")
+        })?
+        .to_owned();
+    let things = seeds::items(call.world, &source.shelf)
+        .into_iter()
+        .filter(|(_, thing)| thing.fields.get("key") == Some(&json!(wanted)));
+    let gone: Vec<(String, Thing)> = things.collect();
+    for (name, _) in &gone {
+        call.world.shelves.take(&source.shelf, name, call.now);
+    }
+    let items: Vec<Value> = gone
+        .iter()
+        .map(|(name, thing)| render(call, address, &source.shelf, name, thing))
+        .collect();
+    Ok(Reply::ok(match facts.wrapping {
+        Wrapping::Bare => Value::Array(items),
+        Wrapping::Member(member) => json!({ "total_count": items.len(), member: items }),
+    }))
+}
+
+/// Chooses exactly the things that the body names.
+fn choose_all(call: &mut Call<'_>, address: &Address) -> Outcome {
+    let param = if address.name() == "runners" { "runner_id" } else { "repository_id" };
+    let is_known = |id: u64| param != "repository_id" || call.world.repositories.contains_key(&id);
+    let ids = bodies::numbers(&bodies::members(call)?, is_known)?;
+    call.world.shelves.clear_below(&address.whole());
+    for id in ids {
+        choose(call, &address.whole(), &id.to_string(), param)?;
+    }
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Chooses one more.
+fn keep(call: &mut Call<'_>, address: &Address) -> Outcome {
+    bodies::members(call)?;
+    let param = address.steps.last().map_or_else(String::new, |step| step.param.clone());
+    choose(call, &address.parent(), address.name(), &param)?;
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Puts the name of an existing thing on a shelf; `param` says what kind of thing it is.
+pub fn choose(call: &mut Call<'_>, shelf: &str, name: &str, param: &str) -> Result<(), Fault> {
+    let fields = Map::from_iter([(CHOSEN.to_owned(), json!(param))]);
+    let thing =
+        Thing { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
+    Ok(call.world.shelves.put(shelf, name, thing)?)
+}
+
+/// Document 1, 302: "redirect to a download address". Where that lies is not the API's host.
+fn download(address: &Address) -> Outcome {
+    if address.value("archive_format").is_some_and(|format| format != "zip") {
+        return Err(Fault::NotFound);
+    }
+    let place = address.path_of(&address.whole());
+    Ok(Reply::empty(StatusCode::FOUND).with(header::LOCATION, &format!("{SITE}/downloads{place}")))
+}

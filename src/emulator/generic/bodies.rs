@@ -1,0 +1,204 @@
+//! What callers send to routes whose fields no document shows: any object, kept as it is. Only what
+//! a thing cannot be without is asked for.
+
+use serde_json::{Map, Value, json};
+
+use crate::emulator::http::error::{Code, Fault, FieldFault};
+use crate::emulator::routing::call::Call;
+
+/// Of a body that is an array, the member it is kept as.
+pub const ITEMS: &str = "items";
+
+/// Texts that a new thing cannot be without, by the end of the list's template.
+const REQUIRED: &[(&str, &[&str])] = &[
+    ("/check-runs", &["name", "head_sha"]),
+    ("/check-suites", &["head_sha"]),
+    ("/deployments", &["ref"]),
+    ("/deployments/{deployment_id}/statuses", &["state"]),
+    ("/keys", &["key"]),
+    ("/gpg_keys", &["armored_public_key"]),
+    ("/actions/variables", &["name", "value"]),
+    ("/{environment_name}/variables", &["name", "value"]),
+    ("/actions/runner-groups", &["name"]),
+    ("/actions/hosted-runners", &["name"]),
+    ("/code-security/configurations", &["name"]),
+    ("/campaigns", &["name"]),
+    ("/rulesets", &["name", "enforcement"]),
+    ("/deployment-branch-policies", &["name"]),
+    ("/autolinks", &["key_prefix", "url_template"]),
+    ("/commits/{ref}/comments", &["body"]),
+    ("/pulls/{pull_number}/comments", &["body"]),
+    ("/replies", &["body"]),
+    ("/reactions", &["content"]),
+    ("/gists/{gist_id}/comments", &["body"]),
+    ("/sarifs", &["commit_sha", "ref", "sarif"]),
+    ("/workflows/{workflow_id}/dispatches", &["ref"]),
+];
+
+/// The body as the members of an object; an array stands in the member [`ITEMS`]. Malformed JSON
+/// and bodies that are neither are 400.
+pub fn members(call: &Call<'_>) -> Result<Map<String, Value>, Fault> {
+    if call.body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(Map::new());
+    }
+    match serde_json::from_slice(call.body) {
+        Ok(Value::Object(map)) => Ok(map),
+        Ok(Value::Array(items)) => Ok(Map::from_iter([(ITEMS.to_owned(), Value::Array(items))])),
+        Ok(_) => Err(Fault::BadRequest("Body should be a JSON object".to_owned())),
+        Err(_) => Err(Fault::MalformedJson),
+    }
+}
+
+/// The body of a new thing: an object with everything that it needs. All that is missing or of a
+/// wrong type is named at once.
+pub fn of_new(call: &Call<'_>, template: &str) -> Result<Map<String, Value>, Fault> {
+    let map = object(call)?;
+    let required = REQUIRED
+        .iter()
+        .find(|(suffix, _)| template.ends_with(suffix))
+        .map_or(&[][..], |(_, fields)| fields);
+    let faults: Vec<FieldFault> = required.iter().filter_map(|name| fault(&map, name)).collect();
+    if faults.is_empty() { Ok(map) } else { Err(Fault::Invalid(faults)) }
+}
+
+/// A body that must be an object, or empty.
+pub fn object(call: &Call<'_>) -> Result<Map<String, Value>, Fault> {
+    let map = members(call)?;
+    let is_array = map.get(ITEMS).is_some()
+        && call.body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    if is_array {
+        Err(Fault::BadRequest("Body should be a JSON object".to_owned()))
+    } else {
+        Ok(map)
+    }
+}
+
+fn fault(map: &Map<String, Value>, name: &str) -> Option<FieldFault> {
+    let told = |code, message: String| {
+        Some(FieldFault { resource: "Resource", field: name.to_owned(), code, message })
+    };
+    match map.get(name) {
+        Some(Value::String(text)) if !text.trim().is_empty() => None,
+        None | Some(Value::Null | Value::String(_)) => {
+            told(Code::MissingField, format!("{name} is required"))
+        }
+        Some(_) => told(Code::Invalid, format!("{name} is not a string")),
+    }
+}
+
+/// The numbers of a choice: the array that stands under a name of the list's own.
+pub fn numbers(
+    map: &Map<String, Value>,
+    is_known: impl Fn(u64) -> bool,
+) -> Result<Vec<u64>, Fault> {
+    let Some((name, given)) = map
+        .iter()
+        .find(|(name, value)| value.is_array() || name.ends_with("_ids") || *name == "runners")
+    else {
+        return Err(Fault::field(
+            "Resource",
+            "selected_repository_ids",
+            Code::MissingField,
+            "an array of ids is required",
+        ));
+    };
+    let ids = given
+        .as_array()
+        .and_then(|items| items.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>());
+    let ids = ids.ok_or_else(|| {
+        Fault::field("Resource", name, Code::Invalid, format!("{name} is not an array of integers"))
+    })?;
+    if ids.len() > NUMBERS_MAX {
+        return Err(Fault::field(
+            "Resource",
+            name,
+            Code::Invalid,
+            format!("{name} has more than {NUMBERS_MAX} ids"),
+        ));
+    }
+    match ids.iter().find(|id| !is_known(**id)) {
+        Some(id) => Err(Fault::field("Resource", name, Code::Invalid, format!("there is no {id}"))),
+        None => Ok(ids),
+    }
+}
+
+/// The names of a body: an array of texts, or of objects with a name, bare or in the only member
+/// that is an array.
+pub fn names(map: &Map<String, Value>, member: &str) -> Result<Vec<String>, Fault> {
+    let wrong = || {
+        Fault::field(
+            "Resource",
+            member,
+            Code::Invalid,
+            format!("{member} is not an array of names"),
+        )
+    };
+    let Some(given) = map.get(ITEMS).or_else(|| map.get(member)).or_else(|| map.values().next())
+    else {
+        return Ok(Vec::new());
+    };
+    let items = given.as_array().ok_or_else(wrong)?;
+    if items.len() > NAMES_MAX {
+        return Err(Fault::field(
+            "Resource",
+            member,
+            Code::Invalid,
+            format!("{member} has more than {NAMES_MAX} names"),
+        ));
+    }
+    let named = |item: &Value| {
+        ["name", "email", "login", "slug"]
+            .iter()
+            .find_map(|key| item.get(key)?.as_str())
+            .map(str::to_owned)
+    };
+    let texts: Option<Vec<String>> =
+        items.iter().map(|item| item.as_str().map(str::to_owned).or_else(|| named(item))).collect();
+    let texts = texts.ok_or_else(wrong)?;
+    if texts.iter().any(|text| text.trim().is_empty()) { Err(wrong()) } else { Ok(texts) }
+}
+
+/// More names than this in one body are refused.
+const NAMES_MAX: usize = 100;
+/// The same of ids, of which a shelf must have room for all.
+const NUMBERS_MAX: usize = 1_000;
+
+/// Members that are taken and never shown: "a secret is write-only".
+const WRITE_ONLY: &[&str] = &["access_token", "encrypted_value", "password", "secret", "token"];
+
+/// Members that the service decides itself.
+const DECIDED: &[&str] = &["created_at", "id", "node_id", "updated_at", "url"];
+
+/// What of a body is kept: not what must not be shown, nor what the service decides itself, nor
+/// what looks like its own notes.
+pub fn kept(mut map: Map<String, Value>) -> Map<String, Value> {
+    map.retain(|name, _| {
+        !WRITE_ONLY.contains(&name.as_str())
+            && !DECIDED.contains(&name.as_str())
+            && !name.starts_with('_')
+    });
+    map
+}
+
+/// What a new thing has when its maker does not say, by the end of the list's template.
+pub fn defaults(template: &str) -> Map<String, Value> {
+    let value = match template.rsplit('/').next().unwrap_or("") {
+        "check-runs" => {
+            json!({ "status": "queued", "conclusion": null, "details_url": null, "output": { "annotations_count": 0 } })
+        }
+        "check-suites" => json!({ "status": "queued", "conclusion": null }),
+        "deployments" => {
+            json!({ "task": "deploy", "environment": "production", "description": null, "payload": {}, "production_environment": true })
+        }
+        "keys" => json!({ "title": "", "read_only": false, "verified": true }),
+        "rulesets" => {
+            json!({ "target": "branch", "rules": [], "bypass_actors": [], "conditions": {} })
+        }
+        "runner-groups" => {
+            json!({ "visibility": "all", "default": false, "allows_public_repositories": false })
+        }
+        "campaigns" => json!({ "state": "open" }),
+        _ => Value::Null,
+    };
+    if let Value::Object(map) = value { map } else { Map::new() }
+}

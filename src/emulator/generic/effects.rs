@@ -1,0 +1,233 @@
+//! Actions: what they do to the thing that they are asked of, and what they answer.
+//!
+//! An action whose effect no route shows is answered and has none.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::{Method, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::address::Address;
+use super::answers::choose;
+use super::{Facts, bodies, seeds};
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::validators::hex;
+use crate::emulator::render::Renderer;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::route::Outcome;
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::storage::shelves::Thing;
+
+/// The running service's registration tokens live for an hour.
+const REGISTRATION_FOR: Duration = Duration::from_hours(1);
+
+/// What becomes of the thing that an action is asked of, by the action's name.
+fn outcome(action: &str) -> Value {
+    match action {
+        "cancel" | "force-cancel" => json!({ "status": "completed", "conclusion": "cancelled" }),
+        "rerun" | "rerun-failed-jobs" | "approve" | "rerequest" => {
+            json!({ "status": "queued", "conclusion": null })
+        }
+        "enable" => json!({ "state": "active" }),
+        "disable" => json!({ "state": "disabled_manually" }),
+        "dismissals" => json!({ "state": "DISMISSED" }),
+        _ => Value::Null,
+    }
+}
+
+/// Does it.
+pub fn act(call: &mut Call<'_>, facts: &Facts, address: &Address, status: StatusCode) -> Outcome {
+    let method = &facts.endpoint.method;
+    let sent = if *method == Method::POST {
+        bodies::of_new(call, facts.template)?
+    } else {
+        bodies::members(call)?
+    };
+    change_parent(call, address, address.name())?;
+    match facts.template.rsplit('/').next().unwrap_or("") {
+        "dispatches" if facts.template.contains("/workflows/") => start_run(call, address, &sent)?,
+        "attach" => attach(call, address, &sent)?,
+        "detach" => detach(call, address, &sent)?,
+        "defaults" => make_default(call, address, &sent)?,
+        "generate-jitconfig" => return register(call, address, &sent),
+        _ => {}
+    }
+    let answered = answer(call, method, address.name(), &sent);
+    Ok(if status == StatusCode::NO_CONTENT {
+        Reply::empty(status)
+    } else {
+        Reply::json(status, answered)
+    })
+}
+
+/// Changes the thing that the action is asked of, where it lies on a shelf.
+fn change_parent(call: &mut Call<'_>, address: &Address, action: &str) -> Result<(), Fault> {
+    let Value::Object(changes) = outcome(action) else { return Ok(()) };
+    let steps = address.steps.len();
+    let Some(step) = steps
+        .checked_sub(2)
+        .and_then(|place| address.steps.get(place))
+        .filter(|step| !step.param.is_empty())
+    else {
+        return Ok(());
+    };
+    let shelf = address.leading(steps - 2);
+    let Some(mut thing) = seeds::get(call, &shelf, &step.text) else { return Ok(()) };
+    thing.fields.extend(changes);
+    if let Some(attempt) = thing
+        .fields
+        .get("run_attempt")
+        .and_then(Value::as_u64)
+        .filter(|_| action.starts_with("rerun"))
+    {
+        thing.fields.insert("run_attempt".to_owned(), json!(attempt + 1));
+    }
+    thing.updated_at = call.now;
+    seeds::settle(call.world, &shelf)?;
+    Ok(call.world.shelves.put(&shelf, &step.text, thing)?)
+}
+
+/// A dispatched workflow has a new run, of a branch or tag that must be there.
+fn start_run(
+    call: &mut Call<'_>,
+    address: &Address,
+    sent: &Map<String, Value>,
+) -> Result<(), Fault> {
+    let name = sent.get("ref").and_then(Value::as_str).unwrap_or("");
+    let history = call.world.history(call.repository()?);
+    let sha = history.named(name).map(|commit| commit.sha.clone());
+    let sha = sha.ok_or_else(|| {
+        Fault::field("Workflow", "ref", Code::Invalid, format!("No ref found for: {name}"))
+    })?;
+    let workflow: u64 = address.value("workflow_id").and_then(|id| id.parse().ok()).unwrap_or(0);
+    let shelf = address.sibling("/actions/runs");
+    seeds::settle(call.world, &shelf)?;
+    let number = seeds::items(call.world, &shelf).len() + 1;
+    let fields = object(json!({
+        "name": "ci", "display_title": "ci", "event": "workflow_dispatch", "status": "queued", "conclusion": null,
+        "workflow_id": workflow, "run_number": number, "run_attempt": 1,
+        "head_branch": name.trim_start_matches("refs/heads/"), "head_sha": sha, "pull_requests": [],
+    }));
+    let (id, now) = (call.world.next_id(), call.now);
+    Ok(call.world.shelves.put(
+        &shelf,
+        &id.to_string(),
+        Thing { id, fields, created_at: now, updated_at: now },
+    )?)
+}
+
+/// The repositories that a configuration is attached to are those that the body chooses, or all of
+/// the organisation's.
+fn attach(call: &mut Call<'_>, address: &Address, sent: &Map<String, Value>) -> Result<(), Fault> {
+    let owner = Owner::Organization(call.organization);
+    let is_ours = |id: u64| {
+        call.world.repositories.get(&id).is_some_and(|repository| repository.owner == owner)
+    };
+    let ids = match sent.get("selected_repository_ids") {
+        Some(_) => bodies::numbers(sent, is_ours)?,
+        None => call
+            .world
+            .repositories
+            .values()
+            .filter(|repository| repository.owner == owner)
+            .map(|one| one.id)
+            .take(ATTACHED_MAX)
+            .collect(),
+    };
+    let shelf = format!("{}/repositories", address.parent());
+    ids.into_iter().try_for_each(|id| choose(call, &shelf, &id.to_string(), "repository_id"))
+}
+
+/// Repositories that one call attaches at most.
+const ATTACHED_MAX: usize = 250;
+
+/// Takes repositories away from whatever configuration they have.
+fn detach(call: &mut Call<'_>, address: &Address, sent: &Map<String, Value>) -> Result<(), Fault> {
+    let ids = bodies::numbers(sent, |_| true)?;
+    let configurations = seeds::items(call.world, &address.parent());
+    for (name, _) in configurations {
+        for id in &ids {
+            call.world.shelves.take(
+                &format!("{}/{name}/repositories", address.parent()),
+                &id.to_string(),
+                call.now,
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The configuration is listed as a default from then on.
+fn make_default(
+    call: &mut Call<'_>,
+    address: &Address,
+    sent: &Map<String, Value>,
+) -> Result<(), Fault> {
+    let Some(configuration) = address.value("configuration_id").map(str::to_owned) else {
+        return Ok(());
+    };
+    let mut fields = bodies::kept(sent.clone());
+    fields.insert("configuration_id".to_owned(), json!(configuration.parse::<u64>().unwrap_or(0)));
+    let thing =
+        Thing { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
+    Ok(call.world.shelves.put(
+        &address.sibling("/code-security/configurations/defaults"),
+        &configuration,
+        thing,
+    )?)
+}
+
+/// What an action answers that has something to say.
+fn answer(call: &Call<'_>, method: &Method, action: &str, sent: &Map<String, Value>) -> Value {
+    let text = |name: &str| sent.get(name).and_then(Value::as_str).unwrap_or("");
+    match action {
+        "registration-token" | "remove-token" => {
+            let secret = ring::digest::digest(
+                &ring::digest::SHA256,
+                format!("{action} {}", call.now.as_millis()).as_bytes(),
+            );
+            json!({ "token": format!("EMU{}", hex(&secret.as_ref()[..12]).to_uppercase()), "expires_at": iso(call.now + REGISTRATION_FOR) })
+        }
+        "generate-notes" => {
+            json!({ "name": text("tag_name"), "body": format!("## What changed in {}\n", text("tag_name")) })
+        }
+        "selected_teams" | "selected_users" => {
+            let names = sent.values().find_map(Value::as_array).map_or(0, Vec::len);
+            let member =
+                if *method == Method::DELETE { "seats_cancelled" } else { "seats_created" };
+            json!({ member: names })
+        }
+        "merge-upstream" => {
+            json!({ "message": "This branch is not behind the upstream.", "merge_type": "none", "base_branch": text("branch") })
+        }
+        "replies" => {
+            json!({ "body": text("body"), "user": Renderer::of(call).user_summary(call.actor()), "created_at": iso(call.now), "updated_at": iso(call.now) })
+        }
+        "snapshots" => {
+            json!({ "id": call.now.as_secs(), "created_at": iso(call.now), "result": "SUCCESS", "message": "Dependency results for the repository have been updated." })
+        }
+        _ => json!({}),
+    }
+}
+
+/// A runner that was configured just in time is there from then on.
+fn register(call: &mut Call<'_>, address: &Address, sent: &Map<String, Value>) -> Outcome {
+    let id = call.world.next_id();
+    let name = sent.get("name").and_then(Value::as_str).unwrap_or("runner");
+    let mut fields = object(
+        json!({ "name": name, "os": "unknown", "status": "offline", "busy": false, "runner_group_id": sent.get("runner_group_id") }),
+    );
+    let thing = Thing { id, fields: fields.clone(), created_at: call.now, updated_at: call.now };
+    call.world.shelves.put(&address.parent(), &id.to_string(), thing)?;
+    fields.insert("id".to_owned(), json!(id));
+    let encoded = STANDARD.encode(format!("{{\"runner\":{id}}}"));
+    Ok(Reply::json(StatusCode::CREATED, json!({ "runner": fields, "encoded_jit_config": encoded })))
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    if let Value::Object(map) = value { map } else { Map::new() }
+}

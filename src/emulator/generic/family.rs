@@ -1,0 +1,104 @@
+//! Routes below a prefix that no document lists (`/orgs/{org}/actions/secrets/{*rest}`): the form
+//! of each follows from its own path.
+//!
+//! The smallest sensible reading: a number, or a name after a list, is an item; a plural is a list;
+//! anything else is one thing that is set.
+
+use http::Method;
+
+use super::Facts;
+use super::address::{Address, UNLISTED};
+use super::answers::by_shape;
+use super::shape::{Shape, usual_status};
+use crate::emulator::http::error::Fault;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::route::Outcome;
+
+/// Steps that a path may have; nothing documented is as deep.
+const STEPS_MAX: usize = 12;
+
+/// Answers a call of a family by the form that its path has.
+pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
+    let is_readable = |text: &str| !text.is_empty() && text.len() <= 255;
+    if address.steps.len() > STEPS_MAX || !address.steps.iter().all(|step| is_readable(&step.text))
+    {
+        return Err(Fault::NotFound);
+    }
+    by_shape(call, facts, address, form(facts, address))
+}
+
+/// Gives the first unlisted step its parameter where it is one that listed routes have too, as in
+/// `issues/{issue_number}`, and a number below `repositories` its own.
+pub fn recognise(facts: &Facts, address: &mut Address) {
+    let texts: Vec<String> = address.steps.iter().map(|step| step.text.clone()).collect();
+    let first = address.steps.iter().position(|step| step.param == UNLISTED);
+    for (place, step) in address
+        .steps
+        .iter_mut()
+        .enumerate()
+        .filter(|(_, step)| step.param == UNLISTED && is_number(&step.text))
+    {
+        let before =
+            place.checked_sub(1).and_then(|place| texts.get(place)).map_or("", String::as_str);
+        if Some(place) == first
+            && (facts.item_param.ends_with("_id") || facts.item_param.ends_with("_number"))
+        {
+            facts.item_param.clone_into(&mut step.param);
+        } else if before == "repositories" {
+            "repository_id".clone_into(&mut step.param);
+        }
+    }
+}
+
+/// Whether the step at this place of a family's path is an item of a list.
+pub fn is_item(address: &Address, place: usize) -> bool {
+    let text = |place: usize| address.steps.get(place).map_or("", |step| step.text.as_str());
+    !is_list(text(place))
+        && (is_number(text(place))
+            || place.checked_sub(1).is_some_and(|before| is_list(text(before))))
+}
+
+fn form(facts: &Facts, address: &Address) -> Shape {
+    let last = address.steps.len().saturating_sub(1);
+    let method = &facts.endpoint.method;
+    if is_list(address.name()) {
+        return match *method {
+            Method::GET | Method::POST => Shape::List,
+            Method::PUT => Shape::Choice,
+            _ => Shape::Names,
+        };
+    }
+    match *method {
+        Method::POST => Shape::Action(usual_status(method)),
+        // What is chosen by number exists already; what is named is made by its name.
+        Method::PUT if is_number(address.name()) => Shape::Chosen,
+        _ if is_item(address, last) => Shape::Item,
+        _ => Shape::Switch,
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A plural in the routes' own spelling: lower case, with an `s` at its end.
+fn is_list(word: &str) -> bool {
+    let is_word = !word.is_empty()
+        && word.bytes().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'-' | b'_'));
+    is_word && word.ends_with('s') && !word.ends_with("ss") && !word.ends_with("status")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plural_in_lower_case_is_a_list() {
+        for word in ["repositories", "deployment_statuses", "selected-users", "s"] {
+            assert!(is_list(word), "{word}");
+        }
+        for word in ["", "status", "access", "7", "TOKENS", "key", "émus"] {
+            assert!(!is_list(word), "{word}");
+        }
+    }
+}

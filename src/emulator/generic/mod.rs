@@ -1,0 +1,221 @@
+//! The rest of the route inventory: what the endpoint table knows and no file under `resources`
+//! answers by itself.
+//!
+//! A request that no hand-written route takes is classified by the table (`crate::api::Table`),
+//! admitted by the table's facts (`rule`, `admission`) and answered over a generic stored resource
+//! (`answers`), because "request and response shapes of routes in this inventory that Documents 2
+//! and 3 do not specify: not shown". What the table does not know is not found, nor is a known path
+//! by another method.
+
+mod address;
+mod admission;
+mod alias;
+mod answers;
+mod bodies;
+mod effects;
+mod family;
+mod parents;
+mod rule;
+mod seeds;
+mod settings;
+mod shape;
+mod teams;
+
+use std::sync::LazyLock;
+
+use http::Method;
+
+use self::rule::Rule;
+use self::shape::{Shape, Wrapping};
+use crate::api::{Dialect, Endpoint, Table};
+use crate::emulator::http::urls::segment;
+use crate::emulator::limits::secondary::Content;
+use crate::emulator::limits::settings::Resource;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::pagination::Caps;
+use crate::emulator::routing::params::Params;
+use crate::emulator::routing::route::{Charge, Outcome};
+use crate::emulator::world::World;
+use crate::emulator::world::organizations::owner::Owner;
+
+pub use self::seeds::{items, settle};
+#[cfg(test)]
+pub use crate::emulator::auth::endpoint_permissions::sets;
+
+/// The methods that have routes.
+const METHODS: [Method; 5] =
+    [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+
+/// What the emulator knows of one endpoint of the table.
+#[derive(Debug)]
+pub struct Facts {
+    pub endpoint: &'static Endpoint,
+    /// The same route in the neutral names, which the lists of this module use.
+    template: &'static str,
+    rule: Rule,
+    shape: Shape,
+    wrapping: Wrapping,
+    /// Of a list, and of the prefix of a family, the parameter that its items are named by; empty
+    /// where it has no item routes.
+    item_param: &'static str,
+    pub resource: Resource,
+    pub charge: Charge,
+    pub content: Content,
+    pub accepted_permissions: String,
+    pub accepted_scopes: String,
+}
+
+/// A route of the table that a request asks for.
+#[derive(Debug)]
+pub struct Found {
+    pub facts: &'static Facts,
+    pub params: Params,
+    /// The segments of a family's path that no document lists, as sent.
+    rest: String,
+}
+
+static SERVICE: LazyLock<Vec<Facts>> = LazyLock::new(|| facts(Dialect::Service));
+static GITHUB: LazyLock<Vec<Facts>> = LazyLock::new(|| facts(Dialect::Github));
+
+fn facts(dialect: Dialect) -> Vec<Facts> {
+    let neutral = Table::embedded(Dialect::Service);
+    let methods = shape::methods(neutral);
+    let named = Table::embedded(dialect).iter();
+    named
+        .map(|endpoint| Facts::of(endpoint, neutral.endpoint(endpoint.id), dialect, &methods))
+        .collect()
+}
+
+impl Facts {
+    fn of(
+        endpoint: &'static Endpoint,
+        neutral: &'static Endpoint,
+        dialect: Dialect,
+        methods: &shape::Methods<'_>,
+    ) -> Self {
+        let rule = Rule::of(neutral, dialect);
+        Self {
+            endpoint,
+            template: &neutral.template,
+            shape: shape::shape(neutral, methods),
+            wrapping: shape::wrapping(&neutral.template),
+            item_param: item_param(
+                neutral.template.strip_suffix("/{*rest}").unwrap_or(&neutral.template),
+            ),
+            // A resource that the limits do not know by name counts as the one of most routes.
+            resource: Resource::named(endpoint.resource.as_str()).unwrap_or(Resource::CORE),
+            charge: if endpoint.primary_cost == 0 { Charge::Free } else { Charge::One },
+            content: if endpoint.content_generating { Content::Generating } else { Content::None },
+            accepted_permissions: rule.accepted_permissions(),
+            accepted_scopes: rule.accepted_scopes(),
+            rule,
+        }
+    }
+
+    fn caps(&self) -> Caps {
+        let size = |size: u32| usize::try_from(size).unwrap_or(usize::MAX);
+        Caps {
+            default: size(self.endpoint.per_page_default),
+            max: size(self.endpoint.per_page_max),
+        }
+    }
+}
+
+/// The parameter straight below a template.
+fn item_param(template: &str) -> &'static str {
+    let below = |endpoint: &'static Endpoint| {
+        endpoint.template.strip_prefix(template)?.strip_prefix("/{")?.strip_suffix('}')
+    };
+    let plain = |param: &&str| !param.contains(['/', '*']);
+    Table::embedded(Dialect::Service).iter().filter_map(below).find(plain).unwrap_or("")
+}
+
+/// The route of the table that answers this path; none for what the table does not know.
+pub fn find(dialect: Dialect, method: &Method, path: &str) -> Option<Found> {
+    let method = if method == Method::HEAD { &Method::GET } else { method };
+    // UPSTREAM.md, Conditional requests: "a trailing slash is a 404".
+    if !METHODS.contains(method) || (path.len() > 1 && path.ends_with('/')) {
+        return None;
+    }
+    let table = Table::embedded(dialect);
+    let classified = table.classify(method, path);
+    let endpoint = classified.endpoint;
+    // A path that the documents list with other methods is no unlisted part of a family.
+    if endpoint.generic
+        || (endpoint.family && METHODS.iter().any(|other| is_listed(table, other, path)))
+    {
+        return None;
+    }
+    let facts = match dialect {
+        Dialect::Service => &*SERVICE,
+        Dialect::Github => &*GITHUB,
+    };
+    let depth = endpoint.template.split('/').count() - 1;
+    let rest = if endpoint.family {
+        path.splitn(depth + 1, '/').nth(depth).unwrap_or("").to_owned()
+    } else {
+        String::new()
+    };
+    Some(Found {
+        facts: facts.get(endpoint.id.index())?,
+        params: Params::decoded(classified.params.iter()),
+        rest,
+    })
+}
+
+/// Whether the table has a route for this path with a word where `template`, which matches it too,
+/// has a parameter: `pulls/comments` is no pull of the number `comments`.
+pub fn has_a_closer_route(dialect: Dialect, method: &Method, path: &str, template: &str) -> bool {
+    let listed = Table::embedded(dialect).classify(method, path).endpoint;
+    let is_parameter = |segment: &str| segment.starts_with('{');
+    let mut pairs = template.split('/').zip(listed.template.split('/'));
+    !listed.generic
+        && !listed.family
+        && pairs.any(|(own, listed)| is_parameter(own) && !is_parameter(listed))
+}
+
+fn is_listed(table: &Table, method: &Method, path: &str) -> bool {
+    let endpoint = table.classify(method, path).endpoint;
+    !endpoint.generic && !endpoint.family
+}
+
+/// Admits the caller and answers.
+pub fn answer(call: &mut Call<'_>, found: Found) -> Outcome {
+    call.params = found.params;
+    admission::admit(call, &found.facts.rule)?;
+    let mut address = address::of(call, found.facts.template, &found.rest, &found.facts.rule)?;
+    family::recognise(found.facts, &mut address);
+    parents::require(call, found.facts, &address)?;
+    answers::answer(call, found.facts, &address)
+}
+
+/// The address by name that an address by number stands for, as the running service has them
+/// (`/organizations/{id}/…`, `/user/{id}/…`).
+pub fn named_path(world: &World, dialect: Dialect, path: &str) -> Option<String> {
+    let beyond = path.strip_prefix("/organizations/").or_else(|| path.strip_prefix("/user/"))?;
+    let (id, rest) = first_segment(beyond);
+    let id: u64 = id.parse().ok()?;
+    let params = METHODS.iter().find_map(|method| {
+        let found = Table::embedded(dialect).classify(method, path);
+        (!found.endpoint.generic).then_some(found.params)
+    })?;
+    if params.get("account_id").is_some() {
+        return world
+            .users
+            .contains_key(&id)
+            .then(|| format!("/users/{}{rest}", segment(world.login(id))));
+    }
+    params.get("organization_id")?;
+    let organization = world.organizations.get(&id)?;
+    let login = segment(world.owner_login(Owner::Organization(id)));
+    let Some((team, rest)) = rest.strip_prefix("/team/").map(first_segment) else {
+        return Some(format!("/orgs/{login}{rest}"));
+    };
+    let slug = teams::team_slug(organization, team.parse().ok()?)?;
+    Some(format!("/orgs/{login}/teams/{}{rest}", segment(slug)))
+}
+
+/// The first segment of a path without its slash, and what follows it.
+fn first_segment(path: &str) -> (&str, &str) {
+    path.find('/').map_or((path, ""), |at| path.split_at(at))
+}

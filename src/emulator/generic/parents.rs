@@ -1,0 +1,142 @@
+//! Whether what a path names on its way is there: "ids that were never made" lead nowhere.
+//!
+//! Users, repositories, issues and the like are known by the world; everything else must lie on the
+//! shelves or be there from the beginning.
+
+use super::address::{Address, UNLISTED};
+use super::rule::Place;
+use super::shape::Shape;
+use super::{Facts, family, seeds};
+use crate::emulator::auth::access;
+use crate::emulator::http::error::Fault;
+use crate::emulator::http::path::decode_segment;
+use crate::emulator::routing::call::Call;
+use crate::emulator::world::Repository;
+
+/// Parameters whose values are not the names of things.
+const NO_THINGS: &[&str] = &[
+    "archive_format",
+    "basehead",
+    "client_id",
+    "code",
+    "dir",
+    "enablement",
+    "path",
+    "security_product",
+    "tag",
+];
+
+/// What the world says of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    There,
+    Missing,
+    /// It is none of the world's things.
+    Unknown,
+}
+
+/// Fails with 404 when something that the address passes through is not there. What the last step
+/// names is left to the answer, unless the world knows such things.
+pub fn require(call: &Call<'_>, facts: &Facts, address: &Address) -> Result<(), Fault> {
+    let last = address.steps.len();
+    for (place, step) in address.steps.iter().enumerate() {
+        let names_nothing = step.param.is_empty() || NO_THINGS.contains(&step.param.as_str());
+        if names_nothing
+            || (step.param == UNLISTED && !(place + 1 < last && family::is_item(address, place)))
+        {
+            continue;
+        }
+        let text = decode_segment(&step.text);
+        // What is named by number is named by nothing else.
+        let is_number = step.param.ends_with("_number")
+            || (step.param.ends_with("_id") && step.param != "sarif_id");
+        if is_number && text.parse::<u64>().is_err() {
+            return Err(Fault::NotFound);
+        }
+        let there =
+            match standing(call, facts.rule.place, &address.pattern(place + 1), &step.param, &text)
+            {
+                Standing::There => true,
+                Standing::Missing => false,
+                // A list under a parameter (`statuses/{sha}`) has no item of that name.
+                Standing::Unknown => {
+                    (place + 1 == last && facts.shape != Shape::List)
+                        || seeds::get(call, &address.leading(place), &step.text).is_some()
+                }
+            };
+        if !there {
+            return Err(Fault::NotFound);
+        }
+    }
+    Ok(())
+}
+
+fn standing(call: &Call<'_>, place: Place, pattern: &str, param: &str, text: &str) -> Standing {
+    let told = |there: bool| if there { Standing::There } else { Standing::Missing };
+    match param {
+        "username" | "assignee" | "target_user" => {
+            return told(call.world.user_by_login(text).is_some());
+        }
+        "org" => return told(call.world.organization_by_login(text).is_some()),
+        // Whether there is such a team was seen when the caller was admitted.
+        "team_slug" | "team_id" => return Standing::There,
+        "attempt_number" => return told(text == "1"),
+        "repository_id" => {
+            let repository = text.parse().ok().and_then(|id: u64| call.world.repositories.get(&id));
+            return told(
+                repository
+                    .is_some_and(|repository| access::sees(call.world, call.caller, repository)),
+            );
+        }
+        "installation_id" => {
+            let mut installations = call.world.apps.iter().flat_map(|app| &app.installations);
+            return told(installations.any(|(id, _)| text.parse() == Ok(*id)));
+        }
+        _ => {}
+    }
+    match call.repository() {
+        Ok(repository) if place == Place::Repository => {
+            in_repository(call, repository, pattern, text).map_or(Standing::Unknown, told)
+        }
+        _ => Standing::Unknown,
+    }
+}
+
+/// Whether a repository has what the pattern's end names; none where the world has no such things.
+fn in_repository(
+    call: &Call<'_>,
+    repository: &Repository,
+    pattern: &str,
+    text: &str,
+) -> Option<bool> {
+    let id: Option<u64> = text.parse().ok();
+    let has = |known: &dyn Fn(u64) -> bool| id.is_some_and(known);
+    Some(match pattern {
+        "/issues/{issue_number}" => has(&|number| repository.issues.contains_key(&number)),
+        "/pulls/{pull_number}" => has(&|number| {
+            repository.issues.get(&number).is_some_and(|issue| issue.pull_from.is_some())
+        }),
+        "/issues/comments/{comment_id}" => has(&|id| repository.comments.contains_key(&id)),
+        "/milestones/{milestone_number}" => {
+            has(&|number| repository.milestones.contains_key(&number))
+        }
+        "/releases/{release_id}" => has(&|id| repository.releases.contains_key(&id)),
+        "/releases/assets/{asset_id}" => {
+            has(&|id| repository.releases.values().any(|release| release.assets.contains_key(&id)))
+        }
+        "/labels/{name}" => {
+            repository.labels.values().any(|label| label.name.eq_ignore_ascii_case(text))
+        }
+        "/branches/{branch}" | "/rules/branches/{branch}" => {
+            call.world.history(repository).head(text).is_some()
+        }
+        "/commits/{ref}" | "/statuses/{sha}" => {
+            call.world.history(repository).named(text).is_some()
+        }
+        "/tarball/{ref}" | "/zipball/{ref}" => {
+            let history = call.world.history(repository);
+            history.named(text.strip_prefix("heads/").unwrap_or(text)).is_some()
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,312 @@
+//! What the endpoint table says about who may ask, put into the emulator's own terms: the place
+//! that a route is about, the scopes and permissions that open it, and the role that its user must
+//! have there.
+//!
+//! Where the documents do not say, this says what the running service does in broad strokes: an
+//! organisation's administration is its owners' business, writing to a repository takes push
+//! rights, its administration takes admin rights, and public data may be read.
+
+use http::Method;
+
+use crate::api::{Dialect, Endpoint, PermissionOwner, TokenKinds};
+use crate::emulator::auth::endpoint_permissions::{self, Grant};
+use crate::emulator::routing::need::{OrganizationRole, Role};
+
+/// What a route is about. Its first segments name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    Repository,
+    Organization,
+    /// A team of an organisation.
+    Team,
+    Enterprise,
+    /// A user or organisation by its login.
+    Account,
+    /// Whoever asks.
+    Caller,
+    /// An app as itself.
+    App,
+    /// The installation that asks.
+    Installation,
+    /// An OAuth app by its id and secret.
+    OauthApp,
+    /// The service as a whole.
+    Service,
+}
+
+/// Whether reading is for everyone who sees the place, without any right of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Openness {
+    Public,
+    Closed,
+}
+
+/// Who may use an endpoint.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub place: Place,
+    pub tokens: TokenKinds,
+    /// Classic and OAuth tokens need one of these; none is needed when there are none.
+    pub scopes: Vec<String>,
+    /// Tokens with permissions need all of one of these sets; none is needed when there are none.
+    pub permissions: Vec<Vec<Grant>>,
+    pub repository_role: Role,
+    pub organization_role: OrganizationRole,
+    pub openness: Openness,
+    /// Whether it also takes a user to answer about.
+    pub about_caller: bool,
+}
+
+impl Rule {
+    pub fn of(endpoint: &Endpoint, dialect: Dialect) -> Self {
+        let place = place(&endpoint.template, endpoint);
+        let openness = openness(place, endpoint);
+        let takes_permissions = endpoint.tokens.accepts(crate::api::TokenKind::FineGrained)
+            != Some(false)
+            || endpoint.tokens.accepts(crate::api::TokenKind::AppUser) != Some(false);
+        Self {
+            place,
+            tokens: endpoint.tokens,
+            scopes: if endpoint.scopes.is_empty() {
+                usual_scopes(place, endpoint)
+            } else {
+                endpoint.scopes.clone()
+            },
+            permissions: if takes_permissions {
+                endpoint_permissions::sets(endpoint, dialect)
+            } else {
+                Vec::new()
+            },
+            repository_role: repository_role(endpoint),
+            organization_role: organization_role(endpoint),
+            openness,
+            about_caller: endpoint.about_caller
+                && !matches!(place, Place::App | Place::Installation | Place::Service),
+        }
+    }
+
+    /// The value of the accepted-permissions header.
+    pub fn accepted_permissions(&self) -> String {
+        let written =
+            |set: &Vec<Grant>| set.iter().map(Grant::header).collect::<Vec<_>>().join(",");
+        if !self.permissions.is_empty() {
+            // The running service's form: a comma for "and", a semicolon for "or".
+            return self.permissions.iter().map(written).collect::<Vec<_>>().join("; ");
+        }
+        let takes_any = self.tokens.accepts(crate::api::TokenKind::FineGrained) != Some(false);
+        if takes_any { "allows_permissionless_access=true".to_owned() } else { String::new() }
+    }
+
+    /// The value of the accepted-scopes header.
+    pub fn accepted_scopes(&self) -> String {
+        self.scopes.join(", ")
+    }
+}
+
+fn place(template: &str, endpoint: &Endpoint) -> Place {
+    const PLACES: &[(&str, Place)] = &[
+        ("/repos/{owner}/{repo}", Place::Repository),
+        ("/networks/{owner}/{repo}", Place::Repository),
+        ("/orgs/{org}/teams/{team_slug}", Place::Team),
+        ("/organizations/{org_id}/team/{team_id}", Place::Team),
+        ("/teams/{team_id}", Place::Team),
+        ("/orgs/{org}", Place::Organization),
+        ("/organizations/{org}", Place::Organization),
+        ("/enterprises/{enterprise}", Place::Enterprise),
+        ("/scim", Place::Enterprise),
+        ("/users/{username}", Place::Account),
+        ("/applications/{client_id}", Place::OauthApp),
+        ("/installation", Place::Installation),
+        // Feeds and gists are the caller's own and public ones: without a caller the public ones
+        // remain.
+        ("/feeds", Place::Service),
+        ("/gists", Place::Service),
+    ];
+    if endpoint.tokens.accepts_app_jwt() == Some(true) {
+        return Place::App;
+    }
+    let below = |prefix: &str| {
+        template.strip_prefix(prefix).is_some_and(|own| own.is_empty() || own.starts_with('/'))
+    };
+    let named = PLACES.iter().find(|(prefix, _)| below(prefix)).map(|(_, place)| *place);
+    named.unwrap_or(if endpoint.about_caller { Place::Caller } else { Place::Service })
+}
+
+/// What follows the repository's own address in a template.
+fn own_part(template: &str) -> &str {
+    template.strip_prefix("/repos/{owner}/{repo}").unwrap_or("")
+}
+
+/// The scopes where a row names none. Document 1 lists all that the interface names: `repo` is the
+/// one for repositories, `read:org` and `admin:org` are the ones for organisations,
+/// `read:enterprise` and `admin:enterprise` for enterprises.
+fn usual_scopes(place: Place, endpoint: &Endpoint) -> Vec<String> {
+    let reads = endpoint.method == Method::GET;
+    let scope = match place {
+        Place::Repository => "repo",
+        Place::Organization if endpoint.about_caller => return Vec::new(),
+        Place::Organization | Place::Team => {
+            if reads {
+                "read:org"
+            } else {
+                "admin:org"
+            }
+        }
+        Place::Enterprise => {
+            if reads {
+                "read:enterprise"
+            } else {
+                "admin:enterprise"
+            }
+        }
+        Place::Account
+        | Place::Caller
+        | Place::App
+        | Place::Installation
+        | Place::OauthApp
+        | Place::Service => return Vec::new(),
+    };
+    vec![scope.to_owned()]
+}
+
+/// Parts of a repository that its public is not shown.
+const CLOSED: &[&str] = &[
+    "/actions/cache/retention-limit",
+    "/actions/oidc",
+    "/actions/organization-",
+    "/actions/permissions",
+    "/actions/runners",
+    "/actions/secrets",
+    "/actions/variables",
+    "/autolinks",
+    "/automated-security-fixes",
+    "/branches/{branch}/protection",
+    "/code-scanning",
+    "/code-security-configuration",
+    "/codespaces",
+    "/collaborators",
+    "/dependabot",
+    "/environments/{environment_name}/secrets",
+    "/environments/{environment_name}/variables",
+    "/hooks",
+    "/immutable-releases",
+    "/installation",
+    "/interaction-limits",
+    "/invitations",
+    "/keys",
+    "/notifications",
+    "/pages",
+    "/properties",
+    "/secret-scanning",
+    "/subscription",
+    "/teams",
+    "/traffic",
+    "/vulnerability-alerts",
+];
+
+/// What everyone may see of an organisation.
+const PUBLIC_OF_ORGANIZATIONS: &[&str] = &[
+    "/orgs/{org}",
+    "/orgs/{org}/events",
+    "/orgs/{org}/public_members",
+    "/orgs/{org}/public_members/{username}",
+    "/orgs/{org}/repos",
+];
+
+fn openness(place: Place, endpoint: &Endpoint) -> Openness {
+    let reads = endpoint.method == Method::GET;
+    let is_public = match place {
+        Place::Repository => {
+            reads && !CLOSED.iter().any(|part| own_part(&endpoint.template).starts_with(part))
+        }
+        Place::Organization => {
+            reads && PUBLIC_OF_ORGANIZATIONS.contains(&endpoint.template.as_str())
+        }
+        Place::Account => reads && !endpoint.about_caller,
+        // Rendering a text and giving up a leaked credential change nothing of anybody's.
+        Place::Service => {
+            reads || matches!(endpoint.group.as_str(), "markdown" | "credentials" | "apps")
+        }
+        Place::Team
+        | Place::Enterprise
+        | Place::Caller
+        | Place::App
+        | Place::Installation
+        | Place::OauthApp => false,
+    };
+    if is_public { Openness::Public } else { Openness::Closed }
+}
+
+/// Writes that take nothing but seeing the repository: whoever reads may react, comment, propose
+/// and subscribe.
+const TAKING_PART: &[&str] = &[
+    "/codespaces",
+    "/comments/{comment_id}/reactions",
+    "/commits/{ref}/comments",
+    "/forks",
+    "/issues",
+    "/notifications",
+    "/pulls",
+    "/subscription",
+];
+/// Writes below those that do change the repository or are its maintainers' business.
+const MAINTAINING: &[&str] = &[
+    "/codespaces/secrets",
+    "/issues/{issue_number}/assignees",
+    "/issues/{issue_number}/dependencies",
+    "/issues/{issue_number}/labels",
+    "/issues/{issue_number}/lock",
+    "/issues/{issue_number}/sub_issue",
+    "/pulls/{pull_number}/merge",
+    "/pulls/{pull_number}/requested_reviewers",
+    "/pulls/{pull_number}/reviews/{review_id}/dismissals",
+    "/pulls/{pull_number}/update-branch",
+];
+
+fn repository_role(endpoint: &Endpoint) -> Role {
+    let own = own_part(&endpoint.template);
+    let begins = |parts: &[&str]| parts.iter().any(|part| own.starts_with(part));
+    if endpoint.method == Method::GET {
+        // Hooks hold secrets; the rest of what is closed is for those who work there.
+        let is_mine = endpoint.about_caller || !begins(CLOSED);
+        return if begins(&["/hooks"]) {
+            Role::Admin
+        } else if is_mine {
+            Role::Read
+        } else {
+            Role::Push
+        };
+    }
+    let administers = endpoint_permissions::sets(endpoint, Dialect::Service)
+        .iter()
+        .flatten()
+        .any(|grant| matches!(grant.name.as_str(), "administration" | "repository_hooks"));
+    if begins(TAKING_PART) && !begins(MAINTAINING) {
+        Role::Take
+    } else if administers {
+        Role::Admin
+    } else {
+        Role::Push
+    }
+}
+
+/// "Organization owners, team maintainers and the named fine-grained roles gate individual
+/// operations" (Document 1). Reading who is who is for members, reading what the owners set up is
+/// for owners, and so is every write but those about oneself.
+fn organization_role(endpoint: &Endpoint) -> OrganizationRole {
+    let members = endpoint.permission.as_ref().is_some_and(|permission| {
+        permission.owner == PermissionOwner::Organization
+            && matches!(permission.name.as_str(), "members" | "custom_properties" | "issue_fields")
+    });
+    let about_members = members
+        || endpoint.template.contains("/teams/")
+        || endpoint.template.starts_with("/teams/");
+    let is_listing = matches!(
+        endpoint.template.as_str(),
+        "/orgs/{org}" | "/orgs/{org}/repos" | "/orgs/{org}/events" | "/orgs/{org}/issues"
+    );
+    match endpoint.method {
+        Method::GET if about_members || is_listing => OrganizationRole::Member,
+        _ => OrganizationRole::Owner,
+    }
+}

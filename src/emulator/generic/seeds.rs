@@ -1,0 +1,159 @@
+//! What lies on the shelves of every repository from the beginning, so that its lists are not
+//! empty: one workflow with two runs, checks of the newest commit, an environment and a deployment
+//! to it, a deploy key.
+//!
+//! It follows from the repository and takes no memory; the first write to such a shelf keeps it
+//! there.
+
+use serde_json::{Map, Value, json};
+
+use crate::emulator::routing::call::Call;
+use crate::emulator::world::storage::shelves::{Full, Thing};
+use crate::emulator::world::{Repository, World};
+
+/// Above every other id, so that none of them is ever given to something else.
+const IDS_ABOVE: u64 = 10_000_000_000;
+/// Ids for one repository; more than any of its shelves begins with.
+const IDS_EACH: u64 = 100;
+
+/// Names and things of a shelf, the oldest first.
+pub fn items(world: &World, address: &str) -> Vec<(String, Thing)> {
+    match world.shelves.shelf(address) {
+        Some(shelf) => shelf
+            .in_order()
+            .into_iter()
+            .map(|(name, thing)| (name.to_owned(), thing.clone()))
+            .collect(),
+        None => first(world, address),
+    }
+}
+
+/// One thing.
+pub fn get(call: &Call<'_>, address: &str, name: &str) -> Option<Thing> {
+    match call.world.shelves.shelf(address) {
+        Some(shelf) => shelf.get(name).cloned(),
+        None => first(call.world, address)
+            .into_iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, thing)| thing),
+    }
+}
+
+/// Puts what a shelf begins with on it, before it is changed.
+pub fn settle(world: &mut World, address: &str) -> Result<(), Full> {
+    if world.shelves.shelf(address).is_some() {
+        return Ok(());
+    }
+    let things = first(world, address);
+    world.shelves.begin(address, things)
+}
+
+fn first(world: &World, address: &str) -> Vec<(String, Thing)> {
+    let Some((id, own)) = address.strip_prefix("repository/").and_then(|rest| rest.split_once('/'))
+    else {
+        return of_organization(world, address);
+    };
+    let Some(repository) = id.parse().ok().and_then(|id: u64| world.repositories.get(&id)) else {
+        return Vec::new();
+    };
+    // Not the newest commit of now: what is here from the beginning stays as it is.
+    let history = world.history(repository);
+    let head = history
+        .tip(repository)
+        .and_then(|tip| history.first(tip))
+        .map_or("", |first| first.sha.as_str());
+    let made = |number: u64, fields: Value| thing(repository, number, fields);
+    let things = match own {
+        "actions/workflows" => vec![made(1, workflow())],
+        "actions/runs" => vec![
+            made(11, run(repository, head, 1, "failure")),
+            made(12, run(repository, head, 2, "success")),
+        ],
+        "actions/jobs" => vec![
+            made(21, job(repository, head, 11, "failure")),
+            made(22, job(repository, head, 12, "success")),
+        ],
+        "actions/artifacts" => vec![made(31, artifact(repository, head))],
+        "check-suites" => vec![made(
+            41,
+            json!({ "head_branch": repository.default_branch, "head_sha": head, "status": "completed", "conclusion": "success", "latest_check_runs_count": 1 }),
+        )],
+        "check-runs" => vec![made(51, check_run(repository, head))],
+        "statuses" => {
+            vec![made(
+                61,
+                json!({ "state": "success", "context": "ci/build", "description": "Built", "target_url": null, "sha": head }),
+            )]
+        }
+        "deployments" => vec![made(
+            71,
+            json!({ "ref": repository.default_branch, "sha": head, "task": "deploy", "environment": "production", "description": null, "payload": {} }),
+        )],
+        "environments" => {
+            let thing = made(
+                81,
+                json!({ "name": "production", "protection_rules": [], "deployment_branch_policy": null }),
+            );
+            return vec![("production".to_owned(), thing)];
+        }
+        "keys" => vec![made(
+            91,
+            json!({ "key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEmulated", "title": "deploy", "read_only": true, "verified": true }),
+        )],
+        _ => Vec::new(),
+    };
+    things.into_iter().map(|thing| (thing.id.to_string(), thing)).collect()
+}
+
+/// The one thing that an organisation's shelves begin with: no route makes a budget, but some
+/// change it.
+fn of_organization(world: &World, address: &str) -> Vec<(String, Thing)> {
+    let id = address
+        .strip_prefix("organization/")
+        .and_then(|rest| rest.strip_suffix("/settings/billing/budgets"));
+    let Some(organization) = id.and_then(|id| world.organizations.get(&id.parse().ok()?)) else {
+        return Vec::new();
+    };
+    let fields = json!({ "budget_type": "ProductPricing", "budget_product_skus": ["actions"], "budget_scope": "organization", "budget_amount": 100, "prevent_further_usage": false });
+    let (id, at) = (IDS_ABOVE + organization.id * IDS_EACH, organization.created_at);
+    vec![(id.to_string(), Thing { id, fields: members(fields), created_at: at, updated_at: at })]
+}
+
+fn members(value: Value) -> Map<String, Value> {
+    if let Value::Object(map) = value { map } else { Map::new() }
+}
+
+fn id_of(repository: &Repository, number: u64) -> u64 {
+    IDS_ABOVE + repository.id * IDS_EACH + number
+}
+
+fn thing(repository: &Repository, number: u64, fields: Value) -> Thing {
+    let at = repository.created_at;
+    Thing { id: id_of(repository, number), fields: members(fields), created_at: at, updated_at: at }
+}
+
+fn workflow() -> Value {
+    json!({ "name": "ci", "path": ".ci/workflows/ci.yml", "state": "active" })
+}
+
+fn run(repository: &Repository, head: &str, number: u64, conclusion: &str) -> Value {
+    json!({
+        "name": "ci", "display_title": "Make it work", "event": "push", "status": "completed", "conclusion": conclusion,
+        "workflow_id": id_of(repository, 1), "run_number": number, "run_attempt": 1,
+        "head_branch": repository.default_branch, "head_sha": head, "pull_requests": [],
+    })
+}
+
+fn job(repository: &Repository, head: &str, run: u64, conclusion: &str) -> Value {
+    json!({ "name": "build", "run_id": id_of(repository, run), "run_attempt": 1, "head_sha": head, "status": "completed", "conclusion": conclusion, "steps": [], "labels": [] })
+}
+
+fn artifact(repository: &Repository, head: &str) -> Value {
+    let run = id_of(repository, 12);
+    json!({ "name": "build", "size_in_bytes": 1_024, "expired": false, "run_id": run, "workflow_run": { "id": run, "head_branch": repository.default_branch, "head_sha": head } })
+}
+
+fn check_run(repository: &Repository, head: &str) -> Value {
+    let suite = id_of(repository, 41);
+    json!({ "name": "build", "head_sha": head, "status": "completed", "conclusion": "success", "check_suite_id": suite, "check_suite": { "id": suite }, "output": { "annotations_count": 0 } })
+}

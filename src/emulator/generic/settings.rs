@@ -1,0 +1,230 @@
+//! What is set instead of made: settings that are there from the beginning, switches that are off
+//! until somebody turns them on, and sets of names.
+
+use http::{Method, StatusCode};
+use serde_json::{Map, Value, json};
+
+use super::address::Address;
+use super::answers::{change, render};
+use super::{Facts, bodies, seeds};
+use crate::emulator::http::error::Fault;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::urls::segment;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::route::Outcome;
+use crate::emulator::world::storage::shelves::Thing;
+
+/// Settings whose PUT answers with what they are now; the others say nothing.
+const TOLD: &[&str] =
+    &["/interaction-limits", "/content_exclusion", "/subscription", "/memberships/orgs/{org}"];
+
+/// Settings and views: GET shows them, PUT and POST set them whole, PATCH in part, DELETE clears
+/// them.
+pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
+    let shelf = address.parent();
+    let kept = seeds::get(call, &shelf, address.name());
+    match facts.endpoint.method {
+        Method::GET => {
+            let mut shown = begins_as(facts.template);
+            let Some(thing) = kept else { return Ok(Reply::ok(Value::Object(shown))) };
+            shown.extend(thing.fields);
+            Ok(Reply::ok(Value::Object(shown)).changed_at(thing.updated_at))
+        }
+        Method::DELETE => {
+            call.world.shelves.take(&shelf, address.name(), call.now);
+            Ok(Reply::empty(StatusCode::NO_CONTENT))
+        }
+        Method::PATCH => {
+            let mut fields = kept.map(|thing| thing.fields).unwrap_or_default();
+            fields.extend(bodies::kept(bodies::object(call)?));
+            set(call, address, fields.clone())?;
+            let mut shown = begins_as(facts.template);
+            shown.extend(fields);
+            Ok(Reply::ok(Value::Object(shown)))
+        }
+        _ => {
+            let mut fields = turned_on(facts.template);
+            fields.extend(bodies::kept(bodies::object(call)?));
+            set(call, address, fields.clone())?;
+            let is_told = TOLD.iter().any(|suffix| facts.template.ends_with(suffix));
+            Ok(if is_told {
+                Reply::ok(Value::Object(fields))
+            } else {
+                Reply::empty(StatusCode::NO_CONTENT)
+            })
+        }
+    }
+}
+
+/// Keeps a thing under the last step of its address, in the place of what was there.
+pub fn set(
+    call: &mut Call<'_>,
+    address: &Address,
+    fields: Map<String, Value>,
+) -> Result<Thing, Fault> {
+    let shelf = address.parent();
+    let before = seeds::get(call, &shelf, address.name());
+    let (id, created_at) = before
+        .map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
+    let thing = Thing { id, fields, created_at, updated_at: call.now };
+    seeds::settle(call.world, &shelf)?;
+    call.world.shelves.put(&shelf, address.name(), thing.clone())?;
+    Ok(thing)
+}
+
+/// 404 until PUT or POST makes it, and after DELETE.
+pub fn switch(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
+    let shelf = address.parent();
+    match facts.endpoint.method {
+        Method::GET => {
+            let thing = seeds::get(call, &shelf, address.name()).ok_or(Fault::NotFound)?;
+            Ok(Reply::ok(render(call, address, &shelf, address.name(), &thing))
+                .changed_at(thing.updated_at))
+        }
+        Method::DELETE => off(call, address),
+        Method::PATCH => {
+            let sent = bodies::kept(bodies::object(call)?);
+            Ok(Reply::ok(change(call, address, |fields| fields.extend(sent))?))
+        }
+        _ => {
+            let sent = bodies::kept(bodies::object(call)?);
+            let thing = set(call, address, sent)?;
+            let status = if facts.endpoint.method == Method::POST {
+                StatusCode::CREATED
+            } else {
+                StatusCode::OK
+            };
+            Ok(Reply::json(status, render(call, address, &shelf, address.name(), &thing)))
+        }
+    }
+}
+
+/// Only whether it is on is told: 204 or 404.
+pub fn check(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
+    match facts.endpoint.method {
+        Method::GET => {
+            seeds::get(call, &address.parent(), address.name()).ok_or(Fault::NotFound)?;
+            Ok(Reply::empty(StatusCode::NO_CONTENT))
+        }
+        Method::DELETE => off(call, address),
+        _ => {
+            let sent = bodies::kept(bodies::object(call)?);
+            set(call, address, sent)?;
+            Ok(Reply::empty(StatusCode::NO_CONTENT))
+        }
+    }
+}
+
+fn off(call: &mut Call<'_>, address: &Address) -> Outcome {
+    call.world.shelves.take(&address.parent(), address.name(), call.now).ok_or(Fault::NotFound)?;
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// A set of names: POST adds, PUT replaces, DELETE takes away what it names, or everything when it
+/// names nothing.
+pub fn names(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
+    let (member, shelf) = (address.name().to_owned(), address.whole());
+    let given = bodies::names(&bodies::members(call)?, &member)?;
+    let method = &facts.endpoint.method;
+    if *method == Method::PUT || (*method == Method::DELETE && given.is_empty()) {
+        call.world.shelves.clear_below(&shelf);
+    }
+    for name in &given {
+        if *method == Method::DELETE {
+            call.world.shelves.take(&shelf, &segment(name), call.now);
+        } else if call
+            .world
+            .shelves
+            .shelf(&shelf)
+            .is_none_or(|shelf| shelf.get(&segment(name)).is_none())
+        {
+            let fields = Map::from_iter([
+                ("name".to_owned(), json!(name)),
+                (member.trim_end_matches('s').to_owned(), json!(name)),
+            ]);
+            let thing = Thing {
+                id: call.world.next_id(),
+                fields,
+                created_at: call.now,
+                updated_at: call.now,
+            };
+            call.world.shelves.put(&shelf, &segment(name), thing)?;
+        }
+    }
+    let things = seeds::items(call.world, &shelf);
+    let items: Vec<Value> =
+        things.into_iter().map(|(_, thing)| Value::Object(thing.fields)).collect();
+    Ok(match facts.wrapping {
+        crate::emulator::generic::shape::Wrapping::Member(member) => {
+            Reply::ok(json!({ "total_count": items.len(), member: items }))
+        }
+        crate::emulator::generic::shape::Wrapping::Bare if *method == Method::DELETE => {
+            Reply::empty(StatusCode::NO_CONTENT)
+        }
+        crate::emulator::generic::shape::Wrapping::Bare => {
+            Reply::json(StatusCode::CREATED, Value::Array(items))
+        }
+    })
+}
+
+/// What a PUT without a body means.
+fn turned_on(template: &str) -> Map<String, Value> {
+    let enables = template.ends_with("/immutable-releases")
+        || template.ends_with("/automated-security-fixes");
+    if enables { Map::from_iter([("enabled".to_owned(), json!(true))]) } else { Map::new() }
+}
+
+/// What is shown before anybody set it, in the running service's fields.
+fn begins_as(template: &str) -> Map<String, Value> {
+    let is_of_repository = template.starts_with("/repos/");
+    let value = match template.rsplit('/').next().unwrap_or("") {
+        "permissions" if is_of_repository => json!({ "enabled": true, "allowed_actions": "all" }),
+        "permissions" => json!({ "enabled_repositories": "all", "allowed_actions": "all" }),
+        "workflow" => {
+            json!({ "default_workflow_permissions": "read", "can_approve_pull_request_reviews": false })
+        }
+        "access" => json!({ "access_level": "none" }),
+        "selected-actions" => {
+            json!({ "github_owned_allowed": true, "verified_allowed": false, "patterns_allowed": [] })
+        }
+        "artifact-and-log-retention" => json!({ "days": 90, "maximum_allowed_days": 400 }),
+        "fork-pr-contributor-approval" => json!({ "approval_policy": "first_time_contributors" }),
+        "fork-pr-workflows-private-repos" => {
+            json!({ "run_workflows_from_fork_pull_requests": false })
+        }
+        "self-hosted-runners" => json!({ "enabled_repositories": "all" }),
+        "retention-limit" => json!({ "max_cache_retention_days": 7 }),
+        "storage-limit" => json!({ "max_cache_size_gb": 10 }),
+        "sub" => json!({ "use_default": true, "include_claim_keys": [] }),
+        "automated-security-fixes" => json!({ "enabled": false, "paused": false }),
+        "immutable-releases" => json!({ "enabled": false, "enforced_by_owner": false }),
+        "default-setup" => json!({ "state": "not-configured", "languages": [] }),
+        "timing" => json!({ "billable": {}, "run_duration_ms": 0 }),
+        "clones" => json!({ "count": 0, "uniques": 0, "clones": [] }),
+        "views" => json!({ "count": 0, "uniques": 0, "views": [] }),
+        "errors" => json!({ "errors": [] }),
+        "participation" => json!({ "all": [], "owner": [] }),
+        "profile" => {
+            json!({ "health_percentage": 28, "description": null, "documentation": null, "files": {} })
+        }
+        "sbom" => {
+            json!({ "sbom": { "spdxVersion": "SPDX-2.3", "SPDXID": "SPDXRef-DOCUMENT", "packages": [] } })
+        }
+        "billing" => {
+            json!({ "seat_breakdown": { "total": 0 }, "seat_management_setting": "unconfigured" })
+        }
+        "public-key" => {
+            json!({ "key_id": "1", "key": "ZW11bGF0ZWQtcHVibGljLWtleS1vZi0zMi1ieXRlcyE=" })
+        }
+        "usage" if template.ends_with("/cache/usage") => {
+            json!({ "active_caches_size_in_bytes": 0, "active_caches_count": 0, "total_active_caches_size_in_bytes": 0, "total_active_caches_count": 0 })
+        }
+        "usage" | "summary" => json!({ "usageItems": [] }),
+        "repository-access" => json!({ "default_level": null, "accessible_repositories": [] }),
+        "pattern-configurations" => {
+            json!({ "provider_pattern_overrides": [], "custom_pattern_overrides": [] })
+        }
+        _ => Value::Null,
+    };
+    if let Value::Object(map) = value { map } else { Map::new() }
+}

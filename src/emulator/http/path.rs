@@ -1,0 +1,187 @@
+//! What a request's path is before it is routed: the shape of the base address, the door, the query
+//! and the segments.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use percent_encoding::percent_decode_str;
+
+/// The largest request body; uploads are exempt. Not shown in the specification; CONTRACT, Config:
+/// `writes.max_body`.
+pub const BODY_BYTES_MAX: usize = 10 * 1024 * 1024;
+/// The base path of a self-hosted instance (Document 1, Address).
+const SELF_HOSTED: &str = "/api/v3";
+/// Where uploads go, whatever the shape of the base address.
+const UPLOADS: &str = "/api/uploads";
+/// Where the emulator itself is asked.
+const CONTROL: &str = "/_emulator";
+/// More pairs than any documented query has are dropped.
+const QUERY_PAIRS_MAX: usize = 100;
+
+/// Which part of the upstream a path belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    Rest,
+    Graphql,
+    Uploads,
+    Control,
+}
+
+/// A path without its base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Canonical<'a> {
+    pub door: Door,
+    /// What addresses in the answer begin with after the host: nothing or `/api/v3`.
+    pub prefix: &'static str,
+    /// Begins with a slash.
+    pub path: &'a str,
+}
+
+/// Takes the base off a path.
+pub fn canonical(path: &str) -> Canonical<'_> {
+    if let Some(rest) = under(path, CONTROL) {
+        return Canonical { door: Door::Control, prefix: "", path: rest };
+    }
+    if let Some(rest) = under(path, UPLOADS) {
+        return Canonical { door: Door::Uploads, prefix: "", path: rest };
+    }
+    let (prefix, rest) = match under(path, SELF_HOSTED) {
+        Some(rest) => (SELF_HOSTED, rest),
+        None => ("", path),
+    };
+    let door =
+        if rest == "/graphql" || path == "/api/graphql" { Door::Graphql } else { Door::Rest };
+    // What GraphQL answers has no API addresses, but a self-hosted caller keeps its shape.
+    Canonical { door, prefix, path: if door == Door::Graphql { "/graphql" } else { rest } }
+}
+
+/// The rest of `path` below `base`; `/` for the base itself.
+fn under<'a>(path: &'a str, base: &str) -> Option<&'a str> {
+    match path.strip_prefix(base)? {
+        "" => Some("/"),
+        rest if rest.starts_with('/') => Some(rest),
+        _ => None,
+    }
+}
+
+/// Whether this is the upload of a release asset, whose body may be of any size.
+pub fn is_upload(method: &Method, path: &str) -> bool {
+    let canonical = canonical(path);
+    if method != Method::POST || !matches!(canonical.door, Door::Rest | Door::Uploads) {
+        return false;
+    }
+    let segments: Vec<&str> = canonical.path.split('/').skip(1).collect();
+    match *segments {
+        ["repos", _, _, "releases", _, "assets"] | ["repositories", _, "releases", _, "assets"] => {
+            true
+        }
+        _ => canonical.door == Door::Uploads,
+    }
+}
+
+/// The body was announced as larger than any that is accepted, and was not read. A request
+/// extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unread;
+
+/// Whether the body is larger than what is accepted, read or not.
+pub fn is_too_large(request: &Request<Bytes>, bytes_max: usize) -> bool {
+    request.body().len() > bytes_max || request.extensions().get::<Unread>().is_some()
+}
+
+/// A decoded query.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub fn parse(query: Option<&str>) -> Self {
+        let pairs =
+            query.unwrap_or("").split('&').filter(|pair| !pair.is_empty()).take(QUERY_PAIRS_MAX);
+        Self(
+            pairs
+                .map(|pair| {
+                    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+                    (decode_query(name), decode_query(value))
+                })
+                .collect(),
+        )
+    }
+
+    /// The first value of that name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The names given, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// In an order that does not depend on the sender's.
+    pub fn sorted(mut self) -> Vec<(String, String)> {
+        self.0.sort();
+        self.0
+    }
+}
+
+fn decode_query(text: &str) -> String {
+    let spaced: Cow<'_, str> =
+        if text.contains('+') { Cow::Owned(text.replace('+', " ")) } else { Cow::Borrowed(text) };
+    percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+}
+
+/// One segment of a path as text; `%2F` becomes data (UPSTREAM.md, Conditional requests).
+pub fn decode_segment(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
+}
+
+/// The size of an upload whose body the socket shell counted instead of keeping it. A request
+/// extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UploadBytes(pub u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_base_paths_lead_to_the_same_route() {
+        assert_eq!(canonical("/user"), Canonical { door: Door::Rest, prefix: "", path: "/user" });
+        assert_eq!(
+            canonical("/api/v3/user"),
+            Canonical { door: Door::Rest, prefix: "/api/v3", path: "/user" }
+        );
+        assert_eq!(canonical("/api/v3").path, "/");
+        assert_eq!(canonical("/api/v3x").path, "/api/v3x");
+    }
+
+    #[test]
+    fn graphql_has_three_addresses() {
+        for path in ["/graphql", "/api/graphql", "/api/v3/graphql"] {
+            assert_eq!(canonical(path).door, Door::Graphql, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_upload_is_known_in_every_shape() {
+        for path in [
+            "/repos/a/b/releases/1/assets",
+            "/api/v3/repos/a/b/releases/1/assets",
+            "/api/uploads/repos/a/b/releases/1/assets",
+        ] {
+            assert!(is_upload(&Method::POST, path), "{path}");
+            assert!(!is_upload(&Method::GET, path), "{path}");
+        }
+        assert!(!is_upload(&Method::POST, "/repos/a/b/issues"));
+    }
+
+    #[test]
+    fn a_query_is_decoded() {
+        let query = Query::parse(Some("q=a+b%20c&flag&x=1&x=2"));
+        assert_eq!(query.get("q"), Some("a b c"));
+        assert_eq!(query.get("flag"), Some(""));
+        assert_eq!(query.get("x"), Some("1"));
+        assert_eq!(query.get("none"), None);
+    }
+}

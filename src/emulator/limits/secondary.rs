@@ -1,0 +1,549 @@
+//! The secondary limits: concurrency, points and content (Document 1, Secondary rate limits), and
+//! what happens to those who do not stop.
+//!
+//! The specification does not say how its minutes are measured. This is the strictest reading for a
+//! caller: a request counts from its arrival until a whole window after its completion, in a
+//! sliding window, so that whoever passes here passes any fixed or sliding window. Refused requests
+//! do not count, or a caller that tries again could never come back. Once a refusal has been
+//! answered, the account is closed for every route until the time that the refusal named, and what
+//! it sends meanwhile is counted against it. CPU time, OAuth token requests and what single
+//! endpoints have for themselves are in [`meters`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::meters::{Meters, Readings};
+use super::request_id::RequestId;
+use super::settings::Limits;
+use super::sweeper::Sweeper;
+use crate::clock::Timestamp;
+use crate::emulator::accounts::AccountId;
+
+/// From this many accounts on, those that hold nothing are forgotten now and then.
+const SWEPT_FROM: usize = 10_000;
+
+/// What a request counts for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Weight {
+    /// The endpoint, as method and route template.
+    pub endpoint: String,
+    pub points: u32,
+    pub style: Style,
+    pub content: Content,
+    pub tokens: TokenRequest,
+    /// Known once it has been executed.
+    pub cpu_micros: u64,
+}
+
+/// Which of the two books of points it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    Rest,
+    Graphql,
+    /// Git LFS: neither of the two that the secondary limits name, so that none of them counts it.
+    Transfer,
+}
+
+/// Whether it is one of the "OAuth access token requests" of apps and OAuth apps (Document 1,
+/// Secondary rate limits).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenRequest {
+    No,
+    Counted,
+}
+
+/// Whether it makes something that people see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    None,
+    Generating,
+}
+
+/// Which limit said no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exceeded {
+    Concurrency,
+    Points,
+    Content,
+    /// CPU time, in a minute or a short while.
+    Cpu,
+    OauthTokens,
+    /// It came before the wait of an earlier refusal was over.
+    Waiting,
+}
+
+impl Exceeded {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Concurrency => "concurrency",
+            Self::Points => "points",
+            Self::Content => "content",
+            Self::Cpu => "cpu",
+            Self::OauthTokens => "oauth-tokens",
+            Self::Waiting => "waiting",
+        }
+    }
+}
+
+/// A "no", and the time before which another try is made in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub exceeded: Exceeded,
+    pub until: Timestamp,
+}
+
+/// Points in a sliding window: those of requests in flight, and those that were completed a short
+/// while ago.
+#[derive(Debug, Default)]
+struct Counter {
+    in_flight: u32,
+    completed: VecDeque<Completed>,
+    /// The points of all that were ever completed.
+    total: u64,
+}
+
+/// A completed request. What lies in a window is the difference of two sums, however many requests
+/// there are.
+#[derive(Clone, Copy, Debug)]
+struct Completed {
+    at: Timestamp,
+    /// The points of all that were completed before it, and with it.
+    before: u64,
+    with: u64,
+}
+
+impl Counter {
+    fn count(&self, now: Timestamp, window: Duration) -> u32 {
+        let recent = self.total.saturating_sub(self.left(now, window));
+        u32::try_from(recent).unwrap_or(u32::MAX).saturating_add(self.in_flight)
+    }
+
+    /// The points of all that have left the window.
+    fn left(&self, now: Timestamp, window: Duration) -> u64 {
+        let first = self.completed.partition_point(|completed| completed.at + window <= now);
+        self.completed.get(first).map_or(self.total, |completed| completed.before)
+    }
+
+    /// When completed requests of at least `points` will have left the window; a whole window from
+    /// now when too many are in flight.
+    fn frees_at(&self, now: Timestamp, window: Duration, points: u32) -> Timestamp {
+        let wanted = self.left(now, window).saturating_add(points.into());
+        let last = self.completed.partition_point(|completed| completed.with < wanted);
+        self.completed.get(last).map_or(now + window, |completed| completed.at + window)
+    }
+
+    fn begin(&mut self, points: u32) {
+        self.in_flight = self.in_flight.saturating_add(points);
+    }
+
+    fn complete(&mut self, now: Timestamp, points: u32, keep: Duration) {
+        self.in_flight = self.in_flight.saturating_sub(points);
+        let before = self.total;
+        self.total = self.total.saturating_add(points.into());
+        self.completed.push_back(Completed { at: now, before, with: self.total });
+        while self.completed.front().is_some_and(|completed| completed.at + keep <= now) {
+            self.completed.pop_front();
+        }
+    }
+
+    fn is_idle(&self, now: Timestamp, keep: Duration) -> bool {
+        self.in_flight == 0
+            && self.completed.back().is_none_or(|completed| completed.at + keep <= now)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Ledger {
+    in_flight: u32,
+    rest: BTreeMap<String, Counter>,
+    graphql: Counter,
+    content: Counter,
+    meters: Meters,
+    /// No request is served before this.
+    closed_until: Option<Timestamp>,
+    sent_while_limited: u64,
+    banned: bool,
+}
+
+/// The secondary books of all accounts.
+#[derive(Debug, Default)]
+pub struct Secondary {
+    ledgers: BTreeMap<AccountId, Ledger>,
+    sweeper: Sweeper<SWEPT_FROM>,
+    open: BTreeMap<RequestId, Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    account: AccountId,
+    effect: Effect,
+}
+
+#[derive(Debug)]
+enum Effect {
+    Served(Weight),
+    /// The caller learns at completion that it is limited until then; what it sent before is not
+    /// held against it.
+    Closes(Timestamp),
+}
+
+impl Secondary {
+    /// Whether the request may be served now.
+    pub fn judge(
+        &self,
+        now: Timestamp,
+        account: AccountId,
+        weight: &Weight,
+        limits: &Limits,
+    ) -> Result<(), Refusal> {
+        let fresh = Ledger::default();
+        let ledger = self.ledgers.get(&account).unwrap_or(&fresh);
+        if let Some(until) = ledger.closed_until.filter(|until| *until > now) {
+            return refuse(Exceeded::Waiting, until);
+        }
+        if weight.style == Style::Transfer {
+            return Ok(());
+        }
+        if excess(ledger.in_flight, 1, limits.get("concurrency")).is_some() {
+            return refuse(Exceeded::Concurrency, now + limits.duration("penalty"));
+        }
+        let minute = limits.duration("window.minute");
+        let unused = Counter::default();
+        let (counter, max) = match weight.style {
+            Style::Graphql => (&ledger.graphql, limits.get("points.graphql")),
+            Style::Rest | Style::Transfer => {
+                (ledger.rest.get(&weight.endpoint).unwrap_or(&unused), limits.get("points.rest"))
+            }
+        };
+        if let Some(excess) = excess(counter.count(now, minute), weight.points, max) {
+            return refuse(Exceeded::Points, counter.frees_at(now, minute, excess));
+        }
+        if weight.content == Content::Generating {
+            for (window, max) in
+                [("window.minute", "content.minute"), ("window.hour", "content.hour")]
+            {
+                let window = limits.duration(window);
+                if let Some(excess) = excess(ledger.content.count(now, window), 1, limits.get(max))
+                {
+                    return refuse(Exceeded::Content, ledger.content.frees_at(now, window, excess));
+                }
+            }
+        }
+        ledger.meters.judge(now, weight, limits)
+    }
+
+    /// The request is served and in flight.
+    pub fn begin(&mut self, id: RequestId, account: AccountId, weight: Weight) {
+        if weight.style == Style::Transfer {
+            return;
+        }
+        let ledger = self.ledgers.entry(account).or_default();
+        ledger.in_flight += 1;
+        match weight.style {
+            Style::Graphql => ledger.graphql.begin(weight.points),
+            Style::Rest | Style::Transfer => {
+                ledger.rest.entry(weight.endpoint.clone()).or_default().begin(weight.points)
+            }
+        }
+        ledger.meters.begin(&weight);
+        if weight.content == Content::Generating {
+            ledger.content.begin(1);
+        }
+        self.open.insert(id, Open { account, effect: Effect::Served(weight) });
+    }
+
+    /// The request was refused; when the caller knows it, it has to wait until `until`.
+    pub fn begin_refused(&mut self, id: RequestId, account: AccountId, until: Timestamp) {
+        self.open.insert(id, Open { account, effect: Effect::Closes(until) });
+    }
+
+    /// The refusal of `id` does not reach its caller, who therefore does not know of it.
+    pub fn withhold_refusal(&mut self, id: RequestId) {
+        if self.open.get(&id).is_some_and(|open| matches!(open.effect, Effect::Closes(_))) {
+            self.open.remove(&id);
+        }
+    }
+
+    /// The answer of `id` leaves.
+    pub fn finish(&mut self, now: Timestamp, id: RequestId, limits: &Limits) {
+        let Some(Open { account, effect }) = self.open.remove(&id) else { return };
+        let hour = limits.duration("window.hour");
+        self.sweeper.sweep(&mut self.ledgers, |ledger| ledger.is_idle(now, hour));
+        let ledger = self.ledgers.entry(account).or_default();
+        match effect {
+            Effect::Closes(until) => ledger.closed_until = ledger.closed_until.max(Some(until)),
+            Effect::Served(weight) => {
+                ledger.in_flight = ledger.in_flight.saturating_sub(1);
+                ledger.meters.finish(now, &weight, limits);
+                let minute = limits.duration("window.minute");
+                match weight.style {
+                    Style::Graphql => ledger.graphql.complete(now, weight.points, minute),
+                    Style::Rest | Style::Transfer => ledger
+                        .rest
+                        .entry(weight.endpoint)
+                        .or_default()
+                        .complete(now, weight.points, minute),
+                }
+                if weight.content == Content::Generating {
+                    ledger.content.complete(now, 1, hour);
+                }
+            }
+        }
+    }
+
+    /// The user made something on the website: "web actions count too" (Document 1). It is counted,
+    /// not refused.
+    pub fn note_web_action(&mut self, now: Timestamp, account: AccountId, limits: &Limits) {
+        let content = &mut self.ledgers.entry(account).or_default().content;
+        content.begin(1);
+        content.complete(now, 1, limits.duration("window.hour"));
+    }
+
+    /// The account sent a request although it had been told to wait. Enough of them, and it is
+    /// banned.
+    pub fn note_sent_while_limited(&mut self, account: AccountId, limits: &Limits) {
+        let ledger = self.ledgers.entry(account).or_default();
+        ledger.sent_while_limited += 1;
+        ledger.banned |= ledger.sent_while_limited >= limits.get("ban.after").max(1);
+    }
+
+    pub fn is_banned(&self, account: AccountId) -> bool {
+        self.ledgers.get(&account).is_some_and(|ledger| ledger.banned)
+    }
+
+    /// How many requests of the account are in flight.
+    pub fn concurrency(&self, account: AccountId) -> u32 {
+        self.ledgers.get(&account).map_or(0, |ledger| ledger.in_flight)
+    }
+
+    /// The books of every account, for the control plane.
+    pub fn statements(&self, now: Timestamp, limits: &Limits) -> Vec<Statement> {
+        let (minute, hour) = (limits.duration("window.minute"), limits.duration("window.hour"));
+        let of = |(account, ledger): (&AccountId, &Ledger)| Statement {
+            account: *account,
+            in_flight: ledger.in_flight,
+            points: ledger
+                .rest
+                .iter()
+                .map(|(endpoint, counter)| (endpoint.clone(), counter.count(now, minute)))
+                .filter(|(_, points)| *points > 0)
+                .collect(),
+            graphql_points: ledger.graphql.count(now, minute),
+            content_minute: ledger.content.count(now, minute),
+            content_hour: ledger.content.count(now, hour),
+            meters: ledger.meters.readings(now, limits),
+            closed_until: ledger.closed_until.filter(|until| *until > now),
+            sent_while_limited: ledger.sent_while_limited,
+            banned: ledger.banned,
+        };
+        self.ledgers.iter().map(of).collect()
+    }
+}
+
+impl Ledger {
+    fn is_idle(&self, now: Timestamp, keep: Duration) -> bool {
+        self.in_flight == 0
+            && !self.banned
+            && self.sent_while_limited == 0
+            && self.closed_until.is_none_or(|until| until <= now)
+            && self.graphql.is_idle(now, keep)
+            && self.content.is_idle(now, keep)
+            && self.meters.is_idle(now, keep)
+            && self.rest.values().all(|counter| counter.is_idle(now, keep))
+    }
+}
+
+/// How one account stands.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    pub account: AccountId,
+    pub in_flight: u32,
+    /// Points of the last minute by endpoint.
+    pub points: Vec<(String, u32)>,
+    pub graphql_points: u32,
+    pub content_minute: u32,
+    pub content_hour: u32,
+    pub meters: Readings,
+    pub closed_until: Option<Timestamp>,
+    pub sent_while_limited: u64,
+    pub banned: bool,
+}
+
+/// By how much `count` and `more` together are above `max`, if they are.
+fn excess(count: u32, more: u32, max: u64) -> Option<u32> {
+    let above = (u64::from(count) + u64::from(more)).saturating_sub(max);
+    Some(u32::try_from(above).unwrap_or(u32::MAX)).filter(|above| *above > 0)
+}
+
+pub fn refuse(exceeded: Exceeded, until: Timestamp) -> Result<(), Refusal> {
+    Err(Refusal { exceeded, until })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACCOUNT: AccountId = AccountId::User(1);
+    const START: Timestamp = Timestamp::from_secs(1_000_000);
+
+    fn read() -> Weight {
+        Weight {
+            endpoint: "GET /user".to_owned(),
+            points: 1,
+            style: Style::Rest,
+            content: Content::None,
+            tokens: TokenRequest::No,
+            cpu_micros: 0,
+        }
+    }
+
+    fn create() -> Weight {
+        Weight {
+            endpoint: "POST /issues".to_owned(),
+            points: 5,
+            content: Content::Generating,
+            ..read()
+        }
+    }
+
+    struct Books {
+        secondary: Secondary,
+        limits: Limits,
+        next: u64,
+    }
+
+    impl Books {
+        fn new() -> Self {
+            Self { secondary: Secondary::default(), limits: Limits::default(), next: 0 }
+        }
+
+        fn arrive(&mut self, now: Timestamp, weight: Weight) -> Result<RequestId, Refusal> {
+            self.secondary.judge(now, ACCOUNT, &weight, &self.limits)?;
+            self.next += 1;
+            let id = RequestId(self.next);
+            self.secondary.begin(id, ACCOUNT, weight);
+            Ok(id)
+        }
+
+        fn serve(&mut self, now: Timestamp, weight: Weight) -> Result<(), Refusal> {
+            let id = self.arrive(now, weight)?;
+            self.secondary.finish(now, id, &self.limits);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn at_most_100_requests_are_concurrent() {
+        let mut books = Books::new();
+        let ids: Vec<_> =
+            (0..100).map(|_| books.arrive(START, read()).expect("within the limit")).collect();
+        assert_eq!(books.arrive(START, read()).unwrap_err().exceeded, Exceeded::Concurrency);
+        books.secondary.finish(START, ids[0], &books.limits);
+        assert!(books.arrive(START, read()).is_ok());
+    }
+
+    #[test]
+    fn rest_and_graphql_share_the_concurrent_places() {
+        let mut books = Books::new();
+        let graphql = Weight { style: Style::Graphql, ..read() };
+        for turn in 0..100 {
+            books
+                .arrive(START, if turn % 2 == 0 { read() } else { graphql.clone() })
+                .expect("within the limit");
+        }
+        assert_eq!(books.arrive(START, graphql).unwrap_err().exceeded, Exceeded::Concurrency);
+    }
+
+    #[test]
+    fn an_endpoint_takes_900_points_a_minute_and_no_more() {
+        let mut books = Books::new();
+        for _ in 0..180 {
+            books
+                .serve(START, Weight { content: Content::None, ..create() })
+                .expect("180 writes are 900 points");
+        }
+        let refusal =
+            books.serve(START, Weight { content: Content::None, ..create() }).unwrap_err();
+        assert_eq!(
+            refusal,
+            Refusal { exceeded: Exceeded::Points, until: START + Duration::from_mins(1) }
+        );
+        assert!(books.serve(START, read()).is_ok(), "another endpoint has points of its own");
+        assert!(books.serve(refusal.until, create()).is_ok());
+    }
+
+    #[test]
+    fn a_request_counts_until_a_minute_after_its_completion() {
+        let mut books = Books::new();
+        books.limits.set("points.rest", 1).expect("known");
+        let id = books.arrive(START, read()).expect("the first");
+        let completed = START + Duration::from_secs(30);
+        books.secondary.finish(completed, id, &books.limits);
+        assert!(books.serve(START + Duration::from_secs(70), read()).is_err());
+        assert!(books.serve(completed + Duration::from_mins(1), read()).is_ok());
+    }
+
+    #[test]
+    fn a_request_in_flight_counts_already() {
+        let mut books = Books::new();
+        books.limits.set("points.rest", 1).expect("known");
+        books.arrive(START, read()).expect("the first");
+        assert_eq!(
+            books.arrive(START + Duration::from_hours(1), read()).unwrap_err().exceeded,
+            Exceeded::Points
+        );
+    }
+
+    #[test]
+    fn graphql_has_2000_points_a_minute() {
+        let mut books = Books::new();
+        let mutation = Weight { style: Style::Graphql, points: 5, ..read() };
+        for _ in 0..400 {
+            books.serve(START, mutation.clone()).expect("400 mutations are 2,000 points");
+        }
+        assert_eq!(
+            books.serve(START, Weight { points: 1, ..mutation }).unwrap_err().exceeded,
+            Exceeded::Points
+        );
+    }
+
+    #[test]
+    fn content_is_limited_to_80_a_minute_and_500_an_hour() {
+        let mut books = Books::new();
+        let mut now = START;
+        for turn in 0..500 {
+            if turn > 0 && turn % 80 == 0 {
+                assert_eq!(books.serve(now, create()).unwrap_err().exceeded, Exceeded::Content);
+                now = now + Duration::from_mins(1);
+            }
+            books.serve(now, create()).expect("within both limits");
+        }
+        now = now + Duration::from_mins(1);
+        let refusal = books.serve(now, create()).unwrap_err();
+        assert_eq!(
+            refusal,
+            Refusal { exceeded: Exceeded::Content, until: START + Duration::from_hours(1) }
+        );
+    }
+
+    #[test]
+    fn nothing_is_served_before_the_wait_of_a_refusal_is_over() {
+        let mut books = Books::new();
+        books.secondary.begin_refused(RequestId(77), ACCOUNT, START + Duration::from_mins(1));
+        assert!(books.serve(START, read()).is_ok(), "the caller does not know yet");
+        books.secondary.finish(START, RequestId(77), &books.limits);
+        assert_eq!(books.serve(START, read()).unwrap_err().exceeded, Exceeded::Waiting);
+        assert!(books.serve(START + Duration::from_mins(1), read()).is_ok());
+    }
+
+    #[test]
+    fn continued_requests_while_limited_lead_to_a_ban() {
+        let mut books = Books::new();
+        books.limits.set("ban.after", 3).expect("known");
+        for sent in 1..=3 {
+            assert!(!books.secondary.is_banned(ACCOUNT), "after {sent} requests");
+            books.secondary.note_sent_while_limited(ACCOUNT, &books.limits);
+        }
+        assert!(books.secondary.is_banned(ACCOUNT));
+    }
+}

@@ -1,0 +1,402 @@
+//! Every limit and window length by name, as data that a test can change while the emulator runs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::emulator::accounts::AccountId;
+
+/// What a budget is counted for. Only names from this list occur.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource(&'static str);
+
+impl Resource {
+    pub const CORE: Self = Self("core");
+    pub const SEARCH: Self = Self("search");
+    pub const CODE_SEARCH: Self = Self("code_search");
+    pub const GRAPHQL: Self = Self("graphql");
+    pub const LFS: Self = Self("lfs");
+
+    /// All of them, in the order of `GET /rate_limit` (the names are those of UPSTREAM.md, Limits;
+    /// Git LFS has none there).
+    pub const ALL: [Self; 15] = [
+        Self::CORE,
+        Self::SEARCH,
+        Self::CODE_SEARCH,
+        Self::GRAPHQL,
+        Self("integration_manifest"),
+        Self("source_import"),
+        Self("code_scanning_upload"),
+        Self("code_scanning_autofix"),
+        Self("actions_runner_registration"),
+        Self("scim"),
+        Self("dependency_snapshots"),
+        Self("dependency_sbom"),
+        Self("audit_log"),
+        Self("audit_log_streaming"),
+        Self::LFS,
+    ];
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|resource| resource.0 == name)
+    }
+
+    pub fn name(self) -> &'static str {
+        self.0
+    }
+}
+
+/// Name, default. A name `RESOURCE.KIND` is the primary limit of that kind of account, a bare
+/// `RESOURCE` that of all other kinds.
+const DEFAULTS: &[(&str, u64)] = &[
+    // Document 1, Primary rate limits.
+    ("core.user", 5_000),
+    ("core.enterprise-app-user", 15_000),
+    ("core.installation", 5_000),
+    ("core.installation-enterprise", 15_000),
+    ("core.installation-max", 12_500),
+    ("core.installation-step", 50),
+    ("core.installation-free", 20),
+    ("core.oauth-app", 5_000),
+    ("core.oauth-app-enterprise", 15_000),
+    ("core.workflow", 1_000),
+    ("core.workflow-enterprise", 15_000),
+    ("core.anonymous", 60),
+    ("lfs.anonymous", 300),
+    ("lfs.authenticated", 3_000),
+    // "A Git LFS batch request processes 100 objects by default."
+    ("lfs.batch", 100),
+    // UPSTREAM.md, Limits: observed resources. Their limits for anonymous callers are the real
+    // service's published ones.
+    ("search", 30),
+    ("search.anonymous", 10),
+    ("code_search", 10),
+    ("code_search.anonymous", 0),
+    ("graphql", 5_000),
+    ("graphql.anonymous", 0),
+    ("integration_manifest", 5_000),
+    ("source_import", 100),
+    ("code_scanning_upload", 500),
+    ("code_scanning_autofix", 10),
+    ("actions_runner_registration", 10_000),
+    ("scim", 15_000),
+    ("dependency_snapshots", 100),
+    // Only their names were observed; the limits are the ones that the real service publishes.
+    ("dependency_sbom", 100),
+    ("audit_log", 1_750),
+    ("audit_log_streaming", 15),
+    // Seconds. Document 1: "per hour unless stated", Git LFS per minute; UPSTREAM.md gives searches
+    // a minute.
+    ("window.primary", 3_600),
+    ("window.search", 60),
+    ("window.code_search", 60),
+    ("window.lfs", 60),
+    // Document 1, Secondary rate limits.
+    ("concurrency", 100),
+    ("points.rest", 900),
+    ("points.graphql", 2_000),
+    ("content.minute", 80),
+    ("content.hour", 500),
+    // "Some endpoints are lower"; which and how much is not shown. Any endpoint can be given one in
+    // this form.
+    ("content.minute@POST /repos/{owner}/{repo}/releases", 20),
+    ("oauth-tokens.hour", 2_000),
+    // Seconds of CPU time in a minute, all together and GraphQL alone.
+    ("cpu", 90),
+    ("cpu.graphql", 60),
+    // "Requests that consume excessive compute in a short time may be limited": seconds of CPU time
+    // in `window.burst`. Both not shown.
+    ("cpu.burst", 30),
+    // What requests are taken to cost, in microseconds (`compute`). Not shown; so little that every
+    // other limit is met before.
+    ("cpu-micros.read", 1_000),
+    ("cpu-micros.write", 2_000),
+    ("cpu-micros.graphql", 2_000),
+    ("cpu-micros.item", 10),
+    // Seconds of the sliding windows.
+    ("window.minute", 60),
+    ("window.hour", 3_600),
+    ("window.burst", 10),
+    // Document 1, Client behavior after a limit, rule 4: "at least one minute".
+    ("penalty", 60),
+    // Rule 5: "continued requests while limited may lead to the integration being banned". How many
+    // is not shown.
+    ("ban.after", 1_000),
+    // Document 1, Errors: 403 or 429.
+    ("refusal.status", 403),
+    // Whether a secondary refusal says `retry-after`: 0 never, 1 always, 2 every other time
+    // (Document 1, Client behavior, rules 2 to 4).
+    ("refusal.retry-after", 2),
+    // Seconds; Document 1, Poll interval.
+    ("poll.interval", 60),
+    // How it rises (polling.rs): by a factor for everybody, and by the number of early polls for
+    // each doubling; and how far, in seconds. Not shown.
+    ("poll.load", 1),
+    ("poll.patience", 10),
+    ("poll.interval-max", 900),
+    // Document 2, PUT /notifications: above how many unread threads it answers 202, and how many
+    // seconds the rest then takes. Not shown.
+    ("notifications.background-above", 500),
+    ("notifications.background", 5),
+    // Seconds. Document 3, User migrations: how long one is pending and how long exporting is not
+    // shown; "archive age reaches 7 days" is. How long the address of a download is good is not
+    // shown.
+    ("migrations.pending", 2),
+    ("migrations.exporting", 5),
+    ("migrations.archive", 604_800),
+    ("migrations.download", 300),
+    // Bytes: an archive that would unpack to more fails; when all that are kept are more, the
+    // oldest go early. Not shown.
+    ("migrations.archive-bytes", 268_435_456),
+    ("migrations.kept-bytes", 268_435_456),
+    // Bytes, about: a query whose answer would be larger is refused. Not shown.
+    ("graphql.answer-bytes", 16_777_216),
+];
+
+/// Limits that one account or endpoint has for itself, so that nobody can fill the memory with
+/// names.
+const OWN_MAX: usize = 1_000;
+
+/// The limits in force.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    values: BTreeMap<String, u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { values: DEFAULTS.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect() }
+    }
+}
+
+impl Limits {
+    /// The value of a name of the table; 0 for any other.
+    pub fn get(&self, name: &str) -> u64 {
+        self.values.get(name).copied().unwrap_or(0)
+    }
+
+    /// A length of time that the table gives in seconds; never zero, a window without length would
+    /// have no end.
+    pub fn duration(&self, name: &str) -> Duration {
+        Duration::from_secs(self.get(name).max(1))
+    }
+
+    /// The value that an endpoint (`POST /repos/{owner}/{repo}/issues`) has for itself, under
+    /// `NAME@ENDPOINT`.
+    pub fn of_endpoint(&self, name: &str, endpoint: &str) -> Option<u64> {
+        self.values.get(&format!("{name}@{endpoint}")).copied()
+    }
+
+    /// Sets one value. `core`, without a kind, sets it for every kind of account; `core@NAME` for
+    /// the account of that name alone. `points@ENDPOINT` is what a request to that endpoint costs,
+    /// `content.minute@ENDPOINT` and `content.hour@ENDPOINT` are lower limits of its own; an
+    /// endpoint is named as the transcript names it.
+    ///
+    /// # Errors
+    /// When nothing has that name, or when there are too many of the forms with `@` already.
+    pub fn set(&mut self, name: &str, value: u64) -> Result<(), UnknownLimit> {
+        let (limit, of) = name.split_once('@').unwrap_or((name, ""));
+        let is_endpoints =
+            ["points", "content.minute", "content.hour"].contains(&limit) && of.contains(" /");
+        if !of.is_empty() && (Resource::named(limit).is_some() || is_endpoints) {
+            if self.values.len() >= DEFAULTS.len() + OWN_MAX && !self.values.contains_key(name) {
+                return Err(UnknownLimit);
+            }
+            self.values.insert(name.to_owned(), value);
+        } else if name == Resource::CORE.name() {
+            for kind in [
+                "user",
+                "enterprise-app-user",
+                "installation",
+                "installation-enterprise",
+                "installation-max",
+                "oauth-app",
+                "oauth-app-enterprise",
+                "workflow",
+                "workflow-enterprise",
+                "anonymous",
+            ] {
+                self.values.insert(format!("core.{kind}"), value);
+            }
+        } else if let Some(known) = self.values.get_mut(name) {
+            *known = value;
+        } else {
+            return Err(UnknownLimit);
+        }
+        Ok(())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.values.iter().map(|(name, value)| (name.as_str(), *value))
+    }
+
+    /// The window's length of a resource's primary budget.
+    pub fn primary_window(&self, resource: Resource) -> Duration {
+        match resource {
+            Resource::SEARCH => self.duration("window.search"),
+            Resource::CODE_SEARCH => self.duration("window.code_search"),
+            Resource::LFS => self.duration("window.lfs"),
+            _ => self.duration("window.primary"),
+        }
+    }
+
+    /// The primary limit of an account that is named `name` in the world and is of this scale.
+    pub fn primary(&self, account: AccountId, name: &str, resource: Resource, scale: Scale) -> u32 {
+        let own = self.values.get(&format!("{}@{name}", resource.name())).copied();
+        let value = own.unwrap_or_else(|| match (resource, account) {
+            (Resource::CORE, AccountId::Installation(_)) if scale.plan == Plan::Usual => {
+                self.installation(scale)
+            }
+            (Resource::CORE, _) => self.get(match (account, scale.plan) {
+                (AccountId::Installation(_), _) => "core.installation-enterprise",
+                (AccountId::AppUser { .. }, _) => "core.enterprise-app-user",
+                (AccountId::OauthApp(_), Plan::Usual) => "core.oauth-app",
+                (AccountId::OauthApp(_), Plan::EnterpriseCloud) => "core.oauth-app-enterprise",
+                (AccountId::Workflow(_), Plan::Usual) => "core.workflow",
+                (AccountId::Workflow(_), Plan::EnterpriseCloud) => "core.workflow-enterprise",
+                (AccountId::Anonymous(_), _) => "core.anonymous",
+                // What an app does as itself is not in the table; the least of an installation is
+                // taken.
+                (AccountId::App(_), _) => "core.installation",
+                (AccountId::User(_) | AccountId::Replayed(_), _) => "core.user",
+            }),
+            (Resource::SEARCH, AccountId::Anonymous(_)) => self.get("search.anonymous"),
+            (Resource::CODE_SEARCH, AccountId::Anonymous(_)) => self.get("code_search.anonymous"),
+            (Resource::GRAPHQL, AccountId::Anonymous(_)) => self.get("graphql.anonymous"),
+            (Resource::LFS, AccountId::Anonymous(_)) => self.get("lfs.anonymous"),
+            (Resource::LFS, _) => self.get("lfs.authenticated"),
+            (other, _) => self.get(other.name()),
+        });
+        u32::try_from(value).unwrap_or(u32::MAX)
+    }
+
+    /// Document 1: +50 for each repository beyond 20 and +50 for each organization user beyond 20;
+    /// never above 12,500.
+    fn installation(&self, scale: Scale) -> u64 {
+        let beyond = |count: u64| count.saturating_sub(self.get("core.installation-free"));
+        let extra = beyond(scale.repositories)
+            .saturating_add(beyond(scale.users))
+            .saturating_mul(self.get("core.installation-step"));
+        let scaled = self.get("core.installation").saturating_add(extra);
+        scaled.min(self.get("core.installation-max").max(self.get("core.installation")))
+    }
+}
+
+/// What an account's limit depends on beside its kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scale {
+    /// That an installation reaches.
+    pub repositories: u64,
+    /// Of the organisation that it is installed on.
+    pub users: u64,
+    pub plan: Plan,
+}
+
+/// What the owning organisation pays for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plan {
+    #[default]
+    Usual,
+    EnterpriseCloud,
+}
+
+/// There is no limit of that name.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UnknownLimit;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn installation(repositories: u64, users: u64) -> u32 {
+        Limits::default().primary(
+            AccountId::Installation(1),
+            "app",
+            Resource::CORE,
+            Scale { repositories, users, plan: Plan::Usual },
+        )
+    }
+
+    #[test]
+    fn an_installation_gains_50_for_each_repository_and_user_beyond_20_and_never_passes_12500() {
+        assert_eq!(installation(20, 20), 5_000);
+        assert_eq!(installation(21, 20), 5_050);
+        assert_eq!(installation(21, 22), 5_150);
+        assert_eq!(installation(10_000, 22), 12_500);
+    }
+
+    #[test]
+    fn core_without_a_kind_sets_every_kind_and_an_account_can_have_its_own() {
+        let mut limits = Limits::default();
+        limits.set("core", 50).expect("core is a limit");
+        limits.set("core@ada", 7).expect("an account may have its own");
+        let scale = Scale { repositories: 900, users: 3, plan: Plan::Usual };
+        assert_eq!(limits.primary(AccountId::User(1), "ben", Resource::CORE, scale), 50);
+        assert_eq!(limits.primary(AccountId::User(2), "ada", Resource::CORE, scale), 7);
+        assert_eq!(limits.primary(AccountId::Installation(2), "app", Resource::CORE, scale), 50);
+        assert_eq!(limits.set("cores", 1), Err(UnknownLimit));
+        assert_eq!(limits.set("cores@ada", 1), Err(UnknownLimit));
+    }
+
+    #[test]
+    fn each_caller_has_the_limit_of_document_1() {
+        let limits = Limits::default();
+        let of = |account| limits.primary(account, "x", Resource::CORE, Scale::default());
+        assert_eq!(of(AccountId::User(1)), 5_000);
+        assert_eq!(of(AccountId::OauthApp(1)), 5_000);
+        assert_eq!(of(AccountId::Workflow(1)), 1_000);
+        assert_eq!(of(AccountId::Anonymous(std::net::Ipv4Addr::LOCALHOST.into())), 60);
+        assert_eq!(limits.primary(AccountId::User(1), "x", Resource::SEARCH, Scale::default()), 30);
+    }
+
+    #[test]
+    fn what_an_enterprise_cloud_organisation_owns_has_15000() {
+        let limits = Limits::default();
+        let of = |account| {
+            limits.primary(
+                account,
+                "x",
+                Resource::CORE,
+                Scale { plan: Plan::EnterpriseCloud, ..Scale::default() },
+            )
+        };
+        assert_eq!(of(AccountId::AppUser { app: 1, user: 2 }), 15_000);
+        assert_eq!(of(AccountId::Installation(1)), 15_000);
+        assert_eq!(of(AccountId::OauthApp(1)), 15_000);
+        assert_eq!(of(AccountId::Workflow(1)), 15_000);
+        assert_eq!(of(AccountId::User(1)), 5_000, "a member's own tokens have what every user has");
+    }
+
+    #[test]
+    fn every_resource_of_the_endpoint_table_has_a_budget() {
+        let table = crate::api::Table::embedded(crate::api::Dialect::Service);
+        for endpoint in table {
+            let name = endpoint.resource.as_str();
+            let resource =
+                Resource::named(name).unwrap_or_else(|| panic!("{name} of {}", endpoint.template));
+            assert!(
+                Limits::default().primary(AccountId::User(1), "x", resource, Scale::default()) > 0,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn limits_of_one_endpoint_are_bounded_in_number_and_form() {
+        let mut limits = Limits::default();
+        limits.set("points@GET /user", 17).expect("an endpoint may cost something else");
+        assert_eq!(limits.of_endpoint("points", "GET /user"), Some(17));
+        for name in ["points@", "points@user", "ban.after@GET /user", "content.day@GET /user", "@"]
+        {
+            assert_eq!(limits.set(name, 1), Err(UnknownLimit), "{name}");
+        }
+        let taken = (0..5_000)
+            .filter(|number| limits.set(&format!("points@GET /{number}"), 1).is_ok())
+            .count();
+        assert!(taken <= OWN_MAX);
+        assert_eq!(
+            limits.set("points@GET /user", 18),
+            Ok(()),
+            "what is there can still be changed"
+        );
+    }
+}

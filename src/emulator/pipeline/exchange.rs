@@ -1,0 +1,439 @@
+//! One request from arrival to completion: who asks, may it be asked now, what is the answer, what
+//! did it cost.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+
+use super::arrival::Arrival;
+use super::cpu;
+use super::demand::{Demand, Target};
+use super::response::{Context, set_named};
+use crate::api::Dialect;
+use crate::clock::Timestamp;
+use crate::emulator::accounts::{AccountId, Caller};
+use crate::emulator::auth::access;
+use crate::emulator::auth::credentials::{self, BadCredentials};
+use crate::emulator::faults::wire::{Departure, Wire};
+use crate::emulator::http::error::Fault;
+use crate::emulator::http::path::{self, Canonical, Door, Query, UploadBytes};
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::urls::Urls;
+use crate::emulator::http::validators::is_conditional;
+use crate::emulator::limits::primary::View;
+use crate::emulator::limits::request_id::RequestId;
+use crate::emulator::limits::secondary::{Exceeded, Refusal};
+use crate::emulator::limits::settings::Resource;
+use crate::emulator::replay::Replayer;
+use crate::emulator::resources::code::lfs;
+use crate::emulator::resources::service::meta;
+use crate::emulator::routing::call::{Call, view};
+use crate::emulator::routing::params::Params;
+use crate::emulator::routing::route::{Charge, Outcome, Verb};
+use crate::emulator::state::State;
+use crate::emulator::state::transcript::Entry;
+use crate::emulator::world::World;
+use crate::emulator::{control, generic, graphql, migrations, resources};
+
+/// The versions that Document 1 names, oldest first. The behaviour without the header is not shown;
+/// the oldest is taken.
+const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
+
+/// A refusal before anything was executed.
+pub struct Stopped {
+    pub fault: Fault,
+    pub by: &'static str,
+    pub until: Timestamp,
+}
+
+impl State {
+    pub fn arrive(&mut self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Arrival {
+        let canonical = path::canonical(request.uri().path());
+        migrations::advance(&mut self.world, &self.limits, now);
+        if canonical.door == Door::Control {
+            let response = control::respond(self, now, request, canonical.path);
+            return Arrival {
+                id: RequestId(0),
+                response,
+                gate: None,
+                wire: Wire::Whole,
+                departure: Departure::Unwatched,
+            };
+        }
+        resources::notifications::finish_due_reads(&mut self.world, now);
+        self.world.clone_secrets.turn(now);
+        self.next_request += 1;
+        let id = RequestId(self.next_request);
+        let (response, departure) = self.exchange_under_faults(now, id, request, canonical, peer);
+        let gate = self.gates.hold(id, request.method(), canonical.path);
+        let wire = response.extensions().get().copied().unwrap_or_default();
+        Arrival { id, response, gate, wire, departure }
+    }
+
+    pub fn finish(&mut self, now: Timestamp, id: RequestId) {
+        self.gates.release(id);
+        self.faults.holds.release(id);
+        self.secondary.finish(now, id, &self.limits);
+        if let Some((account, resource, until)) = self.telling.remove(&id) {
+            self.told.retain(|_, until| *until > now);
+            self.told.insert((account, resource), until);
+        }
+    }
+
+    pub fn exchange(
+        &mut self,
+        now: Timestamp,
+        id: RequestId,
+        request: &Request<Bytes>,
+        canonical: Canonical<'_>,
+        peer: IpAddr,
+    ) -> Response<Bytes> {
+        let credential = self.credential(now, request, peer);
+        let caller = credential.clone().unwrap_or_else(|_| Caller::anonymous(peer));
+        let path = self.routed_path(canonical);
+        let mut demand = self.demand(request, canonical, &path);
+        let (accepted_permissions, accepted_scopes) = demand.target.accepted();
+        let concurrency = self.secondary.concurrency(caller.account);
+        let stopped = self.judge(now, &caller, &demand).err();
+        let version = version(self.options.dialect, request.headers());
+        let context = Context {
+            id,
+            now,
+            method: request.method(),
+            headers: request.headers(),
+            caller: &caller,
+            dialect: self.options.dialect,
+            version: version.as_ref().ok().copied(),
+            accepted_permissions,
+            accepted_scopes,
+            address: request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str),
+            dated: Arc::clone(&self.dated),
+        };
+        let mut entry = entry(&self.world, &context, request, &demand, concurrency);
+        let mut response = if let Some(stopped) = stopped {
+            self.note_refusal(id, &caller, &demand, &stopped);
+            entry.refused = Some(stopped.by);
+            refusal(stopped, &demand, &context)
+        } else {
+            let outcome = match (credential, version) {
+                (Err(_), _) => Err(Fault::BadCredentials),
+                (_, Err(fault)) => Err(fault),
+                (Ok(_), Ok(_)) if path::is_too_large(request, path::BODY_BYTES_MAX) => {
+                    Err(Fault::TooLarge)
+                }
+                (Ok(_), Ok(_)) => self.execute(now, &caller, request, canonical, demand.target),
+            };
+            demand.weight.cpu_micros = cpu::micros(
+                &self.limits,
+                demand.weight.style,
+                Verb::of(request.method()),
+                &outcome,
+            );
+            let reply = lfs::dress(demand.resource, outcome.unwrap_or_else(Fault::into_reply));
+            let response = self.faults.replicated(now, request, reply).into_response(&context);
+            entry.executed = true;
+            entry.points = demand.weight.points;
+            entry.cpu_micros = demand.weight.cpu_micros;
+            entry.cost = cost(demand.charge, &response);
+            self.spend(now, caller.account, demand.resource, entry.cost);
+            self.secondary.begin(id, caller.account, demand.weight);
+            response
+        };
+        self.write_rate_headers(now, caller.account, demand.resource, response.headers_mut());
+        entry.status = response.status().as_u16();
+        self.transcript.push(entry);
+        response
+    }
+
+    pub fn credential(
+        &self,
+        now: Timestamp,
+        request: &Request<Bytes>,
+        peer: IpAddr,
+    ) -> Result<Caller, BadCredentials> {
+        let caller = match &self.replayer {
+            Some(_) => Ok(Replayer::caller(request.headers(), peer)),
+            None => credentials::caller(&self.world, request.headers(), peer, now),
+        };
+        self.faults.unless_revoked(caller)
+    }
+
+    /// Whether the request may be served now. Secondary limits are looked at first: while one
+    /// holds, nothing else matters.
+    pub fn judge(&self, now: Timestamp, caller: &Caller, demand: &Demand) -> Result<(), Stopped> {
+        if self.secondary.is_banned(caller.account) {
+            return Err(Stopped {
+                fault: Fault::Banned,
+                by: "banned",
+                until: Timestamp::FAR_FUTURE,
+            });
+        }
+        // Document 1, Errors: these two and no other.
+        let status = if self.limits.get("refusal.status") == 429 {
+            StatusCode::TOO_MANY_REQUESTS
+        } else {
+            StatusCode::FORBIDDEN
+        };
+        if let Err(refusal) =
+            self.secondary.judge(now, caller.account, &demand.weight, &self.limits)
+        {
+            return Err(self.stop(
+                now,
+                refusal,
+                status,
+                self.view(now, caller.account, demand.resource),
+            ));
+        }
+        let view = self.view(now, caller.account, demand.resource);
+        // Without a token GraphQL has no budget to exhaust; it is answered 401.
+        let has_budget = !(caller.is_anonymous() && demand.resource == Resource::GRAPHQL);
+        if demand.charge != Charge::Free && has_budget && view.remaining() == 0 {
+            let fault = Fault::PrimaryLimit { whose: caller.account.to_string(), status };
+            return Err(Stopped { fault, by: "primary", until: view.reset });
+        }
+        Ok(())
+    }
+
+    /// How long a secondary refusal asks the caller to wait (Document 1, Client behavior):
+    /// "retry-after" is sometimes there (rule 2); without it until the reset when nothing remains
+    /// (rule 3), else a minute at least (rule 4).
+    fn stop(&self, now: Timestamp, refusal: Refusal, status: StatusCode, view: View) -> Stopped {
+        let told = match self.limits.get("refusal.retry-after") {
+            _ if refusal.exceeded == Exceeded::Waiting => true,
+            0 => false,
+            1 => true,
+            _ => self.tally.refused_secondary.is_multiple_of(2),
+        };
+        let wait = refusal.until.since(now).as_millis().div_ceil(1_000);
+        let retry_after_secs = told.then(|| u64::try_from(wait).unwrap_or(u64::MAX).max(1));
+        let until = match (told, view.remaining()) {
+            (true, _) => refusal.until,
+            (false, 0) => refusal.until.max(view.reset),
+            (false, _) => refusal.until.max(now + self.limits.duration("penalty")),
+        };
+        let fault = Fault::SecondaryLimit { exceeded: refusal.exceeded, status, retry_after_secs };
+        Stopped { fault, by: refusal.exceeded.name(), until }
+    }
+
+    fn note_refusal(&mut self, id: RequestId, caller: &Caller, demand: &Demand, stopped: &Stopped) {
+        if stopped.by == "primary" {
+            self.tally.refused_primary += 1;
+            self.telling.insert(id, (caller.account, demand.resource, stopped.until));
+        } else {
+            self.tally.refused_secondary += 1;
+            self.secondary.begin_refused(id, caller.account, stopped.until);
+        }
+        if self.knew(caller, demand, stopped) {
+            self.tally.sent_while_limited += 1;
+            self.secondary.note_sent_while_limited(caller.account, &self.limits);
+        }
+    }
+
+    /// Whether an earlier answer had told the caller that this request would be refused.
+    pub fn knew(&self, caller: &Caller, demand: &Demand, stopped: &Stopped) -> bool {
+        match stopped.by {
+            "primary" => self.told.get(&(caller.account, demand.resource)) == Some(&stopped.until),
+            by => by == Exceeded::Waiting.name() || by == "banned",
+        }
+    }
+
+    fn execute(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        request: &Request<Bytes>,
+        canonical: Canonical<'_>,
+        target: Target,
+    ) -> Outcome {
+        let urls = Urls::new(&self.origin(request), canonical.prefix);
+        if matches!(target, Target::Recorded) {
+            return self.replay(now, caller, request, canonical, &urls);
+        }
+        let upload_bytes = request
+            .extensions()
+            .get::<UploadBytes>()
+            .map_or(request.body().len() as u64, |upload| upload.0);
+        let mut call = Call {
+            world: &mut self.world,
+            limits: &self.limits,
+            primary: self.faults.budgets(&self.primary),
+            now,
+            dialect: self.options.dialect,
+            caller,
+            urls: &urls,
+            headers: request.headers(),
+            body: request.body(),
+            upload_bytes,
+            is_read: matches!(*request.method(), Method::GET | Method::HEAD),
+            asked_path: canonical.path,
+            raw_query: request.uri().query(),
+            query: Query::parse(request.uri().query()),
+            params: Params::default(),
+            repository: 0,
+            organization: 0,
+        };
+        match target {
+            Target::Recorded | Target::Unknown => Err(Fault::NotFound),
+            Target::Options => Ok(preflight()),
+            Target::Graphql(plan) => graphql::answer(&mut call, request.method(), *plan),
+            Target::Route(route, params) => {
+                call.params = params;
+                access::admit(&mut call, route.need)?;
+                (route.answer)(&mut call)
+            }
+            Target::Listed(found) => generic::answer(&mut call, found),
+        }
+    }
+
+    fn replay(
+        &mut self,
+        now: Timestamp,
+        caller: &Caller,
+        request: &Request<Bytes>,
+        canonical: Canonical<'_>,
+        urls: &Urls,
+    ) -> Outcome {
+        if canonical.path == "/rate_limit" {
+            let primary = self.faults.budgets(&self.primary);
+            let view =
+                |resource| view(&self.world, &self.limits, primary, now, caller.account, resource);
+            return Ok(meta::rate_limit_of(view));
+        }
+        self.replayer
+            .as_mut()
+            .map(|replayer| replayer.answer(request, canonical, urls))
+            .ok_or(Fault::NotFound)
+    }
+
+    /// Takes the cost from the account's budget, and from the one below it as far as that goes.
+    fn spend(&mut self, now: Timestamp, account: AccountId, resource: Resource, cost: u32) {
+        let window = self.limits.primary_window(resource);
+        self.primary.spend(now, account, resource, cost, window);
+        if let Some(user) = account.also_spends() {
+            let left = self.view(now, user, resource).remaining();
+            self.primary.spend(now, user, resource, cost.min(left), window);
+        }
+    }
+
+    /// Document 1, Rate limit response headers.
+    pub fn write_rate_headers(
+        &self,
+        now: Timestamp,
+        account: AccountId,
+        resource: Resource,
+        headers: &mut HeaderMap,
+    ) {
+        let view = view(
+            &self.world,
+            &self.limits,
+            self.faults.budgets(&self.primary),
+            now,
+            account,
+            resource,
+        );
+        let values = [
+            ("x-ratelimit-limit", view.limit.to_string()),
+            ("x-ratelimit-remaining", view.remaining().to_string()),
+            ("x-ratelimit-used", view.used.to_string()),
+            ("x-ratelimit-reset", view.reset.as_secs().to_string()),
+            ("x-ratelimit-resource", resource.name().to_owned()),
+        ];
+        for (name, value) in values {
+            set_named(headers, name, &value);
+        }
+    }
+}
+
+/// A 304 "does not consume primary rate limit" (Document 1, Errors), whoever asks; everything else
+/// that is served costs one, and a query that was executed what its size is.
+fn cost(charge: Charge, response: &Response<Bytes>) -> u32 {
+    match charge {
+        Charge::Free => 0,
+        Charge::One => u32::from(response.status() != StatusCode::NOT_MODIFIED),
+        Charge::Cost(units) => {
+            if response.status() == StatusCode::OK {
+                units
+            } else {
+                1
+            }
+        }
+    }
+}
+
+fn refusal(stopped: Stopped, demand: &Demand, context: &Context<'_>) -> Response<Bytes> {
+    // UPSTREAM.md, Limits: "GraphQL primary exhaustion is 200 with `errors[].type` =
+    // `RATE_LIMITED`".
+    let reply = match (&demand.target, &stopped.fault) {
+        (Target::Graphql(_), Fault::PrimaryLimit { whose, .. }) => graphql::exhausted(whose),
+        _ => lfs::dress(demand.resource, stopped.fault.into_reply()),
+    };
+    reply.into_response(context)
+}
+
+/// The version in force; the dialect's header chooses it.
+pub fn version(dialect: Dialect, headers: &HeaderMap) -> Result<&'static str, Fault> {
+    let Some(given) = headers.get(dialect.version_header()) else { return Ok(VERSIONS[0]) };
+    VERSIONS.into_iter().find(|known| given.as_bytes() == known.as_bytes()).ok_or_else(|| {
+        Fault::BadRequest(format!(
+            "The version given in {} is not supported; supported are {}",
+            dialect.version_header(),
+            VERSIONS.join(", ")
+        ))
+    })
+}
+
+fn preflight() -> Reply {
+    Reply::empty(StatusCode::NO_CONTENT)
+        .with(header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PATCH, PUT, DELETE")
+        .with(
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "Authorization, Content-Type, If-Match, If-Modified-Since, If-None-Match, Accept-Encoding, X-Requested-With",
+        )
+        .with(header::ACCESS_CONTROL_MAX_AGE, "86400")
+}
+
+pub fn entry(
+    world: &World,
+    context: &Context<'_>,
+    request: &Request<Bytes>,
+    demand: &Demand,
+    concurrency: u32,
+) -> Entry {
+    let sent = request.headers();
+    let conditional = match (
+        sent.contains_key(header::IF_NONE_MATCH),
+        sent.contains_key(header::IF_MODIFIED_SINCE),
+    ) {
+        _ if !is_conditional(sent) => "none",
+        (true, true) => "both",
+        (true, false) => "etag",
+        (false, _) => "last-modified",
+    };
+    Entry {
+        sequence: context.id.0,
+        at_millis: context.now.as_millis(),
+        time: iso(context.now),
+        method: request.method().to_string(),
+        path: request
+            .uri()
+            .path_and_query()
+            .map_or("/", http::uri::PathAndQuery::as_str)
+            .to_owned(),
+        endpoint: demand.endpoint.clone(),
+        account: world.account_name(context.caller.account),
+        token: context.caller.token.as_ref().map(|(position, _)| *position),
+        resource: demand.resource.name(),
+        cost: 0,
+        points: 0,
+        cpu_micros: 0,
+        status: 0,
+        conditional,
+        executed: false,
+        concurrency,
+        refused: None,
+        fault: None,
+    }
+}

@@ -1,0 +1,133 @@
+//! What a simulation asks of the emulator beside requests: callers as many as it needs, and the
+//! truth of the books without a control request.
+//!
+//! Nothing here changes how a request is answered.
+
+use std::collections::BTreeSet;
+
+use super::emulator::Emulator;
+use crate::api::TokenKind;
+use crate::clock::Timestamp;
+use crate::emulator::seed::people;
+use crate::emulator::state::transcript::Entry;
+use crate::emulator::world::User;
+
+use crate::emulator::accounts::Permissions;
+
+/// A window of a primary budget, as the upstream's own books have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetWindow {
+    /// The name of the account that pays.
+    pub account: String,
+    /// What the budget is for.
+    pub resource: &'static str,
+    /// Units taken.
+    pub used: u32,
+    /// Units the window allows.
+    pub limit: u32,
+    /// Its end.
+    pub reset: Timestamp,
+}
+
+impl Emulator {
+    /// A further user, owner of the seed world's first organisation, with as many classic tokens of
+    /// all scopes as asked for; all spend its one budget.
+    pub fn enrol(&mut self, login: &str, tokens: usize, now: Timestamp) -> Vec<String> {
+        let world = &mut self.state.world;
+        let id = world.next_id();
+        world.add_user(User {
+            id,
+            login: login.to_owned(),
+            name: login.to_owned(),
+            created_at: now,
+            updated_at: now,
+            watching: BTreeSet::new(),
+        });
+        if let Some(organization) = world.organizations.get_mut(&people::ACME) {
+            organization.members.insert(id);
+            organization.owners.insert(id);
+        }
+        let value = |number: usize| format!("emu_enrolled_{id}_{number}");
+        let values: Vec<String> = (0..tokens).map(value).collect();
+        for value in &values {
+            let note = "of a simulated account";
+            world.add_token(people::personal(
+                value,
+                TokenKind::Classic,
+                id,
+                people::ALL_SCOPES,
+                Permissions::NotApplicable,
+                note,
+            ));
+        }
+        values
+    }
+
+    /// Keeps only so many of the last requests in the transcript.
+    pub fn keep_transcript(&mut self, entries: usize) {
+        self.state.transcript.keep(entries);
+    }
+
+    /// The request that arrived last, as the upstream's own books have it.
+    #[must_use]
+    pub fn latest(&self) -> Option<&Entry> {
+        self.state.transcript.last()
+    }
+
+    /// The windows of primary budgets that were under way at `at`.
+    #[must_use]
+    pub fn budget_windows(&self, at: Timestamp) -> Vec<BudgetWindow> {
+        let state = &self.state;
+        let of = |(account, resource, used, reset)| BudgetWindow {
+            account: state.world.account_name(account),
+            resource: crate::emulator::limits::settings::Resource::name(resource),
+            used,
+            limit: state.view(at, account, resource).limit,
+            reset,
+        };
+        state.primary.windows(at).map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use bytes::Bytes;
+    use http::{Request, StatusCode};
+
+    use super::*;
+    use crate::emulator::seed::options::Options;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+    #[test]
+    fn tokens_of_an_enrolled_user_spend_one_budget_and_the_last_request_can_be_seen() {
+        let mut emulator = Emulator::new(Options::default(), NOW);
+        emulator.keep_transcript(1);
+        for token in emulator.enrol("a-bot", 2, NOW) {
+            let request = Request::get("/repos/acme/widgets")
+                .header("authorization", format!("Bearer {token}"))
+                .body(Bytes::new());
+            let answer = emulator.respond(
+                NOW,
+                &request.expect("a request"),
+                IpAddr::V4(Ipv4Addr::LOCALHOST),
+            );
+            assert_eq!(answer.status(), StatusCode::OK);
+            assert_eq!(
+                emulator.latest().map(|entry| (entry.account.as_str(), entry.cost)),
+                Some(("a-bot", 1))
+            );
+        }
+        let windows = emulator.budget_windows(NOW);
+        assert_eq!(
+            windows
+                .iter()
+                .map(|window| (window.account.as_str(), window.used, window.limit))
+                .collect::<Vec<_>>(),
+            [("a-bot", 2, 5_000)]
+        );
+        assert_eq!(emulator.transcript(0).len(), 1, "only the last is kept");
+    }
+}

@@ -1,0 +1,198 @@
+//! An answer on the wire: the headers that every answer has, and its conditional form.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+use parking_lot::Mutex;
+
+use crate::api::Dialect;
+use crate::clock::Timestamp;
+use crate::emulator::accounts::Caller;
+use crate::emulator::http::dated::{Dated, Worth};
+use crate::emulator::http::reply::{Body, Reply, Tag};
+use crate::emulator::http::timestamps::http_date;
+use crate::emulator::http::validators::{Freshness, Validators, validators};
+use crate::emulator::limits::request_id::RequestId;
+
+/// What an answer's headers need to know of the request.
+#[derive(Debug)]
+pub struct Context<'a> {
+    pub id: RequestId,
+    pub now: Timestamp,
+    pub method: &'a Method,
+    pub headers: &'a HeaderMap,
+    pub caller: &'a Caller,
+    pub dialect: Dialect,
+    pub version: Option<&'static str>,
+    pub accepted_permissions: String,
+    pub accepted_scopes: String,
+    /// Path and query as sent.
+    pub address: &'a str,
+    pub dated: Arc<Mutex<Dated>>,
+}
+
+impl Context<'_> {
+    /// What the date of a change is worth in this answer.
+    pub fn worth(&self, changed_at: Timestamp) -> Worth {
+        // What two accounts see at one address changes at different times.
+        let address = format!("{} {}", self.caller.account, self.address);
+        self.dated.lock().judge(&address, changed_at, self.now)
+    }
+
+    pub fn is_head(&self) -> bool {
+        self.method == Method::HEAD
+    }
+
+    /// Whether it is one of the methods that have conditional answers.
+    pub fn is_read(&self) -> bool {
+        matches!(*self.method, Method::GET | Method::HEAD)
+    }
+}
+
+fn unmodified_response(
+    validators: &Validators,
+    tag: &Tag,
+    more: impl Iterator<Item = (HeaderName, HeaderValue)>,
+    context: &Context<'_>,
+) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = StatusCode::NOT_MODIFIED;
+    let headers = response.headers_mut();
+    every_answer(headers, context);
+    if *tag != Tag::None {
+        set(headers, header::ETAG, Some(&validators.strong_etag()));
+    }
+    set(headers, header::LAST_MODIFIED, validators.last_modified_header().as_deref());
+    overlay(headers, more.collect());
+    response
+}
+
+/// What an answer says itself takes the place of what every answer says.
+fn overlay(headers: &mut HeaderMap, own: Vec<(HeaderName, HeaderValue)>) {
+    for (name, _) in &own {
+        headers.remove(name);
+    }
+    headers.extend(own);
+}
+
+/// What every answer says, whatever it is.
+fn every_answer(headers: &mut HeaderMap, context: &Context<'_>) {
+    set(headers, header::DATE, Some(&http_date(context.now)));
+    let caching = if context.caller.is_anonymous() {
+        "public, max-age=60, s-maxage=60"
+    } else {
+        "private, max-age=60, s-maxage=60"
+    };
+    set(headers, header::CACHE_CONTROL, Some(caching));
+    let (otp, media) = match context.dialect {
+        Dialect::Service => ("X-Service-OTP", "service.v3; format=json"),
+        Dialect::Github => ("X-GitHub-OTP", "github.v3; format=json"),
+    };
+    set(headers, header::VARY, Some(&format!("Accept, Authorization, Cookie, {otp}")));
+    let exposed = "ETag, Link, Location, Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Used, X-RateLimit-Resource, X-RateLimit-Reset, X-OAuth-Scopes, X-Accepted-OAuth-Scopes, X-Poll-Interval";
+    set(headers, header::ACCESS_CONTROL_ALLOW_ORIGIN, Some("*"));
+    set(headers, header::ACCESS_CONTROL_EXPOSE_HEADERS, Some(exposed));
+    set_named(headers, &context.dialect.delivery_header("media-type"), media);
+    set_named(
+        headers,
+        &context.dialect.delivery_header("request-id"),
+        &format!("EMU0:{:012X}", context.id.0),
+    );
+    // Document 1, Permission header: on every REST response.
+    set_named(
+        headers,
+        context.dialect.accepted_permissions_header(),
+        &context.accepted_permissions,
+    );
+    if let Some(version) = context.version {
+        set_named(headers, context.dialect.version_header(), version);
+        set_named(headers, &format!("{}-selected", context.dialect.version_header()), version);
+    }
+    if let Some(token) = context.caller.token().filter(|token| token.is_scoped()) {
+        set_named(headers, "x-oauth-scopes", &token.scopes.join(", "));
+        set_named(headers, "x-accepted-oauth-scopes", &context.accepted_scopes);
+    }
+}
+
+fn set(headers: &mut HeaderMap, name: HeaderName, value: Option<&str>) {
+    if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+        headers.insert(name, value);
+    }
+}
+
+/// As [`set`], for names that depend on the dialect. Names and values are made by the emulator;
+/// what no header can have is left out.
+pub fn set_named(headers: &mut HeaderMap, name: &str, value: &str) {
+    if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
+        headers.insert(name, value);
+    }
+}
+
+impl Reply {
+    /// The answer to this request, after the conditions it asks under. The rate headers are added
+    /// when its cost is known.
+    pub fn into_response(self, context: &Context<'_>) -> Response<Bytes> {
+        let (content_type, bytes) = match self.body {
+            Body::Empty => (None, Bytes::new()),
+            // A `Value` always serialises; were it not so, an empty body is still an answer.
+            Body::Json(value) => (
+                Some("application/json; charset=utf-8".to_owned()),
+                serde_json::to_vec(&value).unwrap_or_default().into(),
+            ),
+            Body::Raw(content_type, bytes) => (content_type, bytes),
+        };
+        let validators =
+            (self.status == StatusCode::OK && context.is_read()).then(|| match &self.tag {
+                Tag::Made => {
+                    let worth = self.changed_at.map_or(Worth::None, |at| context.worth(at));
+                    Some(validators(context.headers, &bytes, self.changed_at, worth))
+                }
+                Tag::Recorded(tag) => {
+                    let opaque = tag.trim_start_matches("W/").trim_matches('"').to_owned();
+                    Some(Validators { opaque, last_modified: self.changed_at, worth: Worth::Exact })
+                }
+                Tag::None => self.changed_at.map(|at| Validators {
+                    opaque: String::new(),
+                    last_modified: Some(at),
+                    worth: Worth::Exact,
+                }),
+            });
+        let validators = validators.flatten();
+        if let Some(validators) = &validators
+            && validators.judge(context.headers) == Freshness::NotModified
+        {
+            let unmodified = self
+                .headers
+                .into_iter()
+                .filter(|(name, _)| name != header::LINK && name != header::CONTENT_TYPE);
+            return unmodified_response(validators, &self.tag, unmodified, context);
+        }
+        let mut response = Response::new(Bytes::new());
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        every_answer(headers, context);
+        set(headers, header::CONTENT_TYPE, content_type.as_deref());
+        match (&self.tag, &validators) {
+            (Tag::Recorded(tag), _) => set(headers, header::ETAG, Some(tag)),
+            (Tag::Made, Some(validators)) => {
+                set(headers, header::ETAG, Some(&validators.etag(context.headers)))
+            }
+            (Tag::Made, None) | (Tag::None, _) => {}
+        }
+        set(
+            headers,
+            header::LAST_MODIFIED,
+            validators.as_ref().and_then(Validators::last_modified_header).as_deref(),
+        );
+        overlay(headers, self.headers);
+        if context.is_head() {
+            // RFC 9110, section 9.3.2: the headers of the GET, its length included, without the
+            // content.
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+        } else {
+            *response.body_mut() = bytes;
+        }
+        response
+    }
+}

@@ -1,0 +1,267 @@
+//! Apps as themselves and where they are installed (Document 1, Credentials: App JWT, App
+//! installation access token). Shapes are not shown; these are the real service's, small. Left out:
+//! installation requests, suspension and uninstalling.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::api::TokenKind;
+use crate::emulator::accounts::{AccountId, Level, Permissions};
+use crate::emulator::auth::{access, reach};
+use crate::emulator::http::error::Fault;
+use crate::emulator::http::reply::{Body, Reply};
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::urls::{SITE, segment};
+use crate::emulator::render::{Renderer, node_id};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::Need;
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::{App, Repository, World};
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/app", Need::App, me),
+    Route::new(Verb::Get, "/app/installations", Need::App, installations),
+    Route::new(Verb::Get, "/app/installations/{installation_id}", Need::App, installation),
+    Route::new(Verb::Get, "/apps/{app_slug}", Need::Nothing, by_slug),
+    Route::new(Verb::Get, "/orgs/{org}/installation", Need::App, installation_of_organization),
+    Route::new(
+        Verb::Get,
+        "/repos/{owner}/{repo}/installation",
+        Need::App,
+        installation_of_repository,
+    ),
+    Route::new(
+        Verb::Get,
+        "/installation/repositories",
+        Need::Kind(TokenKind::Installation),
+        repositories,
+    ),
+    Route::new(
+        Verb::Get,
+        "/user/installations",
+        Need::Kind(TokenKind::AppUser),
+        installations_of_user,
+    ),
+    Route::new(
+        Verb::Get,
+        "/user/installations/{installation_id}/repositories",
+        Need::Kind(TokenKind::AppUser),
+        repositories_of_user_installation,
+    ),
+];
+
+/// The app that asks, by its JWT.
+pub fn caller_app<'a>(call: &'a Call<'_>) -> Result<&'a App, Fault> {
+    call.caller.app().and_then(|id| call.world.app(id)).ok_or(Fault::RequiresAuthentication)
+}
+
+/// The installation that the path names, if it is the caller's own, and its organisation.
+pub fn own_installation(call: &Call<'_>) -> Result<(u64, u64), Fault> {
+    let id = call.params.id("installation_id")?;
+    let installed =
+        caller_app(call)?.installations.iter().find(|(installation, _)| *installation == id);
+    installed.copied().ok_or(Fault::NotFound)
+}
+
+fn me(call: &mut Call<'_>) -> Outcome {
+    Ok(Reply::ok(render_app(call, caller_app(call)?)))
+}
+
+fn by_slug(call: &mut Call<'_>) -> Outcome {
+    let slug = call.params.get("app_slug");
+    let app = call
+        .world
+        .apps
+        .iter()
+        .find(|app| app.slug.eq_ignore_ascii_case(slug))
+        .ok_or(Fault::NotFound)?;
+    Ok(Reply::ok(render_app(call, app)))
+}
+
+fn installations(call: &mut Call<'_>) -> Outcome {
+    let app = caller_app(call)?;
+    let all = app.installations.iter().collect();
+    Ok(pagination::page(call, USUAL, all, |(id, organization)| {
+        render(call, app, *id, *organization)
+    }))
+}
+
+fn installation(call: &mut Call<'_>) -> Outcome {
+    let (id, organization) = own_installation(call)?;
+    Ok(Reply::ok(render(call, caller_app(call)?, id, organization)))
+}
+
+fn installation_of_organization(call: &mut Call<'_>) -> Outcome {
+    let organization = access::organization_of_path(call)?.id;
+    let app = caller_app(call)?;
+    let id = call.world.installation_on(app.id, organization).ok_or(Fault::NotFound)?;
+    Ok(Reply::ok(render(call, app, id, organization)))
+}
+
+fn installation_of_repository(call: &mut Call<'_>) -> Outcome {
+    let repository = call
+        .world
+        .repository_named(call.params.get("owner"), call.params.get("repo"))
+        .ok_or(Fault::NotFound)?;
+    let Owner::Organization(organization) = repository.owner else { return Err(Fault::NotFound) };
+    let app = caller_app(call)?;
+    let installed = call.world.installation_on(app.id, organization);
+    let id = installed
+        .filter(|id| reach::covers(call.world, *id, repository.id))
+        .ok_or(Fault::NotFound)?;
+    Ok(Reply::ok(render(call, app, id, organization)))
+}
+
+/// What the installation token reaches.
+fn repositories(call: &mut Call<'_>) -> Outcome {
+    let token = call.caller.token().ok_or(Fault::RequiresAuthentication)?;
+    let AccountId::Installation(id) = token.account else { return Err(Fault::NotFound) };
+    let reached =
+        |repository: &&Repository| reach::reaches_repository(call.world, token, repository);
+    let all = call.world.repositories.values().filter(reached).collect();
+    let narrowed = token.repositories.is_some();
+    let mut reply =
+        counted(call, "repositories", all, |repository| Renderer::of(call).repository(repository));
+    if let Body::Json(Value::Object(members)) = &mut reply.body {
+        let selection = if narrowed { "selected" } else { selection(call.world, id) };
+        members.insert("repository_selection".to_owned(), json!(selection));
+    }
+    Ok(reply)
+}
+
+/// Installations of the token's app where its user is a member.
+fn installations_of_user(call: &mut Call<'_>) -> Outcome {
+    let (app, user) = app_and_user(call)?;
+    let is_member = |id: &u64| {
+        call.world
+            .organizations
+            .get(id)
+            .is_some_and(|organization| organization.members.contains(&user))
+    };
+    let mine =
+        app.installations.iter().filter(|(_, organization)| is_member(organization)).collect();
+    Ok(counted(call, "installations", mine, |(id, organization)| {
+        render(call, app, *id, *organization)
+    }))
+}
+
+fn repositories_of_user_installation(call: &mut Call<'_>) -> Outcome {
+    let (app, user) = app_and_user(call)?;
+    let id = call.params.id("installation_id")?;
+    let (_, organization) = app
+        .installations
+        .iter()
+        .find(|(installation, _)| *installation == id)
+        .ok_or(Fault::NotFound)?;
+    let members =
+        call.world.organizations.get(organization).map(|organization| &organization.members);
+    if !members.is_some_and(|members| members.contains(&user)) {
+        return Err(Fault::NotFound);
+    }
+    let reached = |repository: &&Repository| {
+        repository.owner == Owner::Organization(*organization)
+            && reach::covers(call.world, id, repository.id)
+            && access::sees(call.world, call.caller, repository)
+    };
+    let all = call.world.repositories.values().filter(reached).collect();
+    Ok(counted(call, "repositories", all, |repository| Renderer::of(call).repository(repository)))
+}
+
+fn app_and_user<'a>(call: &'a Call<'_>) -> Result<(&'a App, u64), Fault> {
+    let token = call.caller.token().ok_or(Fault::RequiresAuthentication)?;
+    let app = token.app.and_then(|id| call.world.app(id)).ok_or(Fault::NotFound)?;
+    Ok((app, token.user.ok_or(Fault::NotFound)?))
+}
+
+/// A page inside an object that says how many there are.
+fn counted<T>(call: &Call<'_>, name: &str, items: Vec<T>, render: impl Fn(T) -> Value) -> Reply {
+    let total = items.len();
+    let (shown, link) = pagination::cut(call, USUAL, items);
+    let mut members = Map::new();
+    members.insert("total_count".to_owned(), json!(total));
+    members.insert(name.to_owned(), shown.into_iter().map(render).collect());
+    let mut reply = Reply::ok(Value::Object(members));
+    reply.headers.extend(link);
+    reply
+}
+
+fn render_app(call: &Call<'_>, app: &App) -> Value {
+    let owner = match app.owner {
+        Owner::User(id) => call.world.users.get(&id).map(|user| user.created_at),
+        Owner::Organization(id) => {
+            call.world.organizations.get(&id).map(|organization| organization.created_at)
+        }
+    };
+    json!({
+        "id": app.id,
+        "slug": app.slug,
+        "node_id": node_id("Integration", app.id),
+        "owner": Renderer::of(call).owner_summary(app.owner),
+        "name": app.slug,
+        "description": "",
+        "external_url": format!("{SITE}/apps/{}", app.slug),
+        "html_url": format!("{SITE}/apps/{}", app.slug),
+        // An app is as old as its owner: nothing else is known of its age.
+        "created_at": owner.map(iso),
+        "updated_at": owner.map(iso),
+        "permissions": permissions_of(call.world, app).wire(),
+        "events": [],
+        "installations_count": app.installations.len(),
+    })
+}
+
+/// What an app asks for: what its installations were granted, taken together.
+fn permissions_of(world: &World, app: &App) -> Permissions {
+    let mut asked: BTreeMap<&'static str, Level> = BTreeMap::new();
+    for (installation, _) in &app.installations {
+        match &world.terms(*installation).permissions {
+            Permissions::All => return Permissions::All,
+            Permissions::NotApplicable => {}
+            Permissions::Only(granted) => {
+                for (name, level) in granted {
+                    let highest = asked.entry(name).or_insert(*level);
+                    *highest = (*highest).max(*level);
+                }
+            }
+        }
+    }
+    Permissions::Only(asked)
+}
+
+/// Whether an installation was granted all repositories or chosen ones, on the wire.
+fn selection(world: &World, installation: u64) -> &'static str {
+    if world.terms(installation).repositories.is_some() { "selected" } else { "all" }
+}
+
+fn render(call: &Call<'_>, app: &App, id: u64, organization: u64) -> Value {
+    let owner = Owner::Organization(organization);
+    let installed_at = call
+        .world
+        .organizations
+        .get(&organization)
+        .map(|organization| iso(organization.created_at));
+    let login = call.world.owner_login(owner);
+    json!({
+        "id": id,
+        "account": Renderer::of(call).owner_summary(owner),
+        "repository_selection": selection(call.world, id),
+        "access_tokens_url": format!("{}/app/installations/{id}/access_tokens", call.urls.api),
+        "repositories_url": format!("{}/installation/repositories", call.urls.api),
+        "html_url": format!("{SITE}/organizations/{}/settings/installations/{id}", segment(login)),
+        "app_id": app.id,
+        "app_slug": app.slug,
+        "target_id": organization,
+        "target_type": "Organization",
+        "permissions": call.world.terms(id).permissions.wire(),
+        "events": [],
+        "single_file_name": null,
+        "has_multiple_single_files": false,
+        "created_at": installed_at,
+        "updated_at": installed_at,
+        "suspended_by": null,
+        "suspended_at": null,
+    })
+}

@@ -1,0 +1,50 @@
+//! The webhook of an app (Document 3, App webhook): its configuration and its deliveries, for the
+//! app's own JWT alone.
+//!
+//! "For an app: events of the app": those of every organisation where it is installed. Which of
+//! them it chose is not shown; it has all.
+
+use crate::emulator::http::error::Fault;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::resources::webhooks::{deliveries, hook_config, hooks};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::Need;
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::Hook;
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/app/hook/config", Need::App, get_config),
+    Route::new(Verb::Patch, "/app/hook/config", Need::App, patch_config),
+    Route::new(Verb::Get, "/app/hook/deliveries", Need::App, list),
+    Route::new(Verb::Get, "/app/hook/deliveries/{delivery_id}", Need::App, get),
+    Route::new(Verb::Post, "/app/hook/deliveries/{delivery_id}/attempts", Need::App, attempt),
+];
+
+/// The webhook of the app that asks.
+fn mine<'a>(call: &'a Call<'_>) -> Result<&'a Hook, Fault> {
+    call.caller.app().and_then(|app| call.world.app_hooks.get(&app)).ok_or(Fault::NotFound)
+}
+
+fn get_config(call: &mut Call<'_>) -> Outcome {
+    let hook = mine(call)?;
+    Ok(Reply::ok(hook_config::render(&hook.config)).changed_at(hook.updated_at))
+}
+
+fn patch_config(call: &mut Call<'_>) -> Outcome {
+    let mailbox = mine(call)?.mailbox();
+    hooks::change_config(call, mailbox)
+}
+
+/// Unlike those of an organisation's webhook, its list has no status filter.
+fn list(call: &mut Call<'_>) -> Outcome {
+    deliveries::page(call, mine(call)?, None)
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    deliveries::detail(call, mine(call)?)
+}
+
+fn attempt(call: &mut Call<'_>) -> Outcome {
+    let again = deliveries::again(call, mine(call)?)?;
+    deliveries::redeliver(call, again)
+}

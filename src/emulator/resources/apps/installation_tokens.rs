@@ -1,0 +1,205 @@
+//! Installation access tokens (Document 1, Credentials: "created by an app for an installation";
+//! UPSTREAM.md, Apps): made with the app's JWT for an hour, as wide as the installation or narrowed
+//! by the body, and given back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::app::{caller_app, own_installation};
+use crate::api::TokenKind;
+use crate::clock::Timestamp;
+use crate::emulator::accounts::{AccountId, Level, Permissions, Standing, Token};
+use crate::emulator::auth::{permission_names, reach};
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::render::Renderer;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::Need;
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::organizations::owner::Owner;
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Post, "/app/installations/{installation_id}/access_tokens", Need::App, mint)
+        .about_tokens(),
+    Route::new(Verb::Delete, "/installation/token", Need::Kind(TokenKind::Installation), revoke),
+];
+
+/// UPSTREAM.md, Apps: "for an hour".
+const LIFETIME: Duration = Duration::from_hours(1);
+/// The real service takes no more names in one body.
+const NAMED_MAX: usize = 500;
+/// Whoever may do anything in a repository may know that it is there; the real service adds it too.
+const METADATA: &str = "metadata";
+
+fn mint(call: &mut Call<'_>) -> Outcome {
+    let (installation, organization) = own_installation(call)?;
+    let app = caller_app(call)?.id;
+    let mut fields = Fields::parse("Installation", call.body)?;
+    let chosen = repositories(call, &mut fields, installation, organization);
+    let narrowed = narrowed(call, &mut fields, installation);
+    fields.check()?;
+    let terms = call.world.terms(installation);
+    let repositories = chosen.or_else(|| terms.repositories.clone());
+    let permissions = narrowed.map_or_else(|| terms.permissions.clone(), Permissions::Only);
+    // The wire has whole seconds, so the truth has too.
+    let end = Timestamp::from_secs((call.now + LIFETIME).as_secs());
+    let value = format!("emu_installation_{installation}_{}", call.world.next_id());
+    let renderer = Renderer::of(call);
+    let mut answer = json!({
+        "token": value,
+        "expires_at": iso(end),
+        "permissions": permissions.wire(),
+        "repository_selection": if repositories.is_some() { "selected" } else { "all" },
+    });
+    if let (Some(chosen), Value::Object(members)) = (&repositories, &mut answer) {
+        let shown = chosen
+            .iter()
+            .filter_map(|id| call.world.repositories.get(id))
+            .map(|repository| renderer.repository(repository));
+        members.insert("repositories".to_owned(), shown.collect());
+    }
+    let token = Token {
+        value,
+        kind: TokenKind::Installation,
+        account: AccountId::Installation(installation),
+        user: None,
+        scopes: Vec::new(),
+        permissions,
+        installed_on: Some(organization),
+        workflow_of: None,
+        oauth_app: None,
+        app: Some(app),
+        repositories,
+        standing: Standing::ValidUntil(end),
+        note: "made with the app's JWT",
+    };
+    call.world.mint(token, call.now)?;
+    Ok(Reply::json(StatusCode::CREATED, answer))
+}
+
+/// The repositories that the body chooses by name or id; none when it chooses none. An empty list
+/// could only make a token for nothing.
+fn repositories(
+    call: &Call<'_>,
+    fields: &mut Fields,
+    installation: u64,
+    organization: u64,
+) -> Option<BTreeSet<u64>> {
+    let names = fields.strings("repositories");
+    let ids = fields.value("repository_ids").cloned();
+    let mut chosen = BTreeSet::new();
+    if let Some(names) = &names {
+        let login = call.world.owner_login(Owner::Organization(organization));
+        let found = names
+            .iter()
+            .map(|name| call.world.repository_named(login, name).map(|repository| repository.id));
+        choose(call, fields, "repositories", installation, &mut chosen, found.collect());
+    }
+    if let Some(ids) = &ids {
+        let owned = |id: u64| {
+            let repository = call.world.repositories.get(&id)?;
+            (repository.owner == Owner::Organization(organization)).then_some(id)
+        };
+        match ids.as_array().map(|ids| ids.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>())
+        {
+            Some(Some(ids)) => {
+                let found = ids.into_iter().map(owned).collect();
+                choose(call, fields, "repository_ids", installation, &mut chosen, found);
+            }
+            Some(None) | None => fields.reject(
+                "repository_ids",
+                Code::Invalid,
+                "repository_ids is not an array of integers",
+            ),
+        }
+    }
+    (names.is_some() || ids.is_some()).then_some(chosen)
+}
+
+/// Adds what one field names, if the installation was granted all of it.
+fn choose(
+    call: &Call<'_>,
+    fields: &mut Fields,
+    name: &str,
+    installation: u64,
+    chosen: &mut BTreeSet<u64>,
+    found: Vec<Option<u64>>,
+) {
+    if found.is_empty() || found.len() > NAMED_MAX {
+        fields.reject(
+            name,
+            Code::Invalid,
+            format!("{name} must name 1 to {NAMED_MAX} repositories"),
+        );
+    } else if found
+        .iter()
+        .any(|id| id.is_none_or(|id| !reach::covers(call.world, installation, id)))
+    {
+        fields.reject(
+            name,
+            Code::Invalid,
+            "There is at least one repository that does not exist or is not accessible to the installation.",
+        );
+    } else {
+        chosen.extend(found.into_iter().flatten());
+    }
+}
+
+/// The permissions that the body asks for; none when it asks for none. They may not be wider than
+/// the installation's.
+fn narrowed(
+    call: &Call<'_>,
+    fields: &mut Fields,
+    installation: u64,
+) -> Option<BTreeMap<&'static str, Level>> {
+    let given = match fields.value("permissions")?.as_object() {
+        // Published clients send an empty object when nothing is to be narrowed.
+        Some(given) if given.is_empty() => return None,
+        Some(given) => given.clone(),
+        None => {
+            fields.reject("permissions", Code::Invalid, "permissions is not an object");
+            return None;
+        }
+    };
+    let granted = &call.world.terms(installation).permissions;
+    let mut asked: BTreeMap<&'static str, Level> = granted
+        .allow(METADATA, Level::Read)
+        .then_some((METADATA, Level::Read))
+        .into_iter()
+        .collect();
+    for (name, level) in &given {
+        let level = level.as_str().and_then(permission_names::level_named);
+        match (permission_names::named(name), level) {
+            (Some(name), Some(level)) if granted.include(&BTreeMap::from([(name, level)])) => {
+                asked.insert(name, level);
+            }
+            (None, _) => fields.reject(
+                &format!("permissions.{name}"),
+                Code::Invalid,
+                "there is no such permission",
+            ),
+            (_, None) => fields.reject(
+                &format!("permissions.{name}"),
+                Code::Invalid,
+                "a permission is read, write or admin",
+            ),
+            (Some(_), Some(_)) => fields.reject(
+                &format!("permissions.{name}"),
+                Code::Invalid,
+                "The permissions requested are not granted to this installation.",
+            ),
+        }
+    }
+    Some(asked)
+}
+
+fn revoke(call: &mut Call<'_>) -> Outcome {
+    let (position, _) = call.caller.token.as_ref().ok_or(Fault::RequiresAuthentication)?;
+    call.world.revoke(*position);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}

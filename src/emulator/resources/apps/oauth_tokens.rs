@@ -1,0 +1,114 @@
+//! What an OAuth app does about the tokens that were issued to it, with its client id and secret
+//! (Document 1, Credentials: OAuth app).
+//!
+//! Document 1 limits "OAuth access token requests" and does not show the routes; these are the real
+//! service's. The flows that issue the first token are not shown and left out.
+
+use http::StatusCode;
+use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
+
+use crate::emulator::accounts::{AccountId, Token};
+use crate::emulator::http::error::Fault;
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::validators::hex;
+use crate::emulator::render::Renderer;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::Need;
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::OauthApp;
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Post, "/applications/{client_id}/token", Need::OauthApp, check).about_tokens(),
+    Route::new(Verb::Patch, "/applications/{client_id}/token", Need::OauthApp, reset)
+        .about_tokens(),
+    Route::new(Verb::Delete, "/applications/{client_id}/token", Need::OauthApp, delete)
+        .about_tokens(),
+    Route::new(Verb::Delete, "/applications/{client_id}/grant", Need::OauthApp, delete_grant)
+        .about_tokens(),
+];
+
+/// How much of a token may be shown to tell it from others.
+const LAST_CHARACTERS: usize = 8;
+
+/// The app that the path names, if it is the caller.
+fn app<'a>(call: &'a Call<'_>) -> Result<&'a OauthApp, Fault> {
+    let named =
+        call.world.oauth_apps.iter().find(|app| app.client_id == call.params.get("client_id"));
+    named.filter(|app| call.caller.account == AccountId::OauthApp(app.id)).ok_or(Fault::NotFound)
+}
+
+/// Where the token of the body's `access_token` is, if it is good and was issued to the caller.
+fn issued(call: &Call<'_>) -> Result<usize, Fault> {
+    let id = app(call)?.id;
+    let mut fields = Fields::parse("Application", call.body)?;
+    let secret = fields.required_string("access_token");
+    fields.check()?;
+    let position = call.world.good_token(&secret, call.now).ok_or(Fault::NotFound)?;
+    let token = call.world.tokens.get(position).filter(|token| token.oauth_app == Some(id));
+    token.map(|_| position).ok_or(Fault::NotFound)
+}
+
+fn check(call: &mut Call<'_>) -> Outcome {
+    let position = issued(call)?;
+    Ok(Reply::ok(render(call, position)?))
+}
+
+/// The same grant under a new secret; the old one is good for nothing from now on.
+fn reset(call: &mut Call<'_>) -> Outcome {
+    let position = issued(call)?;
+    let old = call.world.tokens.get(position).cloned().ok_or(Fault::NotFound)?;
+    let value = format!("emu_oauth_reset_{}", call.world.next_id());
+    call.world.replace_token(position, Token { value, ..(*old).clone() });
+    Ok(Reply::ok(render(call, position)?))
+}
+
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let position = issued(call)?;
+    call.world.revoke(position);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Takes back everything that the token's user granted the app.
+fn delete_grant(call: &mut Call<'_>) -> Outcome {
+    let position = issued(call)?;
+    let of = |token: &Token| (token.oauth_app, token.user);
+    let grant = call.world.tokens.get(position).map(|token| of(token)).ok_or(Fault::NotFound)?;
+    let granted: Vec<usize> = call
+        .world
+        .tokens
+        .iter()
+        .enumerate()
+        .filter(|(_, token)| of(token) == grant)
+        .map(|(position, _)| position)
+        .collect();
+    for position in granted {
+        call.world.revoke(position);
+    }
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+fn render(call: &Call<'_>, position: usize) -> Result<Value, Fault> {
+    let token = call.world.tokens.get(position).ok_or(Fault::NotFound)?;
+    let app = app(call)?;
+    let last: String = token
+        .value
+        .chars()
+        .skip(token.value.chars().count().saturating_sub(LAST_CHARACTERS))
+        .collect();
+    Ok(json!({
+        "id": position,
+        "url": format!("{}/authorizations/{position}", call.urls.api),
+        "scopes": token.scopes,
+        "token": token.value,
+        "token_last_eight": last,
+        "hashed_token": hex(digest(&SHA256, token.value.as_bytes()).as_ref()),
+        "app": { "client_id": app.client_id, "name": app.client_id, "url": format!("{}/applications/{}", call.urls.api, app.client_id) },
+        "note": null,
+        "note_url": null,
+        "fingerprint": null,
+        "expires_at": null,
+        "user": token.user.map(|user| Renderer::of(call).user_summary(user)),
+    }))
+}

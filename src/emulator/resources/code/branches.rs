@@ -1,0 +1,204 @@
+//! Branches and tags: list, get, rename, merge.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::contents::full;
+use crate::emulator::accounts::Level;
+use crate::emulator::events::webhooks::{Scene, pushes};
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::urls::{SITE, segment};
+use crate::emulator::render::{Renderer, extend, node_id};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, Role};
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::git::objects::is_ref_name;
+use crate::emulator::world::{Draft, Repository};
+
+pub const READ: Need =
+    Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
+pub const WRITE: Need =
+    Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/branches", READ, list),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/branches/{branch}", READ, get),
+    Route::new(Verb::Post, "/repos/{owner}/{repo}/branches/{branch}/rename", WRITE, rename),
+    Route::new(Verb::Post, "/repos/{owner}/{repo}/merges", WRITE, merge),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/tags", READ, tags),
+];
+
+/// A branch as lists show it.
+pub fn summary(call: &Call<'_>, repository: &Repository, branch: &str, sha: &str) -> Value {
+    Renderer::of(call).branch_summary(
+        repository,
+        branch,
+        sha,
+        crate::emulator::resources::code::protection::of(call, branch).is_some(),
+    )
+}
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let history = call.world.history(repository);
+    let wanted = match call.query.get("protected") {
+        None | Some("") => None,
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        Some(_) => {
+            return Err(Fault::field(
+                "Branch",
+                "protected",
+                Code::Invalid,
+                "protected must be true or false",
+            ));
+        }
+    };
+    let is_wanted = |branch: &&str| {
+        wanted.is_none_or(|wanted| {
+            wanted == crate::emulator::resources::code::protection::of(call, branch).is_some()
+        })
+    };
+    let shown = history
+        .branches()
+        .filter(is_wanted)
+        .filter_map(|branch| Some((branch, history.head(branch)?)))
+        .collect();
+    Ok(pagination::page(call, USUAL, shown, |(branch, head)| {
+        summary(call, repository, branch, &head.sha)
+    }))
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let name = call.params.get("branch").to_owned();
+    Ok(Reply::ok(render(call, &name)?))
+}
+
+fn render(call: &Call<'_>, name: &str) -> Result<Value, Fault> {
+    let repository = call.repository()?;
+    let history = call.world.history(repository);
+    let head = history.head(name).ok_or(Fault::NotFound)?;
+    let renderer = Renderer::of(call);
+    let mut value = summary(call, repository, name, &head.sha);
+    let page = format!("{SITE}/{}/tree/{}", call.world.full_name(repository), segment(name));
+    let is_protected = value.get("protected").cloned();
+    extend(
+        &mut value,
+        json!({
+            "commit": renderer.commit(repository, head),
+            "_links": { "self": format!("{}/branches/{}", renderer.repository_url(repository), segment(name)), "html": page },
+            "protection": { "enabled": is_protected, "required_status_checks": { "enforcement_level": "off", "contexts": [], "checks": [] } },
+        }),
+    );
+    Ok(value)
+}
+
+/// A branch takes its pulls along, and the repository if it is its default.
+fn rename(call: &mut Call<'_>) -> Outcome {
+    let name = call.params.get("branch").to_owned();
+    let sha =
+        call.world.history(call.repository()?).head(&name).ok_or(Fault::NotFound)?.sha.clone();
+    let mut fields = Fields::parse("Branch", call.body)?;
+    let new_name = fields.required_string("new_name");
+    if !new_name.is_empty() && !is_ref_name(&new_name) {
+        fields.reject("new_name", Code::Invalid, "new_name is no name of a branch");
+    }
+    if call.world.history(call.repository()?).head(&new_name).is_some() {
+        fields.reject("new_name", Code::AlreadyExists, "new_name is taken");
+    }
+    fields.check()?;
+    lead(call, &new_name, Some(&sha))?;
+    lead(call, &name, None)?;
+    let repository = call.repository_mut()?;
+    if repository.default_branch == name {
+        repository.default_branch.clone_from(&new_name);
+    }
+    for pull in
+        repository.issues.values_mut().filter(|issue| issue.pull_from.as_ref() == Some(&name))
+    {
+        pull.pull_from = Some(new_name.clone());
+    }
+    Ok(Reply::json(StatusCode::CREATED, render(call, &new_name)?))
+}
+
+/// Leads a branch to a commit, or ends it.
+pub fn lead(call: &mut Call<'_>, branch: &str, to: Option<&str>) -> Result<(), Fault> {
+    let scene = Scene::of(call);
+    pushes::lead(call.world, scene, branch, to).map_err(full)
+}
+
+/// 201 with the newest commit of what was merged; 204 when there is nothing to merge. The history
+/// has no commits with two parents: what cannot be reached by going forward becomes one commit with
+/// the files of both.
+fn merge(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Merge", call.body)?;
+    let (base, head) = (fields.required_string("base"), fields.required_string("head"));
+    let message =
+        fields.string("commit_message").unwrap_or_else(|| format!("Merge {head} into {base}"));
+    fields.check()?;
+    match join(call, &base, &head, message)? {
+        None => Ok(Reply::empty(StatusCode::NO_CONTENT)),
+        Some(sha) => {
+            let repository = call.repository()?;
+            let history = call.world.history(repository);
+            let commit = history.commit(&sha).ok_or(Fault::NotFound)?;
+            Ok(Reply::json(StatusCode::CREATED, Renderer::of(call).commit(repository, commit)))
+        }
+    }
+}
+
+/// Merges what `head` names into a branch; the new commit, or none when the branch has it all.
+pub fn join(
+    call: &mut Call<'_>,
+    base: &str,
+    head: &str,
+    message: String,
+) -> Result<Option<String>, Fault> {
+    let history = call.world.history(call.repository()?);
+    let onto = history.head(base).ok_or(Fault::NotFound)?;
+    let merged = history.named(head).ok_or(Fault::NotFound)?;
+    let comparison = history.compare(onto, merged);
+    let mut files = (*onto.files).clone();
+    files.extend(merged.files.iter().map(|(path, content)| (path.clone(), content.clone())));
+    if comparison.ahead.is_empty() || (comparison.behind > 0 && files == *onto.files) {
+        return Ok(None);
+    }
+    let parent = if comparison.behind == 0 { merged } else { onto };
+    let draft = Draft {
+        parent: Some(parent.sha.clone()),
+        message,
+        author: call.world.author(call.actor()),
+        at: call.now,
+        files,
+    };
+    let sha = call
+        .world
+        .history_mut(call.repository)
+        .ok_or(Fault::NotFound)?
+        .keep(draft)
+        .map_err(full)?;
+    lead(call, base, Some(&sha))?;
+    Ok(Some(sha))
+}
+
+/// Each release has its tag; which commit that was is not kept, so it is the newest of the default
+/// branch.
+fn tags(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let history = call.world.history(repository);
+    let sha = history.tip(repository).map_or("", |tip| tip.sha.as_str());
+    let base = Renderer::of(call).repository_url(repository);
+    let tags = repository.releases.values().rev().map(|release| &release.tag).collect();
+    Ok(pagination::page(call, USUAL, tags, |name| {
+        json!({
+            "name": name,
+            "node_id": node_id("Ref", repository.id) + name,
+            "commit": { "sha": sha, "url": format!("{base}/commits/{sha}") },
+            "tarball_url": format!("{base}/tarball/refs/tags/{}", segment(name)),
+            "zipball_url": format!("{base}/zipball/refs/tags/{}", segment(name)),
+        })
+    }))
+}

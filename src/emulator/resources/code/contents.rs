@@ -1,0 +1,257 @@
+//! The files of a repository, as JSON or as they are, and the commits that change one of them.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::emulator::accounts::Level;
+use crate::emulator::events::webhooks::{Scene, pushes};
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::{Body, Reply};
+use crate::emulator::http::urls::{SITE, segment};
+use crate::emulator::render::{Renderer, extend};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, Role};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::git::objects::{blob_id, is_path};
+use crate::emulator::world::{Commit, Edit, Full, README, Repository};
+
+pub const READ: Need =
+    Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
+pub const WRITE: Need =
+    Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
+/// The running service's limit for files changed this way.
+const FILE_BYTES_MAX: usize = 1024 * 1024;
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/contents", READ, list),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/contents/{*path}", READ, file),
+    Route::new(Verb::Put, "/repos/{owner}/{repo}/contents/{*path}", WRITE, put),
+    Route::new(Verb::Delete, "/repos/{owner}/{repo}/contents/{*path}", WRITE, delete),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/readme", READ, readme),
+];
+
+/// The commit that the query asks for.
+fn shown(call: &Call<'_>, repository: &Repository) -> Result<Commit, Fault> {
+    let history = call.world.history(repository);
+    let asked = call.query.get("ref").filter(|name| !name.is_empty());
+    asked
+        .map_or_else(|| history.tip(repository), |name| history.named(name))
+        .cloned()
+        .ok_or(Fault::NotFound)
+}
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let commit = shown(call, repository)?;
+    Ok(Reply::ok(entries(call, repository, &commit, "")).changed_at(repository.pushed_at))
+}
+
+/// What lies directly in a folder, which is empty or ends with a slash.
+fn entries(call: &Call<'_>, repository: &Repository, commit: &Commit, folder: &str) -> Value {
+    let mut names: Vec<(&str, Option<&Bytes>)> = Vec::new();
+    for (path, content) in commit.files.iter().filter(|(path, _)| path.starts_with(folder)) {
+        let rest = &path[folder.len()..];
+        let (name, content) =
+            rest.split_once('/').map_or((rest, Some(content)), |(name, _)| (name, None));
+        if names.last().is_none_or(|(last, _)| *last != name) {
+            names.push((name, content));
+        }
+    }
+    let trees: BTreeMap<&str, String> =
+        commit.folders().into_iter().map(|folder| (folder.path, folder.object.id.hex())).collect();
+    let one = |(name, content): (&str, Option<&Bytes>)| {
+        let path = format!("{folder}{name}");
+        match content {
+            Some(content) => entry(call, repository, &path, Item::File(content)),
+            None => entry(
+                call,
+                repository,
+                &path,
+                Item::Folder(trees.get(path.as_str()).map_or("", String::as_str)),
+            ),
+        }
+    };
+    names.into_iter().map(one).collect()
+}
+
+fn file(call: &mut Call<'_>) -> Outcome {
+    let path = call.params.get("path").to_owned();
+    read(call, &path)
+}
+
+fn readme(call: &mut Call<'_>) -> Outcome {
+    read(call, README)
+}
+
+fn read(call: &mut Call<'_>, path: &str) -> Outcome {
+    let repository = call.repository()?;
+    let commit = shown(call, repository)?;
+    let Some(content) = commit.files.get(path) else {
+        let folder = format!("{path}/");
+        if !commit.files.keys().any(|path| path.starts_with(&folder)) {
+            return Err(Fault::NotFound);
+        }
+        return Ok(
+            Reply::ok(entries(call, repository, &commit, &folder)).changed_at(repository.pushed_at)
+        );
+    };
+    let accept =
+        call.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let reply = if wants_raw(accept) {
+        let kind = call.dialect.media_type().trim_end_matches("+json").to_owned();
+        Reply::new(
+            StatusCode::OK,
+            Body::Raw(Some(format!("{kind}.raw; charset=utf-8")), content.clone()),
+        )
+    } else {
+        let mut value = entry(call, repository, path, Item::File(content));
+        extend(&mut value, json!({ "encoding": "base64", "content": STANDARD.encode(content) }));
+        Reply::ok(value)
+    };
+    Ok(reply.changed_at(repository.pushed_at))
+}
+
+/// A vendor media type whose variant is `raw`, such as `application/vnd.service.raw+json` or
+/// `….v3.raw`.
+fn wants_raw(accept: &str) -> bool {
+    accept.split(',').any(|kind| {
+        let kind = kind.split(';').next().unwrap_or("").trim().trim_end_matches("+json");
+        kind.starts_with("application/vnd.") && kind.split('.').any(|part| part == "raw")
+    })
+}
+
+fn sha_of(content: &[u8]) -> String {
+    blob_id(content).hex()
+}
+
+/// What lies at a path.
+#[derive(Clone, Copy)]
+enum Item<'a> {
+    File(&'a Bytes),
+    /// With the id of its tree.
+    Folder(&'a str),
+}
+
+fn entry(call: &Call<'_>, repository: &Repository, path: &str, item: Item<'_>) -> Value {
+    let address = path.split('/').map(segment).collect::<Vec<_>>().join("/");
+    let base = Renderer::of(call).repository_url(repository);
+    let url = format!("{base}/contents/{address}");
+    let page = format!("{SITE}/{}", call.world.full_name(repository));
+    let (sha, content) = match item {
+        Item::File(content) => (sha_of(content), Some(content)),
+        Item::Folder(sha) => (sha.to_owned(), None),
+    };
+    let (kind, git_kind, page_kind) =
+        if content.is_some() { ("file", "blobs", "blob") } else { ("dir", "trees", "tree") };
+    let git_url = format!("{base}/git/{git_kind}/{sha}");
+    let html_url = format!("{page}/{page_kind}/{}/{address}", repository.default_branch);
+    json!({
+        "type": kind,
+        "name": path.rsplit('/').next().unwrap_or(path),
+        "path": path,
+        "sha": sha,
+        "size": content.map_or(0, Bytes::len),
+        "url": url,
+        "html_url": html_url,
+        "git_url": git_url,
+        "download_url": content.map(|_| format!("{page}/raw/{}/{address}", repository.default_branch)),
+        "_links": { "self": url, "git": git_url, "html": html_url },
+    })
+}
+
+/// What both ways of changing a file are told. Their shapes are not shown; the running service's.
+struct Asked {
+    message: String,
+    branch: String,
+    /// Whether the file is there already.
+    exists: bool,
+}
+
+/// Reads what is common, and compares `sha` with the file that it is to replace. The running
+/// service answers 409 to a wrong one, which is no status of Document 1; here it is 422.
+fn asked(call: &Call<'_>, fields: &mut Fields, path: &str) -> Result<Asked, Fault> {
+    let message = fields.required_string("message");
+    let repository = call.repository()?;
+    let branch = fields.string("branch").unwrap_or_else(|| repository.default_branch.clone());
+    let history = call.world.history(repository);
+    let Some(head) = history.head(&branch) else {
+        fields.reject("branch", Code::Invalid, "there is no such branch");
+        return Ok(Asked { message, branch, exists: false });
+    };
+    let known = head.files.get(path).map(|content| sha_of(content));
+    match (fields.string("sha"), &known) {
+        (Some(given), Some(known)) if given != *known => {
+            fields.reject("sha", Code::Invalid, "sha is not that of the file")
+        }
+        (None, Some(_)) => {
+            fields.reject("sha", Code::MissingField, "sha is required to change a file that exists")
+        }
+        _ => {}
+    }
+    Ok(Asked { message, branch, exists: known.is_some() })
+}
+
+fn put(call: &mut Call<'_>) -> Outcome {
+    let path = call.params.get("path").to_owned();
+    let mut fields = Fields::parse("Content", call.body)?;
+    if !is_path(&path) {
+        fields.reject("path", Code::Invalid, "path contains a malformed component");
+    }
+    let asked = asked(call, &mut fields, &path)?;
+    let content = content(&mut fields);
+    fields.check()?;
+    let commit = commit(call, &asked, Edit { path: path.clone(), content: Some(content.clone()) })?;
+    let repository = call.repository()?;
+    let value = json!({ "content": entry(call, repository, &path, Item::File(&content)), "commit": Renderer::of(call).git_commit(repository, &commit) });
+    Ok(Reply::json(if asked.exists { StatusCode::OK } else { StatusCode::CREATED }, value))
+}
+
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let path = call.params.get("path").to_owned();
+    let mut fields = Fields::parse("Content", call.body)?;
+    let asked = asked(call, &mut fields, &path)?;
+    fields.check()?;
+    if !asked.exists {
+        return Err(Fault::NotFound);
+    }
+    let commit = commit(call, &asked, Edit { path, content: None })?;
+    let repository = call.repository()?;
+    Ok(Reply::ok(
+        json!({ "content": null, "commit": Renderer::of(call).git_commit(repository, &commit) }),
+    ))
+}
+
+fn commit(call: &mut Call<'_>, asked: &Asked, edit: Edit) -> Result<Commit, Fault> {
+    let scene = Scene::of(call);
+    let made = pushes::commit(call.world, scene, &asked.branch, asked.message.clone(), edit)
+        .map_err(full)?;
+    made.ok_or(Fault::NotFound)
+}
+
+/// Too much is stored already (Document 1, 422: "the endpoint has been spammed").
+pub fn full(_: Full) -> Fault {
+    Fault::field("Content", "base", Code::Invalid, "the repository holds too much already")
+}
+
+fn content(fields: &mut Fields) -> Bytes {
+    let Some(given) = fields.string("content") else {
+        if !fields.has("content") {
+            fields.reject("content", Code::MissingField, "content is required");
+        }
+        return Bytes::new();
+    };
+    // Clients break it into lines.
+    let joined: String = given.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+    match STANDARD.decode(joined) {
+        Ok(bytes) if bytes.len() <= FILE_BYTES_MAX => return bytes.into(),
+        Ok(_) => fields.reject("content", Code::Invalid, "content is larger than 1 MiB"),
+        Err(_) => fields.reject("content", Code::Invalid, "content is not valid Base64"),
+    }
+    Bytes::new()
+}

@@ -1,0 +1,424 @@
+//! The git database: blobs, trees, commits and annotated tags by their names, and refs by their
+//! beginning.
+//!
+//! Blobs and trees that callers make lie on the shelves; a commit made of them has their files and
+//! joins the repository's history. All ids are git's own. A tree is shown with all files below it,
+//! and may be asked for by the name of a branch or commit as well; a commit forgets the modes of
+//! its files.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::branches::{READ, WRITE};
+use super::contents::full;
+use crate::clock::Timestamp;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::render::{Renderer, extend, node_id};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::git::objects::{
+    FILE_MODE, Leaf, ObjectId, TagFacts, blob_id, is_path, make_way, root_tree, tag,
+};
+use crate::emulator::world::storage::shelves::Thing;
+use crate::emulator::world::{Draft, Repository, Tree};
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Post, "/repos/{owner}/{repo}/git/blobs", WRITE, create_blob),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/blobs/{file_sha}", READ, get_blob),
+    Route::new(Verb::Post, "/repos/{owner}/{repo}/git/trees", WRITE, create_tree),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/trees/{tree_sha}", READ, get_tree),
+    Route::new(Verb::Post, "/repos/{owner}/{repo}/git/commits", WRITE, create_commit),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/commits/{commit_sha}", READ, get_commit),
+    Route::new(Verb::Post, "/repos/{owner}/{repo}/git/tags", WRITE, create_tag),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/tags/{tag_sha}", READ, get_tag),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/matching-refs/{*ref}", READ, matching_refs),
+    // The old address of one ref, which clients still ask for.
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/refs/{*ref}", READ, one_ref),
+];
+
+/// Entries of one tree.
+const ENTRIES_MAX: usize = 200;
+
+/// A kind of object, as the routes spell it.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Blobs,
+    Trees,
+    Tags,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Blobs => "blobs",
+            Self::Trees => "trees",
+            Self::Tags => "tags",
+        }
+    }
+
+    fn shelf(self, call: &Call<'_>) -> String {
+        format!("repository/{}/git/{}", call.repository, self.name())
+    }
+}
+
+fn url(call: &Call<'_>, collection: &str, sha: &str) -> Result<String, Fault> {
+    Ok(format!("{}/git/{collection}/{sha}", Renderer::of(call).repository_url(call.repository()?)))
+}
+
+fn keep(call: &mut Call<'_>, kind: Kind, sha: &str, fields: Value) -> Result<(), Fault> {
+    let fields = if let Value::Object(fields) = fields { fields } else { Map::new() };
+    let thing =
+        Thing { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
+    let shelf = kind.shelf(call);
+    Ok(call.world.shelves.put(&shelf, sha, thing)?)
+}
+
+fn kept<'a>(call: &'a Call<'_>, kind: Kind, sha: &str) -> Option<&'a Map<String, Value>> {
+    call.world.shelves.shelf(&kind.shelf(call))?.get(sha).map(|thing| &thing.fields)
+}
+
+fn created(call: &Call<'_>, collection: &str, sha: &str, value: Value) -> Outcome {
+    Ok(Reply::created(value, &url(call, collection, sha)?))
+}
+
+fn create_blob(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Blob", call.body)?;
+    if !fields.has("content") {
+        fields.reject("content", Code::MissingField, "content is required");
+    }
+    let content = fields.string("content").unwrap_or_default();
+    let bytes = match fields.string("encoding").as_deref() {
+        None | Some("utf-8") => Some(content.into_bytes()),
+        Some("base64") => STANDARD.decode(content.split_whitespace().collect::<String>()).ok(),
+        Some(_) => {
+            fields.reject("encoding", Code::Invalid, "encoding must be utf-8 or base64");
+            Some(Vec::new())
+        }
+    };
+    if bytes.is_none() {
+        fields.reject("content", Code::Invalid, "content is not what encoding says");
+    }
+    fields.check()?;
+    let sha = keep_blob(call, &bytes.unwrap_or_default())?;
+    let value = json!({ "sha": sha, "url": url(call, "blobs", &sha)? });
+    created(call, "blobs", &sha, value)
+}
+
+fn keep_blob(call: &mut Call<'_>, bytes: &[u8]) -> Result<String, Fault> {
+    let sha = blob_id(bytes).hex();
+    keep(call, Kind::Blobs, &sha, json!({ "content": STANDARD.encode(bytes) }))?;
+    Ok(sha)
+}
+
+/// The bytes of a blob: one that was made, or a file of a commit.
+fn blob(call: &Call<'_>, sha: &str) -> Result<Bytes, Fault> {
+    if let Some(content) =
+        kept(call, Kind::Blobs, sha).and_then(|fields| fields.get("content")?.as_str())
+    {
+        return Ok(STANDARD.decode(content).unwrap_or_default().into());
+    }
+    call.world.history(call.repository()?).content(sha).cloned().ok_or(Fault::NotFound)
+}
+
+fn get_blob(call: &mut Call<'_>) -> Outcome {
+    let sha = call.params.get("file_sha");
+    let bytes = blob(call, sha)?;
+    Ok(Reply::ok(json!({
+        "sha": sha, "node_id": node_id("Blob", 0) + sha, "url": url(call, "blobs", sha)?, "size": bytes.len(),
+        "content": STANDARD.encode(&bytes), "encoding": "base64",
+    })))
+}
+
+/// What a tree says of each path, those in its folders included: mode, kind and name.
+type Entries = BTreeMap<String, (String, String, String)>;
+
+/// The entries of a tree that was made, or of a tree, branch or commit of the history.
+fn entries(call: &Call<'_>, name: &str) -> Result<Entries, Fault> {
+    if let Some(tree) = kept(call, Kind::Trees, name) {
+        let text = |entry: &Value, field: &str| {
+            entry.get(field).and_then(Value::as_str).unwrap_or("").to_owned()
+        };
+        let read = |(path, entry): (&String, &Value)| {
+            (path.clone(), (text(entry, "mode"), text(entry, "type"), text(entry, "sha")))
+        };
+        return Ok(tree.iter().map(read).collect());
+    }
+    let history = call.world.history(call.repository()?);
+    let blobs = history
+        .named(name)
+        .map(|commit| BTreeMap::clone(&commit.blobs))
+        .or_else(|| history.tree(name))
+        .ok_or(Fault::NotFound)?;
+    Ok(blobs
+        .into_iter()
+        .map(|(path, id)| (path, (FILE_MODE.to_owned(), "blob".to_owned(), id.hex())))
+        .collect())
+}
+
+/// The id that git gives to a tree with these entries.
+fn tree_id<'a>(entries: &'a Entries) -> String {
+    let leaf = |(path, (mode, _, sha)): (&'a String, &'a (String, String, String))| {
+        Some(Leaf { path, mode, id: ObjectId::parse(sha)? })
+    };
+    let leaves: Vec<Leaf<'a>> = entries.iter().filter_map(leaf).collect();
+    root_tree(&leaves).hex()
+}
+
+fn render_tree(call: &Call<'_>, name: &str) -> Outcome {
+    let mut tree = Vec::new();
+    let entries = entries(call, name)?;
+    let sha = tree_id(&entries);
+    for (path, (mode, kind, sha)) in entries {
+        let mut entry = json!({ "path": path, "mode": mode, "type": kind, "sha": sha, "url": url(call, &format!("{kind}s"), &sha)? });
+        if let Ok(bytes) = blob(call, &sha) {
+            extend(&mut entry, json!({ "size": bytes.len() }));
+        }
+        tree.push(entry);
+    }
+    Ok(Reply::ok(
+        json!({ "sha": sha, "url": url(call, "trees", &sha)?, "tree": tree, "truncated": false }),
+    ))
+}
+
+fn get_tree(call: &mut Call<'_>) -> Outcome {
+    render_tree(call, call.params.get("tree_sha"))
+}
+
+/// Which kind of object has which mode (git-ls-tree). Folders are not kept: what lies in them is.
+const MODES: [(&str, &str); 5] = [
+    ("100644", "blob"),
+    ("100755", "blob"),
+    ("120000", "blob"),
+    ("040000", "tree"),
+    ("160000", "commit"),
+];
+
+/// Does to a tree what one entry of the body says. An entry without a name takes its path away; one
+/// with content is a blob to be made as well. None when it is no entry.
+fn apply(
+    call: &Call<'_>,
+    entry: &Value,
+    tree: &mut Entries,
+    contents: &mut Vec<Vec<u8>>,
+) -> Option<()> {
+    let text = |field: &str| entry.get(field).and_then(Value::as_str);
+    let (path, mode) = (text("path").filter(|path| is_path(path))?, text("mode")?);
+    let (_, kind) = MODES.iter().find(|(known, _)| *known == mode)?;
+    if text("type").is_some_and(|given| given != *kind) {
+        return None;
+    }
+    make_way(tree, path);
+    if entry.get("sha").is_some_and(Value::is_null) {
+        return Some(());
+    }
+    let sha = match (text("sha"), *kind) {
+        (Some(sha), "tree") => {
+            let inside = entries(call, sha).ok()?;
+            tree.extend(inside.into_iter().map(|(rest, entry)| (format!("{path}/{rest}"), entry)));
+            return Some(());
+        }
+        (Some(sha), "blob") => blob(call, sha).ok().map(|_| sha.to_owned())?,
+        (Some(sha), _) => ObjectId::parse(sha)?.hex(),
+        (None, "blob") => {
+            let content = text("content").unwrap_or_default().as_bytes();
+            contents.push(content.to_vec());
+            blob_id(content).hex()
+        }
+        (None, _) => return None,
+    };
+    tree.insert(path.to_owned(), (mode.to_owned(), (*kind).to_owned(), sha));
+    Some(())
+}
+
+fn create_tree(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Tree", call.body)?;
+    let base = fields.string("base_tree").map(|base| entries(call, &base));
+    if matches!(base, Some(Err(_))) {
+        fields.reject("base_tree", Code::Invalid, "base_tree is no tree of the repository");
+    }
+    let mut tree: Entries = base.and_then(Result::ok).unwrap_or_default();
+    let mut contents = Vec::new();
+    let given = fields.value("tree").and_then(Value::as_array).cloned();
+    match given {
+        Some(given) if given.len() <= ENTRIES_MAX => {
+            if !given.iter().all(|entry| {
+                apply(call, entry, &mut tree, &mut contents).is_some() && tree.len() <= ENTRIES_MAX
+            }) {
+                fields.reject(
+                    "tree",
+                    Code::Invalid,
+                    "tree must have entries with path, mode and the sha of what there is, 200 files in all",
+                );
+            }
+        }
+        None if !fields.has("tree") => {
+            fields.reject("tree", Code::MissingField, "tree is required")
+        }
+        _ => fields.reject(
+            "tree",
+            Code::Invalid,
+            "tree must be an array of at most 200 entries with path and mode",
+        ),
+    }
+    if tree.keys().any(|path| !is_path(path)) {
+        fields.reject("tree", Code::Invalid, "tree contains a malformed path component");
+    }
+    fields.check()?;
+    for content in contents {
+        keep_blob(call, &content)?;
+    }
+    let sha = tree_id(&tree);
+    let kept: Map<String, Value> = tree
+        .into_iter()
+        .map(|(path, (mode, kind, sha))| (path, json!({ "mode": mode, "type": kind, "sha": sha })))
+        .collect();
+    keep(call, Kind::Trees, &sha, Value::Object(kept))?;
+    let location = url(call, "trees", &sha)?;
+    Ok(Reply { status: http::StatusCode::CREATED, ..render_tree(call, &sha)? }
+        .with(http::header::LOCATION, &location))
+}
+
+/// The files of a tree. What an entry names and nobody made is missing.
+fn files(call: &Call<'_>, tree: &str) -> Result<Tree, Fault> {
+    let there = entries(call, tree)?.into_iter().filter(|(_, (_, kind, _))| kind == "blob");
+    Ok(there.filter_map(|(path, (_, _, sha))| Some((path, blob(call, &sha).ok()?))).collect())
+}
+
+fn create_commit(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Commit", call.body)?;
+    let (message, tree) = (fields.required_string("message"), fields.required_string("tree"));
+    let parents = fields.strings("parents").unwrap_or_default();
+    let files = files(call, &tree);
+    if !tree.is_empty() && files.is_err() {
+        fields.reject("tree", Code::Invalid, "tree is no tree of the repository");
+    }
+    let history = call.world.history(call.repository()?);
+    if parents.iter().any(|parent| history.commit(parent).is_none()) {
+        fields.reject("parents", Code::Invalid, "parents must be commits of the repository");
+    }
+    fields.check()?;
+    // The history goes along one line: of several parents the first counts.
+    let draft = Draft {
+        parent: parents.into_iter().next(),
+        message,
+        author: call.world.author(call.actor()),
+        at: call.now,
+        files: files?,
+    };
+    let sha = call
+        .world
+        .history_mut(call.repository)
+        .ok_or(Fault::NotFound)?
+        .keep(draft)
+        .map_err(full)?;
+    let value = render_commit(call, &sha)?;
+    created(call, "commits", &sha, value)
+}
+
+fn render_commit(call: &Call<'_>, sha: &str) -> Result<Value, Fault> {
+    let repository = call.repository()?;
+    let history = call.world.history(repository);
+    Ok(Renderer::of(call).git_commit(repository, history.commit(sha).ok_or(Fault::NotFound)?))
+}
+
+fn get_commit(call: &mut Call<'_>) -> Outcome {
+    Ok(Reply::ok(render_commit(call, call.params.get("commit_sha"))?))
+}
+
+fn create_tag(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Tag", call.body)?;
+    let (name, message, object) = (
+        fields.required_string("tag"),
+        fields.required_string("message"),
+        fields.required_string("object"),
+    );
+    let kind = fields.string("type").unwrap_or_else(|| "commit".to_owned());
+    let history = call.world.history(call.repository()?);
+    if !object.is_empty() && kind == "commit" && history.commit(&object).is_none() {
+        fields.reject("object", Code::Invalid, "object is no commit of the repository");
+    }
+    fields.check()?;
+    let login = call.world.login(call.actor());
+    let email = format!("{login}@example.com");
+    let sha = tag(
+        TagFacts {
+            object: &object,
+            kind: &kind,
+            tag: &name,
+            name: login,
+            email: &email,
+            at: call.now,
+        },
+        &message,
+    )
+    .id
+    .hex();
+    let fields = json!({ "tag": name, "message": message, "object": object, "type": kind, "by": call.actor(), "at": call.now.as_millis() });
+    keep(call, Kind::Tags, &sha, fields)?;
+    let value = render_tag(call, &sha)?;
+    created(call, "tags", &sha, value)
+}
+
+fn render_tag(call: &Call<'_>, sha: &str) -> Result<Value, Fault> {
+    let fields = kept(call, Kind::Tags, sha).ok_or(Fault::NotFound)?;
+    let login = call.world.login(fields.get("by").and_then(Value::as_u64).unwrap_or(0));
+    let at = Timestamp::from_millis(fields.get("at").and_then(Value::as_u64).unwrap_or(0));
+    let object = fields.get("object").and_then(Value::as_str).unwrap_or("");
+    Ok(json!({
+        "sha": sha, "node_id": node_id("Tag", 0) + sha, "url": url(call, "tags", sha)?,
+        "tag": fields.get("tag"), "message": fields.get("message"),
+        "tagger": { "name": login, "email": format!("{login}@example.com"), "date": iso(at) },
+        "object": { "type": fields.get("type"), "sha": object, "url": url(call, "commits", object)? },
+        "verification": { "verified": false, "reason": "unsigned", "signature": null, "payload": null },
+    }))
+}
+
+fn get_tag(call: &mut Call<'_>) -> Outcome {
+    Ok(Reply::ok(render_tag(call, call.params.get("tag_sha"))?))
+}
+
+/// The branches and releases' tags whose refs begin with what the path says.
+fn matching_refs(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let beginning = format!("refs/{}", call.params.get("ref"));
+    let found = refs(call, repository)
+        .into_iter()
+        .filter(|(name, _)| name.starts_with(&beginning))
+        .collect();
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, found, |(name, sha)| {
+        renderer.reference(repository, &name, &sha)
+    }))
+}
+
+fn one_ref(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let wanted = format!("refs/{}", call.params.get("ref"));
+    let (name, sha) = refs(call, repository)
+        .into_iter()
+        .find(|(name, _)| *name == wanted)
+        .ok_or(Fault::NotFound)?;
+    Ok(Reply::ok(Renderer::of(call).reference(repository, &name, &sha)))
+}
+
+/// The refs of all branches and of the releases' tags, and their commits.
+fn refs(call: &Call<'_>, repository: &Repository) -> Vec<(String, String)> {
+    let history = call.world.history(repository);
+    let heads = history.branches().filter_map(|branch| {
+        Some((format!("refs/heads/{branch}"), history.head(branch)?.sha.clone()))
+    });
+    let tip = history.tip(repository).map(|tip| tip.sha.clone()).unwrap_or_default();
+    let tags = repository
+        .releases
+        .values()
+        .map(|release| (format!("refs/tags/{}", release.tag), tip.clone()));
+    heads.chain(tags).collect()
+}

@@ -1,0 +1,195 @@
+//! Git LFS: the batch request that has primary limits of its own (Document 1: 300 and 3,000 a
+//! minute), and the objects that it leads to.
+//!
+//! The document shows the limits only. The rest is the public batch format of Git LFS, transfer
+//! `basic`: a batch says where objects are, and here the addresses really serve and take small
+//! objects. Moving an object is free, as it is where storage is another machine's business; locks
+//! and the verify action are left out.
+
+use http::{HeaderValue, StatusCode, header};
+use ring::digest::{SHA256, digest};
+use serde_json::{Value, json};
+
+use crate::emulator::accounts::Level;
+use crate::emulator::auth::access;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::{Body, Reply};
+use crate::emulator::http::urls::segment;
+use crate::emulator::http::validators::hex;
+use crate::emulator::limits::settings::Resource;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, Role};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+
+/// The media type of the batch format.
+const MEDIA_TYPE: &str = "application/vnd.git-lfs+json";
+/// The largest object that is kept, and the most of all repositories together; files of a real size
+/// belong to a real storage.
+const OBJECT_BYTES_MAX: usize = 1024 * 1024;
+/// Hexadecimal digits of a SHA-256.
+const OID_DIGITS: usize = 64;
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Post, "/{owner}/{repo}.git/info/lfs/objects/batch", Need::Git, batch)
+        .resource(Resource::LFS),
+    Route::new(Verb::Get, "/{owner}/{repo}.git/info/lfs/objects/{oid}", Need::Git, download)
+        .resource(Resource::LFS)
+        .free(),
+    Route::new(Verb::Put, "/{owner}/{repo}.git/info/lfs/objects/{oid}", Need::Git, upload)
+        .resource(Resource::LFS)
+        .free(),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Download,
+    Upload,
+}
+
+/// Gives an answer about Git LFS the media type of the batch format, and a 401 what its clients
+/// look for; others stay as they are.
+pub fn dress(resource: Resource, reply: Reply) -> Reply {
+    if resource != Resource::LFS {
+        return reply;
+    }
+    let asks = reply.status == StatusCode::UNAUTHORIZED;
+    let mut reply = if matches!(reply.body, Body::Json(_)) {
+        reply.with(header::CONTENT_TYPE, MEDIA_TYPE)
+    } else {
+        reply
+    };
+    if asks {
+        let name = http::HeaderName::from_static("lfs-authenticate");
+        reply.headers.push((name, HeaderValue::from_static("Basic realm=\"Git LFS\"")));
+    }
+    reply
+}
+
+/// The repository that the path names, also by a name that it had before: Git follows renames.
+fn admit(call: &mut Call<'_>, operation: Operation) -> Result<u64, Fault> {
+    let repository = call
+        .world
+        .repository_named(call.params.get("owner"), call.params.get("repo"))
+        .ok_or(Fault::NotFound)?;
+    if !access::sees(call.world, call.caller, repository) {
+        return Err(Fault::NotFound);
+    }
+    let (level, role) = match operation {
+        Operation::Download => (Level::Read, Role::Read),
+        Operation::Upload => (Level::Write, Role::Push),
+    };
+    access::may(call.world, call.caller, repository, "contents", level, role)?;
+    Ok(repository.id)
+}
+
+fn batch(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Batch", call.body)?;
+    let operation = match fields.required_string("operation").as_str() {
+        "upload" => Operation::Upload,
+        "download" => Operation::Download,
+        given => {
+            if !given.is_empty() {
+                fields.reject("operation", Code::Invalid, "operation must be download or upload");
+            }
+            Operation::Download
+        }
+    };
+    if fields
+        .strings("transfers")
+        .is_some_and(|transfers| !transfers.iter().any(|transfer| transfer == "basic"))
+    {
+        fields.reject("transfers", Code::Invalid, "transfers must name basic");
+    }
+    if fields.string("hash_algo").is_some_and(|algorithm| algorithm != "sha256") {
+        fields.reject("hash_algo", Code::Invalid, "hash_algo must be sha256");
+    }
+    let asked = objects(&mut fields);
+    fields.check()?;
+    // "A Git LFS batch request processes 100 objects by default"; the batch format answers 413 to
+    // more.
+    if asked.len() as u64 > call.limits.get("lfs.batch") {
+        return Err(Fault::TooLarge);
+    }
+    let repository = admit(call, operation)?;
+    let answers: Vec<Value> = asked
+        .into_iter()
+        .map(|(oid, size)| answer(call, repository, operation, &oid, size))
+        .collect();
+    Ok(Reply::ok(json!({ "transfer": "basic", "objects": answers, "hash_algo": "sha256" })))
+}
+
+/// Names and sizes of the objects asked for.
+fn objects(fields: &mut Fields) -> Vec<(String, u64)> {
+    let Some(given) = fields.value("objects") else {
+        fields.reject("objects", Code::MissingField, "objects is required");
+        return Vec::new();
+    };
+    let object =
+        |item: &Value| Some((item.get("oid")?.as_str()?.to_owned(), item.get("size")?.as_u64()?));
+    let asked: Option<Vec<_>> =
+        given.as_array().and_then(|items| items.iter().map(object).collect());
+    asked.unwrap_or_else(|| {
+        fields.reject(
+            "objects",
+            Code::Invalid,
+            "objects is not an array of objects with oid (a string) and size (an integer)",
+        );
+        Vec::new()
+    })
+}
+
+/// One object's part of the answer: where to, nothing to do, or why not.
+fn answer(call: &Call<'_>, repository: u64, operation: Operation, oid: &str, size: u64) -> Value {
+    let error = |code: u16, message: &str| json!({ "oid": oid, "size": size, "error": { "code": code, "message": message } });
+    if !is_oid(oid) {
+        return error(422, "The oid is not a SHA-256 in lower-case hexadecimal");
+    }
+    let (owner, name) = (segment(call.params.get("owner")), segment(call.params.get("repo")));
+    let href = format!("{}/{owner}/{name}.git/info/lfs/objects/{oid}", call.urls.api);
+    match (operation, call.world.lfs.get(repository, oid)) {
+        (Operation::Download, Some(object)) => {
+            json!({ "oid": oid, "size": object.len(), "actions": { "download": { "href": href } } })
+        }
+        (Operation::Download, None) => error(404, "The object does not exist"),
+        // What is there already needs no action.
+        (Operation::Upload, Some(object)) => json!({ "oid": oid, "size": object.len() }),
+        (Operation::Upload, None) if size > OBJECT_BYTES_MAX as u64 => {
+            error(422, "The object is too large to be kept")
+        }
+        (Operation::Upload, None) => {
+            json!({ "oid": oid, "size": size, "actions": { "upload": { "href": href } } })
+        }
+    }
+}
+
+fn is_oid(text: &str) -> bool {
+    text.len() == OID_DIGITS
+        && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
+fn download(call: &mut Call<'_>) -> Outcome {
+    let repository = admit(call, Operation::Download)?;
+    let object = call.world.lfs.get(repository, call.params.get("oid")).ok_or(Fault::NotFound)?;
+    Ok(Reply::new(
+        StatusCode::OK,
+        Body::Raw(Some("application/octet-stream".to_owned()), object.clone()),
+    ))
+}
+
+fn upload(call: &mut Call<'_>) -> Outcome {
+    let repository = admit(call, Operation::Upload)?;
+    if call.body.len() > OBJECT_BYTES_MAX {
+        return Err(Fault::TooLarge);
+    }
+    if hex(digest(&SHA256, call.body).as_ref()) != call.params.get("oid") {
+        return Err(Fault::field(
+            "Object",
+            "oid",
+            Code::Invalid,
+            "oid is not the SHA-256 of the body",
+        ));
+    }
+    call.world.lfs.put(repository, call.body.clone())?;
+    Ok(Reply::empty(StatusCode::OK))
+}

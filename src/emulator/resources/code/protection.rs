@@ -1,0 +1,346 @@
+//! Protection of branches: one object for each branch, and its parts by routes of their own
+//! (Document 1, group branches).
+//!
+//! It is kept and shown; nothing here refuses a push because of it.
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use crate::emulator::accounts::Level;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::urls::segment;
+use crate::emulator::render::Renderer;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, Role};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::storage::shelves::Thing;
+
+const READ: Need =
+    Need::Repository { permission: "administration", level: Level::Read, role: Role::Push };
+/// Document 1, Repository permission 'Administration': "branch protection routes".
+const WRITE: Need =
+    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+
+const WHOLE: &str = "/repos/{owner}/{repo}/branches/{branch}/protection";
+const ADMINS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/enforce_admins";
+const SIGNATURES: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/required_signatures";
+const REVIEWS: &str =
+    "/repos/{owner}/{repo}/branches/{branch}/protection/required_pull_request_reviews";
+const CHECKS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/required_status_checks";
+const RESTRICTIONS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/restrictions";
+const CONTEXTS: &str =
+    "/repos/{owner}/{repo}/branches/{branch}/protection/required_status_checks/contexts";
+const APPS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/restrictions/apps";
+const TEAMS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/restrictions/teams";
+const USERS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/restrictions/users";
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, WHOLE, READ, get),
+    Route::new(Verb::Put, WHOLE, WRITE, put),
+    Route::new(Verb::Delete, WHOLE, WRITE, delete),
+    Route::new(Verb::Get, ADMINS, READ, get_part),
+    Route::new(Verb::Get, SIGNATURES, READ, get_part),
+    Route::new(Verb::Get, REVIEWS, READ, get_part),
+    Route::new(Verb::Get, CHECKS, READ, get_part),
+    Route::new(Verb::Get, RESTRICTIONS, READ, get_part),
+    Route::new(Verb::Post, ADMINS, WRITE, switch_on),
+    Route::new(Verb::Post, SIGNATURES, WRITE, switch_on),
+    Route::new(Verb::Patch, REVIEWS, WRITE, patch_part),
+    Route::new(Verb::Patch, CHECKS, WRITE, patch_part),
+    Route::new(Verb::Delete, ADMINS, WRITE, delete_part),
+    Route::new(Verb::Delete, SIGNATURES, WRITE, delete_part),
+    Route::new(Verb::Delete, REVIEWS, WRITE, delete_part),
+    Route::new(Verb::Delete, CHECKS, WRITE, delete_part),
+    Route::new(Verb::Delete, RESTRICTIONS, WRITE, delete_part),
+    Route::new(Verb::Get, CONTEXTS, READ, names),
+    Route::new(Verb::Post, CONTEXTS, WRITE, add_names),
+    Route::new(Verb::Put, CONTEXTS, WRITE, set_names),
+    Route::new(Verb::Delete, CONTEXTS, WRITE, remove_names),
+    Route::new(Verb::Get, APPS, READ, names),
+    Route::new(Verb::Post, APPS, WRITE, add_names),
+    Route::new(Verb::Put, APPS, WRITE, set_names),
+    Route::new(Verb::Delete, APPS, WRITE, remove_names),
+    Route::new(Verb::Get, TEAMS, READ, names),
+    Route::new(Verb::Post, TEAMS, WRITE, add_names),
+    Route::new(Verb::Put, TEAMS, WRITE, set_names),
+    Route::new(Verb::Delete, TEAMS, WRITE, remove_names),
+    Route::new(Verb::Get, USERS, READ, names),
+    Route::new(Verb::Post, USERS, WRITE, add_names),
+    Route::new(Verb::Put, USERS, WRITE, set_names),
+    Route::new(Verb::Delete, USERS, WRITE, remove_names),
+];
+
+/// Parts that are on or off.
+const SWITCHES: [&str; 2] = ["enforce_admins", "required_signatures"];
+/// Parts with settings of their own.
+const OBJECTS: [&str; 3] =
+    ["required_pull_request_reviews", "required_status_checks", "restrictions"];
+/// Switches that only the whole object shows.
+const MORE_SWITCHES: [&str; 5] = [
+    "required_linear_history",
+    "allow_force_pushes",
+    "allow_deletions",
+    "block_creations",
+    "required_conversation_resolution",
+];
+/// Who a restriction can name.
+const KINDS: [&str; 3] = ["apps", "teams", "users"];
+const NAMES_MAX: usize = 100;
+
+/// The protection of a branch, if there is one.
+pub fn of(call: &Call<'_>, branch: &str) -> Option<Thing> {
+    call.world
+        .shelves
+        .shelf(&shelf(call, branch))
+        .and_then(|shelf| shelf.get("protection"))
+        .cloned()
+}
+
+fn shelf(call: &Call<'_>, branch: &str) -> String {
+    format!("repository/{}/branches/{}", call.repository, segment(branch))
+}
+
+/// The protection of the branch that the path names.
+fn named(call: &Call<'_>) -> Result<Thing, Fault> {
+    branch(call)?;
+    of(call, call.params.get("branch")).ok_or(Fault::NotFound)
+}
+
+fn branch<'a>(call: &'a Call<'_>) -> Result<&'a str, Fault> {
+    let name = call.params.get("branch");
+    if call.world.history(call.repository()?).head(name).is_some() {
+        Ok(name)
+    } else {
+        Err(Fault::NotFound)
+    }
+}
+
+fn keep(call: &mut Call<'_>, fields: Map<String, Value>) -> Result<Thing, Fault> {
+    let branch = branch(call)?.to_owned();
+    let before = of(call, &branch);
+    let (id, created_at) = before
+        .map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
+    let thing = Thing { id, fields, created_at, updated_at: call.now };
+    let shelf = shelf(call, &branch);
+    call.world.shelves.put(&shelf, "protection", thing.clone())?;
+    Ok(thing)
+}
+
+fn address(call: &Call<'_>) -> Result<String, Fault> {
+    let base = Renderer::of(call).repository_url(call.repository()?);
+    Ok(format!("{base}/branches/{}/protection", segment(call.params.get("branch"))))
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let thing = named(call)?;
+    Ok(Reply::ok(render(call, &thing)?).changed_at(thing.updated_at))
+}
+
+fn render(call: &Call<'_>, thing: &Thing) -> Result<Value, Fault> {
+    let mut shown = Map::from_iter([("url".to_owned(), json!(address(call)?))]);
+    for name in OBJECTS.into_iter().chain(SWITCHES) {
+        if let Some(value) = thing.fields.get(name) {
+            shown.insert(name.to_owned(), render_part(call, name, value)?);
+        }
+    }
+    shown.extend(MORE_SWITCHES.map(|name| {
+        (name.to_owned(), json!({ "enabled": thing.fields.get(name) == Some(&json!(true)) }))
+    }));
+    Ok(Value::Object(shown))
+}
+
+fn render_part(call: &Call<'_>, name: &str, value: &Value) -> Result<Value, Fault> {
+    let url = format!("{}/{name}", address(call)?);
+    let Value::Object(fields) = value else { return Ok(json!({ "url": url, "enabled": value })) };
+    let mut shown = fields.clone();
+    if name == "required_status_checks" {
+        shown.insert("contexts_url".to_owned(), json!(format!("{url}/contexts")));
+    }
+    for kind in KINDS.into_iter().filter(|_| name == "restrictions") {
+        shown.insert(format!("{kind}_url"), json!(format!("{url}/{kind}")));
+        shown.insert(kind.to_owned(), render_names(call, kind, &texts(fields.get(kind))));
+    }
+    shown.insert("url".to_owned(), json!(url));
+    Ok(Value::Object(shown))
+}
+
+/// Contexts are names; who may push is shown as what it is, as far as it is known.
+fn render_names(call: &Call<'_>, kind: &str, names: &[String]) -> Value {
+    let shown = |name: &String| match (kind, call.world.user_by_login(name)) {
+        ("users", Some(user)) => Renderer::of(call).user_summary(user.id),
+        ("users", None) => json!({ "login": name }),
+        ("contexts", _) => json!(name),
+        _ => json!({ "slug": name, "name": name }),
+    };
+    names.iter().map(shown).collect()
+}
+
+fn texts(value: Option<&Value>) -> Vec<String> {
+    value
+        .and_then(Value::as_array)
+        .map(|items| items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect())
+        .unwrap_or_default()
+}
+
+/// Sets everything; what is null or absent is off.
+fn put(call: &mut Call<'_>) -> Outcome {
+    branch(call)?;
+    let mut fields = Fields::parse("ProtectedBranch", call.body)?;
+    let mut kept = Map::new();
+    for name in SWITCHES.into_iter().chain(MORE_SWITCHES) {
+        let given = fields
+            .value(name)
+            .is_some_and(|value| !value.is_null())
+            .then(|| fields.boolean(name))
+            .flatten();
+        kept.insert(name.to_owned(), json!(given.unwrap_or(false)));
+    }
+    for name in OBJECTS {
+        if fields.value(name).is_some_and(|value| !value.is_null()) {
+            let Some(mut inner) = fields.object(name) else { continue };
+            kept.insert(name.to_owned(), part(name, &mut inner));
+            fields.absorb(inner, name);
+        }
+    }
+    fields.check()?;
+    let thing = keep(call, kept)?;
+    Ok(Reply::ok(render(call, &thing)?))
+}
+
+/// The settings of a part, as far as they are given.
+fn part(name: &str, inner: &mut Fields) -> Value {
+    match name {
+        "required_status_checks" => {
+            let contexts = inner.names("contexts").unwrap_or_default();
+            json!({ "strict": inner.boolean("strict").unwrap_or(false), "contexts": contexts, "checks": [] })
+        }
+        "restrictions" => KINDS
+            .map(|kind| (kind.to_owned(), json!(inner.names(kind).unwrap_or_default())))
+            .into_iter()
+            .collect(),
+        _ => {
+            let count =
+                inner.nullable_integer("required_approving_review_count").value().unwrap_or(1);
+            json!({
+                "dismiss_stale_reviews": inner.boolean("dismiss_stale_reviews").unwrap_or(false),
+                "require_code_owner_reviews": inner.boolean("require_code_owner_reviews").unwrap_or(false),
+                "required_approving_review_count": count,
+            })
+        }
+    }
+}
+
+fn delete(call: &mut Call<'_>) -> Outcome {
+    named(call)?;
+    let shelf = shelf(call, call.params.get("branch"));
+    call.world.shelves.take(&shelf, "protection", call.now);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// The part or list that the path ends with.
+fn last_word<'a>(call: &Call<'a>) -> &'a str {
+    call.asked_path.rsplit('/').next().unwrap_or("")
+}
+
+/// The part that the path names, if it is one of these and set.
+fn part_of(call: &Call<'_>, known: &[&'static str]) -> Result<(Thing, &'static str), Fault> {
+    let name = known.iter().find(|known| **known == last_word(call)).ok_or(Fault::NotFound)?;
+    Ok((named(call)?, name))
+}
+
+fn get_part(call: &mut Call<'_>) -> Outcome {
+    let (thing, name) = part_of(call, &[&SWITCHES[..], &OBJECTS[..]].concat())?;
+    let value = thing.fields.get(name).ok_or(Fault::NotFound)?;
+    Ok(Reply::ok(render_part(call, name, value)?).changed_at(thing.updated_at))
+}
+
+fn switch_on(call: &mut Call<'_>) -> Outcome {
+    let (mut thing, name) = part_of(call, &SWITCHES)?;
+    thing.fields.insert(name.to_owned(), json!(true));
+    let thing = keep(call, thing.fields)?;
+    Ok(Reply::ok(render_part(call, name, &json!(thing.fields.get(name)))?))
+}
+
+/// Changes what is given of a part that is set.
+fn patch_part(call: &mut Call<'_>) -> Outcome {
+    let (mut thing, name) = part_of(call, &OBJECTS[..2])?;
+    let mut fields = Fields::parse("ProtectedBranch", call.body)?;
+    let Value::Object(given) = part(name, &mut fields) else { return Err(Fault::NotFound) };
+    let changed: Vec<(String, Value)> =
+        given.into_iter().filter(|(name, _)| fields.has(name)).collect();
+    fields.check()?;
+    let Some(Value::Object(kept)) = thing.fields.get_mut(name) else { return Err(Fault::NotFound) };
+    kept.extend(changed);
+    let thing = keep(call, thing.fields)?;
+    Ok(Reply::ok(render_part(call, name, &json!(thing.fields.get(name)))?))
+}
+
+fn delete_part(call: &mut Call<'_>) -> Outcome {
+    let (mut thing, name) = part_of(call, &[&SWITCHES[..], &OBJECTS[..]].concat())?;
+    if SWITCHES.contains(&name) {
+        thing.fields.insert(name.to_owned(), json!(false));
+    } else {
+        thing.fields.remove(name).ok_or(Fault::NotFound)?;
+    }
+    keep(call, thing.fields)?;
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// A list of names inside the protection: its object, its member, and what is in it.
+fn list_of(call: &Call<'_>) -> Result<(Thing, &'static str, &'static str, Vec<String>), Fault> {
+    let kind = KINDS.into_iter().find(|known| *known == last_word(call));
+    let (object, member) =
+        kind.map_or(("required_status_checks", "contexts"), |kind| ("restrictions", kind));
+    let thing = named(call)?;
+    let names = texts(Some(
+        thing.fields.get(object).and_then(|part| part.get(member)).ok_or(Fault::NotFound)?,
+    ));
+    Ok((thing, object, member, names))
+}
+
+fn names(call: &mut Call<'_>) -> Outcome {
+    let (thing, _, member, names) = list_of(call)?;
+    Ok(Reply::ok(render_names(call, member, &names)).changed_at(thing.updated_at))
+}
+
+fn add_names(call: &mut Call<'_>) -> Outcome {
+    change_names(call, |names, given| {
+        let more: Vec<String> = given.into_iter().filter(|name| !names.contains(name)).collect();
+        names.extend(more);
+    })
+}
+
+fn set_names(call: &mut Call<'_>) -> Outcome {
+    change_names(call, |names, given| *names = given)
+}
+
+fn remove_names(call: &mut Call<'_>) -> Outcome {
+    change_names(call, |names, given| names.retain(|name| !given.contains(name)))
+}
+
+/// The names come as a bare array, or under the list's own name.
+fn change_names(
+    call: &mut Call<'_>,
+    change: impl FnOnce(&mut Vec<String>, Vec<String>),
+) -> Outcome {
+    let (mut thing, object, member, mut names) = list_of(call)?;
+    let wrapped = match serde_json::from_slice::<Value>(call.body) {
+        Ok(Value::Array(items)) => json!({ member: items }).to_string().into_bytes(),
+        _ => call.body.to_vec(),
+    };
+    let mut fields = Fields::parse("ProtectedBranch", &wrapped)?;
+    let given = fields.names(member);
+    if given.is_none() && !fields.has(member) {
+        fields.reject(member, Code::MissingField, format!("{member} is required"));
+    }
+    fields.check()?;
+    change(&mut names, given.unwrap_or_default());
+    names.truncate(NAMES_MAX);
+    if let Some(Value::Object(part)) = thing.fields.get_mut(object) {
+        part.insert(member.to_owned(), json!(names));
+    }
+    keep(call, thing.fields)?;
+    Ok(Reply::ok(render_names(call, member, &names)))
+}

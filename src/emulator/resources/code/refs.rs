@@ -1,0 +1,107 @@
+//! The branches of a repository as Git references.
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::branches::{READ, WRITE, lead};
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::render::Renderer;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::git::objects::is_ref_name;
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/ref/{*ref}", READ, get),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/refs", READ, list),
+    Route::new(Verb::Post, "/repos/{owner}/{repo}/git/refs", WRITE, create),
+    Route::new(Verb::Patch, "/repos/{owner}/{repo}/git/refs/{*ref}", WRITE, update),
+    Route::new(Verb::Delete, "/repos/{owner}/{repo}/git/refs/{*ref}", WRITE, delete),
+];
+
+/// The branch that the path names as `heads/NAME`.
+fn branch<'a>(call: &'a Call<'_>) -> Result<&'a str, Fault> {
+    call.params.get("ref").strip_prefix("heads/").ok_or(Fault::NotFound)
+}
+
+fn render(call: &Call<'_>, branch: &str) -> Result<Value, Fault> {
+    let repository = call.repository()?;
+    let history = call.world.history(repository);
+    let head = history.head(branch).ok_or(Fault::NotFound)?;
+    Ok(Renderer::of(call).reference(repository, &format!("refs/heads/{branch}"), &head.sha))
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    Ok(Reply::ok(render(call, branch(call)?)?))
+}
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let history = call.world.history(repository);
+    let renderer = Renderer::of(call);
+    let heads =
+        history.branches().filter_map(|branch| Some((branch, history.head(branch)?))).collect();
+    Ok(pagination::page(call, USUAL, heads, |(branch, head)| {
+        renderer.reference(repository, &format!("refs/heads/{branch}"), &head.sha)
+    }))
+}
+
+fn create(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Reference", call.body)?;
+    let (name, sha) = (fields.required_string("ref"), fields.required_string("sha"));
+    let history = call.world.history(call.repository()?);
+    let branch = name.strip_prefix("refs/heads/").filter(|branch| is_ref_name(branch));
+    if branch.is_none() && !name.is_empty() {
+        fields.reject("ref", Code::Invalid, "ref must be refs/heads/ and the name of a branch");
+    }
+    if branch.is_some_and(|branch| history.head(branch).is_some()) {
+        fields.reject("ref", Code::AlreadyExists, "Reference already exists");
+    }
+    if !sha.is_empty() && history.commit(&sha).is_none() {
+        fields.reject("sha", Code::Invalid, "Object does not exist");
+    }
+    fields.check()?;
+    let branch = branch.unwrap_or("");
+    lead(call, branch, Some(&sha))?;
+    let value = render(call, branch)?;
+    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
+    Ok(Reply::created(value, &location))
+}
+
+/// Without `force` a branch only moves forward.
+fn update(call: &mut Call<'_>) -> Outcome {
+    let branch = branch(call)?.to_owned();
+    let mut fields = Fields::parse("Reference", call.body)?;
+    let (sha, force) = (fields.required_string("sha"), fields.boolean("force").unwrap_or(false));
+    let history = call.world.history(call.repository()?);
+    let head = history.head(&branch).ok_or(Fault::NotFound)?;
+    match history.commit(&sha) {
+        None if sha.is_empty() => {}
+        None => fields.reject("sha", Code::Invalid, "Object does not exist"),
+        Some(commit) if !force && history.compare(head, commit).behind > 0 => {
+            fields.reject("sha", Code::Invalid, "Update is not a fast forward");
+        }
+        Some(_) => {}
+    }
+    fields.check()?;
+    lead(call, &branch, Some(&sha))?;
+    Ok(Reply::ok(render(call, &branch)?))
+}
+
+/// A repository keeps its default branch.
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let branch = branch(call)?.to_owned();
+    render(call, &branch)?;
+    if branch == call.repository()?.default_branch {
+        return Err(Fault::field(
+            "Reference",
+            "ref",
+            Code::Invalid,
+            "Cannot delete the default branch",
+        ));
+    }
+    lead(call, &branch, None)?;
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}

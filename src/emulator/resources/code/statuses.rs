@@ -1,0 +1,136 @@
+//! Statuses of commits: one at a time, and all of a commit together.
+
+use serde_json::{Value, json};
+
+use crate::emulator::accounts::Level;
+use crate::emulator::generic;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::urls::SITE;
+use crate::emulator::render::{Renderer, extend, node_id};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, Role};
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::storage::shelves::Thing;
+
+const READ: Need =
+    Need::Repository { permission: "statuses", level: Level::Read, role: Role::Read };
+const WRITE: Need =
+    Need::Repository { permission: "statuses", level: Level::Write, role: Role::Push };
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Post, "/repos/{owner}/{repo}/statuses/{sha}", WRITE, create),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/commits/{ref}/statuses", READ, list),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/commits/{ref}/status", READ, combined),
+];
+
+/// The running service's states.
+const STATES: [&str; 4] = ["error", "failure", "pending", "success"];
+
+fn shelf(call: &Call<'_>) -> String {
+    format!("repository/{}/statuses", call.repository)
+}
+
+/// The whole name of the commit that a branch or commit stands for.
+fn commit(call: &Call<'_>, name: &str) -> Result<String, Fault> {
+    call.world
+        .history(call.repository()?)
+        .named(name)
+        .map(|commit| commit.sha.clone())
+        .ok_or(Fault::NotFound)
+}
+
+fn create(call: &mut Call<'_>) -> Outcome {
+    let sha = commit(call, call.params.get("sha"))?;
+    let mut fields = Fields::parse("Status", call.body)?;
+    let state = fields.required_string("state");
+    if !state.is_empty() && !STATES.contains(&state.as_str()) {
+        fields.reject("state", Code::Invalid, "state must be error, failure, pending or success");
+    }
+    let (target_url, description) = (
+        fields.nullable_string("target_url").value(),
+        fields.nullable_string("description").value(),
+    );
+    let context = fields.string("context").unwrap_or_else(|| "default".to_owned());
+    fields.check()?;
+    let (id, now, shelf) = (call.world.next_id(), call.now, shelf(call));
+    let kept = json!({
+        "state": state, "target_url": target_url, "description": description, "context": context, "sha": sha, "by": call.actor(),
+    });
+    let fields = kept.as_object().cloned().unwrap_or_default();
+    let thing = Thing { id, fields, created_at: now, updated_at: now };
+    generic::settle(call.world, &shelf)?;
+    call.world.shelves.put(&shelf, &id.to_string(), thing.clone())?;
+    let value = render(call, &thing)?;
+    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
+    Ok(Reply::created(value, &location))
+}
+
+/// The statuses of the commit that the path names, the newest first.
+fn of_commit(call: &Call<'_>) -> Result<(String, Vec<Thing>), Fault> {
+    let sha = commit(call, call.params.get("ref"))?;
+    let things = generic::items(call.world, &shelf(call)).into_iter().map(|(_, thing)| thing);
+    let mut things: Vec<Thing> = things.filter(|thing| text(thing, "sha") == sha).collect();
+    things.reverse();
+    Ok((sha, things))
+}
+
+fn text<'t>(thing: &'t Thing, name: &str) -> &'t str {
+    thing.fields.get(name).and_then(Value::as_str).unwrap_or("")
+}
+
+fn render(call: &Call<'_>, thing: &Thing) -> Result<Value, Fault> {
+    let base = Renderer::of(call).repository_url(call.repository()?);
+    let creator = thing.fields.get("by").and_then(Value::as_u64).unwrap_or(call.world.machine_user);
+    Ok(json!({
+        "id": thing.id, "node_id": node_id("StatusContext", thing.id), "url": format!("{base}/statuses/{}", text(thing, "sha")),
+        "state": thing.fields.get("state"), "context": thing.fields.get("context"), "description": thing.fields.get("description"),
+        "target_url": thing.fields.get("target_url"), "avatar_url": format!("{SITE}/avatars/{creator}"),
+        "created_at": iso(thing.created_at), "updated_at": iso(thing.updated_at), "creator": Renderer::of(call).user_summary(creator),
+    }))
+}
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    let (_, things) = of_commit(call)?;
+    Ok(pagination::page(call, USUAL, things, |thing| render(call, &thing).unwrap_or(Value::Null)))
+}
+
+/// The newest of each context, and what they amount to.
+fn combined(call: &mut Call<'_>) -> Outcome {
+    let (sha, things) = of_commit(call)?;
+    let mut newest: Vec<Thing> = Vec::new();
+    for thing in things {
+        if newest.iter().all(|known| text(known, "context") != text(&thing, "context")) {
+            newest.push(thing);
+        }
+    }
+    let has = |states: &[&str]| newest.iter().any(|thing| states.contains(&text(thing, "state")));
+    let state = if has(&["error", "failure"]) {
+        "failure"
+    } else if newest.is_empty() || has(&["pending"]) {
+        "pending"
+    } else {
+        "success"
+    };
+    let repository = call.repository()?;
+    let base = Renderer::of(call).repository_url(repository);
+    let total = newest.len();
+    let (shown, link) = pagination::cut(call, USUAL, newest);
+    let statuses: Vec<Value> = shown.iter().filter_map(|thing| render(call, thing).ok()).collect();
+    let mut value =
+        json!({ "state": state, "sha": sha, "total_count": total, "statuses": statuses });
+    extend(
+        &mut value,
+        json!({
+            "repository": Renderer::of(call).repository(repository),
+            "commit_url": format!("{base}/commits/{sha}"),
+            "url": format!("{base}/commits/{sha}/status"),
+        }),
+    );
+    let mut reply = Reply::ok(value);
+    reply.headers.extend(link);
+    Ok(reply)
+}

@@ -1,0 +1,122 @@
+//! Comments on issues and pulls: list, get, create, change, delete.
+
+use http::StatusCode;
+use serde_json::json;
+
+use super::issue::{self, READ, TAKE_PART};
+use crate::emulator::events::changes;
+use crate::emulator::events::webhooks::{self, Happening};
+use crate::emulator::http::error::Fault;
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::render::{Renderer, comment_objects, extend};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::{Comment, Repository};
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/comments", READ, list_all),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/comments/{comment_id}", READ, get),
+    Route::new(Verb::Patch, "/repos/{owner}/{repo}/issues/comments/{comment_id}", TAKE_PART, patch),
+    Route::new(
+        Verb::Delete,
+        "/repos/{owner}/{repo}/issues/comments/{comment_id}",
+        TAKE_PART,
+        delete,
+    ),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/{number}/comments", READ, list),
+    Route::new(Verb::Post, "/repos/{owner}/{repo}/issues/{number}/comments", TAKE_PART, create)
+        .content(),
+];
+
+fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Comment, Fault> {
+    repository.comments.get(&call.params.id("comment_id")?).ok_or(Fault::NotFound)
+}
+
+fn list_all(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, repository.comments.values().collect(), |comment| {
+        renderer.comment(repository, comment)
+    }))
+}
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let issue = issue::named(call, repository)?;
+    let comments = issue.comments.iter().filter_map(|id| repository.comments.get(id)).collect();
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, comments, |comment| renderer.comment(repository, comment)))
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let comment = named(call, repository)?;
+    Ok(Reply::ok(Renderer::of(call).comment(repository, comment)).changed_at(comment.updated_at))
+}
+
+fn create(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let number = issue::named(call, repository)?.number;
+    Fault::unless_spammed("IssueComment", repository.comments.len())?;
+    let mut fields = Fields::parse("IssueComment", call.body)?;
+    let body = fields.required_string("body");
+    fields.check()?;
+
+    let author = call.actor();
+    let id =
+        changes::comment(call.world, call.urls, call.now, call.repository, number, author, &body)
+            .ok_or(Fault::NotFound)?;
+    let repository = call.repository()?;
+    let comment = repository.comments.get(&id).ok_or(Fault::NotFound)?;
+    let location =
+        format!("{}/issues/comments/{id}", Renderer::of(call).repository_url(repository));
+    Ok(Reply::created(Renderer::of(call).comment(repository, comment), &location))
+}
+
+fn patch(call: &mut Call<'_>) -> Outcome {
+    let id = may_change(call)?;
+    let mut fields = Fields::parse("IssueComment", call.body)?;
+    let body = fields.required_string("body");
+    fields.check()?;
+
+    let now = call.now;
+    let repository = call.repository_mut()?;
+    let comment = repository.comments.get_mut(&id).ok_or(Fault::NotFound)?;
+    let changes =
+        json!({ "changes": { "body": { "from": std::mem::replace(&mut comment.body, body) } } });
+    comment.updated_at = now;
+    let place = call.repository;
+    webhooks::tell(call, Happening::new("issue_comment", "edited"), |renderer| {
+        let mut objects = comment_objects(renderer, place, id);
+        extend(&mut objects, changes);
+        objects
+    });
+    let repository = call.repository()?;
+    let comment = named(call, repository)?;
+    Ok(Reply::ok(Renderer::of(call).comment(repository, comment)))
+}
+
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let id = may_change(call)?;
+    let now = call.now;
+    let gone = comment_objects(&Renderer::of(call), call.repository, id);
+    let repository = call.repository_mut()?;
+    let comment = repository.comments.remove(&id).ok_or(Fault::NotFound)?;
+    if let Some(issue) = repository.issues.get_mut(&comment.issue) {
+        issue.comments.retain(|kept| *kept != id);
+        issue.updated_at = now;
+    }
+    webhooks::tell(call, Happening::new("issue_comment", "deleted"), |_| gone);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// The comment's author, and whoever may push.
+fn may_change(call: &Call<'_>) -> Result<u64, Fault> {
+    let comment = named(call, call.repository()?)?;
+    if call.may_push()? || comment.author == call.actor() {
+        return Ok(comment.id);
+    }
+    Err(Fault::Forbidden("Must have admin rights to Repository."))
+}

@@ -1,0 +1,368 @@
+//! The fields that an organisation's issues have beside those of every issue (Document 2, Issue
+//! fields).
+//!
+//! "Full enumerations of `data_type`, visibility and color: not shown." Of the running service's
+//! data types those are taken for which the document's rule about options makes sense, and its
+//! eight colors. Any short word is taken as visibility.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::clock::Timestamp;
+use crate::emulator::accounts::Level;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::{Change, Fields};
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::render::{extend, node_id};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, OrganizationNeed, OrganizationRole, Unscoped};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::World;
+use crate::emulator::world::organizations::issue_fields::{FieldOption, IssueField};
+
+const READ: Need = need(Level::Read, &["read:org"], OrganizationRole::Member);
+/// "Caller must be organization administrator; classic tokens need `admin:org`."
+const WRITE: Need = need(Level::Write, &["admin:org"], OrganizationRole::Owner);
+
+/// 404 is the only refusal that the routes list.
+const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationRole) -> Need {
+    Need::Organization(OrganizationNeed {
+        permission: "issue_fields",
+        level,
+        scopes,
+        role,
+        unscoped: Unscoped::NotFound,
+    })
+}
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/orgs/{org}/issue-fields", READ, list),
+    Route::new(Verb::Post, "/orgs/{org}/issue-fields", WRITE, create),
+    Route::new(Verb::Patch, "/orgs/{org}/issue-fields/{issue_field_id}", WRITE, patch),
+    Route::new(Verb::Delete, "/orgs/{org}/issue-fields/{issue_field_id}", WRITE, delete),
+];
+
+const DATA_TYPES: &[&str] = &["text", "single_select", "date", "number"];
+const COLORS: &[&str] = &["gray", "blue", "green", "yellow", "orange", "red", "pink", "purple"];
+const SINGLE_SELECT: &str = "single_select";
+/// When nothing else is said; the running service's name for it.
+const VISIBILITY: &str = "organization_members_only";
+/// How many fields an organisation and how many options a field may have, and how long their texts
+/// are in bytes. Not shown.
+const FIELDS_MAX: usize = 100;
+const OPTIONS_MAX: usize = 100;
+const NAME_BYTES_MAX: usize = 255;
+const DESCRIPTION_BYTES_MAX: usize = 1_024;
+
+/// An option as a body has it.
+#[derive(Debug)]
+struct Wish {
+    name: String,
+    description: Option<String>,
+    color: &'static str,
+    priority: i64,
+}
+
+/// Not in pages: the route takes no parameters.
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn list(call: &mut Call<'_>) -> Outcome {
+    let fields = call.world.issue_fields.get(&call.organization);
+    Ok(Reply::ok(fields.into_iter().flat_map(BTreeMap::values).map(render).collect()))
+}
+
+fn create(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("IssueField", call.body)?;
+    let name = name(&mut fields);
+    refuse_taken_name(call, &mut fields, &name, None);
+    let description = description(&mut fields).value();
+    let data_type = one_of(&mut fields, "data_type", DATA_TYPES);
+    let visibility = visibility(&mut fields).unwrap_or_else(|| VISIBILITY.to_owned());
+    let options = options(&mut fields, data_type);
+    // "options (array or null; required when data_type is single_select)".
+    if data_type == Some(SINGLE_SELECT) && fields.value("options").is_none_or(Value::is_null) {
+        fields.reject(
+            "options",
+            Code::MissingField,
+            "options is required when data_type is single_select",
+        );
+    }
+    let count = call.world.issue_fields.get(&call.organization).map_or(0, BTreeMap::len);
+    if count >= FIELDS_MAX {
+        fields.reject(
+            "base",
+            Code::Invalid,
+            format!("an organization has at most {FIELDS_MAX} issue fields"),
+        );
+    }
+    fields.check()?;
+    let (now, organization, id) = (call.now, call.organization, call.world.next_id());
+    let options = settled(call.world, now, &[], options.unwrap_or_default());
+    let data_type = data_type.unwrap_or(SINGLE_SELECT);
+    let field = IssueField {
+        id,
+        name,
+        description,
+        data_type,
+        visibility,
+        options,
+        created_at: now,
+        updated_at: now,
+    };
+    let value = render(&field);
+    call.world.issue_fields.entry(organization).or_default().insert(id, field);
+    // "status is 200, not 201".
+    Ok(Reply::ok(value))
+}
+
+/// Only what is given changes. The type of a field stays what it was: the body has no `data_type`.
+fn patch(call: &mut Call<'_>) -> Outcome {
+    let field = named(call)?;
+    let (id, data_type) = (field.id, field.data_type);
+    let mut fields = Fields::parse("IssueField", call.body)?;
+    let name = fields.has("name").then(|| name(&mut fields));
+    if let Some(name) = &name {
+        refuse_taken_name(call, &mut fields, name, Some(id));
+    }
+    let description = description(&mut fields);
+    let visibility = visibility(&mut fields);
+    let wishes = options(&mut fields, Some(data_type));
+    if data_type == SINGLE_SELECT && fields.value("options").is_some_and(Value::is_null) {
+        fields.reject("options", Code::Invalid, "a single_select field has options");
+    }
+    fields.check()?;
+    let (now, organization) = (call.now, call.organization);
+    let before = named(call)?.options.clone();
+    let options = wishes.map(|wishes| settled(call.world, now, &before, wishes));
+    let field = call
+        .world
+        .issue_fields
+        .get_mut(&organization)
+        .and_then(|fields| fields.get_mut(&id))
+        .ok_or(Fault::NotFound)?;
+    field.name = name.unwrap_or_else(|| std::mem::take(&mut field.name));
+    field.description = description.of(field.description.take());
+    field.visibility = visibility.unwrap_or_else(|| std::mem::take(&mut field.visibility));
+    field.options = options.unwrap_or(before);
+    field.updated_at = now;
+    Ok(Reply::ok(render(field)))
+}
+
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let id = named(call)?.id;
+    call.world.issue_fields.entry(call.organization).or_default().remove(&id);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// The field that the path names. "path `issue_field_id` (integer, required)": what is none fails
+/// validation, which both routes list.
+fn named<'a>(call: &'a Call<'_>) -> Result<&'a IssueField, Fault> {
+    let no_integer = |_| {
+        Fault::field(
+            "IssueField",
+            "issue_field_id",
+            Code::Invalid,
+            "issue_field_id is not an integer",
+        )
+    };
+    let id: i64 = call.params.get("issue_field_id").parse().map_err(no_integer)?;
+    let id = u64::try_from(id).map_err(|_| Fault::NotFound)?;
+    call.world
+        .issue_fields
+        .get(&call.organization)
+        .and_then(|fields| fields.get(&id))
+        .ok_or(Fault::NotFound)
+}
+
+fn name(fields: &mut Fields) -> String {
+    let name = fields.required_string("name");
+    refuse_long(fields, "name", &name, NAME_BYTES_MAX);
+    name
+}
+
+/// Two fields of one name could not be told apart.
+fn refuse_taken_name(call: &Call<'_>, fields: &mut Fields, name: &str, except: Option<u64>) {
+    let known = call.world.issue_fields.get(&call.organization);
+    let is_taken = |field: &IssueField| {
+        Some(field.id) != except && field.name.to_lowercase() == name.to_lowercase()
+    };
+    if known.is_some_and(|known| known.values().any(is_taken)) {
+        fields.reject("name", Code::AlreadyExists, "name is taken");
+    }
+}
+
+fn description(fields: &mut Fields) -> Change<String> {
+    let description = fields.nullable_string("description");
+    if let Change::Set(text) = &description {
+        refuse_long(fields, "description", text, DESCRIPTION_BYTES_MAX);
+    }
+    description
+}
+
+fn visibility(fields: &mut Fields) -> Option<String> {
+    let visibility = fields.string("visibility")?;
+    let is_word = (1..=50).contains(&visibility.len())
+        && visibility.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if !is_word {
+        fields.reject(
+            "visibility",
+            Code::Invalid,
+            "visibility must be a word, such as all or organization_members_only",
+        );
+    }
+    Some(visibility)
+}
+
+fn refuse_long(fields: &mut Fields, name: &str, text: &str, bytes_max: usize) {
+    if text.len() > bytes_max {
+        fields.reject(name, Code::Invalid, format!("{name} is longer than {bytes_max} bytes"));
+    }
+}
+
+/// A required string out of a list.
+fn one_of(fields: &mut Fields, name: &str, known: &[&'static str]) -> Option<&'static str> {
+    let given = fields.required_string(name);
+    let found = known.iter().find(|known| **known == given).copied();
+    if found.is_none() && !given.is_empty() {
+        fields.reject(name, Code::Invalid, format!("{name} must be one of {}", known.join(", ")));
+    }
+    found
+}
+
+/// The options of a body, each fault named by its place; none when there are none. A field without
+/// options may say so by null.
+fn options(fields: &mut Fields, data_type: Option<&str>) -> Option<Vec<Wish>> {
+    if fields.value("options").is_none_or(Value::is_null) {
+        return None;
+    }
+    let items = fields.objects("options")?;
+    if data_type.is_some_and(|data_type| data_type != SINGLE_SELECT) {
+        fields.reject("options", Code::Invalid, "options are only for single_select");
+        return None;
+    }
+    if items.is_empty() || items.len() > OPTIONS_MAX {
+        fields.reject(
+            "options",
+            Code::Invalid,
+            format!("options must have 1 to {OPTIONS_MAX} items"),
+        );
+        return None;
+    }
+    let mut wishes: Vec<Wish> = Vec::new();
+    for (index, mut item) in items.into_iter().enumerate() {
+        let wish = wish(&mut item);
+        if wishes.iter().any(|other| {
+            !wish.name.is_empty() && other.name.to_lowercase() == wish.name.to_lowercase()
+        }) {
+            item.reject("name", Code::AlreadyExists, "name is taken by another option");
+        }
+        fields.absorb(item, &format!("options[{index}]"));
+        wishes.push(wish);
+    }
+    Some(wishes)
+}
+
+/// "item: name required, description, color required, priority integer required".
+fn wish(item: &mut Fields) -> Wish {
+    let name = name(item);
+    let description = description(item).value();
+    let color = one_of(item, "color", COLORS).unwrap_or(COLORS[0]);
+    let priority = match item.value("priority") {
+        None | Some(Value::Null) => {
+            item.reject("priority", Code::MissingField, "priority is required");
+            0
+        }
+        Some(value) => value.as_i64().unwrap_or_else(|| {
+            item.reject("priority", Code::Invalid, "priority is not an integer");
+            0
+        }),
+    };
+    Wish { name, description, color, priority }
+}
+
+/// Gives each wished option an id. One whose name was there before keeps its id and its beginning;
+/// they stand in the order of their priority.
+fn settled(
+    world: &mut World,
+    now: Timestamp,
+    before: &[FieldOption],
+    wishes: Vec<Wish>,
+) -> Vec<FieldOption> {
+    let mut options: Vec<FieldOption> = wishes
+        .into_iter()
+        .map(|Wish { name, description, color, priority }| {
+            match before.iter().find(|known| known.name == name) {
+                Some(known) => {
+                    let same = known.description == description
+                        && known.color == color
+                        && known.priority == priority;
+                    let updated_at = if same { known.updated_at } else { now };
+                    FieldOption {
+                        id: known.id,
+                        name,
+                        description,
+                        color,
+                        priority,
+                        created_at: known.created_at,
+                        updated_at,
+                    }
+                }
+                None => FieldOption {
+                    id: world.next_id(),
+                    name,
+                    description,
+                    color,
+                    priority,
+                    created_at: now,
+                    updated_at: now,
+                },
+            }
+        })
+        .collect();
+    options.sort_by_key(|option| option.priority);
+    options
+}
+
+/// Document 2, Issue field.
+fn render(field: &IssueField) -> Value {
+    let mut value = json!({
+        "id": field.id,
+        "node_id": node_id("IssueField", field.id),
+        "name": field.name,
+        "description": field.description,
+        "data_type": field.data_type,
+        "visibility": field.visibility,
+        "created_at": iso(field.created_at),
+        "updated_at": iso(field.updated_at),
+    });
+    // "only for single_select".
+    if field.data_type == SINGLE_SELECT {
+        extend(
+            &mut value,
+            json!({ "options": field.options.iter().map(render_option).collect::<Vec<_>>() }),
+        );
+    }
+    value
+}
+
+fn render_option(option: &FieldOption) -> Value {
+    json!({
+        "id": option.id,
+        "name": option.name,
+        "description": option.description,
+        "color": option.color,
+        "priority": option.priority,
+        "created_at": iso(option.created_at),
+        "updated_at": iso(option.updated_at),
+    })
+}
+
+/// What the control plane shows of an organisation's fields.
+pub fn overview(world: &World, organization: u64) -> Value {
+    let fields = world.issue_fields.get(&organization).into_iter().flat_map(BTreeMap::values);
+    fields
+        .map(|field| json!({ "id": field.id, "name": field.name, "data_type": field.data_type }))
+        .collect()
+}

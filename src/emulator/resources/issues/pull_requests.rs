@@ -1,0 +1,308 @@
+//! Pull requests from opening to merging, and who is asked to look at them. Reading them is in
+//! `pulls`, reviews are kept as they are sent.
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use crate::emulator::accounts::Level;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::render::Renderer;
+use crate::emulator::resources::code::branches::join;
+use crate::emulator::resources::code::compare::files;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, Role};
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::storage::shelves::Thing;
+use crate::emulator::world::{Issue, IssueState, Repository};
+
+const READ: Need =
+    Need::Repository { permission: "pull_requests", level: Level::Read, role: Role::Read };
+const PROPOSE: Need =
+    Need::Repository { permission: "pull_requests", level: Level::Write, role: Role::Take };
+const CHANGE: Need =
+    Need::Repository { permission: "pull_requests", level: Level::Write, role: Role::Push };
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Post, "/repos/{owner}/{repo}/pulls", PROPOSE, create).content(),
+    Route::new(Verb::Patch, "/repos/{owner}/{repo}/pulls/{number}", PROPOSE, change),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/pulls/{number}/commits", READ, commits),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/pulls/{number}/files", READ, changed_files),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/pulls/{number}/merge", READ, is_merged),
+    Route::new(Verb::Put, "/repos/{owner}/{repo}/pulls/{number}/merge", CHANGE, merge),
+    Route::new(
+        Verb::Get,
+        "/repos/{owner}/{repo}/pulls/{number}/requested_reviewers",
+        READ,
+        reviewers,
+    ),
+    Route::new(
+        Verb::Post,
+        "/repos/{owner}/{repo}/pulls/{number}/requested_reviewers",
+        CHANGE,
+        request_reviewers,
+    ),
+    Route::new(
+        Verb::Delete,
+        "/repos/{owner}/{repo}/pulls/{number}/requested_reviewers",
+        CHANGE,
+        withdraw_reviewers,
+    ),
+];
+
+/// People that one body names at most.
+const REVIEWERS_MAX: usize = 15;
+
+/// The pull that the path names.
+fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issue, Fault> {
+    repository
+        .issues
+        .get(&call.params.id("number")?)
+        .filter(|issue| issue.pull_from.is_some())
+        .ok_or(Fault::NotFound)
+}
+
+fn render(call: &Call<'_>, number: u64) -> Result<Value, Fault> {
+    let repository = call.repository()?;
+    let pull = repository.issues.get(&number).ok_or(Fault::NotFound)?;
+    Ok(Renderer::of(call).pull(repository, pull))
+}
+
+fn create(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("PullRequest", call.body)?;
+    let (title, head, base) = (
+        fields.required_string("title"),
+        fields.required_string("head"),
+        fields.required_string("base"),
+    );
+    let body = fields.nullable_string("body").value();
+    let _ = (fields.boolean("draft"), fields.boolean("maintainer_can_modify"));
+    let repository = call.repository()?;
+    let history = call.world.history(repository);
+    // `OWNER:BRANCH`, of this very repository: there are no others to propose from.
+    let from = head.rsplit_once(':').map_or(head.as_str(), |(_, branch)| branch).to_owned();
+    for (field, branch) in [("head", &from), ("base", &base)] {
+        if !branch.is_empty() && history.head(branch).is_none() {
+            fields.reject(field, Code::Invalid, format!("{field} is no branch of the repository"));
+        }
+    }
+    let is_same =
+        |issue: &Issue| issue.state == IssueState::Open && issue.pull_from.as_ref() == Some(&from);
+    if !from.is_empty() && repository.issues.values().any(is_same) {
+        fields.reject(
+            "head",
+            Code::AlreadyExists,
+            format!("A pull request already exists for {from}"),
+        );
+    } else if !from.is_empty() && from == base {
+        fields.reject("head", Code::Invalid, "head and base are the same branch");
+    }
+    fields.check()?;
+    Fault::unless_spammed("PullRequest", call.repository()?.issues.len())?;
+    let (now, author, id) = (call.now, call.actor(), call.world.next_id());
+    let repository = call.repository_mut()?;
+    let number = repository.issues.keys().next_back().copied().unwrap_or(0) + 1;
+    let pull = Issue {
+        body,
+        pull_from: Some(from),
+        pull_into: Some(base),
+        ..Issue::new(id, number, title, author, now)
+    };
+    repository.issues.insert(number, pull);
+    repository.updated_at = now;
+    let value = render(call, number)?;
+    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
+    Ok(Reply::created(value, &location))
+}
+
+fn change(call: &mut Call<'_>) -> Outcome {
+    let pull = named(call, call.repository()?)?;
+    if !call.may_push()? && pull.author != call.actor() {
+        return Err(Fault::Forbidden("Must have admin rights to Repository."));
+    }
+    let (number, is_merged) = (pull.number, pull.merged.is_some());
+    let mut fields = Fields::parse("PullRequest", call.body)?;
+    let title = fields.has("title").then(|| fields.required_string("title"));
+    let body = fields.nullable_string("body");
+    let base = fields.string("base");
+    if base.as_ref().is_some_and(|base| {
+        call.repository().is_ok_and(|one| call.world.history(one).head(base).is_none())
+    }) {
+        fields.reject("base", Code::Invalid, "base is no branch of the repository");
+    }
+    let state = match fields.string("state").as_deref() {
+        None => None,
+        Some("closed") => Some(IssueState::Closed),
+        Some("open") if !is_merged => Some(IssueState::Open),
+        Some(_) => {
+            fields.reject(
+                "state",
+                Code::Invalid,
+                "state must be open or closed, and a merged pull stays closed",
+            );
+            None
+        }
+    };
+    fields.check()?;
+    let now = call.now;
+    let pull = call.repository_mut()?.issues.get_mut(&number).ok_or(Fault::NotFound)?;
+    pull.title = title.unwrap_or_else(|| std::mem::take(&mut pull.title));
+    pull.body = body.of(pull.body.take());
+    pull.pull_into = base.or_else(|| pull.pull_into.take());
+    if let Some(state) = state.filter(|state| *state != pull.state) {
+        pull.state = state;
+        pull.closed_at = (state == IssueState::Closed).then_some(now);
+    }
+    pull.updated_at = now;
+    Ok(Reply::ok(render(call, number)?))
+}
+
+/// The branch a pull goes into, and the one it comes from.
+fn branches(call: &Call<'_>) -> Result<(String, String), Fault> {
+    let repository = call.repository()?;
+    let pull = named(call, repository)?;
+    Ok((
+        pull.pull_into.clone().unwrap_or_else(|| repository.default_branch.clone()),
+        pull.pull_from.clone().unwrap_or_default(),
+    ))
+}
+
+/// What the pull's branch has beyond the other. A branch that is gone has nothing to show.
+fn commits(call: &mut Call<'_>) -> Outcome {
+    let (base, head) = branches(call)?;
+    let repository = call.repository()?;
+    let history = call.world.history(repository);
+    let ahead = history
+        .head(&base)
+        .zip(history.head(&head))
+        .map(|(base, head)| history.compare(base, head).ahead);
+    let commits = ahead
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|sha| history.commit(&sha).cloned())
+        .collect();
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, commits, |commit| renderer.commit(repository, &commit)))
+}
+
+fn changed_files(call: &mut Call<'_>) -> Outcome {
+    let (base, head) = branches(call)?;
+    let repository = call.repository()?;
+    let history = call.world.history(repository);
+    let ends = history.head(&base).zip(history.head(&head));
+    let changed = ends.map(|(base, head)| {
+        let before =
+            history.compare(base, head).merge_base.and_then(|sha| history.commit(&sha).cloned());
+        before.map(|before| files(call, repository, &before, head)).unwrap_or_default()
+    });
+    Ok(pagination::page(call, USUAL, changed.unwrap_or_default(), |file| file))
+}
+
+fn is_merged(call: &mut Call<'_>) -> Outcome {
+    let is_merged = named(call, call.repository()?)?.merged.is_some();
+    if is_merged { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
+}
+
+/// What cannot be merged is 422: Document 1 lists neither 405 nor 409, with which the running
+/// service says so.
+fn merge(call: &mut Call<'_>) -> Outcome {
+    let (base, head) = branches(call)?;
+    let pull = named(call, call.repository()?)?;
+    let (number, title, state) = (pull.number, pull.title.clone(), pull.state);
+    let mut fields = Fields::parse("PullRequest", call.body)?;
+    let wanted = fields.string("sha");
+    if fields
+        .string("merge_method")
+        .is_some_and(|method| !matches!(method.as_str(), "merge" | "squash" | "rebase"))
+    {
+        fields.reject(
+            "merge_method",
+            Code::Invalid,
+            "merge_method must be merge, squash or rebase",
+        );
+    }
+    let message = fields
+        .string("commit_title")
+        .unwrap_or_else(|| format!("Merge pull request #{number} from {head}\n\n{title}"));
+    let _ = fields.string("commit_message");
+    let repository = call.repository()?;
+    let tip = call.world.history(repository).head(&head).map(|commit| commit.sha.clone());
+    if state == IssueState::Closed || tip.is_none() {
+        fields.reject("state", Code::Invalid, "Pull Request is not mergeable");
+    }
+    if wanted.is_some() && wanted != tip {
+        fields.reject("sha", Code::Invalid, "Head branch was modified");
+    }
+    fields.check()?;
+    let sha = join(call, &base, &head, message)?.or(tip).unwrap_or_default();
+    let now = call.now;
+    let pull = call.repository_mut()?.issues.get_mut(&number).ok_or(Fault::NotFound)?;
+    pull.merged = Some((now, sha.clone()));
+    pull.state = IssueState::Closed;
+    pull.closed_at = Some(now);
+    pull.updated_at = now;
+    Ok(Reply::ok(
+        json!({ "sha": sha, "merged": true, "message": "Pull Request successfully merged" }),
+    ))
+}
+
+/// Where [`Renderer::requested_reviewers`] looks.
+fn shelf(call: &Call<'_>, number: u64) -> String {
+    format!("repository/{}/pulls/{number}/requested_reviewers", call.repository)
+}
+
+fn reviewers(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let users = Renderer::of(call).requested_reviewers(repository, named(call, repository)?);
+    Ok(Reply::ok(json!({ "users": users, "teams": [] })))
+}
+
+/// The pull and the users that the body names. Teams are accepted and not kept.
+fn asked(call: &Call<'_>) -> Result<(u64, Vec<u64>), Fault> {
+    let number = named(call, call.repository()?)?.number;
+    let mut fields = Fields::parse("PullRequest", call.body)?;
+    let logins = fields.strings("reviewers").unwrap_or_default();
+    let _ = fields.strings("team_reviewers");
+    let mut users = Vec::new();
+    for login in &logins {
+        match call.world.user_by_login(login) {
+            Some(user) => users.push(user.id),
+            None => fields.reject("reviewers", Code::Invalid, format!("{login} cannot review")),
+        }
+    }
+    if users.len() > REVIEWERS_MAX {
+        fields.reject("reviewers", Code::Invalid, "reviewers must be 15 at most");
+    }
+    fields.check()?;
+    Ok((number, users))
+}
+
+fn request_reviewers(call: &mut Call<'_>) -> Outcome {
+    let (number, users) = asked(call)?;
+    let (shelf, now) = (shelf(call, number), call.now);
+    for id in users {
+        // Here a thing is a user, under the user's own id.
+        let thing = Thing { id, fields: Map::new(), created_at: now, updated_at: now };
+        call.world.shelves.put(&shelf, &id.to_string(), thing)?;
+    }
+    touch(call, number)?;
+    Ok(Reply::json(StatusCode::CREATED, render(call, number)?))
+}
+
+fn withdraw_reviewers(call: &mut Call<'_>) -> Outcome {
+    let (number, users) = asked(call)?;
+    let (shelf, now) = (shelf(call, number), call.now);
+    for id in users {
+        call.world.shelves.take(&shelf, &id.to_string(), now);
+    }
+    touch(call, number)?;
+    Ok(Reply::ok(render(call, number)?))
+}
+
+fn touch(call: &mut Call<'_>, number: u64) -> Result<(), Fault> {
+    let now = call.now;
+    call.repository_mut()?.issues.get_mut(&number).ok_or(Fault::NotFound)?.updated_at = now;
+    Ok(())
+}

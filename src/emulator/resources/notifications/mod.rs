@@ -1,0 +1,335 @@
+//! Notification threads: lists with their filters, reading, done (Document 2, Notifications and its
+//! state machine).
+
+pub mod subscriptions;
+pub mod threads;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::clock::Timestamp;
+use crate::emulator::auth::access;
+use crate::emulator::http::error::{Code, Fault, FieldFault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::timestamps::{iso, parse_http_date, parse_iso};
+use crate::emulator::render::Renderer;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{NOTIFICATION_SCOPES, Need};
+use crate::emulator::routing::pagination::{self, Caps, NOTIFICATIONS, USUAL};
+use crate::emulator::routing::polling;
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::World;
+use crate::emulator::world::notifications::thread::{BackgroundRead, Thread, ThreadState};
+
+/// Document 2: "only classic personal access tokens; scope `notifications` or `repo`".
+pub const CLASSIC: Need = Need::Classic(NOTIFICATION_SCOPES);
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/notifications", CLASSIC, list),
+    Route::new(Verb::Put, "/notifications", CLASSIC, mark_all_read),
+    Route::new(Verb::Get, "/notifications/threads/{thread_id}", CLASSIC, get),
+    Route::new(Verb::Patch, "/notifications/threads/{thread_id}", CLASSIC, mark_read),
+    Route::new(Verb::Delete, "/notifications/threads/{thread_id}", CLASSIC, mark_done),
+    Route::new(
+        Verb::Get,
+        "/repos/{owner}/{repo}/notifications",
+        Need::RepositoryNotifications,
+        list_of_repository,
+    ),
+    Route::new(
+        Verb::Put,
+        "/repos/{owner}/{repo}/notifications",
+        Need::RepositoryNotifications,
+        mark_repository_read,
+    ),
+];
+
+/// The caller's thread that the path names; one whose repository the token may not see is not
+/// there.
+pub fn my_thread<'a>(call: &'a Call<'_>) -> Result<&'a Thread, Fault> {
+    let id = call.params.id("thread_id")?;
+    let thread =
+        call.world.threads.get(&id).filter(|thread| Some(thread.user) == call.caller.user());
+    thread.filter(|thread| is_visible(call, thread)).ok_or(Fault::NotFound)
+}
+
+/// "scope `notifications` or `repo` (repo needed to reach issues and commits)": a thread shows its
+/// repository and the title of its issue, so that one of a private repository takes `repo`, and a
+/// user who still belongs there.
+fn is_visible(call: &Call<'_>, thread: &Thread) -> bool {
+    call.world
+        .repositories
+        .get(&thread.repository)
+        .is_some_and(|repository| access::sees(call.world, call.caller, repository))
+}
+
+/// The caller's thread that the path names, to be changed; the change is noted.
+pub fn change_my_thread<'a>(call: &'a mut Call<'_>) -> Result<&'a mut Thread, Fault> {
+    let id = my_thread(call)?.id;
+    let now = call.now;
+    let thread = call.world.threads.get_mut(&id).ok_or(Fault::NotFound)?;
+    thread.changed_at = now;
+    call.world.inbox_changed.insert(thread.user, now);
+    Ok(thread)
+}
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    list_within(call, NOTIFICATIONS, |_| true)
+}
+
+fn list_of_repository(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository;
+    list_within(call, USUAL, |thread| thread.repository == repository)
+}
+
+fn list_within(call: &mut Call<'_>, caps: Caps, within: impl Fn(&Thread) -> bool) -> Outcome {
+    let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
+    let asked = Filter::read(call)?;
+    let is_asked =
+        |thread: &&Thread| within(thread) && asked.accepts(thread) && is_visible(call, thread);
+    let mut threads: Vec<&Thread> = call.world.threads_of(me).filter(is_asked).collect();
+    threads
+        .sort_by_key(|thread| (std::cmp::Reverse(thread.updated_at), std::cmp::Reverse(thread.id)));
+    // A thread shows its repository whole, which changes too; also one that is hidden now was
+    // perhaps shown before.
+    let renderer = Renderer::of(call);
+    let mine = call.world.threads_of(me).filter(|thread| within(thread));
+    let repositories: BTreeSet<u64> = mine.map(|thread| thread.repository).collect();
+    let repositories = repositories.iter().filter_map(|id| call.world.repositories.get(id));
+    // An inbox that nothing ever came into is as old as its owner.
+    let inbox_changed = call.world.inbox_changed.get(&me).copied();
+    let inbox_changed =
+        inbox_changed.or_else(|| call.world.users.get(&me).map(|user| user.created_at));
+    let changed_at = repositories
+        .map(|repository| renderer.repository_changed_at(repository))
+        .chain(inbox_changed)
+        .max();
+    let mut reply = pagination::page(call, caps, threads, |thread| render(call, thread));
+    reply.changed_at = changed_at;
+    Ok(polling::paced(call, reply))
+}
+
+/// What a list is asked for (Document 2, GET `/notifications`).
+#[derive(Debug)]
+struct Filter {
+    states: &'static [ThreadState],
+    participating: Option<bool>,
+    since: Option<Timestamp>,
+    before: Option<Timestamp>,
+}
+
+impl Filter {
+    fn read(call: &Call<'_>) -> Result<Self, Fault> {
+        let mut faults = Vec::new();
+        let (all, participating) =
+            (flag(call, "all", &mut faults), flag(call, "participating", &mut faults));
+        let (since, before) =
+            (moment(call, "since", &mut faults), moment(call, "before", &mut faults));
+        if !faults.is_empty() {
+            return Err(Fault::Invalid(faults));
+        }
+        // "default false; true includes read"; what is done is in no inbox.
+        let states: &[ThreadState] = if all == Some(true) {
+            &[ThreadState::Unread, ThreadState::Read]
+        } else {
+            &[ThreadState::Unread]
+        };
+        Ok(Self { states, participating, since, before })
+    }
+
+    fn accepts(&self, thread: &Thread) -> bool {
+        self.states.contains(&thread.state)
+            && (self.participating != Some(true) || thread.reason.is_participating())
+            && self.since.is_none_or(|since| thread.updated_at >= since)
+            && self.before.is_none_or(|before| thread.updated_at < before)
+    }
+}
+
+fn wrong(name: &str, wanted: &str) -> FieldFault {
+    FieldFault {
+        resource: "Notification",
+        field: name.to_owned(),
+        code: Code::Invalid,
+        message: format!("{name} is not {wanted}"),
+    }
+}
+
+fn flag(call: &Call<'_>, name: &str, faults: &mut Vec<FieldFault>) -> Option<bool> {
+    match call.query.get(name)? {
+        "true" | "1" => Some(true),
+        "false" | "0" | "" => Some(false),
+        _ => {
+            faults.push(wrong(name, "true or false"));
+            None
+        }
+    }
+}
+
+fn moment(call: &Call<'_>, name: &str, faults: &mut Vec<FieldFault>) -> Option<Timestamp> {
+    let moment = parse_iso(call.query.get(name)?);
+    if moment.is_none() {
+        faults.push(wrong(name, "an ISO 8601 timestamp"));
+    }
+    moment
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let thread = my_thread(call)?;
+    let repository = call.world.repositories.get(&thread.repository).ok_or(Fault::NotFound)?;
+    let changed_at = thread.changed_at.max(Renderer::of(call).repository_changed_at(repository));
+    let reply = Reply::ok(render(call, thread)).changed_at(changed_at);
+    Ok(polling::paced(call, reply))
+}
+
+/// 205; 304 for a caller that asks conditionally and changes nothing. (When a write answers 304 is
+/// not shown.)
+fn mark_read(call: &mut Call<'_>) -> Outcome {
+    let thread = my_thread(call)?;
+    if thread.state != ThreadState::Unread && is_unchanged_since(call, thread.changed_at) {
+        return Ok(Reply::empty(StatusCode::NOT_MODIFIED));
+    }
+    let now = call.now;
+    read(change_my_thread(call)?, now, now);
+    Ok(Reply::empty(StatusCode::RESET_CONTENT))
+}
+
+/// Whether the caller sent `If-Modified-Since` and nothing was changed after that.
+pub fn is_unchanged_since(call: &Call<'_>, changed_at: Timestamp) -> bool {
+    let since = call
+        .headers
+        .get(http::header::IF_MODIFIED_SINCE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(parse_http_date);
+    since.is_some_and(|since| changed_at.as_secs() <= since.as_secs())
+}
+
+/// From read or unread; what is done already stays so.
+fn mark_done(call: &mut Call<'_>) -> Outcome {
+    if my_thread(call)?.state != ThreadState::Done {
+        change_my_thread(call)?.state = ThreadState::Done;
+    }
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+fn read(thread: &mut Thread, up_to: Timestamp, now: Timestamp) {
+    if thread.state == ThreadState::Unread {
+        thread.state = ThreadState::Read;
+    }
+    thread.last_read_at = thread.last_read_at.max(Some(up_to));
+    thread.changed_at = now;
+}
+
+fn mark_all_read(call: &mut Call<'_>) -> Outcome {
+    mark_within(call, |_| true)
+}
+
+/// "Other repository-scoped notification routes (for example marking a repository's notifications
+/// read): not shown." This one is as the one for all.
+fn mark_repository_read(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository;
+    mark_within(call, |thread| thread.repository == repository)
+}
+
+/// `last_read_at` omitted marks all; `read: false` is accepted and marks nothing, as nothing else
+/// would make sense of it.
+fn mark_within(call: &mut Call<'_>, within: impl Fn(&Thread) -> bool) -> Outcome {
+    let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
+    let mut fields = Fields::parse("Notification", call.body)?;
+    let wants_read = fields.boolean("read").unwrap_or(true);
+    let given = fields.string("last_read_at");
+    let up_to = given.as_deref().map_or(Some(call.now), parse_iso);
+    if up_to.is_none() {
+        fields.reject("last_read_at", Code::Invalid, "last_read_at is not an ISO 8601 timestamp");
+    }
+    fields.check()?;
+    // Whoever asks again while an earlier mark is under way has that one finished at once.
+    finish_background_reads(call.world, call.now, |pending| pending.user == me);
+    // The wire has whole seconds, so that a time given covers its second. Nobody has read what is
+    // yet to come: "later updates stay unread".
+    let whole_second =
+        |given: Timestamp| Timestamp::from_secs(given.as_secs()) + Duration::from_millis(999);
+    let up_to = given.and(up_to).map_or(call.now, whole_second).min(call.now);
+    let is_concerned =
+        |thread: &&Thread| within(thread) && thread.is_unread_at(up_to) && is_visible(call, thread);
+    let threads: Vec<u64> =
+        call.world.threads_of(me).filter(is_concerned).map(|thread| thread.id).collect();
+    let inbox_changed = call.world.inbox_changed.get(&me).copied().unwrap_or(Timestamp::EPOCH);
+    if !wants_read {
+        return Ok(Reply::empty(StatusCode::RESET_CONTENT));
+    }
+    if threads.is_empty() && is_unchanged_since(call, inbox_changed) {
+        return Ok(Reply::empty(StatusCode::NOT_MODIFIED));
+    }
+    let now = call.now;
+    let is_large = threads.len() as u64 > call.limits.get("notifications.background-above");
+    if !is_large {
+        BackgroundRead { due: now, user: me, up_to, threads }.finish(call.world, now);
+        return Ok(Reply::empty(StatusCode::RESET_CONTENT));
+    }
+    let due = now + call.limits.duration("notifications.background");
+    call.world.background_reads.push(BackgroundRead { due, user: me, up_to, threads });
+    Ok(Reply::json(
+        StatusCode::ACCEPTED,
+        json!({ "message": "Marking as read continues in the background" }),
+    ))
+}
+
+impl BackgroundRead {
+    /// What was updated meanwhile stays unread.
+    fn finish(&self, world: &mut World, at: Timestamp) {
+        for id in &self.threads {
+            if let Some(thread) =
+                world.threads.get_mut(id).filter(|thread| thread.is_unread_at(self.up_to))
+            {
+                read(thread, self.up_to, at);
+                world.inbox_changed.insert(self.user, at);
+            }
+        }
+    }
+}
+
+/// Does what was promised with a 202 and is due.
+pub fn finish_due_reads(world: &mut World, now: Timestamp) {
+    finish_background_reads(world, now, |pending| pending.due <= now);
+}
+
+fn finish_background_reads(
+    world: &mut World,
+    now: Timestamp,
+    chosen: impl Fn(&BackgroundRead) -> bool,
+) {
+    if world.background_reads.iter().any(&chosen) {
+        let (chosen, rest) =
+            std::mem::take(&mut world.background_reads).into_iter().partition::<Vec<_>, _>(chosen);
+        world.background_reads = rest;
+        for reads in chosen {
+            reads.finish(world, reads.due.min(now));
+        }
+    }
+}
+
+/// Document 2, Notification thread.
+fn render(call: &Call<'_>, thread: &Thread) -> Value {
+    let renderer = Renderer::of(call);
+    let url = format!("{}/notifications/threads/{}", call.urls.api, thread.id);
+    let repository = call.world.repositories.get(&thread.repository);
+    let joined_at =
+        call.world.users.get(&thread.user).map_or(Timestamp::EPOCH, |user| user.created_at);
+    json!({
+        "id": thread.id.to_string(),
+        "repository": repository.map(|repository| renderer.repository(repository)),
+        "subject": repository.map(|repository| threads::subject(renderer, repository, thread)),
+        "reason": thread.reason.name(),
+        "unread": thread.state == ThreadState::Unread,
+        "updated_at": iso(thread.updated_at),
+        // A timestamp, never null: of a thread that was never read, all that its user could have
+        // read lies before the user came.
+        "last_read_at": iso(thread.last_read_at.unwrap_or(joined_at)),
+        "url": url,
+        "subscription_url": format!("{url}/subscription"),
+    })
+}

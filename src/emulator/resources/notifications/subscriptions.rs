@@ -1,0 +1,87 @@
+//! Subscriptions to notification threads (Document 2, Thread subscription and its state machine).
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::{CLASSIC, change_my_thread, is_unchanged_since, my_thread};
+use crate::emulator::events::notifications;
+use crate::emulator::http::error::Fault;
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::polling;
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::notifications::thread::{Reason, Subscription, Thread};
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/notifications/threads/{thread_id}/subscription", CLASSIC, get),
+    Route::new(Verb::Put, "/notifications/threads/{thread_id}/subscription", CLASSIC, put),
+    Route::new(Verb::Delete, "/notifications/threads/{thread_id}/subscription", CLASSIC, delete),
+];
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let thread = my_thread(call)?;
+    // "Subscriptions are created only when the user participates": a watcher has none.
+    let value = render(call, thread).ok_or(Fault::NotFound)?;
+    let reply = Reply::ok(value).changed_at(thread.changed_at);
+    Ok(polling::paced(call, reply))
+}
+
+/// `ignored: false` subscribes, also to a thread that was ignored before. 304 for a caller that
+/// asks conditionally and changes nothing.
+fn put(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("ThreadSubscription", call.body)?;
+    let ignored = fields.boolean("ignored").unwrap_or(false);
+    fields.check()?;
+    let thread = my_thread(call)?;
+    let key = (thread.user, thread.repository, thread.topic);
+    let is_so_already = match thread.subscription {
+        Some(Subscription::Ignored { .. }) => ignored,
+        Some(Subscription::Subscribed { .. }) => !ignored,
+        Some(Subscription::Muted) | None => false,
+    };
+    if is_so_already && is_unchanged_since(call, thread.changed_at) {
+        return Ok(Reply::empty(StatusCode::NOT_MODIFIED));
+    }
+    let since = call.now;
+    if !is_so_already && ignored {
+        change_my_thread(call)?.subscription = Some(Subscription::Ignored { since });
+    } else if !is_so_already {
+        change_my_thread(call)?.subscription =
+            Some(Subscription::Subscribed { since, reason: Reason::Manual });
+        // "manual (you subscribed to the thread)": the next notification says so.
+        notifications::took_part(call.world, key, Reason::Manual);
+    }
+    let thread = my_thread(call)?;
+    Ok(Reply::ok(render(call, thread).ok_or(Fault::NotFound)?))
+}
+
+/// From any state to muted; 304 for a caller that asks conditionally and changes nothing.
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let thread = my_thread(call)?;
+    if thread.subscription != Some(Subscription::Muted) {
+        change_my_thread(call)?.subscription = Some(Subscription::Muted);
+    } else if is_unchanged_since(call, thread.changed_at) {
+        return Ok(Reply::empty(StatusCode::NOT_MODIFIED));
+    }
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Document 2, Thread subscription; none when there is no subscription to show.
+fn render(call: &Call<'_>, thread: &Thread) -> Option<Value> {
+    let (ignored, since, reason) = match thread.subscription? {
+        Subscription::Subscribed { since, reason } => (false, since, Some(reason.name())),
+        Subscription::Ignored { since } => (true, since, None),
+        Subscription::Muted => return None,
+    };
+    let thread_url = format!("{}/notifications/threads/{}", call.urls.api, thread.id);
+    Some(json!({
+        "subscribed": !ignored,
+        "ignored": ignored,
+        "reason": reason,
+        "created_at": iso(since),
+        "url": format!("{thread_url}/subscription"),
+        "thread_url": thread_url,
+    }))
+}

@@ -1,0 +1,271 @@
+//! Repositories that come and go, and what owners say of themselves: creating, forking, deleting,
+//! changing the profile.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::repository::is_name;
+use crate::emulator::accounts::Level;
+use crate::emulator::events::webhooks::organizations as told;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::render::Renderer;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, OrganizationNeed, OrganizationRole, Role, Unscoped};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::seed::SEEDED_BELOW;
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::{FEATURES, Repository, Visibility};
+
+/// Document 1, Repository permission 'Administration': DELETE `/repos/{owner}/{repo}`.
+const ADMINISTER: Need =
+    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+/// The same, POST `/orgs/{org}/repos`. The running service lets members do it with the scope
+/// `repo`.
+const CREATE: Need = organization("administration", &["repo"], OrganizationRole::Member);
+/// Document 1, Organization permission 'Administration': PATCH and DELETE `/orgs/{org}`.
+const GOVERN: Need =
+    organization("organization_administration", &["admin:org"], OrganizationRole::Owner);
+
+const fn organization(
+    permission: &'static str,
+    scopes: &'static [&'static str],
+    role: OrganizationRole,
+) -> Need {
+    Need::Organization(OrganizationNeed {
+        permission,
+        level: Level::Write,
+        scopes,
+        role,
+        unscoped: Unscoped::Forbidden,
+    })
+}
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Post, "/orgs/{org}/repos", CREATE, create_in_organization).content(),
+    Route::new(Verb::Post, "/user/repos", Need::User, create_for_me).content(),
+    Route::new(Verb::Post, "/repos/{owner}/{repo}/forks", Need::Fork, fork).content(),
+    Route::new(Verb::Delete, "/repos/{owner}/{repo}", ADMINISTER, delete),
+    Route::new(Verb::Patch, "/orgs/{org}", GOVERN, change_organization),
+    Route::new(Verb::Delete, "/orgs/{org}", GOVERN, delete_organization),
+    Route::new(Verb::Patch, "/user", Need::User, change_me),
+];
+
+/// What a new repository is made of.
+struct Plan {
+    owner: Owner,
+    name: String,
+    description: String,
+    visibility: Visibility,
+}
+
+fn create_in_organization(call: &mut Call<'_>) -> Outcome {
+    let owner = Owner::Organization(call.organization);
+    create(call, owner)
+}
+
+fn create_for_me(call: &mut Call<'_>) -> Outcome {
+    let owner = Owner::User(call.caller.user().ok_or(Fault::RequiresAuthentication)?);
+    create(call, owner)
+}
+
+fn create(call: &mut Call<'_>, owner: Owner) -> Outcome {
+    let mut fields = Fields::parse("Repository", call.body)?;
+    let name = fields.required_string("name");
+    if !name.is_empty() && !is_name(&name) {
+        fields.reject(
+            "name",
+            Code::Invalid,
+            "name may only contain letters, digits, `.`, `-` and `_`",
+        );
+    }
+    let description = fields.nullable_string("description").value().unwrap_or_default();
+    let private = fields.boolean("private").unwrap_or(false);
+    let visibility = match fields.string("visibility").as_deref() {
+        Some("public") => Visibility::Public,
+        Some("private") => Visibility::Private,
+        Some(_) => {
+            fields.reject("visibility", Code::Invalid, "visibility must be public or private");
+            Visibility::Private
+        }
+        None if private => Visibility::Private,
+        None => Visibility::Public,
+    };
+    let features: Vec<(&'static str, bool)> =
+        FEATURES.iter().filter_map(|(name, _)| Some((*name, fields.boolean(name)?))).collect();
+    if is_taken(call, owner, &name) {
+        fields.reject("name", Code::AlreadyExists, "name already exists on this account");
+    }
+    fields.check()?;
+    let mut repository = new(call, Plan { owner, name, description, visibility })?;
+    repository.features.extend(features);
+    shown(call, repository, StatusCode::CREATED)
+}
+
+fn is_taken(call: &Call<'_>, owner: Owner, name: &str) -> bool {
+    call.world.repository_named(call.world.owner_login(owner), name).is_some()
+}
+
+fn new(call: &mut Call<'_>, plan: Plan) -> Result<Repository, Fault> {
+    Fault::unless_spammed("Repository", call.world.repositories.range(SEEDED_BELOW..).count())?;
+    let (id, now) = (call.world.next_id(), call.now);
+    let readme = format!("# {}\n", plan.name);
+    Ok(Repository {
+        id,
+        owner: plan.owner,
+        name: plan.name,
+        visibility: plan.visibility,
+        description: plan.description,
+        homepage: None,
+        language: None,
+        topics: Vec::new(),
+        features: FEATURES.iter().copied().collect(),
+        default_branch: "main".to_owned(),
+        created_at: now,
+        pushed_at: now,
+        updated_at: now,
+        collaborators: BTreeSet::new(),
+        stars: BTreeMap::new(),
+        fork_of: None,
+        forks: BTreeSet::new(),
+        readme,
+        labels: BTreeMap::new(),
+        milestones: BTreeMap::new(),
+        issues: BTreeMap::new(),
+        comments: BTreeMap::new(),
+        releases: BTreeMap::new(),
+    })
+}
+
+/// Adds it to the world and shows it.
+fn shown(call: &mut Call<'_>, repository: Repository, status: StatusCode) -> Outcome {
+    let id = repository.id;
+    call.world.owner_changed(repository.owner, call.now);
+    call.world.add_repository(repository);
+    told::repository(call, "created", id);
+    let repository = call.world.repositories.get(&id).ok_or(Fault::NotFound)?;
+    let value = Renderer::of(call).repository(repository);
+    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
+    Ok(Reply { status, ..Reply::created(value, &location) })
+}
+
+/// 202: the running service copies in the background. Here the copy is there at once.
+fn fork(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Repository", call.body)?;
+    let organization = fields.string("organization");
+    let name = fields.string("name");
+    let into = organization
+        .as_deref()
+        .map(|login| call.world.organization_by_login(login).map(|one| one.id));
+    let me = call.caller.user();
+    let installed_on = call.caller.token().and_then(|token| token.installed_on);
+    let may_own = |id: u64| {
+        let is_member = || {
+            call.world
+                .organizations
+                .get(&id)
+                .is_some_and(|one| me.is_some_and(|me| one.members.contains(&me)))
+        };
+        installed_on == Some(id) || is_member()
+    };
+    let owner = match into {
+        Some(Some(id)) if may_own(id) => Some(Owner::Organization(id)),
+        Some(_) => {
+            fields.reject(
+                "organization",
+                Code::Invalid,
+                "organization must be one that you are a member of",
+            );
+            None
+        }
+        None => me.map(Owner::User),
+    };
+    let origin = call.repository()?;
+    let name = name.unwrap_or_else(|| origin.name.clone());
+    if !is_name(&name) {
+        fields.reject(
+            "name",
+            Code::Invalid,
+            "name may only contain letters, digits, `.`, `-` and `_`",
+        );
+    }
+    if owner.is_some_and(|owner| is_taken(call, owner, &name)) {
+        fields.reject("name", Code::AlreadyExists, "name already exists on this account");
+    }
+    fields.check()?;
+    let owner = owner.ok_or(Fault::Forbidden("Resource not accessible by integration"))?;
+    let origin = call.repository()?;
+    let (description, visibility) = (origin.description.clone(), origin.visibility);
+    let (readme, language, default_branch) =
+        (origin.readme.clone(), origin.language, origin.default_branch.clone());
+    let (from, now) = (origin.id, call.now);
+    let mut copy = new(call, Plan { owner, name, description, visibility })?;
+    (copy.readme, copy.language, copy.default_branch, copy.fork_of) =
+        (readme, language, default_branch, Some(from));
+    let id = copy.id;
+    let origin = call.repository_mut()?;
+    origin.forks.insert(id);
+    origin.updated_at = now;
+    shown(call, copy, StatusCode::ACCEPTED)
+}
+
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let owner = call.repository()?.owner;
+    // While it can still be shown.
+    told::repository(call, "deleted", call.repository);
+    call.world.remove_repository(call.repository);
+    call.world.owner_changed(owner, call.now);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Of the fields that the running service takes only what this world knows is kept.
+fn change_organization(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Organization", call.body)?;
+    let description = fields.nullable_string("description");
+    for name in [
+        "name",
+        "company",
+        "blog",
+        "location",
+        "email",
+        "billing_email",
+        "default_repository_permission",
+    ] {
+        let _ = fields.nullable_string(name);
+    }
+    fields.check()?;
+    let (id, now) = (call.organization, call.now);
+    let organization = call.world.organizations.get_mut(&id).ok_or(Fault::NotFound)?;
+    organization.description =
+        description.of(Some(std::mem::take(&mut organization.description))).unwrap_or_default();
+    organization.updated_at = now;
+    let organization = call.world.organizations.get(&id).ok_or(Fault::NotFound)?;
+    Ok(Reply::ok(Renderer::of(call).organization(organization)))
+}
+
+/// 202: the running service deletes in the background. Here it is gone at once.
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn delete_organization(call: &mut Call<'_>) -> Outcome {
+    call.world.remove_organization(call.organization);
+    call.world.feed.shift(call.now);
+    Ok(Reply::json(StatusCode::ACCEPTED, json!({})))
+}
+
+fn change_me(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("User", call.body)?;
+    let given = fields.nullable_string("name");
+    for name in ["email", "blog", "company", "location", "bio", "twitter_username"] {
+        let _ = fields.nullable_string(name);
+    }
+    let _ = fields.boolean("hireable");
+    fields.check()?;
+    let (me, now) = (call.caller.user().ok_or(Fault::RequiresAuthentication)?, call.now);
+    let user = call.world.users.get_mut(&me).ok_or(Fault::NotFound)?;
+    user.name = given.of(Some(std::mem::take(&mut user.name))).unwrap_or_default();
+    user.updated_at = now;
+    let user = call.world.users.get(&me).ok_or(Fault::NotFound)?;
+    Ok(Reply::ok(Renderer::of(call).user(user)))
+}

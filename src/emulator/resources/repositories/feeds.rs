@@ -1,0 +1,176 @@
+//! The event feeds: of everybody, of a repository and its network, of an organisation, of a user
+//! (Document 1, Poll interval). They are polled by `Last-Modified`; shapes are not shown and are
+//! the running service's.
+//!
+//! Left out: `/users/{username}/events/orgs/{org}`, which stays with the inventory.
+
+use serde_json::{Value, json};
+
+use crate::clock::Timestamp;
+use crate::emulator::accounts::Level;
+use crate::emulator::auth::access::{self, path_of};
+use crate::emulator::http::error::Fault;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::render::{Renderer, extend};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, Role};
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::polling;
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::notifications::feed::Event;
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::{Repository, User, Visibility};
+
+const READ: Need =
+    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/events", Need::Nothing, of_everybody),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/events", READ, of_repository),
+    Route::new(Verb::Get, "/networks/{owner}/{repo}/events", READ, of_network),
+    Route::new(Verb::Get, "/orgs/{org}/events", Need::Nothing, of_organization),
+    Route::new(Verb::Get, "/users/{username}/events", Need::Nothing, of_user),
+    Route::new(Verb::Get, "/users/{username}/events/public", Need::Nothing, public_of_user),
+    Route::new(Verb::Get, "/users/{username}/received_events", Need::Nothing, received),
+    Route::new(
+        Verb::Get,
+        "/users/{username}/received_events/public",
+        Need::Nothing,
+        public_received,
+    ),
+];
+
+/// Which repositories a feed is about, as far as the caller sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Span {
+    /// Public ones only, whoever asks.
+    Public,
+    Seen,
+}
+
+/// The service itself is as old as its first account.
+fn of_everybody(call: &mut Call<'_>) -> Outcome {
+    let since = call.world.users.values().map(|user| user.created_at).min().unwrap_or(call.now);
+    feed(call, Span::Public, since, |_, _| true)
+}
+
+fn of_repository(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let (id, since) = (repository.id, repository.created_at);
+    feed(call, Span::Seen, since, |_, of| of.id == id)
+}
+
+/// Of the repository, what it was forked from, and all forks of either.
+fn of_network(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let since = repository.created_at;
+    let root = repository.fork_of.unwrap_or(repository.id);
+    feed(call, Span::Seen, since, |_, of| of.id == root || of.fork_of == Some(root))
+}
+
+fn of_organization(call: &mut Call<'_>) -> Outcome {
+    let organization =
+        call.world.organization_by_login(call.params.get("org")).ok_or(Fault::NotFound)?;
+    let (owner, since) = (Owner::Organization(organization.id), organization.created_at);
+    feed(call, Span::Seen, since, |_, of| of.owner == owner)
+}
+
+fn of_user(call: &mut Call<'_>) -> Outcome {
+    by_user(call, Span::Seen)
+}
+
+fn public_of_user(call: &mut Call<'_>) -> Outcome {
+    by_user(call, Span::Public)
+}
+
+fn user<'a>(call: &'a Call<'_>) -> Result<&'a User, Fault> {
+    call.world.user_by_login(call.params.get("username")).ok_or(Fault::NotFound)
+}
+
+fn by_user(call: &mut Call<'_>, span: Span) -> Outcome {
+    let user = user(call)?;
+    let (actor, since) = (user.id, user.created_at);
+    feed(call, span, since, |event, _| event.actor == actor)
+}
+
+fn received(call: &mut Call<'_>) -> Outcome {
+    of_watched(call, Span::Seen)
+}
+
+fn public_received(call: &mut Call<'_>) -> Outcome {
+    of_watched(call, Span::Public)
+}
+
+fn of_watched(call: &mut Call<'_>, span: Span) -> Outcome {
+    let user = user(call)?;
+    let (watched, since) = (user.watching.clone(), user.created_at);
+    feed(call, span, since, |_, of| watched.contains(&of.id))
+}
+
+/// One page of the events that the caller may see. `since` is when that which has the feed was
+/// made: an empty feed is as old as that.
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn feed(
+    call: &mut Call<'_>,
+    span: Span,
+    since: Timestamp,
+    is_asked: impl Fn(&Event, &Repository) -> bool,
+) -> Outcome {
+    let world = &*call.world;
+    let shown: Vec<(&Event, &Repository)> = world
+        .feed
+        .newest_first()
+        .filter_map(|event| Some((event, world.repositories.get(&event.repository)?)))
+        .filter(|(event, repository)| {
+            is_asked(event, repository) && is_within(call, span, repository)
+        })
+        .collect();
+    let newest = shown.first().map_or(since, |(event, _)| event.created_at);
+    let changed_at = newest.max(world.feed.shifted_at().unwrap_or(newest));
+    let reply =
+        pagination::page(call, USUAL, shown, |(event, repository)| render(call, event, repository))
+            .changed_at(changed_at);
+    Ok(polling::paced(call, reply))
+}
+
+fn is_within(call: &Call<'_>, span: Span, repository: &Repository) -> bool {
+    match span {
+        Span::Public => repository.visibility == Visibility::Public,
+        Span::Seen => access::sees(call.world, call.caller, repository),
+    }
+}
+
+fn render(call: &Call<'_>, event: &Event, repository: &Repository) -> Value {
+    let renderer = Renderer::of(call);
+    let actor = renderer.user_summary(event.actor);
+    // The payload was made from JSON.
+    let payload: Value = serde_json::from_str(&event.payload).unwrap_or_else(|_| json!({}));
+    let mut value = json!({
+        "id": event.id.to_string(),
+        "type": event.kind,
+        "actor": {
+            "id": actor["id"],
+            "login": actor["login"],
+            "display_login": actor["login"],
+            "gravatar_id": "",
+            "url": actor["url"],
+            "avatar_url": actor["avatar_url"],
+        },
+        "repo": {
+            "id": repository.id,
+            "name": call.world.full_name(repository),
+            "url": format!("{}{}", call.urls.api, path_of(call.world, repository)),
+        },
+        "payload": payload,
+        "public": repository.visibility == Visibility::Public,
+        "created_at": iso(event.created_at),
+    });
+    if let Owner::Organization(id) = repository.owner
+        && let Some(organization) = call.world.organizations.get(&id)
+    {
+        let summary = renderer.organization_summary(organization);
+        let org = json!({ "id": id, "login": summary["login"], "gravatar_id": "", "url": summary["url"], "avatar_url": summary["avatar_url"] });
+        extend(&mut value, json!({ "org": org }));
+    }
+    value
+}

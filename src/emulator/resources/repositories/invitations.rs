@@ -1,0 +1,186 @@
+//! Invitations to a repository: who is asked becomes a collaborator by accepting (Document 1, group
+//! collaborators).
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::people::user;
+use crate::emulator::accounts::Level;
+use crate::emulator::auth::access;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::urls::SITE;
+use crate::emulator::render::{Renderer, node_id};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, Role};
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::storage::shelves::Thing;
+
+const READ: Need =
+    Need::Repository { permission: "administration", level: Level::Read, role: Role::Push };
+/// Document 1, Repository permission 'Administration': "collaborators … invitations".
+const WRITE: Need =
+    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Put, "/repos/{owner}/{repo}/collaborators/{username}", WRITE, invite),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/invitations", READ, list),
+    Route::new(Verb::Patch, "/repos/{owner}/{repo}/invitations/{invitation_id}", WRITE, change),
+    Route::new(Verb::Delete, "/repos/{owner}/{repo}/invitations/{invitation_id}", WRITE, withdraw),
+    Route::new(Verb::Get, "/user/repository_invitations", Need::User, mine),
+    Route::new(Verb::Patch, "/user/repository_invitations/{invitation_id}", Need::User, accept),
+    Route::new(Verb::Delete, "/user/repository_invitations/{invitation_id}", Need::User, decline),
+];
+
+/// The running service's roles that can be given.
+const PERMISSIONS: [&str; 5] = ["pull", "triage", "push", "maintain", "admin"];
+
+fn shelf(repository: u64) -> String {
+    format!("repository/{repository}/invitations")
+}
+
+/// The invitations to a repository, the oldest first.
+fn to(call: &Call<'_>, repository: u64) -> Vec<Thing> {
+    let shelf = call.world.shelves.shelf(&shelf(repository));
+    shelf
+        .map(|shelf| shelf.in_order().into_iter().map(|(_, thing)| thing.clone()).collect())
+        .unwrap_or_default()
+}
+
+fn number(thing: &Thing, field: &str) -> u64 {
+    thing.fields.get(field).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// Who has a right already is not asked: 204. Anyone else is invited once: 201.
+fn invite(call: &mut Call<'_>) -> Outcome {
+    let invitee = user(call, "username")?;
+    let permission = permission(call, "permission")?;
+    if access::role_of(call.world, invitee, call.repository()?).is_some() {
+        return Ok(Reply::empty(StatusCode::NO_CONTENT));
+    }
+    let repository = call.repository;
+    let known = to(call, repository).into_iter().find(|thing| number(thing, "invitee") == invitee);
+    let (id, created_at) = known
+        .as_ref()
+        .map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
+    let fields = Map::from_iter([
+        ("invitee".to_owned(), json!(invitee)),
+        ("inviter".to_owned(), json!(call.actor())),
+        ("permissions".to_owned(), json!(permission)),
+    ]);
+    let thing = Thing { id, fields, created_at, updated_at: call.now };
+    call.world.shelves.put(&shelf(repository), &id.to_string(), thing.clone())?;
+    let value = render(call, repository, &thing)?;
+    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
+    Ok(Reply::created(value, &location))
+}
+
+/// As the running service shows it in an invitation; `push` when nothing is said.
+fn permission(call: &Call<'_>, field: &str) -> Result<&'static str, Fault> {
+    let mut fields = Fields::parse("Invitation", call.body)?;
+    let given = fields.string(field).unwrap_or_else(|| "push".to_owned());
+    let named = match given.as_str() {
+        "pull" | "read" => "read",
+        "push" | "write" => "write",
+        "triage" => "triage",
+        "maintain" => "maintain",
+        "admin" => "admin",
+        _ => {
+            fields.reject(
+                field,
+                Code::Invalid,
+                format!("{field} must be one of {}", PERMISSIONS.join(", ")),
+            );
+            "read"
+        }
+    };
+    fields.check()?;
+    Ok(named)
+}
+
+fn render(call: &Call<'_>, repository: u64, thing: &Thing) -> Result<Value, Fault> {
+    let repository = call.world.repositories.get(&repository).ok_or(Fault::NotFound)?;
+    let renderer = Renderer::of(call);
+    Ok(json!({
+        "id": thing.id,
+        "node_id": node_id("RepositoryInvitation", thing.id),
+        "repository": renderer.repository(repository),
+        "invitee": renderer.user_summary(number(thing, "invitee")),
+        "inviter": renderer.user_summary(number(thing, "inviter")),
+        "permissions": thing.fields.get("permissions"),
+        "expired": false,
+        "created_at": iso(thing.created_at),
+        "url": format!("{}/user/repository_invitations/{}", call.urls.api, thing.id),
+        "html_url": format!("{SITE}/{}/invitations", call.world.full_name(repository)),
+    }))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn list(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository;
+    let all = to(call, repository);
+    Ok(pagination::page(call, USUAL, all, |thing| {
+        render(call, repository, &thing).unwrap_or(Value::Null)
+    }))
+}
+
+/// The invitation to the repository of the path.
+fn named(call: &Call<'_>) -> Result<Thing, Fault> {
+    let id = call.params.id("invitation_id")?;
+    to(call, call.repository).into_iter().find(|thing| thing.id == id).ok_or(Fault::NotFound)
+}
+
+fn change(call: &mut Call<'_>) -> Outcome {
+    let mut thing = named(call)?;
+    let permission = permission(call, "permissions")?;
+    thing.fields.insert("permissions".to_owned(), json!(permission));
+    thing.updated_at = call.now;
+    let repository = call.repository;
+    call.world.shelves.put(&shelf(repository), &thing.id.to_string(), thing.clone())?;
+    Ok(Reply::ok(render(call, repository, &thing)?))
+}
+
+fn withdraw(call: &mut Call<'_>) -> Outcome {
+    let id = named(call)?.id;
+    call.world.shelves.take(&shelf(call.repository), &id.to_string(), call.now);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// The caller's invitations and the repositories they lead to.
+fn all_mine(call: &Call<'_>) -> Result<Vec<(u64, Thing)>, Fault> {
+    let me = access::acts_as_user(call.caller)?;
+    let repositories = call.world.repositories.keys().copied();
+    let invited =
+        repositories.flat_map(|id| to(call, id).into_iter().map(move |thing| (id, thing)));
+    Ok(invited.filter(|(_, thing)| number(thing, "invitee") == me).collect())
+}
+
+fn mine(call: &mut Call<'_>) -> Outcome {
+    let all = all_mine(call)?;
+    Ok(pagination::page(call, USUAL, all, |(repository, thing)| {
+        render(call, repository, &thing).unwrap_or(Value::Null)
+    }))
+}
+
+fn answer(call: &mut Call<'_>) -> Result<(u64, u64), Fault> {
+    let (id, me) = (call.params.id("invitation_id")?, access::acts_as_user(call.caller)?);
+    let (repository, _) =
+        all_mine(call)?.into_iter().find(|(_, thing)| thing.id == id).ok_or(Fault::NotFound)?;
+    call.world.shelves.take(&shelf(repository), &id.to_string(), call.now);
+    Ok((repository, me))
+}
+
+/// Whatever was offered, a collaborator may push: this world knows no finer right.
+fn accept(call: &mut Call<'_>) -> Outcome {
+    let (repository, me) = answer(call)?;
+    call.world.repositories.get_mut(&repository).ok_or(Fault::NotFound)?.collaborators.insert(me);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+fn decline(call: &mut Call<'_>) -> Outcome {
+    answer(call)?;
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}

@@ -1,0 +1,96 @@
+//! Small facts about a repository: languages, topics, licence, forks.
+
+use serde_json::{Value, json};
+
+use crate::emulator::accounts::Level;
+use crate::emulator::auth::access;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::render::Renderer;
+use crate::emulator::resources::code::branches::READ as READ_CONTENTS;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, Role};
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+
+const READ: Need =
+    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
+const ADMINISTER: Need =
+    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/languages", READ, languages),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/topics", READ, topics),
+    Route::new(Verb::Put, "/repos/{owner}/{repo}/topics", ADMINISTER, set_topics),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/license", READ_CONTENTS, license),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/forks", READ, forks),
+];
+
+/// The running service's limits.
+const TOPICS_MAX: usize = 20;
+const TOPIC_BYTES_MAX: usize = 50;
+
+/// Bytes by language; the one file counts as the repository's own language.
+fn languages(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let counted =
+        repository.language.map(|language| (language.to_owned(), json!(repository.readme.len())));
+    Ok(Reply::ok(Value::Object(counted.into_iter().collect())).changed_at(repository.pushed_at))
+}
+
+fn topics(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    Ok(Reply::ok(json!({ "names": repository.topics })).changed_at(repository.updated_at))
+}
+
+fn set_topics(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Repository", call.body)?;
+    if !fields.has("names") {
+        fields.reject("names", Code::MissingField, "names is required");
+    }
+    let names = fields.strings("names").unwrap_or_default();
+    let is_topic = |name: &String| {
+        let is_plain =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        (1..=TOPIC_BYTES_MAX).contains(&name.len())
+            && name.bytes().all(is_plain)
+            && !name.starts_with('-')
+    };
+    if names.len() > TOPICS_MAX || !names.iter().all(is_topic) {
+        fields.reject(
+            "names",
+            Code::Invalid,
+            "names must be up to 20 topics of lower-case letters, digits and hyphens",
+        );
+    }
+    fields.check()?;
+    let now = call.now;
+    let repository = call.repository_mut()?;
+    repository.topics = names;
+    repository.updated_at = now;
+    Ok(Reply::ok(json!({ "names": repository.topics })))
+}
+
+/// Every repository says that it has this licence, and none has the file.
+fn license(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let shown = Renderer::of(call).repository(repository);
+    let license = shown
+        .get("license")
+        .cloned()
+        .filter(|license| !license.is_null())
+        .ok_or(Fault::NotFound)?;
+    let url = format!("{}/contents/LICENSE", Renderer::of(call).repository_url(repository));
+    Ok(Reply::ok(json!({
+        "name": "LICENSE", "path": "LICENSE", "type": "file", "size": 0, "encoding": "base64", "content": "",
+        "url": url, "license": license,
+    })))
+}
+
+fn forks(call: &mut Call<'_>) -> Outcome {
+    let known = call.repository()?.forks.iter().filter_map(|id| call.world.repositories.get(id));
+    let visible = known.filter(|fork| access::sees(call.world, call.caller, fork)).collect();
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, visible, |fork| renderer.repository(fork)))
+}

@@ -1,0 +1,168 @@
+//! Who works on a repository: collaborators, those who can be assigned, contributors.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::emulator::accounts::Level;
+use crate::emulator::auth::access;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::reply::Reply;
+use crate::emulator::render::{Renderer, extend};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, Role};
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::{Repository, World};
+
+const READ: Need =
+    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
+const READ_COLLABORATORS: Need =
+    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Push };
+const READ_ISSUES: Need =
+    Need::Repository { permission: "issues", level: Level::Read, role: Role::Read };
+/// Document 1, Repository permission 'Administration': "collaborators".
+const ADMINISTER: Need =
+    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/collaborators", READ_COLLABORATORS, collaborators),
+    Route::new(
+        Verb::Get,
+        "/repos/{owner}/{repo}/collaborators/{username}",
+        READ_COLLABORATORS,
+        is_collaborator,
+    ),
+    Route::new(
+        Verb::Delete,
+        "/repos/{owner}/{repo}/collaborators/{username}",
+        ADMINISTER,
+        remove_collaborator,
+    ),
+    Route::new(
+        Verb::Get,
+        "/repos/{owner}/{repo}/collaborators/{username}/permission",
+        READ_COLLABORATORS,
+        permission,
+    ),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/assignees", READ_ISSUES, assignees),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/assignees/{assignee}", READ_ISSUES, is_assignee),
+    Route::new(
+        Verb::Get,
+        "/repos/{owner}/{repo}/issues/{number}/assignees/{assignee}",
+        READ_ISSUES,
+        is_assignee,
+    ),
+    Route::new(Verb::Get, "/repos/{owner}/{repo}/contributors", READ, contributors),
+];
+
+/// Everyone with a right of its own in a repository, and that right.
+pub fn with_rights(world: &World, repository: &Repository) -> Vec<(u64, Role)> {
+    let everyone = world
+        .users
+        .keys()
+        .filter_map(|user| Some((*user, access::role_of(world, *user, repository)?)));
+    everyone.collect()
+}
+
+/// The user that a parameter names.
+pub fn user(call: &Call<'_>, param: &str) -> Result<u64, Fault> {
+    call.world.user_by_login(call.params.get(param)).map(|user| user.id).ok_or(Fault::NotFound)
+}
+
+fn role_name(role: Option<Role>) -> &'static str {
+    match role {
+        Some(Role::Admin) => "admin",
+        Some(Role::Push) => "write",
+        Some(Role::Read | Role::Take) => "read",
+        None => "none",
+    }
+}
+
+fn with_permissions(call: &Call<'_>, user: u64, role: Role) -> Value {
+    let mut value = Renderer::of(call).user_summary(user);
+    let permissions = json!({ "pull": true, "triage": role >= Role::Push, "push": role >= Role::Push, "maintain": role >= Role::Admin, "admin": role >= Role::Admin });
+    extend(&mut value, json!({ "permissions": permissions, "role_name": role_name(Some(role)) }));
+    value
+}
+
+fn collaborators(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let of_organization = |user: u64| match repository.owner {
+        Owner::Organization(id) => {
+            call.world.organizations.get(&id).is_some_and(|one| one.members.contains(&user))
+        }
+        Owner::User(_) => false,
+    };
+    let mut people = with_rights(call.world, repository);
+    match call.query.get("affiliation").unwrap_or("all") {
+        "all" => {}
+        "outside" | "direct" => people.retain(|(user, _)| !of_organization(*user)),
+        _ => {
+            return Err(Fault::field(
+                "Collaborator",
+                "affiliation",
+                Code::Invalid,
+                "affiliation must be all, direct or outside",
+            ));
+        }
+    }
+    Ok(pagination::page(call, USUAL, people, |(user, role)| with_permissions(call, user, role)))
+}
+
+fn is_collaborator(call: &mut Call<'_>) -> Outcome {
+    access::role_of(call.world, user(call, "username")?, call.repository()?)
+        .ok_or(Fault::NotFound)?;
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+fn remove_collaborator(call: &mut Call<'_>) -> Outcome {
+    let user = user(call, "username")?;
+    call.repository_mut()?.collaborators.remove(&user);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+fn permission(call: &mut Call<'_>) -> Outcome {
+    let user = user(call, "username")?;
+    let role = access::role_of(call.world, user, call.repository()?);
+    let shown = with_permissions(call, user, role.unwrap_or(Role::Read));
+    Ok(Reply::ok(
+        json!({ "permission": role_name(role), "role_name": role_name(role), "user": shown }),
+    ))
+}
+
+fn assignees(call: &mut Call<'_>) -> Outcome {
+    let people = with_rights(call.world, call.repository()?);
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, people, |(user, _)| renderer.user_summary(user)))
+}
+
+fn is_assignee(call: &mut Call<'_>) -> Outcome {
+    if !call.params.get("number").is_empty() {
+        crate::emulator::resources::issues::issue::named(call, call.repository()?)?;
+    }
+    access::role_of(call.world, user(call, "assignee")?, call.repository()?)
+        .ok_or(Fault::NotFound)?;
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Who made the commits of the default branch, the busiest first; 204 for a repository without any.
+fn contributors(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let history = call.world.history(repository);
+    let mut counts = std::collections::BTreeMap::<u64, u64>::new();
+    for commit in history.tip(repository).into_iter().flat_map(|tip| history.until(tip)) {
+        *counts.entry(commit.author.user).or_default() += 1;
+    }
+    if counts.is_empty() {
+        return Ok(Reply::empty(StatusCode::NO_CONTENT));
+    }
+    let mut people: Vec<(u64, u64)> = counts.into_iter().collect();
+    people.sort_by_key(|(user, count)| (std::cmp::Reverse(*count), *user));
+    let renderer = Renderer::of(call);
+    Ok(pagination::page(call, USUAL, people, |(user, count)| {
+        let mut value = renderer.user_summary(user);
+        extend(&mut value, json!({ "contributions": count }));
+        value
+    }))
+}

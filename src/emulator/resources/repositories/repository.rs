@@ -1,0 +1,104 @@
+//! Repositories: reading one, changing one, renaming one.
+
+use crate::emulator::accounts::Level;
+use crate::emulator::events::webhooks::repositories as happened;
+use crate::emulator::events::webhooks::repositories::Before;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::render::Renderer;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, Role};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::{FEATURES, Visibility};
+
+const READ: Need =
+    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
+/// Document 1, Repository permission 'Administration': PATCH `/repos/{owner}/{repo}`.
+const ADMINISTER: Need =
+    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/repos/{owner}/{repo}", READ, get),
+    Route::new(Verb::Patch, "/repos/{owner}/{repo}", ADMINISTER, patch),
+];
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let renderer = Renderer::of(call);
+    Ok(Reply::ok(renderer.repository(repository))
+        .changed_at(renderer.repository_changed_at(repository)))
+}
+
+fn patch(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Repository", call.body)?;
+    let name = fields.string("name");
+    if name.as_deref().is_some_and(|name| !is_name(name)) {
+        fields.reject(
+            "name",
+            Code::Invalid,
+            "name may only contain letters, digits, `.`, `-` and `_`",
+        );
+    }
+    let visibility = visibility(&mut fields);
+    let description = fields.nullable_string("description");
+    let homepage = fields.nullable_string("homepage");
+    let default_branch = fields.string("default_branch");
+    let features: Vec<(&'static str, bool)> =
+        FEATURES.iter().filter_map(|(name, _)| Some((*name, fields.boolean(name)?))).collect();
+    fields.check()?;
+
+    let id = call.repository;
+    let before = Before::of(call.repository()?);
+    if let Some(name) = name
+        && !call.world.rename_repository(id, &name)
+    {
+        return Err(Fault::field(
+            "Repository",
+            "name",
+            Code::AlreadyExists,
+            "name already exists on this account",
+        ));
+    }
+    let now = call.now;
+    if let Some(visibility) = visibility {
+        call.world.set_visibility(id, visibility);
+        let owner = call.repository()?.owner;
+        call.world.owner_changed(owner, call.now);
+    }
+    let repository = call.repository_mut()?;
+    repository.features.extend(features);
+    repository.description =
+        description.of(Some(std::mem::take(&mut repository.description))).unwrap_or_default();
+    repository.homepage = homepage.of(repository.homepage.take());
+    repository.default_branch =
+        default_branch.unwrap_or_else(|| std::mem::take(&mut repository.default_branch));
+    repository.updated_at = now;
+    happened::tell(call, &before)?;
+    let repository = call.repository()?;
+    Ok(Reply::ok(Renderer::of(call).repository(repository)))
+}
+
+/// Either field says it; `visibility` is the newer one and wins.
+fn visibility(fields: &mut Fields) -> Option<Visibility> {
+    let private = fields
+        .boolean("private")
+        .map(|private| if private { Visibility::Private } else { Visibility::Public });
+    match fields.string("visibility").as_deref() {
+        Some("public") => Some(Visibility::Public),
+        Some("private") => Some(Visibility::Private),
+        Some(_) => {
+            fields.reject("visibility", Code::Invalid, "visibility must be public or private");
+            None
+        }
+        None => private,
+    }
+}
+
+/// What the running service takes as a repository's name.
+pub fn is_name(name: &str) -> bool {
+    let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    (1..=100).contains(&name.len()) && name.chars().all(is_usual) && !matches!(name, "." | "..")
+        // Document 2: owner and repo are given without `.git`.
+        && !name.to_ascii_lowercase().ends_with(".git")
+}

@@ -1,0 +1,64 @@
+//! The service about itself: the root, `/meta` and the rate limits.
+
+use serde_json::{Map, Value, json};
+
+use crate::emulator::http::reply::Reply;
+use crate::emulator::limits::primary::View;
+use crate::emulator::limits::settings::Resource;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::Need;
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/", Need::Nothing, root),
+    Route::new(Verb::Get, "/meta", Need::Nothing, meta),
+    Route::new(Verb::Get, "/rate_limit", Need::Nothing, rate_limit).free(),
+];
+
+/// Name and path of the root's addresses, the ones that clients are known to read.
+const ADDRESSES: &[(&str, &str)] = &[
+    ("current_user_url", "/user"),
+    ("current_user_repositories_url", "/user/repos{?type,page,per_page,sort}"),
+    ("events_url", "/events"),
+    ("issue_search_url", "/search/issues?q={query}{&page,per_page,sort,order}"),
+    ("notifications_url", "/notifications"),
+    ("organization_url", "/orgs/{org}"),
+    ("organization_repositories_url", "/orgs/{org}/repos{?type,page,per_page,sort}"),
+    ("rate_limit_url", "/rate_limit"),
+    ("repository_url", "/repos/{owner}/{repo}"),
+    ("user_url", "/users/{user}"),
+    ("user_repositories_url", "/users/{user}/repos{?type,page,per_page,sort}"),
+];
+
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn root(call: &mut Call<'_>) -> Outcome {
+    let addresses = ADDRESSES
+        .iter()
+        .map(|(name, path)| ((*name).to_owned(), json!(format!("{}{path}", call.urls.api))));
+    Ok(Reply::ok(Value::Object(addresses.collect())))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn meta(_: &mut Call<'_>) -> Outcome {
+    Ok(Reply::ok(
+        json!({ "verifiable_password_authentication": false, "hooks": ["127.0.0.0/8"], "api": ["127.0.0.0/8"] }),
+    ))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn rate_limit(call: &mut Call<'_>) -> Outcome {
+    Ok(rate_limit_of(|resource| call.budget(resource)))
+}
+
+/// `GET /rate_limit` from the budgets themselves. `rate` repeats core, as old clients read it.
+pub fn rate_limit_of(budget: impl Fn(Resource) -> View) -> Reply {
+    let resources: Map<String, Value> = Resource::ALL
+        .into_iter()
+        .map(|resource| (resource.name().to_owned(), statement(budget(resource))))
+        .collect();
+    Reply::ok(json!({ "resources": resources, "rate": statement(budget(Resource::CORE)) }))
+}
+
+fn statement(view: View) -> Value {
+    json!({ "limit": view.limit, "used": view.used, "remaining": view.remaining(), "reset": view.reset.as_secs(), "resource": view.resource.name() })
+}

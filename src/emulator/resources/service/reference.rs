@@ -1,0 +1,217 @@
+//! What the service knows of itself and of the world: emojis, licences, templates, rendered text.
+//! The same for everyone, a little of each.
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::{Body, Reply};
+use crate::emulator::http::urls::SITE;
+use crate::emulator::render::node_id;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::Need;
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/emojis", Need::Nothing, emojis),
+    Route::new(Verb::Get, "/gitignore/templates", Need::Nothing, ignore_templates),
+    Route::new(Verb::Get, "/gitignore/templates/{name}", Need::Nothing, ignore_template),
+    Route::new(Verb::Get, "/licenses", Need::Nothing, licenses),
+    Route::new(Verb::Get, "/licenses/{license}", Need::Nothing, license),
+    Route::new(Verb::Get, "/codes_of_conduct", Need::Nothing, codes),
+    Route::new(Verb::Get, "/codes_of_conduct/{key}", Need::Nothing, code),
+    Route::new(Verb::Post, "/markdown", Need::Nothing, markdown),
+    Route::new(Verb::Post, "/markdown/raw", Need::Nothing, markdown_raw),
+    Route::new(Verb::Get, "/versions", Need::Nothing, versions),
+    Route::new(Verb::Get, "/zen", Need::Nothing, zen),
+    Route::new(Verb::Get, "/octocat", Need::Nothing, octocat),
+    Route::new(Verb::Get, "/feeds", Need::Nothing, feeds),
+    Route::new(Verb::Post, "/credentials/revoke", Need::Nothing, revoke),
+];
+
+const EMOJIS: &[(&str, &str)] =
+    &[("+1", "1f44d"), ("-1", "1f44e"), ("heart", "2764"), ("rocket", "1f680"), ("tada", "1f389")];
+const IGNORE_TEMPLATES: &[(&str, &str)] =
+    &[("C", "*.o\n*.so\n"), ("Python", "__pycache__/\n*.pyc\n"), ("Rust", "/target\n")];
+/// Key, name and SPDX id.
+const LICENSES: &[(&str, &str, &str)] = &[
+    ("apache-2.0", "Apache License 2.0", "Apache-2.0"),
+    ("bsd-3-clause", "BSD 3-Clause \"New\" or \"Revised\" License", "BSD-3-Clause"),
+    ("mit", "MIT License", "MIT"),
+];
+const CODES: &[(&str, &str)] = &[
+    ("citizen_code_of_conduct", "Citizen Code of Conduct"),
+    ("contributor_covenant", "Contributor Covenant"),
+];
+const ZEN: &str = "Keep it logically awesome.";
+/// The largest text that is rendered, as in the running service.
+const TEXT_BYTES_MAX: usize = 400 * 1024;
+
+fn text(kind: &str, text: impl Into<Bytes>) -> Reply {
+    Reply::new(StatusCode::OK, Body::Raw(Some(format!("{kind}; charset=utf-8")), text.into()))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn emojis(_: &mut Call<'_>) -> Outcome {
+    let addresses = EMOJIS
+        .iter()
+        .map(|(name, code)| ((*name).to_owned(), json!(format!("{SITE}/emoji/{code}.png"))));
+    Ok(Reply::ok(Value::Object(addresses.collect())))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn ignore_templates(_: &mut Call<'_>) -> Outcome {
+    Ok(Reply::ok(IGNORE_TEMPLATES.iter().map(|(name, _)| json!(name)).collect()))
+}
+
+fn ignore_template(call: &mut Call<'_>) -> Outcome {
+    let wanted = call.params.get("name");
+    let (name, source) =
+        IGNORE_TEMPLATES.iter().find(|(name, _)| *name == wanted).ok_or(Fault::NotFound)?;
+    Ok(Reply::ok(json!({ "name": name, "source": source })))
+}
+
+fn license_summary(call: &Call<'_>, number: usize) -> Value {
+    let (key, name, spdx) = LICENSES.get(number).copied().unwrap_or_default();
+    let url = format!("{}/licenses/{key}", call.urls.api);
+    json!({ "key": key, "name": name, "spdx_id": spdx, "url": url, "node_id": node_id("License", number as u64) })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn licenses(call: &mut Call<'_>) -> Outcome {
+    let all: Vec<usize> = (0..LICENSES.len()).collect();
+    Ok(pagination::page(call, USUAL, all, |number| license_summary(call, number)))
+}
+
+fn license(call: &mut Call<'_>) -> Outcome {
+    let wanted = call.params.get("license").to_ascii_lowercase();
+    let number = LICENSES.iter().position(|(key, ..)| *key == wanted).ok_or(Fault::NotFound)?;
+    let mut value = license_summary(call, number);
+    let page = format!("{SITE}/licenses/{wanted}");
+    let more = json!({
+        "html_url": page, "description": "A licence.", "implementation": "Create a text file in the root of your source code.",
+        "permissions": ["commercial-use", "modifications", "distribution"], "conditions": ["include-copyright"], "limitations": ["liability", "warranty"],
+        "body": "", "featured": true,
+    });
+    crate::emulator::render::extend(&mut value, more);
+    Ok(Reply::ok(value))
+}
+
+fn code_summary(call: &Call<'_>, key: &str, name: &str) -> Value {
+    json!({ "key": key, "name": name, "url": format!("{}/codes_of_conduct/{key}", call.urls.api), "html_url": format!("{SITE}/codes_of_conduct/{key}") })
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn codes(call: &mut Call<'_>) -> Outcome {
+    Ok(Reply::ok(CODES.iter().map(|(key, name)| code_summary(call, key, name)).collect()))
+}
+
+fn code(call: &mut Call<'_>) -> Outcome {
+    let wanted = call.params.get("key");
+    let (key, name) = CODES.iter().find(|(key, _)| *key == wanted).ok_or(Fault::NotFound)?;
+    let mut value = code_summary(call, key, name);
+    crate::emulator::render::extend(
+        &mut value,
+        json!({ "body": format!("# {name}\n\nBe kind.\n") }),
+    );
+    Ok(Reply::ok(value))
+}
+
+/// Answers HTML. Of the markup only paragraphs and headings are understood; the rest is shown as it
+/// was written.
+fn markdown(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Markdown", call.body)?;
+    if !fields.has("text") {
+        fields.reject("text", Code::MissingField, "text is required");
+    }
+    let source = fields.string("text").unwrap_or_default();
+    if fields.string("mode").is_some_and(|mode| !matches!(mode.as_str(), "markdown" | "gfm")) {
+        fields.reject("mode", Code::Invalid, "mode must be markdown or gfm");
+    }
+    let _ = fields.string("context");
+    fields.check()?;
+    rendered(&source)
+}
+
+/// The whole body is the text.
+fn markdown_raw(call: &mut Call<'_>) -> Outcome {
+    rendered(&String::from_utf8_lossy(call.body))
+}
+
+fn rendered(source: &str) -> Outcome {
+    if source.len() > TEXT_BYTES_MAX {
+        return Err(Fault::field("Markdown", "text", Code::Invalid, "text is too long"));
+    }
+    let paragraphs = source.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
+    let html: String = paragraphs.map(paragraph).collect();
+    Ok(text("text/html", html))
+}
+
+fn paragraph(source: &str) -> String {
+    let level = source.bytes().take_while(|byte| *byte == b'#').count();
+    let heading = source
+        .get(level..)
+        .and_then(|rest| rest.strip_prefix(' '))
+        .filter(|_| (1..=6).contains(&level));
+    match heading {
+        Some(rest) => format!("<h{level}>{}</h{level}>\n", escaped(rest)),
+        None => format!("<p>{}</p>\n", escaped(source)),
+    }
+}
+
+fn escaped(source: &str) -> String {
+    source.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Document 1, Versioning names these two.
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn versions(_: &mut Call<'_>) -> Outcome {
+    Ok(Reply::ok(json!(["2026-03-10", "2022-11-28"])))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn zen(_: &mut Call<'_>) -> Outcome {
+    Ok(text("text/plain", ZEN))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn octocat(call: &mut Call<'_>) -> Outcome {
+    let said = call.query.get("s").unwrap_or(ZEN).to_owned();
+    Ok(text("text/plain", format!("  ( {said} )\n")))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn feeds(call: &mut Call<'_>) -> Outcome {
+    let timeline = format!("{SITE}/timeline");
+    let mut value = json!({
+        "timeline_url": timeline, "user_url": format!("{SITE}/{{user}}"),
+        "_links": { "timeline": { "href": timeline, "type": "application/atom+xml" }, "user": { "href": format!("{SITE}/{{user}}"), "type": "application/atom+xml" } },
+    });
+    if let Some(user) = call.caller.user() {
+        let own = format!("{SITE}/{}", call.world.login(user));
+        crate::emulator::render::extend(
+            &mut value,
+            json!({ "current_user_public_url": own, "current_user_url": format!("{own}.private") }),
+        );
+    }
+    Ok(Reply::ok(value))
+}
+
+/// Leaked credentials are reported by anyone; which of them were ours is not told. Those of the
+/// seed stay, for tests need them.
+fn revoke(call: &mut Call<'_>) -> Outcome {
+    const CREDENTIALS_MAX: usize = 1_000;
+    let mut fields = Fields::parse("Credential", call.body)?;
+    if !fields.has("credentials") {
+        fields.reject("credentials", Code::MissingField, "credentials is required");
+    }
+    let given = fields.strings("credentials").map_or(0, |credentials| credentials.len());
+    if given > CREDENTIALS_MAX || (given == 0 && fields.has("credentials")) {
+        fields.reject("credentials", Code::Invalid, "credentials must be 1 to 1,000 texts");
+    }
+    fields.check()?;
+    Ok(Reply::json(StatusCode::ACCEPTED, json!({})))
+}

@@ -1,0 +1,215 @@
+//! How people come into an organisation and its teams, and how they leave (Document 2, States and
+//! transitions, Team membership).
+//!
+//! A pending membership is an invitation that can still be accepted; who may ask for what is said
+//! where it is asked.
+
+use std::collections::BTreeMap;
+
+use super::Authority;
+use crate::clock::Timestamp;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::render::team::Standing;
+use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::{
+    Invitation, InvitationFailure, InvitationRole, Invitee, Organization, Purpose, TeamRole, World,
+};
+
+/// Who is put where, and by whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement {
+    pub organization: u64,
+    pub team: u64,
+    pub user: u64,
+    /// None keeps the role that the person has; a new one is a member. "Defaults of `role`: not
+    /// shown."
+    pub role: Option<TeamRole>,
+    pub actor: u64,
+    pub authority: Authority,
+}
+
+/// Somebody who is to be asked to join.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub organization: u64,
+    pub invitee: Invitee,
+    pub role: InvitationRole,
+    pub teams: BTreeMap<u64, TeamRole>,
+    pub purpose: Purpose,
+    pub actor: u64,
+}
+
+/// The user of a path. "422 when an organization is added to a team" (Document 2).
+pub fn addable_user(world: &World, login: &str) -> Result<u64, Fault> {
+    match world.owner(login).ok_or(Fault::NotFound)? {
+        Owner::User(id) => Ok(id),
+        Owner::Organization(_) => Err(Fault::field(
+            "TeamMember",
+            "username",
+            Code::Invalid,
+            "an organization cannot be a member of a team",
+        )),
+    }
+}
+
+/// The role that is shown and how the membership stands; none without a membership.
+pub fn place_in_team(
+    organization: &Organization,
+    team: u64,
+    user: u64,
+) -> Option<(TeamRole, Standing)> {
+    let held = organization.teams.get(&team).and_then(|team| team.people.get(&user));
+    let active = held.map(|role| (organization.shown_role(user, *role), Standing::Active));
+    let promised =
+        || organization.pending_invitation(user).and_then(|invitation| invitation.teams.get(&team));
+    active.or_else(|| promised().map(|role| (*role, Standing::Pending)))
+}
+
+/// Puts somebody into a team: a member of the organisation at once, anybody else by an invitation.
+pub fn put_in_team(world: &mut World, now: Timestamp, placement: &Placement) -> Result<(), Fault> {
+    let Placement { organization, team, user, role, actor, authority } = *placement;
+    let of = world.organizations.get_mut(&organization).ok_or(Fault::NotFound)?;
+    if of.members.contains(&user) {
+        let team = of.teams.get_mut(&team).ok_or(Fault::NotFound)?;
+        let held = team.people.get(&user).copied();
+        team.people.insert(user, role.or(held).unwrap_or(TeamRole::Member));
+        team.updated_at = now;
+        return Ok(());
+    }
+    // "Target is not an organization member and the caller is an organization owner."
+    if authority != Authority::Owner {
+        return Err(Fault::Forbidden(
+            "Only an organization owner can invite someone who is not a member of the organization.",
+        ));
+    }
+    if let Some(invitation) = pending_mut(of, user) {
+        let promised = invitation.teams.get(&team).copied();
+        invitation.teams.insert(team, role.or(promised).unwrap_or(TeamRole::Member));
+        return Ok(());
+    }
+    let teams = BTreeMap::from([(team, role.unwrap_or(TeamRole::Member))]);
+    let (invitee, role) = (Invitee::User(user), InvitationRole::DirectMember);
+    invite(
+        world,
+        now,
+        Request { organization, invitee, role, teams, purpose: Purpose::Teams, actor },
+    )
+    .map(|_| ())
+}
+
+/// Sends an invitation; its id. (The e-mail itself goes nowhere.)
+pub fn invite(world: &mut World, now: Timestamp, request: Request) -> Result<u64, Fault> {
+    let id = world.next_id();
+    let organization = world.organizations.get_mut(&request.organization).ok_or(Fault::NotFound)?;
+    Fault::unless_spammed("Invitation", organization.people.invitations.len())?;
+    let invitation = Invitation {
+        id,
+        invitee: request.invitee,
+        role: request.role,
+        teams: request.teams,
+        purpose: request.purpose,
+        inviter: request.actor,
+        created_at: now,
+        failure: None,
+    };
+    organization.people.invitations.insert(id, invitation);
+    Ok(id)
+}
+
+/// The person accepts: "person becomes a team member". The invitation's id, or none when there is
+/// nothing to accept.
+pub fn accept(world: &mut World, now: Timestamp, organization: u64, user: u64) -> Option<u64> {
+    let organization = world.organizations.get_mut(&organization)?;
+    let id = organization.pending_invitation(user)?.id;
+    let invitation = organization.people.invitations.remove(&id)?;
+    organization.members.insert(user);
+    // What a billing or hiring manager is apart from a member is not shown.
+    if invitation.role == InvitationRole::Admin {
+        organization.owners.insert(user);
+    }
+    for (team, role) in invitation.teams {
+        if let Some(team) = organization.teams.get_mut(&team).filter(|team| !team.synchronised) {
+            team.people.insert(user, role);
+            team.updated_at = now;
+        }
+    }
+    Some(id)
+}
+
+/// The invitation cannot be accepted any more; its id, or none when there is none.
+pub fn fail(
+    world: &mut World,
+    now: Timestamp,
+    organization: u64,
+    user: u64,
+    reason: String,
+) -> Option<u64> {
+    let invitation = pending_mut(world.organizations.get_mut(&organization)?, user)?;
+    invitation.failure = Some(InvitationFailure { at: now, reason });
+    Some(invitation.id)
+}
+
+/// Whether a membership ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    Yes,
+    /// There was none.
+    No,
+}
+
+/// Takes somebody out of a team, or the team out of the invitation.
+pub fn leave_team(organization: &mut Organization, now: Timestamp, team: u64, user: u64) -> Left {
+    if let Some(team) = organization.teams.get_mut(&team)
+        && team.people.remove(&user).is_some()
+    {
+        team.updated_at = now;
+        return Left::Yes;
+    }
+    let Some(invitation) = pending_mut(organization, user) else { return Left::No };
+    let left = if invitation.teams.remove(&team).is_some() { Left::Yes } else { Left::No };
+    withdraw_empty(organization);
+    left
+}
+
+/// Takes back invitations that were sent for teams and have none left.
+pub fn withdraw_empty(organization: &mut Organization) {
+    organization.people.invitations.retain(|_, invitation| {
+        let has_failed = invitation.failure.is_some();
+        has_failed || invitation.purpose == Purpose::Organization || !invitation.teams.is_empty()
+    });
+}
+
+/// Takes a member out of the organisation and of everything in it; "the user account is not
+/// deleted".
+pub fn leave_organization(
+    organization: &mut Organization,
+    now: Timestamp,
+    user: u64,
+) -> Result<Left, Fault> {
+    if organization.is_last_owner(user) {
+        return Err(Fault::field(
+            "Organization",
+            "username",
+            Code::Invalid,
+            "the last owner cannot leave the organization",
+        ));
+    }
+    if !organization.members.remove(&user) {
+        return Ok(Left::No);
+    }
+    organization.owners.remove(&user);
+    organization.people.public.remove(&user);
+    organization.roles.values_mut().for_each(|users| {
+        users.remove(&user);
+    });
+    for team in organization.teams.values_mut() {
+        if team.people.remove(&user).is_some() {
+            team.updated_at = now;
+        }
+    }
+    Ok(Left::Yes)
+}
+
+fn pending_mut(organization: &mut Organization, user: u64) -> Option<&mut Invitation> {
+    organization.people.invitations.values_mut().find(|invitation| invitation.is_pending_for(user))
+}

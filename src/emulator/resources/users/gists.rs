@@ -1,0 +1,232 @@
+//! Gists: a few files of a user, listed for everyone or known by their number alone.
+//!
+//! Comments, commits and forks of a gist are kept as they are sent, by the generic stored resource.
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use crate::emulator::auth::access;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::urls::SITE;
+use crate::emulator::render::{Renderer, node_id};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::Need;
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::storage::shelves::Thing;
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/gists", Need::Nothing, mine),
+    Route::new(Verb::Post, "/gists", Need::User, create).content(),
+    Route::new(Verb::Get, "/gists/public", Need::Nothing, public),
+    Route::new(Verb::Get, "/gists/starred", Need::User, starred),
+    Route::new(Verb::Get, "/users/{username}/gists", Need::Nothing, of_user),
+    Route::new(Verb::Get, "/gists/{gist_id}", Need::Nothing, get),
+    Route::new(Verb::Patch, "/gists/{gist_id}", Need::User, patch),
+    Route::new(Verb::Delete, "/gists/{gist_id}", Need::User, delete),
+    Route::new(Verb::Get, "/gists/{gist_id}/star", Need::User, is_starred),
+    Route::new(Verb::Put, "/gists/{gist_id}/star", Need::User, star),
+    Route::new(Verb::Delete, "/gists/{gist_id}/star", Need::User, unstar),
+];
+
+/// Where they lie, as the generic routes below a gist expect it.
+const SHELF: &str = "service/gists";
+const FILES_MAX: usize = 100;
+
+fn all(call: &Call<'_>) -> Vec<Thing> {
+    let shelf = call.world.shelves.shelf(SHELF);
+    shelf
+        .map(|shelf| shelf.in_order().into_iter().rev().map(|(_, thing)| thing.clone()).collect())
+        .unwrap_or_default()
+}
+
+fn named(call: &Call<'_>) -> Result<Thing, Fault> {
+    let id = call.params.id("gist_id")?;
+    call.world
+        .shelves
+        .shelf(SHELF)
+        .and_then(|shelf| shelf.get(&id.to_string()))
+        .cloned()
+        .ok_or(Fault::NotFound)
+}
+
+fn owner(thing: &Thing) -> Option<u64> {
+    thing.fields.get("owner").and_then(Value::as_u64)
+}
+
+fn is_public(thing: &Thing) -> bool {
+    thing.fields.get("public") == Some(&json!(true))
+}
+
+fn page(call: &Call<'_>, wanted: impl Fn(&Thing) -> bool) -> Reply {
+    let shown = all(call).into_iter().filter(wanted).collect();
+    pagination::page(call, USUAL, shown, |thing| render(call, &thing))
+}
+
+/// The caller's own; for callers who are nobody those of everyone, as in the running service.
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn mine(call: &mut Call<'_>) -> Outcome {
+    let me = call.caller.user();
+    Ok(page(call, |thing| if me.is_some() { owner(thing) == me } else { is_public(thing) }))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+fn public(call: &mut Call<'_>) -> Outcome {
+    Ok(page(call, is_public))
+}
+
+fn starred(call: &mut Call<'_>) -> Outcome {
+    let me = access::acts_as_user(call.caller)?;
+    Ok(page(call, |thing| {
+        call.world
+            .shelves
+            .shelf(&stars(thing.id))
+            .is_some_and(|shelf| shelf.get(&me.to_string()).is_some())
+    }))
+}
+
+fn of_user(call: &mut Call<'_>) -> Outcome {
+    let user = crate::emulator::resources::repositories::people::user(call, "username")?;
+    let me = call.caller.user();
+    Ok(page(call, |thing| owner(thing) == Some(user) && (is_public(thing) || me == Some(user))))
+}
+
+/// Whoever knows the number may read, as in the running service.
+fn get(call: &mut Call<'_>) -> Outcome {
+    let thing = named(call)?;
+    Ok(Reply::ok(render(call, &thing)).changed_at(thing.updated_at))
+}
+
+fn render(call: &Call<'_>, thing: &Thing) -> Value {
+    let url = format!("{}/gists/{}", call.urls.api, thing.id);
+    let contents =
+        thing.fields.get("files").and_then(Value::as_object).cloned().unwrap_or_default();
+    let file = |(name, content): (String, Value)| {
+        let size = content.as_str().map_or(0, str::len);
+        let raw_url = format!("{SITE}/gists/{}/raw", thing.id);
+        (
+            name.clone(),
+            json!({ "filename": name, "type": "text/plain", "size": size, "content": content, "truncated": false, "raw_url": raw_url }),
+        )
+    };
+    let files: Map<String, Value> = contents.into_iter().map(file).collect();
+    json!({
+        "id": thing.id.to_string(), "node_id": node_id("Gist", thing.id), "url": url, "html_url": format!("{SITE}/gists/{}", thing.id),
+        "forks_url": format!("{url}/forks"), "commits_url": format!("{url}/commits"), "comments_url": format!("{url}/comments"),
+        "files": files, "public": is_public(thing), "description": thing.fields.get("description"), "comments": 0, "truncated": false,
+        "owner": owner(thing).map(|user| Renderer::of(call).user_summary(user)), "user": null,
+        "created_at": iso(thing.created_at), "updated_at": iso(thing.updated_at),
+    })
+}
+
+/// Files by name and content; null takes one away, as an update may.
+fn files(fields: &mut Fields) -> Map<String, Value> {
+    let given = match fields.value("files") {
+        Some(Value::Object(files)) => files.clone(),
+        Some(_) => {
+            fields.reject("files", Code::Invalid, "files is not an object");
+            Map::new()
+        }
+        None => Map::new(),
+    };
+    let content = |(name, file): (String, Value)| match file {
+        Value::Null => Some((name, Value::Null)),
+        file => Some((name, file.get("content").filter(|content| content.is_string())?.clone())),
+    };
+    let read: Map<String, Value> = given.clone().into_iter().filter_map(content).collect();
+    if read.len() != given.len() || read.len() > FILES_MAX {
+        fields.reject(
+            "files",
+            Code::Invalid,
+            "files must be at most 100, each null or with a content",
+        );
+    }
+    read
+}
+
+fn create(call: &mut Call<'_>) -> Outcome {
+    let me = access::acts_as_user(call.caller)?;
+    let mut fields = Fields::parse("Gist", call.body)?;
+    let files = files(&mut fields);
+    if files.values().all(Value::is_null) && fields.value("files").is_none_or(Value::is_object) {
+        fields.reject("files", Code::MissingField, "files is required");
+    }
+    let description = fields.nullable_string("description").value();
+    let public = fields.boolean("public").unwrap_or(false);
+    fields.check()?;
+    let kept = json!({ "owner": me, "files": files, "description": description, "public": public });
+    let (id, now) = (call.world.next_id(), call.now);
+    let thing = Thing {
+        id,
+        fields: kept.as_object().cloned().unwrap_or_default(),
+        created_at: now,
+        updated_at: now,
+    };
+    call.world.shelves.put(SHELF, &id.to_string(), thing.clone())?;
+    let location = format!("{}/gists/{id}", call.urls.api);
+    Ok(Reply::created(render(call, &thing), &location))
+}
+
+/// The gist that the path names, for its owner.
+fn mine_alone(call: &Call<'_>) -> Result<Thing, Fault> {
+    let thing = named(call)?;
+    if owner(&thing) == Some(access::acts_as_user(call.caller)?) {
+        Ok(thing)
+    } else {
+        Err(Fault::NotFound)
+    }
+}
+
+fn patch(call: &mut Call<'_>) -> Outcome {
+    let mut thing = mine_alone(call)?;
+    let mut fields = Fields::parse("Gist", call.body)?;
+    let changed = files(&mut fields);
+    let description = fields.nullable_string("description");
+    fields.check()?;
+    if let Some(Value::Object(files)) = thing.fields.get_mut("files") {
+        files.extend(changed);
+        files.retain(|_, content| !content.is_null());
+    }
+    let before = thing.fields.get("description").and_then(Value::as_str).map(str::to_owned);
+    thing.fields.insert("description".to_owned(), json!(description.of(before)));
+    thing.updated_at = call.now;
+    call.world.shelves.put(SHELF, &thing.id.to_string(), thing.clone())?;
+    Ok(Reply::ok(render(call, &thing)))
+}
+
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let id = mine_alone(call)?.id;
+    call.world.shelves.take(SHELF, &id.to_string(), call.now);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Where the stars of a gist lie, each under its user's id.
+fn stars(gist: u64) -> String {
+    format!("{SHELF}/{gist}/star")
+}
+
+fn is_starred(call: &mut Call<'_>) -> Outcome {
+    let (thing, me) = (named(call)?, access::acts_as_user(call.caller)?);
+    let starred = call
+        .world
+        .shelves
+        .shelf(&stars(thing.id))
+        .is_some_and(|shelf| shelf.get(&me.to_string()).is_some());
+    if starred { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
+}
+
+fn star(call: &mut Call<'_>) -> Outcome {
+    let (gist, me, now) = (named(call)?, access::acts_as_user(call.caller)?, call.now);
+    let thing = Thing { id: me, fields: Map::new(), created_at: now, updated_at: now };
+    call.world.shelves.put(&stars(gist.id), &me.to_string(), thing)?;
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+fn unstar(call: &mut Call<'_>) -> Outcome {
+    let (gist, me, now) = (named(call)?, access::acts_as_user(call.caller)?, call.now);
+    call.world.shelves.take(&stars(gist.id), &me.to_string(), now);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}

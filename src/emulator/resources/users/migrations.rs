@@ -1,0 +1,346 @@
+//! User migrations (Document 3): start, list, look, download and delete the archive, unlock a
+//! repository.
+//!
+//! Paths of the last three are not shown; they are those of the real service, which published
+//! clients use.
+
+use std::collections::BTreeSet;
+
+use http::{StatusCode, header};
+use serde_json::{Value, json};
+
+use crate::emulator::auth::access;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::{Body, Reply, Tag};
+use crate::emulator::http::timestamps::{http_date, iso};
+use crate::emulator::http::validators::lists;
+use crate::emulator::migrations::PER_ACCOUNT_MAX;
+use crate::emulator::migrations::download::{self, Refused};
+use crate::emulator::render::{Renderer, node_id};
+use crate::emulator::resources::notifications::is_unchanged_since;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, Role};
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::storage::migrations::{Flag, Migration, State};
+use crate::emulator::world::{Repository, guid};
+
+/// "Account owner with a classic credential."
+const MINE: Need = Need::ClassicCredential;
+/// The most repositories of one migration. Not shown; a bound for what one request can keep.
+const REPOSITORIES_MAX: usize = 1_000;
+/// A name longer than any repository's is not repeated in full.
+const SHOWN_CHARACTERS_MAX: usize = 150;
+/// The only attribute that an answer may leave out.
+const REPOSITORIES: &str = "repositories";
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/user/migrations", MINE, list),
+    Route::new(Verb::Post, "/user/migrations", MINE, start),
+    Route::new(Verb::Get, "/user/migrations/{migration_id}", MINE, get),
+    Route::new(Verb::Get, "/user/migrations/{migration_id}/archive", MINE, redirect_to_archive),
+    Route::new(Verb::Delete, "/user/migrations/{migration_id}/archive", MINE, delete_archive),
+    Route::new(Verb::Get, "/user/migrations/{migration_id}/repositories", MINE, list_repositories),
+    Route::new(
+        Verb::Delete,
+        "/user/migrations/{migration_id}/repos/{repo_name}/lock",
+        MINE,
+        unlock,
+    ),
+    // Not of the API: it stands for the host that keeps archives, so it asks for no credential and
+    // costs nothing.
+    Route::new(Verb::Get, "/_archives/{file}", Need::Nothing, download).free(),
+];
+
+fn me(call: &Call<'_>) -> Result<u64, Fault> {
+    call.caller.user().ok_or(Fault::RequiresAuthentication)
+}
+
+/// The caller's migration that the path names; others' are not there.
+fn named<'a>(call: &'a Call<'_>) -> Result<&'a Migration, Fault> {
+    let (id, me) = (call.params.id("migration_id")?, me(call)?);
+    call.world.migrations.get(id).filter(|migration| migration.owner == me).ok_or(Fault::NotFound)
+}
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    let mine = call.world.migrations.of(me(call)?).collect();
+    Ok(pagination::page(call, USUAL, mine, |migration| render(call, migration, Attributes::All)))
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let migration = named(call)?;
+    let attributes = asked_attributes(call);
+    let repositories = shown(call, migration).map(|repository| repository.updated_at);
+    let changed_at =
+        repositories.filter(|_| attributes == Attributes::All).chain([migration.updated_at]).max();
+    Ok(Reply { changed_at, ..Reply::ok(render(call, migration, attributes)) })
+}
+
+/// `exclude=repositories`, as one value or several, in any of the forms that clients write arrays.
+/// Other names leave nothing out: this route lists no 422.
+fn asked_attributes(call: &Call<'_>) -> Attributes {
+    let given = call.query.clone().sorted();
+    let mut values = given
+        .iter()
+        .filter(|(name, _)| matches!(name.as_str(), "exclude" | "exclude[]"))
+        .flat_map(|(_, value)| value.split(','));
+    if values.any(|value| value.trim() == REPOSITORIES) {
+        Attributes::WithoutRepositories
+    } else {
+        Attributes::All
+    }
+}
+
+fn start(call: &mut Call<'_>) -> Outcome {
+    let me = me(call)?;
+    let mut fields = Fields::parse("Migration", call.body)?;
+    let flags: BTreeSet<Flag> =
+        Flag::ALL.into_iter().filter(|flag| fields.boolean(flag.name()) == Some(true)).collect();
+    let attributes = exclude(&mut fields);
+    let names = repository_names(&mut fields);
+    let (flags, repositories) = if flags.contains(&Flag::OrgMetadataOnly) {
+        if !names.is_empty() {
+            fields.reject(
+                REPOSITORIES,
+                Code::Invalid,
+                "repositories must be empty when org_metadata_only is true",
+            );
+        }
+        // "Other flags are ignored."
+        (BTreeSet::from([Flag::OrgMetadataOnly]), Vec::new())
+    } else {
+        let repositories = repositories(call, &mut fields, &names, &flags);
+        (flags, repositories)
+    };
+    fields.check()?;
+    if call.world.migrations.of(me).count() >= PER_ACCOUNT_MAX {
+        return Err(Fault::field("Migration", "base", Code::Invalid, "there are too many already"));
+    }
+    let (id, now) = (call.world.next_id(), call.now);
+    call.world.migrations.add(Migration::new(id, guid(id), me, repositories, flags, now));
+    let migration = call.world.migrations.get(id).ok_or(Fault::NotFound)?;
+    let location = url(call, migration);
+    Ok(Reply::created(render(call, migration, attributes), &location))
+}
+
+/// What `exclude` leaves of the answer.
+fn exclude(fields: &mut Fields) -> Attributes {
+    let names = fields.strings("exclude").unwrap_or_default();
+    if names.iter().any(|name| name != REPOSITORIES) {
+        fields.reject("exclude", Code::Invalid, "exclude may only name repositories");
+    }
+    if names.is_empty() { Attributes::All } else { Attributes::WithoutRepositories }
+}
+
+fn repository_names(fields: &mut Fields) -> Vec<String> {
+    if !fields.has(REPOSITORIES) {
+        fields.reject(REPOSITORIES, Code::MissingField, "repositories is required");
+    }
+    let names = fields.strings(REPOSITORIES).unwrap_or_default();
+    if names.len() > REPOSITORIES_MAX {
+        fields.reject(
+            REPOSITORIES,
+            Code::Invalid,
+            format!("repositories may name at most {REPOSITORIES_MAX}"),
+        );
+        return Vec::new();
+    }
+    names
+}
+
+/// The repositories of these names, each once. Which may be migrated is not shown: all that the
+/// caller sees; only its administrator may lock one.
+fn repositories(
+    call: &Call<'_>,
+    fields: &mut Fields,
+    names: &[String],
+    flags: &BTreeSet<Flag>,
+) -> Vec<u64> {
+    let locks = flags.contains(&Flag::LockRepositories);
+    let mut ids = Vec::new();
+    for name in names {
+        let found =
+            name.split_once('/').and_then(|(owner, name)| call.world.repository_named(owner, name));
+        let shown: String = name.chars().take(SHOWN_CHARACTERS_MAX).collect();
+        match found.filter(|repository| access::sees(call.world, call.caller, repository)) {
+            None => fields.reject(
+                REPOSITORIES,
+                Code::Invalid,
+                format!("{shown} is not a repository that can be migrated"),
+            ),
+            Some(repository) if locks && !administers(call, repository) => {
+                fields.reject(
+                    REPOSITORIES,
+                    Code::Invalid,
+                    format!("{shown} can only be locked by its administrator"),
+                );
+            }
+            Some(repository) if !ids.contains(&repository.id) => ids.push(repository.id),
+            Some(_) => {}
+        }
+    }
+    if names.is_empty() && fields.value(REPOSITORIES).is_some_and(|given| *given == json!([])) {
+        fields.reject(
+            REPOSITORIES,
+            Code::Invalid,
+            "repositories may only be empty when org_metadata_only is true",
+        );
+    }
+    ids
+}
+
+fn administers(call: &Call<'_>, repository: &Repository) -> bool {
+    call.caller
+        .token()
+        .is_some_and(|token| access::role_of_token(call.world, token, repository) >= Role::Admin)
+}
+
+/// "302 redirect to the tar.gz archive… Allowed once state is exported." When it is not, 403, as
+/// the row lists no other refusal; when the archive was deleted, it is not found.
+fn redirect_to_archive(call: &mut Call<'_>) -> Outcome {
+    let migration = named(call)?;
+    if migration.state != State::Exported {
+        return Err(Fault::Forbidden(
+            "The archive can be downloaded once the migration is exported.",
+        ));
+    }
+    if migration.archive.is_none() {
+        return Err(Fault::NotFound);
+    }
+    let hides = |id: &u64| {
+        call.world
+            .repositories
+            .get(id)
+            .is_some_and(|repository| !access::sees(call.world, call.caller, repository))
+    };
+    if migration.repositories.iter().any(hides) {
+        return Err(Fault::Forbidden("The archive has repositories that the token may not see."));
+    }
+    // The archive never changes, so its migration's guid is tag enough. The address in the answer
+    // is another one every time.
+    let tag = format!("\"{}\"", migration.guid);
+    let asked = call
+        .headers
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect::<Vec<_>>();
+    let unchanged = if asked.is_empty() {
+        is_unchanged_since(call, migration.since)
+    } else {
+        asked.into_iter().any(|list| lists(list, &migration.guid))
+    };
+    let reply = if unchanged {
+        Reply::empty(StatusCode::NOT_MODIFIED)
+    } else {
+        let expires = call.now + call.limits.duration("migrations.download");
+        let address = format!("{}{}", call.urls.api, download::path(&migration.guid, expires));
+        // A client that does not follow the redirect reads the address from the body.
+        let body = Body::Raw(Some("text/plain; charset=utf-8".to_owned()), address.clone().into());
+        Reply::new(StatusCode::FOUND, body).with(header::LOCATION, &address)
+    };
+    Ok(reply.with(header::ETAG, &tag).with(header::LAST_MODIFIED, &http_date(migration.since)))
+}
+
+/// The archive itself, for whoever has an address that was signed and is still good.
+fn download(call: &mut Call<'_>) -> Outcome {
+    let guid = call.params.get("file").strip_suffix(".tar.gz").ok_or(Fault::NotFound)?;
+    download::verify(guid, &call.query, call.now).map_err(|refused| match refused {
+        Refused::WrongSignature => Fault::Forbidden("The address is not one that was handed out."),
+        Refused::Expired => {
+            Fault::Forbidden("The address has expired; ask the migration for another one.")
+        }
+    })?;
+    let migration = call.world.migrations.by_guid(guid).ok_or(Fault::NotFound)?;
+    let archive = migration.archive.clone().ok_or(Fault::NotFound)?;
+    let named = format!("attachment; filename=\"{guid}.tar.gz\"");
+    let reply = Reply::new(StatusCode::OK, Body::Raw(Some("application/gzip".to_owned()), archive));
+    let tag = Tag::Recorded(format!("\"{guid}\""));
+    Ok(Reply {
+        tag,
+        changed_at: Some(migration.since),
+        ..reply.with(header::CONTENT_DISPOSITION, &named)
+    })
+}
+
+fn delete_archive(call: &mut Call<'_>) -> Outcome {
+    let id = named(call)?.id;
+    if call.world.migrations.delete_archive(id) {
+        Ok(Reply::empty(StatusCode::NO_CONTENT))
+    } else {
+        Err(Fault::NotFound)
+    }
+}
+
+fn list_repositories(call: &mut Call<'_>) -> Outcome {
+    let migration = named(call)?;
+    let renderer = Renderer::of(call);
+    let repositories = shown(call, migration).collect();
+    Ok(pagination::page(call, USUAL, repositories, |repository| renderer.repository(repository)))
+}
+
+/// "A repository can be unlocked after export": before, it is 403. One that the migration does not
+/// hold locked is not found.
+fn unlock(call: &mut Call<'_>) -> Outcome {
+    let migration = named(call)?;
+    let name = call.params.get("repo_name");
+    let is_named = |id: &&u64| {
+        call.world
+            .repositories
+            .get(id)
+            .is_some_and(|repository| repository.name.eq_ignore_ascii_case(name))
+    };
+    let repository = *migration.locked.iter().find(is_named).ok_or(Fault::NotFound)?;
+    if matches!(migration.state, State::Pending | State::Exporting) {
+        return Err(Fault::Forbidden("A repository can be unlocked once its migration has ended."));
+    }
+    let (id, now) = (migration.id, call.now);
+    call.world.migrations.unlock(id, repository, now);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// How much of a migration an answer shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attributes {
+    All,
+    WithoutRepositories,
+}
+
+/// The repositories of a migration that are still there for this caller.
+fn shown<'a>(call: &'a Call<'_>, migration: &'a Migration) -> impl Iterator<Item = &'a Repository> {
+    let repositories =
+        migration.repositories.iter().filter_map(|id| call.world.repositories.get(id));
+    repositories.filter(|repository| access::sees(call.world, call.caller, repository))
+}
+
+fn url(call: &Call<'_>, migration: &Migration) -> String {
+    format!("{}/user/migrations/{}", call.urls.api, migration.id)
+}
+
+/// Document 3, User migration; the two other flags are what published clients read beside it.
+fn render(call: &Call<'_>, migration: &Migration, attributes: Attributes) -> Value {
+    let renderer = Renderer::of(call);
+    let mut map = crate::emulator::render::object([
+        ("id", json!(migration.id)),
+        ("node_id", json!(node_id("Migration", migration.id))),
+        ("owner", renderer.user_summary(migration.owner)),
+        ("guid", json!(migration.guid)),
+        ("state", json!(migration.state.name())),
+        ("url", json!(url(call, migration))),
+        ("created_at", json!(iso(migration.created_at))),
+        ("updated_at", json!(iso(migration.updated_at))),
+    ]);
+    map.extend(
+        Flag::ALL
+            .into_iter()
+            .map(|flag| (flag.name().to_owned(), Value::Bool(migration.wants(flag)))),
+    );
+    if attributes == Attributes::All {
+        map.insert(
+            REPOSITORIES.to_owned(),
+            shown(call, migration).map(|repository| renderer.repository(repository)).collect(),
+        );
+    }
+    Value::Object(map)
+}

@@ -1,0 +1,259 @@
+//! What webhooks delivered (Document 3): summaries by cursor, details, redelivery, pings.
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::hooks::{self, READ, WRITE};
+use crate::emulator::events::delivery::{envelope, queue};
+use crate::emulator::events::webhooks::{self, Happening, Letter};
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::render::{Renderer, extend};
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::{Attempt, DELIVERIES_MAX, Delivery, Hook, Mailbox, Receipt};
+
+/// Begins every cursor, so that a made-up one is told from a real one.
+const CURSOR_PREFIX: &str = "v1_";
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/orgs/{org}/hooks/{hook_id}/deliveries", READ, list),
+    Route::new(Verb::Get, "/orgs/{org}/hooks/{hook_id}/deliveries/{delivery_id}", READ, get),
+    Route::new(
+        Verb::Post,
+        "/orgs/{org}/hooks/{hook_id}/deliveries/{delivery_id}/attempts",
+        WRITE,
+        attempt,
+    ),
+    Route::new(Verb::Post, "/orgs/{org}/hooks/{hook_id}/pings", WRITE, ping),
+];
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    let hook = hooks::named(call)?;
+    page(call, hook, status_filter(call)?)
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let hook = hooks::named(call)?;
+    detail(call, hook)
+}
+
+fn attempt(call: &mut Call<'_>) -> Outcome {
+    let again = again(call, hooks::named(call)?)?;
+    redeliver(call, again)
+}
+
+/// Newest first, from the cursor on: "the starting delivery for the page, taken from the paging
+/// link of the previous response".
+pub fn page(call: &Call<'_>, hook: &Hook, wanted: Option<Wanted>) -> Outcome {
+    if call
+        .query
+        .get("per_page")
+        .is_some_and(|given| !given.is_empty() && given.parse::<u64>().is_err())
+    {
+        return Err(Fault::field(
+            "HookDelivery",
+            "per_page",
+            Code::Invalid,
+            "per_page is not an integer",
+        ));
+    }
+    let from =
+        call.query.get("cursor").filter(|cursor| !cursor.is_empty()).map(cursor_id).transpose()?;
+    let asked: Vec<&Delivery> = hook
+        .deliveries
+        .iter()
+        .rev()
+        .filter(|delivery| wanted.is_none_or(|wanted| wanted.takes(&delivery.receipt)))
+        .collect();
+    let per_page = pagination::per_page(call, USUAL);
+    let first =
+        asked.iter().take_while(|delivery| from.is_some_and(|from| delivery.id > from)).count();
+    let starting_at = |at: usize| {
+        asked.get(at).map(|delivery| {
+            pagination::address(call, "cursor", &format!("{CURSOR_PREFIX}{}", delivery.id))
+        })
+    };
+    let previous = (first > 0).then(|| starting_at(first.saturating_sub(per_page))).flatten();
+    let next = starting_at(first.saturating_add(per_page));
+    let links: Vec<(&str, String)> = previous
+        .map(|address| ("prev", address))
+        .into_iter()
+        .chain(next.map(|address| ("next", address)))
+        .collect();
+    let mut reply = Reply::ok(
+        asked.iter().skip(first).take(per_page).map(|delivery| summary(delivery)).collect(),
+    );
+    reply.headers.extend(pagination::header(&links));
+    Ok(reply)
+}
+
+/// Document 1, 400: "malformed delivery or cursor query".
+fn cursor_id(cursor: &str) -> Result<u64, Fault> {
+    let id = cursor
+        .strip_prefix(CURSOR_PREFIX)
+        .filter(|id| is_number(id))
+        .and_then(|id| id.parse().ok());
+    id.ok_or_else(|| Fault::BadRequest("Invalid cursor".to_owned()))
+}
+
+/// Which outcomes a list is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Successes,
+    Failures,
+}
+
+impl Wanted {
+    /// What is not known yet is neither.
+    fn takes(self, receipt: &Receipt) -> bool {
+        receipt.is_success() == Some(self == Self::Successes)
+    }
+}
+
+/// "String filter on delivery outcome classification"; its values are not shown.
+fn status_filter(call: &Call<'_>) -> Result<Option<Wanted>, Fault> {
+    match call.query.get("status") {
+        None | Some("") => Ok(None),
+        Some("success") => Ok(Some(Wanted::Successes)),
+        Some("failure") => Ok(Some(Wanted::Failures)),
+        Some(_) => Err(Fault::field(
+            "HookDelivery",
+            "status",
+            Code::Invalid,
+            "status must be success or failure",
+        )),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The delivery that the path names: 400 for what is no number, 422 for a number that no delivery
+/// can have, 404 for one that none has.
+fn named<'a>(call: &Call<'_>, hook: &'a Hook) -> Result<&'a Delivery, Fault> {
+    let given = call.params.get("delivery_id");
+    if !is_number(given) {
+        return Err(Fault::BadRequest("Invalid delivery id".to_owned()));
+    }
+    let id: i64 = given.parse().map_err(|_| {
+        Fault::field("HookDelivery", "delivery_id", Code::Invalid, "delivery_id is too large")
+    })?;
+    u64::try_from(id).ok().and_then(|id| hook.deliveries.get(id)).ok_or(Fault::NotFound)
+}
+
+/// A delivery of `hook` that is to be made once more.
+#[derive(Debug)]
+pub struct Again {
+    mailbox: Mailbox,
+    delivery: Delivery,
+}
+
+/// The delivery that the path names, to be made once more; 422 when as many wait already as the
+/// record holds ("the endpoint has been spammed", Document 1).
+pub fn again(call: &Call<'_>, hook: &Hook) -> Result<Again, Fault> {
+    let delivery = named(call, hook)?.clone();
+    if hook.deliveries.waiting() >= DELIVERIES_MAX {
+        return Err(Fault::field(
+            "HookDelivery",
+            "base",
+            Code::Invalid,
+            "too many deliveries are waiting already",
+        ));
+    }
+    Ok(Again { mailbox: hook.mailbox(), delivery })
+}
+
+/// "Resends that delivery with `redelivery` true"; it keeps its guid (UPSTREAM.md, Webhooks).
+pub fn redeliver(call: &mut Call<'_>, again: Again) -> Outcome {
+    let (id, at) = (call.world.next_id(), call.now);
+    let delivery = Delivery {
+        id,
+        at,
+        attempt: Attempt::Redelivery,
+        posted: None,
+        receipt: Receipt::Pending,
+        ..again.delivery
+    };
+    call.world.hook_mut(again.mailbox).ok_or(Fault::NotFound)?.deliveries.append(delivery);
+    queue::queue(call.world, again.mailbox);
+    Ok(Reply::json(StatusCode::ACCEPTED, json!({})))
+}
+
+/// "Triggers a ping event", also of a hook that is not active: it is asked for.
+fn ping(call: &mut Call<'_>) -> Outcome {
+    let hook = hooks::named(call)?;
+    let mailbox = hook.mailbox();
+    let organization = call.world.organizations.get(&call.organization).ok_or(Fault::NotFound)?;
+    let renderer = Renderer::of(call);
+    // Its payload is not shown; the running service's.
+    let payload = json!({
+        "zen": "Say what you do, do what you say.",
+        "hook_id": hook.id,
+        "hook": hooks::render(call, hook),
+        "organization": renderer.organization_summary(organization),
+        "sender": renderer.user_summary(call.actor()),
+    });
+    let letter =
+        Letter { repository: None, installation: None, payload: payload.to_string().into() };
+    webhooks::deliver(
+        call.world,
+        call.now,
+        mailbox,
+        Happening { event: "ping", action: None },
+        letter,
+    );
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+/// Document 3, Delivery summary.
+fn summary(delivery: &Delivery) -> Value {
+    json!({
+        "id": delivery.id,
+        "guid": delivery.guid,
+        "delivered_at": iso(delivery.at),
+        "redelivery": delivery.attempt == Attempt::Redelivery,
+        "duration": delivery.receipt.duration_secs(),
+        "status": delivery.receipt.text(),
+        "status_code": delivery.receipt.status_code(),
+        "event": &*delivery.event,
+        // Document 3 gives these three types without null; a ping is about no repository.
+        "action": delivery.action.as_deref().unwrap_or(""),
+        "installation_id": delivery.installation.unwrap_or(0),
+        "repository_id": delivery.repository.unwrap_or(0),
+        // Its meaning is not shown; nothing here is throttled.
+        "throttled_at": null,
+    })
+}
+
+/// The delivery that the path names. Document 3: detail adds `url`, `request` and `response`.
+pub fn detail(call: &Call<'_>, hook: &Hook) -> Outcome {
+    let delivery = named(call, hook)?;
+    // One that waits shows how it would be sent now.
+    let posted =
+        delivery.posted.clone().unwrap_or_else(|| envelope::posted(&hook.config, delivery));
+    let (headers, payload) = match &delivery.receipt {
+        Receipt::Answered { headers, payload, .. } => (object(headers), payload.as_str()),
+        Receipt::Pending | Receipt::Failed { .. } => (json!({}), ""),
+    };
+    let sent: Value = serde_json::from_str(&delivery.payload).unwrap_or_default();
+    let mut value = summary(delivery);
+    extend(
+        &mut value,
+        json!({
+            "url": posted.url,
+            "request": { "headers": object(&envelope::headers(call.dialect, hook.mailbox(), delivery, &posted)), "payload": sent },
+            "response": { "headers": headers, "payload": payload },
+        }),
+    );
+    Ok(Reply::ok(value))
+}
+
+fn object(headers: &[(String, String)]) -> Value {
+    Value::Object(
+        headers.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<_, _>>(),
+    )
+}

@@ -1,0 +1,135 @@
+//! The configuration of a webhook on the wire (Document 3, Webhook configuration): what is accepted
+//! and what is shown.
+
+use http::uri::{Authority, Uri};
+use serde_json::{Value, json};
+
+use crate::emulator::http::error::Code;
+use crate::emulator::http::fields::{Change, Fields};
+use crate::emulator::render::extend;
+use crate::emulator::world::{Certificate, Config, ContentType};
+
+/// A secret is write-only; "responses show it masked".
+const MASK: &str = "********";
+/// Longer values are refused; how long they may be is not shown.
+const URL_BYTES_MAX: usize = 8 * 1024;
+const SECRET_BYTES_MAX: usize = 4 * 1024;
+
+/// The fields of a configuration that a body gives.
+#[derive(Debug)]
+pub struct Given {
+    url: Option<String>,
+    content_type: Option<ContentType>,
+    secret: Change<String>,
+    certificate: Option<Certificate>,
+}
+
+impl Given {
+    /// Nothing at all.
+    pub const NOTHING: Self =
+        Self { url: None, content_type: None, secret: Change::Keep, certificate: None };
+
+    /// Reads the fields, noting what is wrong with them.
+    pub fn read(fields: &mut Fields) -> Self {
+        Self {
+            url: url(fields),
+            content_type: content_type(fields),
+            // An empty one is none.
+            secret: short_string(fields, "secret").map_or(Change::Keep, |secret| {
+                if secret.is_empty() { Change::Clear } else { Change::Set(secret) }
+            }),
+            certificate: insecure_ssl(fields),
+        }
+    }
+
+    /// What becomes of a configuration: only what is given changes.
+    pub fn change(self, old: Config) -> Config {
+        Config {
+            url: self.url.unwrap_or(old.url),
+            content_type: self.content_type.unwrap_or(old.content_type),
+            secret: self.secret.of(old.secret),
+            certificate: self.certificate.unwrap_or(old.certificate),
+            ..old
+        }
+    }
+}
+
+/// A string of bounded length.
+pub fn short_string(fields: &mut Fields, name: &str) -> Option<String> {
+    let given = fields.string(name)?;
+    if given.len() <= SECRET_BYTES_MAX {
+        return Some(given);
+    }
+    fields.reject(
+        name,
+        Code::Invalid,
+        format!("{name} must have at most {SECRET_BYTES_MAX} bytes"),
+    );
+    None
+}
+
+fn url(fields: &mut Fields) -> Option<String> {
+    let url = fields.string("url")?;
+    // Other characters have to be encoded (RFC 3986, section 2).
+    if url.len() <= URL_BYTES_MAX
+        && url.is_ascii()
+        && url.parse().is_ok_and(|uri| can_receive(&uri))
+    {
+        return Some(url);
+    }
+    fields.reject("url", Code::Invalid, "url must be an http or https address");
+    None
+}
+
+/// Whether it is an address that something can be sent to. A port that is no number would be taken
+/// for none.
+fn can_receive(uri: &Uri) -> bool {
+    let has_usual_port = |authority: &Authority| {
+        let text = authority.as_str();
+        let after_user = text.rsplit_once('@').map_or(text, |(_, after)| after);
+        after_user.len() == authority.host().len() || authority.port().is_some()
+    };
+    matches!(uri.scheme_str(), Some("http" | "https"))
+        && uri
+            .authority()
+            .is_some_and(|authority| !authority.host().is_empty() && has_usual_port(authority))
+}
+
+fn content_type(fields: &mut Fields) -> Option<ContentType> {
+    let given = fields.string("content_type")?;
+    let known = ContentType::named(&given);
+    if known.is_none() {
+        fields.reject("content_type", Code::Invalid, "content_type must be json or form");
+    }
+    known
+}
+
+/// "String or number" (Document 3).
+fn insecure_ssl(fields: &mut Fields) -> Option<Certificate> {
+    let given = match fields.value("insecure_ssl")? {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.to_string(),
+        _ => String::new(),
+    };
+    let known = [Certificate::Verified, Certificate::Any]
+        .into_iter()
+        .find(|certificate| certificate.insecure_ssl() == given);
+    if known.is_none() {
+        fields.reject("insecure_ssl", Code::Invalid, "insecure_ssl must be 0 or 1");
+    }
+    known
+}
+
+/// Document 3, Webhook configuration. `username` and `password` are "accepted" only: nothing
+/// answers with them.
+pub fn render(config: &Config) -> Value {
+    let mut value = json!({
+        "url": config.url,
+        "content_type": config.content_type.name(),
+        "insecure_ssl": config.certificate.insecure_ssl(),
+    });
+    if config.secret.is_some() {
+        extend(&mut value, json!({ "secret": MASK }));
+    }
+    value
+}

@@ -1,0 +1,245 @@
+//! Organisation webhooks (Document 3): create, list, change, delete, configuration.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use super::hook_config::{self, Given};
+use crate::emulator::accounts::Level;
+use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::fields::Fields;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::urls::segment;
+use crate::emulator::routing::call::Call;
+use crate::emulator::routing::need::{Need, OrganizationNeed, OrganizationRole, Unscoped};
+use crate::emulator::routing::pagination::{self, USUAL};
+use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::world::{Config, Hook, Log, Mailbox, Organization, Target};
+
+pub const READ: Need = need(Level::Read);
+pub const WRITE: Need = need(Level::Write);
+
+/// "Caller must be an organization owner. Classic tokens need `admin:org_hook`"; 404 is the only
+/// refusal that the routes list.
+const fn need(level: Level) -> Need {
+    Need::Organization(OrganizationNeed {
+        permission: "organization_hooks",
+        level,
+        scopes: &["admin:org_hook"],
+        role: OrganizationRole::Owner,
+        unscoped: Unscoped::NotFound,
+    })
+}
+
+/// More webhooks of one organisation than this are refused: each keeps a record of its deliveries.
+/// Not shown.
+const HOOKS_MAX: usize = 250;
+/// More events than this cannot be chosen, nor one of a longer name. The catalog of events is not
+/// shown, so any name is taken.
+const EVENTS_MAX: usize = 100;
+const EVENT_BYTES_MAX: usize = 100;
+
+pub const ROUTES: &[Route] = &[
+    Route::new(Verb::Get, "/orgs/{org}/hooks", READ, list),
+    Route::new(Verb::Post, "/orgs/{org}/hooks", WRITE, create),
+    Route::new(Verb::Get, "/orgs/{org}/hooks/{hook_id}", READ, get),
+    Route::new(Verb::Patch, "/orgs/{org}/hooks/{hook_id}", WRITE, patch),
+    Route::new(Verb::Delete, "/orgs/{org}/hooks/{hook_id}", WRITE, delete),
+    Route::new(Verb::Get, "/orgs/{org}/hooks/{hook_id}/config", READ, get_config),
+    Route::new(Verb::Patch, "/orgs/{org}/hooks/{hook_id}/config", WRITE, patch_config),
+];
+
+/// The hook that the path names. "OAuth apps cannot list, view or edit hooks they did not create,
+/// and users cannot list, view or edit hooks created by OAuth apps" (Document 3).
+pub fn named<'a>(call: &'a Call<'_>) -> Result<&'a Hook, Fault> {
+    let id = call.params.id("hook_id")?;
+    organization(call)?.hooks.get(&id).filter(|hook| is_mine(call, hook)).ok_or(Fault::NotFound)
+}
+
+fn is_mine(call: &Call<'_>, hook: &Hook) -> bool {
+    hook.created_by_app == call.caller.token().and_then(|token| token.oauth_app)
+}
+
+fn organization<'a>(call: &'a Call<'_>) -> Result<&'a Organization, Fault> {
+    call.world.organizations.get(&call.organization).ok_or(Fault::NotFound)
+}
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    let hooks = organization(call)?.hooks.values().filter(|hook| is_mine(call, hook)).collect();
+    Ok(pagination::page(call, USUAL, hooks, |hook| render(call, hook)))
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let hook = named(call)?;
+    Ok(Reply::ok(render(call, hook)).changed_at(hook.updated_at))
+}
+
+fn create(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Hook", call.body)?;
+    if fields.required_string("name") != "web" && fields.value("name").is_some_and(Value::is_string)
+    {
+        fields.reject("name", Code::Invalid, "name must be web");
+    }
+    if !fields.has("config") {
+        fields.reject("config", Code::MissingField, "config is required");
+    }
+    let config =
+        fields.object("config").map(|inner| new_config(&mut fields, inner)).unwrap_or_default();
+    let events = events(&mut fields).unwrap_or_else(|| vec!["push".to_owned()]);
+    let active = fields.boolean("active").unwrap_or(true);
+    fields.check()?;
+    if organization(call)?.hooks.len() >= HOOKS_MAX {
+        return Err(Fault::field(
+            "Hook",
+            "base",
+            Code::Invalid,
+            format!("there are {HOOKS_MAX} webhooks already"),
+        ));
+    }
+    let (now, id, target) =
+        (call.now, call.world.next_id(), Target::Organization(call.organization));
+    let created_by_app = call.caller.token().and_then(|token| token.oauth_app);
+    let hook = Hook {
+        id,
+        target,
+        created_by_app,
+        config,
+        events,
+        active,
+        created_at: now,
+        updated_at: now,
+        deliveries: Log::default(),
+    };
+    let value = render(call, &hook);
+    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
+    let organization = call.organization;
+    call.world.organizations.get_mut(&organization).ok_or(Fault::NotFound)?.hooks.insert(id, hook);
+    Ok(Reply::created(value, &location))
+}
+
+/// "The secret is overwritten by an update: an earlier secret must be sent again or replaced,
+/// otherwise it is removed": by every update, also by one that has no `config`. What else is not
+/// given stays as it is.
+fn patch(call: &mut Call<'_>) -> Outcome {
+    let mailbox = named(call)?.mailbox();
+    let mut fields = Fields::parse("Hook", call.body)?;
+    if fields.string("name").is_some_and(|name| name != "web") {
+        fields.reject("name", Code::Invalid, "name must be web");
+    }
+    let given =
+        fields.object("config").map_or(Given::NOTHING, |inner| whole_config(&mut fields, inner));
+    let events = events(&mut fields);
+    let active = fields.boolean("active");
+    fields.check()?;
+    let now = call.now;
+    let hook = hook_mut(call, mailbox)?;
+    let old = Config { secret: None, ..std::mem::take(&mut hook.config) };
+    hook.config = given.change(old);
+    hook.events = events.unwrap_or_else(|| std::mem::take(&mut hook.events));
+    hook.active = active.unwrap_or(hook.active);
+    hook.updated_at = now;
+    let hook = named(call)?;
+    Ok(Reply::ok(render(call, hook)))
+}
+
+fn hook_mut<'a>(call: &'a mut Call<'_>, mailbox: Mailbox) -> Result<&'a mut Hook, Fault> {
+    call.world.hook_mut(mailbox).ok_or(Fault::NotFound)
+}
+
+fn delete(call: &mut Call<'_>) -> Outcome {
+    let mailbox = named(call)?.mailbox();
+    let organization = call.organization;
+    call.world
+        .organizations
+        .get_mut(&organization)
+        .ok_or(Fault::NotFound)?
+        .hooks
+        .remove(&mailbox.hook);
+    call.world.outbox.forget(mailbox);
+    Ok(Reply::empty(StatusCode::NO_CONTENT))
+}
+
+fn get_config(call: &mut Call<'_>) -> Outcome {
+    let hook = named(call)?;
+    Ok(Reply::ok(hook_config::render(&hook.config)).changed_at(hook.updated_at))
+}
+
+/// Only the fields given change, unlike an update of the hook itself.
+fn patch_config(call: &mut Call<'_>) -> Outcome {
+    let mailbox = named(call)?.mailbox();
+    change_config(call, mailbox)
+}
+
+/// Changes what the body gives of a webhook's configuration: "(optional)" stands at each of its
+/// fields.
+pub fn change_config(call: &mut Call<'_>, mailbox: Mailbox) -> Outcome {
+    let mut fields = Fields::parse("Hook", call.body)?;
+    let given = Given::read(&mut fields);
+    fields.check()?;
+    let now = call.now;
+    let hook = hook_mut(call, mailbox)?;
+    hook.config = given.change(std::mem::take(&mut hook.config));
+    hook.updated_at = now;
+    Ok(Reply::ok(hook_config::render(&hook.config)))
+}
+
+/// The `config` object of a hook, where `url` is required.
+fn whole_config(fields: &mut Fields, mut inner: Fields) -> Given {
+    if !inner.has("url") {
+        inner.reject("url", Code::MissingField, "url is required");
+    }
+    let given = Given::read(&mut inner);
+    fields.absorb(inner, "config");
+    given
+}
+
+/// The `config` object of a new hook. "`username`, `password`: accepted on organization webhook
+/// creation only": an update that has them does not look at them, and leaves the ones given here.
+fn new_config(fields: &mut Fields, mut inner: Fields) -> Config {
+    let credential = |inner: &mut Fields, name| {
+        hook_config::short_string(inner, name).filter(|text| !text.is_empty())
+    };
+    let (username, password) =
+        (credential(&mut inner, "username"), credential(&mut inner, "password"));
+    whole_config(fields, inner).change(Config { username, password, ..Config::default() })
+}
+
+fn events(fields: &mut Fields) -> Option<Vec<String>> {
+    let given = fields.strings("events")?;
+    let is_name = |name: &String| (1..=EVENT_BYTES_MAX).contains(&name.len());
+    if given.is_empty() || given.len() > EVENTS_MAX || !given.iter().all(is_name) {
+        fields.reject(
+            "events",
+            Code::Invalid,
+            format!("events must name 1 to {EVENTS_MAX} events"),
+        );
+        return None;
+    }
+    let mut events: Vec<String> = Vec::new();
+    for event in given {
+        if !events.contains(&event) {
+            events.push(event);
+        }
+    }
+    Some(events)
+}
+
+/// Document 3, Organization webhook.
+pub fn render(call: &Call<'_>, hook: &Hook) -> Value {
+    let organization = organization(call).map_or("", |organization| &organization.login);
+    let url = format!("{}/orgs/{}/hooks/{}", call.urls.api, segment(organization), hook.id);
+    json!({
+        "id": hook.id,
+        "url": url,
+        "ping_url": format!("{url}/pings"),
+        "deliveries_url": format!("{url}/deliveries"),
+        "name": "web",
+        "events": hook.events,
+        "active": hook.active,
+        // "secret never returned"
+        "config": { "url": hook.config.url, "content_type": hook.config.content_type.name() },
+        "updated_at": iso(hook.updated_at),
+        "created_at": iso(hook.created_at),
+        "type": "Organization",
+    })
+}

@@ -1,0 +1,5 @@
+//! Webhooks of an organization and their deliveries.
+
+pub mod deliveries;
+pub mod hook_config;
+pub mod hooks;

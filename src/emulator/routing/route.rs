@@ -1,0 +1,108 @@
+//! The routes that exist: what each needs, what it counts for and which function answers it.
+
+use http::Method;
+
+use super::call::Call;
+use super::need::Need;
+use crate::emulator::http::error::Fault;
+use crate::emulator::http::reply::Reply;
+use crate::emulator::limits::secondary::{Content, TokenRequest};
+use crate::emulator::limits::settings::Resource;
+
+/// What a route's function makes of a call.
+pub type Outcome = Result<Reply, Fault>;
+
+/// A method that has routes; `HEAD` is asked as `GET`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    Get,
+    Post,
+    Patch,
+    Put,
+    Delete,
+}
+
+impl Verb {
+    pub fn of(method: &Method) -> Option<Self> {
+        match *method {
+            Method::GET | Method::HEAD => Some(Self::Get),
+            Method::POST => Some(Self::Post),
+            Method::PATCH => Some(Self::Patch),
+            Method::PUT => Some(Self::Put),
+            Method::DELETE => Some(Self::Delete),
+            _ => None,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Patch => "PATCH",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+/// Whether a request takes from a primary budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charge {
+    One,
+    /// A GraphQL query, by its size.
+    Cost(u32),
+    /// `GET /rate_limit` "does not count against the primary limit" (Document 1).
+    Free,
+}
+
+/// One route.
+#[derive(Debug)]
+pub struct Route {
+    pub verb: Verb,
+    pub template: &'static str,
+    pub need: Need,
+    pub resource: Resource,
+    pub charge: Charge,
+    pub content: Content,
+    pub tokens: TokenRequest,
+    pub answer: fn(&mut Call<'_>) -> Outcome,
+}
+
+impl Route {
+    pub const fn new(
+        verb: Verb,
+        template: &'static str,
+        need: Need,
+        answer: fn(&mut Call<'_>) -> Outcome,
+    ) -> Self {
+        Self {
+            verb,
+            template,
+            need,
+            resource: Resource::CORE,
+            charge: Charge::One,
+            content: Content::None,
+            tokens: TokenRequest::No,
+            answer,
+        }
+    }
+
+    /// It makes something that people see. No list is published; this one takes every POST that
+    /// makes a thing with an author.
+    pub const fn content(self) -> Self {
+        Self { content: Content::Generating, ..self }
+    }
+
+    /// It is about an access token of an app or OAuth app, of which there is a limit an hour.
+    pub const fn about_tokens(self) -> Self {
+        Self { tokens: TokenRequest::Counted, ..self }
+    }
+
+    pub const fn resource(self, resource: Resource) -> Self {
+        Self { resource, ..self }
+    }
+
+    pub const fn free(self) -> Self {
+        Self { charge: Charge::Free, ..self }
+    }
+}

@@ -1,0 +1,152 @@
+//! How an answer leaves on its connection: whole, late, by half or not at all (`wire`).
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, Version, header};
+use http_body_util::{Either, Full};
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::sync::oneshot;
+
+use super::write_queue::{Ends, Farewell};
+use crate::emulator::faults::wire::{Framing, Wire};
+
+/// A body as it is sent.
+pub type Sent = Either<Full<Bytes>, Half>;
+
+/// The answer ends here, by a fault that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Broken;
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("broken off by a fault that was asked for")
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// Lets an answer leave. In HTTP/2 a reset is one of the stream; a lost answer takes its whole
+/// connection with it in either protocol.
+pub async fn depart(
+    response: Response<Bytes>,
+    wire: Wire,
+    version: Version,
+    ends: &Arc<Ends>,
+) -> Result<Response<Sent>, Broken> {
+    match wire {
+        Wire::Whole | Wire::HeldBack { .. } => {
+            Ok(response.map(|body| Either::Left(Full::new(body))))
+        }
+        Wire::Half(framing) => Ok(halve(response, framing, version, ends)),
+        // The protocol's implementation resets the stream whose handler fails.
+        Wire::Reset if version == Version::HTTP_2 => Err(Broken),
+        Wire::Reset => cut(ends, Farewell::Reset).await,
+        Wire::Lost => cut(ends, Farewell::Close).await,
+    }
+}
+
+async fn cut(ends: &Ends, farewell: Farewell) -> Result<Response<Sent>, Broken> {
+    ends.cut(farewell);
+    // The connection is dropped, and this with it.
+    std::future::pending().await
+}
+
+fn halve(
+    mut response: Response<Bytes>,
+    framing: Framing,
+    version: Version,
+    ends: &Arc<Ends>,
+) -> Response<Sent> {
+    let whole = response.body().len();
+    if whole == 0 {
+        if version < Version::HTTP_2 {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        return response.map(|body| Either::Left(Full::new(body)));
+    }
+    response.map(|body| {
+        let half = body.slice(..whole / 2);
+        let sent = ends.sent(half.len() as u64);
+        Either::Right(Half {
+            kept: Some(half),
+            whole: whole as u64,
+            framing,
+            version,
+            sent: Some(sent),
+            ends: Arc::clone(ends),
+        })
+    })
+}
+
+/// Half of a body, and then the end of the connection, or of the stream in HTTP/2.
+#[derive(Debug)]
+pub struct Half {
+    kept: Option<Bytes>,
+    whole: u64,
+    framing: Framing,
+    version: Version,
+    /// None when it is known.
+    sent: Option<oneshot::Receiver<()>>,
+    ends: Arc<Ends>,
+}
+
+impl Body for Half {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if let Some(half) = self.kept.take().filter(|half| !half.is_empty()) {
+            return Poll::Ready(Some(Ok(Frame::data(half))));
+        }
+        // An end that comes too soon would take back what is still to be sent.
+        if let Some(sent) = &mut self.sent {
+            let _ = ready!(Pin::new(sent).poll(cx));
+            self.sent = None;
+        }
+        if self.version == Version::HTTP_2 {
+            return Poll::Ready(Some(Err(Broken)));
+        }
+        self.ends.cut(Farewell::Close);
+        Poll::Pending
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self.framing {
+            Framing::Length => SizeHint::with_exact(self.whole),
+            Framing::Chunked => SizeHint::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_half_body_that_is_asked_again_after_its_end_waits_for_the_connection_to_go() {
+        let (tell, sent) = oneshot::channel();
+        tell.send(()).expect("somebody waits");
+        let ends = Arc::new(Ends::default());
+        let mut half = Half {
+            kept: None,
+            whole: 4,
+            framing: Framing::Length,
+            version: Version::HTTP_11,
+            sent: Some(sent),
+            ends,
+        };
+        for _ in 0..3 {
+            assert!(half.frame().now_or_never().is_none());
+        }
+    }
+}

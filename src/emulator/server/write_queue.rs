@@ -1,0 +1,174 @@
+//! One connection as the emulator's faults need it: it can be cut off at once, in good order or
+//! with a reset, and it knows when what was handed to it has really been sent.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, oneshot};
+
+use super::Shared;
+use crate::emulator::limits::request_id::RequestId;
+
+/// The connection itself, as the protocol's implementation drives it.
+pub struct Line {
+    stream: TcpStream,
+    ends: Arc<Ends>,
+    shared: Arc<Shared>,
+}
+
+/// What a request's handler can do with the connection that its answer will take.
+#[derive(Debug, Default)]
+pub struct Ends {
+    state: Mutex<State>,
+    cut: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes sent so far.
+    sent: u64,
+    awaited: Vec<(u64, Then)>,
+    farewell: Farewell,
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Farewell {
+    /// FIN.
+    #[default]
+    Close,
+    /// RST.
+    Reset,
+}
+
+#[derive(Debug)]
+enum Then {
+    Tell(oneshot::Sender<()>),
+    /// The emulator is told that the answer has left.
+    Departed(RequestId),
+}
+
+impl Ends {
+    /// Ends the connection now. What was not sent is lost.
+    pub fn cut(&self, farewell: Farewell) {
+        self.state.lock().farewell = farewell;
+        self.cut.notify_one();
+    }
+
+    /// Resolves when the connection is to end.
+    pub async fn wait_for_cut(&self) {
+        self.cut.notified().await;
+    }
+
+    /// Tells when more than `bytes` bytes from now on have been sent: a body of that length and its
+    /// headers.
+    pub fn sent(&self, bytes: u64) -> oneshot::Receiver<()> {
+        let (tell, told) = oneshot::channel();
+        self.after(bytes, Then::Tell(tell));
+        told
+    }
+
+    /// Tells the emulator when an answer with a body of this length, to be written next, has been
+    /// sent.
+    pub fn departs(&self, id: RequestId, bytes: u64) {
+        self.after(bytes, Then::Departed(id));
+    }
+
+    fn after(&self, bytes: u64, then: Then) {
+        let mut state = self.state.lock();
+        let at = state.sent.saturating_add(bytes);
+        state.awaited.push((at, then));
+    }
+}
+
+impl Line {
+    pub fn new(stream: TcpStream, ends: Arc<Ends>, shared: Arc<Shared>) -> Self {
+        Self { stream, ends, shared }
+    }
+
+    fn sent(&self, bytes: usize) {
+        self.ends.state.lock().sent += bytes as u64;
+    }
+
+    /// Everything handed over so far has been sent.
+    fn flushed(&self) {
+        let due: Vec<Then> = {
+            let mut state = self.ends.state.lock();
+            if state.awaited.is_empty() {
+                return;
+            }
+            let sent = state.sent;
+            state.awaited.extract_if(.., |(at, _)| *at < sent).map(|(_, then)| then).collect()
+        };
+        for then in due {
+            match then {
+                // Who waited may be gone with its stream.
+                Then::Tell(tell) => drop(tell.send(())),
+                Then::Departed(id) => {
+                    self.shared.emulator.lock().departed(id);
+                    self.shared.changed.notify_waiters();
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.ends.state.lock().farewell == Farewell::Reset {
+            // A socket that refuses is closed in good order instead, which ends the connection too.
+            let _ = self.stream.set_zero_linger();
+        }
+    }
+}
+
+impl AsyncRead for Line {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Line {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
+        self.sent(written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.flushed();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, pieces))?;
+        self.sent(written);
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}

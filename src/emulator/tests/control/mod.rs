@@ -1,0 +1,6 @@
+//! The control plane and faults.
+
+pub mod fault_sockets;
+pub mod faults;
+pub mod input;
+pub mod plane;

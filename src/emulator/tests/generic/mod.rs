@@ -1,0 +1,9 @@
+//! The endpoint table, generic resources and random requests.
+
+pub mod agreement;
+pub mod documented;
+pub mod fuzz;
+pub mod fuzz_inventory;
+pub mod inventory;
+pub mod stored;
+pub mod walk;

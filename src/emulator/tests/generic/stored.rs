@@ -1,0 +1,528 @@
+//! The generic stored resource behind routes whose shapes no document shows: lists, items,
+//! settings, actions, families.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::inventory::{asking, routes, unlimited, walkable};
+use crate::api::Endpoint;
+use crate::emulator::resources::find;
+use crate::emulator::routing::route::Verb;
+use crate::emulator::tests::*;
+
+/// Everything that any list of the table asks of a new thing.
+fn anything() -> Value {
+    json!({
+        "name": "thing", "value": "v", "head_sha": "main", "ref": "main", "state": "success", "key": "ssh-ed25519 AAAA", "body": "text",
+        "content": "heart", "files": { "a": { "content": "b" } }, "enforcement": "active", "key_prefix": "X-", "armored_public_key": "key",
+        "url_template": "https://example.com/<num>", "commit_sha": "main", "sarif": "e30=", "kept": { "as": ["it", "is", null, 3] },
+    })
+}
+
+/// The lists of the table that are no hand-written routes: where things are made, and the address
+/// of a thing by its name.
+fn lists() -> Vec<(&'static Endpoint, &'static Endpoint)> {
+    let item_of = |list: &Endpoint| {
+        routes(Dialect::Service).find(|item| {
+            let own = item
+                .template
+                .strip_prefix(&list.template)
+                .and_then(|rest| rest.strip_prefix("/{"))
+                .and_then(|rest| rest.strip_suffix('}'));
+            item.method == Method::GET && own.is_some_and(|param| !param.contains(['/', '*']))
+        })
+    };
+    let made =
+        routes(Dialect::Service).filter(|list| list.method == Method::POST && is_generic(list));
+    made.filter_map(|list| Some((list, item_of(list).filter(|item| is_generic(item))?))).collect()
+}
+
+fn is_generic(endpoint: &Endpoint) -> bool {
+    Verb::of(&endpoint.method)
+        .is_some_and(|verb| find(verb, &walkable(endpoint, "widgets")).is_none())
+}
+
+fn has_route(method: &Method, template: &str) -> bool {
+    routes(Dialect::Service)
+        .any(|endpoint| endpoint.method == *method && endpoint.template == template)
+}
+
+/// The last word of a new thing's own address.
+fn name_of(made: &Answer) -> String {
+    made.body["url"].as_str().and_then(|url| url.rsplit('/').next()).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn what_is_posted_to_a_list_is_in_it_until_it_is_deleted() {
+    let mut walked = 0;
+    for (list, item) in lists().into_iter().filter(|(list, _)| {
+        list.template.starts_with("/repos/") || list.template.starts_with("/orgs/")
+    }) {
+        // What lies below a thing that nobody has made is told in its own place, and the world
+        // knows its teams itself.
+        if walkable(list, "widgets").contains("4711") || list.template.ends_with("/teams") {
+            continue;
+        }
+        let mut upstream = unlimited(Dialect::Service);
+        let address = walkable(list, "widgets");
+        let made = upstream.post(ADA, &address, &anything());
+        assert!(matches!(made.status, 201 | 202), "POST {address} → {} {}", made.status, made.body);
+        let thing = format!("{address}/{}", name_of(&made));
+        let got = upstream.get(ADA, &thing);
+        assert_eq!(got.status, 200, "{thing}");
+        assert_eq!(
+            (&got.body["kept"], &got.body["id"]),
+            (&json!({ "as": ["it", "is", null, 3] }), &made.body["id"]),
+            "{thing}"
+        );
+        assert_eq!(got.body["created_at"], got.body["updated_at"], "{thing}");
+        if has_route(&Method::GET, &list.template) {
+            let listed = upstream.get(ADA, &address).assert_status(200);
+            let items = listed
+                .body
+                .as_array()
+                .or_else(|| listed.body.as_object()?.values().find_map(Value::as_array))
+                .expect("a list");
+            assert!(items.iter().any(|one| one["id"] == made.body["id"]), "{address}");
+        }
+        upstream.pass(5);
+        if has_route(&Method::PATCH, &item.template) {
+            let changed = upstream.patch(
+                ADA,
+                &thing,
+                &json!({ "kept": "otherwise", "id": 1, "created_at": "never" }),
+            );
+            assert!(matches!(changed.status, 200 | 204), "PATCH {thing} → {}", changed.status);
+            let after = upstream.get(ADA, &thing).body;
+            assert_eq!(
+                (&after["kept"], &after["id"]),
+                (&json!("otherwise"), &made.body["id"]),
+                "{thing}"
+            );
+            assert!(after["updated_at"].as_str() > after["created_at"].as_str(), "{thing}");
+        }
+        if has_route(&Method::DELETE, &item.template) {
+            upstream.delete(ADA, &thing).assert_status(204);
+            upstream.get(ADA, &thing).assert_status(404);
+            upstream.delete(ADA, &thing).assert_status(404);
+        }
+        walked += 1;
+    }
+    assert!(walked >= 12, "{walked}");
+}
+
+#[test]
+fn ids_that_were_never_made_are_not_found() {
+    let mut upstream = unlimited(Dialect::Service);
+    for path in [
+        "/repos/acme/widgets/deployments/4711",
+        "/repos/acme/widgets/deployments/4711/statuses",
+        "/repos/acme/widgets/deployments/x",
+        "/repos/acme/widgets/actions/runs/99999999999999999999/jobs",
+        "/repos/acme/widgets/issues/4711/timeline",
+        "/repos/acme/widgets/issues/x/events",
+        "/orgs/acme/rulesets/4711",
+        "/orgs/acme/code-security/configurations/4711/repositories",
+        "/repos/acme/widgets/commits/nothing/check-runs",
+        "/orgs/acme/members/nobody/codespaces",
+        "/orgs/nothing/actions/permissions",
+        "/repos/acme/nothing/deployments",
+        "/enterprises/nothing/actions/cache/storage-limit",
+        "/users/nobody/received_events",
+    ] {
+        upstream.get(ADA, path).assert_status(404);
+    }
+    upstream
+        .put(ADA, "/orgs/acme/actions/permissions/repositories/4711", &Value::Null)
+        .assert_status(404);
+    upstream.put(ADA, "/orgs/acme/rulesets/4711", &json!({ "name": "x" })).assert_status(404);
+    upstream
+        .post(ADA, "/repos/acme/widgets/actions/runs/4711/cancel", &Value::Null)
+        .assert_status(404);
+}
+
+#[test]
+fn settings_are_there_from_the_beginning_and_keep_what_is_put() {
+    let mut upstream = Upstream::new();
+    for path in [
+        "/orgs/acme/actions/permissions",
+        "/organizations/acme/actions/cache/storage-limit",
+        "/repos/acme/widgets/actions/permissions/workflow",
+    ] {
+        assert!(upstream.get(ADA, path).assert_status(200).body.is_object());
+        let put = upstream.put(ADA, path, &json!({ "chosen": [1, 2] })).assert_status(204);
+        assert!(put.bytes.is_empty());
+        upstream.pass(1);
+        let kept = upstream.get(ADA, path).assert_status(200);
+        assert_eq!(kept.body["chosen"], json!([1, 2]));
+        assert!(!kept.header("last-modified").is_empty());
+        upstream.put(ADA, path, &json!({ "other": true })).assert_status(204);
+        assert_eq!(upstream.get(ADA, path).body["chosen"], Value::Null, "PUT sets it whole");
+    }
+    let limits = upstream
+        .put(ADA, "/orgs/acme/interaction-limits", &json!({ "limit": "existing_users" }))
+        .assert_status(200);
+    assert_eq!(limits.body["limit"], "existing_users");
+    upstream.delete(ADA, "/orgs/acme/interaction-limits").assert_status(204);
+    assert_eq!(
+        upstream.get(ADA, "/orgs/acme/interaction-limits").assert_status(200).body["limit"],
+        Value::Null
+    );
+}
+
+#[test]
+fn one_thing_has_one_place_whatever_its_address() {
+    let mut upstream = Upstream::new();
+    upstream
+        .put(ADA, "/orgs/ACME/interaction-limits", &json!({ "limit": "existing_users" }))
+        .assert_status(200);
+    assert_eq!(
+        upstream.get(ADA, "/organizations/201/interaction-limits").assert_status(200).body["limit"],
+        "existing_users"
+    );
+    upstream
+        .put(ADA, "/organizations/201/actions/cache/retention-limit", &json!({ "days": 3 }))
+        .assert_status(204);
+    assert_eq!(
+        upstream
+            .get(ADA, "/organizations/acme/actions/cache/retention-limit")
+            .assert_status(200)
+            .body["days"],
+        3
+    );
+    let key =
+        upstream.post(ADA, "/user/keys", &json!({ "key": "ssh-ed25519 AAAA" })).assert_status(201);
+    for path in ["/users/ada/keys", "/user/101/keys"] {
+        assert_eq!(
+            upstream.get(BEN, path).assert_status(200).items()[0]["id"],
+            key.body["id"],
+            "{path}"
+        );
+    }
+    assert_eq!(
+        upstream.get(BEN, "/user/keys").assert_status(200).items().len(),
+        0,
+        "each account has its own"
+    );
+}
+
+#[test]
+fn a_renamed_repository_keeps_what_it_has_and_the_old_name_leads_there() {
+    let mut upstream = Upstream::new();
+    let made = upstream
+        .post(ADA, "/repos/acme/widgets/deployments", &json!({ "ref": "main" }))
+        .assert_status(201);
+    upstream.patch(ADA, "/repos/acme/widgets", &json!({ "name": "gizmos" })).assert_status(200);
+    let there = format!("/repos/acme/gizmos/deployments/{}", made.body["id"]);
+    assert_eq!(upstream.get(ADA, &there).assert_status(200).body["id"], made.body["id"]);
+    let moved = upstream.get(ADA, "/repos/acme/widgets/deployments?page=2").assert_status(301);
+    assert_eq!(
+        moved.header("location"),
+        "http://upstream.test/repositories/1001/deployments?page=2"
+    );
+    upstream.get(ADA, "/repositories/1001/deployments").assert_status(200);
+    let moved = upstream
+        .post(ADA, "/repos/acme/widgets/deployments", &json!({ "ref": "main" }))
+        .assert_status(307);
+    assert_eq!(moved.header("location"), "http://upstream.test/repositories/1001/deployments");
+}
+
+#[test]
+fn existing_things_are_chosen_one_by_one_or_all_at_once() {
+    let mut upstream = Upstream::new();
+    let path = "/orgs/acme/actions/permissions/repositories";
+    upstream.put(ADA, path, &json!({ "selected_repository_ids": [1001, 1002] })).assert_status(204);
+    let chosen = upstream.get(ADA, path).assert_status(200);
+    assert_eq!(
+        (&chosen.body["total_count"], &chosen.body["repositories"][0]["full_name"]),
+        (&json!(2), &json!("acme/widgets"))
+    );
+    upstream.delete(ADA, &format!("{path}/1001")).assert_status(204);
+    upstream.delete(ADA, &format!("{path}/1001")).assert_status(404);
+    upstream.put(ADA, &format!("{path}/1003"), &Value::Null).assert_status(204);
+    upstream.put(ADA, &format!("{path}/1003"), &Value::Null).assert_status(204);
+    assert_eq!(upstream.get(ADA, path).body["total_count"], 2);
+    for bad in [
+        json!({ "selected_repository_ids": [4711] }),
+        json!({ "selected_repository_ids": "all" }),
+        json!({ "selected_repository_ids": [-1] }),
+        json!({}),
+    ] {
+        upstream.put(ADA, path, &bad).assert_names_field("selected_repository_ids");
+    }
+}
+
+#[test]
+fn secrets_are_write_only() {
+    let mut upstream = Upstream::new();
+    let path = "/repos/acme/widgets/actions/secrets/TOKEN";
+    upstream.get(ADA, path).assert_status(404);
+    upstream
+        .put(ADA, path, &json!({ "encrypted_value": "c2VjcmV0", "key_id": "1" }))
+        .assert_status(201);
+    upstream
+        .put(ADA, path, &json!({ "encrypted_value": "b3RoZXI=", "key_id": "1" }))
+        .assert_status(204);
+    let shown = upstream.get(ADA, path).assert_status(200);
+    assert_eq!(shown.body["name"], "TOKEN");
+    assert!(!String::from_utf8_lossy(&shown.bytes).contains("b3RoZXI"));
+    assert_eq!(upstream.get(ADA, "/repos/acme/widgets/actions/secrets").body["total_count"], 1);
+    let organization = "/orgs/acme/actions/secrets/DEPLOY_KEY";
+    upstream.put(ADA, organization, &json!({ "encrypted_value": "c2VjcmV0" })).assert_status(201);
+    assert_eq!(
+        upstream.get(ADA, "/orgs/acme/actions/secrets").assert_status(200).body["secrets"][0]["name"],
+        "DEPLOY_KEY"
+    );
+    upstream
+        .put(ADA, &format!("{organization}/repositories/1001"), &Value::Null)
+        .assert_status(204);
+    assert_eq!(
+        upstream.get(ADA, &format!("{organization}/repositories")).assert_status(200).items()[0]["full_name"],
+        "acme/widgets"
+    );
+    upstream
+        .put(ADA, "/orgs/acme/actions/secrets/NEVER/repositories/1001", &Value::Null)
+        .assert_status(404);
+}
+
+#[test]
+fn variables_have_names_of_their_own() {
+    let mut upstream = Upstream::new();
+    let list = "/repos/acme/widgets/actions/variables";
+    upstream.post(ADA, list, &json!({ "name": "STAGE", "value": "test" })).assert_status(201);
+    upstream
+        .post(ADA, list, &json!({ "name": "STAGE", "value": "test" }))
+        .assert_names_field("name");
+    upstream.post(ADA, list, &json!({ "name": 7 })).assert_names_field("value");
+    upstream.patch(ADA, &format!("{list}/STAGE"), &json!({ "value": "live" })).assert_status(204);
+    assert_eq!(upstream.get(ADA, &format!("{list}/STAGE")).body["value"], "live");
+}
+
+#[test]
+fn malformed_bodies_are_bad_requests() {
+    let mut upstream = Upstream::new();
+    let send = |upstream: &mut Upstream, method: Method, path: &str, body: &'static str| {
+        let mut request = asking(upstream, &method, ADA, path, &Value::Null);
+        *request.body_mut() = Bytes::from_static(body.as_bytes());
+        upstream.send(&request)
+    };
+    for (method, path) in [
+        (Method::POST, "/repos/acme/widgets/deployments"),
+        (Method::PUT, "/orgs/acme/actions/permissions"),
+        (Method::PATCH, "/orgs/acme/secret-scanning/pattern-configurations"),
+        (Method::POST, "/repos/acme/widgets/actions/workflows/10000100101/dispatches"),
+        (Method::PUT, "/repos/acme/widgets/environments/stage"),
+    ] {
+        for body in ["{", "{\"a\":", "nonsense", "\"text\"", "7", "null", "[1]"] {
+            assert_eq!(
+                send(&mut upstream, method.clone(), path, body).status,
+                400,
+                "{method} {path} {body}"
+            );
+        }
+    }
+    assert_eq!(
+        send(&mut upstream, Method::POST, "/user/emails", "[\"a@example.com\"]").status,
+        201,
+        "an array where arrays are taken"
+    );
+    upstream.post(ADA, "/repos/acme/widgets/deployments", &json!({})).assert_names_field("ref");
+    upstream
+        .post(ADA, "/repos/acme/widgets/check-runs", &json!({ "name": [], "head_sha": "main" }))
+        .assert_names_field("name");
+    upstream
+        .post(ADA, "/repos/acme/widgets/check-runs", &json!({ "name": "x", "head_sha": "nothing" }))
+        .assert_names_field("head_sha");
+}
+
+#[test]
+fn an_endpoint_that_was_spammed_says_so() {
+    let mut upstream = unlimited(Dialect::Service);
+    let large = "x".repeat(300 * 1024);
+    upstream
+        .post(ADA, "/repos/acme/widgets/deployments", &json!({ "ref": "main", "payload": large }))
+        .assert_names_field("base");
+    let full = (0..1_100)
+        .map(|_| {
+            upstream.post(ADA, "/repos/acme/widgets/deployments", &json!({ "ref": "main" })).status
+        })
+        .find(|status| *status != 201);
+    assert_eq!(full, Some(422));
+    upstream
+        .post(ADA, "/repos/acme/sprockets/deployments", &json!({ "ref": "main" }))
+        .assert_status(201);
+}
+
+#[test]
+fn lists_are_paged_and_linked() {
+    let mut upstream = unlimited(Dialect::Service);
+    for number in 0..7 {
+        upstream
+            .post(
+                ADA,
+                "/repos/acme/sprockets/autolinks",
+                &json!({ "key_prefix": format!("K{number}-"), "url_template": "x" }),
+            )
+            .assert_status(201);
+    }
+    let first = upstream.get(ADA, "/repos/acme/sprockets/autolinks?per_page=3").assert_status(200);
+    assert_eq!(first.items().len(), 3);
+    assert_eq!(
+        first.link("next").as_deref(),
+        Some("http://upstream.test/repos/acme/sprockets/autolinks?per_page=3&page=2")
+    );
+    let last =
+        upstream.get(ADA, "/repos/acme/sprockets/autolinks?per_page=3&page=3").assert_status(200);
+    assert_eq!((last.items().len(), last.link("next")), (1, None));
+    assert_eq!(
+        upstream
+            .get(ADA, "/repos/acme/sprockets/autolinks?page=99")
+            .assert_status(200)
+            .items()
+            .len(),
+        0
+    );
+    upstream.get(ADA, "/repos/acme/widgets/hooks/1/deliveries?cursor=x").assert_status(404);
+}
+
+#[test]
+fn a_get_of_something_unchanged_is_304() {
+    let mut upstream = Upstream::new();
+    let path = "/repos/acme/widgets/environments/production";
+    let first = upstream.get(ADA, path).assert_status(200);
+    let (etag, modified) =
+        (first.header("etag").to_owned(), first.header("last-modified").to_owned());
+    upstream.get_with(ADA, path, &[("if-none-match", &etag)]).assert_status(304);
+    upstream.get_with(ADA, path, &[("if-modified-since", &modified)]).assert_status(304);
+    upstream.put(ADA, path, &json!({ "wait_timer": 5 })).assert_status(200);
+    upstream.pass(2);
+    assert_eq!(
+        upstream.get_with(ADA, path, &[("if-modified-since", &modified)]).assert_status(200).body["wait_timer"],
+        5
+    );
+}
+
+#[test]
+fn what_is_made_for_polling_says_how_often_and_when_it_last_changed() {
+    let mut upstream = unlimited(Dialect::Service);
+    for endpoint in
+        routes(Dialect::Service).filter(|endpoint| endpoint.polls && is_generic(endpoint))
+    {
+        let path = walkable(endpoint, "widgets");
+        let answer = upstream.get(ADA, &path).assert_status(200);
+        assert_eq!(answer.header("x-poll-interval"), "60", "{path}");
+        let modified = answer.header("last-modified").to_owned();
+        upstream.get_with(ADA, &path, &[("if-modified-since", &modified)]).assert_status(304);
+    }
+}
+
+#[test]
+fn actions_do_what_they_say_to_what_they_are_asked_of() {
+    let mut upstream = Upstream::new();
+    let runs = "/repos/acme/widgets/actions/runs";
+    upstream.post(ADA, &format!("{runs}/10000100112/cancel"), &Value::Null).assert_status(202);
+    assert_eq!(upstream.get(ADA, &format!("{runs}/10000100112")).body["conclusion"], "cancelled");
+    upstream.post(ADA, &format!("{runs}/10000100112/rerun"), &Value::Null).assert_status(201);
+    let again = upstream.get(ADA, &format!("{runs}/10000100112")).body;
+    assert_eq!((&again["status"], &again["run_attempt"]), (&json!("queued"), &json!(2)));
+    let workflow = "/repos/acme/widgets/actions/workflows/10000100101";
+    upstream
+        .post(ADA, &format!("{workflow}/dispatches"), &json!({ "ref": "nothing" }))
+        .assert_names_field("ref");
+    upstream
+        .post(ADA, &format!("{workflow}/dispatches"), &json!({ "ref": "main" }))
+        .assert_status(204);
+    let listed = upstream.get(ADA, &format!("{workflow}/runs")).assert_status(200);
+    assert_eq!(
+        (&listed.body["total_count"], &listed.body["workflow_runs"][2]["event"]),
+        (&json!(3), &json!("workflow_dispatch"))
+    );
+    upstream.put(ADA, &format!("{workflow}/disable"), &Value::Null).assert_status(204);
+    assert_eq!(upstream.get(ADA, workflow).body["state"], "disabled_manually");
+    let token = upstream
+        .post(ADA, "/orgs/acme/actions/runners/registration-token", &Value::Null)
+        .assert_status(201);
+    assert!(token.body["token"].is_string() && token.body["expires_at"].is_string());
+    assert_eq!(upstream.get(ADA, "/orgs/acme/actions/runners").body["total_count"], 0);
+    let runner = upstream
+        .post(ADA, "/orgs/acme/actions/runners/generate-jitconfig", &json!({ "name": "box" }))
+        .assert_status(201);
+    let labels = format!("/orgs/acme/actions/runners/{}/labels", runner.body["runner"]["id"]);
+    assert_eq!(
+        upstream.post(ADA, &labels, &json!({ "labels": ["gpu", "big"] })).assert_status(200).body["total_count"],
+        2
+    );
+    upstream.delete(ADA, &format!("{labels}/gpu")).assert_status(204);
+    assert_eq!(upstream.get(ADA, &labels).assert_status(200).body["labels"][0]["name"], "big");
+    upstream.post(ADA, &labels, &json!({ "labels": [7] })).assert_names_field("labels");
+}
+
+#[test]
+fn files_are_fetched_from_elsewhere() {
+    let mut upstream = Upstream::new();
+    for path in [
+        "/repos/acme/widgets/actions/runs/10000100112/logs",
+        "/repos/acme/widgets/actions/jobs/10000100122/logs",
+        "/repos/acme/widgets/actions/artifacts/10000100131/zip",
+        "/repos/acme/widgets/tarball/main",
+        "/repos/acme/widgets/zipball",
+    ] {
+        assert!(
+            upstream
+                .get(ADA, path)
+                .assert_status(302)
+                .header("location")
+                .starts_with("https://git.example.com/"),
+            "{path}"
+        );
+    }
+    upstream.get(ADA, "/repos/acme/widgets/actions/artifacts/10000100131/rar").assert_status(404);
+}
+
+#[test]
+fn a_word_of_the_table_is_no_number_of_something_else() {
+    let mut upstream = Upstream::new();
+    for path in [
+        "/repos/acme/widgets/pulls/comments",
+        "/repos/acme/widgets/issues/events",
+        "/repositories/1001/issues/events",
+    ] {
+        assert_eq!(upstream.get(NOBODY, path).assert_status(200).items().len(), 0, "{path}");
+    }
+    upstream.get(NOBODY, "/repos/acme/widgets/issues/comments").assert_status(200);
+    let comment = upstream
+        .post(
+            BEN,
+            "/repos/acme/widgets/pulls/76/comments",
+            &json!({ "body": "Look", "path": "README.md" }),
+        )
+        .assert_status(201);
+    assert_eq!(
+        upstream.get(NOBODY, "/repos/acme/widgets/pulls/comments").items()[0]["id"],
+        comment.body["id"]
+    );
+    let own = format!("/repos/acme/widgets/pulls/comments/{}", comment.body["id"]);
+    assert_eq!(upstream.get(NOBODY, &own).assert_status(200).body["pull_number"], 76);
+}
+
+#[test]
+fn a_known_path_by_another_method_and_a_trailing_slash_are_not_found() {
+    let mut upstream = Upstream::new();
+    for (method, path) in [
+        (Method::PUT, "/repos/acme/widgets/issues"),
+        (Method::DELETE, "/repos/acme/widgets/issues/1"),
+        (Method::PUT, "/repos/acme/widgets/actions/runs/10000100112"),
+        (Method::POST, "/orgs/acme/actions/permissions"),
+        (Method::GET, "/orgs/acme/actions/permissions/"),
+        (Method::GET, "/repos/acme/widgets/deployments/"),
+        (Method::GET, "/orgs/acme/unheard-of"),
+        (Method::GET, "/nothing/of/the/sort"),
+    ] {
+        let answer = upstream.send(&asking(&upstream, &method, ADA, path, &Value::Null));
+        assert_eq!(
+            (answer.status, &answer.body["message"]),
+            (404, &json!("Not Found")),
+            "{method} {path}"
+        );
+    }
+}

@@ -1,0 +1,4 @@
+//! GraphQL.
+
+pub mod limits;
+pub mod queries;

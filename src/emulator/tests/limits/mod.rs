@@ -1,0 +1,6 @@
+//! Limits.
+
+pub mod callers;
+pub mod listed;
+pub mod primary;
+pub mod secondary;

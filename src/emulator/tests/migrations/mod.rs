@@ -1,0 +1,5 @@
+//! User migrations.
+
+pub mod archives;
+pub mod records;
+pub mod states;

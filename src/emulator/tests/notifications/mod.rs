@@ -1,0 +1,5 @@
+//! Notifications.
+
+pub mod reasons;
+pub mod subscriptions;
+pub mod threads;

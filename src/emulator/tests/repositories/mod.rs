@@ -1,0 +1,13 @@
+//! Repositories and their content.
+
+pub mod basics;
+pub mod branches;
+pub mod contents;
+pub mod feeds;
+pub mod git_ids;
+pub mod issue_fields;
+pub mod lfs;
+pub mod people;
+pub mod pull_requests;
+pub mod pushes;
+pub mod removal;

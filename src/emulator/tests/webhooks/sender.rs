@@ -1,0 +1,400 @@
+//! Deliveries over real sockets: what arrives, what is recorded, and receivers that misbehave.
+
+use std::collections::BTreeSet;
+
+use http_body_util::{BodyExt, Full};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::receiver::{Habit, PATIENCE, Receiver, certificate};
+use crate::clock::Clock;
+use crate::emulator::events::delivery::sender::Courier;
+use crate::emulator::server::{Handle, Server};
+use crate::emulator::tests::*;
+
+struct Socket {
+    handle: Handle,
+}
+
+impl Socket {
+    async fn start(courier: Courier) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let clock = Clock::manual(START);
+        let emulator = Emulator::new(Options::default(), clock.now());
+        Self { handle: Server::start_with(listener, emulator, clock, Duration::ZERO, courier) }
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: &Value) -> (u16, Value) {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let mut request = request(method, ADA, path, &[], body);
+        *request.uri_mut() =
+            format!("http://{}{path}", self.handle.addr()).parse().expect("an address");
+        request.headers_mut().remove("host");
+        let response = client.request(request.map(Full::new)).await.expect("an answer");
+        let status = response.status().as_u16();
+        let bytes = response.into_body().collect().await.expect("a body").to_bytes();
+        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let (status, body) = self.ask(Method::GET, path, &Value::Null).await;
+        assert_eq!(status, 200, "{body}");
+        body
+    }
+
+    /// Makes a webhook for `events`; its path.
+    async fn hook(&self, config: Value, events: &[&str]) -> String {
+        let (status, hook) = self
+            .ask(
+                Method::POST,
+                "/orgs/acme/hooks",
+                &json!({ "name": "web", "config": config, "events": events }),
+            )
+            .await;
+        assert_eq!(status, 201, "{hook}");
+        format!("/orgs/acme/hooks/{}", hook["id"])
+    }
+
+    async fn ping(&self, hook: &str) {
+        assert_eq!(self.ask(Method::POST, &format!("{hook}/pings"), &Value::Null).await.0, 204);
+    }
+
+    async fn all_delivered(&self) {
+        tokio::time::timeout(PATIENCE, self.handle.wait_until_delivered())
+            .await
+            .expect("everything is delivered");
+    }
+
+    /// The newest delivery once all is done, in detail.
+    async fn outcome(&self, hook: &str) -> Value {
+        self.all_delivered().await;
+        let id = self.get(&format!("{hook}/deliveries?per_page=1")).await[0]["id"].clone();
+        self.get(&format!("{hook}/deliveries/{id}")).await
+    }
+
+    /// What is recorded of a ping to a receiver with this address.
+    async fn outcome_of_ping(&self, config: Value) -> Value {
+        let hook = self.hook(config, &["push"]).await;
+        self.ping(&hook).await;
+        self.outcome(&hook).await
+    }
+}
+
+#[tokio::test]
+async fn a_hook_is_created_an_event_delivered_signed_listed_and_redelivered() {
+    let socket = Socket::start(Courier::default()).await;
+    let mut receiver = Receiver::start(Habit::Answers(200, 3)).await;
+    let hook = socket
+        .hook(json!({ "url": receiver.url("http"), "secret": "emu_secret" }), &["issues"])
+        .await;
+    let (status, issue) = socket
+        .ask(Method::POST, "/repos/acme/widgets/issues", &json!({ "title": "Delivered" }))
+        .await;
+    assert_eq!(status, 201);
+
+    let first = receiver.next().await;
+    assert_eq!((&first.method, first.path.as_str()), (&Method::POST, "/hook?x=1"));
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, b"emu_secret");
+    let expected =
+        crate::emulator::http::validators::hex(ring::hmac::sign(&key, &first.body).as_ref());
+    assert_eq!(first.header("x-hub-signature-256"), format!("sha256={expected}"));
+    let payload = first.json();
+    assert_eq!(
+        (&payload["action"], &payload["issue"]["number"]),
+        (&json!("opened"), &issue["number"])
+    );
+    for name in [
+        "x-service-delivery",
+        "x-service-hook-id",
+        "x-hub-signature",
+        "user-agent",
+        "host",
+        "content-length",
+    ] {
+        assert!(!first.header(name).is_empty(), "{name}");
+    }
+
+    let recorded = socket.outcome(&hook).await;
+    assert_eq!(
+        (&recorded["status"], &recorded["status_code"], &recorded["redelivery"]),
+        (&json!("OK"), &json!(200), &json!(false))
+    );
+    assert_eq!(
+        (&recorded["guid"], &recorded["request"]["payload"]),
+        (&json!(first.header("x-service-delivery")), &payload)
+    );
+    assert_eq!(
+        (&recorded["response"]["payload"], &recorded["response"]["headers"]["x-receiver"]),
+        (&json!("xxx"), &json!("test"))
+    );
+    for (name, value) in recorded["request"]["headers"].as_object().expect("an object") {
+        assert_eq!(
+            Some(first.header(name)),
+            value.as_str(),
+            "what is shown is what was sent: {name}"
+        );
+    }
+
+    let attempts = format!("{hook}/deliveries/{}/attempts", recorded["id"]);
+    assert_eq!(socket.ask(Method::POST, &attempts, &Value::Null).await.0, 202);
+    let second = receiver.next().await;
+    assert_eq!(
+        (second.header("x-service-delivery"), &second.body),
+        (first.header("x-service-delivery"), &first.body)
+    );
+    let again = socket.outcome(&hook).await;
+    assert_eq!(
+        (&again["redelivery"], &again["guid"], &again["status"]),
+        (&json!(true), &recorded["guid"], &json!("OK"))
+    );
+    assert_ne!(again["id"], recorded["id"]);
+    socket.handle.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_asks_back_sees_the_new_state() {
+    let socket = Socket::start(Courier::default()).await;
+    let mut receiver = Receiver::start(Habit::Answers(200, 0)).await;
+    socket.hook(json!({ "url": receiver.url("http") }), &["issues"]).await;
+    // The answer to the request itself may be held back; the delivery tells of what is already so.
+    let (_, gate) = socket
+        .ask(
+            Method::POST,
+            "/_emulator/gates",
+            &json!({ "match": { "method": "POST", "path": "/repos/*" } }),
+        )
+        .await;
+    let body = json!({ "title": "Seen" });
+    let opening = socket.ask(Method::POST, "/repos/acme/widgets/issues", &body);
+    let asking_back = async {
+        let number = receiver.next().await.json()["issue"]["number"].clone();
+        let seen = socket.get(&format!("/repos/acme/widgets/issues/{number}")).await;
+        assert_eq!(seen["title"], "Seen");
+        socket.ask(Method::DELETE, &format!("/_emulator/gates/{}", gate["id"]), &Value::Null).await;
+    };
+    assert_eq!(tokio::join!(opening, asking_back).0.0, 201);
+    socket.handle.shutdown().await;
+}
+
+#[tokio::test]
+async fn deliveries_arrive_in_the_order_of_the_events() {
+    let socket = Socket::start(Courier::default()).await;
+    let mut receiver = Receiver::start(Habit::Answers(204, 0)).await;
+    socket.hook(json!({ "url": receiver.url("http") }), &["issues"]).await;
+    for index in 0..20 {
+        socket
+            .ask(
+                Method::POST,
+                "/repos/acme/widgets/issues",
+                &json!({ "title": format!("{index}") }),
+            )
+            .await;
+    }
+    for index in 0..20 {
+        assert_eq!(receiver.next().await.json()["issue"]["title"], format!("{index}"));
+    }
+    socket.handle.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_hangs_is_given_up_and_holds_up_nobody_else() {
+    let socket = Socket::start(Courier::default().with_time_out(Duration::from_millis(800))).await;
+    let (mut slow, mut quick) =
+        (Receiver::start(Habit::Hangs).await, Receiver::start(Habit::Answers(200, 0)).await);
+    let slow_hook = socket.hook(json!({ "url": slow.url("http") }), &["issues"]).await;
+    socket.hook(json!({ "url": quick.url("http") }), &["issues"]).await;
+    for index in 0..2 {
+        socket
+            .ask(
+                Method::POST,
+                "/repos/acme/widgets/issues",
+                &json!({ "title": format!("{index}") }),
+            )
+            .await;
+    }
+    assert_eq!(slow.next().await.json()["issue"]["title"], "0");
+    for index in 0..2 {
+        assert_eq!(quick.next().await.json()["issue"]["title"], format!("{index}"));
+    }
+    let outcome = socket.outcome(&slow_hook).await;
+    assert_eq!((&outcome["status"], &outcome["status_code"]), (&json!("Timed out"), &json!(0)));
+    assert!(
+        outcome["duration"].as_f64().is_some_and(|secs| (0.75..10.0).contains(&secs)),
+        "real seconds: {}",
+        outcome["duration"]
+    );
+    assert_eq!(slow.next().await.json()["issue"]["title"], "1", "its next one came after");
+    assert!(quick.is_idle());
+    socket.handle.shutdown().await;
+}
+
+#[tokio::test]
+async fn shutting_down_does_not_wait_for_a_receiver_that_hangs() {
+    let socket = Socket::start(Courier::default().with_time_out(Duration::from_secs(3_600))).await;
+    let mut slow = Receiver::start(Habit::Hangs).await;
+    let hook = socket.hook(json!({ "url": slow.url("http") }), &["push"]).await;
+    socket.ping(&hook).await;
+    slow.next().await;
+    assert_eq!(socket.get(&format!("{hook}/deliveries")).await[0]["status"], "Pending");
+    tokio::time::timeout(PATIENCE, socket.handle.shutdown()).await.expect("it ends");
+}
+
+#[tokio::test]
+async fn what_comes_back_is_recorded_as_it_was() {
+    let socket = Socket::start(Courier::default()).await;
+    let cases = [
+        (Habit::Answers(500, 4), json!("Internal Server Error"), json!(500)),
+        (Habit::Answers(204, 0), json!("No Content"), json!(204)),
+        (Habit::Answers(299, 0), json!("Unknown status"), json!(299)),
+        (Habit::Closes, json!("Connection closed"), json!(0)),
+        (Habit::Babbles, json!("Invalid HTTP response"), json!(0)),
+    ];
+    for (habit, status, code) in cases {
+        let receiver = Receiver::start(habit).await;
+        let outcome = socket.outcome_of_ping(json!({ "url": receiver.url("http") })).await;
+        assert_eq!((&outcome["status"], &outcome["status_code"]), (&status, &code), "{habit:?}");
+    }
+    socket.handle.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_not_there_is_said_to_be_so() {
+    let socket = Socket::start(Courier::default()).await;
+    let free = TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a free port")
+        .local_addr()
+        .expect("an address");
+    let outcome = socket.outcome_of_ping(json!({ "url": format!("http://{free}/") })).await;
+    assert_eq!(
+        (&outcome["status"], &outcome["status_code"]),
+        (&json!("Connection refused"), &json!(0))
+    );
+    let outcome =
+        socket.outcome_of_ping(json!({ "url": "https://receiver.example.com/hook" })).await;
+    assert_eq!(
+        (&outcome["status"], &outcome["response"]),
+        (&json!("Failed to resolve host"), &json!({ "headers": {}, "payload": "" }))
+    );
+    socket.handle.shutdown().await;
+}
+
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let socket = Socket::start(Courier::default()).await;
+    let mut receiver = Receiver::start(Habit::Redirects).await;
+    let outcome = socket.outcome_of_ping(json!({ "url": receiver.url("http") })).await;
+    assert_eq!(
+        (&outcome["status"], &outcome["response"]["headers"]["location"]),
+        (&json!("Found"), &json!("/elsewhere"))
+    );
+    receiver.next().await;
+    assert!(receiver.is_idle());
+    socket.handle.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_answer_of_5_mb_is_cut() {
+    let socket = Socket::start(Courier::default()).await;
+    let receiver = Receiver::start(Habit::Answers(200, 5_000_000)).await;
+    let outcome = socket.outcome_of_ping(json!({ "url": receiver.url("http") })).await;
+    assert_eq!(
+        (&outcome["status"], outcome["response"]["payload"].as_str().map(str::len)),
+        (&json!("OK"), Some(64 * 1024))
+    );
+    socket.handle.shutdown().await;
+}
+
+#[tokio::test]
+async fn insecure_ssl_0_verifies_the_certificate_and_1_does_not() {
+    let socket = Socket::start(Courier::default()).await;
+    let mut receiver = Receiver::start_tls();
+    for verified in [json!("0"), json!(0)] {
+        let outcome = socket
+            .outcome_of_ping(json!({ "url": receiver.url("https"), "insecure_ssl": verified }))
+            .await;
+        assert_eq!(
+            (&outcome["status"], &outcome["status_code"]),
+            (&json!("Certificate not trusted"), &json!(0))
+        );
+    }
+    assert!(receiver.is_idle(), "nothing is told to whom one does not trust");
+    for any in [json!("1"), json!(1)] {
+        let outcome = socket
+            .outcome_of_ping(json!({ "url": receiver.url("https"), "insecure_ssl": any }))
+            .await;
+        assert_eq!(
+            (&outcome["status"], &outcome["response"]["payload"]),
+            (&json!("OK"), &json!("ok"))
+        );
+        assert_eq!(receiver.next().await.header("x-service-event"), "ping");
+    }
+    socket.handle.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_trusted_certificate_is_accepted_with_insecure_ssl_0() {
+    let socket = Socket::start(Courier::default().with_trusted(certificate().to_vec())).await;
+    let mut receiver = Receiver::start_tls();
+    let outcome = socket.outcome_of_ping(json!({ "url": receiver.url("https") })).await;
+    assert_eq!(outcome["status"], "OK", "{outcome}");
+    assert_eq!(receiver.next().await.path, "/hook?x=1");
+    let plain = Receiver::start(Habit::Answers(200, 0)).await;
+    let outcome = socket.outcome_of_ping(json!({ "url": plain.url("https") })).await;
+    assert_ne!(outcome["status"], "OK", "it does not speak TLS");
+    assert_eq!(outcome["status_code"], 0);
+    socket.handle.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_app_receives_events_with_its_installation() {
+    let socket = Socket::start(Courier::default()).await;
+    let mut receiver = Receiver::start(Habit::Answers(200, 0)).await;
+    let now = START.as_secs();
+    let jwt = crate::emulator::auth::jwt::tests::signed(
+        &json!({ "alg": "RS256" }),
+        &json!({ "iss": 301, "iat": now, "exp": now + 500 }),
+    );
+    let patch = request(
+        Method::PATCH,
+        &jwt,
+        "/app/hook/config",
+        &[],
+        &json!({ "url": receiver.url("http") }),
+    );
+    let answer = socket.handle.with_emulator(|emulator| emulator.respond(START, &patch, PEER));
+    assert_eq!(answer.status(), 200);
+    socket.ask(Method::POST, "/repos/acme/widgets/labels", &json!({ "name": "told" })).await;
+    let told = receiver.next().await;
+    assert_eq!(
+        (told.header("x-service-event"), told.header("x-service-hook-installation-target-type")),
+        ("label", "integration")
+    );
+    assert!(
+        told.header("x-hub-signature-256").starts_with("sha256="),
+        "the secret was not touched"
+    );
+    assert_eq!(told.json()["installation"]["id"], 311);
+    socket.handle.shutdown().await;
+}
+
+#[tokio::test]
+async fn many_webhooks_at_once_all_get_theirs() {
+    let socket = Socket::start(Courier::default()).await;
+    let mut receiver = Receiver::start(Habit::Answers(200, 0)).await;
+    for _ in 0..100 {
+        socket.hook(json!({ "url": receiver.url("http") }), &["deployment"]).await;
+    }
+    let event = json!({ "type": "custom", "event": "deployment", "repository": "acme/widgets" });
+    let (_, made) = socket.ask(Method::POST, "/_emulator/events", &event).await;
+    assert_eq!(made["deliveries"], 101, "the app's too, whose receiver is nobody");
+    let mut hooks = BTreeSet::new();
+    for _ in 0..100 {
+        hooks.insert(receiver.next().await.header("x-service-hook-id").to_owned());
+    }
+    assert_eq!(hooks.len(), 100);
+    socket.all_delivered().await;
+    socket.handle.shutdown().await;
+}

@@ -1,0 +1,66 @@
+//! Who makes commits, and the commits that pulls are about.
+
+use std::sync::Arc;
+
+use super::World;
+use super::git::history::{Author, Commit, Draft, History};
+use super::git::objects::person_name;
+use super::repositories::issues::Issue;
+use super::repositories::repository::Repository;
+
+impl World {
+    /// A user as the author of a commit that is made now.
+    pub fn author(&self, user: u64) -> Author {
+        let login = self.login(user);
+        let name = self
+            .users
+            .get(&user)
+            .and_then(|user| person_name(&user.name))
+            .or_else(|| person_name(login));
+        let address: String = login
+            .chars()
+            .filter(|c| !c.is_control() && !c.is_whitespace() && !matches!(c, '<' | '>'))
+            .collect();
+        Author {
+            user,
+            name: name.unwrap_or_else(|| "ghost".to_owned()),
+            email: format!("{address}@example.com"),
+        }
+    }
+
+    /// The commit that a pull wants to have merged: the newest of its branch. A branch that was
+    /// never pushed, or is gone, stands for one commit on top of the repository's first, with the
+    /// same files.
+    pub fn pull_head(&self, history: &History, pull: &Issue) -> Option<Commit> {
+        if let Some(head) = pull.pull_from.as_deref().and_then(|branch| history.head(branch)) {
+            return Some(head.clone());
+        }
+        let root = history.commit(&history.root)?;
+        // A title or a name may change, this commit may not.
+        let message = format!("Propose #{}", pull.number);
+        let author = self.author(self.machine_user);
+        let draft = Draft {
+            parent: Some(root.sha.clone()),
+            message,
+            author,
+            at: pull.created_at,
+            files: crate::emulator::world::git::history::Tree::new(),
+        };
+        Some(draft.commit_of((*root.files).clone(), (*root.blobs).clone()))
+    }
+}
+
+impl World {
+    /// A repository's commits as they are now.
+    pub fn history(&self, repository: &Repository) -> Arc<History> {
+        let known = self.histories.get(&repository.id).cloned();
+        known
+            .unwrap_or_else(|| Arc::new(History::begun(repository, self.author(self.machine_user))))
+    }
+
+    /// The same, to be changed; none when there is no such repository.
+    pub fn history_mut(&mut self, repository: u64) -> Option<&mut History> {
+        let begun = self.history(self.repositories.get(&repository)?);
+        Some(Arc::make_mut(self.histories.entry(repository).or_insert(begun)))
+    }
+}

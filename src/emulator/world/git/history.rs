@@ -1,0 +1,221 @@
+//! The commits of a repository: what each made of the files, and which one each branch has reached.
+//!
+//! A repository has no history of its own until something is pushed to it: it begins then with the
+//! README that it always had. Every id is the one that git gives to the same content, author, time
+//! and message. Merges, tags, modes of files and everything else that Git knows are left out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::objects::{Folder, ObjectId, is_path, make_way};
+use crate::clock::Timestamp;
+use crate::emulator::world::repositories::issues::Issue;
+use crate::emulator::world::repositories::repository::Repository;
+
+pub use super::commits::Draft;
+
+/// The one file that every repository has from the beginning.
+pub const README: &str = "README.md";
+/// What callers can store in one repository: commits, files of a commit, and bytes of all.
+const COMMITS_MAX: usize = 5_000;
+const FILES_MAX: usize = 200;
+const BYTES_MAX: usize = 16 * 1024 * 1024;
+/// What remembering a tree takes beside its path.
+pub const TREE_BYTES: usize = 128;
+const BRANCHES_MAX: usize = 1_000;
+
+/// Files by path.
+pub type Tree = BTreeMap<String, Bytes>;
+
+/// Who made a commit, as it was said then: an id does not change when a user is renamed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Author {
+    pub user: u64,
+    pub name: String,
+    pub email: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Commit {
+    pub sha: String,
+    /// The id of the tree of its files.
+    pub tree: String,
+    pub parent: Option<String>,
+    pub message: String,
+    pub author: Author,
+    pub at: Timestamp,
+    pub files: Arc<Tree>,
+    /// The ids of the files, under the same paths.
+    pub blobs: Arc<BTreeMap<String, ObjectId>>,
+}
+
+/// A change of one file.
+#[derive(Clone, Debug)]
+pub struct Edit {
+    pub path: String,
+    /// None removes it.
+    pub content: Option<Bytes>,
+}
+
+/// The repository holds too much already (Document 1, 422: "the endpoint has been spammed").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+#[derive(Clone, Debug)]
+pub struct History {
+    pub commits: BTreeMap<String, Commit>,
+    /// Branches by name, each with its newest commit.
+    pub heads: BTreeMap<String, String>,
+    /// The content of every file of every commit.
+    pub contents: BTreeMap<ObjectId, Bytes>,
+    /// Every tree of every commit: a commit that has it, and the path of the folder.
+    pub trees: BTreeMap<ObjectId, (String, String)>,
+    /// The commit that it began with.
+    pub root: String,
+    pub bytes: usize,
+}
+
+impl History {
+    /// That of a repository to which nothing was pushed yet.
+    pub fn begun(repository: &Repository, author: Author) -> Self {
+        let files = Tree::from([(README.to_owned(), Bytes::from(repository.readme.clone()))]);
+        let draft = Draft {
+            parent: None,
+            message: "Begin".to_owned(),
+            author,
+            at: repository.pushed_at,
+            files,
+        };
+        let commit = draft.commit();
+        let mut history = Self {
+            commits: BTreeMap::new(),
+            heads: BTreeMap::from([(repository.default_branch.clone(), commit.sha.clone())]),
+            contents: BTreeMap::new(),
+            trees: BTreeMap::new(),
+            root: commit.sha.clone(),
+            bytes: repository.readme.len(),
+        };
+        history.insert(commit);
+        history
+    }
+
+    pub fn insert(&mut self, commit: Commit) {
+        for (id, content) in commit.blobs.values().zip(commit.files.values()) {
+            self.contents.entry(*id).or_insert_with(|| content.clone());
+        }
+        for folder in commit.folders() {
+            self.trees
+                .entry(folder.object.id)
+                .or_insert_with(|| (commit.sha.clone(), folder.path.to_owned()));
+        }
+        self.commits.insert(commit.sha.clone(), commit);
+    }
+
+    pub fn commit(&self, sha: &str) -> Option<&Commit> {
+        self.commits.get(sha)
+    }
+
+    /// The newest commit of a branch.
+    pub fn head(&self, branch: &str) -> Option<&Commit> {
+        self.commits.get(self.heads.get(branch)?)
+    }
+
+    pub fn branches(&self) -> impl Iterator<Item = &str> {
+        self.heads.keys().map(String::as_str)
+    }
+
+    /// What is shown when no commit is asked for. A default branch that nothing was ever pushed to
+    /// shows what there is.
+    pub fn tip(&self, repository: &Repository) -> Option<&Commit> {
+        self.head(&repository.default_branch)
+            .or_else(|| self.commits.get(self.heads.values().next()?))
+    }
+
+    /// A branch, its full name, or a commit.
+    pub fn named(&self, name: &str) -> Option<&Commit> {
+        self.head(name)
+            .or_else(|| self.head(name.strip_prefix("refs/heads/")?))
+            .or_else(|| self.commits.get(name))
+    }
+
+    /// A commit and those before it, newest first.
+    pub fn until<'a>(&'a self, commit: &'a Commit) -> impl Iterator<Item = &'a Commit> {
+        std::iter::successors(Some(commit), |commit| self.commits.get(commit.parent.as_deref()?))
+    }
+
+    /// Adds a commit to a branch; none when there is no such branch. A path that git would not take
+    /// is left as it is.
+    pub fn add(
+        &mut self,
+        branch: &str,
+        message: String,
+        author: Author,
+        at: Timestamp,
+        edit: Edit,
+    ) -> Result<Option<Commit>, Full> {
+        let Some(head) = self.head(branch) else { return Ok(None) };
+        let (mut files, mut blobs) = (Tree::clone(&head.files), BTreeMap::clone(&head.blobs));
+        let added = message.len() + edit.content.as_ref().map_or(0, Bytes::len);
+        let draft =
+            Draft { parent: Some(head.sha.clone()), message, author, at, files: Tree::new() };
+        if is_path(&edit.path) {
+            make_way(&mut files, &edit.path);
+            make_way(&mut blobs, &edit.path);
+            if let Some(content) = edit.content {
+                blobs.insert(
+                    edit.path.clone(),
+                    crate::emulator::world::git::objects::blob_id(&content),
+                );
+                files.insert(edit.path, content);
+            }
+        }
+        let commit = draft.commit_of(files, blobs);
+        if !self.commits.contains_key(&commit.sha) {
+            self.admit(&commit, added)?;
+        }
+        self.heads.insert(branch.to_owned(), commit.sha.clone());
+        Ok(Some(commit))
+    }
+
+    /// Adds a commit that is not there yet, within the bounds.
+    pub fn admit(&mut self, commit: &Commit, added_bytes: usize) -> Result<(), Full> {
+        let new = |folder: &Folder<'_>| !self.trees.contains_key(&folder.object.id);
+        let trees: usize = commit
+            .folders()
+            .iter()
+            .filter(|folder| new(folder))
+            .map(|folder| folder.path.len() + TREE_BYTES)
+            .sum();
+        let bytes = self.bytes.saturating_add(added_bytes).saturating_add(trees);
+        if self.commits.len() >= COMMITS_MAX || commit.files.len() > FILES_MAX || bytes > BYTES_MAX
+        {
+            return Err(Full);
+        }
+        self.bytes = bytes;
+        self.insert(commit.clone());
+        Ok(())
+    }
+
+    /// Leads a branch to a commit, or ends it. A branch that is not there is made.
+    pub fn lead(&mut self, branch: &str, to: Option<&str>) -> Result<(), Full> {
+        let Some(sha) = to else {
+            self.heads.remove(branch);
+            return Ok(());
+        };
+        if self.heads.len() >= BRANCHES_MAX && !self.heads.contains_key(branch) {
+            return Err(Full);
+        }
+        self.heads.insert(branch.to_owned(), sha.to_owned());
+        Ok(())
+    }
+}
+
+impl History {
+    /// The commit that a pull is to be merged into.
+    pub fn pull_base(&self, repository: &Repository, pull: &Issue) -> Option<&Commit> {
+        let into = pull.pull_into.as_ref().unwrap_or(&repository.default_branch);
+        self.head(into).or_else(|| self.tip(repository))
+    }
+}

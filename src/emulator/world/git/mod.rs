@@ -1,0 +1,5 @@
+//! Git as a repository has it: objects, commits and history.
+
+pub mod commits;
+pub mod history;
+pub mod objects;

@@ -1,0 +1,374 @@
+//! Git's objects as git hashes and stores them (gitformat-loose, git-hash-object): blobs, trees,
+//! commits and annotated tags, and which paths a tree may hold. Packs, signatures and SHA-256
+//! repositories are left out.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+
+use crate::clock::Timestamp;
+use crate::emulator::http::validators::hex;
+
+/// The mode of a file that is neither executable nor a link.
+pub const FILE_MODE: &str = "100644";
+/// As trees have it; the API writes a zero before it.
+const FOLDER_MODE: &str = "40000";
+/// The running service's limit for a path, and how deep one may go here: every folder is an object
+/// of its own.
+const PATH_BYTES_MAX: usize = 1024;
+const PATH_PARTS_MAX: usize = 32;
+
+/// The name of an object: SHA-1 over its kind, length and content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectId([u8; 20]);
+
+impl ObjectId {
+    pub fn hex(self) -> String {
+        hex(&self.0)
+    }
+
+    /// Forty hexadecimal digits, in small letters as git writes them.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        let mut id = [0; 20];
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        if pairs.len() != id.len() || !rest.is_empty() {
+            return None;
+        }
+        for (byte, [high, low]) in id.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Some(Self(id))
+    }
+}
+
+/// What an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Blob,
+    Tree,
+    Commit,
+    Tag,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Blob => "blob",
+            Self::Tree => "tree",
+            Self::Commit => "commit",
+            Self::Tag => "tag",
+        }
+    }
+}
+
+/// An object as git hashes and stores it.
+#[derive(Debug)]
+pub struct Object {
+    pub id: ObjectId,
+    raw: Vec<u8>,
+}
+
+impl Object {
+    pub fn new(kind: Kind, content: &[u8]) -> Self {
+        let mut raw = format!("{} {}\0", kind.name(), content.len()).into_bytes();
+        raw.extend_from_slice(content);
+        let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, &raw);
+        let mut id = [0; 20];
+        id.iter_mut().zip(digest.as_ref()).for_each(|(to, from)| *to = *from);
+        Self { id: ObjectId(id), raw }
+    }
+
+    /// Where a repository keeps it as a loose object, and the bytes of that file.
+    pub fn file(&self) -> io::Result<(String, Vec<u8>)> {
+        let name = self.id.hex();
+        let (folder, rest) = name.split_at(2);
+        let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(&self.raw)?;
+        Ok((format!("objects/{folder}/{rest}"), encoder.finish()?))
+    }
+}
+
+/// The name that git gives to a file with this content.
+pub fn blob_id(content: &[u8]) -> ObjectId {
+    Object::new(Kind::Blob, content).id
+}
+
+/// What a tree, or a folder of it, says of one path.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf<'a> {
+    pub path: &'a str,
+    pub mode: &'a str,
+    pub id: ObjectId,
+}
+
+/// A folder and its tree.
+#[derive(Debug)]
+pub struct Folder<'a> {
+    /// Without a slash at its end; empty for the whole.
+    pub path: &'a str,
+    pub object: Object,
+}
+
+/// The trees of all folders, that of the whole last. The leaves are sorted by path, and no path is
+/// a folder of another ([`make_way`]).
+pub fn folders<'a>(leaves: &[Leaf<'a>]) -> Vec<Folder<'a>> {
+    let mut made = Vec::new();
+    fold(leaves, 0, &mut made);
+    made
+}
+
+/// The tree of the whole.
+pub fn root_tree(leaves: &[Leaf<'_>]) -> ObjectId {
+    fold(leaves, 0, &mut Vec::new())
+}
+
+/// Makes the tree of leaves whose paths agree up to `start`. Sorted by whole paths they are in
+/// git's order too, which takes a folder's name as if it ended in a slash.
+fn fold<'a>(leaves: &[Leaf<'a>], start: usize, trees: &mut Vec<Folder<'a>>) -> ObjectId {
+    let part = |leaf: &Leaf<'a>| {
+        let rest = leaf.path.get(start..).unwrap_or("");
+        rest.split_once('/').map_or(rest, |(part, _)| part)
+    };
+    let mut content = Vec::new();
+    for group in leaves.chunk_by(|one, other| part(one) == part(other)) {
+        let Some(first) = group.first() else { continue };
+        let name = part(first);
+        let end = start + name.len();
+        let (mode, id) = if end == first.path.len() {
+            (first.mode, first.id)
+        } else {
+            (FOLDER_MODE, fold(group, end + 1, trees))
+        };
+        content.extend_from_slice(format!("{mode} {name}\0").as_bytes());
+        content.extend_from_slice(&id.0);
+    }
+    let path =
+        leaves.first().and_then(|leaf| leaf.path.get(..start.saturating_sub(1))).unwrap_or("");
+    let object = Object::new(Kind::Tree, &content);
+    let id = object.id;
+    trees.push(Folder { path, object });
+    id
+}
+
+/// Takes away what cannot be beside `path`: itself, what lies below it, and files where it needs
+/// folders.
+pub fn make_way<V>(files: &mut BTreeMap<String, V>, path: &str) {
+    let below = format!("{path}/");
+    let inside: Vec<String> = files
+        .range(below.clone()..)
+        .map(|(path, _)| path)
+        .take_while(|path| path.starts_with(&below))
+        .cloned()
+        .collect();
+    let above = path.match_indices('/').filter_map(|(end, _)| path.get(..end));
+    for gone in inside.iter().map(String::as_str).chain(above).chain([path]) {
+        files.remove(gone);
+    }
+}
+
+/// Whether `git fsck --strict` accepts this as a path of a file.
+pub fn is_path(path: &str) -> bool {
+    path.len() <= PATH_BYTES_MAX
+        && path.split('/').count() <= PATH_PARTS_MAX
+        && !path.contains('\0')
+        && path.split('/').all(is_path_part)
+}
+
+fn is_path_part(part: &str) -> bool {
+    // What file systems take for `.git`: other letters, an old short name, ends, streams and
+    // invisible characters that they ignore.
+    let is_ignored = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
+    let is_git = |name: &str| {
+        let name: String = name.chars().filter(|c| !is_ignored(*c)).collect();
+        let name = name.trim_end_matches([' ', '.']);
+        name.eq_ignore_ascii_case(".git") || name.eq_ignore_ascii_case("git~1")
+    };
+    !matches!(part, "" | "." | "..") && !part.split(['\\', ':']).any(is_git)
+}
+
+/// A name as git writes it beside an address; none when nothing of it is left.
+pub fn person_name(name: &str) -> Option<String> {
+    let kept: String =
+        name.chars().filter(|c| !c.is_control() && !matches!(c, '<' | '>')).collect();
+    let is_crud =
+        |c: char| c.is_whitespace() || matches!(c, '.' | ',' | ':' | ';' | '"' | '\\' | '\'');
+    let kept = kept.trim_matches(is_crud);
+    (!kept.is_empty()).then(|| kept.to_owned())
+}
+
+/// What a commit is made of besides its message. Author and committer are the same.
+#[derive(Clone, Copy, Debug)]
+pub struct CommitFacts<'a> {
+    pub tree: &'a str,
+    pub parent: Option<&'a str>,
+    pub name: &'a str,
+    pub email: &'a str,
+    pub at: Timestamp,
+}
+
+pub fn commit(facts: CommitFacts<'_>, message: &str) -> Object {
+    let CommitFacts { tree, parent, name, email, at } = facts;
+    let parent = parent.map_or_else(String::new, |parent| format!("parent {parent}\n"));
+    let who = format!("{name} <{email}> {} +0000", at.as_secs());
+    let content =
+        format!("tree {tree}\n{parent}author {who}\ncommitter {who}\n\n{}", completed(message));
+    Object::new(Kind::Commit, content.as_bytes())
+}
+
+/// What an annotated tag is made of besides its message.
+#[derive(Clone, Copy, Debug)]
+pub struct TagFacts<'a> {
+    pub object: &'a str,
+    pub kind: &'a str,
+    pub tag: &'a str,
+    pub name: &'a str,
+    pub email: &'a str,
+    pub at: Timestamp,
+}
+
+pub fn tag(facts: TagFacts<'_>, message: &str) -> Object {
+    let TagFacts { object, kind, tag, name, email, at } = facts;
+    let who = format!("{name} <{email}> {} +0000", at.as_secs());
+    Object::new(
+        Kind::Tag,
+        format!("object {object}\ntype {kind}\ntag {tag}\ntagger {who}\n\n{}", completed(message))
+            .as_bytes(),
+    )
+}
+
+/// A message as `git commit-tree -m` writes it: its last line is complete. Git takes no NUL.
+fn completed(message: &str) -> String {
+    let end = if message.ends_with('\n') { "" } else { "\n" };
+    message.replace('\0', "") + end
+}
+
+/// The longest name of a ref; git makes files of refs where it clones, and file systems have
+/// limits.
+const REF_BYTES_MAX: usize = 200;
+/// Whether git takes this as the name of a branch or tag (git-check-ref-format), and a file system
+/// too.
+pub fn is_ref_name(name: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('.')
+            && !part.ends_with('.')
+            && !part.to_ascii_lowercase().ends_with(".lock")
+    };
+    let is_forbidden = |c: char| {
+        c.is_control() || c.is_whitespace() || matches!(c, '~' | '^' | ':' | '?' | '*' | '[' | '\\')
+    };
+    name.len() <= REF_BYTES_MAX
+        && name.split('/').all(is_part)
+        && !name.starts_with('-')
+        && !name.contains("..")
+        && !name.contains("@{")
+        && !matches!(name, "@" | "HEAD")
+        && !name.chars().any(is_forbidden)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_have_the_names_that_git_gives_them() {
+        // git hash-object -t blob --stdin < /dev/null; printf 'hello\n' | git hash-object --stdin;
+        // git hash-object -t tree /dev/null
+        assert_eq!(blob_id(b"").hex(), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+        assert_eq!(blob_id(b"hello\n").hex(), "ce013625030ba8dba906f756967f9e9ca394464a");
+        assert_eq!(root_tree(&[]).hex(), "4b825dc642cb6eb9a060e54bf8d69288fbee4904");
+        // The commit `First` of the tests of commits; git tag -a v1 -m One; git rev-parse v1
+        let object = "925e0f1509a5a952c7060ed3e341476c15b15ec1";
+        let at = Timestamp::from_millis(1_700_000_000_999);
+        let facts = TagFacts {
+            object,
+            kind: "commit",
+            tag: "v1",
+            name: "Ada L",
+            email: "ada@example.com",
+            at,
+        };
+        assert_eq!(tag(facts, "One").id.hex(), "fcbac863951a1165edacba80963b8043352b26f0");
+    }
+
+    #[test]
+    fn a_name_is_forty_small_digits() {
+        let id = blob_id(b"");
+        assert_eq!(ObjectId::parse(&id.hex()), Some(id));
+        for bad in [
+            "",
+            "e6",
+            "E69DE29BB2D1D6434B8B29AE775AD8C2E48C5391",
+            &format!("{}0", id.hex()),
+            &"g".repeat(40),
+            &"é".repeat(20),
+        ] {
+            assert_eq!(ObjectId::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn paths_that_git_would_not_take_are_none() {
+        for path in
+            ["a", "a/b.c", ".github/x", ".gitignore", "é/🦀", "a b", "...", "git", "-x", "a\\b"]
+        {
+            assert!(is_path(path), "{path:?}");
+        }
+        let (deep, long) = (["a"; 33].join("/"), "a".repeat(1025));
+        let bad = [
+            "",
+            "/a",
+            "a/",
+            "a//b",
+            ".",
+            "a/../b",
+            ".git",
+            "a/.GIT/b",
+            "git~1",
+            ".git .",
+            ".git::$DATA",
+            "a\\.git",
+            ".g\u{200c}it",
+            "a\0",
+        ];
+        for path in bad.into_iter().chain([deep.as_str(), long.as_str()]) {
+            assert!(!is_path(path), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_takes_the_place_of_a_folder_and_a_folder_that_of_a_file() {
+        let mut files =
+            BTreeMap::from(["a", "b/c", "b/d/e", "b.x", "b0"].map(|path| (path.to_owned(), path)));
+        make_way(&mut files, "a/new");
+        make_way(&mut files, "b");
+        assert_eq!(files.keys().map(String::as_str).collect::<Vec<_>>(), ["b.x", "b0"]);
+    }
+
+    #[test]
+    fn names_are_written_as_git_writes_them() {
+        assert_eq!(person_name(" Ada <L>\n.").as_deref(), Some("Ada L"));
+        assert_eq!(person_name("<>., \u{0}"), None);
+    }
+
+    #[test]
+    fn names_that_git_would_not_take_are_not_refs() {
+        for name in ["main", "topic/x", "v1.0.0", "ünïcode", "a-b"] {
+            assert!(is_ref_name(name), "{name}");
+        }
+        for name in [
+            "", "/", "a//b", "../x", "a..b", ".a", "a.lock", "a.lock/b", "a b", "a\nb", "a:b", "@",
+            "x@{1}", "a/", "-x", "HEAD", "a\0",
+        ] {
+            assert!(!is_ref_name(name), "{name:?}");
+        }
+        assert!(!is_ref_name(&"x".repeat(201)));
+    }
+}

@@ -1,0 +1,36 @@
+//! Look-ups of enterprises and webhooks.
+
+use super::World;
+use super::organizations::enterprises::{Enterprise, EnterpriseTeam};
+use super::webhooks::hooks::{Hook, Mailbox, Target};
+
+impl World {
+    pub fn enterprise_by_slug(&self, slug: &str) -> Option<&Enterprise> {
+        self.enterprises.values().find(|enterprise| enterprise.slug.eq_ignore_ascii_case(slug))
+    }
+
+    /// Whether the user owns the enterprise or is a member of one of its organisations.
+    pub fn belongs_to_enterprise(&self, user: u64, enterprise: &Enterprise) -> bool {
+        let mut organizations =
+            enterprise.organizations.iter().filter_map(|id| self.organizations.get(id));
+        enterprise.owners.contains(&user)
+            || organizations.any(|organization| organization.members.contains(&user))
+    }
+
+    /// The enterprise teams that are assigned to an organisation.
+    pub fn enterprise_teams_of(&self, organization: u64) -> impl Iterator<Item = &EnterpriseTeam> {
+        let teams = self.enterprises.values().flat_map(|enterprise| enterprise.teams.values());
+        teams.filter(move |team| team.organizations.contains(&organization))
+    }
+}
+
+impl World {
+    pub fn hook_mut(&mut self, mailbox: Mailbox) -> Option<&mut Hook> {
+        match mailbox.target {
+            Target::Organization(id) => {
+                self.organizations.get_mut(&id)?.hooks.get_mut(&mailbox.hook)
+            }
+            Target::App(id) => self.app_hooks.get_mut(&id).filter(|hook| hook.id == mailbox.hook),
+        }
+    }
+}

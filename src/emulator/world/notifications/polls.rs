@@ -1,0 +1,122 @@
+//! How often a thing may be polled (Document 1: "`X-Poll-Interval` (seconds) states how often
+//! polling is allowed; it can increase under load and must be obeyed").
+//!
+//! How it increases is not shown. Here every account has an interval of its own for every path:
+//! `poll.interval` for whoever keeps to it, and twice as much for every `poll.patience` polls in a
+//! row that came too early, up to `poll.interval-max`. Whoever then waits as long as it was told is
+//! back at the beginning. `poll.load` multiplies the interval for everybody: it stands for the load
+//! that others make, and a test sets it. Early polls are answered as ever; what they spend is
+//! spent.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::clock::Timestamp;
+use crate::emulator::accounts::AccountId;
+use crate::emulator::limits::settings::Limits;
+
+/// When so many things are polled, those whose interval has passed are forgotten, which changes
+/// nothing for them.
+const POLLED_MAX: usize = 10_000;
+
+/// Who polled what, when last.
+#[derive(Debug, Default)]
+pub struct Polls {
+    /// By account and a digest of the path.
+    last: BTreeMap<(AccountId, u64), Poll>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Poll {
+    /// Before then, the next one is too early.
+    allowed_at: Timestamp,
+    early_in_a_row: u64,
+}
+
+impl Polls {
+    /// Notes a poll of `path`; the seconds to wait before the next one.
+    pub fn note(&mut self, now: Timestamp, account: AccountId, path: &str, limits: &Limits) -> u64 {
+        if self.last.len() >= POLLED_MAX {
+            self.last.retain(|_, poll| poll.allowed_at > now);
+        }
+        if self.last.len() >= POLLED_MAX {
+            self.last.clear();
+        }
+        let mut digest = DefaultHasher::new();
+        path.hash(&mut digest);
+        let poll = self
+            .last
+            .entry((account, digest.finish()))
+            .or_insert(Poll { allowed_at: now, early_in_a_row: 0 });
+        poll.early_in_a_row =
+            if now < poll.allowed_at { poll.early_in_a_row.saturating_add(1) } else { 0 };
+        let interval_secs = interval_secs(limits, poll.early_in_a_row);
+        poll.allowed_at = now + std::time::Duration::from_secs(interval_secs);
+        interval_secs
+    }
+}
+
+pub fn interval_secs(limits: &Limits, early_in_a_row: u64) -> u64 {
+    let doublings = early_in_a_row / limits.get("poll.patience").max(1);
+    let factor = u32::try_from(doublings)
+        .ok()
+        .and_then(|doublings| 1_u64.checked_shl(doublings))
+        .unwrap_or(u64::MAX);
+    let asked = limits
+        .get("poll.interval")
+        .saturating_mul(limits.get("poll.load").max(1))
+        .saturating_mul(factor);
+    asked.min(limits.get("poll.interval-max").max(limits.get("poll.interval")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACCOUNT: AccountId = AccountId::User(1);
+
+    #[test]
+    fn the_interval_doubles_with_every_patience_of_early_polls_and_has_an_end() {
+        let limits = Limits::default();
+        let mut polls = Polls::default();
+        let now = Timestamp::from_secs(1_000);
+        let told: Vec<u64> =
+            (0..60).map(|_| polls.note(now, ACCOUNT, "/notifications", &limits)).collect();
+        assert_eq!((told[0], told[9], told[10], told[20], told[59]), (60, 60, 120, 240, 900));
+        assert_eq!(
+            polls.note(now, AccountId::User(2), "/notifications", &limits),
+            60,
+            "another account's polls are its own"
+        );
+        assert_eq!(polls.note(now, ACCOUNT, "/events", &limits), 60, "so is another path");
+        assert_eq!(
+            polls.note(
+                now + std::time::Duration::from_secs(900),
+                ACCOUNT,
+                "/notifications",
+                &limits
+            ),
+            60
+        );
+    }
+
+    #[test]
+    fn no_setting_makes_it_overflow() {
+        let mut limits = Limits::default();
+        for name in ["poll.interval", "poll.load", "poll.interval-max"] {
+            limits.set(name, u64::MAX).expect("a limit");
+        }
+        assert_eq!(interval_secs(&limits, u64::MAX), u64::MAX);
+        limits.set("poll.patience", 0).expect("a limit");
+        assert_eq!(interval_secs(&limits, 200), u64::MAX);
+    }
+
+    #[test]
+    fn many_polled_things_are_forgotten() {
+        let (limits, mut polls) = (Limits::default(), Polls::default());
+        for index in 0..25_000_u64 {
+            polls.note(Timestamp::from_secs(index / 100), ACCOUNT, &index.to_string(), &limits);
+        }
+        assert!(polls.last.len() <= POLLED_MAX);
+    }
+}

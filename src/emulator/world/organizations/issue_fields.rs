@@ -1,0 +1,29 @@
+//! Issue fields of an organization.
+
+use crate::clock::Timestamp;
+
+/// A field of an organisation's issues.
+#[derive(Debug)]
+pub struct IssueField {
+    pub id: u64,
+    pub name: String,
+    pub description: Option<String>,
+    pub data_type: &'static str,
+    pub visibility: String,
+    /// In the order of their priority; only for `single_select`.
+    pub options: Vec<FieldOption>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// One of the values that a `single_select` field may have.
+#[derive(Clone, Debug)]
+pub struct FieldOption {
+    pub id: u64,
+    pub name: String,
+    pub description: Option<String>,
+    pub color: &'static str,
+    pub priority: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}

@@ -1,0 +1,59 @@
+//! Who exists: users, organisations with their teams, apps.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::membership::People;
+use super::owner::Owner;
+use super::teams::Team;
+use crate::clock::Timestamp;
+use crate::emulator::world::webhooks::hooks::Hook;
+
+#[derive(Debug)]
+pub struct User {
+    pub id: u64,
+    pub login: String,
+    pub name: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// Repositories whose every thread it is told about.
+    pub watching: BTreeSet<u64>,
+}
+
+#[derive(Debug)]
+pub struct Organization {
+    pub id: u64,
+    pub login: String,
+    pub description: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub owners: BTreeSet<u64>,
+    /// All members, owners included.
+    pub members: BTreeSet<u64>,
+    /// By id.
+    pub teams: BTreeMap<u64, Team>,
+    pub people: People,
+    /// Fine-grained roles of the organisation and who has them.
+    pub roles: BTreeMap<&'static str, BTreeSet<u64>>,
+    pub hooks: BTreeMap<u64, Hook>,
+}
+
+#[derive(Debug)]
+pub struct OauthApp {
+    pub id: u64,
+    pub client_id: String,
+    pub client_secret: String,
+    pub owner: Owner,
+}
+
+#[derive(Debug)]
+pub struct App {
+    pub id: u64,
+    pub slug: String,
+    pub owner: Owner,
+    /// With which its JWTs are signed, PEM (PKCS#1). Made up, so that a test may have it.
+    pub private_key: &'static str,
+    /// The public half, DER.
+    pub public_key: Vec<u8>,
+    /// Installation id and the organisation it is installed on.
+    pub installations: Vec<(u64, u64)>,
+}

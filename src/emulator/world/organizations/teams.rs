@@ -1,0 +1,225 @@
+//! Teams of an organisation: who is in them, what lies below them, what they may do in
+//! repositories. Data and look-ups; what a caller may do with a team is said in `resources/teams`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::people::Organization;
+use crate::clock::Timestamp;
+
+/// A team of one organisation.
+#[derive(Debug)]
+pub struct Team {
+    pub id: u64,
+    /// "Generated from the team name" (Document 2, Team membership).
+    pub slug: String,
+    pub name: String,
+    pub description: Option<String>,
+    pub privacy: Privacy,
+    /// The id of the team it is nested in.
+    pub parent: Option<u64>,
+    /// Everyone who was put into this very team; people of child teams are not among them.
+    pub people: BTreeMap<u64, TeamRole>,
+    /// What the team gets in a repository when nothing is said.
+    pub permission: RepositoryRole,
+    /// Whether an identity provider rules its membership.
+    pub synchronised: bool,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// Somebody's role in a team. Document 2: "the values member and maintainer occur".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TeamRole {
+    Member,
+    Maintainer,
+}
+
+impl TeamRole {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Member => "member",
+            Self::Maintainer => "maintainer",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Member, Self::Maintainer].into_iter().find(|role| role.name() == name)
+    }
+}
+
+/// Who sees a team. Which values there are is not shown; these are the running service's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privacy {
+    /// Organisation owners and its own people.
+    Secret,
+    /// Every member of the organisation.
+    Closed,
+}
+
+impl Privacy {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Secret => "secret",
+            Self::Closed => "closed",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Secret, Self::Closed].into_iter().find(|privacy| privacy.name() == name)
+    }
+}
+
+/// What a team may do in a repository; each includes the ones before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RepositoryRole {
+    Pull,
+    Triage,
+    Push,
+    Maintain,
+    Admin,
+}
+
+impl RepositoryRole {
+    pub const ALL: [Self; 5] = [Self::Pull, Self::Triage, Self::Push, Self::Maintain, Self::Admin];
+
+    /// As the bodies write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pull => "pull",
+            Self::Triage => "triage",
+            Self::Push => "push",
+            Self::Maintain => "maintain",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// "Where pull and push permissions are accepted they map to the Read and Write roles"
+    /// (Document 2, Team membership).
+    pub fn role_name(self) -> &'static str {
+        match self {
+            Self::Pull => "read",
+            Self::Push => "write",
+            Self::Triage | Self::Maintain | Self::Admin => self.name(),
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.name() == name)
+    }
+}
+
+impl Organization {
+    /// The team with this slug, in any case of letters.
+    pub fn team_by_slug(&self, slug: &str) -> Option<&Team> {
+        let slug = slug.to_lowercase();
+        self.teams.values().find(|team| team.slug == slug)
+    }
+
+    /// Ids of the teams nested in this one, at any depth, without itself.
+    pub fn teams_below(&self, id: u64) -> BTreeSet<u64> {
+        let mut children: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        for team in self.teams.values() {
+            if let Some(parent) = team.parent {
+                children.entry(parent).or_default().push(team.id);
+            }
+        }
+        let mut below = BTreeSet::new();
+        let mut next = vec![id];
+        while let Some(id) = next.pop() {
+            next.extend(
+                children
+                    .remove(&id)
+                    .unwrap_or_default()
+                    .into_iter()
+                    .filter(|child| below.insert(*child)),
+            );
+        }
+        below
+    }
+
+    /// Ids of the team and of those that it is nested in.
+    pub fn team_and_above(&self, id: u64) -> BTreeSet<u64> {
+        let mut above = BTreeSet::new();
+        let mut next = Some(id);
+        while let Some(team) =
+            next.and_then(|id| self.teams.get(&id)).filter(|team| !above.contains(&team.id))
+        {
+            above.insert(team.id);
+            next = team.parent;
+        }
+        above
+    }
+
+    /// Everyone in the team with the role there: "includes members of child teams" (Document 2),
+    /// who are members of this one whatever they are in theirs; "organization owners show
+    /// maintainer".
+    pub fn everyone_in_team(&self, team: &Team) -> BTreeMap<u64, TeamRole> {
+        let children = self.teams_below(team.id).into_iter().filter_map(|id| self.teams.get(&id));
+        let mut everyone: BTreeMap<u64, TeamRole> = children
+            .flat_map(|child| child.people.keys())
+            .map(|user| (*user, TeamRole::Member))
+            .collect();
+        everyone.extend(&team.people);
+        for (user, role) in &mut everyone {
+            *role = self.shown_role(*user, *role);
+        }
+        everyone
+    }
+
+    /// "Organization owners show maintainer" (Document 2, Team membership).
+    pub fn shown_role(&self, user: u64, role: TeamRole) -> TeamRole {
+        if self.owners.contains(&user) { TeamRole::Maintainer } else { role }
+    }
+
+    /// Repositories of the team and what it may do there; nested teams have what the teams above
+    /// them have, too.
+    pub fn team_repositories(&self, team: u64) -> BTreeMap<u64, RepositoryRole> {
+        let above = self.team_and_above(team);
+        let strongest = |teams: &BTreeMap<u64, RepositoryRole>| {
+            above.iter().filter_map(|id| teams.get(id)).max().copied()
+        };
+        self.people
+            .grants
+            .iter()
+            .filter_map(|(repository, teams)| Some((*repository, strongest(teams)?)))
+            .collect()
+    }
+
+    /// Whether a team gives the user every right in a repository. Lesser rights are what members
+    /// have anyway.
+    pub fn administers_by_team(&self, user: u64, repository: u64) -> bool {
+        let is_in =
+            |team: u64| self.teams.get(&team).is_some_and(|team| team.people.contains_key(&user));
+        let gives = |team: u64| is_in(team) || self.teams_below(team).into_iter().any(is_in);
+        let grants = self.people.grants.get(&repository).into_iter().flatten();
+        grants.into_iter().any(|(team, role)| *role == RepositoryRole::Admin && gives(*team))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emulator::seed;
+    use crate::emulator::seed::options::Options;
+
+    #[test]
+    fn teams_nested_in_a_ring_do_not_go_on_for_ever() {
+        let mut world = seed::world(&Options::default(), Timestamp::from_secs(1_800_000_000));
+        let acme = world
+            .organizations
+            .values_mut()
+            .find(|organization| organization.login == "acme")
+            .expect("it is in the seed");
+        acme.teams.get_mut(&401).expect("platform").parent = Some(402);
+        assert_eq!(acme.teams_below(401), BTreeSet::from([401, 402]));
+        assert_eq!(acme.team_and_above(401), BTreeSet::from([401, 402]));
+    }
+
+    #[test]
+    fn pull_and_push_map_to_the_read_and_write_roles() {
+        assert_eq!(
+            (RepositoryRole::Pull.role_name(), RepositoryRole::Push.role_name()),
+            ("read", "write")
+        );
+    }
+}

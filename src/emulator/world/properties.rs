@@ -1,0 +1,98 @@
+//! Custom properties: definitions by organization, values by repository.
+
+use std::collections::BTreeMap;
+
+use super::World;
+use super::organizations::owner::Owner;
+use super::organizations::property::{Definition, PropertyValue};
+
+/// All definitions and values.
+#[derive(Debug, Default)]
+pub struct Properties {
+    /// By organisation, then by name.
+    definitions: BTreeMap<u64, BTreeMap<String, Definition>>,
+    /// By repository, then by name; only what was set.
+    values: BTreeMap<u64, BTreeMap<String, PropertyValue>>,
+}
+
+impl Properties {
+    /// The definitions of an organisation, by name.
+    pub fn definitions(&self, organization: u64) -> impl Iterator<Item = &Definition> {
+        self.definitions.get(&organization).into_iter().flat_map(BTreeMap::values)
+    }
+
+    pub fn definition(&self, organization: u64, name: &str) -> Option<&Definition> {
+        self.definitions.get(&organization)?.get(name)
+    }
+
+    /// What a repository has for a property: its own value, else the default where one is required.
+    pub fn value_of<'a>(
+        &'a self,
+        repository: u64,
+        definition: &'a Definition,
+    ) -> Option<&'a PropertyValue> {
+        let own = self.values.get(&repository).and_then(|values| values.get(&definition.name));
+        own.or(definition.default_value.as_ref().filter(|_| definition.required))
+    }
+
+    /// Sets a value, or takes it away.
+    pub fn set(&mut self, repository: u64, name: &str, value: Option<PropertyValue>) {
+        let values = self.values.entry(repository).or_default();
+        match value {
+            Some(value) => drop(values.insert(name.to_owned(), value)),
+            None => drop(values.remove(name)),
+        }
+    }
+
+    #[cfg(test)]
+    pub fn has_values(&self, repository: u64) -> bool {
+        self.values.contains_key(&repository)
+    }
+
+    /// The values of a repository that goes.
+    pub fn forget_repository(&mut self, repository: u64) {
+        self.values.remove(&repository);
+    }
+
+    /// The definitions of an organisation that goes.
+    pub fn forget_organization(&mut self, organization: u64) {
+        self.definitions.remove(&organization);
+    }
+}
+
+impl World {
+    /// Creates or replaces a property; values that the new definition does not take are gone. (What
+    /// becomes of them is not shown.)
+    pub fn define_property(&mut self, organization: u64, definition: Definition) {
+        for repository in self
+            .repositories
+            .values()
+            .filter(|repository| repository.owner == Owner::Organization(organization))
+        {
+            let Some(values) = self.properties.values.get_mut(&repository.id) else { continue };
+            values.retain(|name, value| *name != definition.name || definition.keeps(value));
+        }
+        self.properties
+            .definitions
+            .entry(organization)
+            .or_default()
+            .insert(definition.name.clone(), definition);
+    }
+
+    /// Deletes a property with all its values; whether there was one.
+    pub fn undefine_property(&mut self, organization: u64, name: &str) -> bool {
+        for repository in self
+            .repositories
+            .values()
+            .filter(|repository| repository.owner == Owner::Organization(organization))
+        {
+            if let Some(values) = self.properties.values.get_mut(&repository.id) {
+                values.remove(name);
+            }
+        }
+        self.properties
+            .definitions
+            .get_mut(&organization)
+            .is_some_and(|definitions| definitions.remove(name).is_some())
+    }
+}

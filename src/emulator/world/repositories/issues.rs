@@ -1,0 +1,98 @@
+//! Issues and what belongs to them: labels, milestones and comments.
+
+use crate::clock::Timestamp;
+
+#[derive(Debug)]
+pub struct Label {
+    pub id: u64,
+    pub name: String,
+    pub color: String,
+    pub description: Option<String>,
+}
+
+#[derive(Debug)]
+pub struct Milestone {
+    pub id: u64,
+    pub number: u64,
+    pub title: String,
+    pub description: Option<String>,
+    pub state: IssueState,
+    pub creator: u64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IssueState {
+    Open,
+    Closed,
+}
+
+impl IssueState {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Issue {
+    pub id: u64,
+    pub number: u64,
+    pub title: String,
+    pub body: Option<String>,
+    pub state: IssueState,
+    pub author: u64,
+    pub labels: Vec<u64>,
+    pub assignees: Vec<u64>,
+    pub milestone: Option<u64>,
+    pub comments: Vec<u64>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub closed_at: Option<Timestamp>,
+    /// The branch that a pull request wants merged; none for an issue.
+    pub pull_from: Option<String>,
+    /// The branch it wants to be merged into, where that is not the default one.
+    pub pull_into: Option<String>,
+    /// When it was merged, and the commit that came of it.
+    pub merged: Option<(Timestamp, String)>,
+    /// Whether only those who may push can say something.
+    pub locked: bool,
+}
+
+impl Issue {
+    /// An open issue that says nothing but its title.
+    pub fn new(id: u64, number: u64, title: String, author: u64, at: Timestamp) -> Self {
+        Self {
+            id,
+            number,
+            title,
+            body: None,
+            state: IssueState::Open,
+            author,
+            labels: Vec::new(),
+            assignees: Vec::new(),
+            milestone: None,
+            comments: Vec::new(),
+            created_at: at,
+            updated_at: at,
+            closed_at: None,
+            pull_from: None,
+            pull_into: None,
+            merged: None,
+            locked: false,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Comment {
+    pub id: u64,
+    pub issue: u64,
+    pub author: u64,
+    pub body: String,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}

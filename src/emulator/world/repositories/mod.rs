@@ -1,0 +1,4 @@
+//! Repositories, their issues and releases.
+
+pub mod issues;
+pub mod repository;

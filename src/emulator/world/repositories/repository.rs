@@ -1,0 +1,88 @@
+//! What exists: repositories and what is in them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::issues::{Comment, Issue, Label, Milestone};
+use crate::clock::Timestamp;
+use crate::emulator::world::organizations::owner::Owner;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visibility {
+    Public,
+    Private,
+}
+
+#[derive(Debug)]
+pub struct Repository {
+    pub id: u64,
+    pub owner: Owner,
+    pub name: String,
+    pub visibility: Visibility,
+    pub description: String,
+    pub homepage: Option<String>,
+    pub language: Option<&'static str>,
+    pub topics: Vec<String>,
+    pub features: Features,
+    pub default_branch: String,
+    pub created_at: Timestamp,
+    pub pushed_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// Users that may push although they are not members of the owner.
+    pub collaborators: BTreeSet<u64>,
+    /// Users who starred it, and since when.
+    pub stars: BTreeMap<u64, Timestamp>,
+    /// The repository that it is a fork of, and its own forks.
+    pub fork_of: Option<u64>,
+    pub forks: BTreeSet<u64>,
+    pub readme: String,
+    pub labels: BTreeMap<u64, Label>,
+    pub milestones: BTreeMap<u64, Milestone>,
+    /// By number, which pulls share.
+    pub issues: BTreeMap<u64, Issue>,
+    pub comments: BTreeMap<u64, Comment>,
+    pub releases: BTreeMap<u64, Release>,
+}
+
+/// The switches that `PATCH /repos/{owner}/{repo}` turns, by their names on the wire; absent ones
+/// are off.
+pub type Features = BTreeMap<&'static str, bool>;
+
+/// The switches of a repository that the wire names (Document 3, Repository object) and a PATCH may
+/// set, with the seed's values.
+pub const FEATURES: &[(&str, bool)] = &[
+    ("archived", false),
+    ("is_template", false),
+    ("has_issues", true),
+    ("has_projects", true),
+    ("has_wiki", true),
+    ("allow_rebase_merge", true),
+    ("allow_squash_merge", true),
+    ("allow_auto_merge", false),
+    ("delete_branch_on_merge", true),
+    ("allow_merge_commit", true),
+];
+
+#[derive(Debug)]
+pub struct Release {
+    pub id: u64,
+    pub tag: String,
+    pub name: String,
+    pub body: Option<String>,
+    pub author: u64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub assets: BTreeMap<u64, Asset>,
+}
+
+#[derive(Debug)]
+pub struct Asset {
+    pub id: u64,
+    pub name: String,
+    pub label: Option<String>,
+    pub content_type: String,
+    /// Only the size of an upload is kept.
+    pub size_bytes: u64,
+    pub uploader: u64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}

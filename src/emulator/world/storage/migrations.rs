@@ -1,0 +1,264 @@
+//! User migrations and their archives.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use crate::clock::Timestamp;
+use crate::emulator::limits::settings::Limits;
+
+/// Document 3, User migration states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// Not started.
+    Pending,
+    /// In progress.
+    Exporting,
+    /// Finished successfully; the archive can be downloaded until it is deleted.
+    Exported,
+    Failed,
+}
+
+impl State {
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Exporting, Self::Exported, Self::Failed];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Exporting => "exporting",
+            Self::Exported => "exported",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Whether time moves a migration on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    Moving,
+    /// It stays where it is: the seed's, and those that a test has put somewhere.
+    Held,
+}
+
+/// A wish that a migration was started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flag {
+    LockRepositories,
+    ExcludeMetadata,
+    ExcludeGitData,
+    ExcludeAttachments,
+    ExcludeReleases,
+    ExcludeOwnerProjects,
+    OrgMetadataOnly,
+}
+
+impl Flag {
+    pub const ALL: [Self; 7] = [
+        Self::LockRepositories,
+        Self::ExcludeMetadata,
+        Self::ExcludeGitData,
+        Self::ExcludeAttachments,
+        Self::ExcludeReleases,
+        Self::ExcludeOwnerProjects,
+        Self::OrgMetadataOnly,
+    ];
+
+    /// As the wire writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LockRepositories => "lock_repositories",
+            Self::ExcludeMetadata => "exclude_metadata",
+            Self::ExcludeGitData => "exclude_git_data",
+            Self::ExcludeAttachments => "exclude_attachments",
+            Self::ExcludeReleases => "exclude_releases",
+            Self::ExcludeOwnerProjects => "exclude_owner_projects",
+            Self::OrgMetadataOnly => "org_metadata_only",
+        }
+    }
+}
+
+/// One migration of a user's data.
+#[derive(Debug)]
+pub struct Migration {
+    pub id: u64,
+    /// The user whose it is.
+    pub owner: u64,
+    pub guid: String,
+    pub state: State,
+    /// When it came into its state.
+    pub since: Timestamp,
+    pub pace: Pace,
+    pub flags: BTreeSet<Flag>,
+    pub repositories: Vec<u64>,
+    /// Those of its repositories that it still holds locked.
+    pub locked: BTreeSet<u64>,
+    /// The whole tar.gz, from the export until it is deleted.
+    pub archive: Option<Bytes>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+impl Migration {
+    /// A pending one. Its repositories are locked "at start" when that is among the wishes.
+    pub fn new(
+        id: u64,
+        guid: String,
+        owner: u64,
+        repositories: Vec<u64>,
+        flags: BTreeSet<Flag>,
+        at: Timestamp,
+    ) -> Self {
+        let locked = if flags.contains(&Flag::LockRepositories) {
+            repositories.iter().copied().collect()
+        } else {
+            BTreeSet::new()
+        };
+        Self {
+            id,
+            owner,
+            guid,
+            state: State::Pending,
+            since: at,
+            pace: Pace::Moving,
+            flags,
+            repositories,
+            locked,
+            archive: None,
+            created_at: at,
+            updated_at: at,
+        }
+    }
+
+    pub fn wants(&self, flag: Flag) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    pub fn enter(&mut self, state: State, at: Timestamp) {
+        self.state = state;
+        self.since = at;
+        self.updated_at = at;
+    }
+}
+
+/// All migrations.
+#[derive(Debug, Default)]
+pub struct Migrations {
+    pub all: BTreeMap<u64, Migration>,
+    /// Those that time will still do something to: within each state in the order in which they
+    /// become due.
+    pub moving: BTreeSet<(State, Timestamp, u64)>,
+    /// How many migrations hold a repository locked; the look-up of every write.
+    pub locks: BTreeMap<u64, usize>,
+    /// The size of all archives together.
+    pub kept_bytes: usize,
+}
+
+impl Migrations {
+    pub fn add(&mut self, migration: Migration) {
+        for repository in &migration.locked {
+            *self.locks.entry(*repository).or_default() += 1;
+        }
+        if migration.pace == Pace::Moving {
+            self.moving.insert((migration.state, migration.since, migration.id));
+        }
+        self.all.insert(migration.id, migration);
+    }
+
+    pub fn get(&self, id: u64) -> Option<&Migration> {
+        self.all.get(&id)
+    }
+
+    pub fn by_guid(&self, guid: &str) -> Option<&Migration> {
+        self.all.values().find(|migration| migration.guid == guid)
+    }
+
+    /// Those of one user, newest first.
+    pub fn of(&self, owner: u64) -> impl Iterator<Item = &Migration> {
+        self.all.values().rev().filter(move |migration| migration.owner == owner)
+    }
+
+    /// Whether some migration holds the repository locked.
+    pub fn is_locked(&self, repository: u64) -> bool {
+        self.locks.contains_key(&repository)
+    }
+
+    /// Takes back one migration's lock of a repository; false when it holds none.
+    pub fn unlock(&mut self, id: u64, repository: u64, at: Timestamp) -> bool {
+        let Some(migration) =
+            self.all.get_mut(&id).filter(|migration| migration.locked.contains(&repository))
+        else {
+            return false;
+        };
+        migration.locked.remove(&repository);
+        migration.updated_at = at;
+        if let Some(count) = self.locks.get_mut(&repository) {
+            *count -= 1;
+            if *count == 0 {
+                self.locks.remove(&repository);
+            }
+        }
+        true
+    }
+
+    /// "Removes the archive"; "migration metadata stays available". False when there is none.
+    pub fn delete_archive(&mut self, id: u64) -> bool {
+        let Some(migration) = self.all.get_mut(&id) else { return false };
+        let Some(archive) = migration.archive.take() else { return false };
+        self.kept_bytes = self.kept_bytes.saturating_sub(archive.len());
+        self.moving.remove(&(migration.state, migration.since, id));
+        true
+    }
+
+    /// Brings a migration into a state; false when there is none. Nothing ever happens to a failed
+    /// one.
+    pub fn enter(&mut self, id: u64, state: State, pace: Pace, at: Timestamp) -> bool {
+        let Some(migration) = self.all.get_mut(&id) else { return false };
+        self.moving.remove(&(migration.state, migration.since, id));
+        migration.pace = pace;
+        migration.enter(state, at);
+        if pace == Pace::Moving && state != State::Failed {
+            self.moving.insert((state, at, id));
+        }
+        true
+    }
+
+    /// The one in this state that becomes due first, and when that is.
+    pub fn first_due(
+        &self,
+        state: State,
+        limits: &Limits,
+    ) -> Option<(Timestamp, (State, Timestamp, u64))> {
+        let stay = match state {
+            State::Pending => limits.duration("migrations.pending"),
+            State::Exporting => limits.duration("migrations.exporting"),
+            // "Archive age reaches 7 days."
+            State::Exported => limits.duration("migrations.archive"),
+            State::Failed => return None,
+        };
+        let first = self
+            .moving
+            .range((state, Timestamp::EPOCH, 0)..)
+            .next()
+            .filter(|(of, _, _)| *of == state)?;
+        Some((first.1 + stay, *first))
+    }
+
+    /// Keeps an archive, at the expense of the oldest ones when they would become too many bytes
+    /// together.
+    pub fn keep(&mut self, id: u64, archive: Bytes, kept_bytes_max: usize) {
+        while self.kept_bytes.saturating_add(archive.len()) > kept_bytes_max {
+            let kept = self.all.values().filter(|migration| migration.archive.is_some());
+            let Some(oldest) = kept
+                .min_by_key(|migration| (migration.since, migration.id))
+                .map(|migration| migration.id)
+            else {
+                break;
+            };
+            self.delete_archive(oldest);
+        }
+        if let Some(migration) = self.all.get_mut(&id) {
+            self.kept_bytes = self.kept_bytes.saturating_add(archive.len());
+            migration.archive = Some(archive);
+        }
+    }
+}
