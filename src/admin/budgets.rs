@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
-use crate::decision::{AccountId, AccountSnapshot, BookSnapshot};
+use crate::decision::{AccountId, AccountSnapshot, WindowSnapshot};
 use crate::gateway::Gateway;
 use crate::tokens::{Health, HealthState};
 
@@ -175,7 +175,7 @@ impl AccountBudgets {
             reserve,
             cooldown_until: account.cooldown_until.map(Timestamp::as_secs_ceil),
             cooldown_until_iso: account.cooldown_until.map(Timestamp::rfc3339),
-            resources: account.books.iter().map(ResourceBudget::from).collect(),
+            resources: account.windows.iter().map(ResourceBudget::from).collect(),
             secondary: secondary
                 .map(|limit| SecondaryUse {
                     limit: limit.limit.name().to_owned(),
@@ -188,8 +188,8 @@ impl AccountBudgets {
     }
 }
 
-impl From<&BookSnapshot> for ResourceBudget {
-    fn from(book: &BookSnapshot) -> Self {
+impl From<&WindowSnapshot> for ResourceBudget {
+    fn from(book: &WindowSnapshot) -> Self {
         Self {
             resource: book.resource.as_str().to_owned(),
             known: book.known,

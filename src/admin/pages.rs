@@ -90,7 +90,7 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
             metrics.set_waiting(&client.name, waiting.load(Ordering::Relaxed));
         }
         for account in &snapshot {
-            for book in account.books.iter().filter(|book| book.known) {
+            for book in account.windows.iter().filter(|book| book.known) {
                 metrics.set_budget(
                     &account.name,
                     book.resource.as_str(),

@@ -22,9 +22,11 @@ pub use endpoint::{
 };
 pub use graphql::{GraphqlEffect, GraphqlRequest, OperationKey};
 pub use invalidation::aliases::{WildForm, WildForms, wild_form, wild_forms};
-pub use invalidation::events::{Stale, Subject, events_of, is_known_event, stale_after_event};
+pub use invalidation::events::{
+    Invalidation, Subject, events_of, is_known_event, stale_after_event,
+};
 pub use invalidation::write_effects::{stale_after_write, stale_by_milestone};
 pub use response::denial::{AcceptedPermission, Denial, accepted_permission};
 pub use response::headers;
 pub use response::rate::{RateHeaders, rate_remaining, rate_reset};
-pub use response::upstream_limit::{LimitKind, LimitRefusal, limit_refusal, retry_after};
+pub use response::upstream_limit::{UpstreamLimit, UpstreamLimitKind, retry_after, upstream_limit};

@@ -19,7 +19,7 @@ use input::load_as;
 use input::reader::Reader;
 use sections::{Apps, Tokens};
 
-use crate::decision::{AccountId, Places};
+use crate::decision::{AccountId, AccountLayout};
 
 pub use effective::{Inactive, Warning};
 pub use input::fault::{Fault, Faults};
@@ -67,7 +67,7 @@ pub struct Config {
     /// Logs and traces.
     pub telemetry: Telemetry,
     /// Which [`AccountId`]s the accounts have.
-    pub places: Places,
+    pub places: AccountLayout,
 }
 
 impl Config {
@@ -158,9 +158,9 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
     let mut accounts = accounts.finish()?;
     let apps = apps.finish(&mut accounts)?;
     let passthrough = passthrough?;
-    let places = Places {
+    let places = AccountLayout {
         first: u32::try_from(accounts.len()).unwrap_or(u32::MAX),
-        guests: passthrough.places(),
+        dynamic: passthrough.places(),
     };
     Some(Config {
         listen: listen?,

@@ -103,7 +103,7 @@ impl Config {
         restart.keep("upstream.dialect", &mut upstream.dialect, &before.dialect);
         // There are as many places as there were at the start; with none nobody can be let in, and
         // with some everybody can be restart out.
-        let is_closed = old.places.guests == 0;
+        let is_closed = old.places.dynamic == 0;
         if is_closed || self.passthrough.enabled {
             restart.keep(
                 "passthrough.enabled",

@@ -15,7 +15,7 @@
 //! | [`admission`] | now, later or not at all: the books with a waiting line |
 //! | [`books`] | on which account: `budget` (D4), `secondary` (D5), `cooldown` (D6), `account_choice` |
 //! | [`retry`] | what follows a failure (D7) |
-//! | [`invariants`] | what must always hold, numbered |
+//! | [`invariants`] | what must always hold, id_map |
 //!
 //! Left out on purpose: what the upstream's answers look like (that is [`crate::api`]), and
 //! everything that waits or sends.
@@ -29,11 +29,11 @@ pub mod scheduler;
 pub mod types;
 pub mod writes;
 
-pub use quota::{AccountSnapshot, BookSnapshot, Books, BudgetView, SecondarySnapshot};
+pub use quota::{AccountSnapshot, BudgetView, QuotaLedger, SecondarySnapshot, WindowSnapshot};
 pub use scheduler::{Admission, Decision};
 pub use types::invariants::Invariant;
 pub use types::{
-    AccountId, AccountSettings, ClientId, ClientSettings, Demand, Grant, LeaseId, LimitKind, Pace,
-    Places, Priority, Refusal, SecondaryLimits, Settings, Settlement, Ticket, TokenKey, Until,
-    WriteSpacing,
+    AccountId, AccountLayout, AccountSettings, ClientId, ClientSettings, Demand, Grant, LeaseId,
+    LimitDenied, LimitKind, Pace, Priority, SecondaryLimits, Settings, Settlement, Ticket,
+    TokenKey, Until, WriteSpacing,
 };

@@ -57,7 +57,7 @@ pub enum Failure {
     /// below ours).
     Connect,
     /// Refused for a limit, hence not executed.
-    LimitRefusal {
+    UpstreamLimit {
         /// When the account that was refused may be asked again.
         until: Timestamp,
     },
@@ -99,7 +99,7 @@ impl Policy {
     ) -> Next {
         let repeat = Repeat::of(method);
         let may_be_repeated = match failure {
-            Failure::Connect | Failure::LimitRefusal { .. } => true,
+            Failure::Connect | Failure::UpstreamLimit { .. } => true,
             Failure::Ambiguous => repeat != Repeat::Never,
             Failure::Upstream5xx => {
                 repeat == Repeat::Idempotent
@@ -108,15 +108,15 @@ impl Policy {
         };
         if may_be_repeated && attempt < self.max_attempts.get() {
             return match (failure, repeat) {
-                (Failure::LimitRefusal { .. }, Repeat::Read) => Next::RetryElsewhere,
-                (Failure::LimitRefusal { until }, _) => Next::Retry { not_before: until.max(now) },
+                (Failure::UpstreamLimit { .. }, Repeat::Read) => Next::RetryElsewhere,
+                (Failure::UpstreamLimit { until }, _) => Next::Retry { not_before: until.max(now) },
                 _ => {
                     Next::Retry { not_before: now + self.patience.pauses().after(attempt, jitter) }
                 }
             };
         }
         match (failure, repeat) {
-            (Failure::Connect | Failure::LimitRefusal { .. }, _)
+            (Failure::Connect | Failure::UpstreamLimit { .. }, _)
             | (Failure::Ambiguous, Repeat::Read) => Next::Fail,
             (Failure::Upstream5xx, Repeat::Read) => Next::Deliver,
             (Failure::Ambiguous | Failure::Upstream5xx, Repeat::Idempotent | Repeat::Never) => {
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_refused_read_moves_to_another_account_at_once() {
-        let failure = Failure::LimitRefusal { until: NOW + Duration::from_mins(1) };
+        let failure = Failure::UpstreamLimit { until: NOW + Duration::from_mins(1) };
         assert_eq!(next(&Method::GET, 1, failure), Next::RetryElsewhere);
         assert_eq!(next(&Method::HEAD, 7, failure), Next::RetryElsewhere);
         assert_eq!(next(&Method::GET, 8, failure), Next::Fail);
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_refused_write_waits_for_its_account() {
-        let failure = Failure::LimitRefusal { until: NOW + Duration::from_mins(1) };
+        let failure = Failure::UpstreamLimit { until: NOW + Duration::from_mins(1) };
         assert_eq!(next(&Method::POST, 1, failure), in_millis(60_000));
         assert_eq!(next(&Method::PUT, 8, failure), Next::Fail);
     }

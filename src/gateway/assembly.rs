@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use tokio::sync::mpsc;
 
-use crate::api::Stale;
+use crate::api::Invalidation;
 use crate::clock::{Clock, Timestamp};
 use crate::config::Config;
 use crate::decision::AccountId;
@@ -203,7 +203,7 @@ impl Gateway {
     }
 
     /// Invalidates stored answers.
-    pub fn make_doubtful(&self, stale: &[Stale], now: Timestamp) {
+    pub fn make_doubtful(&self, stale: &[Invalidation], now: Timestamp) {
         self.cache.make_doubtful(stale, now);
     }
 

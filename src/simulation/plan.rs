@@ -297,7 +297,7 @@ impl Plan {
         };
         let limits = &config.limits;
         let settings = Settings {
-            guests: 0,
+            dynamic_accounts: 0,
             accounts: known,
             clients: config
                 .clients

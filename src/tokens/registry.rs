@@ -49,7 +49,7 @@ impl Tokens {
     }
 
     fn by(config: &Config, before: Option<(&Self, &Config)>) -> Self {
-        let places = config.accounts.len() + config.places.guests as usize;
+        let places = config.accounts.len() + config.places.dynamic as usize;
         let mut builder = RegistryBuilder {
             before,
             by_account: (0..places).map(|_| Vec::new()).collect(),

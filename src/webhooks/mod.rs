@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use percent_encoding::percent_decode;
 use serde_json::Value;
 
-use crate::api::{Dialect, Stale, is_known_event, stale_after_event};
+use crate::api::{Dialect, Invalidation, is_known_event, stale_after_event};
 use crate::clock::Timestamp;
 
 use seen::Seen;
@@ -98,7 +98,7 @@ impl Receiver {
         signature: &Signature,
         body: &[u8],
         now: Timestamp,
-        apply: impl FnOnce(&[Stale]),
+        apply: impl FnOnce(&[Invalidation]),
     ) -> Result<Received, Rejected> {
         if !self.keys.verify(signature, body) {
             return Err(Rejected::Signature);
@@ -174,7 +174,7 @@ mod tests {
         receiver: &Receiver,
         headers: &HeaderMap,
         body: &str,
-    ) -> (Result<Received, Rejected>, Vec<Stale>) {
+    ) -> (Result<Received, Rejected>, Vec<Invalidation>) {
         let mut stale = Vec::new();
         let signature = Signature::by(SECRET, body.as_bytes());
         let outcome = receiver
@@ -184,7 +184,9 @@ mod tests {
 
     const BODY: &str = r#"{"action":"opened","issue":{"number":5},"repository":{"id":7,"full_name":"acme/widgets","owner":{"login":"acme"}}}"#;
 
-    fn stale((received, stale): (Result<Received, Rejected>, Vec<Stale>)) -> Vec<Stale> {
+    fn stale(
+        (received, stale): (Result<Received, Rejected>, Vec<Invalidation>),
+    ) -> Vec<Invalidation> {
         assert_eq!(received.map(|received| received.effect), Ok(Effect::Applied));
         stale
     }
@@ -194,13 +196,13 @@ mod tests {
         let stale =
             stale(receive(&receiver(), &headers("issues", "g-1", "application/json"), BODY));
         for path in ["/repos/acme/widgets/issues", "/repositories/7/issues"] {
-            assert!(stale.contains(&Stale::Exactly(path.into())), "{stale:#?}");
+            assert!(stale.contains(&Invalidation::Exactly(path.into())), "{stale:#?}");
         }
-        assert!(stale.contains(&Stale::Below("/repos/acme/widgets/issues/5".into())));
+        assert!(stale.contains(&Invalidation::Below("/repos/acme/widgets/issues/5".into())));
         assert!(
             !stale
                 .iter()
-                .any(|stale| matches!(stale, Stale::Below(path) if path == "/repos/acme/widgets" || path == "/repos/acme/widgets/issues"))
+                .any(|stale| matches!(stale, Invalidation::Below(path) if path == "/repos/acme/widgets" || path == "/repos/acme/widgets/issues"))
         );
     }
 
@@ -271,12 +273,16 @@ mod tests {
         assert_eq!(received.unwrap().event, "unknown");
         assert_eq!(
             changed,
-            ["/repos/acme/widgets", "/repositories/7"].map(|path| Stale::Below(path.into()))
+            ["/repos/acme/widgets", "/repositories/7"].map(|path| Invalidation::Below(path.into()))
         );
         for event in ["brewed", "issues"] {
             let nowhere =
                 stale(receive(&receiver(), &headers(event, "g-1", "application/json"), "{}"));
-            assert_eq!(nowhere, [Stale::Everything], "a known one that does not say where, too");
+            assert_eq!(
+                nowhere,
+                [Invalidation::Everything],
+                "a known one that does not say where, too"
+            );
         }
     }
 

@@ -41,12 +41,12 @@ fn dependencies_run_one_way() {
         },
         exceptions: &[],
         refused: &[
-            ("src/emulator/a.rs", "use crate::decision::Books;"),
+            ("src/emulator/a.rs", "use crate::decision::QuotaLedger;"),
             ("src/emulator/a.rs", "use crate::{\n    api,\n    config::Config,\n};"),
             ("src/decision/a.rs", "fn f() { crate::gateway::go() }"),
             ("src/decision/a.rs", "use crate::telemetry::Metrics;"),
             ("src/decision.rs", "use crate::emulator;"),
-            ("src/api/a.rs", "use crate::decision::Books;"),
+            ("src/api/a.rs", "use crate::decision::QuotaLedger;"),
             ("src/helper/a.rs", "fn f() {}"),
         ],
     }
@@ -66,7 +66,7 @@ fn the_decision_core_is_pure() {
         refused: &[
             ("src/decision/a.rs", "use std::time::{Duration, Instant};"),
             ("src/decision/a.rs", "let now = SystemTime::now();"),
-            ("src/decision/a.rs", "books: parking_lot::Mutex<Books>,"),
+            ("src/decision/a.rs", "books: parking_lot::Mutex<QuotaLedger>,"),
             ("src/decision/a.rs", "pub async fn choose() {}"),
         ],
     }

@@ -37,7 +37,7 @@ const WILD: [&str; 24] = [
 
 /// Forms of address for the same thing; the first that fits a path is its own. Deeper ones stand
 /// before those that they begin with.
-const TWINS: [&[&str]; 4] = [
+const ALIASES: [&[&str]; 4] = [
     &["/repos/*/*", "/repositories/#"],
     &["/orgs/*/teams/*", "/organizations/#/team/#", "/teams/#"],
     &["/orgs/*", "/organizations/#"],
@@ -79,8 +79,8 @@ pub fn wild_form(path: &str) -> Option<WildForm> {
 }
 
 /// The other addresses of what `path` names, with `*` for what is not known of them.
-pub fn twins(path: &str) -> impl Iterator<Item = String> {
-    let own = TWINS
+pub fn aliases(path: &str) -> impl Iterator<Item = String> {
+    let own = ALIASES
         .iter()
         .find_map(|forms| Some((forms, forms.iter().position(|form| is_below(form, path, true))?)));
     own.into_iter().flat_map(move |(forms, own)| {
@@ -138,21 +138,21 @@ fn after(path: &str, count: usize) -> &str {
 mod tests {
     use super::*;
 
-    fn twins_of(path: &str) -> Vec<String> {
-        twins(path).collect()
+    fn aliases_of(path: &str) -> Vec<String> {
+        aliases(path).collect()
     }
 
     #[test]
     fn what_has_a_name_has_a_number_too() {
-        assert_eq!(twins_of("/repos/acme/widgets/issues/5"), ["/repositories/*/issues/5"]);
-        assert_eq!(twins_of("/repositories/7/issues"), ["/repos/*/*/issues"]);
+        assert_eq!(aliases_of("/repos/acme/widgets/issues/5"), ["/repositories/*/issues/5"]);
+        assert_eq!(aliases_of("/repositories/7/issues"), ["/repos/*/*/issues"]);
         assert_eq!(
-            twins_of("/orgs/acme/teams/core/members"),
+            aliases_of("/orgs/acme/teams/core/members"),
             ["/organizations/*/team/*/members", "/teams/*/members"]
         );
-        assert_eq!(twins_of("/teams/5"), ["/orgs/*/teams/*", "/organizations/*/team/*"]);
-        assert_eq!(twins_of("/orgs/acme"), ["/organizations/*"]);
-        assert_eq!(twins_of("/user/5/repos"), ["/users/*/repos"]);
+        assert_eq!(aliases_of("/teams/5"), ["/orgs/*/teams/*", "/organizations/*/team/*"]);
+        assert_eq!(aliases_of("/orgs/acme"), ["/organizations/*"]);
+        assert_eq!(aliases_of("/user/5/repos"), ["/users/*/repos"]);
         for alone in [
             "/user/repos",
             "/user",
@@ -162,7 +162,7 @@ mod tests {
             "",
             "/repositories/widgets",
         ] {
-            assert!(twins_of(alone).is_empty(), "{alone}");
+            assert!(aliases_of(alone).is_empty(), "{alone}");
         }
     }
 

@@ -4,8 +4,8 @@
 //! A row says too much rather than too little, as in `events.rs`. Which account writes is not known
 //! here: what shows under its name may show under any.
 
-use super::aliases::twins;
-use super::events::Stale;
+use super::aliases::aliases;
+use super::events::Invalidation;
 use super::write_effects::values;
 
 /// A written path (`{name}` any segment, `**` any rest), and what it changes: a `{name}` again, `*`
@@ -136,7 +136,7 @@ const NEW_REPOSITORY: &[&str] = &[
 const NEW_LABEL: &[&str] = &["/repos/{owner}/{repo}/labels/**", "/search/labels"];
 
 /// What a write to `path`, which may have a `*`, changes beside it.
-pub(super) fn changed_elsewhere(path: &str) -> Vec<Stale> {
+pub(super) fn side_effects(path: &str) -> Vec<Invalidation> {
     let fitting =
         ROWS.iter().filter_map(|(pattern, changed)| Some((values(pattern, path)?, *changed)));
     fitting
@@ -147,18 +147,18 @@ pub(super) fn changed_elsewhere(path: &str) -> Vec<Stale> {
 }
 
 /// By all addresses of what the pattern means.
-fn filled(pattern: &str, values: &[(&'static str, String)]) -> Vec<Stale> {
+fn filled(pattern: &str, values: &[(&'static str, String)]) -> Vec<Invalidation> {
     let (pattern, is_below) =
         pattern.strip_suffix("/**").map_or((pattern, false), |head| (head, true));
     let mut path = pattern.to_owned();
     for (name, value) in values {
         path = path.replace(&format!("{{{name}}}"), value);
     }
-    let others = twins(&path).collect::<Vec<_>>();
+    let others = aliases(&path).collect::<Vec<_>>();
     [path]
         .into_iter()
         .chain(others)
-        .map(|path| if is_below { Stale::Below(path) } else { Stale::Exactly(path) })
+        .map(|path| if is_below { Invalidation::Below(path) } else { Invalidation::Exactly(path) })
         .collect()
 }
 
@@ -168,15 +168,15 @@ mod tests {
     use crate::api::invalidation::events::is_like;
     use crate::api::{Dialect, Table, stale_after_write};
 
-    fn after(written: &str) -> Vec<Stale> {
+    fn after(written: &str) -> Vec<Invalidation> {
         stale_after_write(&http::Method::POST, written)
     }
 
     fn is_stale_after(written: &str, path: &str) -> bool {
         after(written).iter().any(|stale| match stale {
-            Stale::Exactly(exact) => exact == path,
-            Stale::Below(head) => path == head || path.starts_with(&format!("{head}/")),
-            Stale::Everything => true,
+            Invalidation::Exactly(exact) => exact == path,
+            Invalidation::Below(head) => path == head || path.starts_with(&format!("{head}/")),
+            Invalidation::Everything => true,
         })
     }
 

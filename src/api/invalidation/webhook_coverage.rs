@@ -37,7 +37,7 @@ const ROUTES: &[&str] = &[
 ];
 
 /// Whether events tell of all changes of this route.
-pub(super) fn is_told(template: &str) -> bool {
+pub(super) fn is_fully_covered(template: &str) -> bool {
     ROUTES.contains(&template)
 }
 

@@ -10,9 +10,9 @@
 
 use http::Method;
 
-use super::aliases::twins;
-use super::events::{Stale, Subject, Unknown, stale_after};
-use super::side_effects::changed_elsewhere;
+use super::aliases::aliases;
+use super::events::{Invalidation, Subject, Unknown, stale_after};
+use super::side_effects::side_effects;
 use crate::api::endpoint::owner_root::{Collections, root_segments};
 
 /// What a write below a repository causes: the tail of its path (`{name}` any segment, whose value
@@ -102,24 +102,24 @@ const IN_ORGANIZATION: &[(&str, &[&str], Unknown)] = &[
 
 /// Everything that a write to `path` (without query) that was, or may have been, executed makes
 /// stale.
-pub fn stale_after_write(method: &Method, path: &str) -> Vec<Stale> {
+pub fn stale_after_write(method: &Method, path: &str) -> Vec<Invalidation> {
     let path = path.strip_suffix('/').unwrap_or(path);
     // What a mutation changes is not in its path.
     if path.is_empty() || path == "/graphql" {
-        return vec![Stale::Everything];
+        return vec![Invalidation::Everything];
     }
-    let mut stale: Vec<Stale> =
-        Collections::of(path).map(str::to_owned).map(Stale::Exactly).collect();
-    stale.extend(Collections::of(path).flat_map(twins).map(Stale::Exactly));
+    let mut stale: Vec<Invalidation> =
+        Collections::of(path).map(str::to_owned).map(Invalidation::Exactly).collect();
+    stale.extend(Collections::of(path).flat_map(aliases).map(Invalidation::Exactly));
     // A POST adds something to what it names; everything else changes or removes it, and what lies
     // below is part of it.
     let changed = if method == Method::POST { changed_at_once(path) } else { Some(path) };
-    stale.extend(changed.into_iter().flat_map(addresses).map(Stale::Below));
+    stale.extend(changed.into_iter().flat_map(addresses).map(Invalidation::Below));
     stale.extend(caused_in_repository(path));
     stale.extend(caused_in_organization(path));
     stale.extend(caused_by_caller(path));
     stale.extend(
-        [path.to_owned()].into_iter().chain(twins(path)).flat_map(|path| changed_elsewhere(&path)),
+        [path.to_owned()].into_iter().chain(aliases(path)).flat_map(|path| side_effects(&path)),
     );
     stale.sort();
     stale.dedup();
@@ -136,13 +136,13 @@ fn changed_at_once(path: &str) -> Option<&str> {
 
 /// What a write to this path makes stale beside that when its answer shows a milestone: whatever
 /// shows the same one, whose counters may have changed.
-pub fn stale_by_milestone(path: &str) -> Vec<Stale> {
+pub fn stale_by_milestone(path: &str) -> Vec<Invalidation> {
     repository_of(path).map_or_else(Vec::new, |head| {
         stale_after("milestone", &subject_of_repository(head), Unknown::Any)
     })
 }
 
-fn caused_in_repository(path: &str) -> Vec<Stale> {
+fn caused_in_repository(path: &str) -> Vec<Invalidation> {
     let Some(head) = repository_of(path) else { return Vec::new() };
     caused(IN_REPOSITORY, path.get(head.len()..).unwrap_or_default(), subject_of_repository(head))
 }
@@ -170,7 +170,7 @@ fn subject_of_repository(head: &str) -> Subject {
     }
 }
 
-fn caused_in_organization(path: &str) -> Vec<Stale> {
+fn caused_in_organization(path: &str) -> Vec<Invalidation> {
     // The address of a team by its number alone names no organization.
     let (head, tail) = if let Some(name) = path.strip_prefix("/user/memberships/orgs/") {
         (format!("/orgs/{name}"), "/memberships".to_owned())
@@ -212,13 +212,13 @@ fn anybody() -> Vec<String> {
 }
 
 /// What the caller does with repositories of others.
-fn caused_by_caller(path: &str) -> Vec<Stale> {
+fn caused_by_caller(path: &str) -> Vec<Invalidation> {
     let starred = path.strip_prefix("/user/starred/").map(|name| (name, "star"));
     let Some((name, event)) =
         starred.or_else(|| path.strip_prefix("/user/subscriptions/").map(|name| (name, "watch")))
     else {
         return if path == "/user/repos" {
-            vec![Stale::Exactly("/search/repositories".to_owned())]
+            vec![Invalidation::Exactly("/search/repositories".to_owned())]
         } else {
             Vec::new()
         };
@@ -230,7 +230,7 @@ fn caused(
     table: &'static [(&'static str, &'static [&'static str], Unknown)],
     tail: &str,
     mut subject: Subject,
-) -> Vec<Stale> {
+) -> Vec<Invalidation> {
     let found = table
         .iter()
         .find_map(|(pattern, events, unknown)| Some((values(pattern, tail)?, *events, *unknown)));
@@ -269,7 +269,7 @@ fn root(path: &str) -> Option<&str> {
 
 /// By name and by number.
 fn addresses(path: &str) -> Vec<String> {
-    [path.to_owned()].into_iter().chain(twins(path)).collect()
+    [path.to_owned()].into_iter().chain(aliases(path)).collect()
 }
 
 #[cfg(test)]
@@ -320,9 +320,9 @@ mod tests {
 
     fn after(method: &Method, path: &str) -> Vec<String> {
         let text = |stale| match stale {
-            Stale::Exactly(path) => path,
-            Stale::Below(path) => path + "/**",
-            Stale::Everything => "everything".to_owned(),
+            Invalidation::Exactly(path) => path,
+            Invalidation::Below(path) => path + "/**",
+            Invalidation::Everything => "everything".to_owned(),
         };
         stale_after_write(method, path).into_iter().map(text).collect()
     }
@@ -500,8 +500,8 @@ mod tests {
     fn what_shows_a_milestone_changes_with_its_counters() {
         let stale = stale_by_milestone("/repos/o/r/issues/5");
         assert!(
-            stale.contains(&Stale::Below("/repos/o/r/issues".to_owned()))
-                && stale.contains(&Stale::Below("/repositories/*/issues".to_owned()))
+            stale.contains(&Invalidation::Below("/repos/o/r/issues".to_owned()))
+                && stale.contains(&Invalidation::Below("/repositories/*/issues".to_owned()))
         );
         assert!(stale_by_milestone("/gists/5").is_empty());
     }

@@ -33,7 +33,7 @@ const TOKEN_WORDS: &str = "resource not accessible by";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
     /// The token lacks a permission or scope, or its user a role.
-    Rights {
+    MissingPermission {
         /// Whether the token itself lacks the permission that the endpoint accepts.
         by_token: bool,
     },
@@ -48,14 +48,16 @@ impl Denial {
     /// `None` when it denies nothing.
     pub fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Option<Self> {
         match status {
-            StatusCode::NOT_FOUND if lacks_scope(headers) => Some(Self::Rights { by_token: false }),
+            StatusCode::NOT_FOUND if lacks_scope(headers) => {
+                Some(Self::MissingPermission { by_token: false })
+            }
             StatusCode::NOT_FOUND => Some(Self::NotFound),
             StatusCode::FORBIDDEN => {
                 let message = message(body);
                 let by_token = message.starts_with(TOKEN_WORDS);
                 let rights = lacks_scope(headers)
                     || PERMISSION_WORDS.iter().any(|words| message.starts_with(words));
-                Some(if rights { Self::Rights { by_token } } else { Self::Forbidden })
+                Some(if rights { Self::MissingPermission { by_token } } else { Self::Forbidden })
             }
             _ => None,
         }
@@ -158,19 +160,19 @@ mod tests {
     fn a_bare_403_says_whether_it_is_about_rights() {
         assert_eq!(
             forbidden("Resource not accessible by integration"),
-            Some(Denial::Rights { by_token: true })
+            Some(Denial::MissingPermission { by_token: true })
         );
         assert_eq!(
             forbidden("Resource not accessible by personal access token"),
-            Some(Denial::Rights { by_token: true })
+            Some(Denial::MissingPermission { by_token: true })
         );
         assert_eq!(
             forbidden("Must have admin rights to Repository."),
-            Some(Denial::Rights { by_token: false })
+            Some(Denial::MissingPermission { by_token: false })
         );
         assert_eq!(
             forbidden("Resource protected by organization SAML enforcement."),
-            Some(Denial::Rights { by_token: false })
+            Some(Denial::MissingPermission { by_token: false })
         );
         assert_eq!(forbidden("Repository access blocked"), Some(Denial::Forbidden));
         assert_eq!(
@@ -188,8 +190,11 @@ mod tests {
                 b"",
             )
         };
-        assert_eq!(denial("", "repo"), Some(Denial::Rights { by_token: false }));
-        assert_eq!(denial("read:org, gist", "admin:org"), Some(Denial::Rights { by_token: false }));
+        assert_eq!(denial("", "repo"), Some(Denial::MissingPermission { by_token: false }));
+        assert_eq!(
+            denial("read:org, gist", "admin:org"),
+            Some(Denial::MissingPermission { by_token: false })
+        );
         for (has, accepts) in [
             ("repo", "repo"),
             ("admin:org", "read:org"),

@@ -3,7 +3,7 @@
 //!
 //! `private` does not forbid storing here: an answer is only ever shown within the scope it was
 //! fetched for (DESIGN D2). Without a lifetime that is named for shared caches it has none, so that
-//! it is confirmed before each use. There is no heuristic freshness: users of caches that guessed
+//! it is validated before each use. There is no heuristic freshness: users of caches that guessed
 //! complained of stale answers.
 
 use std::time::{Duration, SystemTime};

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::clock::Timestamp;
 
-use super::settling::SECOND_LOOK;
+use super::settling::SECOND_RECHECK;
 
 /// What the client is to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ pub fn is_exact(
     let made_at = headers.get(header::DATE).and_then(date).or(received_at);
     date(last_modified)
         .zip(made_at)
-        .is_some_and(|(last_modified, made_at)| last_modified + SECOND_LOOK < made_at)
+        .is_some_and(|(last_modified, made_at)| last_modified + SECOND_RECHECK < made_at)
 }
 
 #[cfg(test)]

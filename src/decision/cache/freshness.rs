@@ -1,4 +1,4 @@
-//! What to do with a stored answer: serve it, confirm it upstream, or fetch it anew (DESIGN D1–D3).
+//! What to do with a stored answer: serve it, revalidate it upstream, or fetch it anew (DESIGN D1–D3).
 //!
 //! Validators belong to tokens: a `Last-Modified` is good with every token, an `ETag` only with the
 //! token that received it, because the upstream computes it over the credential (UPSTREAM.md,
@@ -7,7 +7,7 @@
 //! conditions in [`conditional`], what it says of stored answers in [`wishes`], how either's
 //! `Cache-Control` is read in [`directives`], taking over the headers of a 304 in [`merge`], what a
 //! change leaves of an answer's worth in [`settling`], what stands in for an answer that cannot be
-//! had in [`trouble`], which page is not confirmed by a 304 in [`pages`], which `ETag` a token
+//! had in [`trouble`], which page is not validated by a 304 in [`pages`], which `ETag` a token
 //! would own that has received none in [`predicted`].
 
 use std::num::NonZeroU16;
@@ -19,7 +19,7 @@ use crate::clock::Timestamp;
 
 use super::cache_control;
 use super::conditional::{is_exact, weakly_equal};
-use super::packed_validators::Known;
+use super::packed_validators::PackedValidators;
 use super::pagination::Page;
 use super::seconds::{Seconds, Ttl};
 use super::settling::Trust;
@@ -38,7 +38,7 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 pub struct Stored {
     status: StatusCode,
-    confirmed_at: Timestamp,
+    validated_at: Timestamp,
     /// How old it was then.
     initial_age: Seconds,
     pub(super) lifetime: Seconds,
@@ -58,7 +58,7 @@ pub struct Stored {
     /// where there is one.
     pub watched_by: Option<NonZeroU16>,
     /// `Last-Modified`, and the `ETag` of each token.
-    known: Known,
+    known: PackedValidators,
 }
 
 /// What to do.
@@ -93,7 +93,7 @@ impl Stored {
     ) -> Self {
         let mut stored = Self {
             status,
-            confirmed_at: now,
+            validated_at: now,
             initial_age: cache_control::initial_age(headers).into(),
             lifetime: cache_control::lifetime(headers).into(),
             forbids_stale: cache_control::forbids_stale(headers),
@@ -104,7 +104,7 @@ impl Stored {
             poll_interval: cache_control::poll_interval(headers).unwrap_or_default().into(),
             page: Page::default(),
             watched_by: None,
-            known: Known::default(),
+            known: PackedValidators::default(),
         };
         stored.learn_validators(token, headers);
         stored
@@ -112,14 +112,14 @@ impl Stored {
 
     /// Takes over what a 304 says; `ttl` as in [`Stored::new`]. The answer counts as new from now
     /// on (RFC 9111 §4.3.4).
-    pub fn confirm(
+    pub fn revalidate(
         &mut self,
         now: Timestamp,
         headers: &HeaderMap,
         token: Option<TokenKey>,
         ttl: Option<Duration>,
     ) {
-        self.confirmed_at = now;
+        self.validated_at = now;
         self.initial_age = cache_control::initial_age(headers).into();
         self.ttl = ttl.into();
         // A 304 may leave out what has not changed; a `Cache-Control`'s lifetime then stays, and
@@ -149,9 +149,9 @@ impl Stored {
         self.known.remember(&earlier.known);
     }
 
-    /// A write or an event has made it doubtful: it is confirmed before it is served again,
+    /// A write or an event has made it doubtful: it is validated before it is served again,
     /// whatever its ttl (DESIGN D2).
-    pub fn make_stale(&mut self) {
+    pub fn invalidate(&mut self) {
         self.lifetime = Seconds::default();
         self.ttl = Ttl::default();
         self.poll_interval = Seconds::default();
@@ -171,18 +171,18 @@ impl Stored {
             && !headers.contains_key(header::EXPIRES)
     }
 
-    /// The same answer as it stands when it was last confirmed at `at`, by a 304 that changed
+    /// The same answer as it stands when it was last validated at `at`, by a 304 that changed
     /// nothing else.
-    pub fn confirmed(&self, at: Timestamp, requested_at: Timestamp) -> Confirmed<'_> {
-        Confirmed { stored: self, at, requested_at }
+    pub fn validated(&self, at: Timestamp, requested_at: Timestamp) -> Validated<'_> {
+        Validated { stored: self, at, requested_at }
     }
 
-    /// See [`Confirmed::is_fresh`].
+    /// See [`Validated::is_fresh`].
     pub fn is_fresh(&self, now: Timestamp, mode: Mode) -> bool {
-        self.confirmed(self.confirmed_at, self.confirmed_at).is_fresh(now, mode)
+        self.validated(self.validated_at, self.validated_at).is_fresh(now, mode)
     }
 
-    /// See [`Confirmed::is_fresh_after`].
+    /// See [`Validated::is_fresh_after`].
     pub fn is_fresh_after(
         &self,
         now: Timestamp,
@@ -190,18 +190,18 @@ impl Stored {
         trust: impl FnOnce() -> Trust,
         watched: Option<Duration>,
     ) -> bool {
-        self.confirmed(self.confirmed_at, self.confirmed_at)
+        self.validated(self.validated_at, self.validated_at)
             .is_fresh_after(now, mode, trust, watched)
     }
 
-    /// See [`Confirmed::age`].
+    /// See [`Validated::age`].
     pub fn age(&self, now: Timestamp, mode: Mode) -> Duration {
-        self.confirmed(self.confirmed_at, self.confirmed_at).age(now, mode)
+        self.validated(self.validated_at, self.validated_at).age(now, mode)
     }
 
-    /// When it was stored, or confirmed by [`Stored::confirm`].
-    pub fn confirmed_at(&self) -> Timestamp {
-        self.confirmed_at
+    /// When it was stored, or validated by [`Stored::revalidate`].
+    pub fn validated_at(&self) -> Timestamp {
+        self.validated_at
     }
 
     /// Whether it came from another cache.
@@ -209,10 +209,10 @@ impl Stored {
         self.initial_age > Seconds::default()
     }
 
-    /// Whether it may be served when it is stale and cannot be confirmed, as far as the answer
-    /// itself goes. Where every hit is confirmed, lifetimes and what goes with them are not looked
+    /// Whether it may be served when it is stale and cannot be validated, as far as the answer
+    /// itself goes. Where every hit is validated, lifetimes and what goes with them are not looked
     /// at, and the config decides alone.
-    pub fn may_be_served_stale(&self, mode: Mode) -> bool {
+    pub fn permits_stale(&self, mode: Mode) -> bool {
         mode == Mode::Revalidate || !self.forbids_stale
     }
 
@@ -298,13 +298,13 @@ impl Stored {
 
 /// A stored answer by the time of its last confirmation.
 #[derive(Clone, Copy, Debug)]
-pub struct Confirmed<'s> {
+pub struct Validated<'s> {
     pub(super) stored: &'s Stored,
     at: Timestamp,
     pub(super) requested_at: Timestamp,
 }
 
-impl Confirmed<'_> {
+impl Validated<'_> {
     /// Whether it may be served without asking: also as long as the upstream is not to be polled
     /// again, in whatever mode (Document 1, Conventions, Poll interval).
     pub fn is_fresh(self, now: Timestamp, mode: Mode) -> bool {
@@ -318,7 +318,7 @@ impl Confirmed<'_> {
 
     /// The same after a change that leaves this `trust` in it. A poll interval is shortened by the
     /// change itself alone, not by the second looks after it. While a webhook tells of each change,
-    /// the answer is good for `watched` too, counted from the request that last confirmed it.
+    /// the answer is good for `watched` too, counted from the request that last validated it.
     pub fn is_fresh_after(
         self,
         now: Timestamp,
@@ -326,14 +326,14 @@ impl Confirmed<'_> {
         trust: impl FnOnce() -> Trust,
         watched: Option<Duration>,
     ) -> bool {
-        // First what costs nothing: most answers are confirmed each time anyway.
+        // First what costs nothing: most answers are validated each time anyway.
         if !self.is_fresh(now, mode)
             && watched.is_none_or(|ttl| now.since(self.requested_at) >= ttl)
         {
             return false;
         }
         match trust() {
-            Trust::Doubtful => false,
+            Trust::Invalidated => false,
             trust => trust.holds(now) || self.is_polled_already(now),
         }
     }
@@ -420,10 +420,10 @@ mod tests {
         assert_eq!(entry.plan(NOW, Mode::Revalidate, MINE), revalidate(Some("\"a\""), Some(DATE)));
         // A replica may be ten seconds late.
         for date in [DATE, "Tue, 01 Jul 2025 00:00:01 GMT", "Tue, 01 Jul 2025 00:00:10 GMT"] {
-            entry.confirm(NOW, &headers(&[("date", date)]), MINE, None);
+            entry.revalidate(NOW, &headers(&[("date", date)]), MINE, None);
             assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch, "{date}");
         }
-        entry.confirm(NOW, &headers(&[("date", "Tue, 01 Jul 2025 00:00:11 GMT")]), MINE, None);
+        entry.revalidate(NOW, &headers(&[("date", "Tue, 01 Jul 2025 00:00:11 GMT")]), MINE, None);
         assert_eq!(
             (entry.plan(NOW, Mode::Revalidate, OTHER), entry.preferred_token()),
             (revalidate(None, Some(DATE)), None)
@@ -433,14 +433,14 @@ mod tests {
     #[test]
     fn a_date_that_only_a_304_names_is_weighed_like_one_that_came_with_the_answer() {
         let mut entry = stored(200, &[("etag", "\"a\""), ("date", DATE)]);
-        entry.confirm(
+        entry.revalidate(
             NOW,
             &headers(&[("last-modified", DATE), ("date", "Tue, 01 Jul 2025 00:00:02 GMT")]),
             MINE,
             None,
         );
         assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch);
-        entry.confirm(
+        entry.revalidate(
             NOW,
             &headers(&[("last-modified", DATE), ("date", "Tue, 01 Jul 2025 00:00:11 GMT")]),
             MINE,
@@ -490,17 +490,22 @@ mod tests {
             polled.is_fresh(after(59), Mode::Revalidate)
                 && !polled.is_fresh(after(60), Mode::Revalidate)
         );
-        polled.confirm(after(60), &headers(&[("x-poll-interval", "120")]), MINE, None);
+        polled.revalidate(after(60), &headers(&[("x-poll-interval", "120")]), MINE, None);
         assert!(
             polled.is_fresh(after(179), Mode::Revalidate)
                 && !polled.is_fresh(after(180), Mode::Revalidate)
         );
-        polled.confirm(after(180), &headers(&[]), MINE, None);
+        polled.revalidate(after(180), &headers(&[]), MINE, None);
         assert!(polled.is_fresh(after(299), Mode::Revalidate), "what a 304 leaves out stays");
-        polled.confirm(after(300), &headers(&[("x-poll-interval", "99999999999999")]), MINE, None);
+        polled.revalidate(
+            after(300),
+            &headers(&[("x-poll-interval", "99999999999999")]),
+            MINE,
+            None,
+        );
         assert!(!polled.is_fresh(after(300) + POLL_INTERVAL_MAX, Mode::Revalidate));
-        polled.confirm(after(4_000), &headers(&[("x-poll-interval", "-1")]), MINE, None);
-        polled.make_stale();
+        polled.revalidate(after(4_000), &headers(&[("x-poll-interval", "-1")]), MINE, None);
+        polled.invalidate();
         assert!(!polled.is_fresh(after(4_000), Mode::Revalidate));
     }
 
@@ -512,13 +517,13 @@ mod tests {
         let (after, until) =
             (|secs| NOW + Duration::from_secs(secs), Trust::Until(NOW + Duration::from_secs(2)));
         let is_fresh = |now, trust| ruled.is_fresh_after(now, Mode::Revalidate, || trust, None);
-        assert!(!is_fresh(NOW, Trust::Doubtful));
+        assert!(!is_fresh(NOW, Trust::Invalidated));
         assert!(is_fresh(after(1), until) && !is_fresh(after(2), until));
         assert!(is_fresh(after(59), Trust::Settled) && !is_fresh(after(60), Trust::Settled));
         let plain = stored(200, &[]);
         assert!(
             !plain.is_fresh_after(NOW, Mode::Revalidate, || until, None),
-            "where every hit is confirmed, trust serves nothing"
+            "where every hit is validated, trust serves nothing"
         );
     }
 
@@ -528,7 +533,7 @@ mod tests {
         let now = NOW + Duration::from_secs(3);
         assert!(polled.is_fresh_after(now, Mode::Revalidate, || Trust::Until(NOW), None));
         assert!(
-            !polled.is_fresh_after(now, Mode::Revalidate, || Trust::Doubtful, None),
+            !polled.is_fresh_after(now, Mode::Revalidate, || Trust::Invalidated, None),
             "a client sees what it has done"
         );
     }
@@ -542,7 +547,7 @@ mod tests {
             is_fresh(Duration::from_hours(5), Trust::Settled)
                 && !is_fresh(Duration::from_hours(6), Trust::Settled)
         );
-        assert!(!is_fresh(Duration::ZERO, Trust::Doubtful));
+        assert!(!is_fresh(Duration::ZERO, Trust::Invalidated));
     }
 
     #[test]
@@ -554,7 +559,7 @@ mod tests {
             MINE,
             Some(Duration::from_mins(10)),
         );
-        entry.make_stale();
+        entry.invalidate();
         assert!(!entry.is_fresh(NOW, Mode::Rfc9111));
     }
 
@@ -565,8 +570,8 @@ mod tests {
             &[("etag", "W/\"a\""), ("last-modified", DATE), ("cache-control", "max-age=60")],
         );
         let later = NOW + Duration::from_mins(2);
-        entry.confirm(later, &headers(&[("etag", "\"b\"")]), OTHER, None);
-        entry.confirm(later, &headers(&[("etag", "\"a\"")]), MINE, None);
+        entry.revalidate(later, &headers(&[("etag", "\"b\"")]), OTHER, None);
+        entry.revalidate(later, &headers(&[("etag", "\"a\"")]), MINE, None);
         assert!(entry.is_fresh(later + Duration::from_secs(59), Mode::Rfc9111));
         assert_eq!(entry.validators(OTHER).unwrap().if_none_match.unwrap(), "\"b\"");
         assert_eq!(entry.validators(MINE).unwrap().if_none_match.unwrap(), "W/\"a\"");
@@ -579,12 +584,10 @@ mod tests {
             ("date", "Tue, 01 Jul 2025 00:00:00 GMT"),
         ]);
         let mut private = stored(200, &[("cache-control", "private, max-age=60, must-revalidate")]);
-        private.confirm(NOW, &late, MINE, None);
-        assert!(
-            !private.is_fresh(NOW, Mode::Rfc9111) && !private.may_be_served_stale(Mode::Rfc9111)
-        );
+        private.revalidate(NOW, &late, MINE, None);
+        assert!(!private.is_fresh(NOW, Mode::Rfc9111) && !private.permits_stale(Mode::Rfc9111));
         let mut plain = stored(200, &[]);
-        plain.confirm(NOW, &late, MINE, None);
+        plain.revalidate(NOW, &late, MINE, None);
         assert!(plain.is_fresh(NOW + Duration::from_secs(3_599), Mode::Rfc9111));
     }
 
@@ -605,7 +608,7 @@ mod tests {
     fn the_number_of_etags_is_bounded_and_the_oldest_goes() {
         let mut entry = stored(200, &[("etag", "\"a\"")]);
         for token in 2..40 {
-            entry.confirm(NOW, &headers(&[("etag", "\"b\"")]), Some(TokenKey(token)), None);
+            entry.revalidate(NOW, &headers(&[("etag", "\"b\"")]), Some(TokenKey(token)), None);
         }
         assert_eq!(entry.etags().count(), ETAGS_MAX);
         assert_eq!(entry.validators(MINE), None);

@@ -44,7 +44,7 @@ impl fmt::Debug for CredentialKey {
 /// The key of a stored answer. One allocation; clones share it. The hash is left to the map that
 /// uses it: maps keyed by what clients send must be seeded, and a seed is not ours to have.
 ///
-/// A hundred thousand of them are kept, so the scope is in the allocation too, in as few bytes as
+/// A hundred thousand of them are kept, so the scope is in the allocation too, in as small_list bytes as
 /// its number has: beside it, the rare long one (a credential) would take its place in every key.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct CacheKey {
@@ -153,7 +153,7 @@ impl fmt::Debug for CacheKey {
     }
 }
 
-/// In as few bytes as it has.
+/// In as small_list bytes as it has.
 fn push_number(packed: &mut Vec<u8>, kind: u8, number: u32) {
     let bytes = number.to_le_bytes();
     let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
@@ -349,11 +349,11 @@ mod tests {
     #[test]
     fn the_scope_comes_out_as_it_went_in() {
         let numbers = [0, 1, 9, 10, 255, 256, 65_536, u32::MAX];
-        let numbered =
+        let id_map =
             numbers.into_iter().flat_map(|number| [Scope::Pool(number), Scope::Account(number)]);
         let credentials =
             [0, 10, 255].map(|byte| Scope::Credential(CredentialKey::of_digest(&[byte; 32])));
-        let scopes: Vec<_> = numbered.chain(credentials).chain([Scope::Public]).collect();
+        let scopes: Vec<_> = id_map.chain(credentials).chain([Scope::Public]).collect();
         let keys: Vec<_> =
             scopes.iter().map(|scope| key(*scope, "/a\u{e9}?b", Some("text/html"))).collect();
         for (place, (scope, one)) in scopes.iter().zip(&keys).enumerate() {

@@ -26,9 +26,9 @@ const HEXADECIMAL: u8 = 2;
 
 /// The date, then the `ETag`s, the longest unused first.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Known(Box<[u8]>);
+pub(super) struct PackedValidators(Box<[u8]>);
 
-impl Known {
+impl PackedValidators {
     /// Packs them.
     pub(super) fn new(date: Option<&HeaderValue>, etags: &[(TokenKey, HeaderValue)]) -> Self {
         let mut packed = Vec::with_capacity(256);
@@ -235,25 +235,28 @@ mod tests {
             .collect();
         for date in dates {
             let date = HeaderValue::from_static(date);
-            let known = Known::new(Some(&date), &pairs);
+            let known = PackedValidators::new(Some(&date), &pairs);
             assert_eq!((known.date(), known.has_date()), (Some(date), true));
             assert_eq!(known.etags().collect::<Vec<_>>(), pairs);
         }
-        let known = Known::new(None, &pairs);
+        let known = PackedValidators::new(None, &pairs);
         assert_eq!(
             (known.date(), known.has_date(), known.last_owner()),
             (None, false, Some(TokenKey(11)))
         );
         assert_eq!(known.of(TokenKey(2)).unwrap(), "W/\"00ff9c\"");
         assert_eq!(known.of(TokenKey(99)), None);
-        assert!(Known::default().date().is_none() && Known::default().etags().next().is_none());
+        assert!(
+            PackedValidators::default().date().is_none()
+                && PackedValidators::default().etags().next().is_none()
+        );
     }
 
     #[test]
     fn what_the_service_sends_takes_half_a_line() {
         let etag =
             HeaderValue::try_from(format!("W/\"{}\"", "0123456789abcdef".repeat(4))).unwrap();
-        let known = Known::new(
+        let known = PackedValidators::new(
             Some(&HeaderValue::from_static("Tue, 01 Jul 2025 00:00:00 GMT")),
             &[(TokenKey(1), etag)],
         );
@@ -263,7 +266,7 @@ mod tests {
     #[test]
     fn what_is_too_long_to_be_a_validator_is_not_kept() {
         let long = HeaderValue::try_from(format!("\"{}\"", "a".repeat(300))).unwrap();
-        let known = Known::new(
+        let known = PackedValidators::new(
             Some(&long),
             &[(TokenKey(1), long.clone()), (TokenKey(2), HeaderValue::from_static("\"b\""))],
         );
@@ -274,7 +277,7 @@ mod tests {
     #[test]
     fn tokens_that_received_the_same_body_keep_their_etags_and_the_last_its_place() {
         let of = |token, etag: &'static str| {
-            Known::new(None, &[(TokenKey(token), HeaderValue::from_static(etag))])
+            PackedValidators::new(None, &[(TokenKey(token), HeaderValue::from_static(etag))])
         };
         let mut known = of(2, "\"b\"");
         known.remember(&of(1, "\"a\""));

@@ -1,5 +1,5 @@
 //! Pages of lists whose 304 may hide a next page: `Link` is outside the `ETag` (UPSTREAM.md,
-//! Conditional requests), so that the last page, exactly full, is confirmed unchanged while another
+//! Conditional requests), so that the last page, exactly full, is validated unchanged while another
 //! one has come after it, and so is a page whose `last` is not the last any more. Such pages are
 //! asked for without conditions when there is a reason to think so (DESIGN D3).
 //!
@@ -66,7 +66,7 @@ impl Page {
     ) -> bool {
         match self {
             Self::Other => false,
-            Self::Followed => trust == Trust::Doubtful,
+            Self::Followed => trust == Trust::Invalidated,
             Self::FullAndLast => {
                 trust != Trust::Settled
                     || neighbour_changed_at().is_some_and(|changed_at| requested_at <= changed_at)
@@ -170,18 +170,18 @@ mod tests {
         let later = AT + Duration::from_millis(1);
         let hides = |trust, neighbour| Page::FullAndLast.may_hide_next(AT, trust, || neighbour);
         assert!(hides(Trust::Settled, Some(AT)) && hides(Trust::Settled, Some(later)));
-        assert!(hides(Trust::Doubtful, None) && hides(Trust::Until(later), None));
+        assert!(hides(Trust::Invalidated, None) && hides(Trust::Until(later), None));
         assert!(
             !hides(Trust::Settled, None)
                 && !hides(Trust::Settled, Some(AT - Duration::from_millis(1)))
         );
-        assert!(!Page::Other.may_hide_next(AT, Trust::Doubtful, || Some(later)));
+        assert!(!Page::Other.may_hide_next(AT, Trust::Invalidated, || Some(later)));
     }
 
     #[test]
     fn a_page_that_names_others_is_asked_for_anew_once_after_a_change_of_its_list_and_not_for_what_was_seen_beside_it()
      {
-        assert!(Page::Followed.may_hide_next(AT, Trust::Doubtful, || None));
+        assert!(Page::Followed.may_hide_next(AT, Trust::Invalidated, || None));
         for trust in [Trust::Settled, Trust::Until(AT)] {
             assert!(!Page::Followed.may_hide_next(AT, trust, || Some(AT)), "{trust:?}");
         }

@@ -1,10 +1,10 @@
 //! What a client's request says of stored answers: the directives of its `Cache-Control`, and
 //! `Pragma` (RFC 9111 §5.2.1, §5.4).
 //!
-//! They are wishes: a cache may keep to them or not (§5.2.1). This one keeps to all of them, in
+//! They are directives: a cache may keep to them or not (§5.2.1). This one keeps to all of them, in
 //! both modes, with one exception of its own: the upstream's word on how often it is asked
 //! (`X-Poll-Interval`) goes before a client's on how new an answer has to be. And where every hit
-//! is confirmed, a `no-cache` beside a condition is no wish at all: runtimes add it to each
+//! is validated, a `no-cache` beside a condition is no wish at all: runtimes add it to each
 //! conditional request of their own accord (CLIENTS.md, 9). Left out: what is in the store, and
 //! what is made of an `only-if-cached` that nothing answers.
 
@@ -17,7 +17,7 @@ use crate::clock::Timestamp;
 
 use super::cache_control::{delta_seconds, set, shorten};
 use super::directives::{Directives, known};
-use super::freshness::{Confirmed, Mode};
+use super::freshness::{Mode, Validated};
 use super::settling::Trust;
 
 /// The names of the directives that are read.
@@ -38,7 +38,7 @@ const KNOWN: [&str; 8] = [
     clippy::struct_excessive_bools,
     reason = "each is a directive that is there or is not, RFC 9111 §5.2.1"
 )]
-pub struct Wishes {
+pub struct RequestDirectives {
     /// `no-cache`, or what can only be taken for it.
     pub no_cache: bool,
     /// `no-store`.
@@ -57,7 +57,7 @@ pub struct Wishes {
     pub stale_if_error: Option<Duration>,
 }
 
-impl Wishes {
+impl RequestDirectives {
     /// Reads all lines of the headers. Most requests have neither, which one pass over their names
     /// tells.
     pub fn of(request: &HeaderMap, mode: Mode) -> Self {
@@ -87,7 +87,7 @@ impl Wishes {
     fn of_cache_control(request: &HeaderMap, is_meant: bool) -> Self {
         let (mut read, mut stale_is_confused) = (Self::default(), false);
         for line in request.get_all(header::CACHE_CONTROL) {
-            // What is not visible ASCII may be anything; an answer that was confirmed is right for
+            // What is not visible ASCII may be anything; an answer that was validated is right for
             // whatever it is.
             let Some(mut directives) = Directives::of(line.as_bytes()) else {
                 read.no_cache = true;
@@ -102,8 +102,8 @@ impl Wishes {
         if stale_is_confused {
             read.max_stale = None;
         }
-        // §5.2.1.1: nothing stored is younger than the moment it was confirmed in; what says so
-        // wants it confirmed.
+        // §5.2.1.1: nothing stored is younger than the moment it was validated in; what says so
+        // wants it validated.
         read.no_cache |= read.max_age == Some(Duration::ZERO);
         read
     }
@@ -131,57 +131,58 @@ impl Wishes {
     }
 }
 
-impl Confirmed<'_> {
+impl Validated<'_> {
     /// Whether it may be served without asking to a client that says this. The rest is as for
-    /// [`Confirmed::is_fresh_after`], which is the answer where nothing is said.
+    /// [`Validated::is_fresh_after`], which is the answer where nothing is said.
     pub fn answers(
         self,
-        wishes: &Wishes,
+        directives: &RequestDirectives,
         now: Timestamp,
         mode: Mode,
         trust: impl FnOnce() -> Trust,
         watched: Option<Duration>,
     ) -> bool {
-        if *wishes == Wishes::default() {
+        if *directives == RequestDirectives::default() {
             return self.is_fresh_after(now, mode, trust, watched);
         }
         // Ours: whoever polls would else only have to say `no-cache` to poll as often as it likes
         // (Document 1, Conventions, Poll interval).
         if self.is_polled_already(now) {
-            return trust() != Trust::Doubtful;
+            return trust() != Trust::Invalidated;
         }
-        // RFC 9111 §5.2.1.4: nothing that is not confirmed for this request.
-        if wishes.no_cache {
+        // RFC 9111 §5.2.1.4: nothing that is not validated for this request.
+        if directives.no_cache {
             return false;
         }
         // §5.2.1.1: nothing older than that.
-        if wishes.max_age.is_some_and(|age_max| self.age(now, mode) > age_max) {
+        if directives.max_age.is_some_and(|age_max| self.age(now, mode) > age_max) {
             return false;
         }
         let worth = self.worth(now, mode, watched);
         let left = match trust() {
-            Trust::Doubtful => return false,
+            Trust::Invalidated => return false,
             Trust::Until(end) if end <= now => return false,
             Trust::Until(end) => worth.left.min(end.since(now)),
             Trust::Settled => worth.left,
         };
         if left.is_zero() {
-            return self.may_be_stale_for(wishes, worth);
+            return self.may_be_stale_for(directives, worth);
         }
         // §5.2.1.3: fresh, and for so long still.
-        wishes.min_fresh.is_none_or(|left_min| left >= left_min)
+        directives.min_fresh.is_none_or(|left_min| left >= left_min)
     }
 
-    /// Whether a client that says this takes it when it cannot be confirmed. By §5.2.1.1 one that
+    /// Whether a client that says this takes it when it cannot be validated. By §5.2.1.1 one that
     /// names an age wants nothing stale, unless it says how stale.
-    pub fn may_stand_in(self, wishes: &Wishes, now: Timestamp, mode: Mode) -> bool {
-        let is_strict = wishes.no_cache || wishes.max_age.or(wishes.min_fresh).is_some();
-        match wishes.max_stale {
+    pub fn accepts_stale(self, directives: &RequestDirectives, now: Timestamp, mode: Mode) -> bool {
+        let is_strict =
+            directives.no_cache || directives.max_age.or(directives.min_fresh).is_some();
+        match directives.max_stale {
             None => !is_strict,
             Some(over_max) => {
-                !wishes.no_cache
-                    && wishes.min_fresh.is_none()
-                    && wishes.max_age.is_none_or(|age_max| self.age(now, mode) <= age_max)
+                !directives.no_cache
+                    && directives.min_fresh.is_none()
+                    && directives.max_age.is_none_or(|age_max| self.age(now, mode) <= age_max)
                     && self.worth(now, mode, None).over <= over_max
             }
         }
@@ -189,9 +190,9 @@ impl Confirmed<'_> {
 
     /// §5.2.1.2: stale by no more than that, where the answer itself does not forbid it (§4.2.4),
     /// in whatever mode: the word of a client is not the operator's.
-    fn may_be_stale_for(self, wishes: &Wishes, worth: Worth) -> bool {
-        let is_taken = wishes.min_fresh.is_none()
-            && wishes.max_stale.is_some_and(|over_max| worth.over <= over_max);
+    fn may_be_stale_for(self, directives: &RequestDirectives, worth: Worth) -> bool {
+        let is_taken = directives.min_fresh.is_none()
+            && directives.max_stale.is_some_and(|over_max| worth.over <= over_max);
         is_taken && !self.stored.forbids_stale
     }
 
@@ -243,11 +244,11 @@ mod tests {
         map
     }
 
-    fn of(request: &HeaderMap) -> Wishes {
-        Wishes::of(request, Mode::Rfc9111)
+    fn of(request: &HeaderMap) -> RequestDirectives {
+        RequestDirectives::of(request, Mode::Rfc9111)
     }
 
-    fn wishes(line: &'static str) -> Wishes {
+    fn directives(line: &'static str) -> RequestDirectives {
         of(&headers(&[("cache-control", line)]))
     }
 
@@ -263,8 +264,8 @@ mod tests {
 
     /// Whether it answers a client that says this so many seconds after it was stored.
     fn answers(stored: &Stored, line: &'static str, after: u64, mode: Mode, trust: Trust) -> bool {
-        stored.confirmed(NOW, NOW).answers(
-            &wishes(line),
+        stored.validated(NOW, NOW).answers(
+            &directives(line),
             NOW + Duration::from_secs(after),
             mode,
             || trust,
@@ -286,7 +287,7 @@ mod tests {
         assert!(!of(&headers(&[("pragma", "no-cache"), ("cache-control", "max-stale")])).no_cache);
         assert_eq!(
             of(&headers(&[("pragma", "no-cache=1"), ("accept", "no-cache")])),
-            Wishes::default()
+            RequestDirectives::default()
         );
     }
 
@@ -298,17 +299,17 @@ mod tests {
             for no_cache in [("cache-control", "no-cache"), ("pragma", "no-cache")] {
                 let asked = headers(&[condition, no_cache]);
                 assert_eq!(
-                    Wishes::of(&asked, Mode::Revalidate),
-                    Wishes::default(),
+                    RequestDirectives::of(&asked, Mode::Revalidate),
+                    RequestDirectives::default(),
                     "{condition:?} {no_cache:?}"
                 );
                 assert!(
                     of(&asked).no_cache
-                        && Wishes::of(&headers(&[no_cache]), Mode::Revalidate).no_cache
+                        && RequestDirectives::of(&headers(&[no_cache]), Mode::Revalidate).no_cache
                 );
             }
             let meant = headers(&[condition, ("cache-control", "no-cache, max-age=0, no-store")]);
-            let read = Wishes::of(&meant, Mode::Revalidate);
+            let read = RequestDirectives::of(&meant, Mode::Revalidate);
             assert!(read.no_cache && read.no_store, "nobody's runtime says that: {read:?}");
         }
     }
@@ -321,7 +322,7 @@ mod tests {
             "nothing-to-see-here",
             "private, immutable, s-maxage=0, stale-while-revalidate=5",
         ] {
-            assert_eq!(wishes(line), Wishes::default(), "{line}");
+            assert_eq!(directives(line), RequestDirectives::default(), "{line}");
         }
         assert!(
             answers_in_a_plain_cache(PLAIN, "", 59) && !answers_in_a_plain_cache(PLAIN, "", 60)
@@ -336,7 +337,7 @@ mod tests {
             ("max-age=5,max-age=5", 5),
             ("max-age=99999999999", u32::MAX),
         ] {
-            let read = wishes(line);
+            let read = directives(line);
             assert_eq!(
                 (read.max_age, read.no_cache),
                 (Some(Duration::from_secs(seconds.into())), false),
@@ -352,15 +353,15 @@ mod tests {
             "min-fresh=x",
             "max-age=0",
         ] {
-            assert!(wishes(line).no_cache, "{line}");
+            assert!(directives(line).no_cache, "{line}");
         }
         assert_eq!(
-            wishes(r#"ext="a, no-cache, max-stale""#),
-            Wishes::default(),
+            directives(r#"ext="a, no-cache, max-stale""#),
+            RequestDirectives::default(),
             "what stands between quotes is no directive"
         );
         assert!(
-            wishes(r#"ext="a, max-stale"#).no_cache,
+            directives(r#"ext="a, max-stale"#).no_cache,
             "who does not end the quotes may want anything"
         );
         let unreadable = HeaderValue::from_bytes(b"x\x80").unwrap();
@@ -371,9 +372,13 @@ mod tests {
             "max-stale, max-stale=5",
             "max-stale=5, max-stale=6, max-stale=7",
         ] {
-            assert_eq!(wishes(line), Wishes::default(), "{line}: nothing stale is allowed by it");
+            assert_eq!(
+                directives(line),
+                RequestDirectives::default(),
+                "{line}: nothing stale is allowed by it"
+            );
         }
-        assert_eq!(wishes("max-stale").max_stale, Some(Duration::MAX));
+        assert_eq!(directives("max-stale").max_stale, Some(Duration::MAX));
     }
 
     #[test]
@@ -394,7 +399,7 @@ mod tests {
         for line in ["no-cache", "max-age=1", "min-fresh=600"] {
             assert!(answers(&polled, line, 59, Mode::Revalidate, Trust::Until(NOW)), "{line}");
             assert!(
-                !answers(&polled, line, 59, Mode::Revalidate, Trust::Doubtful),
+                !answers(&polled, line, 59, Mode::Revalidate, Trust::Invalidated),
                 "{line}: a client sees what it has done"
             );
             assert!(!answers(&polled, line, 60, Mode::Revalidate, Trust::Settled), "{line}");
@@ -418,7 +423,7 @@ mod tests {
         assert!(!answers(&ruled, "max-age=30", 31, Mode::Revalidate, Trust::Settled));
         assert!(
             !answers(&stored(&[], None), "max-age=30", 1, Mode::Revalidate, Trust::Settled),
-            "there every hit is confirmed"
+            "there every hit is validated"
         );
     }
 
@@ -439,10 +444,10 @@ mod tests {
                 && !answers(&ruled, "min-fresh=5", 6, Mode::Revalidate, until)
         );
         let watched = |left: &'static str| {
-            let confirmed = stored(&[], None);
+            let validated = stored(&[], None);
             let hour = Some(Duration::from_hours(1));
-            confirmed.confirmed(NOW, NOW).answers(
-                &wishes(left),
+            validated.validated(NOW, NOW).answers(
+                &directives(left),
                 NOW,
                 Mode::Revalidate,
                 || Trust::Settled,
@@ -471,7 +476,7 @@ mod tests {
                 );
             }
         }
-        let doubtful = [Trust::Doubtful, Trust::Until(NOW)];
+        let doubtful = [Trust::Invalidated, Trust::Until(NOW)];
         assert!(doubtful.into_iter().all(|trust| !answers(
             &stored(PLAIN, None),
             "max-stale",
@@ -487,16 +492,16 @@ mod tests {
 
     #[test]
     fn who_asks_for_something_new_gets_nothing_old_in_the_place_of_a_failure() {
-        let stands_in = |line, pairs| {
+        let may_serve_stale = |line, pairs| {
             let stored = stored(pairs, None);
-            stored.confirmed(NOW, NOW).may_stand_in(
-                &wishes(line),
+            stored.validated(NOW, NOW).accepts_stale(
+                &directives(line),
                 NOW + Duration::from_secs(70),
                 Mode::Rfc9111,
             )
         };
         for line in ["", "no-store", "max-stale", "max-stale=10", "max-stale=10, max-age=70"] {
-            assert!(stands_in(line, PLAIN), "{line}");
+            assert!(may_serve_stale(line, PLAIN), "{line}");
         }
         for line in [
             "no-cache",
@@ -507,8 +512,8 @@ mod tests {
             "max-stale, no-cache",
             "max-stale, max-age=69",
         ] {
-            assert!(!stands_in(line, PLAIN), "{line}");
+            assert!(!may_serve_stale(line, PLAIN), "{line}");
         }
-        assert!(stands_in("", SHARED), "what the answer forbids is asked beside this");
+        assert!(may_serve_stale("", SHARED), "what the answer forbids is asked beside this");
     }
 }

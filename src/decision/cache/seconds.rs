@@ -1,4 +1,4 @@
-//! Spans of time in few bytes: what headers and the config say of lifetimes is kept with every
+//! Spans of time in small_list bytes: what headers and the config say of lifetimes is kept with every
 //! stored answer.
 
 use std::cmp::Ordering;
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(super) struct Seconds(u32);
 
 /// The ttl of a rule of the config, or none, in whole milliseconds. One of more than 49 days counts
-/// as so many: it is confirmed sooner than it must be.
+/// as so many: it is validated sooner than it must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ttl {
     /// [`NO_TTL`]: none.

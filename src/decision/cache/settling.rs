@@ -2,8 +2,8 @@
 //! write or an event may still show what was before (UPSTREAM.md, Conditional requests).
 //!
 //! Nothing is asked by a timer. An answer that was asked for soon after a change is only served for
-//! a short while, so that whoever asks next has it confirmed again: once after [`FIRST_LOOK`], once
-//! more after [`SECOND_LOOK`]. What counts is when the request left that brought or confirmed the
+//! a short while, so that whoever asks next has it validated again: once after [`FIRST_RECHECK`], once
+//! more after [`SECOND_RECHECK`]. What counts is when the request left that brought or validated the
 //! answer, and the latest change: an earlier one has either settled by then, or the later one makes
 //! it be looked at again as soon.
 
@@ -13,16 +13,16 @@ use crate::clock::Timestamp;
 
 /// The first answer is asked for again this long after a change (UPSTREAM.md: "ask again after 2 s
 /// and 10 s before trusting it").
-pub const FIRST_LOOK: Duration = Duration::from_secs(2);
+pub const FIRST_RECHECK: Duration = Duration::from_secs(2);
 /// What is asked for this long after a change is trusted (same place).
-pub const SECOND_LOOK: Duration = Duration::from_secs(10);
+pub const SECOND_RECHECK: Duration = Duration::from_secs(10);
 
 /// How far an answer may be trusted after the latest change that it may show or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// It was asked for before the change, or in the same instant: it may show what was before.
-    Doubtful,
-    /// It was asked for after the change, but so soon that it is to be confirmed again from this
+    Invalidated,
+    /// It was asked for after the change, but so soon that it is to be validated again from this
     /// time on.
     Until(Timestamp),
     /// As its ttl, its poll interval and the mode say.
@@ -34,9 +34,9 @@ impl Trust {
     /// `changed_at`; `None`: never, as far as is known.
     pub fn after(changed_at: Option<Timestamp>, requested_at: Timestamp) -> Self {
         let Some(changed_at) = changed_at else { return Self::Settled };
-        let (first, second) = (changed_at + FIRST_LOOK, changed_at + SECOND_LOOK);
+        let (first, second) = (changed_at + FIRST_RECHECK, changed_at + SECOND_RECHECK);
         if requested_at <= changed_at {
-            Self::Doubtful
+            Self::Invalidated
         } else if requested_at < first {
             Self::Until(first)
         } else if requested_at < second {
@@ -49,7 +49,7 @@ impl Trust {
     /// Whether it holds at `now`.
     pub fn holds(self, now: Timestamp) -> bool {
         match self {
-            Self::Doubtful => false,
+            Self::Invalidated => false,
             Self::Until(end) => now < end,
             Self::Settled => true,
         }
@@ -72,9 +72,12 @@ mod tests {
 
     #[test]
     fn what_was_asked_for_before_a_change_is_doubtful_and_in_the_same_instant_too() {
-        assert_eq!(Trust::after(Some(CHANGE), CHANGE - Duration::from_millis(1)), Trust::Doubtful);
-        assert_eq!(trust(0), Trust::Doubtful);
-        assert!(!Trust::Doubtful.holds(CHANGE) && !Trust::Doubtful.holds(Timestamp::EPOCH));
+        assert_eq!(
+            Trust::after(Some(CHANGE), CHANGE - Duration::from_millis(1)),
+            Trust::Invalidated
+        );
+        assert_eq!(trust(0), Trust::Invalidated);
+        assert!(!Trust::Invalidated.holds(CHANGE) && !Trust::Invalidated.holds(Timestamp::EPOCH));
     }
 
     #[test]
@@ -98,7 +101,7 @@ mod tests {
     #[test]
     fn a_popular_answer_is_asked_for_three_times_after_a_change_and_then_no_more() {
         // Asked for each 100 ms, for a minute; the answer arrives at once.
-        let (mut requested_at, mut fetches) = (CHANGE - FIRST_LOOK, Vec::new());
+        let (mut requested_at, mut fetches) = (CHANGE - FIRST_RECHECK, Vec::new());
         for millis in (1..60_000).step_by(100) {
             if !Trust::after(Some(CHANGE), requested_at).holds(after(millis)) {
                 requested_at = after(millis);

@@ -1,7 +1,7 @@
 //! What was learned of tokens, for a while: bounded in number and in time.
 //!
 //! Two generations of entries: when the young one is full, it becomes the old one, and what was old
-//! is forgotten. What is looked at again to be changed becomes young, so that what is in use stays.
+//! is forgotten. What is retry_ended at again to be changed becomes young, so that what is in use stays.
 //! What the marks mean for a request is not known here.
 
 use std::time::Duration;
@@ -9,30 +9,30 @@ use std::time::Duration;
 use crate::api::{Access, EndpointId};
 use crate::clock::Timestamp;
 
-use super::{Holder, Place};
+use super::{Holder, ResourceScope};
 
 /// Seeded: its keys come from what clients ask for.
 type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 
-/// How long a token that lacks a right is not asked while another may be. Ours: an operator who
+/// How long a token that lacks a right is not query while another may be. Ours: an operator who
 /// grants a permission sees it used within minutes; asking every ten minutes costs six requests an
 /// hour.
 const LACKING_FOR: Duration = Duration::from_mins(10);
-/// How long a token that found nothing is not asked while another may be. Ours: shorter, because
+/// How long a token that found nothing is not query while another may be. Ours: shorter, because
 /// things are made (a repository, a release), and a replica that lags answers 404 for seconds
 /// (UPSTREAM.md, Conditional requests).
 const DENIED_FOR: Duration = Duration::from_mins(5);
 /// How long a served token is thought to be good. Ours: a right that is taken away is noticed at
 /// once by its first denial; this only bounds what is kept.
 const GOOD_FOR: Duration = Duration::from_mins(30);
-/// How long after a lesson that was repeated its account is tried again when nobody else can carry
+/// How long after a observation that was repeated its account is tried again when nobody else can carry
 /// the request. Ours: while budgets are spent every request would try it; once is tried at once, so
 /// that a mistaken memory refuses nothing.
 const REPEATED_AFTER: Duration = Duration::from_mins(1);
 /// Entries in a generation. Ours: with both generations about as many places as a crawler goes
 /// through in ten minutes at full speed; some megabytes.
 pub(super) const ENTRIES_MAX: usize = 16_384;
-/// Tokens remembered in an entry; the oldest lesson goes first. Ours: in larger pools the walk
+/// Tokens remembered in an entry; the oldest observation goes first. Ours: in larger pools the walk
 /// through those that see nothing may begin anew.
 pub(super) const TOKENS_MAX: usize = 32;
 
@@ -44,14 +44,14 @@ pub(super) enum Subject {
     /// Whatever wants this permission at this level; the name as a fingerprint.
     Permission(u64, Access),
     /// The place as a whole.
-    Place,
+    ResourceScope,
 }
 
 /// Of what and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) subject: Subject,
-    pub(super) place: Place,
+    pub(super) place: ResourceScope,
 }
 
 /// What is remembered of a token.
@@ -67,7 +67,7 @@ pub(super) enum Mark {
 
 /// A mark, since when, and from when on a bad one may be tried as a last resort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Remembered {
+pub(super) struct Record {
     pub(super) mark: Mark,
     pub(super) at: Timestamp,
     pub(super) again: Timestamp,
@@ -82,7 +82,7 @@ struct Line {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(super) struct Records {
     young: HashMap<Key, Vec<Line>>,
     old: HashMap<Key, Vec<Line>>,
 }
@@ -103,7 +103,7 @@ impl Line {
     }
 }
 
-impl Memory {
+impl Records {
     /// Remembers `mark` in place of what was known.
     pub(super) fn put(&mut self, now: Timestamp, key: Key, holder: Holder, mark: Mark) {
         let lines = self.lines_mut(key);
@@ -135,9 +135,9 @@ impl Memory {
     }
 
     /// What is remembered of a token.
-    pub(super) fn of(&self, now: Timestamp, key: Key, holder: Holder) -> Option<Remembered> {
+    pub(super) fn of(&self, now: Timestamp, key: Key, holder: Holder) -> Option<Record> {
         let line = self.lines(key).iter().find(|line| line.holder == holder && line.holds(now))?;
-        Some(Remembered { mark: line.mark, at: line.at, again: line.again })
+        Some(Record { mark: line.mark, at: line.at, again: line.again })
     }
 
     /// Whether this is remembered of a token.

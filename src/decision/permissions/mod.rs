@@ -1,8 +1,8 @@
 //! What is known of each token's rights: who of those that may carry a request is likely to be
-//! served, who is not, and when a denial is worth a second look (`looks`) and what it is worth in
-//! the end (`verdict`).
+//! served, who is not, and when a denial is worth a second look (`probe_budget`) and what it is worth in
+//! the end (`denial_confidence`).
 //!
-//! The endpoint table and the config say who may be asked at all (`needs` words what is missing
+//! The endpoint table and the config say who may be query at all (`needs` words what is missing
 //! when nobody may). The rest is learned from answers and remembered for a while (`memory`), for
 //! one token at one place — a repository, an organization — and one endpoint of it:
 //!
@@ -13,10 +13,10 @@
 //! | another 403, a 404 | bad for the endpoint there; nothing when the token sees the place and the answer can be about one thing in it: that thing may be missing |
 //! | 404 or 403 where another token is served with the same request | bad for the endpoint there, and, for a 404, not seeing the place |
 //!
-//! Limit refusals, a 401 about the token itself and 5xx are no lessons. Known good goes before
+//! Limit refusals, a 401 about the token itself and 5xx are no lessons. KnownAccounts good goes before
 //! unknown, unknown before known bad (`plan`), but only where the bad are as many as the good:
 //! where nobody is known to be bad all are alike, and load is spread by budget alone. A memory is
-//! never the reason of a refusal: when all are bad, the one is asked whose lesson is the oldest,
+//! never the reason of a refusal: when all are bad, the one is query whose observation is the oldest,
 //! and when those who are left can carry nothing for now, the bad ones are tried, each once and
 //! then once a minute.
 //!
@@ -41,21 +41,21 @@ use crate::clock::Timestamp;
 
 use super::types::AccountId;
 use super::types::TokenKey;
-use memory::{Key, Mark, Memory, Remembered, Subject};
-pub use probe_budget::Found;
-use probe_budget::Looks;
+use memory::{Key, Mark, Record, Records, Subject};
+use probe_budget::ProbeBudget;
+pub use probe_budget::RetryResult;
 
 /// What a path is about: the repository, organization, team, enterprise or user that it names, else
 /// the path itself. Kept as a fingerprint of 64 bits: two places that share one would share
 /// lessons, which cost a request and decide nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place(u64);
+pub struct ResourceScope(u64);
 
 /// What a request asks, as far as rights go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct AccessQuery {
     endpoint: EndpointId,
-    place: Place,
+    place: ResourceScope,
     subject: About,
     /// The one permission that the table names, as the header of accepted permissions would name
     /// it.
@@ -66,7 +66,7 @@ pub struct Asked {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum About {
     /// The place, or all that the endpoint shows of it.
-    Place,
+    ResourceScope,
     /// One thing in the place, which may be missing.
     Thing,
 }
@@ -82,10 +82,10 @@ pub struct Holder {
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lesson {
-    /// Answered with what was asked for.
+pub enum Observation {
+    /// Answered with what was query for.
     Served,
-    /// Denied, and nobody else was asked.
+    /// Denied, and nobody else was query.
     Denied(Denial),
     /// Denied, while another token was served with the same request.
     ServedElsewhere(Denial),
@@ -93,7 +93,7 @@ pub enum Lesson {
 
 /// What is known of a token or account for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Standing {
+pub(super) enum AccountState {
     /// It was served.
     Good,
     /// Nothing is known.
@@ -102,7 +102,7 @@ pub(super) enum Standing {
     Bad(Denied),
 }
 
-/// A lesson that speaks against somebody; the older one is less.
+/// A observation that speaks against somebody; the older one is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Denied {
     /// When it was taught.
@@ -113,24 +113,24 @@ pub(super) struct Denied {
 
 /// What matters of a pool for one request: of whom nothing is known is in neither list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Known {
-    /// Who was served.
+pub(super) struct KnownAccounts {
+    /// AccountSet was served.
     good: Vec<AccountId>,
-    /// Who was denied, the oldest lesson first.
+    /// AccountSet was denied, the oldest observation first.
     bad: Vec<(AccountId, Denied)>,
 }
 
 /// Everything that answers have taught about rights.
 #[derive(Debug, Default)]
-pub struct Rights {
-    memory: Memory,
-    looks: Looks,
+pub struct Permissions {
+    memory: Records,
+    probe_budget: ProbeBudget,
     /// The one permission that an endpoint said it wants; no more entries than the table has
     /// endpoints.
     wants: HashMap<EndpointId, (u64, Access)>,
 }
 
-impl Place {
+impl ResourceScope {
     /// The place of a path. Names at the upstream do not tell case.
     fn of(path: &str) -> Self {
         match Table::place(path) {
@@ -140,13 +140,16 @@ impl Place {
     }
 }
 
-impl Asked {
+impl AccessQuery {
     /// What a request for `path`, of this endpoint, asks.
     pub fn of(endpoint: &Endpoint, path: &str) -> Self {
         let within = Table::place(&endpoint.template)
             .and_then(|place| endpoint.template.strip_prefix(place));
-        let subject =
-            if within.is_some_and(|rest| rest.contains('{')) { About::Thing } else { About::Place };
+        let subject = if within.is_some_and(|rest| rest.contains('{')) {
+            About::Thing
+        } else {
+            About::ResourceScope
+        };
         // Those of organizations have other names in the header; a route marked [M] wants more than
         // one, or another one.
         let is_plain = !endpoint.several_permissions && endpoint.other_permissions.is_empty();
@@ -155,7 +158,7 @@ impl Asked {
             .as_ref()
             .filter(|permission| is_plain && permission.owner == PermissionOwner::Repository);
         let wants = named.map(|permission| (fingerprint(&permission.name), permission.access));
-        Self { endpoint: endpoint.id, place: Place::of(path), subject, wants }
+        Self { endpoint: endpoint.id, place: ResourceScope::of(path), subject, wants }
     }
 
     fn by_endpoint(self) -> Key {
@@ -163,12 +166,12 @@ impl Asked {
     }
 
     fn by_place(self) -> Key {
-        Key { subject: Subject::Place, place: self.place }
+        Key { subject: Subject::ResourceScope, place: self.place }
     }
 }
 
-impl Standing {
-    const fn of(remembered: Remembered) -> Self {
+impl AccountState {
+    const fn of(remembered: Record) -> Self {
         match remembered.mark {
             Mark::Good => Self::Good,
             Mark::Lacking | Mark::Denied => {
@@ -178,117 +181,124 @@ impl Standing {
     }
 }
 
-impl Rights {
+impl Permissions {
     /// Takes in what an answer says. `accepted` is the one permission that the answer says its
     /// endpoint wants.
-    pub fn teach(
+    pub fn record(
         &mut self,
         now: Timestamp,
-        asked: Asked,
+        query: AccessQuery,
         holder: Holder,
-        lesson: Lesson,
+        observation: Observation,
         accepted: Option<&AcceptedPermission<'_>>,
     ) {
         if let Some(wanted) = accepted {
-            self.wants.insert(asked.endpoint, (fingerprint(wanted.name), wanted.access));
+            self.wants.insert(query.endpoint, (fingerprint(wanted.name), wanted.access));
         }
-        match lesson {
-            Lesson::Served => self.served(now, asked, holder),
-            Lesson::Denied(Denial::Rights { by_token }) => {
-                self.memory.put(now, asked.by_endpoint(), holder, Mark::Lacking);
+        match observation {
+            Observation::Served => self.served(now, query, holder),
+            Observation::Denied(Denial::MissingPermission { by_token }) => {
+                self.memory.put(now, query.by_endpoint(), holder, Mark::Lacking);
                 if by_token {
-                    self.lacks_permission(now, asked, holder);
+                    self.lacks_permission(now, query, holder);
                 }
             }
-            Lesson::Denied(Denial::Forbidden | Denial::NotFound) => {
-                let sees_place = self.memory.is(now, asked.by_place(), holder, Mark::Good);
-                if asked.subject == About::Place || !sees_place {
-                    self.memory.put(now, asked.by_endpoint(), holder, Mark::Denied);
+            Observation::Denied(Denial::Forbidden | Denial::NotFound) => {
+                let sees_place = self.memory.is(now, query.by_place(), holder, Mark::Good);
+                if query.subject == About::ResourceScope || !sees_place {
+                    self.memory.put(now, query.by_endpoint(), holder, Mark::Denied);
                 }
             }
-            Lesson::ServedElsewhere(denial) => {
+            Observation::ServedElsewhere(denial) => {
                 // The same denial as before, better understood; not another one.
-                self.memory.forget_holder(asked.by_endpoint(), holder);
-                self.memory.put(now, asked.by_endpoint(), holder, Mark::Lacking);
-                let sees_place = self.memory.is(now, asked.by_place(), holder, Mark::Good);
+                self.memory.forget_holder(query.by_endpoint(), holder);
+                self.memory.put(now, query.by_endpoint(), holder, Mark::Lacking);
+                let sees_place = self.memory.is(now, query.by_place(), holder, Mark::Good);
                 if denial == Denial::NotFound && !sees_place {
-                    self.memory.put(now, asked.by_place(), holder, Mark::Lacking);
+                    self.memory.put(now, query.by_place(), holder, Mark::Lacking);
                 }
             }
         }
     }
 
-    fn served(&mut self, now: Timestamp, asked: Asked, holder: Holder) {
-        if self.memory.is(now, asked.by_endpoint(), holder, Mark::Denied) {
-            // Who was denied like the others and is served now: it was about the thing, or the
+    fn served(&mut self, now: Timestamp, query: AccessQuery, holder: Holder) {
+        if self.memory.is(now, query.by_endpoint(), holder, Mark::Denied) {
+            // AccountSet was denied like the others and is served now: it was about the thing, or the
             // thing is there by now.
-            self.memory.forget(asked.by_endpoint(), Mark::Denied);
+            self.memory.forget(query.by_endpoint(), Mark::Denied);
         }
-        self.memory.put(now, asked.by_place(), holder, Mark::Good);
+        self.memory.put(now, query.by_place(), holder, Mark::Good);
         // Of use only beside what is known to be bad; that most tokens are served by most endpoints
         // would fill the memory.
-        if self.memory.knows(asked.by_endpoint())
-            || self.permission_of(asked).is_some_and(|key| self.memory.knows(key))
+        if self.memory.knows(query.by_endpoint())
+            || self.permission_of(query).is_some_and(|key| self.memory.knows(key))
         {
-            self.memory.put(now, asked.by_endpoint(), holder, Mark::Good);
+            self.memory.put(now, query.by_endpoint(), holder, Mark::Good);
         }
     }
 
     /// Whoever may not read may not write either.
-    fn lacks_permission(&mut self, now: Timestamp, asked: Asked, holder: Holder) {
-        let Some((name, wanted)) = self.wants.get(&asked.endpoint).copied().or(asked.wants) else {
+    fn lacks_permission(&mut self, now: Timestamp, query: AccessQuery, holder: Holder) {
+        let Some((name, wanted)) = self.wants.get(&query.endpoint).copied().or(query.wants) else {
             return;
         };
         for access in [Access::Read, Access::Write, Access::Admin]
             .into_iter()
             .filter(|access| *access >= wanted)
         {
-            let key = Key { subject: Subject::Permission(name, access), place: asked.place };
+            let key = Key { subject: Subject::Permission(name, access), place: query.place };
             self.memory.put(now, key, holder, Mark::Lacking);
         }
     }
 
-    fn permission_of(&self, asked: Asked) -> Option<Key> {
-        let (name, access) = self.wants.get(&asked.endpoint).copied().or(asked.wants)?;
-        Some(Key { subject: Subject::Permission(name, access), place: asked.place })
+    fn permission_of(&self, query: AccessQuery) -> Option<Key> {
+        let (name, access) = self.wants.get(&query.endpoint).copied().or(query.wants)?;
+        Some(Key { subject: Subject::Permission(name, access), place: query.place })
     }
 
     /// What is known of one token. What was learned at the endpoint itself goes before what was
     /// learned beside it.
-    pub(super) fn standing(&self, now: Timestamp, asked: Asked, holder: Holder) -> Standing {
+    pub(super) fn standing(
+        &self,
+        now: Timestamp,
+        query: AccessQuery,
+        holder: Holder,
+    ) -> AccountState {
         let remembered = |key: Key| self.memory.of(now, key, holder);
-        let sees_place = self.memory.is(now, asked.by_place(), holder, Mark::Good);
-        match remembered(asked.by_endpoint()) {
+        let sees_place = self.memory.is(now, query.by_place(), holder, Mark::Good);
+        match remembered(query.by_endpoint()) {
             // It may have been about one thing, by a token that has since been seen to see the
             // place.
-            Some(Remembered { mark: Mark::Denied, .. })
-                if asked.subject == About::Thing && sees_place =>
+            Some(Record { mark: Mark::Denied, .. })
+                if query.subject == About::Thing && sees_place =>
             {
-                return Standing::Unknown;
+                return AccountState::Unknown;
             }
-            Some(remembered) => return Standing::of(remembered),
+            Some(remembered) => return AccountState::of(remembered),
             None => {}
         }
         let beside = self
-            .permission_of(asked)
+            .permission_of(query)
             .and_then(remembered)
             .filter(|remembered| remembered.mark == Mark::Lacking);
-        beside.or_else(|| remembered(asked.by_place())).map_or(Standing::Unknown, Standing::of)
+        beside
+            .or_else(|| remembered(query.by_place()))
+            .map_or(AccountState::Unknown, AccountState::of)
     }
 
     /// What is known of an account: it is as good as the best of its tokens.
     fn of_account(
         &self,
         now: Timestamp,
-        asked: Asked,
+        query: AccessQuery,
         account: AccountId,
         tokens: &[TokenKey],
-    ) -> Standing {
+    ) -> AccountState {
         tokens
             .iter()
-            .map(|token| self.standing(now, asked, Holder { account, token: *token }))
+            .map(|token| self.standing(now, query, Holder { account, token: *token }))
             .min()
-            .unwrap_or(Standing::Unknown)
+            .unwrap_or(AccountState::Unknown)
     }
 
     /// What is known of the accounts of `base`, which is in ascending order; `tokens_of` gives an
@@ -297,21 +307,21 @@ impl Rights {
     pub(super) fn known(
         &self,
         now: Timestamp,
-        asked: Asked,
+        query: AccessQuery,
         base: &[AccountId],
         tokens_of: &dyn Fn(AccountId) -> Vec<TokenKey>,
-    ) -> Known {
-        let keys = [Some(asked.by_endpoint()), self.permission_of(asked), Some(asked.by_place())];
+    ) -> KnownAccounts {
+        let keys = [Some(query.by_endpoint()), self.permission_of(query), Some(query.by_place())];
         let keys = || keys.iter().flatten();
         if !keys().any(|key| self.memory.has_bad(now, *key)) {
-            return Known::default();
+            return KnownAccounts::default();
         }
         let mut accounts: Vec<AccountId> =
             keys().flat_map(|key| self.memory.holders(*key)).map(|holder| holder.account).collect();
         accounts.sort_unstable();
         accounts.dedup();
         accounts.retain(|account| base.binary_search(account).is_ok());
-        let mut known = Known::default();
+        let mut known = KnownAccounts::default();
         for account in accounts {
             let mut tokens = tokens_of(account);
             if tokens.is_empty() {
@@ -322,24 +332,30 @@ impl Rights {
                     .filter(|holder| holder.account == account);
                 tokens = remembered.map(|holder| holder.token).collect();
             }
-            match self.of_account(now, asked, account, &tokens) {
-                Standing::Good => known.good.push(account),
-                Standing::Bad(denied) => known.bad.push((account, denied)),
-                Standing::Unknown => {}
+            match self.of_account(now, query, account, &tokens) {
+                AccountState::Good => known.good.push(account),
+                AccountState::Bad(denied) => known.bad.push((account, denied)),
+                AccountState::Unknown => {}
             }
         }
         known.bad.sort_by_key(|(account, denied)| (denied.at, *account));
-        if known.bad.is_empty() { Known::default() } else { known }
+        if known.bad.is_empty() { KnownAccounts::default() } else { known }
     }
 
     /// Puts an account's tokens into the order in which they are worth trying.
-    pub fn rank(&self, now: Timestamp, asked: Asked, account: AccountId, tokens: &mut [TokenKey]) {
-        tokens.sort_by_key(|token| self.standing(now, asked, Holder { account, token: *token }));
+    pub fn rank(
+        &self,
+        now: Timestamp,
+        query: AccessQuery,
+        account: AccountId,
+        tokens: &mut [TokenKey],
+    ) {
+        tokens.sort_by_key(|token| self.standing(now, query, Holder { account, token: *token }));
     }
 
     /// How a second look ended: decides how often the endpoint's denials get one.
-    pub fn looked(&mut self, asked: Asked, found: Found) {
-        self.looks.ended(asked.endpoint, found);
+    pub fn retry_ended(&mut self, query: AccessQuery, found: RetryResult) {
+        self.probe_budget.ended(query.endpoint, found);
     }
 }
 

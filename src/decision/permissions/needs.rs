@@ -14,7 +14,7 @@ const NAMED_MAX: usize = 5;
 
 /// An account of the client, as far as the reason goes.
 #[derive(Clone, Debug)]
-pub struct Held<'c> {
+pub struct AccountTokens<'c> {
     /// Its name in the config.
     pub name: &'c str,
     /// What it is.
@@ -29,13 +29,14 @@ pub struct Held<'c> {
 
 /// Why none of these accounts may carry a request of this endpoint. `named` is what the path names:
 /// `acme`, `acme/widgets`.
-pub fn unmet(endpoint: &Endpoint, named: &str, accounts: &[Held<'_>]) -> String {
-    let reaching: Vec<&Held<'_>> = accounts.iter().filter(|account| account.reaches).collect();
+pub fn unmet(endpoint: &Endpoint, named: &str, accounts: &[AccountTokens<'_>]) -> String {
+    let reaching: Vec<&AccountTokens<'_>> =
+        accounts.iter().filter(|account| account.reaches).collect();
     let call = format!("{} {}", endpoint.method, endpoint.template);
     if reaching.is_empty() {
         let mut reason = format!("no account of this client reaches {named}");
         if !accounts.iter().any(|account| account.accepted) {
-            let all: Vec<&Held<'_>> = accounts.iter().collect();
+            let all: Vec<&AccountTokens<'_>> = accounts.iter().collect();
             let _ = write!(
                 reason,
                 ", nor may one call {call}: {}; {}",
@@ -108,8 +109,8 @@ fn one_of(kinds: &[TokenKind]) -> String {
     }
 }
 
-fn what_there_is(accounts: &[&Held<'_>]) -> String {
-    let held = |account: &&Held<'_>| {
+fn what_there_is(accounts: &[&AccountTokens<'_>]) -> String {
+    let held = |account: &&AccountTokens<'_>| {
         let mut kinds: Vec<&str> = account.tokens.iter().map(|kind| kind.as_str()).collect();
         kinds.dedup();
         let kinds = match (kinds.as_slice(), account.kind) {
@@ -136,13 +137,13 @@ mod tests {
     use super::*;
     use crate::api::{Dialect, Table};
 
-    fn reason(method: &Method, path: &str, accounts: &[Held<'_>]) -> String {
+    fn reason(method: &Method, path: &str, accounts: &[AccountTokens<'_>]) -> String {
         let endpoint = Table::embedded(Dialect::Service).classify(method, path).endpoint;
         unmet(endpoint, "acme", accounts)
     }
 
-    fn held<'c>(name: &'c str, kind: AccountKind, tokens: &[TokenKind]) -> Held<'c> {
-        Held { name, kind, tokens: tokens.to_vec(), accepted: false, reaches: true }
+    fn held<'c>(name: &'c str, kind: AccountKind, tokens: &[TokenKind]) -> AccountTokens<'c> {
+        AccountTokens { name, kind, tokens: tokens.to_vec(), accepted: false, reaches: true }
     }
 
     #[test]
@@ -184,7 +185,7 @@ mod tests {
 
     #[test]
     fn reach_is_told_apart_from_kind() {
-        let account = |accepted, reaches| Held {
+        let account = |accepted, reaches| AccountTokens {
             accepted,
             reaches,
             ..held("bot", AccountKind::User, &[TokenKind::Classic])

@@ -1,4 +1,4 @@
-//! Which denials get a second look: as many as find something, and few where they do not.
+//! Which denials get a second look: as many as find something, and small_list where they do not.
 //!
 //! Each endpoint has a credit. A look is paid from it, one that finds something pays back more than
 //! it cost, and denials that get no look earn a little, so that a change is noticed. A crawler that
@@ -10,23 +10,23 @@ use crate::api::EndpointId;
 
 /// What a look costs, in the same parts as the others. Ours.
 const COST: u32 = 20;
-/// What an endpoint begins with and can have at most: five looks in a row that find nothing.
+/// What an endpoint begins with and can have at most: five probe_budget in a row that find nothing.
 const CREDIT_MAX: u32 = 5 * COST;
-/// What a look pays that finds something: looks go on while one in four does.
+/// What a look pays that finds something: probe_budget go on while one in four does.
 const FOUND: u32 = 4 * COST;
-/// What a denial without a look earns: of those that find nothing, every twentieth is looked at
+/// What a denial without a look earns: of those that find nothing, every twentieth is retry_ended at
 /// again.
 const UNLOOKED: u32 = 1;
 
 /// What a second look brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum RetryResult {
     /// An answer that is no denial.
     Something,
     /// A denial too, or no answer.
     Nothing,
     /// It was not made: no account was free for it.
-    NotLooked,
+    NotSent,
 }
 
 /// Whether a denial gets a look.
@@ -34,7 +34,7 @@ pub enum Found {
 pub(super) enum Pass {
     /// It does, and has paid for it.
     Given,
-    /// What looks that are under way bring decides it.
+    /// What probe_budget that are under way bring decides it.
     Awaited,
     /// It does not.
     Refused,
@@ -42,7 +42,7 @@ pub(super) enum Pass {
 
 /// The credit of each endpoint; no more entries than the table has endpoints.
 #[derive(Debug, Default)]
-pub(super) struct Looks(HashMap<EndpointId, Account>);
+pub(super) struct ProbeBudget(HashMap<EndpointId, Account>);
 
 #[derive(Debug)]
 struct Account {
@@ -50,7 +50,7 @@ struct Account {
     under_way: u32,
 }
 
-impl Looks {
+impl ProbeBudget {
     /// Whether this denial gets a look; if so, its end must be told.
     pub(super) fn take(&mut self, endpoint: EndpointId) -> Pass {
         let account = self.account(endpoint);
@@ -73,11 +73,11 @@ impl Looks {
         Pass::Given
     }
 
-    pub(super) fn ended(&mut self, endpoint: EndpointId, found: Found) {
+    pub(super) fn ended(&mut self, endpoint: EndpointId, found: RetryResult) {
         let paid = match found {
-            Found::Something => FOUND,
-            Found::Nothing => 0,
-            Found::NotLooked => COST,
+            RetryResult::Something => FOUND,
+            RetryResult::Nothing => 0,
+            RetryResult::NotSent => COST,
         };
         let account = self.account(endpoint);
         account.credit = account.credit.saturating_add(paid).min(CREDIT_MAX);
@@ -102,17 +102,17 @@ mod tests {
 
     /// Of `denials`, how many get a look when every `finds`th look finds something.
     fn looks_at(denials: u32, finds: Option<u32>) -> u32 {
-        let mut looks = Looks::default();
+        let mut probe_budget = ProbeBudget::default();
         let mut made = 0;
         for _ in 0..denials {
-            if looks.take(endpoint()) == Pass::Given {
+            if probe_budget.take(endpoint()) == Pass::Given {
                 made += 1;
                 let found = if finds.is_some_and(|finds| made % finds == 0) {
-                    Found::Something
+                    RetryResult::Something
                 } else {
-                    Found::Nothing
+                    RetryResult::Nothing
                 };
-                looks.ended(endpoint(), found);
+                probe_budget.ended(endpoint(), found);
             }
         }
         made
@@ -134,23 +134,23 @@ mod tests {
 
     #[test]
     fn a_look_that_was_not_made_costs_nothing() {
-        let mut looks = Looks::default();
+        let mut probe_budget = ProbeBudget::default();
         for _ in 0..100 {
-            assert_eq!(looks.take(endpoint()), Pass::Given);
-            looks.ended(endpoint(), Found::NotLooked);
+            assert_eq!(probe_budget.take(endpoint()), Pass::Given);
+            probe_budget.ended(endpoint(), RetryResult::NotSent);
         }
     }
 
     #[test]
     fn of_many_at_once_those_beyond_the_credit_await_what_the_others_find() {
-        let mut looks = Looks::default();
-        let mut passes = (0..8).map(|_| looks.take(endpoint())).collect::<Vec<_>>();
+        let mut probe_budget = ProbeBudget::default();
+        let mut passes = (0..8).map(|_| probe_budget.take(endpoint())).collect::<Vec<_>>();
         assert_eq!(passes.split_off(5), [Pass::Awaited; 3]);
         assert_eq!(passes, [Pass::Given; 5]);
-        looks.ended(endpoint(), Found::Something);
-        let passes = (0..5).map(|_| looks.take(endpoint())).collect::<Vec<_>>();
+        probe_budget.ended(endpoint(), RetryResult::Something);
+        let passes = (0..5).map(|_| probe_budget.take(endpoint())).collect::<Vec<_>>();
         assert_eq!(passes, [Pass::Given, Pass::Given, Pass::Given, Pass::Given, Pass::Awaited]);
-        (0..8).for_each(|_| looks.ended(endpoint(), Found::Nothing));
-        assert_eq!(looks.take(endpoint()), Pass::Refused);
+        (0..8).for_each(|_| probe_budget.ended(endpoint(), RetryResult::Nothing));
+        assert_eq!(probe_budget.take(endpoint()), Pass::Refused);
     }
 }

@@ -1,34 +1,34 @@
-//! One account's books: what it could carry now, what an answer teaches it.
+//! One account's windows: what it could carry now, what an answer teaches it.
 //!
-//! The primary books of its resources, its secondary limits and its cool-down are asked together
+//! The primary windows of its resources, its secondary limits and its cool-down are asked together
 //! and settled together; each has a module of its own.
 
 use http::StatusCode;
 
 use super::ranking::{Standing, Sums};
 use super::{FREE, Lease, OVERFLOW};
-use crate::api::{LimitRefusal, RateHeaders, ResourceName};
+use crate::api::{RateHeaders, ResourceName, UpstreamLimit};
 use crate::clock::Timestamp;
 use crate::decision::quota::account_choice::Offer;
 use crate::decision::quota::limits::block::{Block, both};
 use crate::decision::quota::limits::cooldown::{Cooldown, Named};
 use crate::decision::quota::limits::primary::{
-    Answer, Book, Charge, Room, Terms, WHOLE, WOBBLE, Wish,
+    Answer, Charge, Headroom, PrimaryWindow, Terms, WHOLE, WOBBLE, WindowDemand,
 };
 use crate::decision::quota::limits::secondary::{Secondary, Weight};
 use crate::decision::types::{AccountSettings, Demand, LeaseId, LimitKind, Priority, Until};
 
-/// Primary books of one account. Ours: four times the resources known; an upstream that names more
-/// shares the last book among them.
-pub(super) const BOOKS_MAX: usize = 64;
+/// Primary windows of one account. Ours: four times the resources known; an upstream that names more
+/// shares the last window among them.
+pub(super) const WINDOWS_MAX: usize = 64;
 
-/// Names a book of an account.
+/// Names a window of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct BookPlace(u8);
+pub(super) struct WindowIndex(u8);
 
-const _: () = assert!(BOOKS_MAX < u8::MAX as usize);
+const _: () = assert!(WINDOWS_MAX < u8::MAX as usize);
 
-impl BookPlace {
+impl WindowIndex {
     pub(super) fn of(index: usize) -> Self {
         Self(u8::try_from(index).unwrap_or(u8::MAX))
     }
@@ -42,16 +42,16 @@ impl BookPlace {
 pub(super) struct Account {
     pub(super) settings: AccountSettings,
     pub(super) terms: Terms,
-    /// In the order in which they were first used; never removed, so that a lease can name its book
+    /// In the order in which they were first used; never removed, so that a lease can name its window
     /// by its place.
-    pub(super) books: Vec<(ResourceName, Book)>,
+    pub(super) windows: Vec<(ResourceName, PrimaryWindow)>,
     pub(super) secondary: Secondary,
     pub(super) cooldown: Cooldown,
 }
 
 impl Account {
     pub(super) fn new(settings: AccountSettings, terms: Terms, secondary: Secondary) -> Self {
-        Self { settings, terms, books: Vec::new(), secondary, cooldown: Cooldown::default() }
+        Self { settings, terms, windows: Vec::new(), secondary, cooldown: Cooldown::default() }
     }
 
     /// Whether it could carry a request now, or all that forbids it.
@@ -60,27 +60,31 @@ impl Account {
         now: Timestamp,
         demand: &Demand,
         weight: Weight,
-        wish: Wish,
+        wanted: WindowDemand,
         resource: &ResourceName,
     ) -> Result<Offer, Block> {
         let closed = self.cooldown.until(now).map(|until| Block::at(LimitKind::Cooldown, until));
-        let wish = Wish { cost: demand.cost, ..wish };
-        let (room, spent) = match primary_room(now, wish, self.terms, self.budget(resource)) {
-            Ok(room) if closed.is_none() && self.secondary.admits(now, weight) => {
-                return Ok(Offer { share: room.share, in_flight: self.secondary.in_flight() });
-            }
-            Ok(room) => (room.share, None),
-            Err(block) => (0, Some(block)),
-        };
+        let wanted = WindowDemand { cost: demand.cost, ..wanted };
+        let (headroom, spent) =
+            match primary_headroom(now, wanted, self.terms, self.budget(resource)) {
+                Ok(headroom) if closed.is_none() && self.secondary.admits(now, weight) => {
+                    return Ok(Offer {
+                        share: headroom.share,
+                        in_flight: self.secondary.in_flight(),
+                    });
+                }
+                Ok(headroom) => (headroom.share, None),
+                Err(block) => (0, Some(block)),
+            };
         match both(both(closed, spent), self.secondary.block(now, weight)) {
-            None => Ok(Offer { share: room, in_flight: self.secondary.in_flight() }),
+            None => Ok(Offer { share: headroom, in_flight: self.secondary.in_flight() }),
             Some(block) => Err(block),
         }
     }
 
     /// How it stands towards a resource, whatever a request weighs beside one unit of it.
     pub(super) fn standing(&self, now: Timestamp, resource: &ResourceName) -> Standing {
-        let place = self.find_book(resource);
+        let place = self.find_window(resource);
         let closed = self.closure_in(now, self.budget_at(place, resource));
         let sums = self.sums_in(now, self.shown_at(place), resource);
         // A window that ends changes what is shown, whatever else holds the account.
@@ -89,10 +93,10 @@ impl Account {
         let at_least =
             |wake: Timestamp| wake.max(now + crate::decision::quota::limits::secondary::TICK);
         match closed {
-            Ok(room) => {
+            Ok(headroom) => {
                 let rank =
-                    Offer { share: room.share, in_flight: self.secondary.in_flight() }.rank();
-                let wake = at_least(room.until.unwrap_or(Timestamp::FAR_FUTURE).min(over));
+                    Offer { share: headroom.share, in_flight: self.secondary.in_flight() }.rank();
+                let wake = at_least(headroom.until.unwrap_or(Timestamp::FAR_FUTURE).min(over));
                 Standing { rank, until: Timestamp::FAR_FUTURE, wake, sums }
             }
             Err(block) => {
@@ -111,29 +115,47 @@ impl Account {
     }
 
     /// What closes it for every request for a resource.
-    pub(super) fn closure(&self, now: Timestamp, resource: &ResourceName) -> Result<Room, Block> {
+    pub(super) fn closure(
+        &self,
+        now: Timestamp,
+        resource: &ResourceName,
+    ) -> Result<Headroom, Block> {
         self.closure_in(now, self.budget(resource))
     }
 
-    fn closure_in(&self, now: Timestamp, budget: Option<&Book>) -> Result<Room, Block> {
+    fn closure_in(
+        &self,
+        now: Timestamp,
+        budget: Option<&PrimaryWindow>,
+    ) -> Result<Headroom, Block> {
         let closed = self.cooldown.until(now).map(|until| Block::at(LimitKind::Cooldown, until));
         let full = (!self.secondary.has_slot()).then_some(Block::event(LimitKind::Concurrency));
         match (
             both(closed, full),
-            primary_room(now, Wish { cost: 1, priority: Priority::Normal }, self.terms, budget),
+            primary_headroom(
+                now,
+                WindowDemand { cost: 1, priority: Priority::Normal },
+                self.terms,
+                budget,
+            ),
         ) {
-            (None, room) => room,
+            (None, headroom) => headroom,
             (Some(block), Ok(_)) => Err(block),
             (Some(block), Err(spent)) => Err(block.and(spent)),
         }
     }
 
     pub(super) fn sums(&self, now: Timestamp, resource: &ResourceName) -> Sums {
-        self.sums_in(now, self.shown_at(self.find_book(resource)), resource)
+        self.sums_in(now, self.shown_at(self.find_window(resource)), resource)
     }
 
-    fn sums_in(&self, now: Timestamp, book: Option<&Book>, resource: &ResourceName) -> Sums {
-        let figures = self.figures_in(now, book, resource);
+    fn sums_in(
+        &self,
+        now: Timestamp,
+        window: Option<&PrimaryWindow>,
+        resource: &ResourceName,
+    ) -> Sums {
+        let figures = self.figures_in(now, window, resource);
         let held = figures.leased.saturating_add(self.settings.reserve);
         Sums {
             limit: figures.limit.into(),
@@ -142,57 +164,63 @@ impl Account {
         }
     }
 
-    /// The book in which a request for a resource must find room; a resource without one is
+    /// The window in which a request for a resource must find headroom; a resource without one is
     /// untouched.
-    fn budget(&self, resource: &ResourceName) -> Option<&Book> {
-        self.budget_at(self.find_book(resource), resource)
+    fn budget(&self, resource: &ResourceName) -> Option<&PrimaryWindow> {
+        self.budget_at(self.find_window(resource), resource)
     }
 
-    /// The same, where the place is known: what costs nothing shares no book with others.
-    fn budget_at(&self, place: Option<BookPlace>, resource: &ResourceName) -> Option<&Book> {
+    /// The same, where the place is known: what costs nothing shares no window with others.
+    fn budget_at(
+        &self,
+        place: Option<WindowIndex>,
+        resource: &ResourceName,
+    ) -> Option<&PrimaryWindow> {
         self.shown_at(place).filter(|_| resource.as_str() != FREE)
     }
 
-    /// The book whose figures are shown for a resource.
-    pub(super) fn shown_at(&self, place: Option<BookPlace>) -> Option<&Book> {
-        self.books.get(place?.index()).map(|(_, book)| book)
+    /// The window whose figures are shown for a resource.
+    pub(super) fn shown_at(&self, place: Option<WindowIndex>) -> Option<&PrimaryWindow> {
+        self.windows.get(place?.index()).map(|(_, window)| window)
     }
 
-    /// The place of a resource's book, or of the one it shares, if there is one already.
-    pub(super) fn find_book(&self, resource: &ResourceName) -> Option<BookPlace> {
-        let found = self.books.iter().position(|(name, _)| name == resource);
-        found.or_else(|| (self.books.len() > BOOKS_MAX).then_some(BOOKS_MAX)).map(BookPlace::of)
+    /// The place of a resource's window, or of the one it shares, if there is one already.
+    pub(super) fn find_window(&self, resource: &ResourceName) -> Option<WindowIndex> {
+        let found = self.windows.iter().position(|(name, _)| name == resource);
+        found
+            .or_else(|| (self.windows.len() > WINDOWS_MAX).then_some(WINDOWS_MAX))
+            .map(WindowIndex::of)
     }
 
-    /// The place of a resource's book, made when there is none.
-    pub(super) fn book_place(&mut self, resource: &ResourceName) -> BookPlace {
-        self.find_book(resource).unwrap_or_else(|| {
-            let name = if self.books.len() < BOOKS_MAX {
+    /// The place of a resource's window, made when there is none.
+    pub(super) fn window_index(&mut self, resource: &ResourceName) -> WindowIndex {
+        self.find_window(resource).unwrap_or_else(|| {
+            let name = if self.windows.len() < WINDOWS_MAX {
                 resource.clone()
             } else {
                 ResourceName::new(OVERFLOW)
             };
-            let book = Book::new(&name);
-            // Most accounts have one or two for good: no room for more.
-            self.books.reserve_exact(1);
-            self.books.push((name, book));
-            BookPlace::of(self.books.len() - 1)
+            let window = PrimaryWindow::new(&name);
+            // Most accounts have one or two for good: no headroom for more.
+            self.windows.reserve_exact(1);
+            self.windows.push((name, window));
+            WindowIndex::of(self.windows.len() - 1)
         })
     }
 
-    pub(super) fn book_of(&mut self, lease: &Lease) -> Option<&mut Book> {
-        lease.book.and_then(|place| self.book_at(place))
+    pub(super) fn window_of(&mut self, lease: &Lease) -> Option<&mut PrimaryWindow> {
+        lease.window.and_then(|place| self.window_at(place))
     }
 
-    pub(super) fn book_at(&mut self, place: BookPlace) -> Option<&mut Book> {
-        self.books.get_mut(place.index()).map(|(_, book)| book)
+    pub(super) fn window_at(&mut self, place: WindowIndex) -> Option<&mut PrimaryWindow> {
+        self.windows.get_mut(place.index()).map(|(_, window)| window)
     }
 
-    pub(super) fn resource_at(&self, place: BookPlace) -> Option<&ResourceName> {
-        self.books.get(place.index()).map(|(resource, _)| resource)
+    pub(super) fn resource_at(&self, place: WindowIndex) -> Option<&ResourceName> {
+        self.windows.get(place.index()).map(|(resource, _)| resource)
     }
 
-    /// Ends the lease in its primary book and takes over what the answer says, in the book that the
+    /// Ends the lease in its primary window and takes over what the answer says, in the window that the
     /// answer names. `is_refused`: nothing was executed.
     pub(super) fn settle_primary(
         &mut self,
@@ -205,21 +233,21 @@ impl Account {
     ) {
         let named = rate
             .and_then(|rate| rate.resource.as_ref())
-            .map(|resource| self.book_place(resource))
-            .or(ended.book);
-        let Some(book) = self.book_of(ended) else { return };
+            .map(|resource| self.window_index(resource))
+            .or(ended.window);
+        let Some(window) = self.window_of(ended) else { return };
         let Some(rate) = rate else {
             if is_refused {
-                return book.refund(lease, ended.cost);
+                return window.refund(lease, ended.cost);
             }
-            return book.charge(now, lease, ended.cost, charge_without_headers(status));
+            return window.charge(now, lease, ended.cost, charge_without_headers(status));
         };
         let is_free = is_refused || status == StatusCode::NOT_MODIFIED;
         let cost = if is_free { 0 } else { ended.cost };
-        let is_own = named == ended.book;
-        book.answered(lease, ended.cost, if is_own { cost } else { 0 });
-        if let Some(book) = named.and_then(|place| self.book_at(place)) {
-            book.observe(now, Answer { rate, cost, mark: ended.mark.filter(|_| is_own) });
+        let is_own = named == ended.window;
+        window.answered(lease, ended.cost, if is_own { cost } else { 0 });
+        if let Some(window) = named.and_then(|place| self.window_at(place)) {
+            window.observe(now, Answer { rate, cost, mark: ended.mark.filter(|_| is_own) });
         }
     }
 
@@ -229,29 +257,29 @@ impl Account {
         now: Timestamp,
         ended: &Lease,
         rate: Option<&RateHeaders>,
-        refusal: Option<&LimitRefusal>,
+        refusal: Option<&UpstreamLimit>,
         jitter: f64,
     ) {
         let Some(refusal) = refusal else { return };
         let reset = refusal.reset().or(rate.map(|rate| rate.reset));
         match refusal {
-            LimitRefusal::Primary { .. } => {
+            UpstreamLimit::Primary { .. } => {
                 let named = refusal
                     .resource()
                     .or(rate.and_then(|rate| rate.resource.as_ref()))
-                    .map(|resource| self.book_place(resource));
+                    .map(|resource| self.window_index(resource));
                 // Named without numbers, the other resource teaches the endpoint nothing: the one
                 // it was booked under is closed too, or the same request would be sent again at
                 // once.
-                let own = ended.book.filter(|_| named.is_none() || rate.is_none());
+                let own = ended.window.filter(|_| named.is_none() || rate.is_none());
                 let closed = named.into_iter().chain(own.filter(|own| Some(*own) != named));
                 for place in closed {
-                    if let Some(book) = self.book_at(place) {
-                        book.close(now, reset, refusal.retry_after());
+                    if let Some(window) = self.window_at(place) {
+                        window.close(now, reset, refusal.retry_after());
                     }
                 }
             }
-            LimitRefusal::Secondary { .. } => {
+            UpstreamLimit::Secondary { .. } => {
                 let remaining = refusal.remaining().or(rate.map(|rate| rate.remaining));
                 let named = Named {
                     pause: refusal.retry_after(),
@@ -264,15 +292,15 @@ impl Account {
 }
 
 /// What is left of a budget.
-fn primary_room(
+fn primary_headroom(
     now: Timestamp,
-    wish: Wish,
+    wanted: WindowDemand,
     terms: Terms,
-    budget: Option<&Book>,
-) -> Result<Room, Block> {
-    match budget.filter(|_| wish.cost > 0) {
-        Some(book) => book.room(now, wish, terms),
-        None => Ok(Room { share: WHOLE, until: None }),
+    budget: Option<&PrimaryWindow>,
+) -> Result<Headroom, Block> {
+    match budget.filter(|_| wanted.cost > 0) {
+        Some(window) => window.headroom(now, wanted, terms),
+        None => Ok(Headroom { share: WHOLE, until: None }),
     }
 }
 

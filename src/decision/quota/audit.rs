@@ -1,37 +1,37 @@
-//! Checking the books against the open leases, for simulations and tests (invariants 1, 3, 4, 6).
+//! Checking the windows against the open leases, for simulations and tests (invariants 1, 3, 4, 6).
 
-use super::account::{Account, BookPlace};
-use super::{Books, Lease, place};
+use super::account::{Account, WindowIndex};
+use super::{Lease, QuotaLedger, place};
 use crate::decision::types::AccountId;
 use crate::decision::types::HashMap;
 use crate::decision::types::invariants::Invariant;
 
-impl Books {
-    /// Checks every book against the sums over the open leases, and returns what is broken. Its
+impl QuotaLedger {
+    /// Checks every window against the sums over the open leases, and returns what is broken. Its
     /// time grows with accounts and leases.
     pub fn audit(&self) -> Vec<Invariant> {
-        let mut leased: HashMap<(AccountId, BookPlace), u64> = HashMap::default();
+        let mut leased: HashMap<(AccountId, WindowIndex), u64> = HashMap::default();
         let mut in_flight: HashMap<AccountId, u32> = HashMap::default();
         for lease in self.leases.values() {
             *in_flight.entry(lease.account).or_default() += 1;
-            if let Some(book) = lease.book {
-                *leased.entry((lease.account, book)).or_default() += u64::from(lease.cost);
+            if let Some(window) = lease.window {
+                *leased.entry((lease.account, window)).or_default() += u64::from(lease.cost);
             }
             if let Some(also) = lease.also {
                 *leased.entry(also).or_default() += u64::from(lease.cost);
             }
         }
         let add_up = (0..).map(AccountId).zip(&self.accounts).all(|(id, account)| {
-            let books = account.books.iter().enumerate();
+            let windows = account.windows.iter().enumerate();
             account.secondary.in_flight() == in_flight.get(&id).copied().unwrap_or_default()
-                && books.into_iter().all(|(place, (_, book))| {
-                    book.leased()
-                        == leased.get(&(id, BookPlace::of(place))).copied().unwrap_or_default()
+                && windows.into_iter().all(|(place, (_, window))| {
+                    window.leased()
+                        == leased.get(&(id, WindowIndex::of(place))).copied().unwrap_or_default()
                 })
         });
         let checks = [
             (Invariant::LeasesAddUp, add_up),
-            (Invariant::RemainingWithinLimit, self.accounts.iter().all(Account::books_are_sane)),
+            (Invariant::RemainingWithinLimit, self.accounts.iter().all(Account::windows_are_sane)),
             (
                 Invariant::ConcurrencyWithinLimit,
                 self.accounts.iter().all(|account| account.secondary.is_within_concurrency()),
@@ -49,9 +49,9 @@ impl Books {
     pub(super) fn check(&mut self, touched: &Lease, windows_are_within: bool) {
         let Some(account) = self.accounts.get(place(touched.account)) else { return };
         let sane = touched
-            .book
-            .and_then(|place| account.books.get(place.index()))
-            .is_none_or(|(_, book)| book.is_sane());
+            .window
+            .and_then(|place| account.windows.get(place.index()))
+            .is_none_or(|(_, window)| window.is_sane());
         self.broken.check(Invariant::RemainingWithinLimit, sane);
         self.broken
             .check(Invariant::ConcurrencyWithinLimit, account.secondary.is_within_concurrency());
@@ -60,7 +60,7 @@ impl Books {
 }
 
 impl Account {
-    fn books_are_sane(&self) -> bool {
-        self.books.iter().all(|(_, book)| book.is_sane())
+    fn windows_are_sane(&self) -> bool {
+        self.windows.iter().all(|(_, window)| window.is_sane())
     }
 }

@@ -2,9 +2,9 @@
 //! its [`Ranking`]s by resource.
 //!
 //! A list costs its length once; after that the best account is found and a changed one is moved in
-//! a few steps. Lists that nobody waits on are forgotten when there are many. Lists that share an
-//! account compete with each other, and with all that compete with those: such lists are kin, and
-//! waiting requests of one kin are served by one order (`admission`).
+//! a small_list steps. Lists that nobody waits on are forgotten when there are many. Lists that share an
+//! account compete with each other, and with all that compete with those: such lists are component, and
+//! waiting requests of one component are served by one order (`admission`).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::types::AccountId;
 use crate::decision::types::HashMap;
-use crate::decision::types::few::Few;
+use crate::decision::types::small_list::SmallList;
 
 use super::account::Account;
 use super::place;
@@ -21,7 +21,7 @@ use super::ranking::{Ranking, Sums};
 /// From so many lists on, and [`LISTS_PER_ACCOUNT`], those not used lately are forgotten. Ours:
 /// pools, and what routes leave of them, of a large config.
 const LISTS: usize = 512;
-/// Ours: each account alone, and in a few lists of a few.
+/// Ours: each account alone, and in a small_list lists of a small_list.
 const LISTS_PER_ACCOUNT: usize = 4;
 
 /// Rankings of one list. Ours: twice the resources known; of more, the oldest is made anew when it
@@ -40,14 +40,14 @@ impl ListId {
     }
 }
 
-/// The kin of lists without an account.
-const NOBODYS_KIN: u32 = 0;
+/// The component of lists without an account.
+const NO_COMPONENT: u32 = 0;
 
 /// Names the accounts that compete with one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(in crate::decision) struct Kin(u32);
+pub(in crate::decision) struct Component(u32);
 
-impl Kin {
+impl Component {
     #[cfg(test)]
     pub(in crate::decision) const ANY: Self = Self(0);
 
@@ -60,8 +60,8 @@ impl Kin {
 /// Two kins have become one.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::decision) struct Union {
-    pub(in crate::decision) from: Kin,
-    pub(in crate::decision) into: Kin,
+    pub(in crate::decision) from: Component,
+    pub(in crate::decision) into: Component,
 }
 
 /// How a list stands that has no account to offer.
@@ -99,7 +99,7 @@ impl Closed {
 #[derive(Debug)]
 struct List {
     accounts: Arc<[AccountId]>,
-    rankings: Few<(ResourceName, Ranking)>,
+    rankings: SmallList<(ResourceName, Ranking)>,
     /// When it was last asked for, as a count of such questions.
     used: u64,
     waiting: u32,
@@ -115,25 +115,25 @@ pub(super) struct Candidates {
     by_allocation: HashMap<usize, ListId>,
     by_content: HashMap<Arc<[AccountId]>, ListId>,
     /// Where each account stands.
-    of_account: Vec<Few<(ListId, u32)>>,
-    /// Each account's way to the one that stands for its kin, behind that of nobody.
-    kin: Vec<u32>,
+    of_account: Vec<SmallList<(ListId, u32)>>,
+    /// Each account's way to the one that stands for its component, behind that of nobody.
+    component: Vec<u32>,
     unions: Vec<Union>,
     questions: u64,
 }
 
 impl Candidates {
     pub(super) fn new(accounts: usize) -> Self {
-        let mut candidates = Self { kin: vec![NOBODYS_KIN], ..Self::default() };
+        let mut candidates = Self { component: vec![NO_COMPONENT], ..Self::default() };
         candidates.grow(accounts);
         candidates
     }
 
     /// There are so many accounts now, at least as many as before.
     pub(super) fn grow(&mut self, accounts: usize) {
-        self.of_account.resize_with(accounts, Few::default);
-        let known = u32::try_from(self.kin.len()).unwrap_or(u32::MAX);
-        self.kin.extend((known..).take((accounts + 1).saturating_sub(self.kin.len())));
+        self.of_account.resize_with(accounts, SmallList::default);
+        let known = u32::try_from(self.component.len()).unwrap_or(u32::MAX);
+        self.component.extend((known..).take((accounts + 1).saturating_sub(self.component.len())));
     }
 
     /// The list of these accounts.
@@ -205,12 +205,12 @@ impl Candidates {
         now: Timestamp,
         accounts: &Arc<[AccountId]>,
         resource: &ResourceName,
-        books: &[Account],
+        windows: &[Account],
     ) -> Option<Sums> {
         let id = self.known(accounts)?;
         let has_ranking = self.list(id)?.rankings.iter().any(|(name, _)| name == resource);
         if has_ranking {
-            self.ranking(now, id, resource, books).map(|ranking| ranking.all().sums)
+            self.ranking(now, id, resource, windows).map(|ranking| ranking.all().sums)
         } else {
             None
         }
@@ -219,7 +219,7 @@ impl Candidates {
     /// An account has changed.
     pub(super) fn changed(&mut self, now: Timestamp, id: AccountId, account: &Account) {
         let Self { of_account, lists, .. } = self;
-        for (list, at) in of_account.get(place(id)).into_iter().flat_map(Few::iter) {
+        for (list, at) in of_account.get(place(id)).into_iter().flat_map(SmallList::iter) {
             let Some(Some(list)) = lists.get_mut(list.index()) else { continue };
             for (resource, ranking) in list.rankings.iter_mut() {
                 ranking.set(*at as usize, account.standing(now, resource));
@@ -229,7 +229,11 @@ impl Candidates {
 
     /// The lists that an account is in.
     pub(super) fn lists_of(&self, account: AccountId) -> impl Iterator<Item = ListId> + '_ {
-        self.of_account.get(place(account)).into_iter().flat_map(Few::iter).map(|(list, _)| *list)
+        self.of_account
+            .get(place(account))
+            .into_iter()
+            .flat_map(SmallList::iter)
+            .map(|(list, _)| *list)
     }
 
     /// Whether an account is in a list.
@@ -262,9 +266,9 @@ impl Candidates {
     }
 
     /// With whom the accounts of a list compete.
-    pub(super) fn kin_of(&self, id: ListId) -> Kin {
+    pub(super) fn component_of(&self, id: ListId) -> Component {
         let first = self.list(id).and_then(|list| list.first);
-        Kin(first.map_or(NOBODYS_KIN, |first| self.head_of(first)))
+        Component(first.map_or(NO_COMPONENT, |first| self.head_of(first)))
     }
 
     /// The unions since the last call.
@@ -288,7 +292,7 @@ impl Candidates {
             accounts.iter().copied().find(|account| place(*account) < self.of_account.len());
         let list = List {
             accounts: Arc::clone(accounts),
-            rankings: Few::default(),
+            rankings: SmallList::default(),
             used: 0,
             waiting: 0,
             first,
@@ -338,18 +342,18 @@ impl Candidates {
         heads.dedup();
         let Some((into, others)) = heads.split_first() else { return };
         for from in others {
-            self.kin[*from as usize] = *into;
-            self.unions.push(Union { from: Kin(*from), into: Kin(*into) });
+            self.component[*from as usize] = *into;
+            self.unions.push(Union { from: Component(*from), into: Component(*into) });
         }
         // Short ways from now on.
         for account in accounts.iter().filter(|account| place(**account) < self.of_account.len()) {
-            self.kin[place(*account) + 1] = *into;
+            self.component[place(*account) + 1] = *into;
         }
     }
 
     fn head_of(&self, account: AccountId) -> u32 {
         let mut head = account.0.saturating_add(1);
-        while let Some(next) = self.kin.get(head as usize).filter(|next| **next != head) {
+        while let Some(next) = self.component.get(head as usize).filter(|next| **next != head) {
             head = *next;
         }
         head

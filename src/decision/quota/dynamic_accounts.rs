@@ -1,5 +1,5 @@
 //! Accounts that no config names: those behind the credentials that clients bring. Each has the
-//! same books as others have, in a place that another one may have after it.
+//! same windows as others have, in a place that another one may have after it.
 //!
 //! Whose place is whose, and who has to leave one, is known to the caller.
 
@@ -9,19 +9,19 @@ use crate::clock::Timestamp;
 use super::account::Account;
 use super::limits::primary::Terms;
 use super::limits::secondary::{Secondary, Spacing};
-use super::{Books, place};
-use crate::decision::types::{AccountId, AccountSettings, Places, SecondaryLimits};
+use super::{QuotaLedger, place};
+use crate::decision::types::{AccountId, AccountLayout, AccountSettings, SecondaryLimits};
 
-/// What the books of a guest begin with.
+/// What the windows of a guest begin with.
 #[derive(Debug)]
-pub(super) struct Guests {
-    pub(super) places: Places,
+pub(super) struct DynamicAccounts {
+    pub(super) places: AccountLayout,
     pub(super) terms: Terms,
     pub(super) limits: SecondaryLimits,
     pub(super) spacing: Spacing,
 }
 
-impl Guests {
+impl DynamicAccounts {
     /// Of whom nothing is known; what is not known of its kind counts as a user's.
     pub(super) fn arrival(&self) -> Account {
         let settings = AccountSettings {
@@ -34,11 +34,11 @@ impl Guests {
     }
 }
 
-impl Books {
+impl QuotaLedger {
     /// Forgets all that is known of a guest, so that its place is free for another; whether it
     /// could: not while something of it is in flight or waits.
     pub fn vacate(&mut self, now: Timestamp, guest: AccountId) -> bool {
-        if !self.guests.places.is_guest(guest) || self.candidates.is_waited_on(guest) {
+        if !self.dynamic_accounts.places.is_dynamic(guest) || self.candidates.is_waited_on(guest) {
             return false;
         }
         let Some(account) = self
@@ -48,7 +48,7 @@ impl Books {
         else {
             return false;
         };
-        *account = self.guests.arrival();
+        *account = self.dynamic_accounts.arrival();
         self.candidates.changed(now, guest, account);
         true
     }

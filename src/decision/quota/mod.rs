@@ -1,7 +1,7 @@
-//! The books of all accounts, as one: whether a request may be sent now, on which account, and what
+//! The windows of all accounts, as one: whether a request may be sent now, on which account, and what
 //! its answer teaches.
 //!
-//! Per account there is a primary book for each resource (`budget`, DESIGN D4), the secondary
+//! Per account there is a primary window for each resource (`budget`, DESIGN D4), the secondary
 //! limits (`secondary`, D5) and the cool-down after a refusal (`cooldown`, D6). An admission takes
 //! its place in all of them at once, a settlement gives it back in all of them. Which account is
 //! best is known without asking each (`candidates`, `ranking`). What clients and operators are
@@ -10,7 +10,7 @@
 //! Two readings of answers that are easily got wrong:
 //! - **401** is given before the upstream knows the account: rate headers on it describe somebody
 //!   else (the address) and are not read.
-//! - **A demand of cost 0** (`GET /rate_limit`) touches no primary book: such an answer can show a
+//! - **A demand of cost 0** (`GET /rate_limit`) touches no primary window: such an answer can show a
 //!   pristine window while the real one is nearly spent (UPSTREAM.md, Limits).
 
 mod account;
@@ -31,46 +31,48 @@ use crate::clock::Timestamp;
 use super::quota::account_choice::{is_about_as_good, share_of};
 use super::quota::limits::block::Block;
 use super::quota::limits::elapsed::{ELAPSED_MILLIS_MAX, Elapsed};
-use super::quota::limits::primary::{Charge, Mark, Terms, WOBBLE, Wish, in_ten_thousandths};
+use super::quota::limits::primary::{
+    Charge, Mark, Terms, WOBBLE, WindowDemand, in_ten_thousandths,
+};
 use super::quota::limits::secondary::{Secondary, Sent, Spacing, Weight};
 use super::types::HashMap;
+use super::types::id_map::IdMap;
 use super::types::invariants::{Broken, Invariant};
-use super::types::numbered::Numbered;
 use super::types::{
-    AccountId, ClientId, ClientSettings, Demand, Grant, LeaseId, LimitKind, Places, Priority,
-    Refusal, Settings, Settlement, Until,
+    AccountId, AccountLayout, ClientId, ClientSettings, Demand, Grant, LeaseId, LimitDenied,
+    LimitKind, Priority, Settings, Settlement, Until,
 };
 
-use account::{Account, BookPlace};
+use account::{Account, WindowIndex};
 use candidates::Candidates;
-pub(super) use candidates::{Closed, Kin, ListId, Union};
-use dynamic_accounts::Guests;
-pub use view::{AccountSnapshot, BookSnapshot, BudgetView, SecondarySnapshot};
+pub(super) use candidates::{Closed, Component, ListId, Union};
+use dynamic_accounts::DynamicAccounts;
+pub use view::{AccountSnapshot, BudgetView, SecondarySnapshot, WindowSnapshot};
 
-/// The book of all resources beyond the most that an account keeps; no header can spell it so.
+/// The window of all resources beyond the most that an account keeps; no header can spell it so.
 const OVERFLOW: &str = "(others)";
 
 /// Lists of up to so many accounts are asked one by one when none can carry a request: then it is
 /// exact when the first of them will be able to. Ours: as long as that takes a microsecond.
 const ASKED_EACH_MAX: usize = 16;
 
-/// What those are ranked by that need no book.
+/// What those are ranked by that need no window.
 const FREE: &str = "(free)";
 
-/// The books of all accounts.
+/// The windows of all accounts.
 #[derive(Debug)]
-pub struct Books {
-    /// By [`Places`](crate::decision::types::Places).
+pub struct QuotaLedger {
+    /// By [`AccountLayout`](crate::decision::types::AccountLayout).
     accounts: Vec<Account>,
-    guests: Guests,
+    dynamic_accounts: DynamicAccounts,
     clients: Vec<ClientSettings>,
     candidates: Candidates,
-    leases: Numbered<Lease>,
+    leases: IdMap<Lease>,
     /// The resource that answers of an endpoint named, where it is not the table's. Bounded by the
     /// table.
     learned: HashMap<EndpointId, ResourceName>,
     elapsed: Elapsed,
-    /// What requests that cost nothing are ranked by: no book has this name.
+    /// What requests that cost nothing are ranked by: no window has this name.
     free: ResourceName,
     /// What a request is thought to take whose endpoint has never answered, in milliseconds: REST,
     /// GraphQL.
@@ -82,12 +84,12 @@ pub struct Books {
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     account: AccountId,
-    /// Its primary book; `None` when it costs nothing.
-    book: Option<BookPlace>,
+    /// Its primary window; `None` when it costs nothing.
+    window: Option<WindowIndex>,
     cost: u32,
     mark: Option<Mark>,
-    /// The account that pays too, and its book.
-    also: Option<(AccountId, BookPlace)>,
+    /// The account that pays too, and its window.
+    also: Option<(AccountId, WindowIndex)>,
     weight: Weight,
     admitted_at: Timestamp,
     /// What the answer's head took, in milliseconds, once it has come.
@@ -119,7 +121,7 @@ pub(super) struct Touched {
 /// A refusal with the time at which to look again, whatever the asker is told.
 #[derive(Clone, Debug)]
 pub(super) struct Blocked {
-    pub(super) refusal: Refusal,
+    pub(super) refusal: LimitDenied,
     pub(super) scope: Scope,
     /// How the list stood, when none of its accounts was open.
     pub(super) closed: Option<Closed>,
@@ -131,12 +133,12 @@ pub(super) struct Blocked {
 pub(super) enum Scope {
     /// It says nothing about other endpoints, whose points are their own, nor about other costs.
     Endpoint,
-    /// It holds all that counts in the same books.
+    /// It holds all that counts in the same windows.
     All,
 }
 
-impl Books {
-    /// Books in which nothing is known yet.
+impl QuotaLedger {
+    /// QuotaLedger in which nothing is known yet.
     pub fn new(settings: Settings) -> Self {
         let limits = settings.limits;
         let spacing = Spacing { any: settings.spacing, notifying: settings.notify_spacing };
@@ -146,8 +148,8 @@ impl Books {
             pace: settings.pace,
         };
         let first = u32::try_from(settings.accounts.len()).unwrap_or(u32::MAX);
-        let guests = Guests {
-            places: Places { first, guests: settings.guests },
+        let dynamic_accounts = DynamicAccounts {
+            places: AccountLayout { first, dynamic: settings.dynamic_accounts },
             terms: terms(0),
             limits,
             spacing,
@@ -162,14 +164,14 @@ impl Books {
                     Secondary::new(limits, spacing),
                 )
             })
-            .chain((0..settings.guests).map(|_| guests.arrival()))
+            .chain((0..settings.dynamic_accounts).map(|_| dynamic_accounts.arrival()))
             .collect();
         Self {
-            guests,
+            dynamic_accounts,
             candidates: Candidates::new(accounts.len()),
             accounts,
             clients: settings.clients,
-            leases: Numbered::default(),
+            leases: IdMap::default(),
             learned: HashMap::default(),
             free: ResourceName::new(FREE),
             elapsed: Elapsed::default(),
@@ -185,7 +187,7 @@ impl Books {
         now: Timestamp,
         lease: LeaseId,
         demand: &Demand,
-    ) -> Result<Grant, Refusal> {
+    ) -> Result<Grant, LimitDenied> {
         let list = self.candidates.find(&demand.candidates);
         self.admit(now, lease, demand, list).map_err(|blocked| blocked.refusal)
     }
@@ -222,7 +224,7 @@ impl Books {
 
     /// The head of an answer whose body goes on for long: what it says of the budget is booked at
     /// once, so that nobody waits for the body to learn it. The slots of the secondary limits stay
-    /// held until [`Books::settle`].
+    /// held until [`QuotaLedger::settle`].
     pub fn answer_begun(
         &mut self,
         now: Timestamp,
@@ -232,7 +234,7 @@ impl Books {
     ) {
         let Some(open) = self.leases.get_mut(lease.0) else { return };
         let begun = *open;
-        (open.book, open.cost, open.mark, open.also) = (None, 0, None, None);
+        (open.window, open.cost, open.mark, open.also) = (None, 0, None, None);
         open.head_took = Some(millis_since(now, begun.admitted_at));
         let rate = rate.filter(|_| status != StatusCode::UNAUTHORIZED && begun.cost > 0);
         if let Some(account) = self.accounts.get_mut(place(begun.account)) {
@@ -283,14 +285,14 @@ impl Books {
         let windows_are_within = account.secondary.leave(now, ended.weight, sent);
         let also = match settlement {
             Settlement::NeverSent => {
-                if let Some(book) = account.book_of(&ended) {
-                    book.refund(lease, ended.cost);
+                if let Some(window) = account.window_of(&ended) {
+                    window.refund(lease, ended.cost);
                 }
                 Charge::Free
             }
             Settlement::Unknown => {
-                if let Some(book) = account.book_of(&ended) {
-                    book.charge(now, lease, ended.cost, Charge::Lost);
+                if let Some(window) = account.window_of(&ended) {
+                    window.charge(now, lease, ended.cost, Charge::Lost);
                 }
                 Charge::Lost
             }
@@ -341,7 +343,7 @@ impl Books {
         self.broken.counts()
     }
 
-    /// Counts an invariant of a module built on the books.
+    /// Counts an invariant of a module built on the windows.
     pub(super) fn note(&mut self, invariant: Invariant, holds: bool) {
         self.broken.check(invariant, holds);
     }
@@ -361,7 +363,7 @@ impl Books {
         self.candidates.lists_of(account)
     }
 
-    /// Somebody waits on a list, and [`Books::release_list`]: nobody does for whom it was held.
+    /// Somebody waits on a list, and [`QuotaLedger::release_list`]: nobody does for whom it was held.
     pub(super) fn hold_list(&mut self, list: ListId) {
         self.candidates.hold(list);
     }
@@ -379,8 +381,8 @@ impl Books {
     }
 
     /// With whom a list's accounts compete.
-    pub(super) fn kin_of(&self, list: ListId) -> Kin {
-        self.candidates.kin_of(list)
+    pub(super) fn component_of(&self, list: ListId) -> Component {
+        self.candidates.component_of(list)
     }
 
     /// Which kins have become one since the last call.
@@ -408,7 +410,10 @@ impl Books {
     ) -> Result<AccountId, Blocked> {
         let Self { accounts, candidates, learned, clients, free, .. } = self;
         let resource = learned.get(&demand.endpoint).unwrap_or(&demand.resource);
-        let wish = Wish { cost: demand.cost, priority: client_of(clients, demand.client).priority };
+        let wanted = WindowDemand {
+            cost: demand.cost,
+            priority: client_of(clients, demand.client).priority,
+        };
         let prefer = demand.prefer.filter(|prefer| candidates.holds(list, *prefer));
         let ranked_by = if demand.cost == 0 { &*free } else { resource };
         let Some(ranking) = candidates.ranking(now, list, ranked_by, accounts) else {
@@ -419,7 +424,7 @@ impl Books {
         let mut ask = |id: AccountId| {
             accounts
                 .get_mut(place(id))
-                .map(|account| account.offer(now, demand, weight, wish, resource))
+                .map(|account| account.offer(now, demand, weight, wanted, resource))
         };
         let is_short = demand.candidates.len() <= ASKED_EACH_MAX;
         let mut refused = Refused { nearest: None, scope: Scope::All, cost: demand.cost };
@@ -488,25 +493,25 @@ impl Books {
             .check(Invariant::OneWriteAtATime, !account.secondary.would_be_second_write(weight));
         let windows_are_within = account.secondary.enter(now, weight);
         let terms = account.terms;
-        let book = (demand.cost > 0).then(|| account.book_place(resource));
+        let window = (demand.cost > 0).then(|| account.window_index(resource));
         let mut mark = None;
-        if let Some(book) = book.and_then(|place| account.book_at(place)) {
+        if let Some(window) = window.and_then(|place| account.window_at(place)) {
             self.broken.check(
                 Invariant::AdmittedWithinBudget,
-                book.covers(now, demand.cost, terms.reserve),
+                window.covers(now, demand.cost, terms.reserve),
             );
-            mark = Some(book.lease(now, lease, demand.cost, terms));
+            mark = Some(window.lease(now, lease, demand.cost, terms));
         }
         let payer = account.settings.also_spends.filter(|payer| demand.cost > 0 && *payer != id);
         let also = payer.and_then(|payer| {
             let account = self.accounts.get_mut(place(payer))?;
-            let at = account.book_place(resource);
-            account.book_at(at)?.encumber(now, demand.cost);
+            let at = account.window_index(resource);
+            account.window_at(at)?.encumber(now, demand.cost);
             Some((payer, at))
         });
         let open = Lease {
             account: id,
-            book,
+            window,
             cost: demand.cost,
             mark,
             also,
@@ -522,10 +527,10 @@ impl Books {
     /// Ends the part of a lease that another account pays.
     fn settle_also(&mut self, now: Timestamp, lease: LeaseId, ended: &Lease, charge: Charge) {
         let Some((payer, at)) = ended.also else { return };
-        if let Some(book) =
-            self.accounts.get_mut(place(payer)).and_then(|account| account.book_at(at))
+        if let Some(window) =
+            self.accounts.get_mut(place(payer)).and_then(|account| account.window_at(at))
         {
-            book.charge(now, lease, ended.cost, charge);
+            window.charge(now, lease, ended.cost, charge);
         }
     }
 
@@ -541,8 +546,9 @@ impl Books {
     /// Remembers what an answer says its endpoint counts against (DESIGN D4): for the whole route
     /// template, until another answer says otherwise.
     fn learn(&mut self, ended: &Lease, named: &ResourceName) {
-        let reserved =
-            ended.book.and_then(|book| self.accounts.get(place(ended.account))?.resource_at(book));
+        let reserved = ended
+            .window
+            .and_then(|window| self.accounts.get(place(ended.account))?.resource_at(window));
         if reserved != Some(named) {
             self.learned.insert(ended.weight.endpoint(), named.clone());
         }
@@ -585,8 +591,12 @@ impl Refused {
 
     fn blocked(self, wake: Option<Timestamp>, resource: ResourceName) -> Blocked {
         let Some((account, block)) = self.nearest else { return nobody(resource) };
-        let refusal =
-            Refusal { limit: block.limit, account: Some(account), resource, until: block.until };
+        let refusal = LimitDenied {
+            limit: block.limit,
+            account: Some(account),
+            resource,
+            until: block.until,
+        };
         Blocked {
             refusal,
             scope: self.scope,
@@ -599,7 +609,7 @@ impl Refused {
 fn nobody(resource: ResourceName) -> Blocked {
     let until = Until::Time(Timestamp::FAR_FUTURE);
     Blocked {
-        refusal: Refusal { limit: LimitKind::NoAccount, account: None, resource, until },
+        refusal: LimitDenied { limit: LimitKind::NoAccount, account: None, resource, until },
         scope: Scope::All,
         closed: None,
         wake: None,
@@ -619,7 +629,7 @@ fn client_of(clients: &[ClientSettings], client: ClientId) -> ClientSettings {
     known.unwrap_or(ClientSettings { priority, ..ClientSettings::default() })
 }
 
-/// An account's index in the books.
+/// An account's index in the windows.
 fn place(account: AccountId) -> usize {
     usize::try_from(account.0).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! The books against a model upstream: saturated, with answers reordered, resets that wobble,
+//! The windows against a model upstream: saturated, with answers reordered, resets that wobble,
 //! losses, free answers and windows rolling over.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::upstream_model::{Ending, Upstream, World, most_in_any};
 use super::*;
-use crate::api::{AccountKind, LimitRefusal};
+use crate::api::{AccountKind, UpstreamLimit};
 use crate::decision::types::{AccountSettings, SecondaryLimits};
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -33,7 +33,7 @@ fn wide() -> SecondaryLimits {
 
 /// Somebody always wants one more request, until `end`.
 struct Saturation {
-    books: Books,
+    windows: QuotaLedger,
     upstream: Upstream,
     demand: Demand,
     now: Timestamp,
@@ -46,7 +46,7 @@ struct Saturation {
 impl Saturation {
     fn new(accounts: u32, limits: SecondaryLimits, world: World, seed: u64) -> Self {
         Self {
-            books: Books::new(settings(accounts, limits)),
+            windows: QuotaLedger::new(settings(accounts, limits)),
             upstream: Upstream::new(world, seed),
             demand: demand(accounts),
             now: START,
@@ -71,17 +71,17 @@ impl Saturation {
                 }
             }
             if self.upstream.chance.percent(1) {
-                assert_eq!(self.books.audit(), Vec::new());
+                assert_eq!(self.windows.audit(), Vec::new());
             }
         }
-        assert_eq!(self.books.audit(), Vec::new());
+        assert_eq!(self.windows.audit(), Vec::new());
     }
 
     fn admit_all(&mut self) -> Option<Timestamp> {
         loop {
             let lease = LeaseId(self.next_lease);
-            let list = self.books.list_of(&self.demand);
-            match self.books.admit(self.now, lease, &self.demand, list) {
+            let list = self.windows.list_of(&self.demand);
+            match self.windows.admit(self.now, lease, &self.demand, list) {
                 Ok(grant) => {
                     self.next_lease += 1;
                     assert!(
@@ -89,7 +89,7 @@ impl Saturation {
                         "sent to a closed account"
                     );
                     if self.upstream.chance.percent(2) {
-                        self.books.settle(self.now, lease, Settlement::NeverSent, 0.5);
+                        self.windows.settle(self.now, lease, Settlement::NeverSent, 0.5);
                         continue;
                     }
                     self.sent += 1;
@@ -101,20 +101,20 @@ impl Saturation {
     }
 
     fn settle(&mut self, at: Timestamp, lease: LeaseId, ending: &Ending) {
-        let account = self.books.account_of(lease).expect("every lease ends once");
+        let account = self.windows.account_of(lease).expect("every lease ends once");
         match ending {
-            Ending::Lost => self.books.settle(at, lease, Settlement::Unknown, 0.5),
+            Ending::Lost => self.windows.settle(at, lease, Settlement::Unknown, 0.5),
             Ending::Answered { status, rate, refusal } => {
                 let settlement = Settlement::Answered {
                     status: *status,
                     rate: Some(rate),
                     refusal: refusal.as_ref(),
                 };
-                self.books.settle(at, lease, settlement, 0.5);
+                self.windows.settle(at, lease, settlement, 0.5);
             }
         }
         if let Ending::Answered {
-            refusal: Some(LimitRefusal::Secondary { retry_after: Some(pause), .. }),
+            refusal: Some(UpstreamLimit::Secondary { retry_after: Some(pause), .. }),
             ..
         } = ending
         {
@@ -187,13 +187,13 @@ proptest! {
     #[test]
     fn points_and_concurrency_are_kept_as_the_upstream_counts_them(seed in any::<u64>(), points in 10u32..60, concurrency in 1u32..20) {
         let limits = SecondaryLimits { concurrency, rest_points_per_minute: points, ..SecondaryLimits::default() };
-        let mut books = Books::new(settings(1, limits));
+        let mut windows = QuotaLedger::new(settings(1, limits));
         let mut upstream = Upstream::new(World { lost: 0, ..hourly(1_000_000) }, seed);
         let (mut now, mut arrivals, mut in_flight) = (START, Vec::new(), Vec::<(Timestamp, LeaseId)>::new());
         for number in 0..600 {
             let demand = demand(1);
-            let list = books.list_of(&demand);
-            match books.admit(now, LeaseId(number), &demand, list) {
+            let list = windows.list_of(&demand);
+            match windows.admit(now, LeaseId(number), &demand, list) {
                 Ok(grant) => {
                     let arrival = now + upstream.chance.millis(3_000);
                     arrivals.push(arrival);
@@ -207,12 +207,12 @@ proptest! {
                     while let Some((at, lease)) = in_flight.first().copied().filter(|(at, _)| *at <= now) {
                         in_flight.remove(0);
                         let rate = RateHeaders { limit: 5_000, remaining: 4_000, used: None, reset: START + Duration::from_hours(9), resource: None };
-                        books.settle(at, lease, Settlement::Answered { status: StatusCode::OK, rate: Some(&rate), refusal: None }, 0.0);
+                        windows.settle(at, lease, Settlement::Answered { status: StatusCode::OK, rate: Some(&rate), refusal: None }, 0.0);
                     }
                 }
             }
         }
         prop_assert!(most_in_any(Duration::from_mins(1), &mut arrivals) <= points as usize);
-        prop_assert_eq!(books.audit(), Vec::new());
+        prop_assert_eq!(windows.audit(), Vec::new());
     }
 }

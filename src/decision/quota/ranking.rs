@@ -1,5 +1,5 @@
 //! The accounts of one list of candidates, ordered by what one of their budgets has left: the best
-//! of ten thousand is found, and one changed, in a few steps.
+//! of ten thousand is found, and one changed, in a small_list steps.
 //!
 //! A tree over the places of the list; each node sums up the accounts below it: the fullest that is
 //! open, the nearest end of a closure, the next time at which something changes by itself, and the

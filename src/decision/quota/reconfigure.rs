@@ -1,6 +1,6 @@
-//! The books by another config: what they know stays, the terms on which they lend change.
+//! The windows by another config: what they know stays, the terms on which they lend change.
 //!
-//! Nobody's books are closed here. An account that a config leaves out is in no list of candidates
+//! Nobody's windows are closed here. An account that a config leaves out is in no list of candidates
 //! any more, and keeps its place for those of its requests that are under way.
 
 use crate::clock::Timestamp;
@@ -8,12 +8,12 @@ use crate::clock::Timestamp;
 use super::account::Account;
 use super::limits::primary::Terms;
 use super::limits::secondary::{Secondary, Spacing};
-use super::{Books, in_ten_thousandths, place};
+use super::{QuotaLedger, in_ten_thousandths, place};
 use crate::decision::types::{AccountId, Settings};
 
-impl Books {
+impl QuotaLedger {
     /// Other settings from now on. `settings.accounts` and `settings.clients` begin with those of
-    /// before, in their order, and may go on with new ones; places for guests are as many as
+    /// before, in their order, and may go on with new ones; places for dynamic_accounts are as many as
     /// before, whatever is said of them.
     pub(in crate::decision) fn reconfigure(&mut self, now: Timestamp, settings: Settings) {
         let Settings {
@@ -23,8 +23,12 @@ impl Books {
         let terms = |reserve| Terms { reserve, batch_floor: in_ten_thousandths(batch_floor), pace };
         self.clients = clients;
         self.elapsed_unknown = Secondary::elapsed_unknown(limits);
-        (self.guests.terms, self.guests.limits, self.guests.spacing) = (terms(0), limits, spacing);
-        let places = self.guests.places;
+        (
+            self.dynamic_accounts.terms,
+            self.dynamic_accounts.limits,
+            self.dynamic_accounts.spacing,
+        ) = (terms(0), limits, spacing);
+        let places = self.dynamic_accounts.places;
         for (index, settings) in accounts.into_iter().enumerate() {
             let at = place(places.id(index));
             if let Some(known) = self.accounts.get_mut(at) {
@@ -40,8 +44,8 @@ impl Books {
         self.candidates.grow(self.accounts.len());
         for (id, account) in (0..).map(AccountId).zip(&mut self.accounts) {
             account.secondary.reconfigure(limits, spacing);
-            if places.is_guest(id) {
-                account.terms = self.guests.terms;
+            if places.is_dynamic(id) {
+                account.terms = self.dynamic_accounts.terms;
             }
             self.candidates.changed(now, id, account);
         }

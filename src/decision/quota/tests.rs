@@ -1,22 +1,22 @@
-//! The books as a whole: which account, what an answer teaches, what is shown.
+//! The windows as a whole: which account, what an answer teaches, what is shown.
 
 use std::time::Duration;
 
 use http::Method;
 
 use super::*;
-use crate::api::{AccountKind, Dialect, LimitRefusal, Table};
+use crate::api::{AccountKind, Dialect, Table, UpstreamLimit};
 use crate::decision::types::{AccountSettings, SecondaryLimits};
 
 const NOW: Timestamp = Timestamp::from_secs(10_000);
 const RESET: Timestamp = Timestamp::from_secs(12_000);
 const OK: StatusCode = StatusCode::OK;
 
-fn books(accounts: u32) -> Books {
+fn windows(accounts: u32) -> QuotaLedger {
     with_reserve(accounts, 0)
 }
 
-fn with_reserve(accounts: u32, reserve: u32) -> Books {
+fn with_reserve(accounts: u32, reserve: u32) -> QuotaLedger {
     let account = |number: u32| AccountSettings {
         name: format!("account-{number}").into(),
         kind: AccountKind::User,
@@ -24,7 +24,7 @@ fn with_reserve(accounts: u32, reserve: u32) -> Books {
         also_spends: None,
     };
     let limits = SecondaryLimits { concurrency: 1_000, ..SecondaryLimits::default() };
-    Books::new(Settings {
+    QuotaLedger::new(Settings {
         accounts: (0..accounts).map(account).collect(),
         limits,
         ..Settings::default()
@@ -43,8 +43,8 @@ fn says(limit: u32, remaining: u32) -> RateHeaders {
     RateHeaders { limit, remaining, used: None, reset: RESET, resource: Some(ResourceName::core()) }
 }
 
-fn answer(books: &mut Books, lease: u64, rate: Option<&RateHeaders>) {
-    books.settle(
+fn answer(windows: &mut QuotaLedger, lease: u64, rate: Option<&RateHeaders>) {
+    windows.settle(
         NOW,
         LeaseId(lease),
         Settlement::Answered { status: OK, rate, refusal: None },
@@ -52,34 +52,34 @@ fn answer(books: &mut Books, lease: u64, rate: Option<&RateHeaders>) {
     );
 }
 
-fn refuse(books: &mut Books, lease: u64, rate: &RateHeaders, refusal: &LimitRefusal) {
+fn refuse(windows: &mut QuotaLedger, lease: u64, rate: &RateHeaders, refusal: &UpstreamLimit) {
     let settlement = Settlement::Answered {
         status: StatusCode::FORBIDDEN,
         rate: Some(rate),
         refusal: Some(refusal),
     };
-    books.settle(NOW, LeaseId(lease), settlement, 0.0);
+    windows.settle(NOW, LeaseId(lease), settlement, 0.0);
 }
 
 /// Lets every account answer once, so that it is known to have `remaining` of 100 left.
-fn warm(books: &mut Books, remaining: &[u32]) {
+fn warm(windows: &mut QuotaLedger, remaining: &[u32]) {
     for (account, remaining) in (0..).zip(remaining) {
         let lease = 900_000 + account;
         let alone =
             Demand { candidates: [AccountId(u32::try_from(account).unwrap())].into(), ..demand(1) };
-        books.try_admit(NOW, LeaseId(lease), &alone).unwrap();
-        answer(books, lease, Some(&says(100, *remaining)));
+        windows.try_admit(NOW, LeaseId(lease), &alone).unwrap();
+        answer(windows, lease, Some(&says(100, *remaining)));
     }
 }
 
 #[test]
 fn three_cold_accounts_of_fifty_admit_exactly_150_and_then_name_the_earliest_reset() {
-    let mut books = books(3);
+    let mut windows = windows(3);
     let mut left = [50u32; 3];
     let mut open = std::collections::VecDeque::new();
     let mut admitted = 0;
     for lease in 0..200 {
-        match books.try_admit(NOW, LeaseId(lease), &demand(3)) {
+        match windows.try_admit(NOW, LeaseId(lease), &demand(3)) {
             Ok(grant) => {
                 admitted += 1;
                 open.push_back(grant);
@@ -105,7 +105,7 @@ fn three_cold_accounts_of_fifty_admit_exactly_150_and_then_name_the_earliest_res
                     reset: RESET + Duration::from_mins(grant.account.0.into()),
                     ..says(50, *remaining)
                 };
-                answer(&mut books, grant.lease.0, Some(&rate));
+                answer(&mut windows, grant.lease.0, Some(&rate));
             }
         }
     }
@@ -115,48 +115,48 @@ fn three_cold_accounts_of_fifty_admit_exactly_150_and_then_name_the_earliest_res
 
 #[test]
 fn cold_accounts_are_probed_side_by_side() {
-    let mut books = books(3);
+    let mut windows = windows(3);
     let accounts: Vec<u32> = (0..3)
-        .map(|lease| books.try_admit(NOW, LeaseId(lease), &demand(3)).unwrap().account.0)
+        .map(|lease| windows.try_admit(NOW, LeaseId(lease), &demand(3)).unwrap().account.0)
         .collect();
     assert_eq!(accounts, [0, 1, 2]);
-    let refusal = books.try_admit(NOW, LeaseId(3), &demand(3)).unwrap_err();
+    let refusal = windows.try_admit(NOW, LeaseId(3), &demand(3)).unwrap_err();
     assert_eq!((refusal.limit, refusal.until), (LimitKind::Probe, Until::Event));
 }
 
 #[test]
 fn the_same_lease_is_admitted_once_and_settled_once() {
-    let mut books = books(1);
-    warm(&mut books, &[10]);
-    let first = books.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
-    assert_eq!(books.try_admit(NOW, LeaseId(1), &demand(1)), Ok(first));
-    assert_eq!(books.open_leases(), 1);
-    books.settle(NOW, LeaseId(1), Settlement::Unknown, 0.0);
-    books.settle(NOW, LeaseId(1), Settlement::Unknown, 0.0);
-    assert_eq!(books.view(NOW, &[AccountId(0)].into(), &ResourceName::core()).remaining, 9);
+    let mut windows = windows(1);
+    warm(&mut windows, &[10]);
+    let first = windows.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
+    assert_eq!(windows.try_admit(NOW, LeaseId(1), &demand(1)), Ok(first));
+    assert_eq!(windows.open_leases(), 1);
+    windows.settle(NOW, LeaseId(1), Settlement::Unknown, 0.0);
+    windows.settle(NOW, LeaseId(1), Settlement::Unknown, 0.0);
+    assert_eq!(windows.view(NOW, &[AccountId(0)].into(), &ResourceName::core()).remaining, 9);
 }
 
 #[test]
 fn a_pool_empties_evenly() {
-    let mut books = books(3);
-    warm(&mut books, &[90, 30, 60]);
+    let mut windows = windows(3);
+    warm(&mut windows, &[90, 30, 60]);
     for lease in 0..120 {
-        books.try_admit(NOW, LeaseId(lease), &demand(3)).unwrap();
+        windows.try_admit(NOW, LeaseId(lease), &demand(3)).unwrap();
     }
     let left = [0, 1, 2].map(|account| {
-        books.view(NOW, &[AccountId(account)].into(), &ResourceName::core()).remaining
+        windows.view(NOW, &[AccountId(account)].into(), &ResourceName::core()).remaining
     });
     assert_eq!(left, [20, 20, 20]);
 }
 
 #[test]
 fn the_owner_of_an_etag_is_taken_while_it_is_about_as_good() {
-    let mut books = books(2);
-    warm(&mut books, &[26, 90]);
+    let mut windows = windows(2);
+    warm(&mut windows, &[26, 90]);
     let demand = Demand { prefer: Some(AccountId(0)), ..demand(2) };
-    assert_eq!(books.try_admit(NOW, LeaseId(0), &demand).unwrap().account, AccountId(0));
+    assert_eq!(windows.try_admit(NOW, LeaseId(0), &demand).unwrap().account, AccountId(0));
     assert_eq!(
-        books.try_admit(NOW, LeaseId(1), &demand).unwrap().account,
+        windows.try_admit(NOW, LeaseId(1), &demand).unwrap().account,
         AccountId(1),
         "a quarter is left to it"
     );
@@ -164,68 +164,68 @@ fn the_owner_of_an_etag_is_taken_while_it_is_about_as_good() {
 
 #[test]
 fn an_answer_that_names_another_resource_settles_that_and_teaches_the_whole_template() {
-    let mut books = books(1);
-    warm(&mut books, &[50]);
+    let mut windows = windows(1);
+    warm(&mut windows, &[50]);
     let search = RateHeaders { resource: Some(ResourceName::search()), ..says(30, 4) };
-    books.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
-    answer(&mut books, 1, Some(&search));
+    windows.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
+    answer(&mut windows, 1, Some(&search));
     assert_eq!(
-        books.resource_for(demand(1).endpoint, &ResourceName::core()),
+        windows.resource_for(demand(1).endpoint, &ResourceName::core()),
         ResourceName::search()
     );
-    let mut view = |resource| books.view(NOW, &[AccountId(0)].into(), &resource).remaining;
+    let mut view = |resource| windows.view(NOW, &[AccountId(0)].into(), &resource).remaining;
     assert_eq!((view(ResourceName::core()), view(ResourceName::search())), (50, 4));
     for lease in 2..6 {
-        books.try_admit(NOW, LeaseId(lease), &demand(1)).unwrap();
+        windows.try_admit(NOW, LeaseId(lease), &demand(1)).unwrap();
     }
     assert_eq!(
-        books.try_admit(NOW, LeaseId(6), &demand(1)).unwrap_err().resource,
+        windows.try_admit(NOW, LeaseId(6), &demand(1)).unwrap_err().resource,
         ResourceName::search()
     );
     assert_eq!(
-        books.resources_seen(&[AccountId(0)]),
+        windows.resources_seen(&[AccountId(0)]),
         [ResourceName::core(), ResourceName::search()]
     );
 }
 
 #[test]
 fn unknown_resources_get_books_of_their_own_up_to_a_bound() {
-    let mut books = books(1);
+    let mut windows = windows(1);
     for lease in 0..500 {
-        books.try_admit(NOW, LeaseId(lease), &demand(1)).unwrap();
+        windows.try_admit(NOW, LeaseId(lease), &demand(1)).unwrap();
         let resource = Some(ResourceName::new(&format!("unheard-of-{lease}")));
-        answer(&mut books, lease, Some(&RateHeaders { resource, ..says(100, 50) }));
+        answer(&mut windows, lease, Some(&RateHeaders { resource, ..says(100, 50) }));
     }
-    assert_eq!(books.resources_seen(&[AccountId(0)]).len(), account::BOOKS_MAX + 1);
-    assert_eq!(books.audit(), Vec::new());
+    assert_eq!(windows.resources_seen(&[AccountId(0)]).len(), account::WINDOWS_MAX + 1);
+    assert_eq!(windows.audit(), Vec::new());
 }
 
 #[test]
 fn a_primary_refusal_closes_that_resource_of_that_account_only() {
-    let mut books = books(2);
-    warm(&mut books, &[90, 80]);
-    assert_eq!(books.try_admit(NOW, LeaseId(1), &demand(2)).unwrap().account, AccountId(0));
-    let refusal = LimitRefusal::Primary {
+    let mut windows = windows(2);
+    warm(&mut windows, &[90, 80]);
+    assert_eq!(windows.try_admit(NOW, LeaseId(1), &demand(2)).unwrap().account, AccountId(0));
+    let refusal = UpstreamLimit::Primary {
         retry_after: None,
         reset: Some(RESET),
         remaining: Some(0),
         resource: None,
     };
-    refuse(&mut books, 1, &says(100, 0), &refusal);
+    refuse(&mut windows, 1, &says(100, 0), &refusal);
     let alone = Demand { candidates: [AccountId(0)].into(), ..demand(1) };
-    assert_eq!(books.try_admit(NOW, LeaseId(2), &alone).unwrap_err().limit, LimitKind::Primary);
+    assert_eq!(windows.try_admit(NOW, LeaseId(2), &alone).unwrap_err().limit, LimitKind::Primary);
     let search =
         Demand { resource: ResourceName::search(), endpoint: endpoint("/search/issues"), ..alone };
-    assert!(books.try_admit(NOW, LeaseId(2), &search).is_ok());
-    assert_eq!(books.try_admit(NOW, LeaseId(3), &demand(2)).unwrap().account, AccountId(1));
+    assert!(windows.try_admit(NOW, LeaseId(2), &search).is_ok());
+    assert_eq!(windows.try_admit(NOW, LeaseId(3), &demand(2)).unwrap().account, AccountId(1));
 }
 
 #[test]
 fn a_primary_refusal_that_names_another_resource_without_numbers_closes_both() {
-    let mut books = books(1);
-    warm(&mut books, &[50]);
-    books.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
-    let refusal = LimitRefusal::Primary {
+    let mut windows = windows(1);
+    warm(&mut windows, &[50]);
+    windows.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
+    let refusal = UpstreamLimit::Primary {
         retry_after: Some(Duration::ZERO),
         reset: None,
         remaining: None,
@@ -233,8 +233,8 @@ fn a_primary_refusal_that_names_another_resource_without_numbers_closes_both() {
     };
     let settlement =
         Settlement::Answered { status: StatusCode::FORBIDDEN, rate: None, refusal: Some(&refusal) };
-    books.settle(NOW, LeaseId(1), settlement, 0.0);
-    let refused = books.try_admit(NOW, LeaseId(2), &demand(1)).unwrap_err();
+    windows.settle(NOW, LeaseId(1), settlement, 0.0);
+    let refused = windows.try_admit(NOW, LeaseId(2), &demand(1)).unwrap_err();
     assert_eq!(
         (refused.limit, refused.until),
         (LimitKind::Primary, Until::Time(NOW + Duration::from_secs(1)))
@@ -243,59 +243,59 @@ fn a_primary_refusal_that_names_another_resource_without_numbers_closes_both() {
 
 #[test]
 fn a_secondary_refusal_closes_the_account_for_everything_and_the_others_go_on() {
-    let mut books = books(2);
-    warm(&mut books, &[90, 80]);
-    books.try_admit(NOW, LeaseId(1), &demand(2)).unwrap();
+    let mut windows = windows(2);
+    warm(&mut windows, &[90, 80]);
+    windows.try_admit(NOW, LeaseId(1), &demand(2)).unwrap();
     let pause = Duration::from_secs(30);
-    let refusal = LimitRefusal::Secondary {
+    let refusal = UpstreamLimit::Secondary {
         retry_after: Some(pause),
         reset: Some(RESET),
         remaining: Some(88),
         resource: None,
     };
-    refuse(&mut books, 1, &says(100, 88), &refusal);
+    refuse(&mut windows, 1, &says(100, 88), &refusal);
     let search =
         Demand { candidates: [AccountId(0)].into(), resource: ResourceName::search(), ..demand(1) };
-    let refused = books.try_admit(NOW, LeaseId(2), &search).unwrap_err();
+    let refused = windows.try_admit(NOW, LeaseId(2), &search).unwrap_err();
     assert_eq!((refused.limit, refused.until), (LimitKind::Cooldown, Until::Time(NOW + pause)));
-    assert_eq!(books.try_admit(NOW, LeaseId(3), &demand(2)).unwrap().account, AccountId(1));
-    assert_eq!(books.snapshot(NOW)[0].cooldown_until, Some(NOW + pause));
+    assert_eq!(windows.try_admit(NOW, LeaseId(3), &demand(2)).unwrap().account, AccountId(1));
+    assert_eq!(windows.snapshot(NOW)[0].cooldown_until, Some(NOW + pause));
 }
 
 #[test]
 fn rate_headers_on_a_401_describe_somebody_else() {
-    let mut books = books(1);
-    warm(&mut books, &[90]);
-    books.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
+    let mut windows = windows(1);
+    warm(&mut windows, &[90]);
+    windows.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
     let settlement = Settlement::Answered {
         status: StatusCode::UNAUTHORIZED,
         rate: Some(&says(60, 0)),
         refusal: None,
     };
-    books.settle(NOW, LeaseId(1), settlement, 0.0);
-    assert_eq!(books.view(NOW, &[AccountId(0)].into(), &ResourceName::core()).remaining, 89);
+    windows.settle(NOW, LeaseId(1), settlement, 0.0);
+    assert_eq!(windows.view(NOW, &[AccountId(0)].into(), &ResourceName::core()).remaining, 89);
 }
 
 #[test]
 fn a_request_that_costs_nothing_neither_reserves_nor_teaches() {
-    let mut books = books(1);
-    warm(&mut books, &[0]);
+    let mut windows = windows(1);
+    warm(&mut windows, &[0]);
     let free = Demand { cost: 0, ..demand(1) };
-    books.try_admit(NOW, LeaseId(1), &free).unwrap();
+    windows.try_admit(NOW, LeaseId(1), &free).unwrap();
     answer(
-        &mut books,
+        &mut windows,
         1,
         Some(&RateHeaders { reset: RESET + Duration::from_hours(1), ..says(100, 100) }),
     );
-    assert!(books.try_admit(NOW, LeaseId(2), &demand(1)).is_err());
-    assert_eq!(books.audit(), Vec::new());
+    assert!(windows.try_admit(NOW, LeaseId(2), &demand(1)).is_err());
+    assert_eq!(windows.audit(), Vec::new());
 }
 
 #[test]
 fn a_demand_that_no_account_may_carry_is_never_admitted() {
-    let mut books = books(1);
+    let mut windows = windows(1);
     for candidates in [Vec::new(), vec![AccountId(7)]] {
-        let refusal = books
+        let refusal = windows
             .try_admit(NOW, LeaseId(1), &Demand { candidates: candidates.into(), ..demand(1) })
             .unwrap_err();
         assert_eq!(
@@ -307,13 +307,13 @@ fn a_demand_that_no_account_may_carry_is_never_admitted() {
 
 #[test]
 fn a_view_sums_the_pool_without_leases_and_reserves() {
-    let mut books = with_reserve(3, 10);
-    warm(&mut books, &[90, 5]);
-    books
+    let mut windows = with_reserve(3, 10);
+    warm(&mut windows, &[90, 5]);
+    windows
         .try_admit(NOW, LeaseId(1), &Demand { candidates: [AccountId(0)].into(), ..demand(1) })
         .unwrap();
     let pool = [AccountId(0), AccountId(1), AccountId(2)];
-    let view = books.view(NOW, &pool.into(), &ResourceName::core());
+    let view = windows.view(NOW, &pool.into(), &ResourceName::core());
     assert_eq!(
         (view.limit, view.remaining),
         (100 + 100 + 5_000, 79 + 4_990),
@@ -324,16 +324,16 @@ fn a_view_sums_the_pool_without_leases_and_reserves() {
 
 #[test]
 fn a_reset_shown_is_always_in_the_future() {
-    let mut books = books(1);
-    warm(&mut books, &[5]);
+    let mut windows = windows(1);
+    warm(&mut windows, &[5]);
     for now in [RESET, RESET + Duration::from_secs(1), RESET + Duration::from_hours(5)] {
         assert!(
-            books.view(now, &[AccountId(0)].into(), &ResourceName::core()).reset.as_secs()
+            windows.view(now, &[AccountId(0)].into(), &ResourceName::core()).reset.as_secs()
                 > now.as_secs()
         );
     }
     assert_eq!(
-        books
+        windows
             .view(RESET + Duration::from_secs(2), &[AccountId(0)].into(), &ResourceName::core())
             .remaining,
         100,
@@ -343,12 +343,12 @@ fn a_reset_shown_is_always_in_the_future() {
 
 #[test]
 fn a_snapshot_names_every_book_and_every_limit() {
-    let mut books = books(1);
-    warm(&mut books, &[40]);
-    books.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
-    let [account] = books.snapshot(NOW).try_into().unwrap();
-    let [core] = account.books.try_into().unwrap();
-    let expected = BookSnapshot {
+    let mut windows = windows(1);
+    warm(&mut windows, &[40]);
+    windows.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
+    let [account] = windows.snapshot(NOW).try_into().unwrap();
+    let [core] = account.windows.try_into().unwrap();
+    let expected = WindowSnapshot {
         resource: ResourceName::core(),
         limit: 100,
         remaining: 40,
@@ -374,8 +374,8 @@ fn a_snapshot_names_every_book_and_every_limit() {
 
 #[test]
 fn refusals_without_headers_do_not_show_that_nothing_is_counted() {
-    let mut books = books(1);
-    let refusal = LimitRefusal::Primary {
+    let mut windows = windows(1);
+    let refusal = UpstreamLimit::Primary {
         retry_after: Some(Duration::from_secs(1)),
         reset: None,
         remaining: None,
@@ -383,24 +383,24 @@ fn refusals_without_headers_do_not_show_that_nothing_is_counted() {
     };
     for number in 0..5 {
         let now = NOW + Duration::from_secs(10) * u32::try_from(number).unwrap();
-        assert!(books.try_admit(now, LeaseId(number), &demand(1)).is_ok());
-        assert!(books.try_admit(now, LeaseId(100), &demand(1)).is_err(), "one probe at a time");
+        assert!(windows.try_admit(now, LeaseId(number), &demand(1)).is_ok());
+        assert!(windows.try_admit(now, LeaseId(100), &demand(1)).is_err(), "one probe at a time");
         let settlement = Settlement::Answered {
             status: StatusCode::FORBIDDEN,
             rate: None,
             refusal: Some(&refusal),
         };
-        books.settle(now, LeaseId(number), settlement, 0.0);
+        windows.settle(now, LeaseId(number), settlement, 0.0);
     }
 }
 
 #[test]
 fn rate_headers_on_the_head_of_a_401_describe_somebody_else() {
-    let mut books = books(1);
-    warm(&mut books, &[40]);
-    assert!(books.try_admit(NOW, LeaseId(1), &demand(1)).is_ok());
-    books.answer_begun(NOW, LeaseId(1), StatusCode::UNAUTHORIZED, Some(&says(60, 0)));
-    assert!(books.try_admit(NOW, LeaseId(2), &demand(1)).is_ok());
+    let mut windows = windows(1);
+    warm(&mut windows, &[40]);
+    assert!(windows.try_admit(NOW, LeaseId(1), &demand(1)).is_ok());
+    windows.answer_begun(NOW, LeaseId(1), StatusCode::UNAUTHORIZED, Some(&says(60, 0)));
+    assert!(windows.try_admit(NOW, LeaseId(2), &demand(1)).is_ok());
 }
 
 #[test]
@@ -422,15 +422,15 @@ fn batch_waits_for_the_account_whose_window_ends_first() {
             batch_floor: 0.5,
             ..Settings::default()
         };
-        let mut books = Books::new(settings);
+        let mut windows = QuotaLedger::new(settings);
         for number in 0..accounts {
             let one = Demand { candidates: [AccountId(number)].into(), ..demand(1) };
-            assert!(books.try_admit(NOW, LeaseId(number.into()), &one).is_ok());
+            assert!(windows.try_admit(NOW, LeaseId(number.into()), &one).is_ok());
             let reset = if number == 1 { NOW + Duration::from_secs(5) } else { RESET };
             let rate = RateHeaders { reset, ..says(100, if number == 1 { 10 } else { 20 }) };
-            answer(&mut books, number.into(), Some(&rate));
+            answer(&mut windows, number.into(), Some(&rate));
         }
-        let refusal = books.try_admit(NOW, LeaseId(100), &demand(accounts)).unwrap_err();
+        let refusal = windows.try_admit(NOW, LeaseId(100), &demand(accounts)).unwrap_err();
         assert_eq!(
             (refusal.limit, refusal.until),
             (LimitKind::BatchFloor, Until::Time(NOW + Duration::from_secs(7)))
@@ -440,82 +440,85 @@ fn batch_waits_for_the_account_whose_window_ends_first() {
 
 #[test]
 fn absurd_costs_and_points_break_nothing() {
-    let mut books = books(1);
+    let mut windows = windows(1);
     let much = Demand { cost: u32::MAX, points: u32::MAX, ..demand(1) };
-    assert!(books.try_admit(NOW, LeaseId(0), &much).is_ok());
-    answer(&mut books, 0, None);
+    assert!(windows.try_admit(NOW, LeaseId(0), &much).is_ok());
+    answer(&mut windows, 0, None);
     for number in 1..6 {
         let now = NOW + Duration::from_secs(100 * number);
         let other = Demand { endpoint: endpoint("/repos/a/b/issues"), ..much.clone() };
-        let _ = books.try_admit(now, LeaseId(number), &much);
-        let _ = books.try_admit(now, LeaseId(100 + number), &other);
-        assert_eq!(books.audit(), Vec::new());
-        books.settle(
+        let _ = windows.try_admit(now, LeaseId(number), &much);
+        let _ = windows.try_admit(now, LeaseId(100 + number), &other);
+        assert_eq!(windows.audit(), Vec::new());
+        windows.settle(
             now,
             LeaseId(number),
             Settlement::Answered { status: OK, rate: None, refusal: None },
             0.0,
         );
-        assert_eq!(books.audit(), Vec::new());
-        books.settle(now, LeaseId(100 + number), Settlement::Unknown, 0.0);
+        assert_eq!(windows.audit(), Vec::new());
+        windows.settle(now, LeaseId(100 + number), Settlement::Unknown, 0.0);
     }
 }
 
 #[test]
 fn endless_names_of_resources_take_no_endless_memory() {
-    let mut books = books(2);
+    let mut windows = windows(2);
     for number in 0..500 {
         let named = ResourceName::new(&format!("resource-{number}"));
         let now = NOW + Duration::from_secs(number);
-        let Ok(grant) = books.try_admit(now, LeaseId(number), &demand(2)) else { continue };
+        let Ok(grant) = windows.try_admit(now, LeaseId(number), &demand(2)) else { continue };
         let rate = RateHeaders { resource: Some(named), ..says(50, 40) };
-        books.settle(
+        windows.settle(
             now,
             grant.lease,
             Settlement::Answered { status: OK, rate: Some(&rate), refusal: None },
             0.0,
         );
     }
-    assert!(books.candidates.rankings() <= 80, "{}", books.candidates.rankings());
+    assert!(windows.candidates.rankings() <= 80, "{}", windows.candidates.rankings());
 }
 
 /// Two accounts of the config and one place for a guest, which is number 2.
-fn with_guest() -> (Books, Demand) {
+fn with_guest() -> (QuotaLedger, Demand) {
     let account = |number: u32| AccountSettings {
         name: format!("account-{number}").into(),
         kind: AccountKind::User,
         reserve: 0,
         also_spends: None,
     };
-    let books = Books::new(Settings {
+    let windows = QuotaLedger::new(Settings {
         accounts: (0..2).map(account).collect(),
-        guests: 1,
+        dynamic_accounts: 1,
         ..Settings::default()
     });
-    (books, Demand { candidates: [AccountId(2)].into(), ..demand(1) })
+    (windows, Demand { candidates: [AccountId(2)].into(), ..demand(1) })
 }
 
 #[test]
 fn a_guest_has_the_books_of_any_account_until_its_place_is_anothers() {
-    let (mut books, of_guest) = with_guest();
-    books.try_admit(NOW, LeaseId(1), &of_guest).unwrap();
-    assert!(!books.vacate(NOW, AccountId(2)), "something of it is in flight");
-    answer(&mut books, 1, Some(&says(100, 0)));
-    assert_eq!(books.try_admit(NOW, LeaseId(2), &of_guest).unwrap_err().limit, LimitKind::Primary);
-    assert_eq!(books.view(NOW, &of_guest.candidates, &ResourceName::core()).remaining, 0);
-    assert!(books.vacate(NOW, AccountId(2)));
-    assert_eq!(books.view(NOW, &of_guest.candidates, &ResourceName::core()).remaining, 5_000);
-    assert_eq!(books.try_admit(NOW, LeaseId(3), &of_guest).unwrap().account, AccountId(2));
-    assert!(books.audit().is_empty());
+    let (mut windows, of_guest) = with_guest();
+    windows.try_admit(NOW, LeaseId(1), &of_guest).unwrap();
+    assert!(!windows.vacate(NOW, AccountId(2)), "something of it is in flight");
+    answer(&mut windows, 1, Some(&says(100, 0)));
+    assert_eq!(
+        windows.try_admit(NOW, LeaseId(2), &of_guest).unwrap_err().limit,
+        LimitKind::Primary
+    );
+    assert_eq!(windows.view(NOW, &of_guest.candidates, &ResourceName::core()).remaining, 0);
+    assert!(windows.vacate(NOW, AccountId(2)));
+    assert_eq!(windows.view(NOW, &of_guest.candidates, &ResourceName::core()).remaining, 5_000);
+    assert_eq!(windows.try_admit(NOW, LeaseId(3), &of_guest).unwrap().account, AccountId(2));
+    assert!(windows.audit().is_empty());
 }
 
 #[test]
 fn accounts_of_the_config_are_never_vacated_and_alone_are_shown_to_operators() {
-    let (mut books, _) = with_guest();
+    let (mut windows, _) = with_guest();
     assert!(
-        !books.vacate(NOW, AccountId(0))
-            && !books.vacate(NOW, AccountId(1))
-            && !books.vacate(NOW, AccountId(3))
+        !windows.vacate(NOW, AccountId(0))
+            && !windows.vacate(NOW, AccountId(1))
+            && !windows.vacate(NOW, AccountId(3))
     );
-    assert_eq!(books.snapshot(NOW).len(), 2);
+    assert_eq!(windows.snapshot(NOW).len(), 2);
 }

@@ -1,7 +1,7 @@
-//! An upstream in a few lines, for property tests: its own truth about windows and secondary
+//! An upstream in a small_list lines, for property tests: its own truth about windows and secondary
 //! limits, and a wire that delays, reorders and loses.
 //!
-//! Not the emulator: it shares no code with it and none with the books, so that a misreading is not
+//! Not the emulator: it shares no code with it and none with the windows, so that a misreading is not
 //! made twice.
 
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::api::{LimitRefusal, RateHeaders, ResourceName};
+use crate::api::{RateHeaders, ResourceName, UpstreamLimit};
 use crate::clock::Timestamp;
 
 use crate::decision::types::{AccountId, LeaseId};
@@ -72,7 +72,7 @@ struct Truth {
 #[derive(Clone, Debug)]
 pub(in super::super) enum Ending {
     Lost,
-    Answered { status: StatusCode, rate: RateHeaders, refusal: Option<LimitRefusal> },
+    Answered { status: StatusCode, rate: RateHeaders, refusal: Option<UpstreamLimit> },
 }
 
 enum Wire {
@@ -207,14 +207,14 @@ impl Upstream {
         let (reset, remaining, resource) =
             (Some(rate.reset), Some(rate.remaining), rate.resource.clone());
         let refusal = if is_sudden {
-            Some(LimitRefusal::Secondary {
+            Some(UpstreamLimit::Secondary {
                 retry_after: Some(Duration::from_secs(20)),
                 reset,
                 remaining,
                 resource,
             })
         } else {
-            refused.then_some(LimitRefusal::Primary {
+            refused.then_some(UpstreamLimit::Primary {
                 retry_after: None,
                 reset,
                 remaining,

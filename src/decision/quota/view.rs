@@ -1,4 +1,4 @@
-//! What the books show: to clients their pool's sums, to operators everything (DESIGN D9, CONTRACT
+//! What the windows show: to clients their pool's sums, to operators everything (DESIGN D9, CONTRACT
 //! §5).
 //!
 //! Nothing here decides or changes anything. What the upstream has not said is presumed from the
@@ -10,9 +10,9 @@ use crate::api::{ResourceName, window};
 use crate::clock::Timestamp;
 
 use super::account::Account;
-use super::limits::primary::{Book, Figures, presumed_limit};
+use super::limits::primary::{Figures, PrimaryWindow, presumed_limit};
 use super::ranking::Sums;
-use super::{Books, place};
+use super::{QuotaLedger, place};
 use crate::decision::types::{AccountId, LimitKind};
 
 /// What a client of a pool sees of a budget: the sums over the pool's accounts.
@@ -37,15 +37,15 @@ pub struct AccountSnapshot {
     pub name: Arc<str>,
     /// Closed for all requests until then, after a secondary refusal.
     pub cooldown_until: Option<Timestamp>,
-    /// Its primary books, by resource.
-    pub books: Vec<BookSnapshot>,
+    /// Its primary windows, by resource.
+    pub windows: Vec<WindowSnapshot>,
     /// Its secondary limits.
     pub secondary: Vec<SecondarySnapshot>,
 }
 
-/// One primary book for an operator.
+/// One primary window for an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BookSnapshot {
+pub struct WindowSnapshot {
     /// The resource.
     pub resource: ResourceName,
     /// Units per window.
@@ -73,7 +73,7 @@ pub struct SecondarySnapshot {
     pub max: u32,
 }
 
-impl Books {
+impl QuotaLedger {
     /// What a client that may use `accounts` sees of a resource. A budget of which nothing is known
     /// counts with the documented limit. Costs the same for every length of a list that requests
     /// have used.
@@ -104,15 +104,15 @@ impl Books {
         let all = (0..)
             .map(AccountId)
             .zip(&self.accounts)
-            .filter(|(id, _)| !self.guests.places.is_guest(*id));
+            .filter(|(id, _)| !self.dynamic_accounts.places.is_dynamic(*id));
         all.map(|(id, account)| account.snapshot(now, id)).collect()
     }
 
-    /// The resources that these accounts have books of, sorted.
+    /// The resources that these accounts have windows of, sorted.
     pub fn resources_seen(&self, accounts: &[AccountId]) -> Vec<ResourceName> {
         let accounts = accounts.iter().filter_map(|id| self.accounts.get(place(*id)));
         let mut names: Vec<ResourceName> =
-            accounts.flat_map(|account| &account.books).map(|(name, _)| name.clone()).collect();
+            accounts.flat_map(|account| &account.windows).map(|(name, _)| name.clone()).collect();
         names.sort_unstable();
         names.dedup();
         names
@@ -121,26 +121,26 @@ impl Books {
 
 impl Account {
     fn figures(&self, now: Timestamp, resource: &ResourceName) -> Figures {
-        self.figures_in(now, self.shown_at(self.find_book(resource)), resource)
+        self.figures_in(now, self.shown_at(self.find_window(resource)), resource)
     }
 
     pub(super) fn figures_in(
         &self,
         now: Timestamp,
-        book: Option<&Book>,
+        window: Option<&PrimaryWindow>,
         resource: &ResourceName,
     ) -> Figures {
         let presumed = || presumed_limit(self.settings.kind, resource);
-        match book {
-            Some(book) => book.figures(now, presumed),
+        match window {
+            Some(window) => window.figures(now, presumed),
             None => Figures { limit: presumed(), remaining: presumed(), leased: 0, reset: None },
         }
     }
 
     fn snapshot(&self, now: Timestamp, id: AccountId) -> AccountSnapshot {
-        let book = |resource: &ResourceName| {
+        let window = |resource: &ResourceName| {
             let Figures { limit, remaining, leased, reset } = self.figures(now, resource);
-            BookSnapshot {
+            WindowSnapshot {
                 resource: resource.clone(),
                 limit,
                 remaining,
@@ -150,14 +150,14 @@ impl Account {
                 known: reset.is_some(),
             }
         };
-        let mut books: Vec<BookSnapshot> =
-            self.books.iter().map(|(resource, _)| book(resource)).collect();
-        books.sort_unstable_by(|one, other| one.resource.cmp(&other.resource));
+        let mut windows: Vec<WindowSnapshot> =
+            self.windows.iter().map(|(resource, _)| window(resource)).collect();
+        windows.sort_unstable_by(|one, other| one.resource.cmp(&other.resource));
         AccountSnapshot {
             account: id,
             name: self.settings.name.clone(),
             cooldown_until: self.cooldown.until(now),
-            books,
+            windows,
             secondary: self
                 .secondary
                 .usage(now)

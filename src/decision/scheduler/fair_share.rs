@@ -2,7 +2,7 @@
 //!
 //! One client alone can have fifteen sixteenths of the room, or all of a small one, the next one as
 //! much of the rest, and who holds nothing finds room as long as there is any: whoever holds most
-//! is refused first. Left out: what the room is made of.
+//! is refused first. Removed out: what the room is made of.
 
 /// Ours: nearly all that the config promises for a client that is alone, and hundreds of places for
 /// others beside one that floods the queue.

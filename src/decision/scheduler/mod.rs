@@ -1,4 +1,4 @@
-//! The books with a waiting line before them: now, later, or not at all.
+//! The ledger with a waiting queue before them: now, later, or not at all.
 //!
 //! Driven by events and by time, both given by the caller: a request comes, a lease ends, an asker
 //! goes, a wake-up is due. After every call the caller drains [`Admission::take_decided`]; at
@@ -7,8 +7,8 @@
 //! Who waits is honest about it: a request that cannot be admitted before its deadline is refused
 //! at once, also when that becomes clear only while it waits (DESIGN D4, D10). Who goes first is a
 //! matter of priority, then of share (`shares`), then of age; those behind it that are held by the
-//! same are not even tried (`line`), so that the cost of an event does not grow with the number of
-//! those who wait. When the line is full, room is made by the newest request of whoever fills it
+//! same are not even tried (`queue`), so that the cost of an event does not grow with the number of
+//! those who wait. When the queue is full, room is made by the newest request of whoever fills it
 //! most.
 
 pub mod fair_share;
@@ -23,34 +23,34 @@ use http::StatusCode;
 use crate::api::{RateHeaders, ResourceName};
 use crate::clock::Timestamp;
 
-use super::quota::{Blocked, Books, BudgetView, Scope, Touched};
+use super::quota::{Blocked, BudgetView, QuotaLedger, Scope, Touched};
 use super::types::invariants::Invariant;
 use super::types::{
-    AccountId, Demand, Grant, LeaseId, LimitKind, Refusal, Settings, Settlement, Ticket, Until,
+    AccountId, Demand, Grant, LeaseId, LimitDenied, LimitKind, Settings, Settlement, Ticket, Until,
 };
 
 use wait_queue::shares::Shares;
-use wait_queue::{ClassId, Line, Rank, SortId, SortKey, Waiter};
+use wait_queue::{GroupId, QueueId, QueueKey, Rank, WaitQueue, Waiter};
 
-/// How many held classes of a list an event releases beside those that it is about. Ours: any of
+/// How many held groups of a list an event releases beside those that it is about. Ours: any of
 /// them may have become admissible where the list has several accounts, but seldom.
 const RELEASED_BESIDE: usize = 16;
 
-/// The books with a waiting line before them.
+/// The ledger with a waiting queue before them.
 #[derive(Debug)]
 pub struct Admission {
-    books: Books,
-    line: Line,
+    ledger: QuotaLedger,
+    queue: WaitQueue,
     shares: Shares,
     waiting_max: usize,
     waiting_bytes_max: u64,
     next_lease: u64,
     next_ticket: u64,
-    decided: VecDeque<(Ticket, Result<Grant, Refusal>)>,
-    /// The sorts to try and the firsts of them. Empty between events: they are kept for their
+    decided: VecDeque<(Ticket, Result<Grant, LimitDenied>)>,
+    /// The queues to try and the firsts of them. Empty between events: they are kept for their
     /// memory, which each event would ask for anew.
-    touched: Vec<SortId>,
-    heads: BinaryHeap<Reverse<(Rank, SortId, ClassId)>>,
+    touched: Vec<QueueId>,
+    heads: BinaryHeap<Reverse<(Rank, QueueId, GroupId)>>,
 }
 
 /// What becomes of a request at once.
@@ -59,23 +59,23 @@ pub enum Decision {
     /// Send it now.
     Granted(Grant),
     /// It cannot be admitted before its deadline.
-    Refused(Refusal),
+    Refused(LimitDenied),
     /// It waits; [`Admission::take_decided`] will tell, perhaps at once.
     Waiting {
-        /// Its place in the line.
+        /// Its place in the queue.
         ticket: Ticket,
         /// What holds it now.
-        by: Refusal,
+        by: LimitDenied,
     },
 }
 
 impl Admission {
-    /// An empty line before books in which nothing is known.
+    /// An empty queue before ledger in which nothing is known.
     pub fn new(settings: Settings) -> Self {
         let (waiting_max, waiting_bytes_max) = (settings.waiting_max, settings.waiting_bytes_max);
         Self {
-            books: Books::new(settings),
-            line: Line::default(),
+            ledger: QuotaLedger::new(settings),
+            queue: WaitQueue::default(),
             shares: Shares::default(),
             waiting_max,
             waiting_bytes_max,
@@ -91,27 +91,27 @@ impl Admission {
     /// cannot be admitted by then. With a deadline that is not after `now` it never waits.
     pub fn request(&mut self, now: Timestamp, demand: Demand, deadline: Timestamp) -> Decision {
         self.tick(now);
-        let list = self.books.list_of(&demand);
-        for union in self.books.take_unions() {
+        let list = self.ledger.list_of(&demand);
+        for union in self.ledger.take_unions() {
             self.shares.unite(union);
         }
-        let client = self.books.client(demand.client);
-        let key = SortKey::new(
+        let client = self.ledger.client(demand.client);
+        let key = QueueKey::new(
             &demand,
             list,
             client.priority,
-            self.books.resource_for(demand.endpoint, &demand.resource),
+            self.ledger.resource_for(demand.endpoint, &demand.resource),
         );
-        let kin = self.books.kin_of(list);
+        let component = self.ledger.component_of(list);
         // When others wait that are held by the same, it is behind them, and what holds them holds
         // it.
-        let held = self.line.blocked(&key, &demand).cloned();
+        let held = self.queue.blocked(&key, &demand).cloned();
         let blocked = match held {
             Some(blocked) => blocked,
-            None => match self.books.admit(now, LeaseId(self.next_lease), &demand, list) {
+            None => match self.ledger.admit(now, LeaseId(self.next_lease), &demand, list) {
                 Ok(grant) => {
                     self.next_lease += 1;
-                    self.shares.serve_at_once(kin, demand.client, client);
+                    self.shares.serve_at_once(component, demand.client, client);
                     return Decision::Granted(grant);
                 }
                 Err(blocked) => blocked,
@@ -125,15 +125,15 @@ impl Admission {
         }
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        let tag = self.shares.take(kin, demand.client, client);
-        self.books.hold_list(list);
+        let tag = self.shares.take(component, demand.client, client);
+        self.ledger.hold_list(list);
         let by = blocked.refusal.clone();
-        self.line.push(ticket, key, tag, Waiter { demand, deadline }, blocked);
+        self.queue.push(ticket, key, tag, Waiter { demand, deadline }, blocked);
         self.reconsider(now, None);
         Decision::Waiting { ticket, by }
     }
 
-    /// Ends a lease; see [`Books::settle`]. Whoever can be decided by what that frees or teaches is
+    /// Ends a lease; see [`QuotaLedger::settle`]. Whoever can be decided by what that frees or teaches is
     /// decided.
     pub fn settle(
         &mut self,
@@ -142,11 +142,11 @@ impl Admission {
         settlement: Settlement<'_>,
         jitter: f64,
     ) {
-        let ended = self.books.end(now, lease, settlement, jitter);
+        let ended = self.ledger.end(now, lease, settlement, jitter);
         self.reconsider(now, ended);
     }
 
-    /// The head of a long answer; see [`Books::answer_begun`]. Whoever waited for what it says is
+    /// The head of a long answer; see [`QuotaLedger::answer_begun`]. Whoever waited for what it says is
     /// decided.
     pub fn answer_begun(
         &mut self,
@@ -155,52 +155,52 @@ impl Admission {
         status: StatusCode,
         rate: Option<&RateHeaders>,
     ) {
-        let begun = self.books.touched_by(lease);
-        self.books.answer_begun(now, lease, status, rate);
+        let begun = self.ledger.touched_by(lease);
+        self.ledger.answer_begun(now, lease, status, rate);
         self.reconsider(now, begun);
     }
 
     /// Something has changed where a lease was booked.
     fn reconsider(&mut self, now: Timestamp, changed: Option<Touched>) {
-        if self.line.is_empty() || changed.is_none() && !self.line.is_due(now) {
+        if self.queue.is_empty() || changed.is_none() && !self.queue.is_due(now) {
             return;
         }
-        let mut sorts = std::mem::take(&mut self.touched);
-        self.line.take_due(now, &mut sorts);
+        let mut queues = std::mem::take(&mut self.touched);
+        self.queue.take_due(now, &mut queues);
         if let Some(Touched { accounts, endpoint, is_undone }) = changed {
             for list in
-                accounts.into_iter().flatten().flat_map(|account| self.books.lists_with(account))
+                accounts.into_iter().flatten().flat_map(|account| self.ledger.lists_with(account))
             {
-                self.line.release_of(list, endpoint, RELEASED_BESIDE);
-                sorts.extend(self.line.sorts_of(list));
+                self.queue.release_of(list, endpoint, RELEASED_BESIDE);
+                queues.extend(self.queue.queues_of(list));
             }
             if is_undone {
-                self.line.doubt(&sorts);
+                self.queue.doubt(&queues);
             }
         }
         // Who is refused may have stood before one who needs less.
         loop {
-            self.admit_waiting(now, &mut sorts);
-            sorts.clear();
-            if !self.line.is_due(now) {
+            self.admit_waiting(now, &mut queues);
+            queues.clear();
+            if !self.queue.is_due(now) {
                 break;
             }
             self.refuse_overdue(now);
-            self.line.take_due(now, &mut sorts);
-            if sorts.is_empty() {
+            self.queue.take_due(now, &mut queues);
+            if queues.is_empty() {
                 break;
             }
         }
-        self.touched = sorts;
+        self.touched = queues;
     }
 
-    /// Other settings from now on, see [`Books::reconfigure`](super::Books); whoever they let go is
+    /// Other settings from now on, see [`QuotaLedger::reconfigure`](super::QuotaLedger); whoever they let go is
     /// decided. Those who wait keep the priority with which they came.
     pub fn reconfigure(&mut self, now: Timestamp, settings: Settings) {
         (self.waiting_max, self.waiting_bytes_max) =
             (settings.waiting_max, settings.waiting_bytes_max);
-        self.books.reconfigure(now, settings);
-        self.line.look_at_all();
+        self.ledger.reconfigure(now, settings);
+        self.queue.retry_all();
         self.reconsider(now, None);
     }
 
@@ -218,181 +218,192 @@ impl Admission {
 
     /// When [`Admission::tick`] is to be called next; `None`: nobody waits for time.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        self.line.next_wakeup()
+        self.queue.next_wakeup()
     }
 
     /// The tickets decided since the last call, in the order in which they were decided; each
     /// ticket once. A grant whose asker has left is to be settled as never sent.
-    pub fn take_decided(&mut self) -> Drain<'_, (Ticket, Result<Grant, Refusal>)> {
+    pub fn take_decided(&mut self) -> Drain<'_, (Ticket, Result<Grant, LimitDenied>)> {
         self.decided.drain(..)
     }
 
     /// The first of these alone.
-    pub fn next_decided(&mut self) -> Option<(Ticket, Result<Grant, Refusal>)> {
+    pub fn next_decided(&mut self) -> Option<(Ticket, Result<Grant, LimitDenied>)> {
         self.decided.pop_front()
     }
 
-    /// The books, for reading.
-    pub fn books(&self) -> &Books {
-        &self.books
+    /// The ledger, for reading.
+    pub fn ledger(&self) -> &QuotaLedger {
+        &self.ledger
     }
 
-    /// What a client that may use `accounts` sees of a resource; see [`Books::view`].
+    /// What a client that may use `accounts` sees of a resource; see [`QuotaLedger::view`].
     pub fn view(
         &mut self,
         now: Timestamp,
         accounts: &std::sync::Arc<[AccountId]>,
         resource: &ResourceName,
     ) -> BudgetView {
-        self.books.view(now, accounts, resource)
+        self.ledger.view(now, accounts, resource)
     }
 
-    /// Frees a guest's place; see [`Books::vacate`].
+    /// Frees a guest's place; see [`QuotaLedger::vacate`].
     pub fn vacate(&mut self, now: Timestamp, guest: AccountId) -> bool {
-        self.books.vacate(now, guest)
+        self.ledger.vacate(now, guest)
     }
 
     /// How many wait.
     pub fn waiting(&self) -> usize {
-        self.line.len()
+        self.queue.len()
     }
 
-    /// Checks books and line as a whole, and returns what is broken; see [`Books::audit`].
+    /// Checks ledger and queue as a whole, and returns what is broken; see [`QuotaLedger::audit`].
     pub fn audit(&self) -> Vec<Invariant> {
-        let mut broken = self.books.audit();
-        broken.extend((!self.line.adds_up()).then_some(Invariant::LineAddsUp));
+        let mut broken = self.ledger.audit();
+        broken.extend((!self.queue.adds_up()).then_some(Invariant::QueueAddsUp));
         broken
     }
 
-    /// Admits from these sorts: the first of all first, each sort until its first refusal.
-    fn admit_waiting(&mut self, now: Timestamp, sorts: &mut Vec<SortId>) {
-        if let [sort] = sorts[..] {
-            while let Some((_, class)) = self.line.head(sort)
-                && self.admit_first(now, sort, class)
+    /// Admits from these queues: the first of all first, each queue until its first refusal.
+    fn admit_waiting(&mut self, now: Timestamp, queues: &mut Vec<QueueId>) {
+        if let [queue] = queues[..] {
+            while let Some((_, group)) = self.queue.head(queue)
+                && self.admit_first(now, queue, group)
             {}
             return;
         }
-        sorts.sort_unstable();
-        sorts.dedup();
-        let head =
-            |line: &Line, sort| line.head(sort).map(|(rank, class)| Reverse((rank, sort, class)));
+        queues.sort_unstable();
+        queues.dedup();
+        let head = |all: &WaitQueue, queue| {
+            all.head(queue).map(|(rank, group)| Reverse((rank, queue, group)))
+        };
         let mut heads = std::mem::take(&mut self.heads);
-        heads.extend(sorts.iter().filter_map(|sort| head(&self.line, *sort)));
-        while let Some(Reverse((_, sort, class))) = heads.pop() {
-            if self.admit_first(now, sort, class) {
-                heads.extend(head(&self.line, sort));
+        heads.extend(queues.iter().filter_map(|queue| head(&self.queue, *queue)));
+        while let Some(Reverse((_, queue, group))) = heads.pop() {
+            if self.admit_first(now, queue, group) {
+                heads.extend(head(&self.queue, queue));
             }
         }
         self.heads = heads;
     }
 
-    /// Admits the first of a sort, which is the first of this class; whether the next one is to be
+    /// Admits the first of a queue, which is the first of this group; whether the next one is to be
     /// tried.
-    fn admit_first(&mut self, now: Timestamp, sort: SortId, class: ClassId) -> bool {
-        let Some((ticket, demand, key, blocked)) = self.line.first(class) else { return false };
-        if blocked.is_some_and(|blocked| self.books.is_still(now, key.list, blocked)) {
+    fn admit_first(&mut self, now: Timestamp, queue: QueueId, group: GroupId) -> bool {
+        let Some((ticket, demand, key, blocked)) = self.queue.first(group) else { return false };
+        if blocked.is_some_and(|blocked| self.ledger.is_still(now, key.list, blocked)) {
             return false;
         }
-        match self.books.admit(now, LeaseId(self.next_lease), demand, key.list) {
+        match self.ledger.admit(now, LeaseId(self.next_lease), demand, key.list) {
             Ok(grant) => {
                 self.next_lease += 1;
                 self.decide(ticket, Ok(grant));
                 true
             }
-            // Others of the sort go to other endpoints, or have been found to count elsewhere.
+            // Others of the queue go to other endpoints, or have been found to count elsewhere.
             Err(blocked)
                 if blocked.scope == Scope::Endpoint || blocked.refusal.resource != key.resource =>
             {
-                self.hold(class, blocked);
+                self.hold(group, blocked);
                 true
             }
             Err(blocked) => {
-                self.block(sort, blocked);
+                self.block(queue, blocked);
                 false
             }
         }
     }
 
-    /// Notes what holds a sort, and refuses those in it whom it holds for too long.
-    fn block(&mut self, sort: SortId, blocked: Blocked) {
+    /// Notes what holds a queue, and refuses those in it whom it holds for too long.
+    fn block(&mut self, queue: QueueId, blocked: Blocked) {
         let refusal = blocked.refusal.clone();
-        self.line.block(sort, blocked);
+        self.queue.block(queue, blocked);
         if let Until::Time(until) = refusal.until {
-            while let Some(ticket) = self.line.sort_deadline_before(sort, until) {
+            while let Some(ticket) = self.queue.queue_deadline_before(queue, until) {
                 self.decide(ticket, Err(refusal.clone()));
             }
         }
     }
 
-    /// The same for a class that is held by itself.
-    fn hold(&mut self, class: ClassId, blocked: Blocked) {
+    /// The same for a group that is held by itself.
+    fn hold(&mut self, group: GroupId, blocked: Blocked) {
         let refusal = blocked.refusal.clone();
-        self.line.hold(class, blocked);
+        self.queue.hold(group, blocked);
         if let Until::Time(until) = refusal.until {
-            while let Some(ticket) = self.line.class_deadline_before(class, until) {
+            while let Some(ticket) = self.queue.group_deadline_before(group, until) {
                 self.decide(ticket, Err(refusal.clone()));
             }
         }
     }
 
     fn refuse_overdue(&mut self, now: Timestamp) {
-        while let Some((ticket, refusal)) = self.line.first_overdue(now) {
+        while let Some((ticket, refusal)) = self.queue.first_overdue(now) {
             self.decide(ticket, Err(refusal));
         }
     }
 
     /// Whether a newcomer may wait: there is room, or somebody makes room for it.
     fn make_room(&mut self, demand: &Demand, blocked: &Blocked) -> bool {
-        if self.line.bytes().saturating_add(demand.held_bytes) > self.waiting_bytes_max
+        if self.queue.bytes().saturating_add(demand.held_bytes) > self.waiting_bytes_max
             || self.waiting_max == 0
         {
             return false;
         }
-        if self.line.len() < self.waiting_max {
+        if self.queue.len() < self.waiting_max {
             return true;
         }
-        let priority = self.books.client(demand.client).priority;
-        let Some(ticket) = self.line.displaced_by(demand.client, priority) else { return false };
+        let priority = self.ledger.client(demand.client).priority;
+        let Some(ticket) = self.queue.displaced_by(demand.client, priority) else { return false };
         self.decide(ticket, Err(queue_full(&blocked.refusal)));
         true
     }
 
-    fn decide(&mut self, ticket: Ticket, decision: Result<Grant, Refusal>) {
+    fn decide(&mut self, ticket: Ticket, decision: Result<Grant, LimitDenied>) {
         let is_granted = decision.is_ok();
         let waited = if is_granted { self.serve(ticket) } else { self.leave(ticket) };
-        self.books.note(Invariant::TicketsDecidedOnce, waited);
+        self.ledger.note(Invariant::TicketsDecidedOnce, waited);
         self.decided.push_back((ticket, decision));
     }
 
-    /// Takes a ticket out of the line because it is served; whether it was there.
+    /// Takes a ticket out of the queue because it is served; whether it was there.
     fn serve(&mut self, ticket: Ticket) -> bool {
-        let Some(left) = self.line.remove(ticket) else { return false };
-        self.shares.serve(self.books.kin_of(left.list), left.client, left.priority, left.tag);
-        self.books.release_list(left.list);
+        let Some(left) = self.queue.remove(ticket) else { return false };
+        self.shares.serve(
+            self.ledger.component_of(left.list),
+            left.client,
+            left.priority,
+            left.tag,
+        );
+        self.ledger.release_list(left.list);
         true
     }
 
-    /// Takes a ticket out of the line without service; whether it was there.
+    /// Takes a ticket out of the queue without service; whether it was there.
     fn leave(&mut self, ticket: Ticket) -> bool {
-        let Some(left) = self.line.remove(ticket) else { return false };
+        let Some(left) = self.queue.remove(ticket) else { return false };
         self.shares.give_back(
-            self.books.kin_of(left.list),
+            self.ledger.component_of(left.list),
             left.client,
-            self.books.client(left.client),
+            self.ledger.client(left.client),
             left.tag,
         );
-        self.books.release_list(left.list);
+        self.ledger.release_list(left.list);
         true
     }
 }
 
-/// The refusal of a line that has no room.
-fn queue_full(blocked: &Refusal) -> Refusal {
-    Refusal { limit: LimitKind::QueueFull, account: None, until: Until::Event, ..blocked.clone() }
+/// The refusal of a queue that has no room.
+fn queue_full(blocked: &LimitDenied) -> LimitDenied {
+    LimitDenied {
+        limit: LimitKind::QueueFull,
+        account: None,
+        until: Until::Event,
+        ..blocked.clone()
+    }
 }
 
 /// Whether a refusal outlasts a deadline.
-fn is_hopeless(refusal: &Refusal, deadline: Timestamp) -> bool {
+fn is_hopeless(refusal: &LimitDenied, deadline: Timestamp) -> bool {
     matches!(refusal.until, Until::Time(until) if until > deadline)
 }
 

@@ -1,4 +1,4 @@
-//! Whether the line overlooks somebody: many accounts, clients, endpoints and resources, and after
+//! Whether the queue overlooks somebody: many accounts, clients, endpoints and resources, and after
 //! every event each who waits is asked for again.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::{AccountKind, Dialect, LimitRefusal, RateHeaders, Table};
+use crate::api::{AccountKind, Dialect, RateHeaders, Table, UpstreamLimit};
 use crate::decision::quota::upstream_model::Chance;
 use crate::decision::types::{
     AccountSettings, ClientId, ClientSettings, Pace, Priority, SecondaryLimits, WriteSpacing,
@@ -31,7 +31,7 @@ const PATHS: [&str; 8] = [
 /// A world in which every limit is met, and what happens in it.
 struct Scene {
     chance: Chance,
-    line: Admission,
+    queue: Admission,
     pools: Vec<Arc<[AccountId]>>,
     waiting: BTreeMap<Ticket, (Demand, Timestamp)>,
     open: Vec<Grant>,
@@ -67,7 +67,7 @@ impl Scene {
             graphql_cpu_seconds_per_minute: 1_000_000,
         };
         let settings = Settings {
-            guests: 0,
+            dynamic_accounts: 0,
             accounts: (0..accounts).map(account).collect(),
             clients: (0..6).map(client).collect(),
             pace: if chance.percent(25) { Pace::Even } else { Pace::Burst },
@@ -85,10 +85,10 @@ impl Scene {
             Arc::from([AccountId(0)]),
             Arc::from([AccountId(1), AccountId(2)]),
         ];
-        let line = Admission::new(settings);
+        let queue = Admission::new(settings);
         Self {
             chance,
-            line,
+            queue,
             pools: pools.into(),
             waiting: BTreeMap::new(),
             open: Vec::new(),
@@ -136,13 +136,13 @@ impl Scene {
         let reset = Timestamp::from_secs((now.as_secs() / 60 + 1) * 60);
         let remaining = u32::try_from(chance.below(31)).unwrap();
         let rate = RateHeaders { limit: 30, remaining, used: None, reset, resource: None };
-        let secondary = LimitRefusal::Secondary {
+        let secondary = UpstreamLimit::Secondary {
             retry_after: Some(chance.millis(40_000)),
             reset: None,
             remaining: None,
             resource: None,
         };
-        let primary = LimitRefusal::Primary {
+        let primary = UpstreamLimit::Primary {
             retry_after: None,
             reset: Some(reset),
             remaining: Some(0),
@@ -160,10 +160,10 @@ impl Scene {
             _ => answered(StatusCode::OK, Some(&rate), None),
         };
         if chance.percent(10) {
-            self.line.answer_begun(now, lease, StatusCode::OK, Some(&rate));
+            self.queue.answer_begun(now, lease, StatusCode::OK, Some(&rate));
             self.nobody_is_overlooked();
         }
-        self.line.settle(now, lease, settlement, 0.5);
+        self.queue.settle(now, lease, settlement, 0.5);
         self.nobody_is_overlooked();
     }
 
@@ -171,7 +171,7 @@ impl Scene {
         match self.chance.below(10) {
             0..5 => {
                 let (demand, wait) = (self.demand(), self.chance.millis(30_000));
-                match self.line.request(self.now, demand.clone(), self.now + wait) {
+                match self.queue.request(self.now, demand.clone(), self.now + wait) {
                     Decision::Granted(grant) => self.open.push(grant),
                     Decision::Waiting { ticket, .. } => {
                         drop(self.waiting.insert(ticket, (demand, self.now + wait)))
@@ -187,7 +187,7 @@ impl Scene {
             5 => {
                 if let Some(ticket) = self.waiting.keys().copied().nth(self.chance.index(40)) {
                     self.waiting.remove(&ticket);
-                    self.line.abandon(self.now, ticket);
+                    self.queue.abandon(self.now, ticket);
                 }
             }
             _ => return self.settle(),
@@ -200,28 +200,28 @@ impl Scene {
     fn is_refused_rightly(&mut self, demand: &Demand) {
         if self.waiting.is_empty() {
             assert!(
-                self.line.try_one(self.now, demand).is_err(),
+                self.queue.try_one(self.now, demand).is_err(),
                 "refused though it could be sent"
             );
         }
     }
 
     fn nobody_is_overlooked(&mut self) {
-        for (ticket, decision) in self.line.take_decided().collect::<Vec<_>>() {
+        for (ticket, decision) in self.queue.take_decided().collect::<Vec<_>>() {
             assert!(self.waiting.remove(&ticket).is_some(), "decided twice, or never asked");
             self.open.extend(decision.ok());
         }
-        assert_eq!(self.line.waiting(), self.waiting.len());
+        assert_eq!(self.queue.waiting(), self.waiting.len());
         assert!(
-            self.line.next_wakeup().is_none_or(|at| at > self.now),
+            self.queue.next_wakeup().is_none_or(|at| at > self.now),
             "it would be called again at once for ever"
         );
-        assert_eq!(self.line.audit(), Vec::new());
+        assert_eq!(self.queue.audit(), Vec::new());
         for (ticket, (demand, deadline)) in &self.waiting {
             assert!(*deadline > self.now);
             // Nobody stands before it who may need the same.
-            let could_go = self.line.line.is_first_of_sort(*ticket)
-                && self.line.try_one(self.now, demand).is_ok();
+            let could_go = self.queue.queue.is_first_of_queue(*ticket)
+                && self.queue.try_one(self.now, demand).is_ok();
             assert!(!could_go, "{ticket:?} waits though it could be sent: {demand:?}");
         }
     }
@@ -229,9 +229,9 @@ impl Scene {
 
 impl Admission {
     /// Whether a demand could be sent now; nothing is changed by it.
-    fn try_one(&mut self, now: Timestamp, demand: &Demand) -> Result<Grant, Refusal> {
-        let list = self.books.list_of(demand);
-        self.books.could_admit(now, demand, list).map_err(|blocked| blocked.refusal)
+    fn try_one(&mut self, now: Timestamp, demand: &Demand) -> Result<Grant, LimitDenied> {
+        let list = self.ledger.list_of(demand);
+        self.ledger.could_admit(now, demand, list).map_err(|blocked| blocked.refusal)
     }
 }
 
@@ -244,9 +244,9 @@ proptest! {
         for _ in 0..400 {
             let step = scene.chance.millis(400);
             let until = scene.now + step;
-            while let Some(at) = scene.line.next_wakeup().filter(|at| *at <= until) {
+            while let Some(at) = scene.queue.next_wakeup().filter(|at| *at <= until) {
                 scene.now = at;
-                scene.line.tick(at);
+                scene.queue.tick(at);
                 scene.nobody_is_overlooked();
             }
             scene.now = until;

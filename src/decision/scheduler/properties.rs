@@ -1,4 +1,4 @@
-//! The waiting line against the plainest line there can be: a list, gone through from the front at
+//! The waiting queue against the plainest queue there can be: a list, gone through from the front at
 //! every event.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::{AccountKind, Dialect, LimitRefusal, RateHeaders, ResourceName, Table};
+use crate::api::{AccountKind, Dialect, RateHeaders, ResourceName, Table, UpstreamLimit};
 use crate::decision::quota::upstream_model::Chance;
 use crate::decision::types::{AccountId, AccountSettings, ClientId, SecondaryLimits, WriteSpacing};
 
@@ -45,11 +45,11 @@ fn settings() -> Settings {
 }
 
 /// A list of those who wait. Every event tries each kind of demand from the longest waiting on,
-/// until a kind is refused. It refuses nobody by itself: the line may notice a little later than at
+/// until a kind is refused. It refuses nobody by itself: the queue may notice a little later than at
 /// once that somebody waits in vain, but never wrongly. Of two accounts that can carry a request it
-/// takes the one that the line took: how good one seems depends on when it was last looked at.
+/// takes the one that the queue took: how good one seems depends on when it was last looked at.
 struct Plain {
-    books: Books,
+    ledger: QuotaLedger,
     next_lease: u64,
     waiting: BTreeMap<Ticket, (Demand, Timestamp)>,
     granted: Vec<(Ticket, Grant)>,
@@ -65,7 +65,7 @@ impl Plain {
             if refused_kinds.contains(&kind) {
                 continue;
             }
-            match self.books.try_admit(
+            match self.ledger.try_admit(
                 now,
                 LeaseId(self.next_lease),
                 &carried_by(demand, taken.get(&ticket)),
@@ -82,7 +82,7 @@ impl Plain {
 
     /// Whether somebody could not have been admitted in time, as it looks now.
     fn waits_in_vain(&mut self, now: Timestamp, demand: &Demand, deadline: Timestamp) -> bool {
-        match self.books.try_admit(now, LeaseId(u64::MAX), demand) {
+        match self.ledger.try_admit(now, LeaseId(u64::MAX), demand) {
             Ok(_) => false,
             Err(refusal) => deadline <= now || is_hopeless(&refusal, deadline),
         }
@@ -134,13 +134,13 @@ fn settle_at_random(chance: &mut Chance, now: Timestamp, mut settle: impl FnMut(
         reset,
         resource: None,
     };
-    let secondary = LimitRefusal::Secondary {
+    let secondary = UpstreamLimit::Secondary {
         retry_after: Some(chance.millis(40_000)),
         reset: None,
         remaining: None,
         resource: None,
     };
-    let primary = LimitRefusal::Primary {
+    let primary = UpstreamLimit::Primary {
         retry_after: None,
         reset: Some(reset),
         remaining: Some(0),
@@ -161,9 +161,9 @@ fn settle_at_random(chance: &mut Chance, now: Timestamp, mut settle: impl FnMut(
     }
 }
 
-/// The line and the plain list, fed the same.
+/// The queue and the plain list, fed the same.
 struct Duel {
-    line: Admission,
+    queue: Admission,
     plain: Plain,
     open: Vec<Grant>,
 }
@@ -171,17 +171,17 @@ struct Duel {
 impl Duel {
     fn new() -> Self {
         let plain = Plain {
-            books: Books::new(settings()),
+            ledger: QuotaLedger::new(settings()),
             next_lease: 0,
             waiting: BTreeMap::new(),
             granted: Vec::new(),
         };
-        Self { line: Admission::new(settings()), plain, open: Vec::new() }
+        Self { queue: Admission::new(settings()), plain, open: Vec::new() }
     }
 
     /// After every event: the same grants in the same order, and no refusal that is not deserved.
     fn compare(&mut self, now: Timestamp) {
-        let decided: Vec<_> = self.line.take_decided().collect();
+        let decided: Vec<_> = self.queue.take_decided().collect();
         let taken = decided
             .iter()
             .filter_map(|(ticket, decision)| Some((*ticket, decision.as_ref().ok()?.account)))
@@ -198,26 +198,26 @@ impl Duel {
             }
         }
         assert_eq!(granted, std::mem::take(&mut self.plain.granted));
-        assert_eq!(self.line.waiting(), self.plain.waiting.len());
+        assert_eq!(self.queue.waiting(), self.plain.waiting.len());
         assert!(self.plain.waiting.values().all(|(_, deadline)| *deadline > now));
-        assert_eq!(self.line.audit(), Vec::new());
+        assert_eq!(self.queue.audit(), Vec::new());
         self.open.extend(granted.iter().map(|(_, grant)| *grant));
     }
 
     fn tick(&mut self, now: Timestamp) {
-        self.line.tick(now);
+        self.queue.tick(now);
         self.compare(now);
     }
 
     fn request(&mut self, now: Timestamp, demand: Demand, deadline: Timestamp) {
         let is_behind_others =
             self.plain.waiting.values().any(|(other, _)| kind(other) == kind(&demand));
-        match self.line.request(now, demand.clone(), deadline) {
+        match self.queue.request(now, demand.clone(), deadline) {
             Decision::Granted(grant) => {
                 assert!(!is_behind_others);
                 let demand = carried_by(&demand, Some(&grant.account));
                 assert_eq!(
-                    self.plain.books.try_admit(now, LeaseId(self.plain.next_lease), &demand),
+                    self.plain.ledger.try_admit(now, LeaseId(self.plain.next_lease), &demand),
                     Ok(grant)
                 );
                 self.plain.next_lease += 1;
@@ -228,20 +228,20 @@ impl Duel {
                 self.plain.waiting.insert(ticket, (demand, deadline));
             }
         }
-        // Who waits has been tried by now: if the plain list admits it here, the line has
+        // Who waits has been tried by now: if the plain list admits it here, the queue has
         // overlooked something.
         self.compare(now);
     }
 
     fn settle(&mut self, now: Timestamp, grant: Grant, settlement: Settlement<'_>) {
-        self.line.settle(now, grant.lease, settlement, 0.5);
-        self.plain.books.settle(now, grant.lease, settlement, 0.5);
+        self.queue.settle(now, grant.lease, settlement, 0.5);
+        self.plain.ledger.settle(now, grant.lease, settlement, 0.5);
         self.compare(now);
     }
 
     fn abandon(&mut self, now: Timestamp, ticket: Ticket) {
         self.plain.waiting.remove(&ticket);
-        self.line.abandon(now, ticket);
+        self.queue.abandon(now, ticket);
         self.compare(now);
     }
 }
@@ -252,8 +252,8 @@ fn duel(seed: u64) {
     let mut now = START;
     for _ in 0..600 {
         now = now + chance.millis(400);
-        // Time alone comes first, at the moments that the line asked for.
-        while let Some(at) = duel.line.next_wakeup().filter(|at| *at <= now) {
+        // Time alone comes first, at the moments that the queue asked for.
+        while let Some(at) = duel.queue.next_wakeup().filter(|at| *at <= now) {
             duel.tick(at);
         }
         match chance.below(10) {
@@ -302,58 +302,58 @@ proptest! {
     #[test]
     fn every_ticket_is_decided_once_or_abandoned_in_time_and_every_lease_comes_back(seed in any::<u64>()) {
         let mut chance = Chance(seed);
-        let mut line = Admission::new(Settings { waiting_max: 50, ..settings() });
+        let mut queue = Admission::new(Settings { waiting_max: 50, ..settings() });
         let mut now = START;
         let mut open: Vec<Grant> = Vec::new();
         let mut deadlines: BTreeMap<Ticket, Timestamp> = BTreeMap::new();
         let mut ended: BTreeSet<Ticket> = BTreeSet::new();
         for step in 0..900 {
-            now = if chance.percent(20) { line.next_wakeup().unwrap_or(now).max(now) } else { now + chance.millis(300) };
-            line.tick(now);
+            now = if chance.percent(20) { queue.next_wakeup().unwrap_or(now).max(now) } else { now + chance.millis(300) };
+            queue.tick(now);
             if step < 600 && chance.percent(60) {
                 let deadline = now + chance.millis(60_000);
-                match line.request(now, any_demand(&mut chance), deadline) {
+                match queue.request(now, any_demand(&mut chance), deadline) {
                     Decision::Granted(grant) => open.push(grant),
                     Decision::Waiting { ticket, .. } => prop_assert!(deadlines.insert(ticket, deadline).is_none()),
                     Decision::Refused(_) => {}
                 }
             } else if !open.is_empty() {
                 let grant = open.swap_remove(chance.index(open.len()));
-                settle_at_random(&mut chance, now, |settlement| line.settle(now, grant.lease, settlement, 0.5));
+                settle_at_random(&mut chance, now, |settlement| queue.settle(now, grant.lease, settlement, 0.5));
             }
             if chance.percent(5) && let Some(ticket) = deadlines.keys().copied().next() {
-                // Either it leaves the line now, or it was decided in this very step and is settled
+                // Either it leaves the queue now, or it was decided in this very step and is settled
                 // below as any other.
-                let before = line.waiting();
-                line.abandon(now, ticket);
-                if line.waiting() < before && !line.decided.iter().any(|(decided, _)| *decided == ticket) {
+                let before = queue.waiting();
+                queue.abandon(now, ticket);
+                if queue.waiting() < before && !queue.decided.iter().any(|(decided, _)| *decided == ticket) {
                     deadlines.remove(&ticket);
                     ended.insert(ticket);
                 }
             }
-            for (ticket, decision) in line.take_decided().collect::<Vec<_>>() {
+            for (ticket, decision) in queue.take_decided().collect::<Vec<_>>() {
                 let deadline = deadlines.remove(&ticket);
                 prop_assert!(ended.insert(ticket) && deadline.is_some(), "decided twice, or never asked");
                 open.extend(decision.ok());
             }
             prop_assert!(deadlines.values().all(|deadline| *deadline > now), "somebody was left waiting beyond the deadline");
-            prop_assert_eq!(deadlines.len(), line.waiting());
-            prop_assert!(line.waiting() <= 50);
+            prop_assert_eq!(deadlines.len(), queue.waiting());
+            prop_assert!(queue.waiting() <= 50);
         }
         while let Some(grant) = open.pop() {
-            line.settle(now, grant.lease, Settlement::Unknown, 0.5);
-            open.extend(line.take_decided().filter_map(|(_, decision)| decision.ok()));
+            queue.settle(now, grant.lease, Settlement::Unknown, 0.5);
+            open.extend(queue.take_decided().filter_map(|(_, decision)| decision.ok()));
         }
-        while let Some(at) = line.next_wakeup() {
-            line.tick(at);
-            for (_, decision) in line.take_decided().collect::<Vec<_>>() {
+        while let Some(at) = queue.next_wakeup() {
+            queue.tick(at);
+            for (_, decision) in queue.take_decided().collect::<Vec<_>>() {
                 if let Ok(grant) = decision {
-                    line.settle(at, grant.lease, Settlement::NeverSent, 0.5);
+                    queue.settle(at, grant.lease, Settlement::NeverSent, 0.5);
                 }
             }
         }
-        prop_assert_eq!((line.waiting(), line.books().open_leases()), (0, 0));
-        prop_assert_eq!(line.audit(), Vec::new());
-        prop_assert_eq!(line.books().broken().map(|(_, count)| count).sum::<u64>(), 0);
+        prop_assert_eq!((queue.waiting(), queue.ledger().open_leases()), (0, 0));
+        prop_assert_eq!(queue.audit(), Vec::new());
+        prop_assert_eq!(queue.ledger().broken().map(|(_, count)| count).sum::<u64>(), 0);
     }
 }

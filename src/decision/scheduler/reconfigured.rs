@@ -1,4 +1,4 @@
-//! What becomes of books and line when the config changes under them.
+//! What becomes of ledger and queue when the config changes under them.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use super::*;
 use crate::api::AccountKind;
 use crate::decision::types::{
-    AccountSettings, ClientId, ClientSettings, Places, Priority, SecondaryLimits,
+    AccountLayout, AccountSettings, ClientId, ClientSettings, Priority, SecondaryLimits,
 };
 
 const NOW: Timestamp = Timestamp::from_secs(10_000);
 const LATER: Timestamp = Timestamp::from_secs(10_030);
 
-fn settings(accounts: u32, guests: u32, concurrency: u32) -> Settings {
+fn settings(accounts: u32, dynamic_accounts: u32, concurrency: u32) -> Settings {
     let account = |number: u32| AccountSettings {
         name: format!("account-{number}").into(),
         kind: AccountKind::User,
@@ -22,7 +22,7 @@ fn settings(accounts: u32, guests: u32, concurrency: u32) -> Settings {
     };
     Settings {
         accounts: (0..accounts).map(account).collect(),
-        guests,
+        dynamic_accounts,
         limits: SecondaryLimits { concurrency, ..SecondaryLimits::default() },
         waiting_max: 100,
         ..Settings::default()
@@ -33,30 +33,30 @@ fn demand(accounts: impl IntoIterator<Item = AccountId>) -> Demand {
     Demand::read(accounts.into_iter().collect::<Vec<_>>(), "/repos/a/b")
 }
 
-/// A line before an account whose budget is known.
-fn line(settings: Settings) -> Admission {
-    let mut line = Admission::new(settings);
-    let first = grant(&mut line, demand([AccountId(0)]));
+/// A queue before an account whose budget is known.
+fn queue(settings: Settings) -> Admission {
+    let mut queue = Admission::new(settings);
+    let first = grant(&mut queue, demand([AccountId(0)]));
     let reset = NOW + Duration::from_mins(30);
     let rate = RateHeaders { limit: 5_000, remaining: 4_999, used: None, reset, resource: None };
-    line.settle(
+    queue.settle(
         NOW,
         first.lease,
         Settlement::Answered { status: StatusCode::OK, rate: Some(&rate), refusal: None },
         0.0,
     );
-    line
+    queue
 }
 
-fn grant(line: &mut Admission, demand: Demand) -> Grant {
-    match line.request(NOW, demand, NOW) {
+fn grant(queue: &mut Admission, demand: Demand) -> Grant {
+    match queue.request(NOW, demand, NOW) {
         Decision::Granted(grant) => grant,
         other => panic!("not granted: {other:?}"),
     }
 }
 
-fn waits(line: &mut Admission, demand: Demand) -> Ticket {
-    match line.request(NOW, demand, LATER) {
+fn waits(queue: &mut Admission, demand: Demand) -> Ticket {
+    match queue.request(NOW, demand, LATER) {
         Decision::Waiting { ticket, .. } => ticket,
         other => panic!("does not wait: {other:?}"),
     }
@@ -64,66 +64,66 @@ fn waits(line: &mut Admission, demand: Demand) -> Ticket {
 
 #[test]
 fn accounts_that_come_later_stand_behind_the_guests_and_nobodys_number_changes() {
-    let places = Places { first: 2, guests: 3 };
+    let places = AccountLayout { first: 2, dynamic: 3 };
     let ids = [0, 1, 2, 3].map(|index| places.id(index));
     assert_eq!(ids, [0, 1, 5, 6].map(AccountId));
     assert_eq!(ids.map(|id| places.index(id)), [0, 1, 2, 3].map(Some));
-    assert!([2, 3, 4].map(AccountId).iter().all(|guest| places.is_guest(*guest)));
-    assert_eq!(Places { first: 2, guests: 0 }.id(2), AccountId(2));
+    assert!([2, 3, 4].map(AccountId).iter().all(|guest| places.is_dynamic(*guest)));
+    assert_eq!(AccountLayout { first: 2, dynamic: 0 }.id(2), AccountId(2));
 }
 
 #[test]
 fn a_new_account_carries_requests_and_the_old_ones_keep_their_books() {
-    let mut line = Admission::new(settings(1, 2, 1));
-    let first = grant(&mut line, demand([AccountId(0)]));
-    line.reconfigure(NOW, settings(2, 2, 1));
-    let new = Places { first: 1, guests: 2 }.id(1);
+    let mut queue = Admission::new(settings(1, 2, 1));
+    let first = grant(&mut queue, demand([AccountId(0)]));
+    queue.reconfigure(NOW, settings(2, 2, 1));
+    let new = AccountLayout { first: 1, dynamic: 2 }.id(1);
     assert_eq!(
-        grant(&mut line, demand([AccountId(0), new])).account,
+        grant(&mut queue, demand([AccountId(0), new])).account,
         new,
         "the old one is full still"
     );
     let names: Vec<_> =
-        line.books().snapshot(NOW).into_iter().map(|account| account.account).collect();
+        queue.ledger().snapshot(NOW).into_iter().map(|account| account.account).collect();
     assert_eq!(names, [AccountId(0), new]);
-    line.settle(NOW, first.lease, Settlement::NeverSent, 0.0);
-    assert_eq!(line.audit(), []);
-    assert!(!line.vacate(NOW, new), "it is no guest");
+    queue.settle(NOW, first.lease, Settlement::NeverSent, 0.0);
+    assert_eq!(queue.audit(), []);
+    assert!(!queue.vacate(NOW, new), "it is no guest");
 }
 
 #[test]
 fn a_raised_limit_lets_those_go_at_once_whom_it_held() {
-    let mut line = line(settings(1, 0, 1));
-    grant(&mut line, demand([AccountId(0)]));
-    let ticket = waits(&mut line, demand([AccountId(0)]));
-    line.reconfigure(NOW, settings(1, 0, 2));
-    let decided: Vec<_> = line.take_decided().collect();
+    let mut queue = queue(settings(1, 0, 1));
+    grant(&mut queue, demand([AccountId(0)]));
+    let ticket = waits(&mut queue, demand([AccountId(0)]));
+    queue.reconfigure(NOW, settings(1, 0, 2));
+    let decided: Vec<_> = queue.take_decided().collect();
     assert!(matches!(decided.as_slice(), [(decided, Ok(_))] if *decided == ticket), "{decided:?}");
 }
 
 #[test]
 fn a_lowered_limit_breaks_nothing_and_holds_from_now_on() {
-    let mut line = line(settings(1, 0, 3));
-    let open: Vec<_> = (0..3).map(|_| grant(&mut line, demand([AccountId(0)]))).collect();
-    line.reconfigure(NOW, settings(1, 0, 1));
-    assert_eq!(line.audit(), []);
-    let ticket = waits(&mut line, demand([AccountId(0)]));
+    let mut queue = queue(settings(1, 0, 3));
+    let open: Vec<_> = (0..3).map(|_| grant(&mut queue, demand([AccountId(0)]))).collect();
+    queue.reconfigure(NOW, settings(1, 0, 1));
+    assert_eq!(queue.audit(), []);
+    let ticket = waits(&mut queue, demand([AccountId(0)]));
     for (left, grant) in (0..3).rev().zip(open) {
-        assert!(line.next_decided().is_none());
-        line.settle(NOW, grant.lease, Settlement::NeverSent, 0.0);
-        assert_eq!(line.audit(), [], "{left} left");
+        assert!(queue.next_decided().is_none());
+        queue.settle(NOW, grant.lease, Settlement::NeverSent, 0.0);
+        assert_eq!(queue.audit(), [], "{left} left");
     }
     assert!(
-        matches!(line.take_decided().collect::<Vec<_>>()[..], [(decided, Ok(_))] if decided == ticket)
+        matches!(queue.take_decided().collect::<Vec<_>>()[..], [(decided, Ok(_))] if decided == ticket)
     );
-    assert_eq!(line.books().broken().map(|(_, count)| count).sum::<u64>(), 0);
+    assert_eq!(queue.ledger().broken().map(|(_, count)| count).sum::<u64>(), 0);
 }
 
 #[test]
 fn what_weighed_more_than_a_lowered_limit_holds_nothing_for_ever() {
-    let mut line = Admission::new(settings(1, 0, 3));
+    let mut queue = Admission::new(settings(1, 0, 3));
     let heavy = Demand { points: 5, ..demand([AccountId(0)]) };
-    let open = grant(&mut line, heavy.clone());
+    let open = grant(&mut queue, heavy.clone());
     let light = |points| {
         let settings = settings(1, 0, 3);
         Settings {
@@ -131,42 +131,42 @@ fn what_weighed_more_than_a_lowered_limit_holds_nothing_for_ever() {
             ..settings
         }
     };
-    line.reconfigure(NOW, light(2));
-    line.settle(NOW, open.lease, Settlement::NeverSent, 0.0);
-    let again = grant(&mut line, heavy);
-    line.settle(NOW, again.lease, Settlement::NeverSent, 0.0);
-    assert_eq!(line.audit(), []);
+    queue.reconfigure(NOW, light(2));
+    queue.settle(NOW, open.lease, Settlement::NeverSent, 0.0);
+    let again = grant(&mut queue, heavy);
+    queue.settle(NOW, again.lease, Settlement::NeverSent, 0.0);
+    assert_eq!(queue.audit(), []);
 }
 
 #[test]
 fn a_client_has_its_new_weight_and_priority_and_the_gateway_itself_the_lowest() {
-    let mut line = Admission::new(settings(1, 0, 1));
+    let mut queue = Admission::new(settings(1, 0, 1));
     let client =
         ClientSettings { weight: NonZeroU32::new(4).unwrap(), priority: Priority::Interactive };
-    line.reconfigure(
+    queue.reconfigure(
         NOW,
         Settings { clients: vec![ClientSettings::default(), client], ..settings(1, 0, 1) },
     );
-    assert_eq!(line.books().client(ClientId(1)), client);
-    assert_eq!(line.books().client(ClientId::BACKGROUND).priority, Priority::Batch);
-    let first = grant(&mut line, demand([AccountId(0)]));
+    assert_eq!(queue.ledger().client(ClientId(1)), client);
+    assert_eq!(queue.ledger().client(ClientId::BACKGROUND).priority, Priority::Batch);
+    let first = grant(&mut queue, demand([AccountId(0)]));
     let [behind, before] = [0, 1].map(|client| {
-        waits(&mut line, Demand { client: ClientId(client), ..demand([AccountId(0)]) })
+        waits(&mut queue, Demand { client: ClientId(client), ..demand([AccountId(0)]) })
     });
-    line.settle(NOW + Duration::from_secs(1), first.lease, Settlement::NeverSent, 0.0);
-    let decided: Vec<_> = line.take_decided().map(|(ticket, _)| ticket).collect();
+    queue.settle(NOW + Duration::from_secs(1), first.lease, Settlement::NeverSent, 0.0);
+    let decided: Vec<_> = queue.take_decided().map(|(ticket, _)| ticket).collect();
     assert_eq!(decided, [before]);
-    line.abandon(NOW, behind);
+    queue.abandon(NOW, behind);
 }
 
 #[test]
 fn lists_without_a_known_account_compete_with_nobody_also_when_accounts_come() {
-    let mut line = Admission::new(settings(1, 0, 1));
+    let mut queue = Admission::new(settings(1, 0, 1));
     let nobodys = Arc::from([AccountId(9)]);
-    let nobody = line.books.list_of(&Demand { candidates: nobodys, ..demand([]) });
-    let before = line.books.kin_of(nobody);
-    line.reconfigure(NOW, settings(3, 0, 1));
-    let new = line.books.list_of(&demand([AccountId(1)]));
-    assert_eq!(line.books.kin_of(nobody), before);
-    assert_ne!(line.books.kin_of(new), before);
+    let nobody = queue.ledger.list_of(&Demand { candidates: nobodys, ..demand([]) });
+    let before = queue.ledger.component_of(nobody);
+    queue.reconfigure(NOW, settings(3, 0, 1));
+    let new = queue.ledger.list_of(&demand([AccountId(1)]));
+    assert_eq!(queue.ledger.component_of(nobody), before);
+    assert_ne!(queue.ledger.component_of(new), before);
 }

@@ -1,4 +1,4 @@
-//! The waiting line, rule by rule.
+//! The waiting queue, rule by rule.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Method;
 
 use super::*;
-use crate::api::{AccountKind, Dialect, EndpointId, LimitRefusal, ResourceName, Table};
+use crate::api::{AccountKind, Dialect, EndpointId, ResourceName, Table, UpstreamLimit};
 use crate::decision::types::{AccountSettings, ClientId, SecondaryLimits, WriteSpacing};
 
 const NOW: Timestamp = Timestamp::from_secs(10_000);
@@ -28,7 +28,7 @@ fn write() -> Demand {
     Demand { write: WriteSpacing::Plain, ..demand(1) }
 }
 
-fn line(accounts: u32, limits: SecondaryLimits) -> Admission {
+fn queue(accounts: u32, limits: SecondaryLimits) -> Admission {
     let account = |number: u32| AccountSettings {
         name: format!("account-{number}").into(),
         kind: AccountKind::User,
@@ -64,14 +64,14 @@ fn waiting(decision: Decision) -> Ticket {
     }
 }
 
-fn refused(decision: Decision) -> Refusal {
+fn refused(decision: Decision) -> LimitDenied {
     match decision {
         Decision::Refused(refusal) => refusal,
         other => panic!("not refused: {other:?}"),
     }
 }
 
-fn answer(line: &mut Admission, now: Timestamp, lease: LeaseId, remaining: u32) {
+fn answer(queue: &mut Admission, now: Timestamp, lease: LeaseId, remaining: u32) {
     let rate = RateHeaders {
         limit: 100.max(remaining),
         remaining,
@@ -79,7 +79,7 @@ fn answer(line: &mut Admission, now: Timestamp, lease: LeaseId, remaining: u32) 
         reset: RESET,
         resource: None,
     };
-    line.settle(
+    queue.settle(
         now,
         lease,
         Settlement::Answered { status: StatusCode::OK, rate: Some(&rate), refusal: None },
@@ -88,60 +88,60 @@ fn answer(line: &mut Admission, now: Timestamp, lease: LeaseId, remaining: u32) 
 }
 
 /// The tickets decided, with the account or the limit.
-fn decided(line: &mut Admission) -> Vec<(Ticket, Result<AccountId, LimitKind>)> {
-    let outcome = |decision: Result<Grant, Refusal>| {
+fn decided(queue: &mut Admission) -> Vec<(Ticket, Result<AccountId, LimitKind>)> {
+    let outcome = |decision: Result<Grant, LimitDenied>| {
         decision.map(|grant| grant.account).map_err(|refusal| refusal.limit)
     };
-    line.take_decided().map(|(ticket, decision)| (ticket, outcome(decision))).collect()
+    queue.take_decided().map(|(ticket, decision)| (ticket, outcome(decision))).collect()
 }
 
 #[test]
 fn all_wait_for_the_probe_and_are_admitted_by_its_answer() {
-    let mut line = line(1, SecondaryLimits::default());
-    let probe = granted(line.request(NOW, demand(1), SOON));
-    let tickets = [0; 3].map(|_| waiting(line.request(NOW, demand(1), SOON)));
-    assert_eq!(line.next_wakeup(), Some(SOON), "only the deadlines are waited for");
-    answer(&mut line, NOW, probe.lease, 50);
-    assert_eq!(decided(&mut line), tickets.map(|ticket| (ticket, Ok(AccountId(0)))));
-    assert_eq!(line.waiting(), 0);
+    let mut queue = queue(1, SecondaryLimits::default());
+    let probe = granted(queue.request(NOW, demand(1), SOON));
+    let tickets = [0; 3].map(|_| waiting(queue.request(NOW, demand(1), SOON)));
+    assert_eq!(queue.next_wakeup(), Some(SOON), "only the deadlines are waited for");
+    answer(&mut queue, NOW, probe.lease, 50);
+    assert_eq!(decided(&mut queue), tickets.map(|ticket| (ticket, Ok(AccountId(0)))));
+    assert_eq!(queue.waiting(), 0);
 }
 
 #[test]
 fn a_lost_probe_is_followed_by_the_first_who_waits() {
-    let mut line = line(1, SecondaryLimits::default());
-    let probe = granted(line.request(NOW, demand(1), SOON));
-    let [first, _second] = [0; 2].map(|_| waiting(line.request(NOW, demand(1), SOON)));
-    line.settle(NOW, probe.lease, Settlement::Unknown, 0.0);
-    assert_eq!(decided(&mut line), [(first, Ok(AccountId(0)))]);
-    assert_eq!(line.waiting(), 1);
+    let mut queue = queue(1, SecondaryLimits::default());
+    let probe = granted(queue.request(NOW, demand(1), SOON));
+    let [first, _second] = [0; 2].map(|_| waiting(queue.request(NOW, demand(1), SOON)));
+    queue.settle(NOW, probe.lease, Settlement::Unknown, 0.0);
+    assert_eq!(decided(&mut queue), [(first, Ok(AccountId(0)))]);
+    assert_eq!(queue.waiting(), 1);
 }
 
 #[test]
 fn those_who_wait_are_refused_as_soon_as_it_is_clear_that_they_wait_in_vain() {
-    let mut line = line(1, SecondaryLimits::default());
-    let probe = granted(line.request(NOW, demand(1), SOON));
-    let short = waiting(line.request(NOW, demand(1), SOON));
-    let long = waiting(line.request(NOW, demand(1), RESET + SECOND * 9));
-    answer(&mut line, NOW, probe.lease, 0);
-    let [(ticket, Err(refusal))] = &line.take_decided().collect::<Vec<_>>()[..] else {
+    let mut queue = queue(1, SecondaryLimits::default());
+    let probe = granted(queue.request(NOW, demand(1), SOON));
+    let short = waiting(queue.request(NOW, demand(1), SOON));
+    let long = waiting(queue.request(NOW, demand(1), RESET + SECOND * 9));
+    answer(&mut queue, NOW, probe.lease, 0);
+    let [(ticket, Err(refusal))] = &queue.take_decided().collect::<Vec<_>>()[..] else {
         panic!("one is refused")
     };
     assert_eq!((*ticket, refusal.until), (short, Until::Time(RESET + SECOND * 2)));
-    assert_eq!(line.next_wakeup(), Some(RESET + SECOND * 2));
-    line.tick(RESET + SECOND * 2);
-    assert_eq!(decided(&mut line), [(long, Ok(AccountId(0)))]);
+    assert_eq!(queue.next_wakeup(), Some(RESET + SECOND * 2));
+    queue.tick(RESET + SECOND * 2);
+    assert_eq!(decided(&mut queue), [(long, Ok(AccountId(0)))]);
 }
 
 #[test]
 fn a_reset_nearer_than_the_longest_wait_is_waited_for_and_a_farther_one_refuses_at_once() {
-    let mut line = line(1, SecondaryLimits::default());
-    let probe = granted(line.request(NOW, demand(1), SOON));
-    answer(&mut line, NOW, probe.lease, 0);
+    let mut queue = queue(1, SecondaryLimits::default());
+    let probe = granted(queue.request(NOW, demand(1), SOON));
+    answer(&mut queue, NOW, probe.lease, 0);
     let free = RESET + SECOND * 2;
-    assert_eq!(refused(line.request(NOW, demand(1), free - SECOND)).until, Until::Time(free));
-    waiting(line.request(NOW, demand(1), free));
+    assert_eq!(refused(queue.request(NOW, demand(1), free - SECOND)).until, Until::Time(free));
+    waiting(queue.request(NOW, demand(1), free));
     assert_eq!(
-        refused(line.request(NOW, demand(1), free - SECOND)).until,
+        refused(queue.request(NOW, demand(1), free - SECOND)).until,
         Until::Time(free),
         "also behind others"
     );
@@ -149,33 +149,33 @@ fn a_reset_nearer_than_the_longest_wait_is_waited_for_and_a_farther_one_refuses_
 
 #[test]
 fn a_request_that_may_not_wait_is_refused_rather_than_queued() {
-    let mut line = line(1, one_at_a_time());
-    granted(line.request(NOW, demand(1), NOW));
-    assert_eq!(refused(line.request(NOW, demand(1), NOW)).until, Until::Event);
-    assert_eq!(line.waiting(), 0);
+    let mut queue = queue(1, one_at_a_time());
+    granted(queue.request(NOW, demand(1), NOW));
+    assert_eq!(refused(queue.request(NOW, demand(1), NOW)).until, Until::Event);
+    assert_eq!(queue.waiting(), 0);
 }
 
 #[test]
 fn a_deadline_that_comes_is_a_refusal_with_the_limit_that_held() {
-    let mut line = line(1, one_at_a_time());
-    let busy = granted(line.request(NOW, demand(1), SOON));
-    answer(&mut line, NOW, busy.lease, 50);
-    granted(line.request(NOW, demand(1), SOON));
-    let ticket = waiting(line.request(NOW, demand(1), SOON));
-    line.tick(SOON - Duration::from_millis(1));
-    assert_eq!(decided(&mut line), []);
-    line.tick(SOON);
-    assert_eq!(decided(&mut line), [(ticket, Err(LimitKind::Concurrency))]);
+    let mut queue = queue(1, one_at_a_time());
+    let busy = granted(queue.request(NOW, demand(1), SOON));
+    answer(&mut queue, NOW, busy.lease, 50);
+    granted(queue.request(NOW, demand(1), SOON));
+    let ticket = waiting(queue.request(NOW, demand(1), SOON));
+    queue.tick(SOON - Duration::from_millis(1));
+    assert_eq!(decided(&mut queue), []);
+    queue.tick(SOON);
+    assert_eq!(decided(&mut queue), [(ticket, Err(LimitKind::Concurrency))]);
 }
 
 #[test]
 fn the_same_demand_is_served_in_order_of_arrival() {
-    let mut line = line(1, one_at_a_time());
-    let mut lease = granted(line.request(NOW, demand(1), SOON)).lease;
-    let tickets = [0; 4].map(|_| waiting(line.request(NOW, demand(1), SOON)));
+    let mut queue = queue(1, one_at_a_time());
+    let mut lease = granted(queue.request(NOW, demand(1), SOON)).lease;
+    let tickets = [0; 4].map(|_| waiting(queue.request(NOW, demand(1), SOON)));
     for ticket in tickets {
-        answer(&mut line, NOW, lease, 50);
-        let [(decided, Ok(grant))] = &line.take_decided().collect::<Vec<_>>()[..] else {
+        answer(&mut queue, NOW, lease, 50);
+        let [(decided, Ok(grant))] = &queue.take_decided().collect::<Vec<_>>()[..] else {
             panic!("one is granted")
         };
         assert_eq!(*decided, ticket);
@@ -185,77 +185,77 @@ fn the_same_demand_is_served_in_order_of_arrival() {
 
 #[test]
 fn of_several_demands_the_one_that_waits_longest_goes_first() {
-    let mut line = line(1, one_at_a_time());
-    let busy = granted(line.request(NOW, demand(1), SOON));
+    let mut queue = queue(1, one_at_a_time());
+    let busy = granted(queue.request(NOW, demand(1), SOON));
     let other = Demand { endpoint: endpoint("/repos/a/b/issues"), ..demand(1) };
-    let first = waiting(line.request(NOW, other, SOON));
-    let second = waiting(line.request(NOW, demand(1), SOON));
-    answer(&mut line, NOW, busy.lease, 50);
-    assert_eq!(decided(&mut line), [(first, Ok(AccountId(0)))]);
-    line.abandon(NOW, second);
-    assert_eq!((line.waiting(), line.next_wakeup()), (0, None));
+    let first = waiting(queue.request(NOW, other, SOON));
+    let second = waiting(queue.request(NOW, demand(1), SOON));
+    answer(&mut queue, NOW, busy.lease, 50);
+    assert_eq!(decided(&mut queue), [(first, Ok(AccountId(0)))]);
+    queue.abandon(NOW, second);
+    assert_eq!((queue.waiting(), queue.next_wakeup()), (0, None));
 }
 
 #[test]
 fn a_full_line_refuses_the_next_one() {
-    let mut line = Admission { waiting_max: 2, ..line(1, one_at_a_time()) };
-    granted(line.request(NOW, demand(1), SOON));
-    let [gone, _] = [0; 2].map(|_| waiting(line.request(NOW, demand(1), SOON)));
-    assert_eq!(refused(line.request(NOW, demand(1), SOON)).limit, LimitKind::QueueFull);
-    line.abandon(NOW, gone);
-    waiting(line.request(NOW, demand(1), SOON));
+    let mut queue = Admission { waiting_max: 2, ..queue(1, one_at_a_time()) };
+    granted(queue.request(NOW, demand(1), SOON));
+    let [gone, _] = [0; 2].map(|_| waiting(queue.request(NOW, demand(1), SOON)));
+    assert_eq!(refused(queue.request(NOW, demand(1), SOON)).limit, LimitKind::QueueFull);
+    queue.abandon(NOW, gone);
+    waiting(queue.request(NOW, demand(1), SOON));
 }
 
 #[test]
 fn one_who_leaves_does_not_hold_up_those_behind() {
-    let mut line = line(1, one_at_a_time());
-    let busy = granted(line.request(NOW, demand(1), SOON));
-    let [gone, next] = [0; 2].map(|_| waiting(line.request(NOW, demand(1), SOON)));
-    line.abandon(NOW, gone);
-    answer(&mut line, NOW, busy.lease, 50);
-    assert_eq!(decided(&mut line), [(next, Ok(AccountId(0)))]);
+    let mut queue = queue(1, one_at_a_time());
+    let busy = granted(queue.request(NOW, demand(1), SOON));
+    let [gone, next] = [0; 2].map(|_| waiting(queue.request(NOW, demand(1), SOON)));
+    queue.abandon(NOW, gone);
+    answer(&mut queue, NOW, busy.lease, 50);
+    assert_eq!(decided(&mut queue), [(next, Ok(AccountId(0)))]);
 }
 
 #[test]
 fn a_grant_whose_asker_has_left_goes_to_the_next() {
-    let mut line = line(1, one_at_a_time());
-    let busy = granted(line.request(NOW, demand(1), SOON));
-    let [_gone, next] = [0; 2].map(|_| waiting(line.request(NOW, demand(1), SOON)));
-    answer(&mut line, NOW, busy.lease, 50);
-    let [(_, Ok(unwanted))] = &line.take_decided().collect::<Vec<_>>()[..] else {
+    let mut queue = queue(1, one_at_a_time());
+    let busy = granted(queue.request(NOW, demand(1), SOON));
+    let [_gone, next] = [0; 2].map(|_| waiting(queue.request(NOW, demand(1), SOON)));
+    answer(&mut queue, NOW, busy.lease, 50);
+    let [(_, Ok(unwanted))] = &queue.take_decided().collect::<Vec<_>>()[..] else {
         panic!("one is granted")
     };
-    line.settle(NOW, unwanted.lease, Settlement::NeverSent, 0.0);
-    assert_eq!(decided(&mut line), [(next, Ok(AccountId(0)))]);
+    queue.settle(NOW, unwanted.lease, Settlement::NeverSent, 0.0);
+    assert_eq!(decided(&mut queue), [(next, Ok(AccountId(0)))]);
 }
 
 #[test]
 fn writes_wake_when_their_distance_is_kept() {
-    let mut line = line(1, SecondaryLimits::default());
-    let first = granted(line.request(NOW, write(), SOON));
-    let [second, third] = [0; 2].map(|_| waiting(line.request(NOW, write(), SOON)));
-    answer(&mut line, NOW, first.lease, 50);
-    assert_eq!(line.next_wakeup(), Some(NOW + SECOND));
-    line.tick(NOW + SECOND);
-    let [(ticket, Ok(grant))] = &line.take_decided().collect::<Vec<_>>()[..] else {
+    let mut queue = queue(1, SecondaryLimits::default());
+    let first = granted(queue.request(NOW, write(), SOON));
+    let [second, third] = [0; 2].map(|_| waiting(queue.request(NOW, write(), SOON)));
+    answer(&mut queue, NOW, first.lease, 50);
+    assert_eq!(queue.next_wakeup(), Some(NOW + SECOND));
+    queue.tick(NOW + SECOND);
+    let [(ticket, Ok(grant))] = &queue.take_decided().collect::<Vec<_>>()[..] else {
         panic!("one is granted")
     };
     assert_eq!(*ticket, second);
     assert_eq!(
-        line.next_wakeup(),
+        queue.next_wakeup(),
         Some(NOW + SECOND * 2),
         "a look at the distance, even if the answer should come first"
     );
-    answer(&mut line, NOW + SECOND * 3, grant.lease, 49);
-    assert_eq!(decided(&mut line), [(third, Ok(AccountId(0)))]);
+    answer(&mut queue, NOW + SECOND * 3, grant.lease, 49);
+    assert_eq!(decided(&mut queue), [(third, Ok(AccountId(0)))]);
 }
 
 #[test]
 fn an_account_that_becomes_free_by_time_is_seen_while_another_is_waited_for() {
-    let mut line = line(2, SecondaryLimits::default());
-    let probes = [0; 2].map(|_| granted(line.request(NOW, demand(2), SOON)));
+    let mut queue = queue(2, SecondaryLimits::default());
+    let probes = [0; 2].map(|_| granted(queue.request(NOW, demand(2), SOON)));
     let pause = Some(SECOND * 5);
-    let refusal = LimitRefusal::Secondary {
+    let refusal = UpstreamLimit::Secondary {
         retry_after: pause,
         reset: None,
         remaining: None,
@@ -263,77 +263,81 @@ fn an_account_that_becomes_free_by_time_is_seen_while_another_is_waited_for() {
     };
     let refused =
         Settlement::Answered { status: StatusCode::FORBIDDEN, rate: None, refusal: Some(&refusal) };
-    line.settle(NOW, probes[0].lease, refused, 0.0);
-    let ticket = waiting(line.request(NOW, demand(2), SOON));
+    queue.settle(NOW, probes[0].lease, refused, 0.0);
+    let ticket = waiting(queue.request(NOW, demand(2), SOON));
     assert_eq!(
-        line.next_wakeup(),
+        queue.next_wakeup(),
         Some(NOW + SECOND * 5),
         "the second account's probe may take longer"
     );
-    line.tick(NOW + SECOND * 5);
-    assert_eq!(decided(&mut line), [(ticket, Ok(AccountId(0)))]);
+    queue.tick(NOW + SECOND * 5);
+    assert_eq!(decided(&mut queue), [(ticket, Ok(AccountId(0)))]);
 }
 
 #[test]
 fn a_closed_account_refuses_those_whose_deadline_comes_first() {
-    let mut line = line(1, one_at_a_time());
-    let busy = granted(line.request(NOW, demand(1), SOON));
-    let ticket = waiting(line.request(NOW, demand(1), SOON));
-    let refusal =
-        LimitRefusal::Secondary { retry_after: None, reset: None, remaining: None, resource: None };
+    let mut queue = queue(1, one_at_a_time());
+    let busy = granted(queue.request(NOW, demand(1), SOON));
+    let ticket = waiting(queue.request(NOW, demand(1), SOON));
+    let refusal = UpstreamLimit::Secondary {
+        retry_after: None,
+        reset: None,
+        remaining: None,
+        resource: None,
+    };
     let refused =
         Settlement::Answered { status: StatusCode::FORBIDDEN, rate: None, refusal: Some(&refusal) };
-    line.settle(NOW, busy.lease, refused, 0.0);
-    assert_eq!(decided(&mut line), [(ticket, Err(LimitKind::Cooldown))]);
+    queue.settle(NOW, busy.lease, refused, 0.0);
+    assert_eq!(decided(&mut queue), [(ticket, Err(LimitKind::Cooldown))]);
 }
 
 #[test]
 fn two_hundred_at_once_on_three_cold_accounts_of_fifty_make_150_requests() {
-    let mut line = line(3, SecondaryLimits::default());
+    let mut queue = queue(3, SecondaryLimits::default());
     let mut left = [50u32; 3];
     let (mut open, mut refusals, mut sent) = (Vec::new(), 0, 0);
     for _ in 0..200 {
-        match line.request(NOW, demand(3), SOON) {
+        match queue.request(NOW, demand(3), SOON) {
             Decision::Granted(grant) => open.push(grant),
             Decision::Refused(_) => refusals += 1,
             Decision::Waiting { .. } => {}
         }
     }
     assert_eq!(
-        (open.len(), line.waiting()),
+        (open.len(), queue.waiting()),
         (3, 100),
-        "three probes; the line of this test holds a hundred"
+        "three probes; the queue of this test holds a hundred"
     );
     while let Some(grant) = open.pop() {
         sent += 1;
         let remaining = &mut left[grant.account.0 as usize];
         *remaining = remaining.checked_sub(1).expect("never more than fifty of one account");
-        answer(&mut line, NOW, grant.lease, *remaining);
-        for (_, decision) in line.take_decided().collect::<Vec<_>>() {
+        answer(&mut queue, NOW, grant.lease, *remaining);
+        for (_, decision) in queue.take_decided().collect::<Vec<_>>() {
             match decision {
                 Ok(grant) => open.push(grant),
                 Err(_) => refusals += 1,
             }
         }
-        while line.waiting() == 0 && sent + open.len() < 150 {
-            open.push(granted(line.request(NOW, demand(3), SOON)));
+        while queue.waiting() == 0 && sent + open.len() < 150 {
+            open.push(granted(queue.request(NOW, demand(3), SOON)));
         }
     }
     assert_eq!((sent, left), (150, [0; 3]));
-    let refusal = refused(line.request(NOW, demand(3), SOON));
+    let refusal = refused(queue.request(NOW, demand(3), SOON));
     assert_eq!(
         (refusal.limit, refusal.until),
         (LimitKind::Primary, Until::Time(RESET + SECOND * 2))
     );
-    assert_eq!(refusals, 97, "those for whom the line had no room");
+    assert_eq!(refusals, 97, "those for whom the queue had no room");
 }
 
 #[test]
 fn the_head_of_a_long_answer_lets_those_go_who_waited_for_what_it_says() {
-    let mut line = line(1, SecondaryLimits { concurrency: 3, ..SecondaryLimits::default() });
-    let probe = granted(line.request(NOW, demand(1), SOON));
+    let mut queue = queue(1, SecondaryLimits { concurrency: 3, ..SecondaryLimits::default() });
+    let probe = granted(queue.request(NOW, demand(1), SOON));
     for _ in 0..3 {
-        assert!(matches!(line.request(NOW, demand(1), SOON), Decision::Waiting { .. }));
+        assert!(matches!(queue.request(NOW, demand(1), SOON), Decision::Waiting { .. }));
     }
     let rate = RateHeaders {
         limit: 100,
@@ -342,21 +346,21 @@ fn the_head_of_a_long_answer_lets_those_go_who_waited_for_what_it_says() {
         reset: RESET,
         resource: Some(ResourceName::core()),
     };
-    line.answer_begun(NOW, probe.lease, StatusCode::OK, Some(&rate));
-    assert_eq!(line.take_decided().len(), 2, "the long answer itself still holds its slot");
-    line.settle(
+    queue.answer_begun(NOW, probe.lease, StatusCode::OK, Some(&rate));
+    assert_eq!(queue.take_decided().len(), 2, "the long answer itself still holds its slot");
+    queue.settle(
         NOW,
         probe.lease,
         Settlement::Answered { status: StatusCode::OK, rate: None, refusal: None },
         0.0,
     );
-    assert_eq!(line.take_decided().len(), 1);
-    assert_eq!(line.audit(), []);
+    assert_eq!(queue.take_decided().len(), 1);
+    assert_eq!(queue.audit(), []);
 }
 
 #[test]
 fn who_asks_for_more_than_it_can_get_has_its_share_all_the_same() {
-    let mut line = line(1, one_at_a_time());
+    let mut queue = queue(1, one_at_a_time());
     let mut served = [0; 3];
     let mut open: Option<(Grant, usize)> = None;
     let mut asked = BTreeMap::new();
@@ -367,7 +371,7 @@ fn who_asks_for_more_than_it_can_get_has_its_share_all_the_same() {
         for (client, every) in [(0, 1), (1, 2), (2, 20)] {
             if step % every == 0 {
                 let number = u32::try_from(client).unwrap();
-                match line.request(
+                match queue.request(
                     now,
                     Demand { client: ClientId(number), ..demand(1) },
                     now + SECOND * 5,
@@ -378,14 +382,14 @@ fn who_asks_for_more_than_it_can_get_has_its_share_all_the_same() {
                 }
             }
         }
-        line.tick(now);
+        queue.tick(now);
         if step % 10 == 0
             && let Some((grant, client)) = open.take()
         {
             served[client] += 1;
-            answer(&mut line, now, grant.lease, 5_000);
+            answer(&mut queue, now, grant.lease, 5_000);
         }
-        for (ticket, decision) in line.take_decided().collect::<Vec<_>>() {
+        for (ticket, decision) in queue.take_decided().collect::<Vec<_>>() {
             open = decision.ok().map(|grant| (grant, asked[&ticket])).or(open);
         }
     }
@@ -394,40 +398,40 @@ fn who_asks_for_more_than_it_can_get_has_its_share_all_the_same() {
 
 #[test]
 fn who_needs_much_does_not_make_hopeless_who_needs_little() {
-    let mut line = line(1, SecondaryLimits::default());
-    let probe = granted(line.request(NOW, demand(1), SOON));
-    answer(&mut line, NOW, probe.lease, 50);
+    let mut queue = queue(1, SecondaryLimits::default());
+    let probe = granted(queue.request(NOW, demand(1), SOON));
+    answer(&mut queue, NOW, probe.lease, 50);
     let big = Demand { cost: 60, ..demand(1) };
-    waiting(line.request(NOW, big, RESET + SECOND * 10));
-    granted(line.request(NOW, demand(1), SOON));
+    waiting(queue.request(NOW, big, RESET + SECOND * 10));
+    granted(queue.request(NOW, demand(1), SOON));
 }
 
 #[test]
 fn what_costs_nothing_does_not_wait_behind_what_costs() {
-    let mut line = line(1, SecondaryLimits { concurrency: 2, ..SecondaryLimits::default() });
+    let mut queue = queue(1, SecondaryLimits { concurrency: 2, ..SecondaryLimits::default() });
     let free = || Demand { cost: 0, ..demand(1) };
-    let probe = granted(line.request(NOW, demand(1), SOON));
-    waiting(line.request(NOW, demand(1), SOON));
-    let second = granted(line.request(NOW, free(), SOON));
-    let third = waiting(line.request(NOW, free(), SOON));
-    line.settle(NOW, second.lease, Settlement::Unknown, 0.5);
-    assert_eq!(decided(&mut line), [(third, Ok(AccountId(0)))]);
-    answer(&mut line, NOW, probe.lease, 0);
+    let probe = granted(queue.request(NOW, demand(1), SOON));
+    waiting(queue.request(NOW, demand(1), SOON));
+    let second = granted(queue.request(NOW, free(), SOON));
+    let third = waiting(queue.request(NOW, free(), SOON));
+    queue.settle(NOW, second.lease, Settlement::Unknown, 0.5);
+    assert_eq!(decided(&mut queue), [(third, Ok(AccountId(0)))]);
+    answer(&mut queue, NOW, probe.lease, 0);
 }
 
 #[test]
 fn when_the_first_leaves_the_next_is_tried_that_needs_less() {
-    let mut line =
-        line(1, SecondaryLimits { graphql_points_per_minute: 10, ..SecondaryLimits::default() });
+    let mut queue =
+        queue(1, SecondaryLimits { graphql_points_per_minute: 10, ..SecondaryLimits::default() });
     let query =
         |points| Demand { graphql: true, points, resource: ResourceName::graphql(), ..demand(1) };
-    let first = granted(line.request(NOW, query(8), SOON));
-    answer(&mut line, NOW, first.lease, 5_000);
+    let first = granted(queue.request(NOW, query(8), SOON));
+    answer(&mut queue, NOW, first.lease, 5_000);
     let late = NOW + SECOND * 90;
-    let big = waiting(line.request(NOW, query(5), late));
-    let small = waiting(line.request(NOW, query(2), late));
-    line.abandon(NOW + SECOND, big);
-    assert_eq!(decided(&mut line), [(small, Ok(AccountId(0)))]);
+    let big = waiting(queue.request(NOW, query(5), late));
+    let small = waiting(queue.request(NOW, query(2), late));
+    queue.abandon(NOW + SECOND, big);
+    assert_eq!(decided(&mut queue), [(small, Ok(AccountId(0)))]);
 }
 
 #[test]
@@ -439,14 +443,14 @@ fn a_lease_that_another_account_pays_too_wakes_those_who_wait_for_that_one() {
         also_spends,
     };
     let accounts = vec![account("user", None), account("app", Some(AccountId(0)))];
-    let mut line = Admission::new(Settings { accounts, waiting_max: 100, ..Settings::default() });
+    let mut queue = Admission::new(Settings { accounts, waiting_max: 100, ..Settings::default() });
     let on = |account| Demand { candidates: Arc::from([AccountId(account)]), ..demand(1) };
-    let probe = granted(line.request(NOW, on(0), SOON));
-    answer(&mut line, NOW, probe.lease, 1);
-    let through_app = granted(line.request(NOW, on(1), SOON));
-    let user = waiting(line.request(NOW, on(0), SOON));
-    line.settle(NOW, through_app.lease, Settlement::NeverSent, 0.5);
-    assert_eq!(decided(&mut line), [(user, Ok(AccountId(0)))]);
+    let probe = granted(queue.request(NOW, on(0), SOON));
+    answer(&mut queue, NOW, probe.lease, 1);
+    let through_app = granted(queue.request(NOW, on(1), SOON));
+    let user = waiting(queue.request(NOW, on(0), SOON));
+    queue.settle(NOW, through_app.lease, Settlement::NeverSent, 0.5);
+    assert_eq!(decided(&mut queue), [(user, Ok(AccountId(0)))]);
 }
 
 #[test]
@@ -458,36 +462,36 @@ fn an_app_goes_on_when_the_user_that_pays_too_has_nothing_left() {
         also_spends,
     };
     let accounts = vec![account("user", None), account("app", Some(AccountId(0)))];
-    let mut line = Admission::new(Settings { accounts, waiting_max: 100, ..Settings::default() });
+    let mut queue = Admission::new(Settings { accounts, waiting_max: 100, ..Settings::default() });
     let on = |account| Demand { candidates: Arc::from([AccountId(account)]), ..demand(1) };
-    let probe = granted(line.request(NOW, on(0), SOON));
-    answer(&mut line, NOW, probe.lease, 0);
-    granted(line.request(NOW, on(1), SOON));
-    assert_eq!(refused(line.request(NOW, on(0), SOON)).limit, LimitKind::Primary);
+    let probe = granted(queue.request(NOW, on(0), SOON));
+    answer(&mut queue, NOW, probe.lease, 0);
+    granted(queue.request(NOW, on(1), SOON));
+    assert_eq!(refused(queue.request(NOW, on(0), SOON)).limit, LimitKind::Primary);
 }
 
 #[test]
 fn time_may_stand_at_its_end() {
-    let mut line = line(1, one_at_a_time());
-    let first = granted(line.request(NOW, demand(1), SOON));
-    waiting(line.request(NOW, demand(1), Timestamp::FAR_FUTURE));
-    line.tick(Timestamp::FAR_FUTURE);
-    answer(&mut line, Timestamp::FAR_FUTURE, first.lease, 10);
-    line.request(Timestamp::FAR_FUTURE, demand(1), Timestamp::FAR_FUTURE);
+    let mut queue = queue(1, one_at_a_time());
+    let first = granted(queue.request(NOW, demand(1), SOON));
+    waiting(queue.request(NOW, demand(1), Timestamp::FAR_FUTURE));
+    queue.tick(Timestamp::FAR_FUTURE);
+    answer(&mut queue, Timestamp::FAR_FUTURE, first.lease, 10);
+    queue.request(Timestamp::FAR_FUTURE, demand(1), Timestamp::FAR_FUTURE);
 }
 
 #[test]
 fn a_write_that_was_never_sent_keeps_no_later_one_at_a_distance() {
-    let mut line = line(1, one_at_a_time());
-    let unwanted = granted(line.request(NOW, write(), SOON));
-    waiting(line.request(NOW, demand(1), SOON));
-    waiting(line.request(NOW, write(), SOON));
-    line.settle(NOW, unwanted.lease, Settlement::NeverSent, 0.0);
-    let read: Vec<_> = line.take_decided().collect();
+    let mut queue = queue(1, one_at_a_time());
+    let unwanted = granted(queue.request(NOW, write(), SOON));
+    waiting(queue.request(NOW, demand(1), SOON));
+    waiting(queue.request(NOW, write(), SOON));
+    queue.settle(NOW, unwanted.lease, Settlement::NeverSent, 0.0);
+    let read: Vec<_> = queue.take_decided().collect();
     assert!(matches!(&read[..], [(_, Ok(_))]), "the read has the place: {read:?}");
     let soon = NOW + SECOND / 2;
     assert!(
-        matches!(line.request(NOW, write(), soon), Decision::Waiting { .. }),
+        matches!(queue.request(NOW, write(), soon), Decision::Waiting { .. }),
         "the read may be answered before then"
     );
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use crate::api::{EndpointId, LimitRefusal, RateHeaders, ResourceName};
+use crate::api::{EndpointId, RateHeaders, ResourceName, UpstreamLimit};
 use crate::clock::Timestamp;
 
-/// An account: its place among the accounts of the config and the guests, see [`Places`].
+/// An account: its place among the accounts of the config and the dynamic_accounts, see [`AccountLayout`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AccountId(pub u32);
 
@@ -50,7 +50,7 @@ pub struct Demand {
     /// The owner of a validator: taken when several accounts are equally good (DESIGN D3).
     pub prefer: Option<AccountId>,
     /// The primary resource it is thought to count against. What answers of its endpoint have said
-    /// goes before ([`crate::decision::Books::resource_for`]); the caller need not correct it.
+    /// goes before ([`crate::decision::QuotaLedger::resource_for`]); the caller need not correct it.
     pub resource: ResourceName,
     /// Its endpoint, which has a points book of its own.
     pub endpoint: EndpointId,
@@ -119,7 +119,7 @@ pub struct Grant {
 
 /// A "no", which is a decision: which limit, whose, and until when.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct LimitDenied {
     /// The limit that says no.
     pub limit: LimitKind,
     /// Whose limit it is; of several accounts the one that will be free first. `None` when it is no
@@ -216,6 +216,6 @@ pub enum Settlement<'a> {
         /// Its rate headers, if it had any.
         rate: Option<&'a RateHeaders>,
         /// What it says when it refuses for a limit.
-        refusal: Option<&'a LimitRefusal>,
+        refusal: Option<&'a UpstreamLimit>,
     },
 }

@@ -1,8 +1,8 @@
-//! What must always hold of the books and the waiting line, numbered.
+//! What must always hold of the books and the waiting line, id_map.
 //!
 //! A broken invariant stops a debug build at once; a release build counts it
 //! (`weir_invariant_broken_total`) and goes on, because every book errs on the side of refusing.
-//! What is cheap is checked at every change, the sums by [`crate::decision::Books::audit`], which simulations
+//! What is cheap is checked at every change, the sums by [`crate::decision::QuotaLedger::audit`], which simulations
 //! and tests call after every step.
 
 /// The invariants, in the order of their numbers.
@@ -24,7 +24,7 @@ pub enum Invariant {
     /// 7: a ticket is decided once, or abandoned.
     TicketsDecidedOnce,
     /// 8: the waiting line's indexes all speak of the same waiting requests.
-    LineAddsUp,
+    QueueAddsUp,
 }
 
 impl Invariant {
@@ -37,7 +37,7 @@ impl Invariant {
         Self::OneWriteAtATime,
         Self::LeasesAddUp,
         Self::TicketsDecidedOnce,
-        Self::LineAddsUp,
+        Self::QueueAddsUp,
     ];
 
     /// Its number, from 1.
@@ -55,7 +55,7 @@ impl Invariant {
             Self::OneWriteAtATime => "one_write_at_a_time",
             Self::LeasesAddUp => "leases_add_up",
             Self::TicketsDecidedOnce => "tickets_decided_once",
-            Self::LineAddsUp => "line_adds_up",
+            Self::QueueAddsUp => "line_adds_up",
         }
     }
 }

@@ -4,17 +4,17 @@
 //! Data only, no rules.
 
 mod demand;
-pub(super) mod few;
+pub(super) mod id_map;
 pub mod invariants;
-pub(super) mod numbered;
 mod settings;
+pub(super) mod small_list;
 
 pub use demand::{
-    AccountId, ClientId, Demand, Grant, LeaseId, LimitKind, Refusal, Settlement, Ticket, TokenKey,
-    Until, WriteSpacing,
+    AccountId, ClientId, Demand, Grant, LeaseId, LimitDenied, LimitKind, Settlement, Ticket,
+    TokenKey, Until, WriteSpacing,
 };
 pub use settings::{
-    AccountSettings, ClientSettings, Pace, Places, Priority, SecondaryLimits, Settings,
+    AccountLayout, AccountSettings, ClientSettings, Pace, Priority, SecondaryLimits, Settings,
 };
 
 /// A map with keys that no client chooses: a fast hash without a seed, so that a simulation repeats

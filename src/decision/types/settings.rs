@@ -7,33 +7,33 @@ use std::time::Duration;
 use super::demand::AccountId;
 use crate::api::AccountKind;
 
-/// Which [`AccountId`]s the accounts of a list have: those that it began with, then the guests,
+/// Which [`AccountId`]s the accounts of a list have: those that it began with, then the dynamic_accounts,
 /// then those that a later config added. So nobody's changes while the books are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct AccountLayout {
     /// How many accounts the list began with.
     pub first: u32,
-    /// Places for accounts that no config names.
-    pub guests: u32,
+    /// AccountLayout for accounts that no config names.
+    pub dynamic: u32,
 }
 
-impl Places {
+impl AccountLayout {
     /// The account at this place of the list.
     pub fn id(self, index: usize) -> AccountId {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
-        AccountId(if index < self.first { index } else { index.saturating_add(self.guests) })
+        AccountId(if index < self.first { index } else { index.saturating_add(self.dynamic) })
     }
 
     /// An account's place in the list; a guest has none.
     pub fn index(self, account: AccountId) -> Option<usize> {
         let beyond = account.0.checked_sub(self.first);
         let index = beyond
-            .map_or(Some(account.0), |beyond| Some(beyond.checked_sub(self.guests)? + self.first));
+            .map_or(Some(account.0), |beyond| Some(beyond.checked_sub(self.dynamic)? + self.first));
         index.and_then(|index| usize::try_from(index).ok())
     }
 
     /// Whether an account is a guest.
-    pub fn is_guest(self, account: AccountId) -> bool {
+    pub fn is_dynamic(self, account: AccountId) -> bool {
         self.index(account).is_none()
     }
 }
@@ -63,10 +63,10 @@ pub enum Pace {
 /// What the books must know of the config.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The accounts, whose [`AccountId`]s are by [`Places`].
+    /// The accounts, whose [`AccountId`]s are by [`AccountLayout`].
     pub accounts: Vec<AccountSettings>,
-    /// Places for accounts that no config names, those of the credentials that clients bring.
-    pub guests: u32,
+    /// AccountLayout for accounts that no config names, those of the credentials that clients bring.
+    pub dynamic_accounts: u32,
     /// The clients; a [`ClientId`] is a place in this list. One that is not in it has the default
     /// share and priority.
     pub clients: Vec<ClientSettings>,
@@ -90,7 +90,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             accounts: Vec::new(),
-            guests: 0,
+            dynamic_accounts: 0,
             clients: Vec::new(),
             pace: Pace::Burst,
             batch_floor: 0.0,

@@ -25,7 +25,7 @@ pub struct LaneTicket(u64);
 
 /// Where a newcomer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum LanePosition {
     /// It is its turn.
     Head,
     /// Others are before it; [`Lanes::leave`] of the one before will name it.
@@ -63,7 +63,7 @@ impl Lanes {
     }
 
     /// Joins the end of a lane.
-    pub fn enter(&mut self, key: LaneKey) -> Result<(LaneTicket, Place), LanesFull> {
+    pub fn enter(&mut self, key: LaneKey) -> Result<(LaneTicket, LanePosition), LanesFull> {
         let held = self.by_client.get(&key.client).copied().unwrap_or_default();
         let free = self.tickets_max.saturating_sub(self.tickets.len());
         if !may_take(held as u64, 1, free as u64) {
@@ -73,7 +73,7 @@ impl Lanes {
     }
 
     /// The same for a write that was accepted before, when there may have been more room.
-    pub fn readmit(&mut self, key: LaneKey) -> (LaneTicket, Place) {
+    pub fn readmit(&mut self, key: LaneKey) -> (LaneTicket, LanePosition) {
         let ticket = LaneTicket(self.next_ticket);
         self.next_ticket += 1;
         *self.by_client.entry(key.client).or_default() += 1;
@@ -83,7 +83,7 @@ impl Lanes {
             .map_or_else(|| Arc::new(key), |(shared, _)| Arc::clone(shared));
         let lane = self.lines.entry(Arc::clone(&key)).or_default();
         lane.insert(ticket);
-        let place = if lane.len() == 1 { Place::Head } else { Place::Behind };
+        let place = if lane.len() == 1 { LanePosition::Head } else { LanePosition::Behind };
         self.tickets.insert(ticket, key);
         (ticket, place)
     }
@@ -151,9 +151,9 @@ mod tests {
     fn writes_of_one_client_to_one_resource_take_turns() {
         let mut lanes = Lanes::new(10);
         let (first, place) = lanes.enter(key(1, "/a")).unwrap();
-        assert_eq!(place, Place::Head);
+        assert_eq!(place, LanePosition::Head);
         let (second, place) = lanes.enter(key(1, "/a")).unwrap();
-        assert_eq!(place, Place::Behind);
+        assert_eq!(place, LanePosition::Behind);
         assert_eq!((lanes.ahead(first), lanes.ahead(second)), (0, 1));
         assert_eq!(lanes.leave(first), Some(second));
         assert_eq!((lanes.ahead(first), lanes.ahead(second)), (0, 0));
@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn other_clients_and_other_resources_do_not_wait_for_each_other() {
         let mut lanes = Lanes::new(10);
-        assert_eq!(lanes.enter(key(1, "/a")).unwrap().1, Place::Head);
-        assert_eq!(lanes.enter(key(2, "/a")).unwrap().1, Place::Head);
-        assert_eq!(lanes.enter(key(1, "/b")).unwrap().1, Place::Head);
+        assert_eq!(lanes.enter(key(1, "/a")).unwrap().1, LanePosition::Head);
+        assert_eq!(lanes.enter(key(2, "/a")).unwrap().1, LanePosition::Head);
+        assert_eq!(lanes.enter(key(1, "/b")).unwrap().1, LanePosition::Head);
     }
 
     #[test]
@@ -230,7 +230,7 @@ mod tests {
                 let list = model.entry(lane).or_default();
                 if enters {
                     if let Ok((ticket, place)) = lanes.enter(key(lane, "/a")) {
-                        prop_assert_eq!(place == Place::Head, list.is_empty());
+                        prop_assert_eq!(place == LanePosition::Head, list.is_empty());
                         list.push(ticket);
                     }
                 } else if !list.is_empty() {

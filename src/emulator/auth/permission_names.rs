@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{Dialect, Table};
 use crate::emulator::accounts::{Level, Permissions};
-use crate::emulator::generic;
+use crate::emulator::auth::endpoint_permissions;
 
 /// Name and highest level. Document 1 names the categories whose routes it lists and leaves the
 /// later ones out; those are the real service's. What routes here ask for is added to it.
@@ -47,7 +47,7 @@ fn all() -> &'static BTreeMap<String, Level> {
         let listed = [Dialect::Service, Dialect::Github].into_iter().flat_map(|dialect| {
             let sets = Table::embedded(dialect)
                 .iter()
-                .flat_map(move |endpoint| generic::sets(endpoint, dialect));
+                .flat_map(move |endpoint| endpoint_permissions::sets(endpoint, dialect));
             sets.flatten().map(|grant| (grant.name, grant.level))
         });
         let mut all = BTreeMap::new();

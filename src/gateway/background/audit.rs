@@ -95,7 +95,7 @@ impl Audit {
     /// Brings `weir_invariant_broken_total` up to the books' own counts, and the log to the
     /// metric's.
     pub fn report_broken_invariants(&self) {
-        let counts: Vec<_> = self.admissions.with_books(|books, _| books.broken().collect());
+        let counts: Vec<_> = self.admissions.with_ledger(|books, _| books.broken().collect());
         for (invariant, count) in counts {
             let mut told = self.told.lock();
             let told = told.entry(invariant).or_default();
@@ -186,7 +186,7 @@ mod tests {
         tokio::spawn(Audit::run(Arc::downgrade(&audit)));
         turns(10).await;
         for _ in 0..5 {
-            audit.found(Invariant::LineAddsUp, 2);
+            audit.found(Invariant::QueueAddsUp, 2);
         }
         turns(10).await;
         assert_eq!(lines(&written).len(), 0, "the books are looked at once a minute");

@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::clock::Timestamp;
-use crate::decision::{Refusal, Until};
+use crate::decision::{LimitDenied, Until};
 use crate::tokens::installation::{MintFailure, Minting};
 
 use crate::gateway::dispatch::answer::{Answer, AnswerBody, said};
@@ -153,7 +153,7 @@ impl Minter {
         ))
     }
 
-    fn not_admitted(&self, refusal: &Refusal) -> MintFailure {
+    fn not_admitted(&self, refusal: &LimitDenied) -> MintFailure {
         let at = if let Until::Time(at) = refusal.until { at } else { self.env().clock.now() };
         MintFailure::Later(
             at,
@@ -201,7 +201,7 @@ mod tests {
 
     use super::*;
     use crate::decision::AccountId;
-    use crate::decision::permissions::denial_confidence::Verdict;
+    use crate::decision::permissions::denial_confidence::DenialConfidence;
     use crate::tokens::TokenId;
 
     fn answer(status: u16, body: &str) -> Answer {
@@ -212,7 +212,7 @@ mod tests {
             account: AccountId(0),
             token: TokenId(0),
             requested_at: Timestamp::EPOCH,
-            verdict: Verdict::Final,
+            verdict: DenialConfidence::Final,
         }
     }
 

@@ -8,7 +8,7 @@ use http::{Method, header};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use crate::api::{Stale, stale_after_write, stale_by_milestone};
+use crate::api::{Invalidation, stale_after_write, stale_by_milestone};
 use crate::clock::Timestamp;
 
 use crate::gateway::address::path_of;
@@ -78,12 +78,12 @@ impl ReadCache {
     }
 
     /// Something changed at `now`.
-    pub fn make_doubtful(&self, stale: &[Stale], now: Timestamp) {
+    pub fn make_doubtful(&self, stale: &[Invalidation], now: Timestamp) {
         for stale in stale {
             match stale {
-                Stale::Exactly(path) => self.store.written(path, now),
-                Stale::Below(path) => self.store.make_doubtful_below(path, now),
-                Stale::Everything => self.store.make_doubtful_below("/", now),
+                Invalidation::Exactly(path) => self.store.written(path, now),
+                Invalidation::Below(path) => self.store.make_doubtful_below(path, now),
+                Invalidation::Everything => self.store.make_doubtful_below("/", now),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A request for a stored or fetched answer.
 
 use crate::decision::cache::key::Scope;
-use crate::decision::cache::request_directives::Wishes;
+use crate::decision::cache::request_directives::RequestDirectives;
 use crate::gateway::dispatch::job::Job;
 use http::HeaderMap;
 use std::sync::Arc;
@@ -15,5 +15,5 @@ pub struct Question {
     /// The client's own headers: conditions, `Accept`, what `Vary` names.
     pub asked: Arc<HeaderMap>,
     /// What they say of stored answers.
-    pub wishes: Wishes,
+    pub wishes: RequestDirectives,
 }

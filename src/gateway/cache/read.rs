@@ -18,10 +18,10 @@ use crate::decision::cache::freshness::Mode;
 use crate::decision::cache::freshness::Stored;
 use crate::decision::cache::key::{CacheKey, Scope};
 use crate::decision::cache::merge::merge_not_modified;
-use crate::decision::cache::request_directives::Wishes;
+use crate::decision::cache::request_directives::RequestDirectives;
 use crate::decision::cache::settling::Trust;
-use crate::decision::cache::stale_reason::Trouble;
-use crate::decision::permissions::denial_confidence::Verdict;
+use crate::decision::cache::stale_reason::StaleReason;
+use crate::decision::permissions::denial_confidence::DenialConfidence;
 use crate::telemetry::{CacheOutcome, Fetch, spans};
 use crate::tokens::{Cause, Lack};
 
@@ -152,7 +152,8 @@ impl ReadCache {
             }
             // A failure that a stored answer is preferred to.
             (Landed::Entry(failure, fetch), role) if failure.status().is_server_error() => {
-                let stale = self.stands_in(Trouble::Answered(failure.status()), entry, question);
+                let stale =
+                    self.may_serve_stale(StaleReason::Answered(failure.status()), entry, question);
                 Miss::Give(stale.map_or_else(|| given(Landed::Entry(failure, fetch), role), Ok))
             }
             // It was refused as the one whose fetch it was: with another patience, priority and
@@ -171,8 +172,11 @@ impl ReadCache {
                 Miss::Give(self.stale_instead(refused, entry, question))
             }
             (Landed::Large(landing), role) => {
-                let stale =
-                    self.stands_in(Trouble::Answered(landing.0.head.status), entry, question);
+                let stale = self.may_serve_stale(
+                    StaleReason::Answered(landing.0.head.status),
+                    entry,
+                    question,
+                );
                 stale
                     .or_else(|| self.streamed(&landing.0, question, role))
                     .map_or(Miss::Again, |answer| Miss::Give(Ok(answer)))
@@ -208,7 +212,7 @@ impl ReadCache {
 
     /// The fetch it takes part in is held, and is left waiting for those with more patience.
     fn waited_too_long(&self, job: &Job, effort: &Effort) -> Refused {
-        use crate::decision::{LimitKind, Refusal, Until};
+        use crate::decision::{LimitDenied, LimitKind, Until};
         let now = self.env.clock.now();
         let (limit, account, until) = match effort.figures(now).held {
             Some(Hold { by: HeldBy::Limit(limit), account, until }) => (limit, account, until),
@@ -223,7 +227,7 @@ impl ReadCache {
         };
         self.dispatcher.limited(
             job,
-            &Refusal { limit, account, resource: job.route.endpoint.resource.clone(), until },
+            &LimitDenied { limit, account, resource: job.route.endpoint.resource.clone(), until },
         )
     }
 
@@ -235,37 +239,37 @@ impl ReadCache {
         question: &Question,
     ) -> Result<ReadAnswer, Refused> {
         let trouble = match &refused {
-            Refused::Limited { .. } => Trouble::Limited,
+            Refused::Limited { .. } => StaleReason::Limited,
             // A token that was refused may have lost its right to what is stored; one that only has
             // not come has not.
             Refused::TokenUnavailable(Lack { cause: Cause::Passing, .. })
             | Refused::Unreachable
             | Refused::UpstreamFailed
-            | Refused::UpstreamTimeout => Trouble::NoAnswer,
+            | Refused::UpstreamTimeout => StaleReason::NoAnswer,
             _ => return Err(refused),
         };
-        self.stands_in(trouble, entry, question).ok_or(refused)
+        self.may_serve_stale(trouble, entry, question).ok_or(refused)
     }
 
-    fn stands_in(
+    fn may_serve_stale(
         &self,
-        trouble: Trouble,
+        trouble: StaleReason,
         entry: Option<Arc<Entry>>,
         question: &Question,
     ) -> Option<ReadAnswer> {
         let (age_max, outcome) = match trouble {
-            Trouble::Limited => {
+            StaleReason::Limited => {
                 (self.env.config.cache.stale_if_limited, CacheOutcome::StaleIfLimited)
             }
-            Trouble::NoAnswer | Trouble::Answered(_) => {
+            StaleReason::NoAnswer | StaleReason::Answered(_) => {
                 (self.env.config.cache.stale_if_error, CacheOutcome::StaleIfError)
             }
         };
         let may_stand_in = |entry: &Arc<Entry>| {
-            entry.confirmed().stands_in(trouble, age_max, &question.wishes, self.env.clock.now(), self.env.mode)
+            entry.confirmed().may_serve_stale(trouble, age_max, &question.wishes, self.env.clock.now(), self.env.mode)
                 // A stored answer from before a write would show the client that its write did not
                 // happen.
-                && self.trust(entry, question) != Trust::Doubtful
+                && self.trust(entry, question) != Trust::Invalidated
         };
         Some(ReadAnswer::Entry(entry.filter(may_stand_in)?, outcome))
     }
@@ -284,7 +288,7 @@ impl ReadCache {
         let may_be_served = |entry: &Arc<Entry>| {
             let trust = || self.store.trust(&intake.path, entry.requested_at());
             entry.confirmed().answers(
-                &Wishes::of(asked, self.env.mode),
+                &RequestDirectives::of(asked, self.env.mode),
                 now,
                 self.env.mode,
                 trust,
@@ -429,7 +433,7 @@ impl ReadCache {
             }
             StoredHead::new(&merged, etag.as_ref(), &self.store.shared_lines)
         };
-        stored.confirm(now, &answer.headers, Some(token), self.ttl(question));
+        stored.revalidate(now, &answer.headers, Some(token), self.ttl(question));
         let confirmation = Confirmation::new(answer.requested_at, now);
         // RFC 9111 §3.2: the 304's `Vary` takes the place of the stored one, and its values are
         // those of the request that was answered so.
@@ -468,7 +472,7 @@ impl ReadCache {
         // RFC 9111 §3, §5.2.1.5; a wish, which goes behind the upstream's on how often it is
         // polled.
         let may_be_stored =
-            storable(answer.status, &answer.headers) && answer.verdict == Verdict::Final;
+            storable(answer.status, &answer.headers) && answer.verdict == DenialConfidence::Final;
         let may_be_kept = may_be_stored && self.may_keep_encoding(&answer.headers);
         let is_unwanted = question.wishes.no_store && poll_interval(&answer.headers).is_none();
         let keep = may_be_kept && !is_unwanted;
@@ -523,7 +527,7 @@ impl ReadCache {
         };
         if keep {
             self.store.put(key, Arc::clone(&entry));
-        } else if answer.status.is_server_error() || answer.verdict == Verdict::Void {
+        } else if answer.status.is_server_error() || answer.verdict == DenialConfidence::Void {
             // It says nothing of what is stored.
         } else if may_be_kept {
             self.found_another(key, before, &entry);
@@ -544,7 +548,7 @@ impl ReadCache {
         };
         let Some(before) = before.filter(is_other).filter(is_kept) else { return };
         let mut stored = before.stored.clone();
-        stored.make_stale();
+        stored.invalidate();
         let confirmation =
             Confirmation::new(before.requested_at(), before.confirmation.confirmed_at());
         let (head, body, vary) = (before.head.clone(), before.body.clone(), before.vary.clone());

@@ -15,8 +15,8 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 
 use crate::clock::Timestamp;
 use crate::decision::cache::cache_control::{CacheControl, vary_names};
-use crate::decision::cache::freshness::Confirmed;
 use crate::decision::cache::freshness::Stored;
+use crate::decision::cache::freshness::Validated;
 use crate::decision::cache::key::CacheKey;
 use crate::decision::cache::settling::Trust;
 
@@ -86,8 +86,8 @@ impl Vary {
 
 impl Entry {
     /// What its last confirmation makes of it.
-    pub fn confirmed(&self) -> Confirmed<'_> {
-        self.stored.confirmed(self.confirmation.confirmed_at(), self.confirmation.requested_at())
+    pub fn confirmed(&self) -> Validated<'_> {
+        self.stored.validated(self.confirmation.confirmed_at(), self.confirmation.requested_at())
     }
 
     /// When the request left that brought or confirmed it: a later change makes it doubtful.
@@ -306,7 +306,7 @@ impl Store {
     /// `requested_at`.
     pub fn trust(&self, path: &str, requested_at: Timestamp) -> Trust {
         if self.purges.covers(path, requested_at) {
-            return Trust::Doubtful;
+            return Trust::Invalidated;
         }
         self.trust_by_changes(path, requested_at)
     }
@@ -453,7 +453,7 @@ mod tests {
         );
         assert_eq!(
             (store.trust("/repos/acme/widgets", NOW), store.trust("/users/acme", NOW)),
-            (Trust::Doubtful, Trust::Settled)
+            (Trust::Invalidated, Trust::Settled)
         );
         assert_eq!(store.purge(&Prefix::new("/").unwrap(), NOW).entries, 6);
         assert_eq!((store.size(), evicted.load(Ordering::Relaxed)), ((0, 0), 0));

@@ -20,7 +20,7 @@ impl AccountLists {
         });
         let pools = pools.collect();
         // The guests' are among them.
-        let places = config.accounts.len() + config.places.guests as usize;
+        let places = config.accounts.len() + config.places.dynamic as usize;
         let alone = (0..places)
             .map(|number| candidates.list([AccountId(u32::try_from(number).unwrap_or(u32::MAX))]))
             .collect();

@@ -14,12 +14,12 @@ use http::StatusCode;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
-use crate::api::{LimitRefusal, RateHeaders, ResourceName};
+use crate::api::{RateHeaders, ResourceName, UpstreamLimit};
 use crate::clock::{Clock, Timestamp};
 use crate::decision::Invariant;
 use crate::decision::{
-    AccountId, AccountSnapshot, Admission, Books, BudgetView, Decision, Demand, Grant, LeaseId,
-    Refusal, Settings, Settlement, Ticket,
+    AccountId, AccountSnapshot, Admission, BudgetView, Decision, Demand, Grant, LeaseId,
+    LimitDenied, QuotaLedger, Settings, Settlement, Ticket,
 };
 
 use crate::gateway::random::unit_random;
@@ -35,7 +35,7 @@ pub struct Admissions {
 
 struct Inner {
     admission: Admission,
-    askers: HashMap<Ticket, oneshot::Sender<Result<Grant, Refusal>>>,
+    askers: HashMap<Ticket, oneshot::Sender<Result<Grant, LimitDenied>>>,
     /// What the timer sleeps until; `None`: until it is told.
     armed: Option<Timestamp>,
 }
@@ -75,8 +75,8 @@ impl Admissions {
         self: &Arc<Self>,
         demand: Demand,
         deadline: Timestamp,
-        held: impl FnOnce(Timestamp, &Refusal),
-    ) -> Result<Lease, Refusal> {
+        held: impl FnOnce(Timestamp, &LimitDenied),
+    ) -> Result<Lease, LimitDenied> {
         let waiting = {
             let mut inner = self.inner.lock();
             let now = self.clock.now();
@@ -103,9 +103,9 @@ impl Admissions {
     }
 
     /// Reads the books.
-    pub fn with_books<R>(&self, read: impl FnOnce(&Books, Timestamp) -> R) -> R {
+    pub fn with_ledger<R>(&self, read: impl FnOnce(&QuotaLedger, Timestamp) -> R) -> R {
         let inner = self.inner.lock();
-        read(inner.admission.books(), self.clock.now())
+        read(inner.admission.ledger(), self.clock.now())
     }
 
     /// What a client that may use `accounts` sees of a resource now, and when that is.
@@ -118,7 +118,7 @@ impl Admissions {
         (self.inner.lock().admission.view(now, accounts, resource), now)
     }
 
-    /// Frees a guest's place in the books; whether it could. See [`Books::vacate`].
+    /// Frees a guest's place in the books; whether it could. See [`QuotaLedger::vacate`].
     pub fn vacate(&self, guest: AccountId) -> bool {
         self.inner.lock().admission.vacate(self.clock.now(), guest)
     }
@@ -133,7 +133,7 @@ impl Admissions {
 
     /// Every account of the config for an operator, with the time at which the picture was taken.
     pub fn snapshot(&self) -> (Timestamp, Vec<AccountSnapshot>) {
-        self.with_books(|books, now| (now, books.snapshot(now)))
+        self.with_ledger(|books, now| (now, books.snapshot(now)))
     }
 
     /// Checks books and line as a whole, and returns what is broken; see [`Admission::audit`].
@@ -213,11 +213,11 @@ impl Admissions {
 struct Place {
     admissions: Arc<Admissions>,
     ticket: Ticket,
-    receiver: oneshot::Receiver<Result<Grant, Refusal>>,
+    receiver: oneshot::Receiver<Result<Grant, LimitDenied>>,
 }
 
 impl Place {
-    async fn decided(mut self) -> Result<Grant, Refusal> {
+    async fn decided(mut self) -> Result<Grant, LimitDenied> {
         match (&mut self.receiver).await {
             Ok(decision) => decision,
             // The sender lives in the books as long as the ticket does.
@@ -278,7 +278,7 @@ impl Lease {
         self,
         status: StatusCode,
         rate: Option<&RateHeaders>,
-        refusal: Option<&LimitRefusal>,
+        refusal: Option<&UpstreamLimit>,
     ) {
         self.state.store(SETTLED, Ordering::Relaxed);
         self.admissions.settle(self.id, Settlement::Answered { status, rate, refusal });

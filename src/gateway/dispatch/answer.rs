@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
-use crate::decision::permissions::denial_confidence::Verdict;
+use crate::decision::permissions::denial_confidence::DenialConfidence;
 use crate::gateway::dispatch::admission::Lease;
 use crate::gateway::upstream::fetch::Exchange;
 use crate::tokens::TokenId;
@@ -24,7 +24,7 @@ pub struct Answer {
     /// When the request was sent: what the answer shows is not older than this.
     pub requested_at: Timestamp,
     /// What it is worth to the pool when it is a denial.
-    pub verdict: Verdict,
+    pub verdict: DenialConfidence,
 }
 
 /// The body of an [`Answer`].

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use http::{HeaderMap, StatusCode};
 use tracing::Instrument;
 
-use crate::api::{LimitRefusal, RateHeaders, ResourceName, limit_refusal};
+use crate::api::{RateHeaders, ResourceName, UpstreamLimit, upstream_limit};
 use crate::clock::Timestamp;
-use crate::decision::permissions::Lesson;
-use crate::decision::permissions::denial_confidence::Verdict;
-use crate::decision::permissions::plan::Resort;
-use crate::decision::{AccountId, ClientId, Demand, Refusal};
+use crate::decision::permissions::Observation;
+use crate::decision::permissions::denial_confidence::DenialConfidence;
+use crate::decision::permissions::plan::DenialRole;
+use crate::decision::{AccountId, ClientId, Demand, LimitDenied};
 use crate::telemetry::{MethodName, UpstreamOutcome, spans};
 use crate::tokens::{Credential, Lack, Rejection, Source, TokenId};
 
@@ -47,7 +47,7 @@ pub struct Prepared<'j> {
     /// What a 304 confirms.
     stored: Option<StatusCode>,
     /// See [`Admitted`].
-    expected: Option<Refusal>,
+    expected: Option<LimitDenied>,
     #[expect(dead_code, reason = "counts as long as it lives")]
     on_wire: Option<Counted>,
 }
@@ -59,13 +59,13 @@ struct Admitted {
     resource: ResourceName,
     /// Why no likelier account carries it; a denial is then no surprise, and this the reason to
     /// give.
-    expected: Option<Refusal>,
+    expected: Option<LimitDenied>,
 }
 
 /// Why one attempt brought no answer.
 pub enum Unanswered {
-    Refused(Refusal),
-    Limited(LimitRefusal),
+    Refused(LimitDenied),
+    Limited(UpstreamLimit),
     TokenRejected,
     /// The upstream wants another kind of credential for this route.
     CredentialUnfit,
@@ -202,7 +202,7 @@ impl Dispatcher {
             self.learn(job, answer, stored);
         }
         let is_denied = match &settled {
-            Ok(answer) => matches!(lesson(answer, stored), Some(Lesson::Denied(_))),
+            Ok(answer) => matches!(lesson(answer, stored), Some(Observation::Denied(_))),
             Err(unanswered) => matches!(unanswered, Unanswered::CredentialUnfit),
         };
         match expected {
@@ -260,7 +260,7 @@ impl Dispatcher {
         without_token: &[AccountId],
         effort: &Effort,
         prefer: Option<TokenId>,
-    ) -> Result<(Lease, Option<Refusal>), Unanswered> {
+    ) -> Result<(Lease, Option<LimitDenied>), Unanswered> {
         let mut refused = None;
         for mut offer in self.offers(job, whom, without_token, self.env.clock.now()) {
             let Some(awake) = self.awake(job, &offer.accounts, offer.deadline, effort).await else {
@@ -268,10 +268,10 @@ impl Dispatcher {
             };
             offer.accounts = awake;
             match (self.acquire(job, &offer, effort, prefer).await, offer.resort) {
-                (Ok(lease), Resort::Ordinary) => return Ok((lease, None)),
-                (Ok(lease), Resort::Last) => return Ok((lease, refused)),
-                (Err(refusal), Resort::Ordinary) => refused = Some(refusal),
-                (Err(_), Resort::Last) => {}
+                (Ok(lease), DenialRole::Ordinary) => return Ok((lease, None)),
+                (Ok(lease), DenialRole::Last) => return Ok((lease, refused)),
+                (Err(refusal), DenialRole::Ordinary) => refused = Some(refusal),
+                (Err(_), DenialRole::Last) => {}
             }
         }
         let lack = || {
@@ -290,7 +290,7 @@ impl Dispatcher {
         offer: &Offer,
         effort: &Effort,
         prefer: Option<TokenId>,
-    ) -> Result<Lease, Refusal> {
+    ) -> Result<Lease, LimitDenied> {
         let demand = Demand {
             client: ClientId(job.client),
             held_bytes: job.request.body.held_bytes(),
@@ -308,7 +308,7 @@ impl Dispatcher {
         let now = self.env.clock.now();
         let span = spans::admission_span(&job.span);
         let waiting = self.waits(job.client, effort);
-        let held = |since, refusal: &Refusal| effort.held(since, Hold::from(refusal));
+        let held = |since, refusal: &LimitDenied| effort.held(since, Hold::from(refusal));
         let admitted =
             self.admissions.acquire(demand, offer.deadline, held).instrument(span.clone()).await;
         drop(waiting);
@@ -373,7 +373,7 @@ impl Dispatcher {
 
     /// What the job counts against: the table's word, corrected by what answers said.
     fn resource_of(&self, job: &Job) -> ResourceName {
-        self.admissions.with_books(|books, _| {
+        self.admissions.with_ledger(|books, _| {
             books.resource_for(job.route.endpoint.id, &job.route.endpoint.resource)
         })
     }
@@ -402,11 +402,11 @@ impl Dispatcher {
             self.tokens.accepted(credential);
         }
         let rate = RateHeaders::parse(&headers);
-        let (account, verdict) = (lease.account(), Verdict::Final);
+        let (account, verdict) = (lease.account(), DenialConfidence::Final);
         let may_refuse = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS)
             || job.request.service == Service::Graphql;
         let refusal = match &body {
-            Collected::Whole(bytes) if may_refuse => limit_refusal(status, &headers, bytes, now),
+            Collected::Whole(bytes) if may_refuse => upstream_limit(status, &headers, bytes, now),
             _ => None,
         };
         if let Some(refusal) = refusal {
@@ -453,10 +453,10 @@ impl Dispatcher {
 }
 
 /// The word for a refusal by the upstream in metrics and logs.
-fn limit_name(refusal: &LimitRefusal) -> &'static str {
+fn limit_name(refusal: &UpstreamLimit) -> &'static str {
     match refusal {
-        LimitRefusal::Primary { .. } => "primary",
-        LimitRefusal::Secondary { .. } => "secondary",
+        UpstreamLimit::Primary { .. } => "primary",
+        UpstreamLimit::Secondary { .. } => "secondary",
     }
 }
 

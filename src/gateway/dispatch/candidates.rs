@@ -16,7 +16,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::config::{Config, Reach, Territory};
 use crate::decision::AccountId;
-use crate::decision::permissions::plan::Who;
+use crate::decision::permissions::plan::AccountSet;
 use crate::tokens::Wanted;
 
 /// A list of accounts in ascending order.
@@ -196,11 +196,11 @@ impl Candidates {
     }
 
     /// A part of `base`.
-    pub fn part(&self, base: &Accounts, who: Who) -> Accounts {
+    pub fn part(&self, base: &Accounts, who: AccountSet) -> Accounts {
         let out = match who {
-            Who::AllBut(out) if out.is_empty() => return Arc::clone(base),
-            Who::Only(accounts) => return self.list(accounts),
-            Who::AllBut(out) => out,
+            AccountSet::AllBut(out) if out.is_empty() => return Arc::clone(base),
+            AccountSet::Only(accounts) => return self.list(accounts),
+            AccountSet::AllBut(out) => out,
         };
         let key = (address(base), out);
         if let Some((_, part)) = self.apart.lock().parts.get(&key) {
@@ -263,10 +263,13 @@ mod tests {
         let able = candidates
             .able(&pool, wanted(), Territories::default(), |account| account.0 % 2 == 0)
             .unwrap();
-        let part = candidates.part(&pool, Who::AllBut(ids([1, 3, 5, 7, 9])));
+        let part = candidates.part(&pool, AccountSet::AllBut(ids([1, 3, 5, 7, 9])));
         assert!(Arc::ptr_eq(&even, &able) && Arc::ptr_eq(&even, &part));
-        assert!(Arc::ptr_eq(&pool, &candidates.part(&pool, Who::AllBut(Vec::new()))));
-        assert!(Arc::ptr_eq(&even, &candidates.part(&pool, Who::Only(ids([0, 2, 4, 6, 8])))));
+        assert!(Arc::ptr_eq(&pool, &candidates.part(&pool, AccountSet::AllBut(Vec::new()))));
+        assert!(Arc::ptr_eq(
+            &even,
+            &candidates.part(&pool, AccountSet::Only(ids([0, 2, 4, 6, 8])))
+        ));
     }
 
     #[test]
@@ -304,10 +307,10 @@ mod tests {
         let candidates = candidates("");
         let pool = candidates.list(ids(0..10_000));
         for awake in 0..1_000 {
-            drop(
-                candidates
-                    .part(&pool, Who::AllBut(ids((0..10_000).filter(|account| *account != awake)))),
-            );
+            drop(candidates.part(
+                &pool,
+                AccountSet::AllBut(ids((0..10_000).filter(|account| *account != awake))),
+            ));
         }
         let apart = candidates.apart.lock();
         let all = apart.parts.keys().map(|(_, out)| out.len()).sum::<usize>();
@@ -319,7 +322,7 @@ mod tests {
         let candidates = candidates("");
         let pool = candidates.list(ids(0..10_000));
         for out in 0..1_000 {
-            drop(candidates.part(&pool, Who::AllBut(ids([out]))));
+            drop(candidates.part(&pool, AccountSet::AllBut(ids([out]))));
         }
         let lists = candidates.lists.lock();
         assert!(

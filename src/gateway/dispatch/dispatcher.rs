@@ -1,7 +1,7 @@
 //! What sends requests upstream under one config: the tokens, the budgets, the connections.
 
 use crate::api::{ResourceName, Table};
-use crate::decision::permissions::Rights;
+use crate::decision;
 use crate::decision::{AccountId, LimitKind};
 use crate::gateway::dispatch::account_lists::AccountLists;
 use crate::gateway::dispatch::admission::Admissions;
@@ -38,7 +38,7 @@ pub struct Dispatcher {
 /// What answers have shown of the tokens' permissions.
 #[derive(Default)]
 pub struct Permissions {
-    pub(super) rights: Mutex<Rights>,
+    pub(super) observed: Mutex<decision::permissions::Permissions>,
     /// Notified when a permission retry has ended.
     pub(super) probe_ended: Notify,
 }

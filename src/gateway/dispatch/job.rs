@@ -9,7 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::api::Classified;
 use crate::clock::Timestamp;
-use crate::decision::permissions::Asked;
+use crate::decision::permissions::AccessQuery;
 use crate::decision::{AccountId, WriteSpacing};
 use crate::tokens::{Credential, TokenId};
 
@@ -36,7 +36,7 @@ pub struct Job {
     /// By index in the config, for the place in the line.
     pub client: u32,
     /// What the permissions of tokens are remembered by.
-    pub asked: Asked,
+    pub asked: AccessQuery,
     /// Until when the client waits for admission.
     pub deadline: Timestamp,
     /// Bytes of an answer that are held in memory.
@@ -133,7 +133,7 @@ impl Dispatcher {
             content: endpoint.content_generating,
             spacing: WriteSpacing::None,
         };
-        let asked = Asked::of(endpoint, &target);
+        let asked = AccessQuery::of(endpoint, &target);
         let request = OutgoingRequest {
             service: Service::Rest,
             method,

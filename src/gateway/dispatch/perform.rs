@@ -8,11 +8,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::LimitRefusal;
+use crate::api::UpstreamLimit;
 use crate::clock::Timestamp;
 use crate::decision::cache::freshness::Mode;
 use crate::decision::retry::{Failure, Next, Patience, Policy};
-use crate::decision::{AccountId, LimitKind, Refusal, Until};
+use crate::decision::{AccountId, LimitDenied, LimitKind, Until};
 
 use crate::gateway::dispatch::answer::Answer;
 use crate::gateway::dispatch::attempt::Unanswered;
@@ -136,7 +136,7 @@ impl Dispatcher {
                     match self.next(
                         job,
                         attempt,
-                        Failure::LimitRefusal { until: self.closed_until(&refusal) },
+                        Failure::UpstreamLimit { until: self.closed_until(&refusal) },
                     ) {
                         Next::Retry { not_before } => job.failed(not_before, false),
                         Next::RetryElsewhere => {}
@@ -214,12 +214,12 @@ impl Dispatcher {
     }
 
     /// A refusal of the books, in the client's terms.
-    pub fn limited(&self, job: &Job, refusal: &Refusal) -> Refused {
+    pub fn limited(&self, job: &Job, refusal: &LimitDenied) -> Refused {
         self.limited_for(&job.route.view, refusal)
     }
 
     /// The same for a client that is told about these accounts.
-    pub fn limited_for(&self, view: &Arc<[AccountId]>, refusal: &Refusal) -> Refused {
+    pub fn limited_for(&self, view: &Arc<[AccountId]>, refusal: &LimitDenied) -> Refused {
         let now = self.env.clock.now();
         let until = match refusal.until {
             Until::Time(at) => at,
@@ -246,14 +246,14 @@ impl Dispatcher {
 
     /// Until when the upstream is not to be asked again after a refusal, as far as it says
     /// (UPSTREAM.md, Limits).
-    fn closed_until(&self, refusal: &LimitRefusal) -> Timestamp {
+    fn closed_until(&self, refusal: &UpstreamLimit) -> Timestamp {
         self.env.clock.now() + refusal.retry_after().unwrap_or(Duration::from_secs(60))
     }
 
     /// The upstream went on refusing until no attempt was left.
     pub fn limited_now(&self, job: &Job) -> Refused {
         let resource = job.route.endpoint.resource.clone();
-        let refusal = Refusal {
+        let refusal = LimitDenied {
             limit: LimitKind::Cooldown,
             account: None,
             resource,

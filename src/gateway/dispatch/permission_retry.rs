@@ -12,9 +12,9 @@ use http::{Method, StatusCode};
 
 use crate::api::Denial;
 use crate::decision::AccountId;
-use crate::decision::permissions::denial_confidence::{Denials, Verdict};
-use crate::decision::permissions::plan::{Look, Patience};
-use crate::decision::permissions::{Asked, Found, Holder, Lesson};
+use crate::decision::permissions::denial_confidence::{DenialConfidence, Denials};
+use crate::decision::permissions::plan::{PermissionRetry, WaitLimit};
+use crate::decision::permissions::{AccessQuery, Holder, Observation, RetryResult};
 use crate::tokens::Cause;
 
 use crate::gateway::address::Service;
@@ -74,11 +74,11 @@ impl Dispatcher {
         let unanswered = match looked {
             Looked::Served(second) => {
                 let holder = Holder { account: first.account, token: key_of(first.token.slot()) };
-                self.permissions.rights.lock().teach(
+                self.permissions.observed.lock().record(
                     self.env.clock.now(),
                     job.asked,
                     holder,
-                    Lesson::ServedElsewhere(denial),
+                    Observation::ServedElsewhere(denial),
                     None,
                 );
                 return Ok(second);
@@ -94,14 +94,14 @@ impl Dispatcher {
         let (hopeless, late) = self.without_token(job);
         let denials = Denials { by: &denied_by, stored: stored.as_deref(), hopeless: &hopeless };
         let tokens_of = |account| self.keys_of(job, account);
-        first.verdict = self.permissions.rights.lock().verdict(
+        first.verdict = self.permissions.observed.lock().denial_confidence(
             now,
             job.asked,
             &job.route.candidates,
             &denials,
             &tokens_of,
         );
-        let refused = if first.verdict == Verdict::Void {
+        let refused = if first.verdict == DenialConfidence::Void {
             self.instead_of_void(job, effort, unanswered, &late)
         } else {
             None
@@ -116,9 +116,9 @@ impl Dispatcher {
         effort: &Effort,
         conditions: &impl Conditions,
         mut reuse: Reuse,
-        (accounts, patience): (Accounts, Patience),
+        (accounts, patience): (Accounts, WaitLimit),
     ) -> Looked {
-        let mut look = Looking { dispatcher: self, asked: job.asked, found: Found::NotLooked };
+        let mut look = Looking { dispatcher: self, asked: job.asked, found: RetryResult::NotSent };
         let deadline = job.deadline.min(self.env.clock.now() + LOOK_WAITS_MAX);
         let Some(accounts) = self.awake(job, &accounts, deadline, effort).await else {
             return Looked::Nothing(None);
@@ -135,14 +135,15 @@ impl Dispatcher {
                 looked => break looked,
             }
         };
-        let served = |answer: &Answer| lesson(answer, conditions.stored()) == Some(Lesson::Served);
+        let served =
+            |answer: &Answer| lesson(answer, conditions.stored()) == Some(Observation::Served);
         look.found = match &looked {
-            Ok(second) if served(second) => Found::Something,
-            Err(unanswered) if unanswered.was_not_made() => Found::NotLooked,
-            _ => Found::Nothing,
+            Ok(second) if served(second) => RetryResult::Something,
+            Err(unanswered) if unanswered.was_not_made() => RetryResult::NotSent,
+            _ => RetryResult::Nothing,
         };
         match looked {
-            Ok(second) if look.found == Found::Something => Looked::Served(second),
+            Ok(second) if look.found == RetryResult::Something => Looked::Served(second),
             // A fault says nothing of what there is.
             Ok(second) if second.status.is_server_error() => {
                 Looked::Nothing(Some(Unanswered::Failed(FetchError::Lost(String::new()))))
@@ -158,7 +159,7 @@ impl Dispatcher {
         job: &Job,
         first: AccountId,
         stored: Option<&[AccountId]>,
-    ) -> Option<(Accounts, Patience)> {
+    ) -> Option<(Accounts, WaitLimit)> {
         loop {
             // From before the question on, so that no end is missed.
             let mut ended = std::pin::pin!(self.permissions.probe_ended.notified());
@@ -170,7 +171,7 @@ impl Dispatcher {
             let denials = Denials { by: &[first], stored, hopeless: &hopeless };
             let tokens_of = |account| self.keys_of(job, account);
             let now = self.env.clock.now();
-            let look = self.permissions.rights.lock().second_look(
+            let look = self.permissions.observed.lock().permission_retry(
                 now,
                 job.asked,
                 &job.route.candidates,
@@ -180,14 +181,14 @@ impl Dispatcher {
                 &tokens_of,
             );
             match look {
-                Look::By(who, patience) => {
+                PermissionRetry::By(who, patience) => {
                     return Some((
                         self.accounts.candidates.part(&job.route.candidates, who),
                         patience,
                     ));
                 }
-                Look::No => return None,
-                Look::Later => {}
+                PermissionRetry::No => return None,
+                PermissionRetry::Later => {}
             }
             tokio::select! {
                 () = ended => {}
@@ -244,13 +245,13 @@ impl Dispatcher {
 /// A second look under way; tells its end however it comes.
 struct Looking<'g> {
     dispatcher: &'g Dispatcher,
-    asked: Asked,
-    found: Found,
+    asked: AccessQuery,
+    found: RetryResult,
 }
 
 impl Drop for Looking<'_> {
     fn drop(&mut self) {
-        self.dispatcher.permissions.rights.lock().looked(self.asked, self.found);
+        self.dispatcher.permissions.observed.lock().retry_ended(self.asked, self.found);
         self.dispatcher.permissions.probe_ended.notify_waiters();
     }
 }
@@ -270,7 +271,7 @@ fn denial_of(job: &Job, first: &Answer, stored: Option<StatusCode>) -> Option<De
         return None;
     }
     match lesson(first, stored)? {
-        Lesson::Denied(denial) => Some(denial),
-        Lesson::Served | Lesson::ServedElsewhere(_) => None,
+        Observation::Denied(denial) => Some(denial),
+        Observation::Served | Observation::ServedElsewhere(_) => None,
     }
 }

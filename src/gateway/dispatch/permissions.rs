@@ -1,5 +1,5 @@
 //! What answers teach about the rights of tokens, in the running program: the lock around the pure
-//! [`Rights`](crate::decision::permissions::Rights), and the order in which a request's accounts and
+//! [`Permissions`](crate::decision::permissions::Permissions), and the order in which a request's accounts and
 //! tokens come out of it.
 //!
 //! Every decision is made in `decision/rights`. Here is what it needs to know of the tokens; a
@@ -13,8 +13,8 @@ use crate::api::{Denial, accepted_permission};
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 use crate::decision::TokenKey;
-use crate::decision::permissions::plan::{MOMENT, Patience, Resort, Stage, Who};
-use crate::decision::permissions::{Holder, Lesson};
+use crate::decision::permissions::plan::{AccountSet, DenialRole, SHORT_WAIT, Stage, WaitLimit};
+use crate::decision::permissions::{Holder, Observation};
 use crate::tokens::{Credential, SlotId, TokenId, Trial};
 
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
@@ -30,12 +30,12 @@ const WITHOUT_MAX: usize = 3;
 
 /// One list of accounts that a request is offered to.
 pub struct Offer {
-    /// Who is in it.
+    /// AccountSet is in it.
     pub accounts: Accounts,
     /// How long the request may wait for one of them.
     pub deadline: Timestamp,
     /// What their denials are worth.
-    pub resort: Resort,
+    pub resort: DenialRole,
 }
 
 /// Whom a request may be offered to.
@@ -44,7 +44,7 @@ pub enum Whom {
     /// All who may carry it, in the order of what is known of them.
     Anyone,
     /// These alone, for a second look, which waits for them so long.
-    These(Accounts, Patience),
+    These(Accounts, WaitLimit),
 }
 
 impl Dispatcher {
@@ -66,20 +66,20 @@ impl Dispatcher {
                 return vec![Offer {
                     accounts: Arc::clone(accounts),
                     deadline,
-                    resort: Resort::Ordinary,
+                    resort: DenialRole::Ordinary,
                 }];
             }
-            // Who is alone is asked, whatever is known.
+            // AccountSet is alone is asked, whatever is known.
             Whom::Anyone if job.route.candidates.len() == 1 && unusable.is_empty() => {
                 vec![Stage {
-                    who: Who::AllBut(Vec::new()),
-                    patience: Patience::Whole,
-                    resort: Resort::Ordinary,
+                    who: AccountSet::AllBut(Vec::new()),
+                    patience: WaitLimit::Whole,
+                    resort: DenialRole::Ordinary,
                 }]
             }
             Whom::Anyone => {
                 let tokens_of = |account| self.keys_of(job, account);
-                self.permissions.rights.lock().plan(
+                self.permissions.observed.lock().plan(
                     now,
                     job.asked,
                     &job.route.candidates,
@@ -108,7 +108,7 @@ impl Dispatcher {
         unusable.retain(|account| {
             !self.tokens.comes(*account, job.route.endpoint.tokens, now, job.deadline)
         });
-        // Who gets another one may be asked again, but not for ever.
+        // AccountSet gets another one may be asked again, but not for ever.
         let found_without =
             |account: &AccountId| without_token.iter().filter(|other| *other == account).count();
         let is_left = |account: &AccountId| {
@@ -143,7 +143,7 @@ impl Dispatcher {
         let mut keys: Vec<TokenKey> = slots.into_iter().map(key_of).collect();
         if keys.len() > 1 {
             // Leaves equals in their order.
-            self.permissions.rights.lock().rank(now, job.asked, account, &mut keys);
+            self.permissions.observed.lock().rank(now, job.asked, account, &mut keys);
         }
         keys.into_iter().find_map(|TokenKey(slot)| self.tokens.take(SlotId(slot), now))
     }
@@ -162,7 +162,7 @@ impl Dispatcher {
         let Some(lesson) = lesson(answer, stored) else { return };
         let accepted = accepted_permission(&answer.headers, self.env.config.upstream.dialect);
         let holder = Holder { account: answer.account, token: key_of(answer.token.slot()) };
-        self.permissions.rights.lock().teach(
+        self.permissions.observed.lock().record(
             self.env.clock.now(),
             job.asked,
             holder,
@@ -174,8 +174,14 @@ impl Dispatcher {
     /// Remembers that the upstream wants another kind of credential than this one.
     pub fn unfit(&self, job: &Job, account: AccountId, credential: &Credential) {
         let holder = Holder { account, token: key_of(credential.token.slot()) };
-        let lesson = Lesson::Denied(Denial::Rights { by_token: false });
-        self.permissions.rights.lock().teach(self.env.clock.now(), job.asked, holder, lesson, None);
+        let lesson = Observation::Denied(Denial::MissingPermission { by_token: false });
+        self.permissions.observed.lock().record(
+            self.env.clock.now(),
+            job.asked,
+            holder,
+            lesson,
+            None,
+        );
     }
 
     /// How many credentials of other kinds a read may be tried with, at most `max`, after it was
@@ -190,22 +196,22 @@ impl Dispatcher {
     }
 }
 
-fn deadline(job: &Job, patience: Patience, now: Timestamp) -> Timestamp {
+fn deadline(job: &Job, patience: WaitLimit, now: Timestamp) -> Timestamp {
     match patience {
-        Patience::Whole => job.deadline,
-        Patience::Moment => job.deadline.min(now + MOMENT),
-        Patience::None => now,
+        WaitLimit::Whole => job.deadline,
+        WaitLimit::Moment => job.deadline.min(now + SHORT_WAIT),
+        WaitLimit::None => now,
     }
 }
 
 /// What an answer teaches; `None`: nothing. Limit refusals and a 401 do not come here.
-pub fn lesson(answer: &Answer, stored: Option<StatusCode>) -> Option<Lesson> {
+pub fn lesson(answer: &Answer, stored: Option<StatusCode>) -> Option<Observation> {
     let body: &[u8] = if let AnswerBody::Whole(bytes) = &answer.body { bytes } else { b"" };
     // What is confirmed is as it was stored: also a 404.
     let status = if answer.status == StatusCode::NOT_MODIFIED { stored? } else { answer.status };
     match Denial::read(status, &answer.headers, body) {
-        Some(denial) => Some(Lesson::Denied(denial)),
-        None => (status.is_success() || status.is_redirection()).then_some(Lesson::Served),
+        Some(denial) => Some(Observation::Denied(denial)),
+        None => (status.is_success() || status.is_redirection()).then_some(Observation::Served),
     }
 }
 
@@ -215,9 +221,9 @@ mod tests {
     use http::HeaderMap;
 
     use super::*;
-    use crate::decision::permissions::denial_confidence::Verdict;
+    use crate::decision::permissions::denial_confidence::DenialConfidence;
 
-    fn answered(status: u16, stored: Option<u16>) -> Option<Lesson> {
+    fn answered(status: u16, stored: Option<u16>) -> Option<Observation> {
         let status_of = |status| StatusCode::from_u16(status).unwrap();
         let answer = Answer {
             status: status_of(status),
@@ -226,15 +232,15 @@ mod tests {
             account: AccountId(0),
             token: TokenId(0),
             requested_at: Timestamp::EPOCH,
-            verdict: Verdict::Final,
+            verdict: DenialConfidence::Final,
         };
         lesson(&answer, stored.map(status_of))
     }
 
     #[test]
     fn a_confirmed_404_is_still_a_404() {
-        assert_eq!(answered(304, Some(404)), Some(Lesson::Denied(Denial::NotFound)));
-        assert_eq!(answered(304, Some(200)), Some(Lesson::Served));
+        assert_eq!(answered(304, Some(404)), Some(Observation::Denied(Denial::NotFound)));
+        assert_eq!(answered(304, Some(200)), Some(Observation::Served));
         assert_eq!(answered(304, None), None);
     }
 
@@ -243,7 +249,7 @@ mod tests {
         for status in [400, 401, 409, 410, 422, 429, 451, 500, 502, 503] {
             assert_eq!(answered(status, Some(200)), None, "{status}");
         }
-        assert_eq!(answered(301, None), Some(Lesson::Served));
-        assert_eq!(answered(404, Some(200)), Some(Lesson::Denied(Denial::NotFound)));
+        assert_eq!(answered(301, None), Some(Observation::Served));
+        assert_eq!(answered(404, Some(200)), Some(Observation::Denied(Denial::NotFound)));
     }
 }

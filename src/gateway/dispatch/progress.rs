@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
-use crate::decision::{AccountId, LimitKind, Refusal, Until};
+use crate::decision::{AccountId, LimitDenied, LimitKind, Until};
 
 use crate::gateway::environment::Environment;
 use crate::gateway::upstream::fetch::FetchError;
@@ -79,8 +79,8 @@ impl Hold {
     }
 }
 
-impl From<&Refusal> for Hold {
-    fn from(refusal: &Refusal) -> Self {
+impl From<&LimitDenied> for Hold {
+    fn from(refusal: &LimitDenied) -> Self {
         Self { by: HeldBy::Limit(refusal.limit), account: refusal.account, until: refusal.until }
     }
 }

@@ -32,7 +32,7 @@ pub fn settings(config: &Config) -> Settings {
     };
     Settings {
         accounts: config.accounts.iter().map(account).collect(),
-        guests: config.places.guests,
+        dynamic_accounts: config.places.dynamic,
         clients: config.clients.iter().map(client).collect(),
         pace: limits.pace,
         batch_floor: limits.batch_floor,

@@ -8,7 +8,7 @@
 
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
-use crate::decision::permissions::plan::Who;
+use crate::decision::permissions::plan::AccountSet;
 use crate::gateway::dispatch::candidates::Accounts;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Job;
@@ -31,7 +31,7 @@ impl Dispatcher {
         let began = self.env.clock.now();
         let mut asleep = self.asleep(job, accounts, began);
         if asleep.len() < accounts.len() {
-            return Some(self.accounts.candidates.part(accounts, Who::AllBut(asleep)));
+            return Some(self.accounts.candidates.part(accounts, AccountSet::AllBut(asleep)));
         }
         let accepted = job.route.endpoint.tokens;
         let _waiting = self.waits(job.client, effort);
@@ -42,9 +42,9 @@ impl Dispatcher {
             let now = self.env.clock.now();
             asleep = self.asleep(job, accounts, now);
             if asleep.len() < accounts.len() {
-                return Some(self.accounts.candidates.part(accounts, Who::AllBut(asleep)));
+                return Some(self.accounts.candidates.part(accounts, AccountSet::AllBut(asleep)));
             }
-            // One at a time: thousands may be idle. Who was tried before is tried again when nobody
+            // One at a time: thousands may be idle. AccountSet was tried before is tried again when nobody
             // else is left.
             let wanted =
                 |account: &&AccountId| self.tokens.want(&[**account], accepted, now, deadline);
@@ -69,7 +69,7 @@ impl Dispatcher {
         if asleep.is_empty() {
             return false;
         }
-        let asleep = self.accounts.candidates.part(&job.route.candidates, Who::Only(asleep));
+        let asleep = self.accounts.candidates.part(&job.route.candidates, AccountSet::Only(asleep));
         self.awake(job, &asleep, job.deadline, effort).await.is_some()
     }
 

@@ -54,7 +54,7 @@ impl Guests {
         Self {
             secret: hmac::Key::new(hmac::HMAC_SHA256, &random::secret()),
             first: AccountId(config.places.first),
-            places: config.places.guests,
+            places: config.places.dynamic,
             seated: Mutex::default(),
         }
     }

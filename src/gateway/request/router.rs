@@ -16,7 +16,7 @@ use crate::api::{
 };
 use crate::config::Config;
 use crate::decision::cache::key::Scope;
-use crate::decision::permissions::needs::{Held, unmet};
+use crate::decision::permissions::needs::{AccountTokens, unmet};
 use crate::decision::{AccountId, WriteSpacing};
 use crate::tokens::Wanted;
 
@@ -351,7 +351,7 @@ impl Router {
     fn why_nobody(&self, endpoint: &Endpoint, place: Place<'_>, accounts: &[AccountId]) -> String {
         let held = |account: &AccountId| {
             let settings = self.env.config.account(*account)?;
-            Some(Held {
+            Some(AccountTokens {
                 name: &settings.name,
                 kind: settings.kind,
                 tokens: self.tokens.kinds_of(*account).collect(),

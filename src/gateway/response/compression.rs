@@ -18,7 +18,7 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
 use tokio::sync::Semaphore;
 
-use crate::decision::cache::request_directives::Wishes;
+use crate::decision::cache::request_directives::RequestDirectives;
 
 use crate::gateway::cache::store::Entry;
 use crate::gateway::environment::Environment;
@@ -188,7 +188,7 @@ impl Encodings {
         // RFC 9111 §5.2.1.6. First what costs least.
         if !is_chosen(entry)
             || !accepts_gzip(form.asked)
-            || Wishes::of(form.asked, env.mode).no_transform
+            || RequestDirectives::of(form.asked, env.mode).no_transform
         {
             return Sent::AsItIs;
         }

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use tracing::Instrument;
 
 use crate::api::{GraphqlRequest, ResourceName};
-use crate::decision::cache::request_directives::Wishes;
-use crate::decision::permissions::Asked;
+use crate::decision::cache::request_directives::RequestDirectives;
+use crate::decision::permissions::AccessQuery;
 use crate::telemetry::CacheOutcome;
 
 use crate::decision::WriteSpacing;
@@ -254,7 +254,7 @@ impl Door {
         let scope = route.scope;
         let mut job = self.job(request, client, intake, route, OutgoingBody::Absent);
         job.request.method = Method::GET;
-        let wishes = Wishes::of(&request.asked, self.gateway.env.mode);
+        let wishes = RequestDirectives::of(&request.asked, self.gateway.env.mode);
         let question = Arc::new(Question { job, scope, asked: Arc::clone(&request.asked), wishes });
         self.gateway.cache.read(question, sought, effort).await
     }
@@ -423,7 +423,7 @@ impl Door {
         let wait = headers::prefer_wait(&request.asked)
             .map_or(client.max_wait, |wait| wait.min(client.max_wait));
         Job {
-            asked: Asked::of(route.endpoint, &intake.path),
+            asked: AccessQuery::of(route.endpoint, &intake.path),
             route: Arc::new(route),
             request: OutgoingRequest {
                 service: intake.service,

@@ -3,7 +3,7 @@
 use crate::api::{GraphqlRequest, OperationKey};
 use crate::clock::Timestamp;
 use crate::decision::access::permitted;
-use crate::decision::permissions::Asked;
+use crate::decision::permissions::AccessQuery;
 use crate::gateway::address::{Root, Service};
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::dispatch::journal::Journal;
@@ -58,7 +58,7 @@ impl Writes {
             },
         };
         let job = Job {
-            asked: Asked::of(route.endpoint, &write.path),
+            asked: AccessQuery::of(route.endpoint, &write.path),
             route: Arc::new(route),
             request,
             client,

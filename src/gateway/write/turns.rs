@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::decision::writes::lanes::{LaneKey, LaneTicket, Lanes, LanesFull, Place};
+use crate::decision::writes::lanes::{LaneKey, LanePosition, LaneTicket, Lanes, LanesFull};
 
 /// All lanes, shared by all writes.
 pub struct Turns {
@@ -56,7 +56,7 @@ impl Turns {
         let mut inner = self.inner.lock();
         let (ticket, place) =
             inner.lanes.enter(LaneKey { client, resource: resource.to_owned() })?;
-        let called = (place == Place::Behind).then(|| {
+        let called = (place == LanePosition::Behind).then(|| {
             let (sender, receiver) = oneshot::channel();
             inner.waiting.insert(ticket, Called::Asker(sender));
             receiver
@@ -90,12 +90,12 @@ impl Turns {
         self: &Arc<Self>,
         inner: &mut Inner,
         ticket: LaneTicket,
-        place: Place,
+        place: LanePosition,
         number: u64,
     ) -> Turn {
         match place {
-            Place::Behind => drop(inner.waiting.insert(ticket, Called::Queued(number))),
-            Place::Head => self.call(Called::Queued(number)),
+            LanePosition::Behind => drop(inner.waiting.insert(ticket, Called::Queued(number))),
+            LanePosition::Head => self.call(Called::Queued(number)),
         }
         Turn { turns: Arc::clone(self), ticket, called: None }
     }

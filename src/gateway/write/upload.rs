@@ -10,8 +10,8 @@ use http::{HeaderMap, StatusCode};
 use pingora::protocols::http::ServerSession;
 use tracing::Instrument;
 
-use crate::api::LimitRefusal;
-use crate::decision::{LimitKind, Refusal, Until};
+use crate::api::UpstreamLimit;
+use crate::decision::{LimitDenied, LimitKind, Until};
 
 use crate::gateway::dispatch::answer::Answer;
 use crate::gateway::dispatch::attempt::{Prepared, Unanswered};
@@ -168,9 +168,13 @@ impl Stopped {
     }
 }
 
-fn refused_by_upstream(refusal: &LimitRefusal, job: &Job, now: crate::clock::Timestamp) -> Refusal {
+fn refused_by_upstream(
+    refusal: &UpstreamLimit,
+    job: &Job,
+    now: crate::clock::Timestamp,
+) -> LimitDenied {
     let pause = refusal.retry_after().unwrap_or(Duration::from_secs(60));
-    Refusal {
+    LimitDenied {
         limit: LimitKind::Cooldown,
         account: None,
         resource: job.route.endpoint.resource.clone(),

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::api::ResourceName;
-use crate::decision::{AccountId, LimitKind, Refusal, Until, WriteSpacing};
+use crate::decision::{AccountId, LimitDenied, LimitKind, Until, WriteSpacing};
 
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::dispatch::answer::Answer;
@@ -117,7 +117,7 @@ impl Writes {
         let until = Until::Time(self.env.clock.now() + spacing.saturating_mul(ahead));
         self.dispatcher.limited_for(
             view,
-            &Refusal { limit: LimitKind::Spacing, account: None, resource, until },
+            &LimitDenied { limit: LimitKind::Spacing, account: None, resource, until },
         )
     }
 

@@ -30,7 +30,7 @@ impl Run<'_> {
         if let Some(key) = self.jobs.get(&id).and_then(|job| job.key.clone()) {
             if is_confirmed {
                 if let Some(stored) = self.store.get_mut(&key) {
-                    stored.confirm(self.now, &answer.headers, token, None);
+                    stored.revalidate(self.now, &answer.headers, token, None);
                 }
             } else if storable(answer.status, &answer.headers) {
                 self.store
@@ -77,7 +77,7 @@ impl Run<'_> {
             self.in_vain(id);
             return Ok(());
         }
-        self.failed(id, Failure::LimitRefusal { until: self.now })
+        self.failed(id, Failure::UpstreamLimit { until: self.now })
     }
 
     /// An attempt has failed.

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode};
 
 use super::{Event, Run, place_of};
 use crate::api::headers::RATE_RESET;
-use crate::api::{LimitRefusal, RateHeaders, ResourceName, limit_refusal};
+use crate::api::{RateHeaders, ResourceName, UpstreamLimit, upstream_limit};
 use crate::clock::Timestamp;
 use crate::decision::retry::Failure;
 use crate::decision::{AccountId, Grant, LeaseId, Settlement};
@@ -96,7 +96,7 @@ impl Run<'_> {
         let costs = route.endpoint.primary_cost > 0;
         let (endpoint, resource) = (
             route.endpoint,
-            self.admission.books().resource_for(route.endpoint.id, &route.endpoint.resource),
+            self.admission.ledger().resource_for(route.endpoint.id, &route.endpoint.resource),
         );
         self.note_if_told(place, costs.then_some(&resource));
         let delivery = match self.network.percent(self.plan.network.lost_percent) {
@@ -160,7 +160,7 @@ impl Run<'_> {
             let who = if is_ours { "OUR request" } else { "somebody else's request" };
             self.narration.tell(self.now, || format!("{who} (lease {lease:?}) on {place} is REFUSED by the upstream: {limit}; {entry:?}"));
             if is_ours && limit != "fault" {
-                let snapshot = self.admission.books().snapshot(self.now).into_iter().nth(place);
+                let snapshot = self.admission.ledger().snapshot(self.now).into_iter().nth(place);
                 self.narration.tell(self.now, || format!("our books then: {snapshot:?}"));
                 self.narration.climax();
             }
@@ -251,7 +251,7 @@ impl Run<'_> {
         let may_refuse = kind.graphql
             || matches!(answer.status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
         let refusal = may_refuse
-            .then(|| limit_refusal(answer.status, &answer.headers, &answer.body, self.now))
+            .then(|| upstream_limit(answer.status, &answer.headers, &answer.body, self.now))
             .flatten();
         self.narration.tell(self.now, || {
             let shown =
@@ -321,7 +321,7 @@ impl Run<'_> {
 
     /// Others know when to stop, too.
     fn outsider_learns(&mut self, answer: &UpstreamResponse) {
-        let Some(refusal) = limit_refusal(answer.status, &answer.headers, &answer.body, self.now)
+        let Some(refusal) = upstream_limit(answer.status, &answer.headers, &answer.body, self.now)
         else {
             return;
         };
@@ -364,19 +364,19 @@ impl Run<'_> {
     }
 
     /// Remembers until when an answer has retry_times us to stay away.
-    fn remember(&mut self, place: usize, refusal: &LimitRefusal, rate: Option<&RateHeaders>) {
+    fn remember(&mut self, place: usize, refusal: &UpstreamLimit, rate: Option<&RateHeaders>) {
         let until = named_by(self.now, refusal, rate);
         let Some(retry_times) = self.retry_times.get_mut(place) else { return };
         match refusal {
-            LimitRefusal::Secondary { .. } => {
+            UpstreamLimit::Secondary { .. } => {
                 retry_times.account_until = retry_times.account_until.max(until);
                 self.silence_until = self.silence_until.max(until);
             }
-            LimitRefusal::Primary { resource: Some(resource), .. } => {
+            UpstreamLimit::Primary { resource: Some(resource), .. } => {
                 retry_times.resources.retain(|(named, _)| named != resource);
                 retry_times.resources.push((resource.clone(), until));
             }
-            LimitRefusal::Primary { .. } => {}
+            UpstreamLimit::Primary { .. } => {}
         }
     }
 
@@ -398,7 +398,7 @@ impl Run<'_> {
 }
 
 /// The time before which a refusal asks for silence (Document 1, Client behavior after a limit).
-fn named_by(now: Timestamp, refusal: &LimitRefusal, rate: Option<&RateHeaders>) -> Timestamp {
+fn named_by(now: Timestamp, refusal: &UpstreamLimit, rate: Option<&RateHeaders>) -> Timestamp {
     let reset = refusal.reset().or(rate.map(|rate| rate.reset));
     let remaining = refusal.remaining().or(rate.map(|rate| rate.remaining));
     let retry_times = refusal.retry_after().map(|pause| now + pause);

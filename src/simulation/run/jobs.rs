@@ -11,9 +11,9 @@ use crate::clock::Timestamp;
 use crate::decision::TokenKey;
 use crate::decision::cache::freshness::Stored;
 use crate::decision::cache::key::{Accept, CacheKey};
-use crate::decision::writes::lanes::{LaneKey, LaneTicket, Place};
+use crate::decision::writes::lanes::{LaneKey, LanePosition, LaneTicket};
 use crate::decision::{
-    AccountId, ClientId, Decision, Demand, LimitKind, Refusal, Ticket, Until, WriteSpacing,
+    AccountId, ClientId, Decision, Demand, LimitDenied, LimitKind, Ticket, Until, WriteSpacing,
 };
 use crate::simulation::Unplayable;
 use crate::simulation::bots::Ask;
@@ -136,7 +136,7 @@ impl Run<'_> {
                 Ok((ticket, place)) => {
                     job.lane = Some(ticket);
                     self.by_lane.insert(ticket, id);
-                    place == Place::Head
+                    place == LanePosition::Head
                 }
             },
         };
@@ -181,7 +181,7 @@ impl Run<'_> {
             prefer,
             resource: self
                 .admission
-                .books()
+                .ledger()
                 .resource_for(route.endpoint.id, &route.endpoint.resource),
             endpoint: route.endpoint.id,
             cost: route.endpoint.primary_cost,
@@ -194,7 +194,7 @@ impl Run<'_> {
     }
 
     /// The core has said no.
-    pub(super) fn refused(&mut self, id: u64, refusal: &Refusal) {
+    pub(super) fn refused(&mut self, id: u64, refusal: &LimitDenied) {
         let until = match refusal.until {
             Until::Time(until) => until,
             Until::Event => self.now + Duration::from_secs(1),

@@ -321,7 +321,7 @@ impl<'p> Run<'p> {
     /// Audits the books, as often as it costs a fixed part of the time.
     fn check(&mut self) {
         self.unchecked = self.unchecked.saturating_add(CHECKED_A_STEP);
-        if self.unchecked <= self.admission.books().open_leases() + self.admission.waiting() {
+        if self.unchecked <= self.admission.ledger().open_leases() + self.admission.waiting() {
             return;
         }
         self.unchecked = 0;
@@ -358,7 +358,7 @@ impl<'p> Run<'p> {
     }
 
     fn conclude(mut self, end: Timestamp) -> Report {
-        for (invariant, count) in self.admission.books().broken().filter(|(_, count)| *count > 0) {
+        for (invariant, count) in self.admission.ledger().broken().filter(|(_, count)| *count > 0) {
             *self
                 .report
                 .broken

@@ -149,14 +149,14 @@ async fn stored_responses_and_budgets_survive_a_reload() {
     let (before, sent) = (books(), world.upstream_requests().len());
     world.reload(|text| text.replace("[upstream]", "[cache]\nstale_if_error = \"2h\"\n[upstream]"));
     let now = books();
-    assert_eq!(before[0].books[0].remaining, now[0].books[0].remaining);
+    assert_eq!(before[0].windows[0].remaining, now[0].windows[0].remaining);
     let again = world.get(WIDGETS).await;
     assert_eq!(
         (again.body.clone(), again.cache_status()),
         (first.body, "weir; fwd=stale; fwd-status=304")
     );
     assert_eq!(world.upstream_requests().len(), sent + 1);
-    assert_eq!(books()[0].books[0].remaining, before[0].books[0].remaining, "a 304 is free");
+    assert_eq!(books()[0].windows[0].remaining, before[0].windows[0].remaining, "a 304 is free");
 }
 
 #[tokio::test]

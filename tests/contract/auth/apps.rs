@@ -93,7 +93,7 @@ async fn a_request_is_sent_with_a_minted_token() {
 async fn minting_is_charged_to_the_apps_account() {
     let world = setup().start().await;
     ready(&world).await;
-    let books = world.gateway.admissions().with_books(weir::decision::Books::snapshot);
+    let books = world.gateway.admissions().with_ledger(weir::decision::QuotaLedger::snapshot);
     let app = books.iter().find(|account| &*account.name == "the-app").unwrap();
     let core = app.books.iter().find(|book| book.resource.as_str() == "core").unwrap();
     assert_eq!((core.used, core.reserved), (1, 0));
@@ -138,7 +138,7 @@ async fn a_token_is_renewed_before_it_expires_and_used_meanwhile() {
     world.open_gate(gate);
     eventually(|| mints(&world).len() == 2 && mints(&world)[1].status == 201).await;
     eventually(|| {
-        world.gateway.admissions().with_books(weir::decision::Books::snapshot)[0]
+        world.gateway.admissions().with_ledger(weir::decision::QuotaLedger::snapshot)[0]
             .books
             .iter()
             .all(|book| book.reserved == 0)

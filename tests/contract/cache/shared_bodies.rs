@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::task::JoinHandle;
-use weir::decision::Books;
+use weir::decision::QuotaLedger;
 
 use crate::support::raw::Connection;
 use crate::support::scripted::{ScriptedConnection, ScriptedUpstream};
@@ -65,7 +65,7 @@ impl Fixture {
 
     /// The requests in flight by the ledger.
     fn concurrency(&self) -> u64 {
-        let snapshot = self.world.gateway.admissions().with_books(Books::snapshot);
+        let snapshot = self.world.gateway.admissions().with_ledger(QuotaLedger::snapshot);
         let limits = snapshot
             .iter()
             .flat_map(|account| &account.secondary)

@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
 
-use weir::decision::Books;
+use weir::decision::QuotaLedger;
 
 use crate::support::{OTHER_KEY, Reply, Setup, World, all_have_status, config};
 
@@ -245,7 +245,7 @@ async fn a_large_body_is_streamed_whole_with_rewritten_urls() {
     let upstream = world.emulator.addr().to_string();
     assert!(!String::from_utf8_lossy(&streamed.body).contains(&upstream));
     assert!(streamed.json().as_array().unwrap().len() > 60);
-    let snapshot = world.gateway.admissions().with_books(Books::snapshot);
+    let snapshot = world.gateway.admissions().with_ledger(QuotaLedger::snapshot);
     assert!(
         snapshot[0]
             .secondary

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 
-use weir::decision::Books;
+use weir::decision::QuotaLedger;
 
 use crate::support::Setup;
 use crate::support::all_have_status;
@@ -194,7 +194,7 @@ async fn a_secondary_limit_moves_reads_to_another_account() {
 async fn the_ledger_is_open_to_the_operator() {
     let world = Setup::new().start().await;
     world.get(ISSUES).await.assert_status(200);
-    let snapshot = world.gateway.admissions().with_books(Books::snapshot);
-    let core = snapshot[0].books.iter().find(|book| book.resource.as_str() == "core").unwrap();
+    let snapshot = world.gateway.admissions().with_ledger(QuotaLedger::snapshot);
+    let core = snapshot[0].windows.iter().find(|book| book.resource.as_str() == "core").unwrap();
     assert_eq!((core.limit, core.remaining, core.reserved), (5_000, 4_999, 0));
 }

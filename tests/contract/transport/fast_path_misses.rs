@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use weir::api::Stale;
+use weir::api::Invalidation;
 
 use crate::support::raw::{Connection, Parts};
 use crate::support::{KEY, Setup, World, eventually};
@@ -148,6 +148,6 @@ async fn a_revalidation_counts_from_its_request() {
         assert_eq!(world.upstream_requests().len(), 1 + confirmed);
     }
     // A change through the gateway ends the effect of the last revalidation.
-    world.gateway.make_doubtful(&[Stale::Exactly(REPOSITORY.to_owned())], world.clock.now());
+    world.gateway.make_doubtful(&[Invalidation::Exactly(REPOSITORY.to_owned())], world.clock.now());
     assert_eq!(age().await.as_deref(), Some("0"));
 }

@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
 use tokio::net::TcpListener;
-use weir::decision::Books;
+use weir::decision::QuotaLedger;
 
 use crate::support::broken::Behaviour::{Close, DiesIdle, Keeps, Says, Silence};
 use crate::support::broken::Broken;
@@ -111,8 +111,8 @@ async fn a_lost_response_counts_as_spent_and_leaves_no_lease() {
     let upstream = Broken::start(Close).await;
     let world = upstream.world().await;
     world.get(ISSUES).await.assert_status(502);
-    let snapshot = world.gateway.admissions().with_books(Books::snapshot);
-    assert!(snapshot[0].books.iter().all(|book| book.reserved == 0), "{snapshot:?}");
+    let snapshot = world.gateway.admissions().with_ledger(QuotaLedger::snapshot);
+    assert!(snapshot[0].windows.iter().all(|book| book.reserved == 0), "{snapshot:?}");
     assert!(
         snapshot[0]
             .secondary

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::json;
 
-use weir::decision::Books;
+use weir::decision::QuotaLedger;
 
 use crate::support::all_have_status;
 use crate::support::raw::Connection;
@@ -188,8 +188,8 @@ async fn a_sent_write_is_finished_without_its_client() {
     world.open_gate(gate);
     eventually(|| world.gateway.turns().writes() == 0).await;
     assert_eq!(world.upstream_requests()[0].status, 201);
-    let snapshot = world.gateway.admissions().with_books(Books::snapshot);
-    assert!(snapshot[0].books.iter().all(|book| book.reserved == 0));
+    let snapshot = world.gateway.admissions().with_ledger(QuotaLedger::snapshot);
+    assert!(snapshot[0].windows.iter().all(|book| book.reserved == 0));
 }
 
 #[tokio::test]

@@ -12,11 +12,11 @@
 //! which event is in `stale.rs`.
 
 use super::aliases::wild_form;
-use super::webhook_coverage::is_told;
+use super::webhook_coverage::is_fully_covered;
 
 /// What may have changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stale {
+pub enum Invalidation {
     /// This path, with any query.
     Exactly(String),
     /// This path and everything below it.
@@ -444,13 +444,17 @@ pub enum Unknown {
 }
 
 /// What an event of this name changed.
-pub fn stale_after_event(event: &str, action: Option<&str>, subject: &Subject) -> Vec<Stale> {
+pub fn stale_after_event(
+    event: &str,
+    action: Option<&str>,
+    subject: &Subject,
+) -> Vec<Invalidation> {
     let of_action = action.and_then(|action| row(&format!("{event}.{action}")));
     let mut stale = match of_action.or_else(|| row(event)) {
         Some((_, about, groups)) if subject.has(*about) => stale_of(groups, subject, Unknown::Any),
         _ => subject.whole(),
     };
-    stale.extend(subject.made.iter().cloned().map(Stale::Below));
+    stale.extend(subject.made.iter().cloned().map(Invalidation::Below));
     stale
 }
 
@@ -460,7 +464,7 @@ pub fn is_known_event(event: &str) -> bool {
 }
 
 /// What something changed that causes this event; nothing for an event without a row.
-pub fn stale_after(event: &str, subject: &Subject, unknown: Unknown) -> Vec<Stale> {
+pub fn stale_after(event: &str, subject: &Subject, unknown: Unknown) -> Vec<Invalidation> {
     row(event).map_or_else(Vec::new, |(_, _, groups)| stale_of(groups, subject, unknown))
 }
 
@@ -483,7 +487,7 @@ pub fn events_of(template: &str) -> impl Iterator<Item = (&'static str, bool)> {
             .any(|pattern| *pattern != "{territory}/**" && may_match(pattern, template))
     };
     let changes = move |event: &&Row| ROWS.iter().any(|row| is_of(row, event.0) && touches(row));
-    let rows = if is_told(template) { ROWS } else { &[] };
+    let rows = if is_fully_covered(template) { ROWS } else { &[] };
     rows.iter()
         .filter(is_event)
         .filter(changes)
@@ -494,8 +498,8 @@ fn row(event: &str) -> Option<&'static Row> {
     ROWS.iter().find(|(name, _, _)| *name == event)
 }
 
-fn stale_of(groups: &[&[&str]], subject: &Subject, unknown: Unknown) -> Vec<Stale> {
-    let mut stale: Vec<Stale> = groups
+fn stale_of(groups: &[&[&str]], subject: &Subject, unknown: Unknown) -> Vec<Invalidation> {
+    let mut stale: Vec<Invalidation> = groups
         .iter()
         .copied()
         .flatten()
@@ -517,20 +521,20 @@ impl Subject {
     }
 
     /// All that is named.
-    fn whole(&self) -> Vec<Stale> {
+    fn whole(&self) -> Vec<Invalidation> {
         let named = if self.repositories.is_empty() {
             [&self.organizations[..], &self.territories, &self.teams]
         } else {
             [&self.repositories[..], &[], &[]]
         };
-        let below: Vec<Stale> =
-            named.into_iter().flatten().map(|head| Stale::Below(head.clone())).collect();
-        if below.is_empty() { vec![Stale::Everything] } else { below }
+        let below: Vec<Invalidation> =
+            named.into_iter().flatten().map(|head| Invalidation::Below(head.clone())).collect();
+        if below.is_empty() { vec![Invalidation::Everything] } else { below }
     }
 
     /// What a row's pattern means here: nothing, where it begins with something that there is none
     /// of.
-    fn fill(&self, pattern: &str, unknown: Unknown) -> Vec<Stale> {
+    fn fill(&self, pattern: &str, unknown: Unknown) -> Vec<Invalidation> {
         let (variable, tail) = pattern
             .strip_prefix('{')
             .and_then(|rest| rest.split_once('}'))
@@ -548,11 +552,11 @@ impl Subject {
         heads.iter().filter_map(|head| self.filled(head, tail, unknown)).collect()
     }
 
-    fn filled(&self, head: &str, tail: &str, unknown: Unknown) -> Option<Stale> {
+    fn filled(&self, head: &str, tail: &str, unknown: Unknown) -> Option<Invalidation> {
         let mut path = head.to_owned();
         for segment in tail.split('/').skip(1) {
             let value = match segment.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
-                None if segment == "**" => return Some(Stale::Below(path)),
+                None if segment == "**" => return Some(Invalidation::Below(path)),
                 None => segment,
                 Some(name) => match (self.values.iter().find(|(known, _)| *known == name), unknown)
                 {
@@ -562,12 +566,12 @@ impl Subject {
                 },
             };
             if value == "*" && wild_form(&format!("{path}/*")).is_none() {
-                return Some(Stale::Below(path));
+                return Some(Invalidation::Below(path));
             }
             path.push('/');
             path.push_str(value);
         }
-        Some(Stale::Exactly(path))
+        Some(Invalidation::Exactly(path))
     }
 }
 

@@ -25,9 +25,9 @@ fn subject() -> Subject {
 /// Whether an event makes a path stale; a `*` must stand where the path is looked for with one.
 fn touches(event: &str, path: &str) -> bool {
     stale_after_event(event, None, &subject()).iter().any(|stale| match stale {
-        Stale::Exactly(exact) => exact == path,
-        Stale::Below(head) => path == head || path.starts_with(&format!("{head}/")),
-        Stale::Everything => true,
+        Invalidation::Exactly(exact) => exact == path,
+        Invalidation::Below(head) => path == head || path.starts_with(&format!("{head}/")),
+        Invalidation::Everything => true,
     })
 }
 

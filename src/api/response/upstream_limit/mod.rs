@@ -38,7 +38,7 @@ const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// Which of the two sorts of limit refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LimitKind {
+pub enum UpstreamLimitKind {
     /// The budget of a resource is used up.
     Primary,
     /// Too much at once, whatever is left of the budget.
@@ -48,7 +48,7 @@ pub enum LimitKind {
 /// What an answer says when it refuses for a limit. Both kinds carry the same; the times are as
 /// sent and may both be given: the later holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LimitRefusal {
+pub enum UpstreamLimit {
     /// The budget of `resource` is used up.
     Primary {
         /// From `retry-after`, counted from `now`.
@@ -73,12 +73,12 @@ pub enum LimitRefusal {
     },
 }
 
-impl LimitRefusal {
+impl UpstreamLimit {
     /// Which sort of limit refused.
-    pub const fn kind(&self) -> LimitKind {
+    pub const fn kind(&self) -> UpstreamLimitKind {
         match self {
-            Self::Primary { .. } => LimitKind::Primary,
-            Self::Secondary { .. } => LimitKind::Secondary,
+            Self::Primary { .. } => UpstreamLimitKind::Primary,
+            Self::Secondary { .. } => UpstreamLimitKind::Secondary,
         }
     }
 
@@ -110,12 +110,14 @@ impl LimitRefusal {
         }
     }
 
-    fn new(kind: LimitKind, headers: &HeaderMap, now: Timestamp) -> Self {
+    fn new(kind: UpstreamLimitKind, headers: &HeaderMap, now: Timestamp) -> Self {
         let (retry_after, reset) = (retry_after(headers, now), rate_reset(headers));
         let (remaining, resource) = (rate_remaining(headers), resource(headers));
         match kind {
-            LimitKind::Primary => Self::Primary { retry_after, reset, remaining, resource },
-            LimitKind::Secondary => Self::Secondary { retry_after, reset, remaining, resource },
+            UpstreamLimitKind::Primary => Self::Primary { retry_after, reset, remaining, resource },
+            UpstreamLimitKind::Secondary => {
+                Self::Secondary { retry_after, reset, remaining, resource }
+            }
         }
     }
 }
@@ -126,22 +128,22 @@ impl LimitRefusal {
 /// A 200 is looked into only when it can be GraphQL's: its content type is plain JSON and its
 /// resource, when named, is `graphql`. So no file of a repository, served raw, can pass for a
 /// refusal. Still, callers that know their endpoint should ask about 200s of GraphQL only.
-pub fn limit_refusal(
+pub fn upstream_limit(
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
     now: Timestamp,
-) -> Option<LimitRefusal> {
+) -> Option<UpstreamLimit> {
     let kind = match status {
         StatusCode::OK => kind_of_graphql(headers, body),
         StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS => {
             kind_by_words(body).or_else(|| {
                 if rate_remaining(headers) == Some(0) {
-                    Some(LimitKind::Primary)
+                    Some(UpstreamLimitKind::Primary)
                 } else if status == StatusCode::TOO_MANY_REQUESTS
                     || headers.contains_key(headers::RETRY_AFTER)
                 {
-                    Some(LimitKind::Secondary)
+                    Some(UpstreamLimitKind::Secondary)
                 } else {
                     None
                 }
@@ -149,7 +151,7 @@ pub fn limit_refusal(
         }
         _ => None,
     };
-    kind.map(|kind| LimitRefusal::new(kind, headers, now))
+    kind.map(|kind| UpstreamLimit::new(kind, headers, now))
 }
 
 /// How long `retry-after` says to keep away, as seconds or as a date (RFC 9110 §10.2.3); the
@@ -179,7 +181,7 @@ struct ErrorBody<'b> {
     documentation_url: Option<Cow<'b, str>>,
 }
 
-fn kind_by_words(body: &[u8]) -> Option<LimitKind> {
+fn kind_by_words(body: &[u8]) -> Option<UpstreamLimitKind> {
     if let Ok(error) = serde_json::from_slice::<ErrorBody<'_>>(body) {
         let message = error.message.unwrap_or_default().to_ascii_lowercase();
         let address = error.documentation_url.unwrap_or_default().to_ascii_lowercase();
@@ -187,7 +189,7 @@ fn kind_by_words(body: &[u8]) -> Option<LimitKind> {
             SECONDARY_ADDRESSES
                 .iter()
                 .any(|end| address.ends_with(end))
-                .then_some(LimitKind::Secondary)
+                .then_some(UpstreamLimitKind::Secondary)
         });
     }
     if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() {
@@ -195,19 +197,23 @@ fn kind_by_words(body: &[u8]) -> Option<LimitKind> {
     }
     let text =
         String::from_utf8_lossy(body.get(..TEXT_BYTES_MAX).unwrap_or(body)).to_ascii_lowercase();
-    let linked =
-        || SECONDARY_ADDRESSES.iter().any(|end| text.contains(end)).then_some(LimitKind::Secondary);
+    let linked = || {
+        SECONDARY_ADDRESSES
+            .iter()
+            .any(|end| text.contains(end))
+            .then_some(UpstreamLimitKind::Secondary)
+    };
     kind_of_text(&text).or_else(linked)
 }
 
-fn kind_of_text(lower: &str) -> Option<LimitKind> {
+fn kind_of_text(lower: &str) -> Option<UpstreamLimitKind> {
     let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     // Secondary first: some of these answers mention the primary limit too, and a mistake this way
     // costs a minute, the other way an hour.
     if says(&SECONDARY_WORDS) {
-        Some(LimitKind::Secondary)
+        Some(UpstreamLimitKind::Secondary)
     } else if says(&PRIMARY_WORDS) {
-        Some(LimitKind::Primary)
+        Some(UpstreamLimitKind::Primary)
     } else {
         None
     }
@@ -230,7 +236,7 @@ struct GraphqlError<'b> {
     message: Option<Cow<'b, str>>,
 }
 
-fn kind_of_graphql(headers: &HeaderMap, body: &[u8]) -> Option<LimitKind> {
+fn kind_of_graphql(headers: &HeaderMap, body: &[u8]) -> Option<UpstreamLimitKind> {
     let plain_json = single(headers, CONTENT_TYPE.as_str()).is_none_or(|kind| {
         kind.split(';').next().is_some_and(|kind| kind.trim() == "application/json")
     });
@@ -251,9 +257,9 @@ fn kind_of_graphql(headers: &HeaderMap, body: &[u8]) -> Option<LimitKind> {
     };
     let errors = answer.errors.unwrap_or_default();
     if secondary(&answer.message) || errors.iter().any(|error| secondary(&error.message)) {
-        Some(LimitKind::Secondary)
+        Some(UpstreamLimitKind::Secondary)
     } else if errors.iter().any(primary) {
-        Some(LimitKind::Primary)
+        Some(UpstreamLimitKind::Primary)
     } else {
         None
     }

@@ -18,8 +18,8 @@ fn refusal(
     status: u16,
     lines: &[(&'static str, &'static str)],
     body: &str,
-) -> Option<LimitRefusal> {
-    limit_refusal(
+) -> Option<UpstreamLimit> {
+    upstream_limit(
         StatusCode::from_u16(status).unwrap_or_default(),
         &headers(lines),
         body.as_bytes(),
@@ -27,7 +27,11 @@ fn refusal(
     )
 }
 
-fn kind(status: u16, lines: &[(&'static str, &'static str)], body: &str) -> Option<LimitKind> {
+fn kind(
+    status: u16,
+    lines: &[(&'static str, &'static str)],
+    body: &str,
+) -> Option<UpstreamLimitKind> {
     refusal(status, lines, body).map(|refusal| refusal.kind())
 }
 
@@ -48,7 +52,7 @@ fn a_primary_refusal_says_whose_budget_and_until_when() {
         "192.0.2.1. (But here's the good news: ask us for more.)",
     ] {
         for status in [403, 429] {
-            let expected = LimitRefusal::Primary {
+            let expected = UpstreamLimit::Primary {
                 retry_after: None,
                 reset: Some(Timestamp::from_secs(1_700_000_060)),
                 remaining: Some(0),
@@ -65,7 +69,7 @@ fn a_primary_refusal_says_whose_budget_and_until_when() {
 #[test]
 fn a_newer_primary_body_repeats_its_status() {
     let body = r#"{"message":"API rate limit exceeded for user ID 7.","status":"403"}"#;
-    assert_eq!(kind(403, &[], body), Some(LimitKind::Primary));
+    assert_eq!(kind(403, &[], body), Some(UpstreamLimitKind::Primary));
 }
 
 #[test]
@@ -78,7 +82,7 @@ fn a_secondary_refusal_is_told_by_its_message() {
         for status in [403, 429] {
             assert_eq!(
                 kind(status, &[], &message(text)),
-                Some(LimitKind::Secondary),
+                Some(UpstreamLimitKind::Secondary),
                 "{status} {text}"
             );
         }
@@ -90,10 +94,10 @@ fn a_secondary_refusal_with_nothing_remaining_is_still_secondary() {
     let body = message("You have exceeded a secondary rate limit.");
     let refused =
         refusal(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700000060")], &body);
-    assert_eq!(refused.as_ref().map(LimitRefusal::kind), Some(LimitKind::Secondary));
-    assert_eq!(refused.as_ref().and_then(LimitRefusal::remaining), Some(0));
+    assert_eq!(refused.as_ref().map(UpstreamLimit::kind), Some(UpstreamLimitKind::Secondary));
+    assert_eq!(refused.as_ref().and_then(UpstreamLimit::remaining), Some(0));
     assert_eq!(
-        refused.as_ref().and_then(LimitRefusal::reset),
+        refused.as_ref().and_then(UpstreamLimit::reset),
         Some(Timestamp::from_secs(1_700_000_060))
     );
 }
@@ -108,14 +112,17 @@ fn a_secondary_refusal_is_told_by_its_documentation_address() {
         let body = format!(
             r#"{{"message":"Slow down.","documentation_url":"https://docs.example.com{end}"}}"#
         );
-        assert_eq!(kind(403, &[], &body), Some(LimitKind::Secondary), "{end}");
+        assert_eq!(kind(403, &[], &body), Some(UpstreamLimitKind::Secondary), "{end}");
     }
 }
 
 #[test]
 fn a_message_that_names_both_limits_is_secondary() {
     let body = message("API rate limit exceeded. You have exceeded a secondary rate limit.");
-    assert_eq!(kind(403, &[("x-ratelimit-remaining", "0")], &body), Some(LimitKind::Secondary));
+    assert_eq!(
+        kind(403, &[("x-ratelimit-remaining", "0")], &body),
+        Some(UpstreamLimitKind::Secondary)
+    );
 }
 
 #[test]
@@ -123,27 +130,27 @@ fn a_refusal_can_be_html() {
     let page = |text: &str| format!("<!DOCTYPE html><html><body><p>{text}</p></body></html>");
     assert_eq!(
         kind(403, &[], &page("You have exceeded a <b>secondary rate limit</b>.")),
-        Some(LimitKind::Secondary)
+        Some(UpstreamLimitKind::Secondary)
     );
     assert_eq!(
         kind(429, &[("retry-after", "60")], &page("Whoa there!")),
-        Some(LimitKind::Secondary)
+        Some(UpstreamLimitKind::Secondary)
     );
     assert_eq!(
         kind(403, &[], &page("See <a href='/rest/rate-limits#secondary-rate-limits'>here</a>")),
-        Some(LimitKind::Secondary)
+        Some(UpstreamLimitKind::Secondary)
     );
     assert_eq!(kind(403, &[], &page("Whoa there!")), None);
 }
 
 #[test]
 fn a_429_is_a_limit_refusal_whatever_its_body() {
-    assert_eq!(kind(429, &[], ""), Some(LimitKind::Secondary));
+    assert_eq!(kind(429, &[], ""), Some(UpstreamLimitKind::Secondary));
     assert_eq!(
         kind(429, &[("x-ratelimit-remaining", "12")], r#"{"message":"Nope"}"#),
-        Some(LimitKind::Secondary)
+        Some(UpstreamLimitKind::Secondary)
     );
-    assert_eq!(kind(429, &[("x-ratelimit-remaining", "0")], ""), Some(LimitKind::Primary));
+    assert_eq!(kind(429, &[("x-ratelimit-remaining", "0")], ""), Some(UpstreamLimitKind::Primary));
 }
 
 #[test]
@@ -163,10 +170,10 @@ fn a_bare_403_closes_nothing() {
 fn a_403_with_retry_after_or_nothing_remaining_is_a_limit_refusal() {
     assert_eq!(
         kind(403, &[("retry-after", "60"), ("x-ratelimit-remaining", "12")], ""),
-        Some(LimitKind::Secondary)
+        Some(UpstreamLimitKind::Secondary)
     );
-    assert_eq!(kind(403, &[("retry-after", "soon")], ""), Some(LimitKind::Secondary));
-    assert_eq!(kind(403, &[("x-ratelimit-remaining", "0")], ""), Some(LimitKind::Primary));
+    assert_eq!(kind(403, &[("retry-after", "soon")], ""), Some(UpstreamLimitKind::Secondary));
+    assert_eq!(kind(403, &[("x-ratelimit-remaining", "0")], ""), Some(UpstreamLimitKind::Primary));
 }
 
 #[test]
@@ -202,20 +209,20 @@ fn graphql_says_it_with_a_200() {
         ];
         let refused = refusal(200, &lines, &body);
         assert_eq!(
-            refused.as_ref().map(LimitRefusal::kind),
-            Some(LimitKind::Primary),
+            refused.as_ref().map(UpstreamLimit::kind),
+            Some(UpstreamLimitKind::Primary),
             "{kind_word}"
         );
         assert_eq!(
-            refused.as_ref().and_then(LimitRefusal::resource),
+            refused.as_ref().and_then(UpstreamLimit::resource),
             Some(&ResourceName::graphql())
         );
     }
     let secondary = r#"{"data":null,"errors":[{"message":"You have exceeded a secondary rate limit. Please wait."}]}"#;
-    assert_eq!(kind(200, &[], secondary), Some(LimitKind::Secondary));
+    assert_eq!(kind(200, &[], secondary), Some(UpstreamLimitKind::Secondary));
     assert_eq!(
         kind(200, &[], &message("You have exceeded a secondary rate limit.")),
-        Some(LimitKind::Secondary)
+        Some(UpstreamLimitKind::Secondary)
     );
     assert_eq!(
         kind(
@@ -223,7 +230,7 @@ fn graphql_says_it_with_a_200() {
             &[("x-ratelimit-resource", "graphql")],
             &message("You have exceeded a secondary rate limit.")
         ),
-        Some(LimitKind::Secondary)
+        Some(UpstreamLimitKind::Secondary)
     );
 }
 
@@ -275,9 +282,9 @@ fn no_bytes_make_it_panic() {
         b"\"secondary rate limit\"",
     ] {
         for status in [StatusCode::OK, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS] {
-            let _ = limit_refusal(status, &HeaderMap::new(), body, NOW);
+            let _ = upstream_limit(status, &HeaderMap::new(), body, NOW);
         }
     }
     let long = vec![b'x'; 3 * TEXT_BYTES_MAX];
-    assert_eq!(limit_refusal(StatusCode::FORBIDDEN, &HeaderMap::new(), &long, NOW), None);
+    assert_eq!(upstream_limit(StatusCode::FORBIDDEN, &HeaderMap::new(), &long, NOW), None);
 }

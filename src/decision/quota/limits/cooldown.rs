@@ -13,7 +13,7 @@ use super::primary::AFTER_RESET;
 
 /// The shortest time that is not named by the upstream (Document 1, Client behavior after a limit).
 const PAUSE_FIRST: Duration = Duration::from_mins(1);
-/// The longest time that is not named by the upstream. Ours: long against a minute's books, short
+/// The longest time that is not named by the upstream. Ours: long against a minute's windows, short
 /// against an hour's.
 const PAUSE_MAX: Duration = Duration::from_mins(15);
 /// The most that chance adds to a pause, as a part of it. Ours: spreads accounts that were refused

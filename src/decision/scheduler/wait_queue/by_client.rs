@@ -15,7 +15,7 @@ const KEPT: usize = 4;
 /// The clients that have requests waiting. What has left is dropped when it is met, or when it is
 /// the most.
 #[derive(Debug, Default)]
-pub(super) struct Crowd {
+pub(super) struct ByClient {
     clients: HashMap<ClientId, Waiting>,
     /// The least important and largest on top; a size that is not the client's any more says
     /// nothing.
@@ -30,7 +30,7 @@ struct Waiting {
     tickets: VecDeque<Ticket>,
 }
 
-impl Crowd {
+impl ByClient {
     pub(super) fn add(&mut self, client: ClientId, priority: Priority, ticket: Ticket) {
         let waiting = self.clients.entry(client).or_insert_with(|| Waiting {
             priority,
@@ -111,26 +111,32 @@ impl Crowd {
 mod tests {
     use super::*;
 
-    fn crowd(waiting: &[(u32, Priority, u64)]) -> Crowd {
-        let mut crowd = Crowd::default();
+    fn by_client(waiting: &[(u32, Priority, u64)]) -> ByClient {
+        let mut by_client = ByClient::default();
         for (client, priority, ticket) in waiting {
-            crowd.add(ClientId(*client), *priority, Ticket(*ticket));
+            by_client.add(ClientId(*client), *priority, Ticket(*ticket));
         }
-        crowd
+        by_client
     }
 
     #[test]
     fn the_newest_of_whoever_has_the_most_waiting_makes_room() {
-        let mut crowd = crowd(&[
+        let mut by_client = by_client(&[
             (0, Priority::Normal, 1),
             (1, Priority::Normal, 2),
             (0, Priority::Normal, 3),
             (0, Priority::Normal, 4),
         ]);
-        assert_eq!(crowd.displaced_by(ClientId(2), Priority::Normal, |_| true), Some(Ticket(4)));
-        assert_eq!(crowd.displaced_by(ClientId(1), Priority::Normal, |_| true), Some(Ticket(4)));
         assert_eq!(
-            crowd.displaced_by(ClientId(0), Priority::Normal, |_| true),
+            by_client.displaced_by(ClientId(2), Priority::Normal, |_| true),
+            Some(Ticket(4))
+        );
+        assert_eq!(
+            by_client.displaced_by(ClientId(1), Priority::Normal, |_| true),
+            Some(Ticket(4))
+        );
+        assert_eq!(
+            by_client.displaced_by(ClientId(0), Priority::Normal, |_| true),
             None,
             "it has the most itself"
         );
@@ -138,18 +144,24 @@ mod tests {
 
     #[test]
     fn the_less_important_make_room_for_the_more_important_and_never_the_reverse() {
-        let mut crowd =
-            crowd(&[(0, Priority::Normal, 1), (0, Priority::Normal, 2), (1, Priority::Batch, 3)]);
-        assert_eq!(crowd.displaced_by(ClientId(0), Priority::Normal, |_| true), Some(Ticket(3)));
-        assert_eq!(crowd.displaced_by(ClientId(2), Priority::Batch, |_| true), None);
+        let mut by_client = by_client(&[
+            (0, Priority::Normal, 1),
+            (0, Priority::Normal, 2),
+            (1, Priority::Batch, 3),
+        ]);
+        assert_eq!(
+            by_client.displaced_by(ClientId(0), Priority::Normal, |_| true),
+            Some(Ticket(3))
+        );
+        assert_eq!(by_client.displaced_by(ClientId(2), Priority::Batch, |_| true), None);
     }
 
     #[test]
     fn a_client_that_has_left_is_forgotten() {
-        let mut crowd = crowd(&[(0, Priority::Normal, 1)]);
-        crowd.remove(ClientId(0), Ticket(1), |_| false);
+        let mut by_client = by_client(&[(0, Priority::Normal, 1)]);
+        by_client.remove(ClientId(0), Ticket(1), |_| false);
         assert_eq!(
-            (crowd.len(), crowd.displaced_by(ClientId(1), Priority::Interactive, |_| true)),
+            (by_client.len(), by_client.displaced_by(ClientId(1), Priority::Interactive, |_| true)),
             (0, None)
         );
     }

@@ -10,13 +10,13 @@ use crate::clock::Timestamp;
 /// Most may wait equally long, so that times come in the order in which they are due: those need no
 /// heap.
 #[derive(Debug)]
-pub(super) struct Due<T> {
+pub(super) struct DeadlineHeap<T> {
     in_order: VecDeque<(Timestamp, T)>,
     /// Those that were earlier than one before them.
     others: BinaryHeap<Reverse<(Timestamp, T)>>,
 }
 
-impl<T> Default for Due<T>
+impl<T> Default for DeadlineHeap<T>
 where
     T: Ord,
 {
@@ -25,7 +25,7 @@ where
     }
 }
 
-impl<T: Copy + Ord> Due<T> {
+impl<T: Copy + Ord> DeadlineHeap<T> {
     pub(super) fn push(&mut self, at: Timestamp, what: T) {
         if self.in_order.back().is_some_and(|(last, _)| at < *last) {
             self.others.push(Reverse((at, what)));
@@ -34,7 +34,7 @@ impl<T: Copy + Ord> Due<T> {
         }
     }
 
-    /// Drops what is not waited for from the front, so that [`Due::first`] is waited for.
+    /// Drops what is not waited for from the front, so that [`DeadlineHeap::first`] is waited for.
     pub(super) fn clean(&mut self, waits: impl Fn(Timestamp, T) -> bool) {
         while self.in_order.pop_front_if(|(at, what)| !waits(*at, *what)).is_some() {}
         while let Some(Reverse((at, what))) = self.others.peek()
@@ -44,7 +44,7 @@ impl<T: Copy + Ord> Due<T> {
         }
     }
 
-    /// The first, which is waited for if [`Due::clean`] was called after the last change.
+    /// The first, which is waited for if [`DeadlineHeap::clean`] was called after the last change.
     pub(super) fn first(&self) -> Option<(Timestamp, T)> {
         let first = self.in_order.front().copied();
         match self.others.peek() {
@@ -76,7 +76,7 @@ impl<T: Copy + Ord> Due<T> {
 }
 
 /// Those that are already in order.
-impl<T: Copy + Ord> FromIterator<(Timestamp, T)> for Due<T> {
+impl<T: Copy + Ord> FromIterator<(Timestamp, T)> for DeadlineHeap<T> {
     fn from_iter<I: IntoIterator<Item = (Timestamp, T)>>(in_order: I) -> Self {
         let mut due = Self::default();
         in_order.into_iter().for_each(|(at, what)| due.push(at, what));
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_earliest_of_those_who_wait_comes_first_and_the_others_take_no_room() {
-        let mut due = Due::default();
+        let mut due = DeadlineHeap::default();
         for number in 0..1_000 {
             due.push(Timestamp::from_secs(1_000 - number), Ticket(number));
         }

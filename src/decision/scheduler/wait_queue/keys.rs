@@ -1,4 +1,4 @@
-//! What those have in common that are held by the same: the names and keys of sorts and classes.
+//! What those have in common that are held by the same: the names and keys of queues and groups.
 //! And the order in which they are served.
 
 use crate::api::{EndpointId, ResourceName};
@@ -6,17 +6,17 @@ use crate::decision::quota::ListId;
 use crate::decision::scheduler::wait_queue::shares::Tag;
 use crate::decision::types::{Demand, Priority, Ticket, WriteSpacing};
 
-/// Names a sort as long as somebody waits in it: its place among the sorts.
+/// Names a queue as long as somebody waits in it: its place among the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::decision::scheduler) struct SortId(u32);
+pub(in crate::decision::scheduler) struct QueueId(u32);
 
-/// Names a class as long as somebody waits in it: its place among the classes.
+/// Names a group as long as somebody waits in it: its place among the groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::decision::scheduler) struct ClassId(u32);
+pub(in crate::decision::scheduler) struct GroupId(u32);
 
-/// What one sort has in common.
+/// What one queue has in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::decision::scheduler) struct SortKey {
+pub(in crate::decision::scheduler) struct QueueKey {
     pub(in crate::decision::scheduler) list: ListId,
     pub(in crate::decision::scheduler) priority: Priority,
     pub(in crate::decision::scheduler) resource: ResourceName,
@@ -34,7 +34,7 @@ enum Price {
     Counted,
 }
 
-impl SortId {
+impl QueueId {
     pub(super) fn index(self) -> usize {
         self.0 as usize
     }
@@ -44,7 +44,7 @@ impl SortId {
     }
 }
 
-impl ClassId {
+impl GroupId {
     pub(super) fn index(self) -> usize {
         self.0 as usize
     }
@@ -54,7 +54,7 @@ impl ClassId {
     }
 }
 
-impl SortKey {
+impl QueueKey {
     pub(in crate::decision::scheduler) fn new(
         demand: &Demand,
         list: ListId,
@@ -67,25 +67,25 @@ impl SortKey {
     }
 }
 
-/// What one class of a sort has in common.
+/// What one group of a queue has in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ClassKey {
-    pub(super) sort: SortId,
+pub(super) struct GroupKey {
+    pub(super) queue: QueueId,
     pub(super) endpoint: EndpointId,
     cost: u32,
     points: u32,
 }
 
-impl ClassKey {
-    pub(super) fn new(sort: SortId, demand: &Demand) -> Self {
+impl GroupKey {
+    pub(super) fn new(queue: QueueId, demand: &Demand) -> Self {
         let Demand { endpoint, cost, points, .. } = *demand;
-        Self { sort, endpoint, cost, points }
+        Self { queue, endpoint, cost, points }
     }
 
     /// All of it as one number, which is looked for faster.
     pub(super) fn packed(self) -> u128 {
-        let Self { sort, endpoint, cost, points } = self;
-        u128::from(sort.0) << 96
+        let Self { queue, endpoint, cost, points } = self;
+        u128::from(queue.0) << 96
             | (endpoint.index() as u128) << 64
             | u128::from(cost) << 32
             | u128::from(points)

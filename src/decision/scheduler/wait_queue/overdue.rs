@@ -1,69 +1,70 @@
-//! Whose deadlines have come, or come too early: in a sort, in a class, in the whole line.
+//! Whose deadlines have come, or come too early: in a queue, in a group, in the whole queue.
 
-use super::{Class, ClassId, Line, Place, SortId};
+use super::{Group, GroupId, Place, QueueId, WaitQueue};
 use crate::clock::Timestamp;
-use crate::decision::scheduler::wait_queue::deadline_heap::Due;
-use crate::decision::types::numbered::Numbered;
-use crate::decision::types::{Refusal, Ticket};
+use crate::decision::scheduler::wait_queue::deadline_heap::DeadlineHeap;
+use crate::decision::types::id_map::IdMap;
+use crate::decision::types::{LimitDenied, Ticket};
 
-impl Line {
-    /// Of those that a sort's block holds, which are all of it, the first whose deadline is before
+impl WaitQueue {
+    /// Of those that a queue's block holds, which are all of it, the first whose deadline is before
     /// `time`.
-    pub(in crate::decision::scheduler) fn sort_deadline_before(
+    pub(in crate::decision::scheduler) fn queue_deadline_before(
         &mut self,
-        id: SortId,
+        id: QueueId,
         time: Timestamp,
     ) -> Option<Ticket> {
-        let Self { sorts, classes, waiters, held, .. } = self;
-        let sort = sorts.get_mut(id.index())?;
-        let deadlines = sort.deadlines.get_or_insert_with(|| {
-            let held = held.get(&sort.key.list).into_iter().flatten().map(|(_, class)| *class);
-            let mut of_sort: Vec<ClassId> =
-                sort.heads.iter().map(|(_, class)| class).chain(held).collect();
-            of_sort.sort_unstable();
-            of_sort.dedup();
-            let of_sort = of_sort
+        let Self { queues, groups, waiters, held, .. } = self;
+        let queue = queues.get_mut(id.index())?;
+        let deadlines = queue.deadlines.get_or_insert_with(|| {
+            let held = held.get(&queue.key.list).into_iter().flatten().map(|(_, group)| *group);
+            let mut of_queue: Vec<GroupId> =
+                queue.heads.iter().map(|(_, group)| group).chain(held).collect();
+            of_queue.sort_unstable();
+            of_queue.dedup();
+            let of_queue = of_queue
                 .into_iter()
-                .filter_map(|class| classes.get(class.index()))
-                .filter(|class| class.key.sort == id);
-            Box::new(deadlines_of(waiters, of_sort))
+                .filter_map(|group| groups.get(group.index()))
+                .filter(|group| group.key.queue == id);
+            Box::new(deadlines_of(waiters, of_queue))
         });
         first_before(deadlines, waiters, time)
     }
 
-    /// The same of a held class.
-    pub(in crate::decision::scheduler) fn class_deadline_before(
+    /// The same of a held group.
+    pub(in crate::decision::scheduler) fn group_deadline_before(
         &mut self,
-        id: ClassId,
+        id: GroupId,
         time: Timestamp,
     ) -> Option<Ticket> {
-        let Self { classes, waiters, .. } = self;
-        let class = classes.get_mut(id.index())?;
-        if class.deadlines.is_none() {
-            class.deadlines = Some(Box::new(deadlines_of(waiters, [&*class].into_iter())));
+        let Self { groups, waiters, .. } = self;
+        let group = groups.get_mut(id.index())?;
+        if group.deadlines.is_none() {
+            group.deadlines = Some(Box::new(deadlines_of(waiters, [&*group].into_iter())));
         }
-        first_before(class.deadlines.as_mut()?, waiters, time)
+        first_before(group.deadlines.as_mut()?, waiters, time)
     }
 
     /// The first whose deadline has come, with what holds it.
     pub(in crate::decision::scheduler) fn first_overdue(
         &self,
         now: Timestamp,
-    ) -> Option<(Ticket, Refusal)> {
+    ) -> Option<(Ticket, LimitDenied)> {
         let (_, ticket) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now)?;
-        let class = self.classes.get(self.waiters.get(ticket.0)?.class.index())?;
-        let held = class.held.as_ref().map(|held| &held.by);
-        let blocked = held.or_else(|| self.sorts.get(class.key.sort.index())?.blocked.as_ref())?;
+        let group = self.groups.get(self.waiters.get(ticket.0)?.group.index())?;
+        let held = group.held.as_ref().map(|held| &held.by);
+        let blocked =
+            held.or_else(|| self.queues.get(group.key.queue.index())?.blocked.as_ref())?;
         Some((ticket, blocked.refusal.clone()))
     }
 }
 
-/// The deadlines of all in these classes.
+/// The deadlines of all in these groups.
 fn deadlines_of<'c>(
-    waiters: &Numbered<Place>,
-    classes: impl Iterator<Item = &'c Class>,
-) -> Due<Ticket> {
-    let ranks = classes.flat_map(|class| class.ranks.iter());
+    waiters: &IdMap<Place>,
+    groups: impl Iterator<Item = &'c Group>,
+) -> DeadlineHeap<Ticket> {
+    let ranks = groups.flat_map(|group| group.ranks.iter());
     let mut all: Vec<(Timestamp, Ticket)> = ranks
         .filter_map(|rank| Some((waiters.get(rank.ticket().0)?.waiter.deadline, rank.ticket())))
         .collect();
@@ -72,8 +73,8 @@ fn deadlines_of<'c>(
 }
 
 fn first_before(
-    deadlines: &mut Due<Ticket>,
-    waiters: &Numbered<Place>,
+    deadlines: &mut DeadlineHeap<Ticket>,
+    waiters: &IdMap<Place>,
     time: Timestamp,
 ) -> Option<Ticket> {
     deadlines.clean(|_, ticket| waiters.contains(ticket.0));

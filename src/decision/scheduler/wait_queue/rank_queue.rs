@@ -13,17 +13,17 @@ pub(super) const KEPT: usize = 4;
 
 /// The first is beside the others: most queues have no more than one.
 #[derive(Debug)]
-pub(super) struct Queue<T> {
+pub(super) struct RankQueue<T> {
     first: Option<T>,
     behind: BinaryHeap<Reverse<T>>,
 }
 
-impl<T: Copy + Ord> Queue<T> {
+impl<T: Copy + Ord> RankQueue<T> {
     pub(super) fn empty() -> Self {
         Self { first: None, behind: BinaryHeap::new() }
     }
 
-    /// The first, which has not left if [`Queue::clean`] was called after the last change.
+    /// The first, which has not left if [`RankQueue::clean`] was called after the last change.
     pub(super) fn first(&self) -> Option<T> {
         self.first
     }
@@ -85,7 +85,7 @@ mod tests {
         /// comes; 3: any leaves.
         #[test]
         fn it_finds_the_first_that_has_not_left(steps in prop::collection::vec((0_u8..4, 0_u32..50), 1..300)) {
-            let (mut queue, mut plain) = (Queue::empty(), BTreeSet::new());
+            let (mut queue, mut plain) = (RankQueue::empty(), BTreeSet::new());
             for (step, number) in steps {
                 match (step, plain.first().copied()) {
                     (1, Some(first)) => {

@@ -6,12 +6,12 @@
 //! first. So a bot with a thousand requests in hand has its thousand behind one another, and
 //! another bot's first one goes before nearly all of them; and who was away has saved up nothing.
 //!
-//! Only those who compete for the same accounts are compared ([`Kin`]), and only within one
+//! Only those who compete for the same accounts are compared ([`Component`]), and only within one
 //! priority.
 
 use std::num::NonZeroU32;
 
-use crate::decision::quota::{Kin, Union};
+use crate::decision::quota::{Component, Union};
 use crate::decision::types::HashMap;
 use crate::decision::types::{ClientId, ClientSettings, Priority};
 
@@ -66,11 +66,11 @@ impl Shares {
     /// The tag of a client's next request, which waits; never before those of it that wait already.
     pub(in crate::decision::scheduler) fn take(
         &mut self,
-        kin: Kin,
+        component: Component,
         client: ClientId,
         settings: ClientSettings,
     ) -> Tag {
-        let (served, turns) = self.turns(kin, client, settings.priority);
+        let (served, turns) = self.turns(component, client, settings.priority);
         let start =
             turns.end.max(*served).max(if turns.waiting > 0 { turns.latest } else { *served });
         turns.waiting += 1;
@@ -82,11 +82,11 @@ impl Shares {
     /// A client's request is served without having waited.
     pub(in crate::decision::scheduler) fn serve_at_once(
         &mut self,
-        kin: Kin,
+        component: Component,
         client: ClientId,
         settings: ClientSettings,
     ) {
-        let (served, turns) = self.turns(kin, client, settings.priority);
+        let (served, turns) = self.turns(component, client, settings.priority);
         *served = turns.end.max(*served);
         turns.end = served.after(settings.weight);
     }
@@ -94,12 +94,12 @@ impl Shares {
     /// One that waited with this tag is served.
     pub(in crate::decision::scheduler) fn serve(
         &mut self,
-        kin: Kin,
+        component: Component,
         client: ClientId,
         priority: Priority,
         tag: Tag,
     ) {
-        let (served, turns) = self.turns(kin, client, priority);
+        let (served, turns) = self.turns(component, client, priority);
         *served = tag.max(*served);
         turns.waiting = turns.waiting.saturating_sub(1);
     }
@@ -110,20 +110,25 @@ impl Shares {
     /// be saved up.
     pub(in crate::decision::scheduler) fn give_back(
         &mut self,
-        kin: Kin,
+        component: Component,
         client: ClientId,
         settings: ClientSettings,
         tag: Tag,
     ) {
-        let (served, turns) = self.turns(kin, client, settings.priority);
+        let (served, turns) = self.turns(component, client, settings.priority);
         turns.waiting = turns.waiting.saturating_sub(1);
         if tag >= *served {
             turns.end = turns.end.before(settings.weight);
         }
     }
 
-    fn turns(&mut self, kin: Kin, client: ClientId, priority: Priority) -> (&mut Tag, &mut Turns) {
-        let order = &mut self.orders_of(kin)[priority as usize];
+    fn turns(
+        &mut self,
+        component: Component,
+        client: ClientId,
+        priority: Priority,
+    ) -> (&mut Tag, &mut Turns) {
+        let order = &mut self.orders_of(component)[priority as usize];
         if order.one_is != Some(client)
             && !order.one.say_something(order.served)
             && !order.is_another(client)
@@ -142,11 +147,11 @@ impl Shares {
         (served, clients.entry(client).or_default())
     }
 
-    fn orders_of(&mut self, kin: Kin) -> &mut [Order; 3] {
-        if self.orders.len() <= kin.index() {
-            self.orders.resize_with(kin.index() + 1, Default::default);
+    fn orders_of(&mut self, component: Component) -> &mut [Order; 3] {
+        if self.orders.len() <= component.index() {
+            self.orders.resize_with(component.index() + 1, Default::default);
         }
-        &mut self.orders[kin.index()]
+        &mut self.orders[component.index()]
     }
 
     /// Those who competed apart compete together from now on.
@@ -209,7 +214,7 @@ fn turn(weight: NonZeroU32) -> u64 {
 mod tests {
     use super::*;
 
-    const KIN: Kin = Kin::ANY;
+    const COMPONENT: Component = Component::ANY;
 
     fn client(weight: u32) -> ClientSettings {
         ClientSettings { weight: NonZeroU32::new(weight).unwrap(), ..ClientSettings::default() }
@@ -221,7 +226,7 @@ mod tests {
         let mut waiting: Vec<(Tag, usize)> = Vec::new();
         let mut counts = vec![0; weights.len()];
         let ask = |shares: &mut Shares, index: usize| {
-            shares.take(KIN, ClientId(u32::try_from(index).unwrap()), client(weights[index]))
+            shares.take(COMPONENT, ClientId(u32::try_from(index).unwrap()), client(weights[index]))
         };
         for index in 0..weights.len() {
             waiting.push((ask(&mut shares, index), index));
@@ -229,7 +234,12 @@ mod tests {
         for _ in 0..turns {
             let first = waiting.iter().copied().min().unwrap();
             waiting.retain(|one| *one != first);
-            shares.serve(KIN, ClientId(u32::try_from(first.1).unwrap()), Priority::Normal, first.0);
+            shares.serve(
+                COMPONENT,
+                ClientId(u32::try_from(first.1).unwrap()),
+                Priority::Normal,
+                first.0,
+            );
             counts[first.1] += 1;
             waiting.push((ask(&mut shares, first.1), first.1));
         }
@@ -245,9 +255,9 @@ mod tests {
     fn a_thousand_requests_of_one_do_not_go_before_the_first_of_another() {
         let mut shares = Shares::default();
         let greedy: Vec<Tag> =
-            (0..1_000).map(|_| shares.take(KIN, ClientId(0), client(1))).collect();
-        shares.serve(KIN, ClientId(0), Priority::Normal, greedy[9]);
-        let other = shares.take(KIN, ClientId(1), client(1));
+            (0..1_000).map(|_| shares.take(COMPONENT, ClientId(0), client(1))).collect();
+        shares.serve(COMPONENT, ClientId(0), Priority::Normal, greedy[9]);
+        let other = shares.take(COMPONENT, ClientId(1), client(1));
         assert!(other <= greedy[10], "at most one goes before it");
     }
 
@@ -255,34 +265,36 @@ mod tests {
     fn who_was_away_has_saved_up_nothing() {
         let mut shares = Shares::default();
         for _ in 0..500 {
-            let tag = shares.take(KIN, ClientId(0), client(1));
-            shares.serve(KIN, ClientId(0), Priority::Normal, tag);
+            let tag = shares.take(COMPONENT, ClientId(0), client(1));
+            shares.serve(COMPONENT, ClientId(0), Priority::Normal, tag);
         }
-        let back: Vec<Tag> = (0..10).map(|_| shares.take(KIN, ClientId(1), client(1))).collect();
-        let own = shares.take(KIN, ClientId(0), client(1));
+        let back: Vec<Tag> =
+            (0..10).map(|_| shares.take(COMPONENT, ClientId(1), client(1))).collect();
+        let own = shares.take(COMPONENT, ClientId(0), client(1));
         assert!(own <= back[1], "the other one is not shut out until its saved turns are spent");
     }
 
     #[test]
     fn a_turn_that_was_not_used_is_given_back() {
         let mut shares = Shares::default();
-        let tag = shares.take(KIN, ClientId(0), client(1));
-        shares.give_back(KIN, ClientId(0), client(1), tag);
-        assert_eq!(shares.take(KIN, ClientId(0), client(1)), tag);
+        let tag = shares.take(COMPONENT, ClientId(0), client(1));
+        shares.give_back(COMPONENT, ClientId(0), client(1), tag);
+        assert_eq!(shares.take(COMPONENT, ClientId(0), client(1)), tag);
     }
 
     #[test]
     fn turns_that_are_given_back_put_no_later_request_before_an_earlier_one_of_the_same_client() {
         let mut shares = Shares::default();
-        let tags: Vec<Tag> = (0..10).map(|_| shares.take(KIN, ClientId(0), client(1))).collect();
-        tags[..5].iter().for_each(|tag| shares.give_back(KIN, ClientId(0), client(1), *tag));
-        assert_eq!(shares.take(KIN, ClientId(0), client(1)), tags[9]);
+        let tags: Vec<Tag> =
+            (0..10).map(|_| shares.take(COMPONENT, ClientId(0), client(1))).collect();
+        tags[..5].iter().for_each(|tag| shares.give_back(COMPONENT, ClientId(0), client(1), *tag));
+        assert_eq!(shares.take(COMPONENT, ClientId(0), client(1)), tags[9]);
         tags[5..]
             .iter()
             .chain([&tags[9]])
-            .for_each(|tag| shares.give_back(KIN, ClientId(0), client(1), *tag));
+            .for_each(|tag| shares.give_back(COMPONENT, ClientId(0), client(1), *tag));
         assert_eq!(
-            shares.take(KIN, ClientId(0), client(1)),
+            shares.take(COMPONENT, ClientId(0), client(1)),
             tags[0],
             "nothing is left of those that were never served"
         );
@@ -292,17 +304,17 @@ mod tests {
     fn the_end_of_a_client_is_forgotten_only_when_it_says_nothing_more() {
         let mut shares = Shares::default();
         let tags: Vec<Tag> =
-            (0..5_000).map(|number| shares.take(KIN, ClientId(number), client(1))).collect();
+            (0..5_000).map(|number| shares.take(COMPONENT, ClientId(number), client(1))).collect();
         assert!(tags.iter().all(|tag| *tag == tags[0]));
-        assert!(shares.take(KIN, ClientId(4_999), client(1)) > tags[0]);
+        assert!(shares.take(COMPONENT, ClientId(4_999), client(1)) > tags[0]);
     }
 
     #[test]
     fn clients_that_have_been_served_are_forgotten_whatever_other_priorities_are_idle() {
         let mut shares = Shares::default();
         for number in 0..50_000 {
-            let tag = shares.take(KIN, ClientId(number), client(1));
-            shares.serve(KIN, ClientId(number), Priority::Normal, tag.after(NonZeroU32::MIN));
+            let tag = shares.take(COMPONENT, ClientId(number), client(1));
+            shares.serve(COMPONENT, ClientId(number), Priority::Normal, tag.after(NonZeroU32::MIN));
         }
         assert!(
             shares

@@ -20,7 +20,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::api::{WildForm, wild_form, wild_forms};
 use crate::clock::Timestamp;
-use crate::decision::cache::settling::SECOND_LOOK;
+use crate::decision::cache::settling::SECOND_RECHECK;
 
 /// So that marks and looks in different repositories do not wait for each other. A power of two.
 const SHARDS: usize = 16;
@@ -126,7 +126,7 @@ impl Doubt {
     /// show or not; `None` when all of them had settled by then.
     pub fn last_change(&self, path: &str, requested_at: Timestamp) -> Option<Timestamp> {
         let latest = self.latest.load(Ordering::Acquire);
-        if latest == 0 || Timestamp::from_millis(latest) + SECOND_LOOK <= requested_at {
+        if latest == 0 || Timestamp::from_millis(latest) + SECOND_RECHECK <= requested_at {
             return None;
         }
         let plain = self.look(path, 0).max(self.floor.load(Ordering::Acquire));
@@ -377,7 +377,7 @@ mod tests {
             assert!(change >= Some(CHANGE + Duration::from_secs(number)), "{number}: {change:?}");
         }
         assert_eq!(
-            doubt.last_change("/user", last + SECOND_LOOK),
+            doubt.last_change("/user", last + SECOND_RECHECK),
             None,
             "what was asked for lately is trusted"
         );

@@ -11,7 +11,7 @@
 //! other, so a gateway that has an account to itself holds nothing back. Who spent before will go
 //! on: their rate over the window, or over the ones before it, times the age of the last news is
 //! kept free, with twice its spread. In that way one who shares an account with somebody is refused
-//! less often than once in five windows, at the price of a few units of each.
+//! less often than once in five windows, at the price of a small_list units of each.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(in crate::decision) struct Mark {
     at: Timestamp,
 }
 
-/// The running sums of one book.
+/// The running sums of one window.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     /// Units of all requests ever admitted, without those that proved free or unsent.

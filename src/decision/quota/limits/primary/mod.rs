@@ -38,16 +38,16 @@ use evidence::{Count, Evidence};
 pub(in crate::decision::quota) const WOBBLE: Duration = Duration::from_secs(2);
 /// What is added to the reset that a refusal names (UPSTREAM.md, Limits, waiting rule).
 pub(in crate::decision::quota) const AFTER_RESET: Duration = Duration::from_secs(1);
-/// How long a refusal that names no time closes a book (Document 1, Client behavior after a limit:
+/// How long a refusal that names no time closes a window (Document 1, Client behavior after a limit:
 /// at least one minute).
 const CLOSED_WITHOUT_A_TIME: Duration = Duration::from_mins(1);
 /// How many probes in a row must be answered without rate headers to take a resource for unmetered.
 /// Ours: one such answer may come from something between us and the upstream.
 pub(in crate::decision::quota) const HEADERLESS_PROBES: u32 = 3;
-/// A whole budget, in the unit of [`Room::share`].
+/// A whole budget, in the unit of [`Headroom::share`].
 pub(in crate::decision::quota) const WHOLE: u32 = 10_000;
 
-/// What a book knows.
+/// What a window knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Nothing yet.
@@ -78,7 +78,7 @@ pub(in crate::decision::quota) enum Charge {
     SpentWithoutHeaders,
 }
 
-/// On which terms a book is asked.
+/// On which terms a window is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::decision::quota) struct Terms {
     /// Units left to others.
@@ -89,23 +89,23 @@ pub(in crate::decision::quota) struct Terms {
     pub(in crate::decision::quota) pace: Pace,
 }
 
-/// What a request wants of a book.
+/// What a request wants of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::decision::quota) struct Wish {
+pub(in crate::decision::quota) struct WindowDemand {
     pub(in crate::decision::quota) cost: u32,
     pub(in crate::decision::quota) priority: Priority,
 }
 
-/// That a book can take a request, and how much it has left.
+/// That a window can take a request, and how much it has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::decision::quota) struct Room {
+pub(in crate::decision::quota) struct Headroom {
     /// What is left after leases and reserve, in ten-thousandths of the limit.
     pub(in crate::decision::quota) share: u32,
-    /// When the book's own state changes by itself; `None` when it does not.
+    /// When the window's own state changes by itself; `None` when it does not.
     pub(in crate::decision::quota) until: Option<Timestamp>,
 }
 
-/// The figures of a book, for views.
+/// The figures of a window, for views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::decision::quota) struct Figures {
     pub(in crate::decision::quota) limit: u32,
@@ -122,13 +122,13 @@ pub(in crate::decision::quota) struct Answer<'r> {
     pub(in crate::decision::quota) rate: &'r RateHeaders,
     /// Units that its request cost: none for a 304 and for a refusal (Document 1, Errors).
     pub(in crate::decision::quota) cost: u32,
-    /// From its request's admission to this book, if it was admitted to this one.
+    /// From its request's admission to this window, if it was admitted to this one.
     pub(in crate::decision::quota) mark: Option<Mark>,
 }
 
-/// The book of one account and resource.
+/// The window of one account and resource.
 #[derive(Debug)]
-pub(in crate::decision::quota) struct Book {
+pub(in crate::decision::quota) struct PrimaryWindow {
     state: State,
     /// The units of all open leases.
     leased: u64,
@@ -145,7 +145,7 @@ pub(in crate::decision::quota) struct Book {
     evidence: Evidence,
 }
 
-impl Book {
+impl PrimaryWindow {
     pub(in crate::decision::quota) fn new(resource: &ResourceName) -> Self {
         Self {
             state: State::Unknown,
@@ -161,22 +161,22 @@ impl Book {
     }
 
     /// Whether a request can be taken now, or what forbids it.
-    pub(in crate::decision::quota) fn room(
+    pub(in crate::decision::quota) fn headroom(
         &self,
         now: Timestamp,
-        wish: Wish,
+        wanted: WindowDemand,
         terms: Terms,
-    ) -> Result<Room, Block> {
+    ) -> Result<Headroom, Block> {
         if now < self.closed_until {
             return Err(Block::at(LimitKind::Primary, self.closed_until));
         }
         match self.current(now) {
             State::Unknown if self.probe.is_some() => Err(Block::event(LimitKind::Probe)),
-            State::Unknown | State::Unmetered => Ok(Room { share: WHOLE, until: None }),
+            State::Unknown | State::Unmetered => Ok(Headroom { share: WHOLE, until: None }),
             State::Seen(seen) => {
                 let over = seen.reset + WOBBLE;
                 let held = self.held(now, terms.reserve);
-                let cost = wish.cost.max(1);
+                let cost = wanted.cost.max(1);
                 let Some(free) = self.left(seen).checked_sub(held).filter(|free| *free >= cost)
                 else {
                     let all =
@@ -191,7 +191,7 @@ impl Book {
                 let is_above_floor = |free| {
                     terms.batch_floor == 0 || self::share(free, seen.limit) > terms.batch_floor
                 };
-                if wish.priority == Priority::Batch && !is_above_floor(free) {
+                if wanted.priority == Priority::Batch && !is_above_floor(free) {
                     // A lease may come back as it may when the budget is spent.
                     let until = if is_above_floor(free.saturating_add(self.leased_units())) {
                         Until::Event
@@ -207,12 +207,12 @@ impl Book {
                 if terms.pace == Pace::Even && now < self.next_at {
                     return Err(Block::at(LimitKind::Pace, self.next_at.min(over)));
                 }
-                Ok(Room { share, until: Some(over) })
+                Ok(Headroom { share, until: Some(over) })
             }
         }
     }
 
-    /// Takes a request. Only after [`Book::room`] said that there is room.
+    /// Takes a request. Only after [`PrimaryWindow::headroom`] said that there is headroom.
     pub(in crate::decision::quota) fn lease(
         &mut self,
         now: Timestamp,
@@ -231,7 +231,7 @@ impl Book {
         mark
     }
 
-    /// Takes a request that another book admitted and that counts here too.
+    /// Takes a request that another window admitted and that counts here too.
     pub(in crate::decision::quota) fn encumber(&mut self, now: Timestamp, cost: u32) -> Mark {
         self.leased = self.leased.saturating_add(cost.into());
         self.evidence.admitted(now, cost)
@@ -266,7 +266,7 @@ impl Book {
     }
 
     /// Ends a lease whose answer's own count has the request in it, or shows that it was free;
-    /// [`Book::observe`] follows.
+    /// [`PrimaryWindow::observe`] follows.
     pub(in crate::decision::quota) fn answered(&mut self, lease: LeaseId, leased: u32, cost: u32) {
         self.release(lease, leased);
         self.evidence.uncharged(leased.saturating_sub(cost));
@@ -274,7 +274,7 @@ impl Book {
     }
 
     /// Takes over what an answer says of the window. The lease of that answer has been ended, or
-    /// was another book's.
+    /// was another window's.
     pub(in crate::decision::quota) fn observe(&mut self, now: Timestamp, answer: Answer<'_>) {
         self.headerless_probes = 0;
         let rate = answer.rate;
@@ -310,7 +310,7 @@ impl Book {
         }
     }
 
-    /// Closes the book after a refusal, until what the upstream named: a reset (one in the past
+    /// Closes the window after a refusal, until what the upstream named: a reset (one in the past
     /// counts as now) and a pause, the later of both; else until the reset known so far.
     pub(in crate::decision::quota) fn close(
         &mut self,
@@ -373,7 +373,7 @@ impl Book {
     }
 
     /// Whether a request of `cost` may be taken now as far as the count goes (invariant 2; checked
-    /// by another way than [`Book::room`] goes).
+    /// by another way than [`PrimaryWindow::headroom`] goes).
     pub(in crate::decision::quota) fn covers(
         &self,
         now: Timestamp,

@@ -1,4 +1,4 @@
-//! The rules of one book, one by one.
+//! The rules of one window, one by one.
 
 use super::*;
 
@@ -13,46 +13,51 @@ fn terms(reserve: u32) -> Terms {
     Terms { reserve, batch_floor: 0, pace: Pace::Burst }
 }
 
-fn unseen() -> Book {
-    Book::new(&ResourceName::core())
+fn unseen() -> PrimaryWindow {
+    PrimaryWindow::new(&ResourceName::core())
 }
 
-fn room(book: &Book, now: Timestamp, cost: u32, reserve: u32) -> Result<Room, Block> {
-    book.room(now, Wish { cost, priority: Priority::Normal }, terms(reserve))
+fn headroom(
+    window: &PrimaryWindow,
+    now: Timestamp,
+    cost: u32,
+    reserve: u32,
+) -> Result<Headroom, Block> {
+    window.headroom(now, WindowDemand { cost, priority: Priority::Normal }, terms(reserve))
 }
 
 /// Without a word of whose request it answers.
-fn observe(book: &mut Book, rate: &RateHeaders) {
-    book.observe(NOW, Answer { rate, cost: 0, mark: None });
+fn observe(window: &mut PrimaryWindow, rate: &RateHeaders) {
+    window.observe(NOW, Answer { rate, cost: 0, mark: None });
 }
 
-fn seen(remaining: u32) -> Book {
-    let mut book = unseen();
-    observe(&mut book, &says(100, remaining, RESET));
-    book
+fn seen(remaining: u32) -> PrimaryWindow {
+    let mut window = unseen();
+    observe(&mut window, &says(100, remaining, RESET));
+    window
 }
 
-fn lease(book: &mut Book, number: u64) {
-    room(book, NOW, 1, 0).unwrap();
-    book.lease(NOW, LeaseId(number), 1, terms(0));
+fn lease(window: &mut PrimaryWindow, number: u64) {
+    headroom(window, NOW, 1, 0).unwrap();
+    window.lease(NOW, LeaseId(number), 1, terms(0));
 }
 
-/// What is left by the book, leases not taken off.
-fn remaining(book: &Book) -> u32 {
-    book.figures(NOW, || 100).remaining
+/// What is left by the window, leases not taken off.
+fn remaining(window: &PrimaryWindow) -> u32 {
+    window.figures(NOW, || 100).remaining
 }
 
-fn answered(book: &mut Book, number: u64, rate: &RateHeaders) {
-    book.refund(LeaseId(number), 1);
-    observe(book, rate);
+fn answered(window: &mut PrimaryWindow, number: u64, rate: &RateHeaders) {
+    window.refund(LeaseId(number), 1);
+    observe(window, rate);
 }
 
 #[test]
 fn leases_are_taken_off_what_is_left() {
-    let mut book = seen(2);
-    lease(&mut book, 1);
-    lease(&mut book, 2);
-    let block = room(&book, NOW, 1, 0).unwrap_err();
+    let mut window = seen(2);
+    lease(&mut window, 1);
+    lease(&mut window, 2);
+    let block = headroom(&window, NOW, 1, 0).unwrap_err();
     assert_eq!(
         (block.until, block.wake),
         (Until::Event, Some(RESET + WOBBLE)),
@@ -62,152 +67,161 @@ fn leases_are_taken_off_what_is_left() {
 
 #[test]
 fn the_last_unit_is_spent_and_then_the_book_is_closed_until_the_window_is_over() {
-    let mut book = seen(1);
-    lease(&mut book, 1);
-    answered(&mut book, 1, &says(100, 0, RESET));
-    assert_eq!(room(&book, NOW, 1, 0), Err(Block::at(LimitKind::Primary, RESET + WOBBLE)));
+    let mut window = seen(1);
+    lease(&mut window, 1);
+    answered(&mut window, 1, &says(100, 0, RESET));
+    assert_eq!(headroom(&window, NOW, 1, 0), Err(Block::at(LimitKind::Primary, RESET + WOBBLE)));
 }
 
 #[test]
 fn the_reserve_is_left_to_others() {
-    let book = seen(11);
-    assert!(room(&book, NOW, 1, 10).is_ok());
-    assert!(room(&book, NOW, 1, 11).is_err());
-    assert!(room(&book, NOW, 2, 10).is_err());
+    let window = seen(11);
+    assert!(headroom(&window, NOW, 1, 10).is_ok());
+    assert!(headroom(&window, NOW, 1, 11).is_err());
+    assert!(headroom(&window, NOW, 2, 10).is_err());
 }
 
 #[test]
 fn within_a_window_the_lowest_count_and_the_latest_reset_stay() {
-    let mut book = seen(50);
+    let mut window = seen(50);
     for (remaining_said, reset) in
         [(40, RESET + WOBBLE), (45, RESET), (48, RESET + Duration::from_secs(1))]
     {
-        observe(&mut book, &says(100, remaining_said, reset));
+        observe(&mut window, &says(100, remaining_said, reset));
     }
-    assert_eq!(remaining(&book), 40);
-    assert_eq!(book.figures(NOW, || 100).reset, Some(RESET + WOBBLE));
+    assert_eq!(remaining(&window), 40);
+    assert_eq!(window.figures(NOW, || 100).reset, Some(RESET + WOBBLE));
 }
 
 #[test]
 fn a_reset_more_than_two_seconds_later_is_a_new_window_and_an_older_one_says_nothing() {
-    let mut book = seen(3);
-    observe(&mut book, &says(100, 99, RESET + WOBBLE + Duration::from_secs(1)));
-    assert_eq!(remaining(&book), 99);
-    observe(&mut book, &says(100, 2, RESET));
-    assert_eq!(remaining(&book), 99);
+    let mut window = seen(3);
+    observe(&mut window, &says(100, 99, RESET + WOBBLE + Duration::from_secs(1)));
+    assert_eq!(remaining(&window), 99);
+    observe(&mut window, &says(100, 2, RESET));
+    assert_eq!(remaining(&window), 99);
 }
 
 #[test]
 fn what_was_never_sent_is_given_back_and_what_became_of_nothing_known_is_spent() {
-    let mut book = seen(10);
-    lease(&mut book, 1);
-    lease(&mut book, 2);
-    book.refund(LeaseId(1), 1);
-    assert_eq!((remaining(&book), book.leased()), (10, 1));
-    book.charge(NOW, LeaseId(2), 1, Charge::Spent);
-    assert_eq!((remaining(&book), book.leased()), (9, 0));
+    let mut window = seen(10);
+    lease(&mut window, 1);
+    lease(&mut window, 2);
+    window.refund(LeaseId(1), 1);
+    assert_eq!((remaining(&window), window.leased()), (10, 1));
+    window.charge(NOW, LeaseId(2), 1, Charge::Spent);
+    assert_eq!((remaining(&window), window.leased()), (9, 0));
 }
 
 #[test]
 fn a_304_without_headers_costs_nothing_and_another_answer_costs() {
-    let mut book = seen(10);
-    lease(&mut book, 1);
-    book.charge(NOW, LeaseId(1), 1, Charge::Free);
-    assert_eq!(remaining(&book), 10);
-    lease(&mut book, 2);
-    book.charge(NOW, LeaseId(2), 1, Charge::SpentWithoutHeaders);
-    assert_eq!(remaining(&book), 9);
+    let mut window = seen(10);
+    lease(&mut window, 1);
+    window.charge(NOW, LeaseId(1), 1, Charge::Free);
+    assert_eq!(remaining(&window), 10);
+    lease(&mut window, 2);
+    window.charge(NOW, LeaseId(2), 1, Charge::SpentWithoutHeaders);
+    assert_eq!(remaining(&window), 9);
 }
 
 #[test]
 fn an_unknown_state_lets_one_probe_out_and_a_lost_one_is_followed_by_another() {
-    let mut book = unseen();
-    lease(&mut book, 1);
-    assert_eq!(room(&book, NOW, 1, 0), Err(Block::event(LimitKind::Probe)));
-    book.charge(NOW, LeaseId(1), 1, Charge::Spent);
-    lease(&mut book, 2);
-    answered(&mut book, 2, &says(100, 7, RESET));
-    assert_eq!(remaining(&book), 6, "the lost one may be counted after it");
+    let mut window = unseen();
+    lease(&mut window, 1);
+    assert_eq!(headroom(&window, NOW, 1, 0), Err(Block::event(LimitKind::Probe)));
+    window.charge(NOW, LeaseId(1), 1, Charge::Spent);
+    lease(&mut window, 2);
+    answered(&mut window, 2, &says(100, 7, RESET));
+    assert_eq!(remaining(&window), 6, "the lost one may be counted after it");
 }
 
 #[test]
 fn two_seconds_after_the_reset_the_state_is_unknown_again() {
-    let mut book = seen(0);
+    let mut window = seen(0);
     let before = RESET + WOBBLE - Duration::from_millis(1);
-    assert!(room(&book, before, 1, 0).is_err());
-    assert!(room(&book, RESET + WOBBLE, 1, 0).is_ok());
-    book.lease(RESET + WOBBLE, LeaseId(1), 1, terms(0));
-    assert_eq!(room(&book, RESET + WOBBLE, 1, 0).unwrap_err().limit, LimitKind::Probe);
+    assert!(headroom(&window, before, 1, 0).is_err());
+    assert!(headroom(&window, RESET + WOBBLE, 1, 0).is_ok());
+    window.lease(RESET + WOBBLE, LeaseId(1), 1, terms(0));
+    assert_eq!(headroom(&window, RESET + WOBBLE, 1, 0).unwrap_err().limit, LimitKind::Probe);
 }
 
 #[test]
 fn leases_of_the_old_window_are_kept_in_the_new_one() {
-    let mut book = seen(10);
-    lease(&mut book, 1);
-    lease(&mut book, 2);
-    answered(&mut book, 2, &says(100, 1, RESET + Duration::from_hours(1)));
-    assert!(room(&book, NOW, 1, 0).is_err(), "the other one may still be counted in it");
+    let mut window = seen(10);
+    lease(&mut window, 1);
+    lease(&mut window, 2);
+    answered(&mut window, 2, &says(100, 1, RESET + Duration::from_hours(1)));
+    assert!(headroom(&window, NOW, 1, 0).is_err(), "the other one may still be counted in it");
 }
 
 #[test]
 fn an_upstream_without_rate_headers_is_taken_for_unmetered_after_three_probes() {
-    let mut book = unseen();
+    let mut window = unseen();
     for number in 0..u64::from(HEADERLESS_PROBES) {
-        assert!(room(&book, NOW, 1, 0).is_ok());
-        book.lease(NOW, LeaseId(number), 1, terms(0));
-        assert!(room(&book, NOW, 1, 0).is_err());
-        book.charge(NOW, LeaseId(number), 1, Charge::SpentWithoutHeaders);
+        assert!(headroom(&window, NOW, 1, 0).is_ok());
+        window.lease(NOW, LeaseId(number), 1, terms(0));
+        assert!(headroom(&window, NOW, 1, 0).is_err());
+        window.charge(NOW, LeaseId(number), 1, Charge::SpentWithoutHeaders);
     }
-    lease(&mut book, 10);
-    lease(&mut book, 11);
-    answered(&mut book, 10, &says(100, 1, RESET));
-    assert!(room(&book, NOW, 1, 0).is_err(), "headers end it, and the other lease still counts");
+    lease(&mut window, 10);
+    lease(&mut window, 11);
+    answered(&mut window, 10, &says(100, 1, RESET));
+    assert!(
+        headroom(&window, NOW, 1, 0).is_err(),
+        "headers end it, and the other lease still counts"
+    );
 }
 
 #[test]
 fn an_answer_of_500_proves_nothing_about_headers() {
-    let mut book = unseen();
+    let mut window = unseen();
     for number in 0..10 {
-        lease(&mut book, number);
-        book.charge(NOW, LeaseId(number), 1, Charge::Spent);
+        lease(&mut window, number);
+        window.charge(NOW, LeaseId(number), 1, Charge::Spent);
     }
-    lease(&mut book, 10);
-    assert!(room(&book, NOW, 1, 0).is_err());
+    lease(&mut window, 10);
+    assert!(headroom(&window, NOW, 1, 0).is_err());
 }
 
 #[test]
 fn a_refusal_closes_until_the_reset_and_a_second_more() {
-    let mut book = seen(50);
-    book.close(NOW, Some(RESET), None);
-    assert_eq!(room(&book, NOW, 1, 0), Err(Block::at(LimitKind::Primary, RESET + AFTER_RESET)));
+    let mut window = seen(50);
+    window.close(NOW, Some(RESET), None);
+    assert_eq!(
+        headroom(&window, NOW, 1, 0),
+        Err(Block::at(LimitKind::Primary, RESET + AFTER_RESET))
+    );
 }
 
 #[test]
 fn a_refusal_with_a_reset_in_the_past_closes_for_a_second() {
-    let mut book = unseen();
-    book.close(NOW, Some(NOW - Duration::from_hours(1)), None);
-    assert_eq!(room(&book, NOW, 1, 0), Err(Block::at(LimitKind::Primary, NOW + AFTER_RESET)));
+    let mut window = unseen();
+    window.close(NOW, Some(NOW - Duration::from_hours(1)), None);
+    assert_eq!(headroom(&window, NOW, 1, 0), Err(Block::at(LimitKind::Primary, NOW + AFTER_RESET)));
 }
 
 #[test]
 fn a_refusal_without_a_time_closes_until_the_known_reset_or_for_a_minute() {
-    let mut book = seen(50);
-    book.close(NOW, None, None);
-    assert_eq!(room(&book, NOW, 1, 0), Err(Block::at(LimitKind::Primary, RESET + AFTER_RESET)));
-    let mut book = unseen();
-    book.close(NOW, None, None);
+    let mut window = seen(50);
+    window.close(NOW, None, None);
     assert_eq!(
-        room(&book, NOW, 1, 0),
+        headroom(&window, NOW, 1, 0),
+        Err(Block::at(LimitKind::Primary, RESET + AFTER_RESET))
+    );
+    let mut window = unseen();
+    window.close(NOW, None, None);
+    assert_eq!(
+        headroom(&window, NOW, 1, 0),
         Err(Block::at(LimitKind::Primary, NOW + Duration::from_mins(1)))
     );
 }
 
 #[test]
 fn a_refusal_with_two_times_closes_until_the_later() {
-    let mut book = unseen();
-    book.close(NOW, Some(RESET), Some(Duration::from_hours(2)));
+    let mut window = unseen();
+    window.close(NOW, Some(RESET), Some(Duration::from_hours(2)));
     assert_eq!(
-        room(&book, NOW, 1, 0),
+        headroom(&window, NOW, 1, 0),
         Err(Block::at(LimitKind::Primary, NOW + Duration::from_hours(2)))
     );
 }
@@ -220,12 +234,12 @@ fn absurd_headers_break_nothing() {
         says(0, 5, Timestamp::FAR_FUTURE),
         says(u32::MAX, u32::MAX, Timestamp::EPOCH),
     ] {
-        let mut book = unseen();
-        lease(&mut book, 1);
-        answered(&mut book, 1, &rate);
-        assert!(book.is_sane());
-        if let Ok(room) = room(&book, NOW, 1, u32::MAX) {
-            assert!(room.share <= WHOLE);
+        let mut window = unseen();
+        lease(&mut window, 1);
+        answered(&mut window, 1, &rate);
+        assert!(window.is_sane());
+        if let Ok(headroom) = headroom(&window, NOW, 1, u32::MAX) {
+            assert!(headroom.share <= WHOLE);
         }
     }
 }
@@ -240,77 +254,77 @@ fn accounts_without_a_user_have_smaller_presumed_limits() {
 }
 
 /// Takes a request, and what its answer is to be booked with.
-fn send(book: &mut Book, now: Timestamp, number: u64) -> Mark {
-    room(book, now, 1, 0).unwrap();
-    book.lease(now, LeaseId(number), 1, terms(0))
+fn send(window: &mut PrimaryWindow, now: Timestamp, number: u64) -> Mark {
+    headroom(window, now, 1, 0).unwrap();
+    window.lease(now, LeaseId(number), 1, terms(0))
 }
 
-fn settle(book: &mut Book, now: Timestamp, number: u64, mark: Mark, rate: &RateHeaders) {
-    book.answered(LeaseId(number), 1, 1);
-    book.observe(now, Answer { rate, cost: 1, mark: Some(mark) });
+fn settle(window: &mut PrimaryWindow, now: Timestamp, number: u64, mark: Mark, rate: &RateHeaders) {
+    window.answered(LeaseId(number), 1, 1);
+    window.observe(now, Answer { rate, cost: 1, mark: Some(mark) });
 }
 
 #[test]
 fn a_lost_request_counts_also_against_answers_that_were_on_their_way_when_it_was_lost() {
-    let mut book = seen(2);
-    let early = send(&mut book, NOW, 1);
-    send(&mut book, NOW, 2);
-    book.charge(NOW, LeaseId(2), 1, Charge::Lost);
-    settle(&mut book, NOW, 1, early, &says(100, 1, RESET));
+    let mut window = seen(2);
+    let early = send(&mut window, NOW, 1);
+    send(&mut window, NOW, 2);
+    window.charge(NOW, LeaseId(2), 1, Charge::Lost);
+    settle(&mut window, NOW, 1, early, &says(100, 1, RESET));
     assert!(
-        room(&book, NOW, 1, 0).is_err(),
+        headroom(&window, NOW, 1, 0).is_err(),
         "the one that is left may have been taken by the lost one"
     );
 }
 
 #[test]
 fn a_lost_request_comes_back_with_an_answer_to_a_later_one_that_does_not_show_it() {
-    let mut book = seen(10);
-    send(&mut book, NOW, 1);
-    book.charge(NOW, LeaseId(1), 1, Charge::Lost);
+    let mut window = seen(10);
+    send(&mut window, NOW, 1);
+    window.charge(NOW, LeaseId(1), 1, Charge::Lost);
     let soon = NOW + Duration::from_secs(9);
-    let mark = send(&mut book, soon, 2);
-    settle(&mut book, soon, 2, mark, &says(100, 9, RESET));
-    assert_eq!(remaining(&book), 8, "it may still be executed");
+    let mark = send(&mut window, soon, 2);
+    settle(&mut window, soon, 2, mark, &says(100, 9, RESET));
+    assert_eq!(remaining(&window), 8, "it may still be executed");
     let later = NOW + Duration::from_secs(10);
-    let mark = send(&mut book, later, 3);
-    settle(&mut book, later, 3, mark, &says(100, 8, RESET));
-    assert_eq!(remaining(&book), 8, "it never was");
+    let mark = send(&mut window, later, 3);
+    settle(&mut window, later, 3, mark, &says(100, 8, RESET));
+    assert_eq!(remaining(&window), 8, "it never was");
 }
 
 #[test]
 fn an_account_of_its_own_holds_nothing_back_in_whatever_order_answers_come() {
-    let mut book = seen(50);
-    let marks: Vec<Mark> = (0..20).map(|number| send(&mut book, NOW, number)).collect();
+    let mut window = seen(50);
+    let marks: Vec<Mark> = (0..20).map(|number| send(&mut window, NOW, number)).collect();
     for (number, mark) in marks.into_iter().enumerate().rev() {
         let number = number as u64;
         settle(
-            &mut book,
+            &mut window,
             NOW,
             number,
             mark,
             &says(100, 49 - u32::try_from(number).unwrap(), RESET),
         );
     }
-    assert_eq!(book.held(NOW + Duration::from_mins(10), 0), 0);
+    assert_eq!(window.held(NOW + Duration::from_mins(10), 0), 0);
 }
 
 #[test]
 fn who_spends_of_the_same_budget_is_noticed_and_left_some() {
-    let mut book = seen(50);
+    let mut window = seen(50);
     let mut left = 50;
     for second in 0..20 {
         let now = NOW + Duration::from_secs(second);
-        let mark = send(&mut book, now, second);
+        let mark = send(&mut window, now, second);
         // Ours, and one of somebody else's.
         left -= 2;
-        settle(&mut book, now, second, mark, &says(100, left, RESET));
+        settle(&mut window, now, second, mark, &says(100, left, RESET));
     }
     let now = NOW + Duration::from_secs(20);
-    assert!((2..6).contains(&book.held(now, 0)), "{}", book.held(now, 0));
-    assert_eq!(book.held(now, 30), 30, "a reserve is for them too");
+    assert!((2..6).contains(&window.held(now, 0)), "{}", window.held(now, 0));
+    assert_eq!(window.held(now, 30), 30, "a reserve is for them too");
     assert!(
-        book.held(now + Duration::from_secs(20), 0) > book.held(now, 0),
+        window.held(now + Duration::from_secs(20), 0) > window.held(now, 0),
         "the older the news, the more"
     );
 }
@@ -318,16 +332,16 @@ fn who_spends_of_the_same_budget_is_noticed_and_left_some() {
 #[test]
 fn an_even_pace_spreads_what_is_left_until_the_reset() {
     let even = Terms { pace: Pace::Even, ..terms(0) };
-    let wish = Wish { cost: 1, priority: Priority::Normal };
-    let mut book = seen(36);
+    let wanted = WindowDemand { cost: 1, priority: Priority::Normal };
+    let mut window = seen(36);
     let (mut now, mut sent) = (NOW, 0_u64);
     while now < RESET {
-        match book.room(now, wish, even) {
+        match window.headroom(now, wanted, even) {
             Ok(_) => {
                 sent += 1;
-                let mark = book.lease(now, LeaseId(sent), 1, even);
+                let mark = window.lease(now, LeaseId(sent), 1, even);
                 settle(
-                    &mut book,
+                    &mut window,
                     now,
                     sent,
                     mark,
@@ -349,26 +363,35 @@ fn an_even_pace_spreads_what_is_left_until_the_reset() {
 #[test]
 fn batch_stops_while_less_than_the_floor_is_left() {
     let floor = Terms { batch_floor: 2_000, ..terms(0) };
-    let room = |remaining, priority| seen(remaining).room(NOW, Wish { cost: 1, priority }, floor);
-    assert!(room(21, Priority::Batch).is_ok());
-    assert_eq!(room(20, Priority::Batch), Err(Block::at(LimitKind::BatchFloor, RESET + WOBBLE)));
-    assert!(room(1, Priority::Normal).is_ok() && room(1, Priority::Interactive).is_ok());
+    let headroom = |remaining, priority| {
+        seen(remaining).headroom(NOW, WindowDemand { cost: 1, priority }, floor)
+    };
+    assert!(headroom(21, Priority::Batch).is_ok());
+    assert_eq!(
+        headroom(20, Priority::Batch),
+        Err(Block::at(LimitKind::BatchFloor, RESET + WOBBLE))
+    );
+    assert!(headroom(1, Priority::Normal).is_ok() && headroom(1, Priority::Interactive).is_ok());
 }
 
 #[test]
 fn without_a_floor_batch_spends_the_last_unit_of_a_large_budget_too() {
-    let mut book = unseen();
-    observe(&mut book, &says(15_000, 1, RESET));
-    assert!(book.room(NOW, Wish { cost: 1, priority: Priority::Batch }, terms(0)).is_ok());
+    let mut window = unseen();
+    observe(&mut window, &says(15_000, 1, RESET));
+    assert!(
+        window.headroom(NOW, WindowDemand { cost: 1, priority: Priority::Batch }, terms(0)).is_ok()
+    );
 }
 
 #[test]
 fn a_floor_that_leases_alone_hold_may_be_free_with_any_event() {
     let floor = Terms { batch_floor: 2_000, ..terms(0) };
-    let mut book = seen(22);
-    lease(&mut book, 1);
-    lease(&mut book, 2);
-    let block = book.room(NOW, Wish { cost: 1, priority: Priority::Batch }, floor).unwrap_err();
+    let mut window = seen(22);
+    lease(&mut window, 1);
+    lease(&mut window, 2);
+    let block = window
+        .headroom(NOW, WindowDemand { cost: 1, priority: Priority::Batch }, floor)
+        .unwrap_err();
     assert_eq!(
         (block.limit, block.until, block.wake),
         (LimitKind::BatchFloor, Until::Event, Some(RESET + WOBBLE))
@@ -378,30 +401,32 @@ fn a_floor_that_leases_alone_hold_may_be_free_with_any_event() {
 #[test]
 fn an_even_pace_counts_units_and_not_requests() {
     let even = Terms { pace: Pace::Even, ..terms(0) };
-    let mut book = seen(100);
-    book.lease(NOW, LeaseId(1), 10, even);
-    let block = book.room(NOW, Wish { cost: 1, priority: Priority::Normal }, even).unwrap_err();
+    let mut window = seen(100);
+    window.lease(NOW, LeaseId(1), 10, even);
+    let block = window
+        .headroom(NOW, WindowDemand { cost: 1, priority: Priority::Normal }, even)
+        .unwrap_err();
     assert_eq!(block, Block::at(LimitKind::Pace, NOW + RESET.since(NOW) / 10));
 }
 
 #[test]
 fn what_no_answer_ever_shows_takes_no_endless_memory() {
-    let mut book = unseen();
+    let mut window = unseen();
     for second in 0..100_000_u32 {
         let now = NOW + Duration::from_secs(second.into());
-        book.encumber(now, 1);
-        book.charge(now, LeaseId(second.into()), 1, Charge::Lost);
+        window.encumber(now, 1);
+        window.charge(now, LeaseId(second.into()), 1, Charge::Lost);
     }
-    assert!(book.evidence.held_entries() <= 128);
-    assert_eq!(book.evidence.unseen(), 100_000);
+    assert!(window.evidence.held_entries() <= 128);
+    assert_eq!(window.evidence.unseen(), 100_000);
 }
 
 #[test]
 fn one_answer_that_came_very_late_holds_back_no_more_than_any_other() {
-    let mut book = seen(100);
-    let mark = send(&mut book, NOW, 1);
-    settle(&mut book, NOW, 1, mark, &says(1_000, 900, RESET));
-    let mark = send(&mut book, NOW, 2);
-    settle(&mut book, NOW + Duration::from_secs(900), 2, mark, &says(1_000, 880, RESET));
-    assert!(book.evidence.margin(NOW + Duration::from_secs(901)) < 40);
+    let mut window = seen(100);
+    let mark = send(&mut window, NOW, 1);
+    settle(&mut window, NOW, 1, mark, &says(1_000, 900, RESET));
+    let mark = send(&mut window, NOW, 2);
+    settle(&mut window, NOW + Duration::from_secs(900), 2, mark, &says(1_000, 880, RESET));
+    assert!(window.evidence.margin(NOW + Duration::from_secs(901)) < 40);
 }

@@ -1,6 +1,6 @@
 //! The secondary limits of one account: concurrency, points, CPU time, content, OAuth token
 //! requests, and the distance between writes (DESIGN D5, D7; Document 1, Secondary rate limits).
-//! Each but the first and the last is a [`Window`].
+//! Each but the first and the last is a [`SlidingWindow`].
 //!
 //! CPU time is what the upstream's answer took, which is the most that it can have cost: while a
 //! request is in flight it holds what nineteen of twenty of its endpoint take (`elapsed`), then
@@ -24,7 +24,7 @@ use crate::decision::types::{Demand, LimitKind, SecondaryLimits, WriteSpacing};
 
 use points::Points;
 pub(in crate::decision::quota) use sliding_window::TICK;
-use sliding_window::{Limit, Window};
+use sliding_window::{Limit, SlidingWindow};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
@@ -48,7 +48,7 @@ pub(in crate::decision::quota) enum Sent {
     No,
 }
 
-/// What a request weighs in the secondary books.
+/// What a request weighs in the secondary windows.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::decision::quota) struct Weight {
     endpoint: EndpointId,
@@ -71,7 +71,7 @@ impl Weight {
         self.endpoint
     }
 
-    /// Whether it counts in no book but those that each request counts in.
+    /// Whether it counts in no window but those that each request counts in.
     fn is_plain(self) -> bool {
         !(self.graphql || self.content || self.token_request) && self.write == WriteSpacing::None
     }
@@ -91,21 +91,21 @@ struct Writes {
     notifying: Option<Timestamp>,
 }
 
-/// The books of what most requests are not, apart from those that each one needs.
+/// The windows of what most requests are not, apart from those that each one needs.
 #[derive(Debug)]
 struct Special {
-    graphql_points: Window,
-    graphql_cpu: Window,
-    content_minute: Window,
-    content_hour: Window,
-    token_requests: Window,
+    graphql_points: SlidingWindow,
+    graphql_cpu: SlidingWindow,
+    content_minute: SlidingWindow,
+    content_hour: SlidingWindow,
+    token_requests: SlidingWindow,
     spacing: Spacing,
     writes: Writes,
     /// What `writes` was before the write in flight; there is at most one.
     writes_before: Option<Writes>,
 }
 
-/// The secondary books of one account.
+/// The secondary windows of one account.
 #[derive(Debug)]
 pub(in crate::decision::quota) struct Secondary {
     concurrency_max: u32,
@@ -114,8 +114,8 @@ pub(in crate::decision::quota) struct Secondary {
     /// Limits were changed while requests were in flight, which weigh what they weighed by the
     /// earlier ones, or below what counts. Until none is.
     is_adjusting: bool,
-    cpu: Window,
-    cpu_burst: Window,
+    cpu: SlidingWindow,
+    cpu_burst: SlidingWindow,
     special: Box<Special>,
 }
 
@@ -126,16 +126,23 @@ impl Secondary {
             in_flight: 0,
             rest_points: Points::new(Limit::new(MINUTE, limits.rest_points_per_minute)),
             is_adjusting: false,
-            cpu: Window::new(MINUTE, millis(limits.cpu_seconds_per_minute)).grained(CPU_GRAIN),
-            cpu_burst: Window::new(BURST, millis(limits.cpu_seconds_per_minute) / BURST_PART)
-                .grained(BURST_GRAIN),
+            cpu: SlidingWindow::new(MINUTE, millis(limits.cpu_seconds_per_minute))
+                .grained(CPU_GRAIN),
+            cpu_burst: SlidingWindow::new(
+                BURST,
+                millis(limits.cpu_seconds_per_minute) / BURST_PART,
+            )
+            .grained(BURST_GRAIN),
             special: Box::new(Special {
-                graphql_points: Window::new(MINUTE, limits.graphql_points_per_minute),
-                graphql_cpu: Window::new(MINUTE, millis(limits.graphql_cpu_seconds_per_minute))
-                    .grained(CPU_GRAIN),
-                content_minute: Window::new(MINUTE, limits.content_per_minute),
-                content_hour: Window::new(HOUR, limits.content_per_hour),
-                token_requests: Window::new(HOUR, limits.oauth_tokens_per_hour),
+                graphql_points: SlidingWindow::new(MINUTE, limits.graphql_points_per_minute),
+                graphql_cpu: SlidingWindow::new(
+                    MINUTE,
+                    millis(limits.graphql_cpu_seconds_per_minute),
+                )
+                .grained(CPU_GRAIN),
+                content_minute: SlidingWindow::new(MINUTE, limits.content_per_minute),
+                content_hour: SlidingWindow::new(HOUR, limits.content_per_hour),
+                token_requests: SlidingWindow::new(HOUR, limits.oauth_tokens_per_hour),
                 spacing,
                 writes: Writes::default(),
                 writes_before: None,
@@ -329,7 +336,7 @@ impl Secondary {
         })
     }
 
-    /// The same in the books of what most requests are not, but for GraphQL's CPU time.
+    /// The same in the windows of what most requests are not, but for GraphQL's CPU time.
     fn leave_special(&mut self, now: Timestamp, weight: Weight, sent: Sent) {
         let counted = |amount: u32| if sent == Sent::No { 0 } else { amount };
         if weight.graphql {
@@ -420,7 +427,7 @@ impl Secondary {
             || self.rest_points.tallies().all(|points| points.is_within(self.rest_points.limit()))
                 && [graphql_points, content_minute, content_hour, token_requests]
                     .into_iter()
-                    .all(Window::is_within)
+                    .all(SlidingWindow::is_within)
     }
 
     /// What invariant 5 forbids.

@@ -1,7 +1,7 @@
 //! The points of one account, by endpoint: as many tallies as endpoints are in use, all against one
 //! limit.
 //!
-//! Most accounts use a few endpoints at a time. So few are kept in a row and looked through: they
+//! Most accounts use a small_list endpoints at a time. So small_list are kept in a row and looked through: they
 //! are beside each other in memory, and each look at them goes to one place instead of the two of a
 //! map.
 
@@ -12,7 +12,7 @@ use crate::decision::types::HashMap;
 
 /// The most that are looked through. Ours: half a KiB.
 const FEW: usize = 16;
-/// From how many on the empty ones are dropped. Ours: a few dozen bytes each.
+/// From how many on the empty ones are dropped. Ours: a small_list dozen bytes each.
 const SWEEP_FROM: usize = 8;
 
 #[derive(Debug)]
@@ -20,14 +20,14 @@ pub(super) struct Points {
     limit: Limit,
     /// How many there are when the empty ones are dropped.
     sweep_at: u32,
-    few: Vec<(EndpointId, Tally<Seldom>)>,
-    /// When they are not few, all are here.
+    small_list: Vec<(EndpointId, Tally<Seldom>)>,
+    /// When they are not small_list, all are here.
     many: Option<Box<HashMap<EndpointId, Tally<Seldom>>>>,
 }
 
 impl Points {
     pub(super) fn new(limit: Limit) -> Self {
-        Self { limit, sweep_at: 0, few: Vec::new(), many: None }
+        Self { limit, sweep_at: 0, small_list: Vec::new(), many: None }
     }
 
     pub(super) fn limit(&self) -> Limit {
@@ -42,19 +42,25 @@ impl Points {
     /// No request is in flight, whatever is noted.
     pub(super) fn nothing_in_flight(&mut self) {
         let many = self.many.iter_mut().flat_map(|many| many.values_mut());
-        self.few.iter_mut().map(|(_, tally)| tally).chain(many).for_each(Tally::nothing_in_flight);
+        self.small_list
+            .iter_mut()
+            .map(|(_, tally)| tally)
+            .chain(many)
+            .for_each(Tally::nothing_in_flight);
     }
 
     pub(super) fn get(&self, endpoint: EndpointId) -> Option<&Tally<Seldom>> {
         match &self.many {
-            None => self.few.iter().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally),
+            None => self.small_list.iter().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally),
             Some(many) => many.get(&endpoint),
         }
     }
 
     pub(super) fn get_mut(&mut self, endpoint: EndpointId) -> Option<&mut Tally<Seldom>> {
         match &mut self.many {
-            None => self.few.iter_mut().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally),
+            None => {
+                self.small_list.iter_mut().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally)
+            }
             Some(many) => many.get_mut(&endpoint),
         }
     }
@@ -75,38 +81,38 @@ impl Points {
         }
         let mut tally = Tally::default();
         let holds = enter(&mut tally);
-        self.few.push((endpoint, tally));
+        self.small_list.push((endpoint, tally));
         holds
     }
 
-    /// Drops the empty ones, when there are twice as many as after the last time; and goes from few
+    /// Drops the empty ones, when there are twice as many as after the last time; and goes from small_list
     /// to many and back.
     fn sweep(&mut self, now: Timestamp) {
         let most = SWEEP_FROM.max(self.sweep_at as usize);
         match &mut self.many {
-            None if self.few.len() < most => return,
-            None => self.few.retain_mut(|(_, tally)| !tally.is_empty(now)),
+            None if self.small_list.len() < most => return,
+            None => self.small_list.retain_mut(|(_, tally)| !tally.is_empty(now)),
             Some(many) if many.len() < most => return,
             Some(many) => many.retain(|_, tally| !tally.is_empty(now)),
         }
         let left = self.len();
         self.sweep_at = u32::try_from(left * 2).unwrap_or(u32::MAX);
         if self.many.is_none() && left >= FEW {
-            self.many = Some(Box::new(std::mem::take(&mut self.few).into_iter().collect()));
+            self.many = Some(Box::new(std::mem::take(&mut self.small_list).into_iter().collect()));
         } else if left < FEW / 2
             && let Some(many) = self.many.take()
         {
-            self.few = many.into_iter().collect();
+            self.small_list = many.into_iter().collect();
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.many.as_ref().map_or(self.few.len(), |many| many.len())
+        self.many.as_ref().map_or(self.small_list.len(), |many| many.len())
     }
 
     pub(super) fn tallies(&self) -> impl Iterator<Item = &Tally<Seldom>> {
         let many = self.many.iter().flat_map(|many| many.values());
-        self.few.iter().map(|(_, tally)| tally).chain(many)
+        self.small_list.iter().map(|(_, tally)| tally).chain(many)
     }
 }
 

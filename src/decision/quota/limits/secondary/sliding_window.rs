@@ -97,8 +97,8 @@ impl Earlier for Seldom {
 #[derive(Debug, Default)]
 pub(super) struct Tally<E> {
     /// The last moment at which the newest entry counts, and its amount: 0 when there is none.
-    /// Beside the others' list, because most points books never have more than one, and what has to
-    /// be fetched from elsewhere in memory is what an account's books cost.
+    /// Beside the others' list, because most points windows never have more than one, and what has to
+    /// be fetched from elsewhere in memory is what an account's windows cost.
     newest: Timestamp,
     newest_amount: u32,
     in_flight: u32,
@@ -215,12 +215,12 @@ impl<E: Earlier> Tally<E> {
 
 /// A tally with a limit of its own.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct SlidingWindow {
     limit: Limit,
     tally: Tally<VecDeque<Entry>>,
 }
 
-impl Window {
+impl SlidingWindow {
     pub(super) fn new(length: Duration, max: u32) -> Self {
         Self { limit: Limit::new(length, max), tally: Tally::default() }
     }

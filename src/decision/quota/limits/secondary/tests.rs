@@ -41,52 +41,52 @@ fn limits() -> SecondaryLimits {
 
 #[test]
 fn a_slot_is_held_until_the_answer() {
-    let mut books = secondary(SecondaryLimits { concurrency: 1, ..limits() });
-    books.enter(NOW, read());
-    assert_eq!(books.block(NOW, read()), Some(Block::event(LimitKind::Concurrency)));
-    books.leave(NOW, read(), Sent::For(0));
-    assert_eq!(books.block(NOW, read()), None);
+    let mut windows = secondary(SecondaryLimits { concurrency: 1, ..limits() });
+    windows.enter(NOW, read());
+    assert_eq!(windows.block(NOW, read()), Some(Block::event(LimitKind::Concurrency)));
+    windows.leave(NOW, read(), Sent::For(0));
+    assert_eq!(windows.block(NOW, read()), None);
 }
 
 #[test]
 fn graphql_and_rest_share_the_slots_but_not_the_points() {
     let graphql = Weight { graphql: true, ..read() };
-    let mut books = secondary(SecondaryLimits {
+    let mut windows = secondary(SecondaryLimits {
         concurrency: 2,
         rest_points_per_minute: 1,
         graphql_points_per_minute: 1,
         ..limits()
     });
-    books.enter(NOW, read());
-    assert_eq!(books.block(NOW, graphql), None);
-    books.enter(NOW, graphql);
-    assert_eq!(books.block(NOW, graphql).unwrap().limit, LimitKind::Concurrency);
+    windows.enter(NOW, read());
+    assert_eq!(windows.block(NOW, graphql), None);
+    windows.enter(NOW, graphql);
+    assert_eq!(windows.block(NOW, graphql).unwrap().limit, LimitKind::Concurrency);
 }
 
 #[test]
 fn points_count_in_flight_and_for_a_minute_after_the_answer() {
-    let mut books = secondary(SecondaryLimits { rest_points_per_minute: 2, ..limits() });
-    books.enter(NOW, read());
-    books.enter(NOW, read());
-    assert_eq!(books.block(NOW, read()), Some(Block::event(LimitKind::Points)));
+    let mut windows = secondary(SecondaryLimits { rest_points_per_minute: 2, ..limits() });
+    windows.enter(NOW, read());
+    windows.enter(NOW, read());
+    assert_eq!(windows.block(NOW, read()), Some(Block::event(LimitKind::Points)));
     let answer = NOW + SECOND * 5;
-    books.leave(answer, read(), Sent::For(0));
+    windows.leave(answer, read(), Sent::For(0));
     let free = answer + MINUTE + TICK;
-    assert_eq!(books.block(answer, read()), Some(Block::at(LimitKind::Points, free)));
+    assert_eq!(windows.block(answer, read()), Some(Block::at(LimitKind::Points, free)));
     assert!(
-        books.block(answer + MINUTE, read()).is_some(),
+        windows.block(answer + MINUTE, read()).is_some(),
         "the minute's last moment still counts"
     );
-    assert_eq!(books.block(free, read()), None);
+    assert_eq!(windows.block(free, read()), None);
 }
 
 #[test]
 fn every_endpoint_has_points_of_its_own() {
-    let mut books = secondary(SecondaryLimits { rest_points_per_minute: 1, ..limits() });
-    books.enter(NOW, read());
-    assert!(books.block(NOW, read()).is_some());
+    let mut windows = secondary(SecondaryLimits { rest_points_per_minute: 1, ..limits() });
+    windows.enter(NOW, read());
+    assert!(windows.block(NOW, read()).is_some());
     assert_eq!(
-        books.block(NOW, Weight { endpoint: endpoint("/repos/a/b/issues"), ..read() }),
+        windows.block(NOW, Weight { endpoint: endpoint("/repos/a/b/issues"), ..read() }),
         None
     );
 }
@@ -94,90 +94,90 @@ fn every_endpoint_has_points_of_its_own() {
 #[test]
 fn what_was_never_sent_frees_everything_at_once() {
     let weight = Weight { content: true, ..write(WriteSpacing::Notifies) };
-    let mut books = secondary(SecondaryLimits {
+    let mut windows = secondary(SecondaryLimits {
         rest_points_per_minute: 5,
         content_per_minute: 1,
         content_per_hour: 1,
         ..limits()
     });
-    books.enter(NOW, weight);
-    books.leave(NOW, weight, Sent::No);
-    assert_eq!(books.block(NOW, weight), None);
+    windows.enter(NOW, weight);
+    windows.leave(NOW, weight, Sent::No);
+    assert_eq!(windows.block(NOW, weight), None);
 }
 
 #[test]
 fn content_is_counted_by_minute_and_by_hour() {
     let content = Weight { content: true, ..read() };
-    let mut books =
+    let mut windows =
         secondary(SecondaryLimits { content_per_minute: 1, content_per_hour: 2, ..limits() });
     let mut now = NOW;
     for _ in 0..2 {
-        books.enter(now, content);
-        books.leave(now, content, Sent::For(0));
-        assert_eq!(books.block(now, read()), None, "other requests are not concerned");
+        windows.enter(now, content);
+        windows.leave(now, content, Sent::For(0));
+        assert_eq!(windows.block(now, read()), None, "other requests are not concerned");
         now = now + MINUTE + TICK;
     }
     assert_eq!(
-        books.block(now, content),
+        windows.block(now, content),
         Some(Block::at(LimitKind::ContentPerHour, NOW + HOUR + TICK))
     );
 }
 
 #[test]
 fn a_write_waits_for_the_one_in_flight_and_then_keeps_its_distance() {
-    let mut books = secondary(limits());
-    books.enter(NOW, write(WriteSpacing::Plain));
-    let block = books.block(NOW + SECOND * 9, write(WriteSpacing::Plain)).unwrap();
+    let mut windows = secondary(limits());
+    windows.enter(NOW, write(WriteSpacing::Plain));
+    let block = windows.block(NOW + SECOND * 9, write(WriteSpacing::Plain)).unwrap();
     assert_eq!((block.limit, block.until), (LimitKind::Spacing, Until::Event));
-    books.leave(NOW + SECOND / 2, write(WriteSpacing::Plain), Sent::For(0));
+    windows.leave(NOW + SECOND / 2, write(WriteSpacing::Plain), Sent::For(0));
     assert_eq!(
-        books.block(NOW + SECOND / 2, write(WriteSpacing::Plain)),
+        windows.block(NOW + SECOND / 2, write(WriteSpacing::Plain)),
         Some(Block::at(LimitKind::Spacing, NOW + SECOND))
     );
-    assert_eq!(books.block(NOW + SECOND, write(WriteSpacing::Plain)), None);
-    assert_eq!(books.block(NOW, read()), None, "reads are never spaced");
+    assert_eq!(windows.block(NOW + SECOND, write(WriteSpacing::Plain)), None);
+    assert_eq!(windows.block(NOW, read()), None, "reads are never spaced");
 }
 
 #[test]
 fn a_notifying_write_keeps_a_wider_distance_from_the_last_notifying_one() {
-    let mut books = secondary(limits());
-    books.enter(NOW, write(WriteSpacing::Notifies));
-    books.leave(NOW, write(WriteSpacing::Notifies), Sent::For(0));
-    assert_eq!(books.block(NOW + SECOND, write(WriteSpacing::Plain)), None);
+    let mut windows = secondary(limits());
+    windows.enter(NOW, write(WriteSpacing::Notifies));
+    windows.leave(NOW, write(WriteSpacing::Notifies), Sent::For(0));
+    assert_eq!(windows.block(NOW + SECOND, write(WriteSpacing::Plain)), None);
     assert_eq!(
-        books.block(NOW + SECOND, write(WriteSpacing::Notifies)),
+        windows.block(NOW + SECOND, write(WriteSpacing::Notifies)),
         Some(Block::at(LimitKind::Spacing, NOW + SECOND * 3))
     );
 }
 
 #[test]
 fn a_request_of_more_points_than_the_limit_takes_the_whole_limit() {
-    let mut books = secondary(SecondaryLimits { rest_points_per_minute: 2, ..limits() });
-    assert_eq!(books.block(NOW, write(WriteSpacing::Plain)), None);
-    books.enter(NOW, write(WriteSpacing::Plain));
-    assert!(books.block(NOW, read()).is_some());
-    assert!(books.is_within(read()));
+    let mut windows = secondary(SecondaryLimits { rest_points_per_minute: 2, ..limits() });
+    assert_eq!(windows.block(NOW, write(WriteSpacing::Plain)), None);
+    windows.enter(NOW, write(WriteSpacing::Plain));
+    assert!(windows.block(NOW, read()).is_some());
+    assert!(windows.is_within(read()));
 }
 
 #[test]
 fn a_limit_of_zero_counts_as_one() {
-    let mut books =
+    let mut windows =
         secondary(SecondaryLimits { concurrency: 0, rest_points_per_minute: 0, ..limits() });
-    assert_eq!(books.block(NOW, read()), None);
+    assert_eq!(windows.block(NOW, read()), None);
 }
 
 #[test]
 fn the_books_of_idle_endpoints_are_dropped() {
-    let mut books = secondary(limits());
+    let mut windows = secondary(limits());
     let mut now = NOW;
     for entry in Table::embedded(Dialect::Service) {
         let weight = Weight { endpoint: entry.id, ..read() };
-        books.enter(now, weight);
-        books.leave(now, weight, Sent::For(0));
+        windows.enter(now, weight);
+        windows.leave(now, weight, Sent::For(0));
         now = now + SECOND * 2;
     }
     let still_counting = 60 / 2 + 1;
-    assert!(books.rest_points.len() <= still_counting * 2, "{}", books.rest_points.len());
+    assert!(windows.rest_points.len() <= still_counting * 2, "{}", windows.rest_points.len());
 }
 
 fn computing(cpu_millis: u32) -> Weight {
@@ -186,27 +186,27 @@ fn computing(cpu_millis: u32) -> Weight {
 
 #[test]
 fn cpu_time_is_held_as_expected_and_then_counts_as_it_was_for_a_minute() {
-    let mut books =
+    let mut windows =
         secondary(SecondaryLimits { cpu_seconds_per_minute: 4, concurrency: 1_000, ..limits() });
-    books.enter(NOW, computing(600));
+    windows.enter(NOW, computing(600));
     assert_eq!(
-        books.block(NOW, computing(600)),
+        windows.block(NOW, computing(600)),
         Some(Block::event(LimitKind::Cpu)),
         "a second in ten at most"
     );
-    books.leave(NOW, computing(600), Sent::For(200));
-    assert_eq!(books.block(NOW, computing(800)), None);
+    windows.leave(NOW, computing(600), Sent::For(200));
+    assert_eq!(windows.block(NOW, computing(800)), None);
     let mut now = NOW;
     for _ in 0..5 {
         now = now + SECOND * 11;
-        books.enter(now, computing(1_000));
-        books.leave(now, computing(1_000), Sent::For(900));
+        windows.enter(now, computing(1_000));
+        windows.leave(now, computing(1_000), Sent::For(900));
     }
-    let block = books.block(NOW + SECOND * 56, computing(100)).unwrap();
+    let block = windows.block(NOW + SECOND * 56, computing(100)).unwrap();
     assert_eq!(block.limit, LimitKind::Cpu);
     assert!(
-        books.block(NOW + MINUTE + CPU_GRAIN * 2, computing(100)).is_some()
-            && books.block(NOW + SECOND * 72, computing(100)).is_none()
+        windows.block(NOW + MINUTE + CPU_GRAIN * 2, computing(100)).is_some()
+            && windows.block(NOW + SECOND * 72, computing(100)).is_none()
     );
 }
 
@@ -218,52 +218,52 @@ fn graphql_may_take_a_part_of_the_cpu_time_only() {
         graphql_cpu_seconds_per_minute: 1,
         ..limits()
     };
-    let mut books = secondary(limits);
-    books.enter(NOW, graphql(900));
-    assert_eq!(books.block(NOW, graphql(200)).unwrap().limit, LimitKind::GraphqlCpu);
-    assert_eq!(books.block(NOW, computing(200)), None);
+    let mut windows = secondary(limits);
+    windows.enter(NOW, graphql(900));
+    assert_eq!(windows.block(NOW, graphql(200)).unwrap().limit, LimitKind::GraphqlCpu);
+    assert_eq!(windows.block(NOW, computing(200)), None);
 }
 
 #[test]
 fn an_answer_that_was_held_up_counts_as_twice_what_was_expected() {
-    let mut books = secondary(SecondaryLimits { cpu_seconds_per_minute: 90, ..limits() });
+    let mut windows = secondary(SecondaryLimits { cpu_seconds_per_minute: 90, ..limits() });
     for _ in 0..100 {
-        books.enter(NOW, computing(100));
+        windows.enter(NOW, computing(100));
     }
     for _ in 0..100 {
-        books.leave(NOW + SECOND * 9, computing(100), Sent::For(9_000));
+        windows.leave(NOW + SECOND * 9, computing(100), Sent::For(9_000));
     }
-    assert_eq!(books.cpu.in_use(NOW + SECOND * 9), 20_000);
-    assert_eq!(books.block(NOW + SECOND * 9, computing(100)), None);
+    assert_eq!(windows.cpu.in_use(NOW + SECOND * 9), 20_000);
+    assert_eq!(windows.block(NOW + SECOND * 9, computing(100)), None);
 }
 
 #[test]
 fn as_many_as_may_be_in_flight_are_admitted_to_an_endpoint_that_never_answered() {
     let [rest, graphql] = Secondary::elapsed_unknown(limits());
-    let mut books = secondary(limits());
+    let mut windows = secondary(limits());
     for number in 0..100 {
         let weight = Weight {
             graphql: number % 2 == 0,
             ..computing(if number % 2 == 0 { graphql } else { rest })
         };
-        assert_eq!(books.block(NOW, weight), None, "{number}");
-        books.enter(NOW, weight);
+        assert_eq!(windows.block(NOW, weight), None, "{number}");
+        windows.enter(NOW, weight);
     }
 }
 
 #[test]
 fn token_requests_are_counted_by_the_hour() {
     let request = Weight { token_request: true, ..read() };
-    let mut books = secondary(SecondaryLimits { oauth_tokens_per_hour: 2, ..limits() });
+    let mut windows = secondary(SecondaryLimits { oauth_tokens_per_hour: 2, ..limits() });
     for _ in 0..2 {
-        books.enter(NOW, request);
-        books.leave(NOW, request, Sent::For(0));
+        windows.enter(NOW, request);
+        windows.leave(NOW, request, Sent::For(0));
     }
     assert_eq!(
-        books.block(NOW, request),
+        windows.block(NOW, request),
         Some(Block::at(LimitKind::OauthTokens, NOW + HOUR + TICK))
     );
-    assert_eq!(books.block(NOW, read()), None, "other requests are not concerned");
+    assert_eq!(windows.block(NOW, read()), None, "other requests are not concerned");
 }
 
 proptest! {
@@ -274,7 +274,7 @@ proptest! {
         requests in prop::collection::vec((0u64..4_000, 0u64..9_000, 0u64..9_000, 1u32..6), 1..400),
         max in 5u32..40,
     ) {
-        let mut window = Window::new(MINUTE, max);
+        let mut window = SlidingWindow::new(MINUTE, max);
         let mut now = NOW;
         let mut in_flight: Vec<(Timestamp, u32)> = Vec::new();
         let mut arrivals: Vec<(Timestamp, u32)> = Vec::new();
@@ -304,7 +304,7 @@ proptest! {
     /// The time a refusal names is exact: refused a moment before it, admitted at it.
     #[test]
     fn a_refusal_names_the_first_moment_at_which_there_is_room(answers in prop::collection::vec((0u64..20_000, 1u32..6), 1..40), wanted in 1u32..6) {
-        let mut window = Window::new(MINUTE, 30);
+        let mut window = SlidingWindow::new(MINUTE, 30);
         let mut now = NOW;
         for (pause, points) in answers {
             now = now + Duration::from_millis(pause);

@@ -1,18 +1,18 @@
 //! A number of things that are mostly one, which needs no allocation of its own.
 
 #[derive(Debug)]
-pub(in crate::decision) struct Few<T> {
+pub(in crate::decision) struct SmallList<T> {
     first: Option<T>,
     others: Vec<T>,
 }
 
-impl<T> Default for Few<T> {
+impl<T> Default for SmallList<T> {
     fn default() -> Self {
         Self { first: None, others: Vec::new() }
     }
 }
 
-impl<T> Few<T> {
+impl<T> SmallList<T> {
     pub(in crate::decision) fn push(&mut self, one: T) {
         if self.first.is_none() {
             self.first = Some(one);
@@ -52,14 +52,17 @@ mod tests {
 
     #[test]
     fn they_stay_in_their_order_whichever_leaves() {
-        let mut few = Few::default();
-        (0..5).for_each(|number| few.push(number));
-        few.remove_first();
-        few.retain(|number| number % 2 == 0);
-        few.push(1);
-        assert_eq!((few.iter().copied().collect::<Vec<_>>(), few.len()), (vec![2, 4, 1], 3));
-        few.iter_mut().for_each(|number| *number += 10);
-        few.retain(|_| false);
-        assert_eq!((few.iter().count(), few.len()), (0, 0));
+        let mut small_list = SmallList::default();
+        (0..5).for_each(|number| small_list.push(number));
+        small_list.remove_first();
+        small_list.retain(|number| number % 2 == 0);
+        small_list.push(1);
+        assert_eq!(
+            (small_list.iter().copied().collect::<Vec<_>>(), small_list.len()),
+            (vec![2, 4, 1], 3)
+        );
+        small_list.iter_mut().for_each(|number| *number += 10);
+        small_list.retain(|_| false);
+        assert_eq!((small_list.iter().count(), small_list.len()), (0, 0));
     }
 }

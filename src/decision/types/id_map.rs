@@ -20,7 +20,7 @@ const KEPT_BESIDE: usize = 256;
 const NOWHERE: u32 = u32::MAX;
 
 #[derive(Debug)]
-pub(in crate::decision) struct Numbered<T> {
+pub(in crate::decision) struct IdMap<T> {
     values: Slab<T>,
     /// The place of each name from `first` on.
     row: VecDeque<u32>,
@@ -29,13 +29,13 @@ pub(in crate::decision) struct Numbered<T> {
     others: HashMap<u64, u32>,
 }
 
-impl<T> Default for Numbered<T> {
+impl<T> Default for IdMap<T> {
     fn default() -> Self {
         Self { values: Slab::new(), row: VecDeque::new(), first: 0, others: HashMap::default() }
     }
 }
 
-impl<T> Numbered<T> {
+impl<T> IdMap<T> {
     /// A name that is in use already is another's from now on.
     pub(in crate::decision) fn insert(&mut self, name: u64, value: T) {
         self.remove(name);
@@ -123,22 +123,22 @@ mod tests {
 
     #[test]
     fn one_that_stays_does_not_keep_the_names_of_those_that_have_gone() {
-        let mut numbered = Numbered::default();
+        let mut id_map = IdMap::default();
         for name in 0..100_000 {
-            numbered.insert(name, name);
+            id_map.insert(name, name);
             if name > 0 {
-                assert_eq!(numbered.remove(name), Some(name));
+                assert_eq!(id_map.remove(name), Some(name));
             }
         }
-        assert!(numbered.row.len() <= 2 * KEPT + KEPT_BESIDE && numbered.row.capacity() < 2_000);
-        assert_eq!((numbered.get(0), numbered.len()), (Some(&0), 1));
+        assert!(id_map.row.len() <= 2 * KEPT + KEPT_BESIDE && id_map.row.capacity() < 2_000);
+        assert_eq!((id_map.get(0), id_map.len()), (Some(&0), 1));
     }
 
     proptest! {
         /// Against a plain map: mostly the next name, now and then an older one or one far away.
         #[test]
         fn it_finds_what_a_plain_map_finds(steps in prop::collection::vec((0_u8..6, 0_u64..4_000), 1..600)) {
-            let mut numbered = Numbered::default();
+            let mut id_map = IdMap::default();
             let mut plain = std::collections::BTreeMap::new();
             let mut next = 1_000;
             for (step, number) in steps {
@@ -149,15 +149,15 @@ mod tests {
                 };
                 if step == 5 {
                     let oldest = plain.keys().nth(usize::try_from(number % 7).unwrap()).copied().unwrap_or(number);
-                    prop_assert_eq!(numbered.remove(oldest), plain.remove(&oldest));
+                    prop_assert_eq!(id_map.remove(oldest), plain.remove(&oldest));
                 } else {
-                    numbered.insert(name, number);
+                    id_map.insert(name, number);
                     plain.insert(name, number);
                 }
-                prop_assert_eq!((numbered.get(name), numbered.len()), (plain.get(&name), plain.len()));
-                prop_assert_eq!(numbered.values().sum::<u64>(), plain.values().sum::<u64>());
+                prop_assert_eq!((id_map.get(name), id_map.len()), (plain.get(&name), plain.len()));
+                prop_assert_eq!(id_map.values().sum::<u64>(), plain.values().sum::<u64>());
             }
-            prop_assert!(plain.iter().all(|(name, number)| numbered.get(*name) == Some(number)));
+            prop_assert!(plain.iter().all(|(name, number)| id_map.get(*name) == Some(number)));
         }
     }
 }
