@@ -13,13 +13,14 @@ mod sections;
 mod tests;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use input::document::Secrets;
 use input::load_as;
 use input::reader::Reader;
 use sections::{Apps, Tokens};
 
-use crate::decision::{AccountId, AccountLayout};
+use crate::decision::{AccountId, AccountLayout, AccountSettings, ClientSettings, Settings};
 
 pub use effective::{Inactive, Warning};
 pub use input::fault::{Fault, Faults};
@@ -33,6 +34,10 @@ pub use sections::{
     Pool, Priority, Reach, Redis, State, Telemetry, Territory, Token, Upstream, Webhooks,
     WriteStore, Writes, digest, digest_hex, generate,
 };
+
+/// Requests that may wait for admission at once. Each holds a connection and at most one small
+/// body; the queue of writes has the same bound.
+pub(crate) const WAITING_MAX: usize = 10_000;
 
 /// A config that has been checked as a whole: every reference resolves, every secret is there,
 /// every number is within its bounds.
@@ -79,6 +84,31 @@ impl Config {
     /// An account; `None` for one that is behind a client's own credential.
     pub fn account(&self, id: AccountId) -> Option<&Account> {
         self.accounts.get(self.places.index(id)?)
+    }
+
+    /// Settings of the quota ledger and the scheduler. The bodies of waiting requests hold
+    /// `waiting_bytes_max` bytes at most.
+    pub fn ledger_settings(&self, waiting_bytes_max: u64) -> Settings {
+        let account = |account: &Account| AccountSettings {
+            name: Arc::clone(&account.name),
+            kind: account.kind,
+            reserve: account.reserve,
+            also_spends: account.also_spends.map(|index| self.account_id(index)),
+        };
+        let client =
+            |client: &Client| ClientSettings { weight: client.weight, priority: client.priority };
+        Settings {
+            accounts: self.accounts.iter().map(account).collect(),
+            dynamic_accounts: self.places.dynamic,
+            clients: self.clients.iter().map(client).collect(),
+            pace: self.limits.pace,
+            batch_floor: self.limits.batch_floor,
+            waiting_max: WAITING_MAX,
+            waiting_bytes_max,
+            limits: self.limits.secondary(),
+            spacing: self.writes.spacing,
+            notify_spacing: self.writes.notify_spacing,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::trace::Trace;
 use super::workload::Workload;
 use crate::api::{AccountKind, ResourceName, default_limit};
 use crate::clock::Timestamp;
-use crate::config::{Config, Freshness};
+use crate::config::{Config, Freshness, WAITING_MAX};
 use crate::decision::cache::freshness::Mode;
 use crate::decision::{AccountId, AccountSettings, ClientSettings, Settings};
 
@@ -42,7 +42,6 @@ const SPACING: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 /// CONTRACT §2, `limits.batch_floor`.
 const BATCH_FLOOR: f64 = 0.2;
 /// As many requests and bytes may wait as in the gateway.
-const WAITING_MAX: usize = 10_000;
 const WAITING_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// `retry-after` of the injected refusal.
 const REFUSED_SECS: u64 = 120;
@@ -268,13 +267,10 @@ impl Plan {
         accounts: Option<u32>,
         bots: u32,
     ) -> Self {
-        let account = |account: &crate::config::Account| AccountSettings {
-            name: Arc::clone(&account.name),
-            kind: account.kind,
-            reserve: account.reserve,
-            also_spends: None,
-        };
-        let mut known: Vec<AccountSettings> = config.accounts.iter().map(account).collect();
+        let mut settings =
+            Settings { dynamic_accounts: 0, ..config.ledger_settings(WAITING_BYTES_MAX) };
+        // The simulated upstream charges one account for each request.
+        settings.accounts.iter_mut().for_each(|account| account.also_spends = None);
         let to_ids = |pool: &crate::config::Pool| -> Vec<AccountId> {
             pool.accounts
                 .iter()
@@ -283,7 +279,7 @@ impl Plan {
         };
         let mut pools: Vec<Vec<AccountId>> = config.pools.iter().map(to_ids).collect();
         if let Some(accounts) = accounts {
-            vary(&mut known, &mut pools, accounts);
+            vary(&mut settings.accounts, &mut pools, accounts);
         }
         let pools: Vec<Arc<[AccountId]>> = pools.into_iter().map(Arc::from).collect();
         let client = |client: &crate::config::Client| Client {
@@ -294,23 +290,6 @@ impl Plan {
                 .writes
                 .map(|place| Arc::from([AccountId(u32::try_from(place).unwrap_or(u32::MAX))])),
             max_wait: client.max_wait,
-        };
-        let limits = &config.limits;
-        let settings = Settings {
-            dynamic_accounts: 0,
-            accounts: known,
-            clients: config
-                .clients
-                .iter()
-                .map(|client| ClientSettings { weight: client.weight, priority: client.priority })
-                .collect(),
-            pace: limits.pace,
-            batch_floor: limits.batch_floor,
-            waiting_max: WAITING_MAX,
-            waiting_bytes_max: WAITING_BYTES_MAX,
-            limits: limits.secondary(),
-            spacing: config.writes.spacing,
-            notify_spacing: config.writes.notify_spacing,
         };
         let mut plan =
             Self::with(settings, config.clients.iter().map(client).collect(), workload, bots);

@@ -50,8 +50,18 @@ impl<'p> Iterator for Collections<'p> {
     fn next(&mut self) -> Option<&'p str> {
         let path = self.next.take()?;
         let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
-        let segments = parent.bytes().filter(|byte| *byte == b'/').count();
-        self.next = (segments > self.root_segments).then_some(parent);
+        self.next = (segment_count(parent) > self.root_segments).then_some(parent);
         Some(path)
     }
+}
+
+/// Splits a path after its first `count` segments; a shorter path has an empty rest.
+pub(in crate::api) fn split_after(path: &str, count: usize) -> (&str, &str) {
+    let end = path.bytes().enumerate().filter(|(_, byte)| *byte == b'/').nth(count);
+    path.split_at(end.map_or(path.len(), |(end, _)| end))
+}
+
+/// Counts the segments of a path that begins with `/`.
+pub(in crate::api) fn segment_count(path: &str) -> usize {
+    path.bytes().filter(|byte| *byte == b'/').count()
 }

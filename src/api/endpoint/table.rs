@@ -13,7 +13,7 @@ use http::Method;
 use matchit::{InsertError, Router};
 
 use super::dialect::Dialect;
-use super::owner_root::{Collections, root_segments};
+use super::owner_root::{Collections, root_segments, segment_count, split_after};
 use super::table_text::{Lines, METHODS};
 use super::{Endpoint, EndpointId};
 
@@ -144,8 +144,8 @@ impl Table {
     pub fn place(path: &str) -> Option<&str> {
         // One segment names no place: `/user` is whoever asks.
         let segments = Some(root_segments(path)).filter(|segments| *segments > 1)?;
-        let named = leading(path, segments);
-        (self::segments(named) == segments).then_some(named)
+        let (named, _) = split_after(path, segments);
+        (segment_count(named) == segments).then_some(named)
     }
 
     /// Builds the table from its text, and says what it could not take. The embedded text has no
@@ -181,7 +181,7 @@ impl Table {
         let numbered =
             by_number.iter().filter(|(endpoint, _)| endpoint.family && !endpoint.generic).cloned();
         let mut families: Vec<_> = own.chain(numbered).collect();
-        families.sort_by_key(|(_, template)| std::cmp::Reverse(segments(template)));
+        families.sort_by_key(|(_, template)| std::cmp::Reverse(segment_count(template)));
         for (endpoint, template) in &families {
             insert_family(&mut trees, endpoint, template);
         }
@@ -228,7 +228,7 @@ fn insert_family(trees: &mut [Router<Route>], endpoint: &Endpoint, template: &st
     let route = Route { endpoint: endpoint.id, unless_number: None };
     let Some(tree) = trees.get_mut(place_of(&endpoint.method)) else { return };
     let mut above = template.trim_end_matches("{*rest}").to_owned();
-    for depth in segments(template)..SEGMENTS_MAX {
+    for depth in segment_count(template)..SEGMENTS_MAX {
         // A trailing slash is a route of its own, and an unknown one. Conflicts mean that a route
         // or a deeper family stands there.
         let _ = tree.insert(above.clone(), route);
@@ -260,21 +260,6 @@ fn class_of(endpoints: &[Endpoint], method: &Method, template: &str) -> Option<E
             && first(&endpoint.template) == first(template)
     };
     endpoints.iter().find(same).map(|endpoint| endpoint.id)
-}
-
-fn segments(template: &str) -> usize {
-    template.bytes().filter(|byte| *byte == b'/').count()
-}
-
-/// The first `segments` segments of a path that begins with `/`.
-fn leading(path: &str, segments: usize) -> &str {
-    let end = path
-        .bytes()
-        .enumerate()
-        .filter(|(_, byte)| *byte == b'/')
-        .nth(segments)
-        .map_or(path.len(), |(end, _)| end);
-    path.get(..end).unwrap_or(path)
 }
 
 impl<'t> IntoIterator for &'t Table {

@@ -6,6 +6,9 @@
 //! says "of any issue" where a change of one shows at others. Which segments of a path such a `*`
 //! may stand for is listed here; nothing else is ever wild.
 
+use super::path_pattern::{Fit, matches};
+use crate::api::endpoint::owner_root::{segment_count, split_after};
+
 /// Leading parts of paths: `.` is any segment, `*` any that may be wild, `#` a number that may be
 /// wild.
 const WILD: [&str; 24] = [
@@ -84,7 +87,7 @@ pub fn aliases(path: &str) -> impl Iterator<Item = String> {
         .iter()
         .find_map(|forms| Some((forms, forms.iter().position(|form| is_below(form, path, true))?)));
     own.into_iter().flat_map(move |(forms, own)| {
-        let tail = after(path, forms.get(own).map_or(0, |form| segments(form)));
+        let (_, tail) = split_after(path, forms.get(own).map_or(0, |form| segment_count(form)));
         let others = forms.iter().enumerate().filter(move |(other, _)| *other != own);
         others.map(move |(_, form)| form.replace('#', "*") + tail)
     })
@@ -106,32 +109,17 @@ fn forms() -> impl Iterator<Item = (WildForm, &'static str)> {
 
 /// Whether the path begins as the pattern says; `starred`: a `*` in it stands for any value.
 fn is_below(pattern: &str, path: &str, starred: bool) -> bool {
-    let mut given = path.split('/').skip(1);
-    pattern.split('/').skip(1).all(|wanted| {
-        given.next().is_some_and(|segment| match wanted {
-            "." | "*" => !segment.is_empty(),
-            "#" => {
+    matches(pattern, path, |wanted, segment| {
+        Fit::from(match wanted {
+            None => return Fit::WithRest,
+            Some("." | "*") => !segment.is_empty(),
+            Some("#") => {
                 starred && segment == "*"
                     || !segment.is_empty() && segment.bytes().all(|byte| byte.is_ascii_digit())
             }
-            wanted => segment.eq_ignore_ascii_case(wanted),
+            Some(wanted) => segment.eq_ignore_ascii_case(wanted),
         })
     })
-}
-
-fn segments(path: &str) -> usize {
-    path.bytes().filter(|byte| *byte == b'/').count()
-}
-
-/// What follows the first `count` segments.
-fn after(path: &str, count: usize) -> &str {
-    let end = path
-        .bytes()
-        .enumerate()
-        .filter(|(_, byte)| *byte == b'/')
-        .nth(count)
-        .map_or(path.len(), |(end, _)| end);
-    path.get(end..).unwrap_or_default()
 }
 
 #[cfg(test)]

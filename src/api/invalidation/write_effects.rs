@@ -12,8 +12,9 @@ use http::Method;
 
 use super::aliases::aliases;
 use super::events::{Invalidation, Subject, Unknown, stale_after};
+use super::path_pattern::{Fit, matches};
 use super::side_effects::side_effects;
-use crate::api::endpoint::owner_root::{Collections, root_segments};
+use crate::api::endpoint::owner_root::{Collections, root_segments, segment_count, split_after};
 
 /// What a write below a repository causes: the tail of its path (`{name}` any segment, whose value
 /// the event's row may ask for; `**` any rest), the events, and what is known of a parameter
@@ -241,30 +242,21 @@ fn caused(
 
 /// The values of a pattern's parameters in a path that fits it.
 pub(super) fn values(pattern: &'static str, tail: &str) -> Option<Vec<(&'static str, String)>> {
-    let (mut wanted, mut given) = (pattern.split('/').skip(1), tail.split('/').skip(1));
     let mut values = Vec::new();
-    loop {
-        match (wanted.next(), given.next()) {
-            (None, None) | (Some("**"), _) => return Some(values),
-            (Some(name), Some(value)) if name.starts_with('{') => {
-                values.push((name.trim_start_matches('{').trim_end_matches('}'), value.to_owned()));
-            }
-            (Some(wanted), Some(given)) if wanted == given => {}
-            _ => return None,
+    let is_match = matches(pattern, tail, |wanted, value| match wanted {
+        Some(name) if name.starts_with('{') => {
+            values.push((name.trim_start_matches('{').trim_end_matches('}'), value.to_owned()));
+            Fit::Yes
         }
-    }
+        wanted => Fit::from(wanted == Some(value)),
+    });
+    is_match.then_some(values)
 }
 
 /// The part of a path that names the repository or organization that it belongs to.
 fn root(path: &str) -> Option<&str> {
     let wanted = root_segments(path);
-    let ends = path
-        .bytes()
-        .enumerate()
-        .filter(|(_, byte)| *byte == b'/')
-        .map(|(at, _)| at)
-        .chain([path.len()]);
-    path.get(..ends.skip(1).nth(wanted.checked_sub(1)?)?)
+    (wanted > 0 && segment_count(path) >= wanted).then(|| split_after(path, wanted).0)
 }
 
 /// By name and by number.

@@ -12,7 +12,7 @@ use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::types::AccountId;
 use crate::decision::types::HashMap;
-use crate::decision::types::small_list::SmallList;
+use smallvec::SmallVec;
 
 use super::account::Account;
 use super::place;
@@ -99,7 +99,7 @@ impl Closed {
 #[derive(Debug)]
 struct List {
     accounts: Arc<[AccountId]>,
-    rankings: SmallList<(ResourceName, Ranking)>,
+    rankings: SmallVec<[(ResourceName, Ranking); 1]>,
     /// When it was last asked for, as a count of such questions.
     used: u64,
     waiting: u32,
@@ -115,7 +115,7 @@ pub(super) struct Candidates {
     by_allocation: HashMap<usize, ListId>,
     by_content: HashMap<Arc<[AccountId]>, ListId>,
     /// Where each account stands.
-    of_account: Vec<SmallList<(ListId, u32)>>,
+    of_account: Vec<SmallVec<[(ListId, u32); 1]>>,
     /// Each account's way to the one that stands for its component, behind that of nobody.
     component: Vec<u32>,
     unions: Vec<Union>,
@@ -131,7 +131,7 @@ impl Candidates {
 
     /// There are so many accounts now, at least as many as before.
     pub(super) fn grow(&mut self, accounts: usize) {
-        self.of_account.resize_with(accounts, SmallList::default);
+        self.of_account.resize_with(accounts, SmallVec::new);
         let known = u32::try_from(self.component.len()).unwrap_or(u32::MAX);
         self.component.extend((known..).take((accounts + 1).saturating_sub(self.component.len())));
     }
@@ -171,7 +171,7 @@ impl Candidates {
         };
         if !list.rankings.iter().any(|(name, _)| name == resource) {
             if list.rankings.len() >= RANKINGS_MAX {
-                list.rankings.remove_first();
+                list.rankings.remove(0);
             }
             let standings = list
                 .accounts
@@ -219,7 +219,7 @@ impl Candidates {
     /// An account has changed.
     pub(super) fn changed(&mut self, now: Timestamp, id: AccountId, account: &Account) {
         let Self { of_account, lists, .. } = self;
-        for (list, at) in of_account.get(place(id)).into_iter().flat_map(SmallList::iter) {
+        for (list, at) in of_account.get(place(id)).into_iter().flatten() {
             let Some(Some(list)) = lists.get_mut(list.index()) else { continue };
             for (resource, ranking) in list.rankings.iter_mut() {
                 ranking.set(*at as usize, account.standing(now, resource));
@@ -229,11 +229,7 @@ impl Candidates {
 
     /// The lists that an account is in.
     pub(super) fn lists_of(&self, account: AccountId) -> impl Iterator<Item = ListId> + '_ {
-        self.of_account
-            .get(place(account))
-            .into_iter()
-            .flat_map(SmallList::iter)
-            .map(|(list, _)| *list)
+        self.of_account.get(place(account)).into_iter().flatten().map(|(list, _)| *list)
     }
 
     /// Whether an account is in a list.
@@ -292,7 +288,7 @@ impl Candidates {
             accounts.iter().copied().find(|account| place(*account) < self.of_account.len());
         let list = List {
             accounts: Arc::clone(accounts),
-            rankings: SmallList::default(),
+            rankings: SmallVec::new(),
             used: 0,
             waiting: 0,
             first,

@@ -7,7 +7,6 @@ mod demand;
 pub(super) mod id_map;
 pub mod invariants;
 mod settings;
-pub(super) mod small_list;
 
 pub use demand::{
     AccountId, ClientId, Demand, Grant, LeaseId, LimitDenied, LimitKind, Settlement, Ticket,

@@ -5,7 +5,7 @@ use crate::decision;
 use crate::decision::{AccountId, LimitKind};
 use crate::gateway::dispatch::account_lists::AccountLists;
 use crate::gateway::dispatch::admission::Admissions;
-use crate::gateway::dispatch::settings::settings;
+use crate::gateway::dispatch::body_limits::WAITING_BYTES_MAX;
 use crate::gateway::environment::Environment;
 use crate::gateway::error::Refused;
 use crate::gateway::upstream::fetch::Upstream;
@@ -59,7 +59,7 @@ impl Dispatcher {
             table: Table::embedded(config.upstream.dialect),
             tokens: Arc::new(tokens),
             admissions: before.map_or_else(
-                || Admissions::new(settings(config), env.clock.clone()),
+                || Admissions::new config.ledger_settings(WAITING_BYTES_MAX), env.clock.clone()),
                 |before| Arc::clone(&before.admissions),
             ),
             upstream: Arc::new(Upstream::new(&config.upstream, &env.clock)),
@@ -74,7 +74,7 @@ impl Dispatcher {
 
     /// Puts the config's settings in force for what is admitted from now on.
     pub fn reconfigure(&self) {
-        self.admissions.reconfigure(settings(&self.env.config));
+        self.admissions.reconfigure(self.env.config.ledger_settings(WAITING_BYTES_MAX));
     }
 
     pub fn env(&self) -> &Arc<Environment> {

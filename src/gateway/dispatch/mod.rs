@@ -14,7 +14,7 @@ pub mod permission_retry;
 pub mod permissions;
 pub mod progress;
 pub mod route;
-pub mod settings;
+pub mod body_limits;
 pub mod token_keys;
 pub mod token_wait;
 pub mod waiting;

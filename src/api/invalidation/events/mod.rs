@@ -12,6 +12,7 @@
 //! which event is in `stale.rs`.
 
 use super::aliases::wild_form;
+use super::path_pattern::{Fit, matches};
 use super::webhook_coverage::is_fully_covered;
 
 /// What may have changed.
@@ -592,19 +593,16 @@ fn may_match(pattern: &str, template: &str) -> bool {
     heads.iter().any(|head| is_like(&whole(head), template))
 }
 
+/// Whether a pattern may mean a path of a route template.
 pub(super) fn is_like(pattern: &str, template: &str) -> bool {
     let is_open = |segment: &str| segment == "*" || segment.starts_with('{');
-    let (mut wanted, mut given) = (pattern.split('/'), template.split('/'));
-    loop {
-        match (wanted.next(), given.next()) {
-            (Some("**"), _) | (None, None) => return true,
-            (_, Some(rest)) if rest.starts_with("{*") => return true,
-            // A word is no value of a parameter that stands beside it: `/issues/comments` is no
-            // issue. But a route's own parameter may be any word.
-            (Some(a), Some(b)) if a == b || is_open(a) && is_open(b) => {}
-            _ => return false,
-        }
-    }
+    matches(pattern, template, |wanted, given| match wanted {
+        _ if given.starts_with("{*") => Fit::WithRest,
+        // A word is no value of a parameter that stands beside it: `/issues/comments` is no issue.
+        // But a route's own parameter may be any word.
+        Some(wanted) => Fit::from(wanted == given || is_open(wanted) && is_open(given)),
+        None => Fit::No,
+    })
 }
 
 #[cfg(test)]

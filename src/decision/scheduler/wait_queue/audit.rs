@@ -8,7 +8,6 @@ use crate::clock::Timestamp;
 use crate::decision::scheduler::wait_queue::deadline_heap::DeadlineHeap;
 use crate::decision::types::HashMap;
 use crate::decision::types::Ticket;
-use crate::decision::types::small_list::SmallList;
 
 impl WaitQueue {
     /// Whether all indexes speak of the same ones.
@@ -43,7 +42,7 @@ impl WaitQueue {
             && (wakes.len(), self.wakes_set) == (self.wakes_wanted(), self.wakes_wanted())
             && self.wakes.first().is_none_or(|(at, wake)| self.is_awaited(at, wake))
             && self.bytes == bytes
-            && self.by_list.iter().flat_map(SmallList::iter).count() == self.queues.len()
+            && self.by_list.iter().flatten().count() == self.queues.len()
             && self.held_adds_up()
     }
 

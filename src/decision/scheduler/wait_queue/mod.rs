@@ -29,8 +29,8 @@ use super::wait_queue::shares::Tag;
 use crate::decision::quota::{Blocked, Closed, ListId, Scope};
 use crate::decision::types::HashMap;
 use crate::decision::types::id_map::IdMap;
-use crate::decision::types::small_list::SmallList;
 use crate::decision::types::{ClientId, Demand, Priority, Ticket};
+use smallvec::SmallVec;
 
 use keys::GroupKey;
 pub(super) use keys::{GroupId, QueueId, QueueKey, Rank};
@@ -110,7 +110,7 @@ pub(super) struct WaitQueue {
     by_group_key: HashMap<u128, GroupId>,
     /// The queues that wait on each list. They are small_list: each differs from the others in what budget
     /// and limits it needs.
-    by_list: Vec<SmallList<QueueId>>,
+    by_list: Vec<SmallVec<[QueueId; 1]>>,
     /// Held groups by list, in the order of their first, and by endpoint.
     held: HashMap<ListId, BTreeSet<(Rank, GroupId)>>,
     held_by_endpoint: HashMap<(ListId, EndpointId), BTreeSet<GroupId>>,
@@ -380,7 +380,7 @@ impl WaitQueue {
 
     /// The queues that wait on a list.
     pub(super) fn queues_of(&self, list: ListId) -> impl Iterator<Item = QueueId> + '_ {
-        self.by_list.get(list.index()).into_iter().flat_map(SmallList::iter).copied()
+        self.by_list.get(list.index()).into_iter().flatten().copied()
     }
 
     /// When something is due or overdue next.
@@ -460,7 +460,7 @@ impl WaitQueue {
         };
         let id = QueueId::of(self.queues.insert(new));
         if self.by_list.len() <= list {
-            self.by_list.resize_with(list + 1, SmallList::default);
+            self.by_list.resize_with(list + 1, SmallVec::new);
         }
         self.by_list[list].push(id);
         id
