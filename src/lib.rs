@@ -42,6 +42,7 @@ pub mod decision;
 #[cfg(feature = "emulator")]
 pub mod emulator;
 pub mod gateway;
+pub mod random;
 #[cfg(feature = "emulator")]
 pub mod simulation;
 pub mod telemetry;

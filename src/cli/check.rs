@@ -53,24 +53,15 @@ fn report(config: &Config, file: &str, out: &mut dyn Write, err: &mut dyn Write)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::fixture;
 
-    const VALID: &str = r#"
+    const SECTIONS: &str = r#"
         [upstream]
         url = "http://code.corp"
         [cache]
         predicted_etags = true
         [state]
         redis = { url = "redis://127.0.0.1:6379" }
-        [[accounts]]
-        name = "bot"
-        kind = "user"
-        [[tokens]]
-        account = "bot"
-        kind = "classic"
-        secret = { value = "s3cret" }
-        [[clients]]
-        name = "ci"
-        key_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
     "#;
 
     fn checked(text: &str) -> (Outcome, String, String) {
@@ -84,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_valid_config_is_printed_and_what_is_doubtful_is_said_beside_it() {
-        let (outcome, out, err) = checked(VALID);
+        let (outcome, out, err) = checked(&fixture::text(SECTIONS));
         assert_eq!(outcome, Outcome::Valid);
         assert!(out.starts_with("[listen]\n") && !out.contains("s3cret"), "{out}");
         assert!(err.contains("state.redis: accepted, not active yet"), "{err}");

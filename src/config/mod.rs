@@ -5,6 +5,8 @@
 //! rest of the crate never meets a bad config.
 
 mod effective;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub(crate) mod input;
 mod printer;
 mod reload;

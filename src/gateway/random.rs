@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use http::HeaderValue;
 use ring::rand::{SecureRandom, SystemRandom};
 
+use crate::random::mix;
+
 /// Where this process's request ids begin: different for each process, so that theirs do not meet.
 static SEED: LazyLock<[u64; 2]> = LazyLock::new(|| [system_random(), system_random()]);
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -14,7 +16,7 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// answer.
 pub fn unit_random() -> f64 {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let high = u32::try_from(mixed(SEED[0] ^ number) >> 32).unwrap_or_default();
+    let high = u32::try_from(mix(SEED[0] ^ number) >> 32).unwrap_or_default();
     f64::from(high) / f64::from(u32::MAX)
 }
 
@@ -24,20 +26,11 @@ pub fn request_id() -> HeaderValue {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let [high, low] = *SEED;
-    let bits = u128::from(mixed(high ^ number)) << 64 | u128::from(mixed(low.wrapping_add(number)));
+    let bits = u128::from(mix(high ^ number)) << 64 | u128::from(mix(low.wrapping_add(number)));
     let text: [u8; 32] =
         std::array::from_fn(|place| DIGITS[(bits >> (124 - 4 * place)) as usize & 15]);
     // Hex digits make a header's value.
     HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("none"))
-}
-
-/// The finishing step of `SplitMix64` (Steele, Lea and Flood, 2014): a bijection, so different
-/// numbers stay different.
-fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }
 
 /// 256 bits for a key that is as old as this process.
@@ -50,7 +43,7 @@ pub fn secret() -> [u8; 32] {
 
 /// Tells apart what got the same number in different runs of the program.
 pub fn salt() -> u64 {
-    mixed(SEED[1] ^ NEXT.fetch_add(1, Ordering::Relaxed).rotate_left(32))
+    mix(SEED[1] ^ NEXT.fetch_add(1, Ordering::Relaxed).rotate_left(32))
 }
 
 fn system_random() -> u64 {

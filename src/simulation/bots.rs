@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Method;
 
-use super::random::Dice;
 use crate::clock::Timestamp;
+use crate::random::Rng;
 
 /// Issues of the seed world's first repository that take turns: one that gathers thousands of
 /// comments would be slow to show.
@@ -76,12 +76,12 @@ pub(super) struct Bot {
     habit: Habit,
     number: u64,
     turn: u64,
-    dice: Dice,
+    dice: Rng,
 }
 
 impl Bot {
     pub fn new(number: u32, client: usize, habit: Habit, seed: u64) -> Self {
-        let dice = Dice::new(seed, 1_000 + u64::from(number));
+        let dice = Rng::for_purpose(seed, 1_000 + u64::from(number));
         Self {
             client,
             pending: 0,

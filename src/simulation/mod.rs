@@ -17,7 +17,6 @@
 //! | [`report`] | the figures |
 //! | [`sweep`] | many seeds, on all cores |
 //! | [`sizing`] | how many accounts would do |
-//! | [`random`] | chance, by seed |
 //!
 //! Left out: rights and reach of tokens, bodies, rewriting, the queue of asynchronous writes. They
 //! decide nothing about limits.
@@ -26,7 +25,6 @@ mod bots;
 mod event_queue;
 pub mod plan;
 mod polling;
-pub mod random;
 pub mod report;
 pub mod rivals;
 mod route;

@@ -11,10 +11,10 @@ use serde_json::json;
 use std::time::Duration;
 
 use super::Unplayable;
-use super::random::Dice;
 use super::upstream::PEER;
 use crate::clock::Timestamp;
 use crate::emulator::Emulator;
+use crate::random::Rng;
 
 /// How many resources there are: single issues, and as many lists of comments, each of another
 /// issue so that no change touches two of them.
@@ -54,7 +54,7 @@ pub(super) struct Polled {
 impl Polling {
     pub fn new(seed: u64, bots: u32, length: Duration) -> Self {
         let asks = (0..bots).flat_map(|bot| Self::rounds(seed, bot, length)).collect();
-        let mut dice = Dice::new(seed, 500);
+        let mut dice = Rng::for_purpose(seed, 500);
         let mut changes = Vec::new();
         for minute in 0..u32::try_from(length.as_secs() / 60).unwrap_or(u32::MAX) {
             for resource in several(&mut dice, CHANGES_A_MINUTE) {
@@ -70,7 +70,7 @@ impl Polling {
     }
 
     fn rounds(seed: u64, bot: u32, length: Duration) -> Vec<Polled> {
-        let mut dice = Dice::new(seed, 10_000 + u64::from(bot));
+        let mut dice = Rng::for_purpose(seed, 10_000 + u64::from(bot));
         let watched = several(&mut dice, WATCHED);
         let is_scheduled = bot.is_multiple_of(SCHEDULED);
         let every = Duration::from_secs(dice.between(ROUND_SECS.0, ROUND_SECS.1));
@@ -144,7 +144,7 @@ pub(super) fn path_of(resource: usize) -> String {
 }
 
 /// So many different resources.
-fn several(dice: &mut Dice, count: usize) -> Vec<usize> {
+fn several(dice: &mut Rng, count: usize) -> Vec<usize> {
     let mut all: Vec<usize> = (0..RESOURCES).collect();
     let mut drawn = || all.swap_remove(usize::try_from(dice.below(all.len() as u64)).unwrap_or(0));
     (0..count).map(|_| drawn()).collect()

@@ -6,6 +6,7 @@ use super::{Rule, part, words};
 /// `cli` put the parts together and may use all.
 const LAYERS: &[(&str, &[&str])] = &[
     ("clock", &[]),
+    ("random", &[]),
     ("api", &["clock"]),
     ("decision", &["api", "clock"]),
     ("config", &["api", "decision"]),
@@ -13,11 +14,21 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("telemetry", &["clock"]),
     ("webhooks", &["api", "clock"]),
     ("writes", &["clock"]),
-    ("emulator", &["api", "clock"]),
-    ("simulation", &["api", "clock", "config", "decision", "emulator"]),
+    ("emulator", &["api", "clock", "random"]),
+    ("simulation", &["api", "clock", "config", "decision", "emulator", "random"]),
     (
         "gateway",
-        &["api", "clock", "config", "decision", "telemetry", "tokens", "webhooks", "writes"],
+        &[
+            "api",
+            "clock",
+            "config",
+            "decision",
+            "random",
+            "telemetry",
+            "tokens",
+            "webhooks",
+            "writes",
+        ],
     ),
     ("admin", &["api", "clock", "config", "decision", "gateway", "telemetry", "tokens", "writes"]),
 ];

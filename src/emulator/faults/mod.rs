@@ -24,7 +24,7 @@ use crate::emulator::accounts::{AccountId, Caller};
 use crate::emulator::auth::credentials::BadCredentials;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::limits::primary::Primary;
-use crate::emulator::seed::Dice;
+use crate::random::Rng;
 
 pub use self::holds::Holds;
 pub use self::kind::{
@@ -127,7 +127,7 @@ pub struct Faults {
     pub holds: Holds,
     revoked: BTreeSet<Bearer>,
     replica: Replica,
-    dice: Dice,
+    dice: Rng,
     /// What the answer under way says wrongly.
     pub distortion: Distorted,
     /// Budgets of which nothing was ever used.
@@ -144,7 +144,7 @@ impl Faults {
             holds: Holds::default(),
             revoked: BTreeSet::new(),
             replica: Replica::default(),
-            dice: Dice::new(seed ^ 0x0FA0_17ED),
+            dice: Rng::new(seed ^ 0x0FA0_17ED),
             distortion: Distorted::default(),
             pristine: Primary::default(),
         }
@@ -294,7 +294,7 @@ impl Armed {
 }
 
 impl Distorted {
-    fn add(&mut self, fault: FaultId, distortion: Distortion, turn: u64, dice: &mut Dice) {
+    fn add(&mut self, fault: FaultId, distortion: Distortion, turn: u64, dice: &mut Rng) {
         match distortion {
             Distortion::Wobble { seconds, pattern: Pattern::Alternating } => {
                 self.reset_shift +=

@@ -39,8 +39,6 @@ use crate::emulator::world::World;
 use crate::emulator::world::organizations::owner::Owner;
 
 pub use self::seeds::{items, settle};
-#[cfg(test)]
-pub use crate::emulator::auth::endpoint_permissions::sets;
 
 /// The methods that have routes.
 const METHODS: [Method; 5] =

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::Dice;
 use super::options::Options;
 use super::people::{ACME, ADA, BEN, BUILD_BOT, CLEO, DAN, GLOBEX, SCAN_BOT, TRIAGE_BOT, WIDGETS};
 use crate::clock::Timestamp;
@@ -13,6 +12,7 @@ use crate::emulator::world::organizations::owner::Owner;
 use crate::emulator::world::{
     Comment, FEATURES, Issue, IssueState, Label, Milestone, Release, Repository, Visibility, World,
 };
+use crate::random::Rng;
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
@@ -46,7 +46,7 @@ const ALWAYS: [(&str, Owner, Visibility, u64, u64); 6] = [
     ("portal", Owner::Organization(GLOBEX), Visibility::Private, 4, 2),
 ];
 
-pub fn add(world: &mut World, options: &Options, dice: &mut Dice, now: Timestamp) {
+pub fn add(world: &mut World, options: &Options, dice: &mut Rng, now: Timestamp) {
     for index in 0..u64::from(options.repositories.clamp(6, REPOSITORIES_MAX)) {
         let plan = plan(index, dice);
         let repository = repository(world, WIDGETS + index, plan, dice, now);
@@ -58,7 +58,7 @@ pub fn add(world: &mut World, options: &Options, dice: &mut Dice, now: Timestamp
     watch_and_notify(world, dice, now);
 }
 
-fn plan(index: u64, dice: &mut Dice) -> Plan {
+fn plan(index: u64, dice: &mut Rng) -> Plan {
     let known = usize::try_from(index).ok().and_then(|index| ALWAYS.get(index));
     if let Some((name, owner, visibility, issues, labels)) = known {
         return Plan {
@@ -79,7 +79,7 @@ fn repository(
     world: &mut World,
     id: u64,
     plan: Plan,
-    dice: &mut Dice,
+    dice: &mut Rng,
     now: Timestamp,
 ) -> Repository {
     let created_at = now - DAY * 300;
@@ -123,7 +123,7 @@ fn repository(
     }
 }
 
-fn label(id: u64, index: u64, dice: &mut Dice) -> Label {
+fn label(id: u64, index: u64, dice: &mut Rng) -> Label {
     let name = if index == 0 {
         "bug".to_owned()
     } else {
@@ -132,7 +132,7 @@ fn label(id: u64, index: u64, dice: &mut Dice) -> Label {
     Label { id, name, color: format!("{:06x}", dice.below(0x0100_0000)), description: None }
 }
 
-fn issue(id: u64, number: u64, labels: &[u64], dice: &mut Dice, now: Timestamp) -> Issue {
+fn issue(id: u64, number: u64, labels: &[u64], dice: &mut Rng, now: Timestamp) -> Issue {
     let words: Vec<&str> = (0..3).filter_map(|_| dice.pick(WORDS).copied()).collect();
     let author = dice.pick(PEOPLE).copied().unwrap_or(ADA);
     // Numbers rise with time, as they do when people open issues one after the other.
@@ -151,7 +151,7 @@ fn issue(id: u64, number: u64, labels: &[u64], dice: &mut Dice, now: Timestamp) 
 }
 
 /// acme/widgets has comments over more than one page, pulls, a milestone and a release.
-fn fill_first(world: &mut World, dice: &mut Dice, now: Timestamp) {
+fn fill_first(world: &mut World, dice: &mut Rng, now: Timestamp) {
     let base = now - DAY * 100;
     let comments: Vec<Comment> = (0..45_u32)
         .map(|index| {
@@ -210,7 +210,7 @@ fn fill_first(world: &mut World, dice: &mut Dice, now: Timestamp) {
 }
 
 /// Ada has more threads than a page of notifications, of every reason; the others have some.
-fn watch_and_notify(world: &mut World, dice: &mut Dice, now: Timestamp) {
+fn watch_and_notify(world: &mut World, dice: &mut Rng, now: Timestamp) {
     let base = now - DAY * 20;
     for user in [ADA, BEN, BUILD_BOT] {
         if let Some(user) = world.users.get_mut(&user) {

@@ -15,6 +15,7 @@ pub use self::content::SEEDED_BELOW;
 use self::options::Options;
 use crate::clock::Timestamp;
 use crate::emulator::world::World;
+use crate::random::Rng;
 
 /// The private key of the seed's app. It was made for this file and opens nothing but an emulator.
 pub const APP_KEY: &str = include_str!("app_key.pem");
@@ -25,7 +26,7 @@ pub use self::enterprise_cloud::INITECH_APP_KEY;
 /// The world at the beginning. Everything in it happened before `now`.
 pub fn world(options: &Options, now: Timestamp) -> World {
     let mut world = World::default();
-    let mut dice = Dice::new(options.seed);
+    let mut dice = Rng::new(options.seed);
     people::add(&mut world, now);
     content::add(&mut world, options, &mut dice, now);
     teams::add(&mut world, now);
@@ -34,36 +35,6 @@ pub fn world(options: &Options, now: Timestamp) -> World {
     properties::add(&mut world, now);
     migrations::add(&mut world, now);
     world
-}
-
-/// Numbers that look random and depend on the seed alone: `SplitMix64` (Steele, Lea and Flood,
-/// 2014).
-#[derive(Debug)]
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `end`, which must not be zero.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end.max(1)
-    }
-
-    /// One of these.
-    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
-        let index = usize::try_from(self.below(from.len() as u64)).unwrap_or(0);
-        from.get(index)
-    }
 }
 
 #[cfg(test)]

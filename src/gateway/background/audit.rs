@@ -130,26 +130,11 @@ impl Audit {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use crate::config::fixture;
 
     use super::*;
     use crate::gateway::dispatch::dispatcher::Dispatcher;
     use crate::telemetry::written::Written;
-
-    const CONFIG: &str = r#"
-        [upstream]
-        url = "http://127.0.0.1:9"
-        [[accounts]]
-        name = "bot"
-        kind = "user"
-        [[tokens]]
-        account = "bot"
-        kind = "classic"
-        secret = { value = "s3cret" }
-        [[clients]]
-        name = "ci"
-        key_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
-    "#;
 
     /// What is said of the books.
     fn lines(written: &Written) -> Vec<String> {
@@ -173,7 +158,11 @@ mod tests {
         let subscriber =
             tracing_subscriber::fmt().with_ansi(false).with_writer(written.clone()).finish();
         let _logging = tracing::subscriber::set_default(subscriber);
-        let config = crate::config::parse(CONFIG, "test", &|_| None, Path::new(".")).unwrap();
+        let config = fixture::parsed(&fixture::text(
+            "[upstream]
+url = \"http://127.0.0.1:9\"
+",
+        ));
         let clock = Clock::manual(Timestamp::from_secs(1_800_000_000));
         let env = Environment::new(
             Arc::new(config),

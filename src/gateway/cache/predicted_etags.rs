@@ -205,17 +205,19 @@ fn of_request(job: &Job, authorization: Option<&HeaderValue>, body: &[u8]) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::fixture;
 
     fn predicts(dialect: &str, predicted_etags: bool) -> bool {
-        let text = format!(
-            "[upstream]\nurl = \"https://api.example.com\"\ndialect = \"{dialect}\"\n[cache]\npredicted_etags = {predicted_etags}\n\
-             [[accounts]]\nname = \"bot\"\nkind = \"user\"\n[[tokens]]\naccount = \"bot\"\nkind = \"classic\"\nsecret = {{ value = \"s3cret\" }}\n\
-             [[clients]]\nname = \"ci\"\nkey_sha256 = \"{}\"\n",
-            "0".repeat(64)
+        let sections = format!(
+            "[upstream]
+url = \"https://api.example.com\"
+dialect = \"{dialect}\"
+\
+             [cache]
+predicted_etags = {predicted_etags}
+"
         );
-        let config = crate::config::parse(&text, "test", &|_| None, std::path::Path::new("."))
-            .unwrap_or_else(|faults| panic!("{faults}"));
-        Predictor::of(&config).is_some()
+        Predictor::of(&fixture::parsed(&fixture::text(&sections))).is_some()
     }
 
     #[test]

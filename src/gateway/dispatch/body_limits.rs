@@ -1,6 +1,5 @@
 //! Memory for the bodies of requests.
 
-
 /// What all bodies that are held may take together, whether they are being read, wait or are under
 /// way. Ours: room for thousands of ordinary ones, and for twenty-five of the largest that are
 /// queued by default.

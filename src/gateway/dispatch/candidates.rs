@@ -232,19 +232,25 @@ fn shard_of(key: &AbleKey) -> usize {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::path::Path;
 
     use super::*;
     use crate::api::{Dialect, Table};
-    use crate::config;
+    use crate::config::fixture;
 
     fn candidates(reach: &str) -> Candidates {
-        let text = format!(
-            "[upstream]\nurl = \"http://127.0.0.1:9\"\n[[accounts]]\nname = \"bot\"\nkind = \"user\"\n{reach}\n[[tokens]]\naccount = \"bot\"\n\
-             kind = \"classic\"\nsecret = {{ value = \"secret\" }}\n[[clients]]\nname = \"ci\"\nkey_sha256 = \"{}\"\n",
-            config::digest_hex(b"key")
+        let text = fixture::text(
+            "[upstream]
+url = \"http://127.0.0.1:9\"
+",
+        )
+        .replace(
+            "kind = \"user\"",
+            &format!(
+                "kind = \"user\"
+{reach}"
+            ),
         );
-        Candidates::new(&config::parse(&text, "test", &|_| None, Path::new(".")).unwrap())
+        Candidates::new(&fixture::parsed(&text))
     }
 
     fn ids(numbers: impl IntoIterator<Item = u32>) -> Vec<AccountId> {

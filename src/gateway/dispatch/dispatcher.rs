@@ -59,7 +59,7 @@ impl Dispatcher {
             table: Table::embedded(config.upstream.dialect),
             tokens: Arc::new(tokens),
             admissions: before.map_or_else(
-                || Admissions::new config.ledger_settings(WAITING_BYTES_MAX), env.clock.clone()),
+                || Admissions::new(config.ledger_settings(WAITING_BYTES_MAX), env.clock.clone()),
                 |before| Arc::clone(&before.admissions),
             ),
             upstream: Arc::new(Upstream::new(&config.upstream, &env.clock)),

@@ -17,7 +17,6 @@ use super::bots::{Ask, Bot};
 use super::event_queue::EventQueue;
 use super::plan::{BEGINNING, Demanded, Plan};
 use super::polling::{self, Polling};
-use super::random::Dice;
 use super::report::{ClientReport, OutsideReport, Report};
 use super::store::Store;
 use super::truth::Truth;
@@ -29,6 +28,7 @@ use crate::decision::cache::key::CacheKey;
 use crate::decision::retry::{Patience, Policy};
 use crate::decision::writes::lanes::{LaneTicket, Lanes};
 use crate::decision::{AccountId, Admission, Ticket};
+use crate::random::Rng;
 use exchanges::Exchange;
 use jobs::Job;
 use narration::EventLog;
@@ -106,8 +106,8 @@ pub(super) struct Run<'p> {
     next_number: u64,
     wakes_at: Timestamp,
     unchecked: usize,
-    network: Dice,
-    jitter: Dice,
+    network: Rng,
+    jitter: Rng,
     truth: Vec<Truth>,
     retry_times: Vec<RetryTimes>,
     /// Until when some account is to be silent.
@@ -145,8 +145,8 @@ impl<'p> Run<'p> {
             next_number: 0,
             wakes_at: Timestamp::FAR_FUTURE,
             unchecked: 0,
-            network: Dice::new(plan.seed, 1),
-            jitter: Dice::new(plan.seed, 2),
+            network: Rng::for_purpose(plan.seed, 1),
+            jitter: Rng::for_purpose(plan.seed, 2),
             truth: plan.upstream.accounts.iter().map(|account| Truth::new(&account.name)).collect(),
             retry_times: plan.upstream.accounts.iter().map(|_| RetryTimes::default()).collect(),
             silence_until: Timestamp::EPOCH,

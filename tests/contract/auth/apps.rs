@@ -95,7 +95,7 @@ async fn minting_is_charged_to_the_apps_account() {
     ready(&world).await;
     let books = world.gateway.admissions().with_ledger(weir::decision::QuotaLedger::snapshot);
     let app = books.iter().find(|account| &*account.name == "the-app").unwrap();
-    let core = app.books.iter().find(|book| book.resource.as_str() == "core").unwrap();
+    let core = app.windows.iter().find(|book| book.resource.as_str() == "core").unwrap();
     assert_eq!((core.used, core.reserved), (1, 0));
     assert!(world.upstream_requests().len() == 1, "and it happens before anybody asks");
 }
@@ -139,7 +139,7 @@ async fn a_token_is_renewed_before_it_expires_and_used_meanwhile() {
     eventually(|| mints(&world).len() == 2 && mints(&world)[1].status == 201).await;
     eventually(|| {
         world.gateway.admissions().with_ledger(weir::decision::QuotaLedger::snapshot)[0]
-            .books
+            .windows
             .iter()
             .all(|book| book.reserved == 0)
     })

@@ -4,8 +4,8 @@
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
-use crate::emulator::seed::Dice;
 use crate::emulator::tests::*;
+use crate::random::Rng;
 
 const CONTROLS: &[&str] = &[
     "world",
@@ -317,13 +317,13 @@ fn books_show_every_secondary_window_and_who_was_told() {
     assert_eq!((&told[0]["account"], &told[0]["resource"]), (&json!("ada"), &json!("core")));
 }
 
-fn random_value(dice: &mut Dice, depth: u32) -> Value {
+fn random_value(dice: &mut Rng, depth: u32) -> Value {
     const TEXTS: &[&str] =
         &["status", "stall", "GET", "*", "", "🦀", "secondary", "service", "\u{0}", "wobble", "-1"];
     match dice.below(if depth == 0 { 6 } else { 8 }) {
         0 => Value::Null,
         1 => json!(dice.below(2) == 0),
-        2 => json!(dice.next()),
+        2 => json!(dice.next_u64()),
         3 => json!(-1.5),
         4 => json!(dice.below(10)),
         5 => json!(dice.pick(TEXTS)),
@@ -332,7 +332,7 @@ fn random_value(dice: &mut Dice, depth: u32) -> Value {
     }
 }
 
-fn random_object(dice: &mut Dice, depth: u32) -> Value {
+fn random_object(dice: &mut Rng, depth: u32) -> Value {
     const NAMES: &[&str] = &[
         "match",
         "fault",
@@ -385,7 +385,7 @@ fn no_control_request_makes_it_panic_and_every_answer_is_well_formed() {
         "stale_read",
     ];
     let seed = 20_260_803;
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::new(seed);
     let mut upstream = Upstream::new();
     let (mut armed, mut struck) = (0, 0);
     for turn in 0..3_000 {

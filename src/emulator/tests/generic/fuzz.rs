@@ -3,8 +3,8 @@
 use http::{HeaderValue, Method, Request};
 
 use crate::emulator::resources;
-use crate::emulator::seed::Dice;
 use crate::emulator::tests::*;
+use crate::random::Rng;
 
 const REQUESTS: u32 = 20_000;
 /// What random writes made is thrown away after this many requests, so that lists stay short.
@@ -156,13 +156,13 @@ const TOKENS: &[&str] = &[
     "ZW11X2NsaWVudF9pZDplbXVfY2xpZW50X3NlY3JldA==",
 ];
 
-pub fn pick<'a>(dice: &mut Dice, from: &[&'a str]) -> &'a str {
+pub fn pick<'a>(dice: &mut Rng, from: &[&'a str]) -> &'a str {
     dice.pick(from).copied().unwrap_or("")
 }
 
 /// A value for a parameter of a template: mostly one that exists, so that requests get beyond the
 /// first look-up.
-fn parameter<'a>(dice: &mut Dice, name: &str) -> &'a str {
+fn parameter<'a>(dice: &mut Rng, name: &str) -> &'a str {
     let known: &[&str] = match name {
         "{owner}" | "{org}" => &["acme", "globex"],
         "{org_id}" => &["201", "202"],
@@ -179,7 +179,7 @@ fn parameter<'a>(dice: &mut Dice, name: &str) -> &'a str {
     pick(dice, from)
 }
 
-fn path(dice: &mut Dice, templates: &[&str]) -> String {
+fn path(dice: &mut Rng, templates: &[&str]) -> String {
     let mut path = match dice.below(10) {
         0 => format!("/{}/{}", pick(dice, PIECES), pick(dice, PIECES)),
         1 => "/graphql".to_owned(),
@@ -203,11 +203,11 @@ fn path(dice: &mut Dice, templates: &[&str]) -> String {
     path
 }
 
-fn value(dice: &mut Dice, depth: u32) -> Value {
+fn value(dice: &mut Rng, depth: u32) -> Value {
     match dice.below(if depth == 0 { 6 } else { 8 }) {
         0 => Value::Null,
         1 => json!(dice.below(2) == 0),
-        2 => json!(dice.next()),
+        2 => json!(dice.next_u64()),
         3 => json!(-1.5),
         4 => json!(pick(
             dice,
@@ -229,13 +229,13 @@ fn value(dice: &mut Dice, depth: u32) -> Value {
     }
 }
 
-pub fn object(dice: &mut Dice, depth: u32) -> Value {
+pub fn object(dice: &mut Rng, depth: u32) -> Value {
     let members: Vec<(String, Value)> =
         (0..dice.below(5)).map(|_| (pick(dice, FIELDS).to_owned(), value(dice, depth))).collect();
     Value::Object(members.into_iter().collect())
 }
 
-fn random_request(dice: &mut Dice, templates: &[&str]) -> Option<Request<Bytes>> {
+fn random_request(dice: &mut Rng, templates: &[&str]) -> Option<Request<Bytes>> {
     let method = Method::from_bytes(
         pick(
             dice,
@@ -304,7 +304,7 @@ fn no_request_makes_it_panic_and_every_answer_is_well_formed() {
     let seed = 20_260_728;
     let mut upstream = Upstream::new();
     let templates: Vec<&str> = resources::all().map(|route| route.template).collect();
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::new(seed);
     let mut by_class = [0_u32; 6];
     for turn in 0..REQUESTS {
         if turn % RESET_EVERY == 0 {

@@ -11,8 +11,8 @@ use super::inventory::{OAUTH_APP, app_jwt, asking, lift_limits, routes};
 use super::walk::WALK;
 use crate::emulator::resources::find;
 use crate::emulator::routing::route::Verb;
-use crate::emulator::seed::Dice;
 use crate::emulator::tests::*;
+use crate::random::Rng;
 
 /// With the twenty thousand of `fuzz` a hundred thousand; each dialect has a half.
 const REQUESTS: u32 = 40_000;
@@ -90,7 +90,7 @@ const QUERIES: &[&str] = &[
 type Made = BTreeMap<String, Vec<String>>;
 
 /// The endpoint's own path, some of its values odd, others those of things that were made before.
-fn path(dice: &mut Dice, template: &str, made: &Made) -> String {
+fn path(dice: &mut Rng, template: &str, made: &Made) -> String {
     let mut path = if dice.below(8) == 0 { "/api/v3".to_owned() } else { String::new() };
     let mut list = String::new();
     for segment in template.split('/').skip(1) {
@@ -145,7 +145,7 @@ fn note(made: &mut Made, template: &str, answer: &Answer) {
 }
 
 fn random_request(
-    dice: &mut Dice,
+    dice: &mut Rng,
     upstream: &Upstream,
     path: &str,
     usual: &Method,
@@ -278,7 +278,7 @@ fn fuzz(dialect: Dialect, seed: u64) {
     let endpoints: Vec<(Method, &str)> = routes(dialect)
         .map(|endpoint| (endpoint.method.clone(), endpoint.template.as_str()))
         .collect();
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::new(seed);
     let mut by_status = BTreeMap::<u16, u32>::new();
     let mut jwt = String::new();
     let mut made = Made::new();

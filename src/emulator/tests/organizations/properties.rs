@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::emulator::seed::Dice;
 use crate::emulator::tests::*;
+use crate::random::Rng;
 
 const SCHEMA: &str = "/orgs/acme/properties/schema";
 const VALUES: &str = "/orgs/acme/properties/values";
@@ -452,8 +452,8 @@ fn no_body_makes_a_route_of_properties_or_fields_fail() {
         "🦀\u{0}",
         "../..",
     ];
-    fn value(dice: &mut Dice, depth: u32) -> Value {
-        let word = |dice: &mut Dice| dice.pick(TEXTS).copied().unwrap_or("");
+    fn value(dice: &mut Rng, depth: u32) -> Value {
+        let word = |dice: &mut Rng| dice.pick(TEXTS).copied().unwrap_or("");
         match dice.below(if depth == 0 { 4 } else { 7 }) {
             0 => dice
                 .pick(&[
@@ -481,7 +481,7 @@ fn no_body_makes_a_route_of_properties_or_fields_fail() {
     for name in ["core", "points.rest", "content.minute", "content.hour"] {
         upstream.set_limit(name, 1_000_000_000);
     }
-    let mut dice = Dice::new(20_270_115);
+    let mut dice = Rng::new(20_270_115);
     let field = upstream.get(ADA, "/orgs/acme/issue-fields").items()[0]["id"].clone();
     let targets = [
         (Method::PATCH, SCHEMA.to_owned()),

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::emulator::resources::PEOPLE;
 use crate::emulator::routing::route::{Route, Verb};
-use crate::emulator::seed::Dice;
 use crate::emulator::tests::*;
 use crate::emulator::world::{Invitee, Organization, Privacy, World};
+use crate::random::Rng;
 
 const REQUESTS: u32 = 15_000;
 /// Mostly those that may change something.
@@ -24,12 +24,12 @@ const TOKENS: [&str; 8] = [
     "emu_classic_finn_org_scopes",
 ];
 
-fn any<'a>(dice: &mut Dice, from: &[&'a str]) -> &'a str {
+fn any<'a>(dice: &mut Rng, from: &[&'a str]) -> &'a str {
     dice.pick(from).copied().unwrap_or("")
 }
 
-fn parameter(dice: &mut Dice, name: &str, world: &World) -> String {
-    let any_id = |dice: &mut Dice, ids: Vec<u64>| {
+fn parameter(dice: &mut Rng, name: &str, world: &World) -> String {
+    let any_id = |dice: &mut Rng, ids: Vec<u64>| {
         dice.pick(&ids).map_or_else(|| "0".to_owned(), u64::to_string)
     };
     let team_ids = || {
@@ -67,8 +67,8 @@ fn parameter(dice: &mut Dice, name: &str, world: &World) -> String {
     }
 }
 
-fn body(dice: &mut Dice, world: &World) -> Value {
-    let team = |dice: &mut Dice| parameter(dice, "{team_id}", world).parse::<u64>().unwrap_or(0);
+fn body(dice: &mut Rng, world: &World) -> Value {
+    let team = |dice: &mut Rng| parameter(dice, "{team_id}", world).parse::<u64>().unwrap_or(0);
     let mut body = json!({});
     for _ in 0..dice.below(4) {
         let (name, value) = match dice.below(12) {
@@ -156,7 +156,7 @@ fn assert_sound(organization: &Organization, world: &World, context: &str) {
 #[test]
 fn no_sequence_of_requests_makes_people_and_teams_disagree() {
     let seed = 77;
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::new(seed);
     let mut upstream = Upstream::new();
     let routes: Vec<&Route> = PEOPLE.iter().copied().flatten().collect();
     let mut by_class = [0_u32; 6];

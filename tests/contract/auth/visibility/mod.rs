@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
 use serde_json::Value;
-use weir::simulation::random::Dice;
+use weir::random::Rng;
 
 use super::apps::APP_KEY;
 use crate::cache::freshness::UNLIMITED;
@@ -71,7 +71,7 @@ struct Exchange {
 type Figures = BTreeMap<&'static str, u64>;
 
 impl Cast {
-    fn new(dice: &mut Dice) -> Self {
+    fn new(dice: &mut Rng) -> Self {
         let accounts = 2 + pick(dice, 4);
         let installation = dice.percent(50.0).then_some(accounts - 1);
         let (mut tokens, mut text) = (Vec::new(), String::new());
@@ -116,7 +116,7 @@ impl Cast {
     }
 
     fn client(
-        dice: &mut Dice,
+        dice: &mut Rng,
         number: usize,
         pools: &[Vec<Holder>],
         accounts: usize,
@@ -206,7 +206,7 @@ impl Cast {
 }
 
 /// Some of the accounts, at least one.
-fn members(dice: &mut Dice, accounts: usize) -> Vec<Holder> {
+fn members(dice: &mut Rng, accounts: usize) -> Vec<Holder> {
     let first = pick(dice, accounts);
     (0..accounts).filter(|account| *account == first || dice.percent(40.0)).collect()
 }
@@ -219,7 +219,7 @@ fn is_about_me(path: &str) -> bool {
     path.starts_with("/user") || path == "/notifications" || path.contains("@me")
 }
 
-fn path(dice: &mut Dice) -> String {
+fn path(dice: &mut Rng) -> String {
     let repository = pick(dice, REPOSITORIES);
     match dice.below(10) {
         0..3 => format!("/repos/acme/r{repository}"),
@@ -239,7 +239,7 @@ async fn ask(
     cast: &Cast,
     round: u64,
     known: &[(String, String)],
-    mut dice: Dice,
+    mut dice: Rng,
 ) -> Exchange {
     let client = pick(&mut dice, cast.clients.len());
     let path = path(&mut dice);
@@ -279,11 +279,12 @@ async fn all_at_once(
     cast: &Cast,
     realm: &Realm,
     (round, known): (u64, &[(String, String)]),
-    dice: &mut Dice,
+    dice: &mut Rng,
 ) -> Vec<Exchange> {
-    let asks: Vec<_> =
-        (0..REQUESTS).map(|_| ask(world, cast, round, known, Dice::new(dice.roll(), 0))).collect();
-    let changes = realm.change_meanwhile(Dice::new(dice.roll(), 0));
+    let asks: Vec<_> = (0..REQUESTS)
+        .map(|_| ask(world, cast, round, known, Rng::for_purpose(dice.next_u64(), 0)))
+        .collect();
+    let changes = realm.change_meanwhile(Rng::for_purpose(dice.next_u64(), 0));
     let mut all = std::pin::pin!(async { tokio::join!(join_all(asks), changes) });
     // The clock advances for requests that wait for a time.
     loop {
@@ -296,13 +297,13 @@ async fn all_at_once(
 
 /// Plays one world and adds to the figures.
 async fn play(seed: u64, figures: &mut Figures) {
-    let mut dice = Dice::new(seed, 1);
+    let mut dice = Rng::for_purpose(seed, 1);
     let cast = Cast::new(&mut dice);
     let realm = Realm::new(
         cast.tokens.clone(),
         cast.accounts + OWN_CREDENTIALS,
         cast.installation,
-        Dice::new(seed, 2),
+        Rng::for_purpose(seed, 2),
     );
     let theirs = Arc::clone(&realm);
     let origin = Origin::start(move |request| Arc::clone(&theirs).answer(request)).await;

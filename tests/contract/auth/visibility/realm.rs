@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use weir::clock::{Clock, Timestamp};
 use weir::config::digest_hex;
-use weir::simulation::random::Dice;
+use weir::random::Rng;
 
 use crate::support::origin::{header, token};
 
@@ -47,7 +47,7 @@ struct State {
     minted: u64,
     round: u64,
     answered: Vec<Answered>,
-    dice: Dice,
+    dice: Rng,
 }
 
 /// A response to an account.
@@ -69,7 +69,7 @@ impl Realm {
         tokens: Vec<(String, Holder)>,
         holders: usize,
         installation: Option<Holder>,
-        mut dice: Dice,
+        mut dice: Rng,
     ) -> Arc<Self> {
         let mut sees = || std::array::from_fn(|repository| repository == 0 || dice.percent(45.0));
         let sees: Vec<_> = (0..holders).map(|_| sees()).collect();
@@ -116,12 +116,12 @@ impl Realm {
 
     /// Makes one change: an account gains or loses access, a token is revoked or restored, or a
     /// resource is written.
-    pub fn change(&self, dice: &mut Dice) {
+    pub fn change(&self, dice: &mut Rng) {
         self.state.lock().change(dice);
     }
 
     /// Makes changes while requests are in flight.
-    pub async fn change_meanwhile(&self, mut dice: Dice) {
+    pub async fn change_meanwhile(&self, mut dice: Rng) {
         for _ in 0..dice.below(6) {
             for _ in 0..dice.below(200) {
                 tokio::task::yield_now().await;
@@ -139,7 +139,7 @@ impl Realm {
 }
 
 impl State {
-    fn change(&mut self, dice: &mut Dice) {
+    fn change(&mut self, dice: &mut Rng) {
         match dice.below(10) {
             0..7 => {
                 let (holder, repository) =
@@ -229,7 +229,7 @@ impl State {
 }
 
 /// A random index below `end`.
-pub fn pick(dice: &mut Dice, end: usize) -> usize {
+pub fn pick(dice: &mut Rng, end: usize) -> usize {
     usize::try_from(dice.below(end as u64)).unwrap()
 }
 

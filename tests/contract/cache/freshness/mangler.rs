@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
-use weir::simulation::random::Dice;
+use weir::random::Rng;
 
 use super::traffic::Traffic;
 use crate::support::World;
@@ -26,7 +26,7 @@ pub const SECRET: &str = "sesame";
 pub struct Mangler {
     world: Arc<World>,
     traffic: Arc<Traffic>,
-    dice: Mutex<Dice>,
+    dice: Mutex<Rng>,
     late: Mutex<Vec<Delivery>>,
 }
 
@@ -45,7 +45,7 @@ impl Mangler {
         let mangler = Arc::new(Self {
             world,
             traffic,
-            dice: Mutex::new(Dice::new(seed, 2)),
+            dice: Mutex::new(Rng::for_purpose(seed, 2)),
             late: Mutex::default(),
         });
         tokio::spawn(Arc::clone(&mangler).serve(listener));

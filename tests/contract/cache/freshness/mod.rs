@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use weir::simulation::random::Dice;
+use weir::random::Rng;
 
 use crate::support::{Setup, World, config};
 use history::Allowed;
@@ -113,7 +113,7 @@ async fn world(sections: &str) -> Arc<World> {
 
 /// Rounds of concurrent requests, with time passing between them.
 async fn play(traffic: &Arc<Traffic>, world: &World, mangler: Option<&Mangler>, seed: u64) {
-    let mut dice = Dice::new(seed, 1);
+    let mut dice = Rng::for_purpose(seed, 1);
     let mut left = requests();
     while left > 0 {
         let count = usize::try_from(dice.between(1, 120)).unwrap().min(left);
@@ -157,7 +157,7 @@ async fn play(traffic: &Arc<Traffic>, world: &World, mangler: Option<&Mangler>, 
 }
 
 /// Makes the upstream fail for a round.
-fn trouble(world: &World, dice: &mut Dice) {
+fn trouble(world: &World, dice: &mut Rng) {
     let fault = match dice.below(4) {
         0 => json!({ "fault": "reset_after", "match": { "method": "PATCH", "times": 1 } }),
         1 => json!({ "fault": "reset_before", "match": { "method": "PATCH", "times": 1 } }),

@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use weir::simulation::random::Dice;
+use weir::random::Rng;
 
 use super::history::{Allowed, RequestStart, Subject, Tick, Ticks, Way};
 use crate::support::{KEY, OTHER_KEY, Reply, World};
@@ -131,13 +131,13 @@ impl Traffic {
     }
 
     /// This many concurrent requests, most of them reads.
-    pub async fn round(self: &Arc<Self>, dice: &mut Dice, requests: usize, may_go_around: bool) {
+    pub async fn round(self: &Arc<Self>, dice: &mut Rng, requests: usize, may_go_around: bool) {
         {
             let mut rounds = self.rounds.lock();
             *rounds = [rounds[1], self.ticks.next()];
         }
         let tasks = (0..requests).map(|_| {
-            let (traffic, mut dice) = (Arc::clone(self), Dice::new(dice.roll(), 0));
+            let (traffic, mut dice) = (Arc::clone(self), Rng::for_purpose(dice.next_u64(), 0));
             tokio::spawn(async move {
                 match dice.below(100) {
                     0..88 => traffic.read(&mut dice).await,
@@ -173,7 +173,7 @@ impl Traffic {
         }
     }
 
-    async fn read(&self, dice: &mut Dice) {
+    async fn read(&self, dice: &mut Rng) {
         let target = self.target(dice);
         let key = if dice.percent(50.0) { KEY } else { OTHER_KEY };
         let key = format!("Bearer {key}");
@@ -203,7 +203,7 @@ impl Traffic {
         RequestStart { tick, at: self.world.clock.now(), lag: self.lag, since: tick }
     }
 
-    fn target(&self, dice: &mut Dice) -> Target {
+    fn target(&self, dice: &mut Rng) -> Target {
         let any = usize::try_from(dice.below(self.threads.len() as u64)).unwrap();
         match dice.below(100) {
             0..40 => Target::Issue(any),
@@ -334,11 +334,7 @@ impl Traffic {
     }
 
     /// Makes a change to this version by a request with this method, path and body.
-    fn change(
-        &self,
-        dice: &mut Dice,
-        way: Way,
-    ) -> Option<(&Subject, usize, Method, String, Value)> {
+    fn change(&self, dice: &mut Rng, way: Way) -> Option<(&Subject, usize, Method, String, Value)> {
         let thread = &self.threads[usize::try_from(dice.below(self.threads.len() as u64)).unwrap()];
         let choice = dice.below(100);
         let subject = match choice {
@@ -373,7 +369,7 @@ impl Traffic {
         Some((subject, version, method, path, body))
     }
 
-    async fn change_through(&self, dice: &mut Dice) {
+    async fn change_through(&self, dice: &mut Rng) {
         let Some((subject, version, method, path, body)) = self.change(dice, Way::Through) else {
             return;
         };
@@ -391,7 +387,7 @@ impl Traffic {
         }
     }
 
-    fn change_around(&self, dice: &mut Dice) {
+    fn change_around(&self, dice: &mut Rng) {
         let Some((subject, _, method, path, body)) = self.change(dice, Way::Around) else { return };
         self.world.ask_emulator(method.clone(), &path, &body);
         self.figures.changes_around.fetch_add(1, Ordering::Relaxed);

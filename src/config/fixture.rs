@@ -1,0 +1,28 @@
+//! The config of unit tests elsewhere: one account with one token, and one client.
+
+use std::path::Path;
+
+use super::{Config, parse};
+
+const ONE_ACCOUNT: &str = r#"
+[[accounts]]
+name = "bot"
+kind = "user"
+[[tokens]]
+account = "bot"
+kind = "classic"
+secret = { value = "s3cret" }
+[[clients]]
+name = "ci"
+key_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+"#;
+
+/// The text, with `sections` before the account; `[upstream]` is one of them.
+pub(crate) fn text(sections: &str) -> String {
+    format!("{sections}{ONE_ACCOUNT}")
+}
+
+/// The config of a text that is valid and needs no environment.
+pub(crate) fn parsed(text: &str) -> Config {
+    parse(text, "test", &|_| None, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}"))
+}
