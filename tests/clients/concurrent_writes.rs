@@ -1,6 +1,6 @@
-//! A hundred comments that a library begins at the same time, and waits for: more than the
-//! service's limits let through in minutes. Each is written once, in the order in which the gateway
-//! received them, and none is refused.
+//! A hundred synchronous comments that a library sends concurrently: more than the service's limits
+//! admit for minutes. Each is executed once, in the gateway's order of arrival, and none is
+//! refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,9 +20,10 @@ with_each_library! {
 
 const COMMENTS: usize = 100;
 const ISSUES: usize = 10;
-/// Between two writes that notify somebody, by default (CONTRACT §2, `notify_spacing`).
+/// The default distance between writes that notify (SPECIFICATION, "Configuration":
+/// `notify_spacing`).
 const SPACING: Duration = Duration::from_secs(3);
-/// Contents that the service lets one account make in a minute (Document 1, section 4.2).
+/// The content limit of an account for a minute (SPECIFICATION, "Secondary rate limits").
 const CONTENTS_A_MINUTE: usize = 80;
 
 fn concurrent_comments_are_written_in_their_order_of_arrival(library: Library) {
@@ -36,8 +37,7 @@ fn concurrent_comments_on_ten_issues_keep_each_issues_order(library: Library) {
     are_written_as_received(library, &(0..COMMENTS).map(comment).collect::<Vec<_>>());
 }
 
-/// Nothing puts the requests in a line here: the gateway takes them in as they come, and only the
-/// content limit holds them.
+/// No relay orders these requests: only the content limit holds them.
 #[test]
 fn two_libraries_are_served_concurrently_and_in_full() {
     let virtual_time =
@@ -66,7 +66,7 @@ fn two_libraries_are_served_concurrently_and_in_full() {
     assert_each_was_taken(&virtual_time);
 }
 
-/// A library begins them all; as soon as the last has its place, time goes on.
+/// Sends all comments by a library, and advances the clock once the gateway holds the last one.
 fn are_written_as_received(library: Library, comments: &[Value]) {
     let virtual_time = VirtualTime::start(1, "");
     let relay = Relay::start(&virtual_time);
@@ -108,12 +108,12 @@ fn texts(comments: &[Value]) -> Vec<String> {
     comments.iter().filter_map(|comment| comment["text"].as_str()).map(str::to_owned).collect()
 }
 
-/// What the library was answered, in the order in which it had asked.
+/// The texts of the library's responses, in the order of its requests.
 fn written_texts(values: &Value) -> Vec<String> {
     texts(values["written"].as_array().expect("a list"))
 }
 
-/// The texts of the comments that are there, the oldest first; each is one execution.
+/// The texts of the existing comments, the oldest first; each is one execution.
 fn executed(virtual_time: &VirtualTime) -> Vec<String> {
     let comments = virtual_time.comments();
     let mut ours: Vec<_> = comments
@@ -125,14 +125,14 @@ fn executed(virtual_time: &VirtualTime) -> Vec<String> {
     ours.into_iter().map(|(_, text)| text.to_owned()).collect()
 }
 
-/// As the tests write them: `… N: NNN`.
+/// True for a text of these tests: `… N: NNN`.
 fn is_ours(text: &str) -> bool {
     text.rsplit_once(": ").is_some_and(|(_, number)| {
         number.len() == 3 && number.bytes().all(|byte| byte.is_ascii_digit())
     })
 }
 
-/// What was written to each issue, in its order.
+/// The comments of each issue in their order.
 fn by_issue(texts: &[String]) -> BTreeMap<&str, Vec<&str>> {
     let mut lanes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for text in texts {
@@ -142,7 +142,7 @@ fn by_issue(texts: &[String]) -> BTreeMap<&str, Vec<&str>> {
     lanes
 }
 
-/// The upstream was asked for each once, and refused none.
+/// The upstream received each write once and refused none.
 fn assert_each_was_taken(virtual_time: &VirtualTime) {
     let posts: Vec<_> =
         virtual_time.transcript().into_iter().filter(|entry| entry.method == "POST").collect();

@@ -1,13 +1,13 @@
-//! One HTTP request to the emulator's control plane, blocking, on a connection of its own.
+//! A blocking HTTP request to the emulator's control plane, on its own connection.
 //!
-//! Not for what the client libraries do: this is the test looking behind the gateway.
+//! Client libraries do not use it: the test looks behind the gateway.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use serde_json::Value;
 
-/// Sends a request of the control plane and returns the JSON of its answer, null for one without a
+/// Sends a request to the control plane and returns the JSON of the response, or null without a
 /// body.
 pub fn request(address: &str, method: &str, path: &str, body: Option<&Value>) -> Value {
     let answer = exchange(
@@ -28,8 +28,8 @@ pub fn request(address: &str, method: &str, path: &str, body: Option<&Value>) ->
     }
 }
 
-/// Shows a credential to the upstream without going through the gateway. What it answers does not
-/// matter: it notes whose it is.
+/// Sends a credential to the upstream directly. The response does not matter: the upstream records
+/// the account.
 pub fn show(address: &str, token: &str) {
     exchange(address, "GET /", &format!("Authorization: Bearer {token}\r\n"), "");
 }
@@ -47,7 +47,7 @@ fn exchange(address: &str, line: &str, headers: &str, body: &str) -> String {
     answer
 }
 
-/// Puts the chunks together (RFC 9112 §7.1).
+/// Joins the chunks of a body (RFC 9112 §7.1).
 fn unchunked(mut body: &str) -> String {
     let mut whole = String::new();
     while let Some((size, rest)) = body.split_once("\r\n") {

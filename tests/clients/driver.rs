@@ -1,8 +1,7 @@
-//! Runs a client library through a scenario, and what it reports.
+//! The driver: runs a scenario in a client library and returns its report.
 //!
-//! A scenario is a sequence of calls of the library's own functions, written once for each library
-//! under the same name and with the same arguments and results. What the results must be is said by
-//! the tests.
+//! A scenario is a sequence of the library's own calls. Each library has it under the same name,
+//! with the same arguments and results. The tests state the expected results.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -21,43 +20,42 @@ pub enum Library {
     PyGithub,
 }
 
-/// A client library and how it is set up: base address and key, nothing else.
+/// A client library with its base URL and key, and no other setting.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub library: Library,
-    /// Ends without a slash.
+    /// Without a final slash.
     pub base_url: String,
     pub key: String,
 }
 
-/// What a scenario gave and what went over the wire meanwhile.
+/// The results of a scenario and its network traffic.
 #[derive(Debug, Deserialize)]
 pub struct Report {
     values: Option<Value>,
     error: Option<Value>,
     /// `host:port` of every connection.
     pub contacted: Vec<String>,
-    /// Every request, redirects followed and retries included.
+    /// Every request, including followed redirects and retries.
     pub exchanges: Vec<Exchange>,
-    /// `url` and `*_url` of all JSON answers, without `html_url`.
+    /// `url` and `*_url` of all JSON responses, without `html_url`.
     pub addresses: Vec<String>,
 }
 
-/// One request and the head of its answer.
+/// A request and the head of its response.
 #[derive(Debug, Deserialize)]
 pub struct Exchange {
     pub method: String,
     /// Absolute.
     pub url: String,
-    /// None when no answer came.
+    /// `None` without a response.
     pub status: Option<u16>,
     pub link: Option<String>,
     pub location: Option<String>,
 }
 
 impl Client {
-    /// Plays a scenario to its end and returns its values, which are checked for what holds in
-    /// every scenario.
+    /// Plays a scenario and returns its values, after the checks that hold in every scenario.
     pub fn plays(&self, scenario: &str, arguments: &Value) -> (Value, Report) {
         let report = self.report(scenario, arguments);
         assert!(
@@ -71,7 +69,7 @@ impl Client {
         (values, report)
     }
 
-    /// Plays a scenario that must end in an error of the library's, and returns that.
+    /// Plays a scenario that ends in an error of the library, and returns the error.
     pub fn fails(&self, scenario: &str, arguments: &Value) -> Value {
         let report = self.report(scenario, arguments);
         report.assert_nothing_leads_past(&self.base_url);
@@ -85,7 +83,7 @@ impl Client {
         let plan = json!({ "base_url": self.base_url, "key": self.key, "scenario": scenario, "arguments": arguments });
         let mut child = Command::new(install::interpreter(self.library, &directory))
             .arg(install::script(self.library, &directory))
-            // A proxy of the machine's own would be a second party.
+            // A proxy of the machine would be a second peer.
             .env("NO_PROXY", "*")
             .env("no_proxy", "*")
             .stdin(Stdio::piped())
@@ -112,8 +110,7 @@ impl Client {
 }
 
 impl Report {
-    /// Every request went to the gateway, and every address that an answer named leads back to it
-    /// or never was the upstream's.
+    /// Asserts that every request went to the gateway, and that no URL in a response leads past it.
     fn assert_nothing_leads_past(&self, base_url: &str) {
         let gateway = base_url
             .strip_prefix("http://")

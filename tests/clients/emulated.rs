@@ -1,5 +1,4 @@
-//! The libraries against the emulator's seed world: whatever they do is judged by the emulator's
-//! own record of it.
+//! The libraries against the emulator's seed world. The emulator's record is the truth.
 
 use std::collections::BTreeSet;
 
@@ -24,11 +23,11 @@ with_each_library! {
     asynchronous_comments_are_written_once_each_and_in_order
 }
 
-/// The organisation of the seed world whose repositories the tests use: its owner may rename them.
+/// The organization whose repositories the tests use. Its owner may rename them.
 const OWNER: &str = "acme";
-/// How many accounts share the reads.
+/// The accounts that share the reads.
 const ACCOUNTS: usize = 2;
-/// How many comments are written in a burst.
+/// The comments of a burst.
 const COMMENTS: usize = 100;
 
 fn a_read_names_the_gateway_in_every_url(library: Library) {
@@ -89,8 +88,8 @@ fn a_lazy_attribute_is_fetched_through_the_gateway(library: Library) {
         "{:?}",
         report.wire()
     );
-    // All comments of the repository are on its first issue; the second page of them is fetched by
-    // who asks for it.
+    // All comments of the repository are on its first issue; the library fetches their second page
+    // itself.
     assert_eq!(values["said"], world.repository("widgets")["comments"]);
     assert!(values["comments"].as_u64() >= Some(30), "{values}");
     setup.assert_only_own_accounts_were_seen();
@@ -150,7 +149,7 @@ fn a_rename_is_seen_at_once(library: Library) {
     let (setup, world) = emulated();
     let name = "gadgets-by-another-name";
     let new = format!("{OWNER}/{name}");
-    // Read first, so that there is an old answer to get wrong.
+    // Read first, so that a stale response exists.
     setup.plays(library, "get_repository", &json!({ "owner": OWNER, "repo": "gadgets" }));
     let arguments = json!({ "owner": OWNER, "repo": "gadgets", "name": name, "description": "described by its old name" });
     let (values, report) = setup.plays(library, "rename_repository", &arguments);
@@ -225,8 +224,7 @@ fn an_exhausted_budget_is_recognised_as_a_rate_limit(library: Library) {
         "{refused}"
     );
     match library {
-        // The throttling plugin asked what to do about the primary limit; told not to retry, it did
-        // not.
+        // The throttling plugin recognised the primary limit and obeyed the answer not to retry.
         Library::Octokit => assert_eq!(values["handled"][0]["limit"], "primary", "{values}"),
         Library::PyGithub => assert_eq!(refused["kind"], "RateLimitExceededException"),
     }
@@ -254,8 +252,8 @@ fn a_wrong_key_is_refused_before_anything_is_sent(library: Library) {
     assert!(setup.sent().is_empty(), "{:?}", setup.sent());
 }
 
-/// More than the 80 a minute that the limits allow: the last ones wait for the next minute, and
-/// none is refused.
+/// More than the 80 a minute of the content limit: the last ones wait for the next minute, and none
+/// is refused.
 fn a_burst_of_100_comments_is_written_once_each_and_in_order(library: Library) {
     let setup = of_a_patient_client("");
     let arguments = json!({ "owner": OWNER, "repo": "widgets", "number": 2, "texts": texts() });
@@ -263,7 +261,7 @@ fn a_burst_of_100_comments_is_written_once_each_and_in_order(library: Library) {
     assert_written_in_order(&setup, &values);
 }
 
-/// The same as fast as they are accepted, where the limits stand in nobody's way.
+/// The same as fast as the gateway accepts them, without limits in the way.
 fn asynchronous_comments_are_written_once_each_and_in_order(library: Library) {
     let setup = of_a_patient_client("\n[limits]\ncontent_per_minute = 1000\n");
     setup.upstream.limit(&json!({ "content.minute": 1000 }));
@@ -294,7 +292,7 @@ fn texts() -> Vec<String> {
     (0..COMMENTS).map(|number| format!("comment {number:03}")).collect()
 }
 
-/// Each text arrived once, the emulator refused nothing, and it gave them numbers in their order.
+/// Each text arrived once, the emulator refused nothing, and the ids follow the order.
 fn assert_written_in_order(setup: &Setup, values: &Value) {
     let ids: Vec<u64> =
         values["ids"].as_array().expect("a list").iter().filter_map(Value::as_u64).collect();
@@ -307,7 +305,7 @@ fn assert_written_in_order(setup: &Setup, values: &Value) {
     assert_eq!((&books["refused_primary"], &books["refused_secondary"]), (&json!(0), &json!(0)));
 }
 
-/// What `/_emulator/world` says.
+/// The response of `/_emulator/world`.
 struct World(Value);
 
 impl World {
@@ -320,7 +318,7 @@ impl World {
             .unwrap_or_else(|| panic!("no repository {full_name}"))
     }
 
-    /// A public repository that had another name.
+    /// A public repository that was renamed.
     fn renamed(&self) -> &Value {
         let was_renamed = |repository: &&Value| {
             repository["private"] == false
@@ -333,8 +331,8 @@ impl World {
         self.0["repositories"].as_array().expect("repositories")
     }
 
-    /// Classic tokens with every right on repositories: of the owner of [`OWNER`], then of other
-    /// members, one for each account.
+    /// Classic tokens with every permission on repositories, one for each account: of the owner of
+    /// [`OWNER`], then of other members.
     fn accounts(&self, count: usize) -> Vec<Account> {
         let organizations = self.0["organizations"].as_array().expect("organisations");
         let organization = organizations

@@ -1,5 +1,5 @@
-//! The libraries against the emulator alone: what the author of a bot does who has only `weir
-//! emulate` and changes only the base address.
+//! The libraries against the emulator alone, as a bot's author uses `weir emulate`: only the base
+//! URL changes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -27,7 +27,7 @@ with_each_library! {
 }
 
 const OWNER: &str = "acme";
-/// Owner of acme, every scope.
+/// The owner of acme, with every scope.
 const TOKEN: &str = "emu_classic_ada_all_scopes";
 
 fn client(library: Library, upstream: &Upstream) -> Client {
@@ -180,7 +180,7 @@ struct Receiving {
     deliveries: Receiver<Delivery>,
 }
 
-/// One request that a receiver got.
+/// A request that a receiver got.
 struct Delivery {
     head: String,
     body: Vec<u8>,
@@ -189,13 +189,13 @@ struct Delivery {
 impl Receiving {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        // By name, so that the address is not taken for one of the API's.
+        // By host name, so that the driver does not take the URL for one of the API.
         let url =
             format!("http://localhost:{}/hook", listener.local_addr().expect("it is bound").port());
         let (tell, deliveries) = mpsc::channel();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                // A test that has ended wants to hear of nothing any more.
+                // The test may have ended already.
                 let _ = receive(stream).map(|delivery| tell.send(delivery));
             }
         });
@@ -236,7 +236,7 @@ impl Delivery {
         serde_json::from_slice(&self.body).expect("a JSON payload")
     }
 
-    /// It says the event and is signed with the secret, as a receiver would check it.
+    /// Asserts the event and its signature, as a receiver would check it.
     fn assert_is(&self, event: &str, secret: &str) {
         assert_eq!(self.header("x-github-event"), event, "{}", self.head);
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret.as_bytes());

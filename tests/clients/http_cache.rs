@@ -1,10 +1,10 @@
-//! `freshness = "rfc9111"` and the public suite of tests for HTTP caches (npm `http-cache-tests`,
-//! RFC 9111): its own origin server behind the gateway, its own client before it. What does not
-//! pass is named below, each with the reason.
+//! `freshness = "rfc9111"` under the public suite for HTTP caches (npm `http-cache-tests`), with
+//! its own origin server behind the gateway and its own client in front. The exceptions below have
+//! reasons.
 //!
-//! To see one test's requests and answers: the directory of the suite is
-//! `target/tmp/clients/http-cache-…`; start `node origin.mjs` there, a gateway in front of it, and
-//! `node suite.mjs http://GATEWAY KEY NAME`.
+//! To see the requests of one test, run `node origin.mjs` in the suite's directory,
+//! `target/tmp/clients/http-cache-…`, with a gateway in front of it, and `node suite.mjs
+//! http://GATEWAY KEY NAME`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -15,12 +15,11 @@ use super::processes::Gateway;
 use super::setup::KEY;
 use super::{config, install};
 
-/// The groups of tests of which none may fail.
+/// The groups in which no test may fail.
 const WHOLE_GROUPS: [&str; 7] =
     ["auth", "vary", "vary-parse", "cc-response", "headers", "update304", "invalidation"];
 
-/// The tests that RFC 9111 requires and that do not pass. Three of the suite's 160 are for browsers
-/// alone.
+/// The required tests that do not pass. Three of the suite's 160 are for browsers only.
 const NOT_PASSED: [(&str, &str); 6] = [
     (
         "age-parse-prefix",
@@ -64,7 +63,7 @@ impl Origin {
         let mut output = BufReader::new(process.stdout.take().expect("a pipe"));
         let mut address = String::new();
         output.read_line(&mut address).expect("it says where it listens");
-        // Read to the end: a full pipe would stop it.
+        // Read to the end: a full pipe would block the process.
         std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         Self { process, address: address.trim().to_owned() }
     }
@@ -72,15 +71,15 @@ impl Origin {
 
 impl Drop for Origin {
     fn drop(&mut self) {
-        // One that has ended already is what is wanted.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
 fn config_of(origin: &str) -> String {
-    // The suite tests what becomes of a client's own `Authorization`. It writes and reads faster
-    // than the documented limits allow one account.
+    // The suite tests the client's own `Authorization`. It is faster than the documented limits of
+    // one account.
     const HIGH_LIMITS: &str = "concurrency = 1000\nrest_points_per_minute = 1000000\n\
         cpu_seconds_per_minute = 1000000\ncontent_per_minute = 1000000\n\
         content_per_hour = 1000000";

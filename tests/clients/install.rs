@@ -1,9 +1,8 @@
-//! Installs the client libraries, and the suite of cache tests, once for each set of versions,
-//! below the build directory.
+//! Installs the client libraries and the cache suite below the build directory, once for each set
+//! of versions.
 //!
-//! What is installed is what the lock file and the requirements name; another version of either
-//! goes into another directory. Which registry it comes from is the business of npm's and pip's own
-//! configuration.
+//! The lock file and the requirements name the versions, and other versions get another directory.
+//! The configuration of npm and pip chooses the registry.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,15 +10,15 @@ use std::process::Command;
 
 use super::driver::Library;
 
-/// Where the sources of the drivers are.
+/// The folder of the drivers' sources.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
-/// Written last: without it the directory is what an interrupted installation left.
+/// Written last: a directory without it is the remains of an interrupted installation.
 const COMPLETE: &str = "complete";
 
-/// What names the versions of a package for Node.
+/// The files that fix the versions of a Node package.
 const NODE_FILES: [&str; 3] = ["package.json", "package-lock.json", ".npmrc"];
 
-/// The directory with the library in it, installed first if it is not there yet.
+/// The directory of a library, which is installed first if necessary.
 pub fn installed(library: Library) -> PathBuf {
     match library {
         Library::Octokit => installed_for_node("octokit", &["scenarios.mjs", "driver.mjs"]),
@@ -29,11 +28,11 @@ pub fn installed(library: Library) -> PathBuf {
     }
 }
 
-/// A directory with the packages that `name` wants, and its own scripts beside them.
+/// A directory with the packages of `name` and its own scripts.
 pub fn installed_for_node(name: &str, scripts: &[&str]) -> PathBuf {
     let directory = installed_as(name, &NODE_FILES, &[], install_for_node);
-    // Node looks for a script's imports from where the script is. Put there whole: another test's
-    // Node may be reading it, and half a script, or none, ends without a word.
+    // Node resolves imports from the script's directory. Each script is renamed into place, because
+    // another test's Node may read it, and half a script ends silently.
     for script in scripts {
         let fresh = directory.join(format!("{script}.{:?}", std::thread::current().id()));
         fs::copy(Path::new(SOURCES).join(name).join(script), &fresh).expect("the driver is copied");
@@ -45,13 +44,13 @@ pub fn installed_for_node(name: &str, scripts: &[&str]) -> PathBuf {
 fn installed_as(name: &str, files: &[&str], also: &[u8], install: fn(&Path)) -> PathBuf {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clients");
     fs::create_dir_all(&root).expect("the build directory can be written to");
-    // Tests in other threads and in other processes may want the same.
+    // Tests in other threads and processes may install the same.
     let lock = File::create(root.join(format!("{name}.lock"))).expect("a lock file");
     lock.lock().expect("the lock");
     let sources = Path::new(SOURCES).join(name);
     let directory = root.join(format!("{name}-{}", versions(&sources, files, also)));
     if !directory.join(COMPLETE).exists() {
-        // A leftover is replaced; that there is none is the usual case.
+        // Replaces the remains of an interrupted installation, if any.
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(&directory).expect("a directory for the client library");
         for file in files {
@@ -105,7 +104,7 @@ fn install_pygithub(directory: &Path) {
     );
 }
 
-/// Runs a command to its end; says `need` and what the command said when it fails.
+/// Runs a command to its end. A failure panics with `need` and the command's output.
 fn run(command: &mut Command, need: &str) {
     let output = command.output().unwrap_or_else(|fault| {
         panic!("{need}\ncannot run {}: {fault}", command.get_program().display())
@@ -123,7 +122,7 @@ fn copy(sources: &Path, directory: &Path, file: &str) {
         .unwrap_or_else(|fault| panic!("cannot copy {file}: {fault}"));
 }
 
-/// The interpreter, which an environment is bound to.
+/// The version of the interpreter; a virtual environment is bound to it.
 fn python_version() -> Vec<u8> {
     Command::new("python3")
         .arg("--version")
@@ -132,7 +131,7 @@ fn python_version() -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Stands for the versions that the files name, and for what else decides.
+/// A digest of the version files and of `also`.
 fn versions(sources: &Path, files: &[&str], also: &[u8]) -> String {
     let mut named = Vec::new();
     for file in files {

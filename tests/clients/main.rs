@@ -1,15 +1,14 @@
-//! Two client libraries as their users have them, Octokit and `PyGithub`, set up with the gateway's
-//! address and a key and nothing else, against `weir serve` in front of the emulator: with its seed
-//! world (`emulated`), and with recorded traffic of the real service (`recorded`, from npm
-//! `@octokit/fixtures`); and against the emulator alone (`alone`).
+//! Client libraries as their users have them: Octokit and `PyGithub`, with the gateway's URL and a
+//! key and no other setting. The upstream of `weir serve` is the emulator with its seed world
+//! (`emulated`), or with recorded traffic of the real service (`recorded`, from npm
+//! `@octokit/fixtures`). `emulator_only` leaves the gateway out.
 //!
-//! Beside them the public suite of tests for HTTP caches, with its own client and origin server
-//! (`http_cache`).
+//! `http_cache` runs the public suite for HTTP caches with its own client and origin server.
 //!
-//! The libraries are installed by the tests themselves (`install`), at the versions of
+//! The tests install the libraries themselves (`install`), at the versions of
 //! `octokit/package-lock.json` and `pygithub/requirements.txt`. Every scenario also proves that the
-//! client spoke to the gateway and to nobody else (`driver`). What the gateway does with requests
-//! that no library sends is left to the other tests.
+//! client contacts nobody but the gateway (`driver`). Other suites cover requests that no library
+//! sends.
 
 mod concurrent_writes;
 #[expect(dead_code, reason = "one builder for all suites; this one needs no apps or rules")]
@@ -28,8 +27,7 @@ mod relay;
 mod setup;
 mod virtual_time;
 
-/// Makes two tests of each function that takes a library: `sentence::octokit` and
-/// `sentence::pygithub`.
+/// Makes two tests of each function that takes a library: `name::octokit` and `name::pygithub`.
 macro_rules! with_each_library {
     ($($sentence:ident)*) => {
         $(mod $sentence {
@@ -49,7 +47,7 @@ macro_rules! with_each_library {
 }
 use with_each_library;
 
-/// Lower case, two digits a byte.
+/// Lower case, two digits for each byte.
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut hex, byte| {

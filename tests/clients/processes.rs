@@ -1,5 +1,5 @@
-//! The emulator and the gateway as an operator runs them: the built binary, each a process of its
-//! own, on ports that the system chooses.
+//! The emulator and the gateway as an operator runs them: processes of the built binary, on ports
+//! that the system chooses.
 
 use std::io::{BufRead, BufReader, Read, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -10,19 +10,18 @@ use serde_json::Value;
 
 use super::control::request;
 
-/// How long a process may take to say where it listens. A loaded machine needs seconds, never this
-/// long.
+/// The longest wait for a listening process. A loaded machine needs seconds.
 const START_WAIT: Duration = Duration::from_mins(1);
 
-/// A process that ends with its value.
+/// A process that ends when it is dropped.
 struct Process {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Process {
-    /// Starts the binary; `output` picks the stream that its address is looked for on, the other
-    /// one is the test's own.
+    /// Starts the binary. `output` names the stream that announces the address; the test inherits
+    /// the other one.
     fn start(arguments: &[&str], output: Output) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
         command.args(arguments).stdin(Stdio::null());
@@ -38,15 +37,14 @@ impl Process {
         let (tell, lines) = mpsc::channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stream).lines().map_while(Result::ok) {
-                // Read to the end even when nobody listens any more: a full pipe would stop the
-                // process.
+                // Read to the end, even without a receiver: a full pipe would block the process.
                 let _ = tell.send(line);
             }
         });
         Self { child, lines }
     }
 
-    /// The first address that `find` finds in a line of the output.
+    /// The first address that `find` recognises in the output.
     fn address(&self, find: impl Fn(&str) -> Option<String>) -> String {
         let mut said = String::new();
         loop {
@@ -63,7 +61,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that has ended already is what is wanted.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -82,12 +80,12 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// With the seed world of the dialect that the client libraries speak.
+    /// Starts with the seed world, in the dialect of the client libraries.
     pub fn emulated() -> Self {
         Self::start(&["emulate", "--dialect", "github", "--listen", "127.0.0.1:0"])
     }
 
-    /// That answers from the recorded exchanges below `directory`.
+    /// Starts with the recorded exchanges below `directory`.
     pub fn replaying(directory: &str) -> Self {
         Self::start(&[
             "emulate",
@@ -114,7 +112,7 @@ impl Upstream {
         Self { address, _process: process }
     }
 
-    /// What the emulator says about itself at `/_emulator/{path}`.
+    /// The response of `/_emulator/{path}`.
     pub fn control(&self, path: &str) -> Value {
         request(&self.address, "GET", &format!("/_emulator/{path}"), None)
     }
@@ -124,7 +122,7 @@ impl Upstream {
         request(&self.address, "PUT", "/_emulator/limits", Some(limits));
     }
 
-    /// Every request that arrived, oldest first.
+    /// Every request received, the oldest first.
     pub fn transcript(&self) -> Vec<Value> {
         let transcript = self.control("transcript");
         transcript["requests"]
@@ -143,7 +141,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// With this config.
+    /// Starts with this config.
     pub fn serve(config: &str) -> Self {
         let mut file = tempfile::NamedTempFile::new().expect("a file for the config");
         file.write_all(config.as_bytes()).expect("the config is written");
@@ -154,7 +152,7 @@ impl Gateway {
     }
 }
 
-/// The address in the log line that says where the gateway listens.
+/// The address in the log line of the listener.
 fn listening_address(line: &str) -> Option<String> {
     let line: Value = serde_json::from_str(line).ok()?;
     let fields = line.get("fields").unwrap_or(&line);

@@ -1,6 +1,6 @@
-//! The libraries against recorded traffic of the real service: its own bodies, headers and
-//! redirects, played back by `weir emulate --replay`. Each test repeats the calls of one recorded
-//! scenario and compares what the library made of the answers with the record.
+//! The libraries against recorded traffic of the real service, with its bodies, headers and
+//! redirects, played back by `weir emulate --replay`. Each test repeats the calls of a recorded
+//! scenario and compares the library's results with the recording.
 
 use serde_json::{Value, json};
 
@@ -58,8 +58,8 @@ fn a_recorded_list_is_read_to_its_last_page(library: Library) {
         .collect();
     assert_eq!(values["numbers"], json!(numbers));
     assert_eq!(report.exchanges.len(), pages.len(), "{:?}", report.wire());
-    // The record's `Link` names the repository by its id: from the second page on the library is
-    // where only `Link` could lead it.
+    // The recorded `Link` names the repository by its id: only `Link` leads the library to the
+    // second page.
     assert!(
         report.exchanges.iter().skip(1).all(|exchange| exchange.url.contains("/repositories/")),
         "{:?}",
@@ -190,7 +190,7 @@ fn an_upload_goes_through_the_gateway(library: Library) {
         let (values, report) =
             setup.client(library, shape).plays("release_assets", &named(&recording, &arguments));
         let upload_url = values["upload_url"].as_str().expect("an address");
-        // Whatever the shape of the API's address, uploads are at `/api/uploads` (CONTRACT §3).
+        // Uploads are at `/api/uploads` for every base URL (SPECIFICATION, "Base URLs").
         let recorded = release["upload_url"]
             .as_str()
             .and_then(|url| url.strip_prefix(UPLOADS))
@@ -302,10 +302,10 @@ fn a_put_without_a_body_arrives() {
     assert_only_the_token_was_seen(&setup);
 }
 
-/// The gateway's one token. The upstream takes any.
+/// The gateway's only token. The upstream accepts any token.
 const TOKEN: &str = "a_token_of_the_pool";
 
-/// A gateway with one account before the recorded exchanges of one scenario.
+/// A gateway with one account in front of the recorded exchanges of a scenario.
 fn replaying(scenario: &'static str) -> (Setup, Record) {
     let directory = recording::directory().join(scenario);
     let upstream = Upstream::replaying(directory.to_str().expect("a path in UTF-8"));
@@ -313,7 +313,7 @@ fn replaying(scenario: &'static str) -> (Setup, Record) {
     (Setup::new(upstream, accounts), Record::of(scenario))
 }
 
-/// Arguments that begin with the record's repository.
+/// Arguments that begin with the repository of the recording.
 fn named(recording: &Record, more: &[(&str, Value)]) -> Value {
     let (owner, repo) = recording.repository();
     let mut arguments = json!({ "owner": owner, "repo": repo });
@@ -323,16 +323,16 @@ fn named(recording: &Record, more: &[(&str, Value)]) -> Value {
     arguments
 }
 
-/// A recorded API address as a client of the gateway sees it.
+/// A recorded API URL as a client of the gateway sees it.
 fn behind(base_url: &str, recorded: &Value) -> Value {
     let address = recorded.as_str().expect("an address");
     let rest = address.strip_prefix(API).unwrap_or_else(|| panic!("{address} is not the API's"));
     json!(format!("{base_url}{rest}"))
 }
 
-/// Every credential has an account of its own in a replay, named by the emulator. The gateway's
-/// token is shown to it once more, directly: whatever came through the gateway must have come from
-/// the same account, not from that of the client's key.
+/// Asserts that only the gateway's token arrived upstream. A replay gives every credential an
+/// account. The test sends the token once more, directly; all requests must come from the same
+/// account.
 fn assert_only_the_token_was_seen(setup: &Setup) {
     let through_the_gateway = setup.seen_accounts();
     control::show(&setup.upstream.address, TOKEN);

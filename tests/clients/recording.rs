@@ -1,8 +1,6 @@
-//! The recorded exchanges of npm `@octokit/fixtures`, read for what their answers must come out as
-//! behind the gateway.
+//! The recorded exchanges of npm `@octokit/fixtures`, as the expected results behind the gateway.
 //!
-//! They are installed together with Octokit. The emulator reads the same files on its own; nothing
-//! of it is used here.
+//! They are installed with Octokit. The emulator reads the same files with its own code.
 
 use std::path::PathBuf;
 
@@ -12,21 +10,21 @@ use serde_json::Value;
 use super::driver::Library;
 use super::install;
 
-/// The host that the traffic was recorded from.
+/// The host of the recorded API traffic.
 pub const API: &str = "https://api.github.com";
-/// The host that uploads were recorded from.
+/// The host of the recorded uploads.
 pub const UPLOADS: &str = "https://uploads.github.com";
 
 /// One recorded exchange.
 #[derive(Debug, Deserialize)]
 pub struct Exchange {
     pub method: String,
-    /// With the query.
+    /// Including the query.
     pub path: String,
-    /// What was sent; an empty text for nothing.
+    /// The request body; an empty text without one.
     pub body: Value,
     pub status: u16,
-    /// The answer's body; a text when it was not JSON.
+    /// The response body; a text unless it was JSON.
     pub response: Value,
     #[serde(rename = "rawHeaders")]
     headers: Vec<String>,
@@ -39,14 +37,14 @@ pub struct Record {
     exchanges: Vec<Exchange>,
 }
 
-/// Where all recorded scenarios are.
+/// The directory of all recorded scenarios.
 pub fn directory() -> PathBuf {
     install::installed(Library::Octokit)
         .join("node_modules/@octokit/fixtures/scenarios/api.github.com")
 }
 
 impl Record {
-    /// The scenario of that name.
+    /// The scenario of this name.
     pub fn of(name: &'static str) -> Self {
         let file = directory().join(name).join("raw-fixture.json");
         let text =
@@ -71,8 +69,7 @@ impl Record {
         found.unwrap_or_else(|| panic!("{} has no {method} answered {status}", self.name))
     }
 
-    /// Owner and name of the repository that the scenario is about: what comes first in a path
-    /// below `/repos`.
+    /// Owner and name of the scenario's repository: the first path below `/repos`.
     pub fn repository(&self) -> (&str, &str) {
         let mut paths =
             self.exchanges.iter().filter_map(|exchange| exchange.path.strip_prefix("/repos/"));
@@ -85,7 +82,7 @@ impl Record {
 }
 
 impl Exchange {
-    /// Whether it made the repository of its scenario, which no scenario here repeats.
+    /// True for the creation of the scenario's repository, which no test repeats.
     fn prepares(&self) -> bool {
         self.path.starts_with("/orgs/") && self.method == "post"
     }

@@ -1,8 +1,7 @@
-//! Stands between a library and the gateway, and lets writes in one after the other, each when the
-//! one before has its place in the gateway: so it is known in which order the gateway received what
-//! the library began all at once.
+//! A relay between a library and the gateway that forwards writes one by one, each once the gateway
+//! holds the previous one. So the test knows the gateway's order of arrival for concurrent writes.
 //!
-//! It understands as much of HTTP/1.1 as the libraries speak: bodies with a Content-Length.
+//! It understands the HTTP/1.1 of the libraries: bodies with a Content-Length.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -16,7 +15,7 @@ use weir::gateway::Gateway;
 
 use super::virtual_time::VirtualTime;
 
-/// A relay that runs as long as the runtime of its gateway.
+/// A relay that lives as long as its gateway's runtime.
 pub struct Relay {
     pub address: String,
     line: Arc<Line>,
@@ -24,15 +23,15 @@ pub struct Relay {
 
 struct Line {
     gateway: Arc<Gateway>,
-    /// Held by whoever is let in.
+    /// Held by the connection whose write is forwarded.
     turn: tokio::sync::Mutex<()>,
-    /// The bodies of all writes, in their order.
+    /// The bodies of all writes in their order.
     received: Mutex<Vec<String>>,
 }
 
 impl Relay {
-    /// In front of this gateway, none of whose writes may end before [`Relay::all_received`] has
-    /// said so.
+    /// Starts in front of this gateway. None of its writes may end before [`Relay::all_received`]
+    /// returns.
     pub fn start(virtual_time: &VirtualTime) -> Self {
         let line = Arc::new(Line {
             gateway: Arc::clone(&virtual_time.gateway),
@@ -49,7 +48,7 @@ impl Relay {
             while let Ok((client, _)) = listener.accept().await {
                 let (upstream, line) = (upstream.clone(), Arc::clone(&shared));
                 tokio::spawn(async move {
-                    // A connection that ends is the business of its two ends.
+                    // Either end may close the connection.
                     let _ = line.pass_on(client, &upstream).await;
                 });
             }
@@ -57,8 +56,8 @@ impl Relay {
         Self { address, line }
     }
 
-    /// Until so many writes have their places in the gateway; their bodies, in the order in which
-    /// they got them.
+    /// Waits until the gateway holds this many writes. Returns their bodies in the order of
+    /// arrival.
     pub async fn all_received(&self, count: usize) -> Vec<String> {
         while self.line.received.lock().len() < count {
             tokio::task::yield_now().await;
@@ -93,7 +92,7 @@ impl Line {
     }
 }
 
-/// A request, whole.
+/// A complete request.
 struct Whole {
     bytes: Vec<u8>,
     head: usize,

@@ -1,4 +1,4 @@
-//! Upstream, gateway and client put together: what every test of this binary starts from.
+//! The setup of most tests here: upstream, gateway and client.
 
 use serde_json::Value;
 
@@ -6,17 +6,17 @@ use super::config;
 use super::driver::{Client, Library, Report};
 use super::processes::{Gateway, Upstream};
 
-/// The client's key. It looks like those of `weir key`, and like no credential of the upstream.
+/// The client's key. It resembles those of `weir key`, and no credential of the upstream.
 pub const KEY: &str = "weir_0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-/// An account of the gateway and its one token, a classic one.
+/// An account of the gateway and its one classic token.
 #[derive(Clone, Debug)]
 pub struct Account {
     pub name: String,
     pub token: String,
 }
 
-/// How a client addresses the gateway.
+/// The client's base URL.
 #[derive(Clone, Copy, Debug)]
 pub enum Shape {
     /// `http://HOST`.
@@ -33,23 +33,23 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// A gateway whose one client reads by all the accounts and writes as the first.
+    /// A gateway with one client that reads by all the accounts and writes as the first.
     pub fn new(upstream: Upstream, accounts: Vec<Account>) -> Self {
         Self::tuned(upstream, accounts, "", "")
     }
 
-    /// The same with further keys of its client, and further sections.
+    /// The same with further keys of the client and further sections.
     pub fn tuned(upstream: Upstream, accounts: Vec<Account>, client: &str, sections: &str) -> Self {
         let gateway = Gateway::serve(&(config_of(&upstream.address, &accounts, client) + sections));
         Self { upstream, gateway, accounts }
     }
 
-    /// The library, set up for this gateway.
+    /// The library, configured for this gateway.
     pub fn client(&self, library: Library, shape: Shape) -> Client {
         Client { library, base_url: self.base_url(shape), key: KEY.to_owned() }
     }
 
-    /// What the client takes for the API's address.
+    /// The base URL of the client.
     pub fn base_url(&self, shape: Shape) -> String {
         match shape {
             Shape::Hosted => self.gateway.base_url.clone(),
@@ -57,7 +57,7 @@ impl Setup {
         }
     }
 
-    /// Plays a scenario in the hosted shape; its values and what went over the wire.
+    /// Plays a scenario with the hosted base URL. Returns its values and its traffic.
     pub fn plays(&self, library: Library, scenario: &str, arguments: &Value) -> (Value, Report) {
         self.client(library, Shape::Hosted).plays(scenario, arguments)
     }
@@ -67,7 +67,7 @@ impl Setup {
         &self.accounts[0].name
     }
 
-    /// The requests that reached the upstream, each as `METHOD path?query`.
+    /// The upstream requests as `METHOD path?query`.
     pub fn sent(&self) -> Vec<String> {
         let text =
             |request: &Value, key: &str| request[key].as_str().unwrap_or_default().to_owned();
@@ -78,7 +78,7 @@ impl Setup {
             .collect()
     }
 
-    /// The names of the accounts that the upstream saw, each once.
+    /// The accounts of the upstream requests, each once.
     pub fn seen_accounts(&self) -> Vec<String> {
         let mut accounts: Vec<String> = self
             .upstream
@@ -91,8 +91,8 @@ impl Setup {
         accounts
     }
 
-    /// Nobody but the gateway's accounts was seen upstream: neither the client's key nor a request
-    /// without a credential arrived there.
+    /// Asserts that every upstream request used an account of the gateway: neither the client's key
+    /// nor an anonymous request arrived.
     pub fn assert_only_own_accounts_were_seen(&self) {
         for seen in self.seen_accounts() {
             assert!(

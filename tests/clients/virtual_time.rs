@@ -1,8 +1,7 @@
-//! Gateway and emulator in the test's own process, with a clock that only the test moves: what
-//! takes minutes by the service's limits takes a second, while the libraries in their own processes
-//! notice nothing but that they are answered soon.
+//! Gateway and emulator in the test's process with a manual clock. Minutes of the service's limits
+//! pass in a second, and the libraries in their own processes see quick responses only.
 //!
-//! Deadlines of connections go by the machine's time.
+//! Connection timeouts follow the machine's clock.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -24,8 +23,7 @@ use weir::telemetry::Metrics;
 use super::config;
 use super::driver::{Client, Library};
 
-/// A gateway with as many clients as are wanted, all of which write for one account, under the
-/// service's own limits.
+/// A gateway under the service's own limits, with clients that all write for one account.
 pub struct VirtualTime {
     emulator: Handle,
     pub gateway: Arc<Gateway>,
@@ -37,13 +35,14 @@ pub struct VirtualTime {
     pub runtime: Runtime,
 }
 
-/// The key of the client of this number.
+/// The key of a client by its number.
 fn key(client: usize) -> String {
     format!("weir_key_of_the_library_number_{client}")
 }
 
 impl VirtualTime {
-    /// Each client may be held for ten minutes; with further sections of the config.
+    /// Starts with this many clients, each with ten minutes of `max_wait`, and further config
+    /// sections.
     pub fn start(clients: usize, sections: &str) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
@@ -95,34 +94,34 @@ impl VirtualTime {
         }
     }
 
-    /// Where the gateway listens.
+    /// The address of the gateway.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// A library as the client of this number, which takes the gateway for what is at `address`.
+    /// A library as this client, with `address` as the gateway's.
     pub fn client(client: usize, library: Library, address: &str) -> Client {
         Client { library, base_url: format!("http://{address}"), key: key(client) }
     }
 
-    /// Every request that the emulator saw.
+    /// Every request that the emulator received.
     pub fn transcript(&self) -> Vec<Entry> {
         self.emulator.with_emulator(|emulator| emulator.transcript(0))
     }
 
-    /// How many writes the emulator has seen.
+    /// The number of writes that the emulator received.
     pub fn posts(&self) -> usize {
         self.transcript().iter().filter(|entry| entry.method == "POST").count()
     }
 
-    /// Until something is so that the gateway, the emulator or a library brings about.
+    /// Waits for a condition that the gateway, the emulator or a library makes true.
     pub fn until(is_so: impl Fn() -> bool) {
         while !is_so() {
             std::thread::yield_now();
         }
     }
 
-    /// Until the returned gate is opened, no POST is answered.
+    /// Holds every POST at the emulator until the returned gate is opened.
     pub fn close_gate(&self) -> GateId {
         let gate = self.ask_emulator(
             Method::POST,
@@ -132,12 +131,12 @@ impl VirtualTime {
         GateId(gate["id"].as_u64().unwrap_or_else(|| panic!("a gate has an id: {gate}")))
     }
 
-    /// Lets go on what it holds.
+    /// Releases the requests that a gate holds.
     pub fn open_gate(&self, gate: GateId) {
         self.ask_emulator(Method::DELETE, &format!("/_emulator/gates/{}", gate.0), &Value::Null);
     }
 
-    /// All comments of the repository that the tests write to, as the emulator has them.
+    /// All comments of the written repository, as the emulator has them.
     pub fn comments(&self) -> Vec<Value> {
         let page = |page: usize| {
             let listed = self.ask_emulator(
@@ -150,7 +149,7 @@ impl VirtualTime {
         (1..).map(page).take_while(|comments| !comments.is_empty()).flatten().collect()
     }
 
-    /// What the emulator says, past the gateway.
+    /// The emulator's response to a direct request.
     pub fn ask_emulator(&self, method: Method, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
         let request = Request::builder()

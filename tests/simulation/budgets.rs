@@ -1,4 +1,4 @@
-//! Primary budgets, used up and never overdrawn (issue: "upstream refusals 0, budget used ≥ 99 %").
+//! Primary budgets: used up and never overdrawn. No upstream refusal, and at least 99 % used.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ fn saturated_budgets_are_99_per_cent_used_without_a_refusal() {
 
 #[test]
 fn an_outside_consumer_costs_few_refusals_and_little_budget() {
-    // One request a second on a budget of 5,000 an hour, with budget and consumer scaled down
-    // alike.
+    // One outside request a second on a budget of 5,000 an hour; budget and consumer are scaled
+    // down alike.
     let mut plan = minutes(with_core(stormy(Workload::Saturating), 500), 130);
     plan.outside = Some(Outside { account: AccountId(0), every: Duration::from_secs(10) });
     let report = played(&plan, SEEDS / 2);
@@ -44,8 +44,8 @@ fn everyday_bots_meet_no_upstream_limit_and_few_denials() {
 
 #[test]
 fn a_write_with_a_lost_response_is_never_executed_twice() {
-    // Lost POSTs end as unknown; none is asked for again. What the emulator executed is at most
-    // what was asked for.
+    // A POST with a lost response ends as unknown and is not repeated. The emulator executes no
+    // more than the demand.
     let mut plan = minutes(stormy(Workload::Content), 60);
     plan.network.lost_percent = 5.0;
     let report = played_without_refusal(&plan, 3);

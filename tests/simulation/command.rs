@@ -1,4 +1,4 @@
-//! The command, from outside (CONTRACT §1).
+//! The command `weir simulate` (SPECIFICATION, "Commands").
 
 use std::process::{Command, Output};
 

@@ -1,4 +1,4 @@
-//! Plans and the words that tests use about what came of them.
+//! Plans of the tests, and assertions about their reports.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use weir::simulation::{Plan, Report, Workload, play};
 /// Seeds of `make test`; `make soak` plays a thousand.
 pub const SEEDS: u64 = 20;
 
-/// A workload on two accounts, over a network that reorders, loses one exchange in a hundred and
-/// whose resets wobble by a second.
+/// A workload on two accounts over a network that reorders, loses one exchange in a hundred, and
+/// shifts resets by up to a second.
 pub fn stormy(workload: Workload) -> Plan {
     let mut plan = Plan::new(workload, 2, 50);
     plan.network = Network {
@@ -22,26 +22,26 @@ pub fn stormy(workload: Workload) -> Plan {
     plan
 }
 
-/// The same over a network that only reorders: for limits whose use is to be measured.
+/// The same over a network that only reorders, for measurements of use.
 pub fn reordered(workload: Workload) -> Plan {
     let mut plan = Plan::new(workload, 2, 50);
     plan.network.order = Order::Shuffled;
     plan
 }
 
-/// So many minutes of virtual time.
+/// This many minutes of virtual time.
 pub fn minutes(mut plan: Plan, minutes: u64) -> Plan {
     plan.length = Duration::from_secs(minutes * 60);
     plan
 }
 
-/// Smaller primary budgets: as many windows' ends in fewer requests.
+/// Smaller primary budgets: the same number of window ends in fewer requests.
 pub fn with_core(mut plan: Plan, limit: u32) -> Plan {
     plan.upstream.accounts.iter_mut().for_each(|account| account.core_limit = limit);
     plan
 }
 
-/// A smaller secondary limit, at the upstream and in our settings alike: as full a minute in fewer
+/// A smaller secondary limit upstream and in the gateway's settings: a full minute in fewer
 /// requests.
 pub fn with_points(mut plan: Plan, limit: u32) -> Plan {
     let limits = &mut plan.settings.limits;
@@ -52,8 +52,8 @@ pub fn with_points(mut plan: Plan, limit: u32) -> Plan {
     plan
 }
 
-/// Plays this many seeds; none may break an invariant, send what it was told not to send, or get an
-/// account banned.
+/// Plays this many seeds. None may break an invariant, send during a denial, or get an account
+/// banned.
 pub fn played(plan: &Plan, seeds: u64) -> Report {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let swept = match sweep(plan, seeds, threads, &|_| ()) {
@@ -70,7 +70,7 @@ pub fn played(plan: &Plan, seeds: u64) -> Report {
     swept.total
 }
 
-/// The same, and the upstream may refuse nothing at all.
+/// The same without a single upstream refusal.
 pub fn played_without_refusal(plan: &Plan, seeds: u64) -> Report {
     let report = played(plan, seeds);
     if report.refusals() > 0 {
@@ -88,7 +88,7 @@ pub fn played_without_refusal(plan: &Plan, seeds: u64) -> Report {
     report
 }
 
-/// The part of a resource's budgets that was used is at least this.
+/// Asserts the used part of a resource's budgets.
 #[track_caller]
 pub fn assert_used(report: &Report, resource: &str, at_least: f64) {
     let used = report.used(resource).unwrap_or(0.0);
@@ -100,8 +100,8 @@ pub fn assert_used(report: &Report, resource: &str, at_least: f64) {
     );
 }
 
-/// No account ever had more of a limit than it allows, and the least busy one used at least this
-/// part of what the whole time allowed.
+/// Asserts that no account exceeded a limit, and that the least busy one used at least this part of
+/// it over the whole time.
 #[track_caller]
 pub fn assert_saturated(report: &Report, limit: &str, max: u64, at_least: f64) {
     let (most, used) = (report.most(limit), report.used_of_limit(limit).unwrap_or(0.0));

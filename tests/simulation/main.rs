@@ -1,8 +1,7 @@
-//! Promises of a whole day, in virtual time: every limit kept, every request of the budget used
-//! (`weir::simulation`).
+//! Whole days in virtual time: every limit is kept and every budget is used (`weir::simulation`).
 //!
-//! Each test is a sentence about many seeds. A failure prints the seed and what led to the first
-//! refusal. The same figures over whole days and 1,000 seeds are `make soak`'s.
+//! Each test is a statement about many seeds. A failure prints the seed and the events before the
+//! first refusal. `make soak` plays whole days and 1,000 seeds.
 
 mod kit;
 

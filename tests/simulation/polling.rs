@@ -1,8 +1,7 @@
-//! What polling costs: the same bots, changes and upstream through Weir and through the caches that
-//! people put before the service today.
+//! The cost of polling: the same bots, changes and upstream, through Weir and through the usual
+//! caches.
 //!
-//! The figures in README's table are those of `weir simulate --workload polling --hours 1
-//! --accounts 5`, which is what is played here.
+//! The figures are those of `weir simulate --workload polling --hours 1 --accounts 5`.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use weir::simulation::report::{ClientReport, Tally};
 use weir::simulation::rivals::{Rules, compare};
 use weir::simulation::{Plan, Workload, play};
 
-/// An hour of 50 bots over five accounts of a token each.
+/// An hour of 50 bots over five accounts with a token each.
 fn hour() -> Plan {
     Plan { length: Duration::from_hours(1), ..Plan::new(Workload::Polling, 5, 50) }
 }
@@ -39,7 +38,7 @@ fn polling_costs_a_fraction_of_its_cost_through_other_caches() {
         );
     }
     let [weir, every, per_token] = [weir, every, per_token].map(|report| report.tally);
-    // Each version of each resource is paid for once, and little more.
+    // Each version of each resource costs one request, and little more.
     let versions = 40 + weir.changes;
     assert!(weir.spent >= versions - 40 && weir.spent <= versions + versions / 4, "{weir:?}");
     assert!(weir.spent * 3 <= per_token.spent, "{weir:?} {per_token:?}");
@@ -52,8 +51,8 @@ fn polling_costs_a_fraction_of_its_cost_through_other_caches() {
 
 #[test]
 fn a_gateway_that_missed_a_change_would_be_detected() {
-    // An answer that is served without asking, as long as the upstream's `max-age` allows, shows
-    // what has changed since: the checker sees it.
+    // Responses served without revalidation for the upstream's `max-age` miss changes, and the
+    // checker reports them.
     let mut plan = Plan { length: Duration::from_mins(10), ..hour() };
     plan.freshness = weir::decision::cache::freshness::Mode::Rfc9111;
     let Tally { stale, .. } = play(&plan).unwrap_or_else(|unplayable| panic!("{unplayable}")).tally;

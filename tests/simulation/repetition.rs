@@ -1,4 +1,4 @@
-//! One seed, one run.
+//! Determinism: one seed, one run.
 
 use weir::simulation::{Plan, Workload, play};
 

@@ -1,5 +1,4 @@
-//! The secondary limits, each saturated alone: never passed, and nearly all of it used (issue: "0
-//! refusals, ≥ 95 % used").
+//! The secondary limits, each saturated alone: never exceeded, and at least 95 % used.
 
 use weir::simulation::Workload;
 
@@ -23,7 +22,7 @@ fn content_with_the_default_spacing_also_uses_the_hour() {
     plan.settings.spacing = std::time::Duration::from_secs(1);
     plan.settings.notify_spacing = std::time::Duration::from_secs(3);
     let report = played_without_refusal(&plan, 2);
-    // One every three seconds, which arrive a little earlier or later.
+    // One every three seconds, with arrivals a little earlier or later.
     assert!(
         report.most("content per minute") <= 22,
         "{} within a minute",

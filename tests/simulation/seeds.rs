@@ -1,11 +1,11 @@
-//! Every seed that ever failed, with the reason; each is played on every run of the tests.
+//! Every seed that ever failed, with its reason. Each run of the tests plays them all.
 
 use weir::simulation::{Plan, Workload};
 
 use crate::kit::{minutes, played_without_refusal, stormy, with_core};
 
-/// A run that failed once: the workload, the size of the budgets and the minutes that are enough to
-/// see it, the seed, and what was wrong.
+/// A former failure: the workload, the smallest budgets and minutes that show it, the seed, and the
+/// fault.
 struct Failed {
     seed: u64,
     workload: Workload,

@@ -1,9 +1,8 @@
-//! The audit: every line of every table has tests, and these tests really did what the line is
-//! about.
+//! The audit: every line of every table has tests, and these tests really exercise it.
 //!
-//! Each test runs here once more under a fresh record. A row is complained about when it has no
-//! test, when a test of it fails, or when its tests together do not leave its evidence; a table
-//! when its lines are not as many as the document has.
+//! Each test runs here once more under a fresh record. A row fails without a test, with a failing
+//! test, or when its tests together leave too little evidence. A table fails when its number of
+//! lines differs from the document's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::catch_unwind;
@@ -15,14 +14,14 @@ use crate::recorder::{self, Event};
 use crate::table::{Row, Table, Test};
 use crate::{rows, template};
 
-/// What became of a test: its record, or how it failed.
+/// The record of a test, or its failure.
 type Run = Result<Vec<Event>, String>;
 type Runs = BTreeMap<&'static str, Arc<OnceLock<Run>>>;
 
-/// Every test that an audit has run; each runs once for all of them.
+/// The runs of all tests; each test runs once for all audits.
 static RUNS: Mutex<Runs> = Mutex::new(Runs::new());
 
-/// What is wrong with these tables.
+/// The faults of these tables.
 fn complaints(tables: &[Table]) -> Vec<String> {
     let runs = run_all(tables);
     let failures = runs
@@ -63,7 +62,7 @@ fn faults(row: &Row, runs: &Runs) -> Vec<String> {
         }
     }
     if !faults.is_empty() {
-        // Its other tests may have left everything; that would only hide the failure.
+        // Evidence of the other tests would only hide the failure.
         return faults;
     }
     let missing =
@@ -72,7 +71,7 @@ fn faults(row: &Row, runs: &Runs) -> Vec<String> {
     faults
 }
 
-/// Runs each test of the tables, if it has not run yet, on as many threads as there are processors.
+/// Runs each test of the tables that has not run yet, on as many threads as there are processors.
 fn run_all(tables: &[Table]) -> Runs {
     let tests: BTreeMap<&'static str, fn()> = tables
         .iter()
@@ -135,9 +134,9 @@ fn every_row_of_document_3_is_exercised_by_its_tests() {
     assert_document(3);
 }
 
-/// Document 1, Errors, rule 4: "Each endpoint in Documents 2 and 3 lists the statuses it returns".
-/// Whatever any test does, an endpoint succeeds or redirects with no other status than its rows
-/// list. Statuses of errors are shared by all endpoints and not looked at; nor is 304.
+/// "Each endpoint … lists the statuses it returns" (SPECIFICATION, "Errors"). In all tests
+/// together, an endpoint succeeds or redirects only with statuses of its rows. Error statuses are
+/// common to all endpoints and not checked; neither is 304.
 fn unlisted(tables: &[Table], runs: &Runs) -> BTreeSet<String> {
     let mut listed: BTreeMap<(&str, &str), BTreeSet<u16>> = BTreeMap::new();
     for evidence in tables
@@ -153,7 +152,7 @@ fn unlisted(tables: &[Table], runs: &Runs) -> BTreeSet<String> {
     let mut unlisted = BTreeSet::new();
     for (test, run) in runs {
         let answers = run.get().into_iter().flatten().flatten().filter_map(Event::answered);
-        // 301 is about a repository that was renamed, wherever it is asked.
+        // 301 concerns a renamed repository, on every route.
         let succeeded =
             answers.filter(|answer| (200..304).contains(&answer.status) && answer.status != 301);
         for answer in succeeded {
@@ -238,7 +237,7 @@ mod tests {
         observe("lamp", "on");
     }
 
-    /// What is wrong with a table of one row, in words.
+    /// The complaint about a table of one row.
     fn complaint<T: Copy + Into<Vec<crate::table::Row>>>(row: T) -> String {
         complaints(&[Table::new(9, "a table", 1, &[row])]).join("\n")
     }

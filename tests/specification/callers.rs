@@ -1,5 +1,5 @@
-//! Who asks: the tokens of the world by kind and person, apps' JWTs, and installation tokens made
-//! for a test.
+//! Credentials of requests: the world's tokens by kind and person, JWTs of apps, and installation
+//! tokens made for a test.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -12,13 +12,13 @@ use crate::kit::{Ask, NOBODY, Upstream};
 use crate::recorder::Caller;
 
 impl Upstream {
-    /// Everything that `/_emulator/world` shows now.
+    /// The current response of `/_emulator/world`.
     pub fn world(&mut self) -> Value {
         self.get(NOBODY, "/_emulator/world").expect_status(200).body
     }
 
-    /// What `/_emulator/world` showed when it was first asked: enough for what no request changes,
-    /// such as apps and the ids of the seed.
+    /// The first response of `/_emulator/world`: enough for what no request changes, such as apps
+    /// and seed ids.
     pub fn first_world(&mut self) -> Value {
         if self.first_world.is_none() {
             self.first_world = Some(self.world());
@@ -44,12 +44,12 @@ impl Upstream {
         }
     }
 
-    /// The first token of the world that fits.
+    /// The first matching token of the world.
     pub fn token_where(&self, wanted: impl Fn(&TokenView) -> bool) -> Option<String> {
         self.emulator.tokens().into_iter().find(|view| wanted(view)).map(|view| view.token)
     }
 
-    /// The widest token of this kind that acts as this user: most scopes, or every permission.
+    /// The widest token of this kind and user: the most scopes, or every permission.
     pub fn token(&self, kind: &str, user: &str) -> String {
         let width = |view: &TokenView| {
             if view.permissions.contains_key("*") {
@@ -63,7 +63,7 @@ impl Upstream {
             .tokens()
             .into_iter()
             .filter(|view| view.kind == kind && view.user.as_deref() == Some(user));
-        // Of equally wide ones the first: an expired token comes after the valid ones.
+        // The first of equally wide ones: expired tokens come last.
         let widest =
             fitting.reduce(|best, view| if width(&view) > width(&best) { view } else { best });
         widest.unwrap_or_else(|| panic!("the world has no {kind} token of {user}")).token
@@ -88,7 +88,7 @@ impl Upstream {
             .expect("a fine-grained token with no permission")
     }
 
-    /// The world's token of the app's installation on this organisation.
+    /// The world's token of the app's installation on this organization.
     pub fn installation(&mut self, organization: &str) -> String {
         let id = self.installation_id(organization);
         let fits = |view: &TokenView| {
@@ -103,7 +103,7 @@ impl Upstream {
             .unwrap_or_else(|| panic!("the world has no installation token for {organization}"))
     }
 
-    /// The id of the app's installation on this organisation.
+    /// The id of the app's installation on this organization.
     pub fn installation_id(&mut self, organization: &str) -> u64 {
         let world = self.first_world();
         let apps = world["apps"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -121,7 +121,7 @@ impl Upstream {
         self.jwt_from(-60, 540)
     }
 
-    /// A JWT of the world's first app, issued and expiring so many seconds from now.
+    /// A JWT of the world's first app, issued and expiring this many seconds from now.
     pub fn jwt_from(&mut self, issued: i64, expires: i64) -> String {
         let app = self.first_world()["apps"][0].clone();
         let now = i64::try_from(self.now.as_secs()).expect("a time of this era");
@@ -134,8 +134,7 @@ impl Upstream {
         )
     }
 
-    /// Mints an installation token on this organisation that has exactly these permissions, as
-    /// `("members", "read")`.
+    /// Mints an installation token with exactly these permissions, given as `("members", "read")`.
     pub fn installation_with(
         &mut self,
         organization: &str,

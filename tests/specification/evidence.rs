@@ -1,4 +1,4 @@
-//! What a test must have left in its record for a row to count as exercised.
+//! Evidence that a test must leave in its record for a row to count as exercised.
 
 use crate::recorder::{Answered, Event};
 use crate::routes::METHODS;
@@ -6,31 +6,31 @@ use crate::template;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// At least one answer of any kind.
+    /// At least one response of any kind.
     Ran,
     /// This status from this route.
     Answer { method: &'static str, template: &'static str, status: u16 },
-    /// Any answer from this route that the emulator knows as a route; the method may be `ANY`.
+    /// Any response from this route, if the emulator knows the route; the method may be `ANY`.
     Known { method: &'static str, template: &'static str },
-    /// This status from anywhere.
+    /// This status from any route.
     Status(u16),
-    /// The field was compared on an answer.
+    /// The field was compared in a response.
     Field { object: &'static str, field: &'static str },
     /// The field was compared and had this value.
     Value { object: &'static str, field: &'static str, value: &'static str },
-    /// The machine was seen in the first state, then the trigger came, then it was seen in the
-    /// second, and in no other between.
+    /// The machine was observed in the first state, then after the trigger in the second, and in no
+    /// other between.
     Transition { machine: &'static str, from: &'static str, trigger: Trigger, to: &'static str },
-    /// A credential sent like this was let in or refused.
+    /// A credential in this form was accepted or refused.
     Credential { scheme: &'static str, kind: &'static str, outcome: Outcome },
-    /// An answer to a caller of this kind named this primary limit for this resource.
+    /// A response to a caller of this kind named this primary limit for this resource.
     PrimaryLimit { kind: &'static str, resource: &'static str, limit: u64 },
-    /// This many were let through, the next was refused.
+    /// This many requests passed, and the next was refused.
     Refusal { limit: &'static str, after: u64 },
-    /// The header was there and was read.
+    /// The header was present and read.
     Header(&'static str),
-    /// A token of this kind with these permissions (by name, as the matrix test found it) was let
-    /// through to the route, or 403.
+    /// A token of this kind with these permissions (by the names of the matrix test) passed to the
+    /// route, or got 403.
     Grant {
         method: &'static str,
         template: &'static str,
@@ -40,17 +40,17 @@ pub enum Evidence {
     },
 }
 
-/// Which permissions a token had.
+/// The permissions of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granted {
-    /// None but to look at repositories' metadata.
+    /// None but repository metadata.
     Nothing,
-    /// Something, but not everything.
+    /// Some, but not all.
     Something,
     Everything,
 }
 
-/// What became of a credential.
+/// The treatment of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// For a credential: 2xx or 304. For a grant: anything but 401 and 403, from a known route.
@@ -59,17 +59,17 @@ pub enum Outcome {
     Refused,
 }
 
-/// What moves a state machine.
+/// The trigger of a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// A successful request (2xx).
     Request(&'static str, &'static str),
-    /// At least so many seconds.
+    /// At least this many seconds.
     Passing(u64),
 }
 
 impl Evidence {
-    /// Whether the record has it.
+    /// True if the record contains the evidence.
     pub fn is_in(self, record: &[Event]) -> bool {
         let answers = || record.iter().filter_map(Event::answered);
         match self {
@@ -112,7 +112,7 @@ impl Evidence {
         }
     }
 
-    /// The route that this is about.
+    /// The route of the evidence.
     pub fn route(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Answer { method, template, .. }
@@ -130,7 +130,7 @@ fn is_known(answer: &Answered) -> bool {
     names_a_route(&answer.endpoint)
 }
 
-/// The emulator's transcript calls what it has no route for `GET (unknown)`.
+/// The emulator's transcript names a request without a route `GET (unknown)`.
 pub fn names_a_route(endpoint: &str) -> bool {
     !endpoint.is_empty() && !endpoint.ends_with("(unknown)")
 }

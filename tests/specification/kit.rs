@@ -1,8 +1,8 @@
-//! The upstream as a test drives it: requests, answers and virtual time. Every answer goes into the
-//! record.
+//! The upstream as a test drives it: requests, responses and virtual time. Every response enters
+//! the record.
 //!
-//! Only the outside is used: `weir::emulator`'s public functions and the control plane under
-//! `/_emulator`.
+//! The kit uses only the outside: the public functions of `weir::emulator` and the control plane
+//! under `/_emulator`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,9 +20,9 @@ use weir::emulator::{Emulator, Options, RequestId};
 use crate::evidence::names_a_route;
 use crate::recorder::{Answered, Caller, Event, record, saw_header};
 
-/// The world's time when the emulator starts; a test starts a little later.
+/// The world's time at the start of the emulator; a test starts a little later.
 const START: Timestamp = Timestamp::from_secs(1_800_000_000);
-/// The address that `url` fields and links name.
+/// The base of `url` fields and links.
 pub const BASE: &str = "http://upstream.test";
 /// No credential.
 pub const NOBODY: &str = "";
@@ -31,28 +31,28 @@ pub const NOBODY: &str = "";
 pub struct Upstream {
     pub(crate) emulator: Emulator,
     pub now: Timestamp,
-    /// Where the next requests come from.
+    /// The source address of the next requests.
     pub peer: IpAddr,
-    /// What each token is, by its value.
+    /// The caller behind each token.
     pub(crate) callers: BTreeMap<String, Caller>,
-    /// The world as a test saw it first.
+    /// The first view of the world.
     pub(crate) first_world: Option<Value>,
     sequence: u64,
 }
 
-/// An answer, its body read.
+/// A response with its body.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
     pub headers: HeaderMap,
-    /// Null when the body is no JSON.
+    /// Null unless the body is JSON.
     pub body: Value,
     pub bytes: Bytes,
     /// The route as the transcript names it.
     pub endpoint: String,
 }
 
-/// A request in the making.
+/// A request under construction.
 #[derive(Clone, Debug)]
 pub struct Ask {
     method: Method,
@@ -67,7 +67,8 @@ impl Ask {
         Self { method, path: path.to_owned(), headers: Vec::new(), body: Bytes::new() }
     }
 
-    /// With a token as Bearer; with `CLIENT_ID:CLIENT_SECRET` as Basic; with [`NOBODY`] as it is.
+    /// Adds a credential: a token as Bearer, `CLIENT_ID:CLIENT_SECRET` as Basic, and nothing for
+    /// [`NOBODY`].
     pub fn by(self, credential: &str) -> Self {
         match credential {
             NOBODY => self,
@@ -83,12 +84,12 @@ impl Ask {
         self
     }
 
-    /// Null is no body.
+    /// Adds a JSON body; null adds none.
     pub fn json(self, body: &Value) -> Self {
         if body.is_null() { self } else { self.text(&body.to_string()) }
     }
 
-    /// A body as it is, JSON or not.
+    /// Adds a body as it is, JSON or not.
     pub fn text(mut self, body: &str) -> Self {
         self.body = Bytes::copy_from_slice(body.as_bytes());
         self
@@ -118,7 +119,7 @@ impl Upstream {
         Self::with(Options { repositories: 12, base_url: BASE.to_owned(), ..Options::default() })
     }
 
-    /// One that speaks the other dialect.
+    /// An upstream of the other dialect.
     pub fn github() -> Self {
         Self::with(Options {
             dialect: Dialect::Github,
@@ -148,7 +149,7 @@ impl Upstream {
         record(Event::Passed { seconds });
     }
 
-    /// Sends a request and takes its answer at once.
+    /// Sends a request and takes its response at once.
     pub fn send(&mut self, ask: &Ask) -> Answer {
         let (answer, id) = self.begin(ask);
         self.end(id);
@@ -175,7 +176,7 @@ impl Upstream {
             Answer { status: parts.status.as_u16(), headers: parts.headers, body, bytes, endpoint };
         let path = ask.path.split('?').next().unwrap_or_default();
         if ["/_emulator/reset", "/_emulator/seed"].contains(&path) {
-            // The transcript and the world begin anew.
+            // The transcript and the world start over.
             self.sequence = 0;
             self.first_world = None;
         }
@@ -191,7 +192,7 @@ impl Upstream {
         answer
     }
 
-    /// What an `Authorization` header is.
+    /// The caller behind an `Authorization` header.
     fn caller(&self, authorization: &str) -> Caller {
         let (scheme, credential) = authorization.split_once(' ').unwrap_or((authorization, ""));
         let scheme = scheme.to_ascii_lowercase();
@@ -232,7 +233,7 @@ impl Upstream {
         self.send(&Ask::new("DELETE", path).by(token))
     }
 
-    /// A write without a body, as the legacy routes want it (Document 1, Empty-body mutations).
+    /// A write without a body, as the legacy routes require (SPECIFICATION, "Conventions").
     pub fn put_empty(&mut self, token: &str, path: &str) -> Answer {
         self.send(&Ask::new("PUT", path).by(token).header("content-length", "0"))
     }
@@ -250,13 +251,13 @@ impl Upstream {
         self.get(NOBODY, "/_emulator/books").expect_status(200).body
     }
 
-    /// Makes something happen in the world.
+    /// Makes an event happen in the world.
     pub fn event(&mut self, event: &Value) -> Answer {
         self.post(NOBODY, "/_emulator/events", event).expect_status(201)
     }
 
-    /// Sends `after` requests that must be let through and one more, which must be refused for the
-    /// secondary limit; that is recorded.
+    /// Sends `after` requests that must pass and one that the secondary limit must refuse, and
+    /// records that.
     pub fn assert_refuses_after(
         &mut self,
         limit: &'static str,
@@ -285,7 +286,7 @@ impl Upstream {
 }
 
 impl Answer {
-    /// A header, empty when absent; what was there is recorded.
+    /// A header, empty when absent and recorded when present.
     pub fn header(&self, name: &str) -> &str {
         if self.headers.contains_key(name) {
             saw_header(name);
@@ -297,7 +298,7 @@ impl Answer {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
     }
 
-    /// A header that is a number.
+    /// A numeric header.
     pub fn number(&self, name: &str) -> u64 {
         self.header(name)
             .parse()
@@ -314,7 +315,7 @@ impl Answer {
         self
     }
 
-    /// Whether the emulator has a route for what was asked.
+    /// True if the emulator has a route for the request.
     pub fn is_of_a_route(&self) -> bool {
         names_a_route(&self.endpoint)
     }
@@ -325,7 +326,7 @@ impl Answer {
         self.body.as_array().unwrap_or_else(|| panic!("no list: {} {}", self.status, self.body))
     }
 
-    /// The message of an error (Document 1, Errors, rule 3).
+    /// The message of an error (SPECIFICATION, "Errors").
     #[track_caller]
     pub fn message(&self) -> &str {
         self.body["message"]
@@ -333,7 +334,7 @@ impl Answer {
             .unwrap_or_else(|| panic!("{} without a message: {}", self.status, self.body))
     }
 
-    /// A 422 that names this field.
+    /// Asserts a 422 that names this field.
     #[track_caller]
     pub fn assert_names_field(&self, field: &str) {
         assert_eq!(self.status, 422, "{}", self.body);
@@ -341,7 +342,7 @@ impl Answer {
         assert!(errors.iter().any(|error| error["field"] == field), "{field} in {}", self.body);
     }
 
-    /// The address of a relation in `Link`, as a path.
+    /// The URL of a relation in `Link`, as a path.
     pub fn link(&self, relation: &str) -> Option<String> {
         let wanted = format!("rel=\"{relation}\"");
         let entry = self.header("link").split(", ").find(|entry| entry.ends_with(&wanted))?;
@@ -349,13 +350,13 @@ impl Answer {
         Some(address.strip_prefix(BASE).unwrap_or(address).to_owned())
     }
 
-    /// Document 1, Errors, rule 2.
+    /// Follows the rule for secondary refusals (SPECIFICATION, "Errors").
     pub fn is_secondary_refusal(&self) -> bool {
         [403, 429].contains(&self.status)
             && self.body["message"].as_str().is_some_and(|message| message.contains("secondary"))
     }
 
-    /// Document 1, Errors, rule 1.
+    /// Follows the rule for primary refusals (SPECIFICATION, "Errors").
     pub fn is_primary_refusal(&self) -> bool {
         [403, 429].contains(&self.status)
             && self.peek("x-ratelimit-remaining") == "0"

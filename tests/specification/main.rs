@@ -1,26 +1,25 @@
-//! The specification, line by line: a table from each row of the three documents to the tests that
-//! exercise it, and a test that fails when a row has none or when its tests do not really do what
-//! it says.
+//! The upstream's specification, line by line. Tables map each row of its three documents to the
+//! tests that exercise it. The audit fails on a row without tests, and on tests that do not
+//! exercise their row.
 //!
-//! The emulator is tested from outside: [`weir::emulator::Emulator`] and the control plane under
-//! `/_emulator` (CONTRACT, Emulator). The rules are read from the documents, never from the
-//! emulator's code: a misreading that both share would pass.
+//! The tests treat the emulator from outside: [`weir::emulator::Emulator`] and the control plane
+//! under `/_emulator` (SPECIFICATION, "Emulator"). The rules come from the documents, never from
+//! the emulator's code: a misreading that both share would pass.
 //!
 //! # Writing the tests of a section
 //!
-//! 1. `document_N/SECTION.rs`: ordinary `#[test] pub fn`s, named as sentences of the document, over
-//!    [`kit::Upstream`] (`get`, `post`, …, `pass(seconds)`) and the world's tokens ([`callers`]:
-//!    `classic("ada")`, `jwt()`, `installation_with("acme", …)`). What a test does is recorded:
-//!    answers by the kit, fields by [`shape::assert_shape`], headers by `Answer::header`, states by
-//!    [`recorder::observe`].
-//! 2. `rows/document_N/SECTION.rs`: the section's tables as data ([`table`]), every line of the
-//!    document once, each with its tests by `tests!`. `lines` is the number of lines that the
-//!    document's table has.
+//! 1. `document_N/SECTION.rs`: ordinary `#[test] pub fn`s, named as sentences of the document. They
+//!    use [`kit::Upstream`] (`get`, `post`, …, `pass(seconds)`) and the world's tokens
+//!    ([`callers`]: `classic("ada")`, `jwt()`, `installation_with("acme", …)`). The record fills
+//!    itself: responses by the kit, fields by [`shape::assert_shape`], headers by `Answer::header`,
+//!    states by [`recorder::observe`].
+//! 2. `rows/document_N/SECTION.rs`: the section's tables as data ([`table`]), with every line of
+//!    the document once and its tests by `tests!`. `lines` is the number of lines in the document's
+//!    table.
 //! 3. [`audit`] runs each row's tests under a fresh record and compares it with the row's
 //!    [`evidence`].
 //!
-//! What is left out: how the emulator does it, its speed, its sockets (`src/emulator/tests`,
-//! `benches/`).
+//! Left out: the emulator's implementation, speed and sockets (`src/emulator/tests`, `benches/`).
 
 mod audit;
 mod callers;

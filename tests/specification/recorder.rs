@@ -1,23 +1,21 @@
-//! What a test really did: every answer it got, every field it compared, every state it saw, in
-//! order.
+//! The record of a test: every response, every compared field and every observed state, in order.
 //!
-//! The kit and the shapes write here, the audit reads. The record belongs to the thread, so that
-//! tests that run side by side keep apart. Nothing is judged here.
+//! The kit and the shapes write it, and the audit reads it. Each thread has its own record, so that
+//! concurrent tests stay apart. Nothing is judged here.
 
 use std::cell::RefCell;
 
-/// One thing that happened during a test.
+/// An event during a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Answered(Answered),
-    /// A field of an object of the documents was compared on an answer; a text that is one of a
-    /// closed set is kept.
+    /// A field of a documented object was compared in a response. A value of a closed set is kept.
     Compared {
         object: &'static str,
         field: &'static str,
         text: Option<String>,
     },
-    /// A state machine of the documents was seen in this state.
+    /// A documented state machine was observed in this state.
     Observed {
         machine: &'static str,
         state: String,
@@ -26,9 +24,9 @@ pub enum Event {
     Passed {
         seconds: u64,
     },
-    /// A header was read that was there; in lower case.
+    /// A present header was read; in lower case.
     Header(String),
-    /// A limit let this many through and refused the next.
+    /// A limit passed this many requests and refused the next.
     Refused {
         limit: &'static str,
         after: u64,
@@ -41,7 +39,7 @@ impl Event {
     }
 }
 
-/// One answer and who had asked.
+/// A response and its caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answered {
     pub method: String,
@@ -57,14 +55,14 @@ pub struct Answered {
     pub limit: Option<u64>,
 }
 
-/// A credential by what it is, never its value.
+/// A credential by its properties, never its value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// The scheme word in lower case: `bearer`, `token`, `basic`, or nothing.
+    /// The scheme in lower case: `bearer`, `token`, `basic`, or nothing.
     pub scheme: String,
     /// The kind as the world names it, or `jwt`, `bad`, `none`.
     pub kind: String,
-    /// Permissions as `name=level` by commas; `*` is all.
+    /// Permissions as `name=level`, separated by commas; `*` is all.
     pub grants: String,
 }
 
@@ -76,19 +74,18 @@ pub fn record(event: Event) {
     RECORD.with_borrow_mut(|events| events.push(event));
 }
 
-/// The record of this thread so far; a fresh one begins.
+/// Takes the record of this thread and starts a fresh one.
 pub fn take() -> Vec<Event> {
     RECORD.take()
 }
 
-/// A test says which state it has just seen. The state must come from an answer, not from the
+/// Records the state that a test has just observed. It must come from a response, not from the
 /// test's expectation.
 pub fn observe(machine: &'static str, state: impl Into<String>) {
     record(Event::Observed { machine, state: state.into() });
 }
 
-/// A header was found where the documents say, other than on an answer of the kit (whose `header`
-/// records by itself).
+/// Records a header found outside a response of the kit, whose `header` records by itself.
 pub fn saw_header(name: &str) {
     record(Event::Header(name.to_ascii_lowercase()));
 }

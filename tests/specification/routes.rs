@@ -1,9 +1,9 @@
-//! Long lists of routes as text: one template a line, with its methods and marks before it.
+//! Long lists of routes as text: one template in a line, after its methods and marks.
 //!
-//! `ANY` as a method stands where the document names a route without saying how it is asked: one
-//! known method is enough.
+//! The method `ANY` means that the document names a route without a method: one known method
+//! suffices.
 
-/// The methods that a route can be asked with.
+/// The methods of routes.
 pub const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
 /// One method of one template.
@@ -14,7 +14,7 @@ pub struct Route {
     pub mark: Mark,
 }
 
-/// What the permission matrix says beside a route.
+/// The mark of the permission matrix beside a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     Plain,
@@ -24,7 +24,7 @@ pub enum Mark {
     UserOnly,
 }
 
-/// Reads lines such as `PUT,DELETE [M] /orgs/{org}/things/{thing_id}`.
+/// Parses lines such as `PUT,DELETE [M] /orgs/{org}/things/{thing_id}`.
 pub fn routes(text: &'static str) -> Vec<Route> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.flat_map(line).collect()

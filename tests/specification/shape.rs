@@ -1,14 +1,13 @@
-//! Objects of the documents as data, and the comparison of a JSON value with one.
+//! Documented objects as data, and the comparison of a JSON value with one.
 //!
-//! A field counts as compared only when its value was really there to compare: null says nothing
-//! about a nullable field, an empty list nothing about its items. What the documents do not list
-//! may be there too.
+//! A field counts as compared only with a value: null says nothing about a nullable field, an empty
+//! list nothing about its items. Undocumented fields may be present.
 
 use serde_json::Value;
 
 use crate::recorder::{Event, record};
 
-/// An object whose fields the documents list.
+/// An object with its documented fields.
 #[derive(Debug)]
 pub struct Object {
     pub name: &'static str,
@@ -23,37 +22,37 @@ pub struct Field {
     pub line: &'static str,
 }
 
-/// What the documents say of a value.
+/// The documented type of a value.
 #[derive(Debug)]
 pub enum Type {
     String,
-    /// A string with something in it.
+    /// A string that is not empty.
     Text,
     Integer,
     Number,
     Boolean,
-    /// `YYYY-MM-DDTHH:MM:SSZ`, or with a numeric offset in place of `Z`.
+    /// `YYYY-MM-DDTHH:MM:SSZ`, or a numeric offset instead of `Z`.
     Timestamp,
-    /// An absolute address or a template of one.
+    /// An absolute URL or a template of one.
     Url,
-    /// A string that is one of these; each seen value is recorded.
+    /// One of these strings; each observed value is recorded.
     OneOf(&'static [&'static str]),
-    /// The value of this type must be seen once, null may be seen too.
+    /// A value of this type must be observed once; null may be too.
     Nullable(&'static Type),
-    /// Null is enough: the documents do not say when there is a value.
+    /// Null suffices: the documents do not say when there is a value.
     MaybeNull(&'static Type),
-    /// At least one item must be seen.
+    /// At least one item must be observed.
     Array(&'static Type),
-    /// An empty list is enough.
+    /// An empty list suffices.
     MaybeEmpty(&'static Type),
     Object(&'static Object),
-    /// An object of whatever.
+    /// Any object.
     Map,
     /// Any one of these.
     Either(&'static [Type]),
 }
 
-/// A field that has a line of its own in the document's table.
+/// A field with its own line in the document's table.
 pub const fn field(name: &'static str, ty: Type) -> Field {
     Field { name, ty, line: name }
 }
@@ -63,13 +62,13 @@ pub const fn listed(line: &'static str, name: &'static str, ty: Type) -> Field {
     Field { name, ty, line }
 }
 
-/// Compares and records; panics with everything that is wrong.
+/// Compares and records. Panics with every fault.
 pub fn assert_shape(value: &Value, object: &'static Object) {
     let faults = faults(value, object);
     assert!(faults.is_empty(), "not a {}:\n{}\nin {value}", object.name, faults.join("\n"));
 }
 
-/// Compares a list, which must not be empty.
+/// Compares the items of a list, which must not be empty.
 pub fn assert_shapes(value: &Value, object: &'static Object) {
     let items = value.as_array().unwrap_or_else(|| panic!("no list of {}: {value}", object.name));
     assert!(!items.is_empty(), "an empty list shows no {}", object.name);
@@ -78,7 +77,7 @@ pub fn assert_shapes(value: &Value, object: &'static Object) {
     }
 }
 
-/// What keeps `value` from being `object`; the fields that fit are recorded.
+/// The faults that keep `value` from being `object`; matching fields are recorded.
 pub fn faults(value: &Value, object: &'static Object) -> Vec<String> {
     let Some(map) = value.as_object() else {
         return vec![format!("{}: {value} is no object", object.name)];
@@ -97,11 +96,11 @@ pub fn faults(value: &Value, object: &'static Object) -> Vec<String> {
     faults
 }
 
-/// How a value and a type go together.
+/// The result of comparing a value with a type.
 enum Fit {
-    /// Compared; with the text of a closed set.
+    /// Compared, with the text of a closed set.
     Seen(Option<String>),
-    /// Not wrong, but nothing was there to compare.
+    /// Not wrong, but nothing to compare.
     Unseen,
     Wrong(String),
 }
@@ -155,8 +154,8 @@ fn fit_items(value: &Value, item: &'static Type, empty: Fit) -> Fit {
     seen
 }
 
-/// Document 1: "ISO 8601, `YYYY-MM-DDTHH:MM:SSZ` (some responses carry a numeric UTC offset instead
-/// of Z)".
+/// "ISO 8601, `YYYY-MM-DDTHH:MM:SSZ` (some responses carry a numeric UTC offset instead of Z)"
+/// (SPECIFICATION, "Conventions").
 pub fn is_timestamp(text: &str) -> bool {
     let matches = |text: &str, pattern: &str| {
         text.len() == pattern.len()

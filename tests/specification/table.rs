@@ -1,13 +1,12 @@
-//! Rows of the documents' tables, each with the tests that exercise it and the evidence that these
-//! tests must leave behind.
+//! Rows of the documents' tables, each with its tests and the evidence that they must leave.
 //!
-//! Every kind of row is made by a `const fn` of its own, so that tables are plain data, and becomes
-//! a [`Row`] for the audit.
+//! A `const fn` makes each kind of row, so that tables are plain data. The audit reads them as
+//! [`Row`]s.
 
 use crate::evidence::{Evidence, Outcome, Trigger};
 use crate::shape::Object;
 
-/// A test by its path. `tests!` makes it, so that the compiler knows that it exists.
+/// A test by its path. `tests!` makes it, so that the compiler checks its existence.
 #[derive(Clone, Copy, Debug)]
 pub struct Test {
     pub name: &'static str,
@@ -22,13 +21,13 @@ macro_rules! tests {
     };
 }
 
-/// What the audit checks: a line of a document's table, or a part of one.
+/// A unit of the audit: a line of a document's table, or a part of one.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The line's leading cell or cells, as the document has them without its back-ticks. Rows that
+    /// The leading cell or cells of the line, as in the document without back-ticks. Rows that
     /// share it are parts of one line.
     pub line: String,
-    /// Which part of the line, for messages.
+    /// The part of the line, for messages.
     pub part: String,
     pub tests: Vec<Test>,
     pub evidence: Vec<Evidence>,
@@ -40,7 +39,7 @@ pub struct Table {
     pub document: u8,
     /// The headings above it.
     pub name: &'static str,
-    /// How many lines it has in the document. Fixed here, so that a row cannot disappear unseen.
+    /// The number of lines in the document, fixed here so that no row disappears unseen.
     pub lines: usize,
     pub rows: Vec<Row>,
 }
@@ -55,7 +54,7 @@ impl Table {
         Self { document, name, lines, rows: rows.iter().flat_map(|row| (*row).into()).collect() }
     }
 
-    /// The table of an object's fields; all of them are exercised by `tests` together.
+    /// The table of an object's fields, which `tests` exercise together.
     pub fn fields(document: u8, lines: usize, object: &'static Object, tests: &[Test]) -> Self {
         let rows = object.fields.iter().map(|field| Row {
             line: field.line.to_owned(),
@@ -67,7 +66,7 @@ impl Table {
     }
 }
 
-/// An endpoint and every status that the document gives it.
+/// An endpoint and all its documented statuses.
 #[derive(Clone, Copy, Debug)]
 pub struct EndpointRow {
     line: &'static str,
@@ -77,7 +76,7 @@ pub struct EndpointRow {
     tests: &'static [Test],
 }
 
-/// `line` is the document's cell without back-ticks; the template is written out where the document
+/// `line` is the document's cell without back-ticks; the template is complete where the document
 /// shortens it.
 pub const fn endpoint(
     line: &'static str,
@@ -109,8 +108,8 @@ pub struct StateRow {
     tests: &'static [Test],
 }
 
-/// `line` is `State | Trigger` of the document (with ` | Condition` where the first two are not
-/// unique); each state of `from` must be seen (`observe`), then the trigger, then `to`.
+/// `line` is `State | Trigger` of the document, with ` | Condition` where these are not unique. A
+/// state of `from` must be observed, then the trigger, then `to`.
 pub const fn transition(
     line: &'static str,
     machine: &'static str,
@@ -130,7 +129,7 @@ impl From<StateRow> for Vec<Row> {
     }
 }
 
-/// A value of a closed set that a field must have been seen with.
+/// A value of a closed set that must be observed in a field.
 #[derive(Clone, Copy, Debug)]
 pub struct ValueRow {
     object: &'static str,
@@ -160,12 +159,12 @@ impl From<ValueRow> for Vec<Row> {
     }
 }
 
-/// One rule about a credential: who must have been let in and who refused.
+/// A rule about a credential: the callers that are accepted and those that are refused.
 #[derive(Clone, Copy, Debug)]
 pub struct CredentialRow {
     line: &'static str,
     rule: &'static str,
-    /// Scheme word and kind.
+    /// Scheme and kind.
     accepted: &'static [(&'static str, &'static str)],
     refused: &'static [(&'static str, &'static str)],
     tests: &'static [Test],
@@ -199,7 +198,7 @@ impl From<CredentialRow> for Vec<Row> {
     }
 }
 
-/// Anything else: a rule in words, and the evidence of its tests.
+/// A rule in words, with the evidence of its tests.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleRow {
     line: &'static str,
@@ -208,8 +207,8 @@ pub struct RuleRow {
     tests: &'static [Test],
 }
 
-/// A convention or another sentence; without evidence of its own it is enough that its tests got
-/// answers.
+/// A convention or another sentence. Without evidence of its own, any response to its tests
+/// suffices.
 pub const fn rule(
     line: &'static str,
     rule: &'static str,
@@ -227,7 +226,7 @@ impl From<RuleRow> for Vec<Row> {
     }
 }
 
-/// One row that is a whole line.
+/// A row that is a whole line.
 pub fn one(line: &str, part: String, tests: &[Test], evidence: Vec<Evidence>) -> Vec<Row> {
     vec![Row { line: line.to_owned(), part, tests: tests.to_vec(), evidence }]
 }

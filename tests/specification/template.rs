@@ -1,17 +1,17 @@
-//! From a concrete path to the row of the tables that it belongs to.
+//! The route of a concrete path.
 //!
-//! A path can fit several templates; it belongs to the one that is most literal from the left,
-//! among all routes that the tables name.
+//! A path can match several templates. It belongs to the most literal one from the left among the
+//! routes that the tables name.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use crate::rows;
 
-/// A segment of a template. Ordered by how much it says, the least first.
+/// A segment of a template, ordered by precision, the least first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Segment {
-    /// All that is left.
+    /// All remaining segments.
     Rest,
     Parameter,
     Literal(String),
@@ -19,7 +19,7 @@ enum Segment {
 
 type Shape = Vec<Segment>;
 
-/// Whether `template` is the most literal route of this method that `path` fits.
+/// True if `template` is the most literal route of this method that `path` matches.
 pub fn is_best(method: &str, template: &str, path: &str) -> bool {
     let shape = shape(template);
     if !fits(&shape, path) {
@@ -45,7 +45,7 @@ fn known() -> &'static BTreeSet<(String, Shape)> {
     })
 }
 
-/// The parameters' names do not matter: `{org}` and `{org_id}` are the same place.
+/// The template without parameter names: `{org}` and `{org_id}` are the same.
 fn shape(template: &str) -> Shape {
     let segment = |text: &str| match text.strip_prefix('{') {
         Some(name) if name.starts_with('*') => Segment::Rest,
@@ -68,7 +68,7 @@ fn fits(shape: &[Segment], path: &str) -> bool {
     segments.next().is_none()
 }
 
-/// A concrete path: each `{name}` is replaced by what `value` gives for it.
+/// A concrete path: `value` replaces each `{name}`.
 pub fn fill(template: &str, value: impl Fn(&str) -> String) -> String {
     let filled = template.split('/').map(|segment| {
         match segment.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {

@@ -1,4 +1,4 @@
-//! The permission header and the facts that the document gives beside its tables.
+//! The permission header, and the facts beside the tables.
 
 use std::collections::BTreeMap;
 
@@ -122,7 +122,7 @@ pub fn owners_and_maintainers_may_do_more_than_members() {
     upstream.put(&member, &place, &json!({})).expect_status(403);
     upstream.put(&maintainer, &place, &json!({})).expect_status(200);
     upstream.put(&owner, &place, &json!({})).expect_status(200);
-    // Hooks are for owners, whatever the scopes.
+    // Hooks need an owner, whatever the scopes.
     upstream.get(&owner, "/orgs/acme/hooks").expect_status(200);
     for other in [maintainer, member] {
         let refused = upstream.get(&other, "/orgs/acme/hooks");
@@ -153,7 +153,7 @@ pub fn every_permission_that_the_header_states_can_be_granted() {
         let place = path(&mut upstream, route.template);
         let methods = if route.method == "ANY" { METHODS.as_slice() } else { &[route.method][..] };
         for method in methods {
-            // Without a credential nothing changes, and the header is there all the same.
+            // Without a credential nothing changes, but the header is still there.
             let answer = upstream.send(&Ask::new(method, &place));
             let pairs = answer
                 .header(HEADER)
@@ -167,7 +167,7 @@ pub fn every_permission_that_the_header_states_can_be_granted() {
             }
         }
     }
-    // What opens an enterprise is not for an installation on an organisation.
+    // An installation on an organization gets no enterprise permissions.
     stated.retain(|name, _| {
         name != "allows_permissionless_access" && !name.starts_with("enterprise_")
     });

@@ -1,4 +1,4 @@
-//! Request and response conventions that every route shares.
+//! Conventions of requests and responses on every route.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ pub fn the_recommended_media_type_is_accepted_on_every_request() {
             .send(&Ask::new("GET", place).by(&ada).header("accept", "application/vnd.service+json"))
             .expect_status(200);
         assert!(with.header("content-type").starts_with("application/json"), "{place}");
-        // "Recommended": without it the same is answered.
+        // "Recommended": the response is the same without it.
         let without = upstream.get(&ada, place).expect_status(200);
         if place != "/rate_limit" {
             assert_eq!(with.body, without.body, "{place}");
@@ -51,7 +51,7 @@ pub fn the_authorization_header_carries_the_token() {
     let ada = upstream.classic("ada");
     assert_eq!(upstream.get(&ada, "/user").expect_status(200).body["login"], "ada");
     upstream.get(NOBODY, "/user").expect_status(401);
-    // Nowhere else.
+    // The query is not accepted.
     upstream.get(NOBODY, &format!("/user?access_token={ada}")).expect_status(401);
 }
 
@@ -75,7 +75,7 @@ pub fn the_version_header_selects_the_version() {
     }
 }
 
-/// Every value whose name says that it is a moment.
+/// Every value whose name denotes a time.
 fn moments(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
@@ -273,7 +273,7 @@ pub fn a_team_is_addressed_by_slug_by_id_and_the_closing_down_way() {
             assert_eq!(other.body, one.body, "{way}{rest}");
         }
     }
-    // Path parameters of organisations are not case-sensitive (Document 2).
+    // Organization names in paths are case-insensitive (SPECIFICATION, "Team membership").
     upstream.get(&ada, &by_slug.replace("acme", "ACME")).expect_status(200);
 }
 

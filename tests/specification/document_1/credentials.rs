@@ -1,4 +1,4 @@
-//! Credentials: each kind with each of its rules, and what it may not do.
+//! Credentials: each kind with each of its rules, and its limits.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ const APP_HOOK: &str = "/app/hook/config";
 const TEAM: &str = "/orgs/acme/teams/platform/members";
 const HOUR: u64 = 3_600;
 
-/// With these words as `Authorization`.
+/// A request with this text as `Authorization`.
 fn as_written(upstream: &mut Upstream, place: &str, authorization: &str) -> Answer {
     upstream.send(&Ask::new("GET", place).header("authorization", authorization))
 }
@@ -64,7 +64,7 @@ pub fn an_expired_or_unknown_token_is_refused() {
         .token_where(|view| view.kind == "classic" && view.note.contains("expired"))
         .expect("an expired token");
     upstream.get(&expired, "/user").expect_status(401);
-    // A bad credential is refused even where none is needed.
+    // A bad credential is refused even where none is required.
     upstream.get("emu_nobody", PUBLIC).expect_status(401);
 }
 
@@ -101,7 +101,7 @@ pub fn an_app_user_token_acts_as_the_user_within_the_apps_permissions() {
         .token_where(without("members"))
         .expect("an app user token without the members permission");
     upstream.get(&bounded, TEAM).expect_status(403);
-    // Nor does the app's permission make the user more than the user is: hooks are for owners.
+    // The app's permission does not extend the user's: hooks need an owner.
     let hooks = upstream.get(&user, "/orgs/acme/hooks");
     assert!([403, 404].contains(&hooks.status), "{}", hooks.status);
 }
@@ -122,7 +122,7 @@ pub fn an_app_creates_a_token_for_its_installation() {
     let token = upstream.installation_with(ORGANIZATION, &[("members", "read")]);
     upstream.get(&token, TEAM).expect_status(200);
     upstream.get(&token, "/orgs/acme/hooks").expect_status(403);
-    // It is the installation, not a user, and ends where the app is installed.
+    // The token acts for the installation, not for a user, and only where the app is installed.
     for elsewhere in ["/user", "/orgs/globex/teams"] {
         let refused = upstream.get(&token, elsewhere);
         assert!([403, 404].contains(&refused.status), "{elsewhere}: {}", refused.status);
@@ -200,7 +200,7 @@ pub fn a_jwt_of_the_wrong_time_key_or_app_is_refused() {
         &json!({ "iss": "301", "iat": now, "exp": now + 60 }),
     );
     upstream.get(&unsigned, APP_HOOK).expect_status(401);
-    // The right one goes, and it is no user.
+    // The right token succeeds, and it is no user.
     upstream.get(&jwt, APP_HOOK).expect_status(200);
     let user = upstream.get(&jwt, "/user");
     assert!([401, 403].contains(&user.status), "{}", user.status);
@@ -225,7 +225,7 @@ pub fn an_oauth_apps_token_acts_as_the_user() {
     assert_eq!(upstream.get(&token, "/user").expect_status(200).body["login"], "ada");
     let private = private_repository(&mut upstream);
     upstream.get(&token, &private).expect_status(200);
-    // Its scopes bound it: only classic personal tokens reach notifications (Document 2).
+    // Only classic personal tokens reach notifications (SPECIFICATION, "Notifications").
     upstream.get(&token, "/notifications").expect_status(403);
 }
 
@@ -280,7 +280,7 @@ pub fn without_a_credential_there_is_public_data_only() {
         .expect_status(401);
 }
 
-/// Where a scope opens something, how it is asked, and how a token without it is refused.
+/// Asserts that this scope opens the request and that a token without it is refused.
 fn assert_scope(method: &str, place: &str, body: &Value) {
     let mut upstream = Upstream::new();
     let (all, none) = (upstream.classic("ada"), upstream.classic_without_scopes("ada"));
@@ -311,7 +311,7 @@ pub fn admin_org_opens_issue_field_definitions() {
         "/orgs/acme/issue-fields",
         &json!({ "name": "Size", "data_type": "text" }),
     );
-    // One that may only read the organisation may not.
+    // A token that may only read the organization is refused.
     let mut upstream = Upstream::new();
     let reader = upstream.token_where(|view| {
         view.user.as_deref() == Some("ada")

@@ -71,7 +71,7 @@ pub fn a_download_redirects() {
         for exported in
             migrations.items().iter().filter(|migration| migration["state"] == "exported")
         {
-            // The archive of an old one is gone.
+            // The archive of an old migration is gone.
             let found =
                 upstream.get(&token, &format!("/user/migrations/{}/archive", exported["id"]));
             if found.status == 302 {
@@ -135,7 +135,7 @@ pub fn both_kinds_of_rate_limit_are_forbidden() {
     assert!(upstream.get(&ada, "/user").expect_status(403).is_primary_refusal());
 }
 
-/// The id of a synchronised team and its organisation's owner's token.
+/// The paths of a synchronized team and the token of its organization's owner.
 fn synchronised(upstream: &mut Upstream) -> (String, String, String) {
     let world = upstream.world();
     let organizations = world["organizations"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -287,7 +287,7 @@ pub fn each_endpoint_answers_with_the_statuses_that_it_lists() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let organization = organization_of(&upstream.world())["id"].to_string();
-    // "status is 200, not 201" (Document 2, Issue fields).
+    // "status is 200, not 201" (SPECIFICATION, "Issue fields").
     upstream
         .post(&ada, "/orgs/acme/issue-fields", &json!({ "name": "Size", "data_type": "text" }))
         .expect_status(200);

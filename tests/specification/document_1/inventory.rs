@@ -1,5 +1,5 @@
-//! The route inventory: every family answers, behind a credential where it is not public data.
-//! Shapes are not shown and not looked at.
+//! The route inventory: every family answers, with a credential where the data is not public.
+//! Response fields are unknown and not checked.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ fn ask(upstream: &mut Upstream, token: &str, method: &str, place: &str) -> Answe
     upstream.send(&if method == "GET" { ask } else { ask.json(&json!({})) })
 }
 
-/// What is wrong with an answer of a route that is known.
+/// The fault in a response of a known route.
 fn fault(method: &str, answer: &Answer) -> Option<String> {
     let is_error = answer.status >= 400;
     if answer.status >= 500 {
@@ -32,7 +32,7 @@ fn fault(method: &str, answer: &Answer) -> Option<String> {
     }
 }
 
-/// Asks every route of the group with and without a credential.
+/// Requests every route of the group with and without a credential.
 fn check(group: Group) {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
@@ -55,7 +55,7 @@ fn check(group: Group) {
                     anonymous.status, anonymous.body
                 ));
             }
-            // A write of the last answer must not keep the next route from being tried.
+            // A write must not affect the next route.
             upstream.post(NOBODY, "/_emulator/reset", &json!({})).expect_status(200);
         }
         if known == 0 {

@@ -1,9 +1,9 @@
-//! The permission matrix for app tokens: each route with no permission, with exactly its own, and
+//! The permission matrix for app tokens: each route without permissions, with exactly its own, and
 //! at the wrong level.
 //!
-//! The document gives permissions names for people. What they are called on the wire is taken from
-//! the permission header, of which it is checked that all routes of a category name the same one,
-//! at the level of the row, and that no two categories share one.
+//! The document names permissions for people. Their names on the wire come from the permission
+//! header. All routes of a category must name the same one at the level of the row, and no two
+//! categories may share one.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +18,10 @@ use crate::rows::document_1::matrix::{
     RUNNERS_WRITE,
 };
 
-/// Lets a token see repositories; it opens no route of the matrix.
+/// Makes repositories visible to a token; it opens no route of the matrix.
 const LOOK: (&str, &str) = ("metadata", "read");
 
-/// Whose object a category is about, and a word that its permission's name has.
+/// The object of a category, and a word of its permission's name.
 #[derive(Clone, Copy)]
 struct Category {
     word: &'static str,
@@ -42,8 +42,8 @@ fn ask(upstream: &mut Upstream, token: &str, route: Route) -> Answer {
     upstream.send(&if route.method == "GET" { ask } else { ask.json(&body_of(route)) })
 }
 
-/// Empty: what is missing is found after whoever asks was let in. A fork alone must say where it
-/// goes: an installation has no place of its own.
+/// Empty, because missing fields are found after the permission check. Only a fork must name its
+/// target: an installation has no namespace.
 fn body_of(route: Route) -> Value {
     if route.template.ends_with("/forks") {
         json!({ "organization": ORGANIZATION, "name": "a-fork" })
@@ -61,7 +61,7 @@ fn accepted(answer: &Answer) -> BTreeSet<(String, String)> {
         .collect()
 }
 
-/// Everything that is wrong with the routes of one category and level.
+/// The faults of the routes of one category and level.
 fn check(category: Category, level: &str, text: &'static str) {
     let mut faults = Vec::new();
     for route in routes(text) {
@@ -85,8 +85,8 @@ fn with_and_without(category: Category, level: &str, route: Route) -> Result<(),
     }
     let accepted = accepted(&refused);
     let own = own(category, level, route, &accepted)?;
-    // [M]: "need more than one permission, or accept a different permission". With all that the
-    // header names it must go.
+    // [M]: "need more than one permission, or accept a different permission". All permissions of
+    // the header together must suffice.
     let granted: Vec<(&str, &str)> = match route.mark {
         Mark::Several => accepted
             .iter()
@@ -150,7 +150,7 @@ fn user_only(category: Category, level: &str, route: Route) -> Result<(), String
     let Some(view) = view else {
         return Err(format!("the world has no app user token with {own}={level}"));
     };
-    // Whether a user may do it to somebody else is not the matrix's question.
+    // The matrix does not decide about changes to other users.
     let place = path(&mut upstream, route.template).replace("cleo", &view.user.unwrap_or_default());
     let ask_own = Ask::new(route.method, &place).by(&view.token);
     let answer =

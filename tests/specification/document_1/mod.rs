@@ -1,4 +1,4 @@
-//! The tests of Document 1, a file per section.
+//! Tests of the first document, a file for each section.
 
 pub mod authentication;
 pub mod conventions;

@@ -1,4 +1,4 @@
-//! Concrete paths for the document's templates, in the seed world.
+//! Concrete paths for the documents' templates in the seed world.
 
 use serde_json::Value;
 
@@ -6,11 +6,10 @@ use crate::kit::Upstream;
 use crate::template::fill;
 
 pub const ORGANIZATION: &str = "acme";
-/// Public, with issues, comments and a workflow.
+/// A public repository with issues, comments and a workflow.
 pub const PUBLIC: &str = "/repos/acme/widgets";
 
-/// A path in which every parameter names something of acme, which exists where the seed world has
-/// such a thing.
+/// A path whose parameters name resources of acme, which exist where the seed world has them.
 pub fn path(upstream: &mut Upstream, template: &str) -> String {
     let world = upstream.first_world();
     let repository = private_repository_of(&world);
@@ -43,7 +42,7 @@ pub fn organization_of(world: &Value) -> &Value {
         .expect("the world has acme")
 }
 
-/// A team of acme that is not synchronised.
+/// A team of acme that is not synchronized.
 pub fn team_of(world: &Value) -> &Value {
     let teams = organization_of(world)["teams"].as_array().map(Vec::as_slice).unwrap_or_default();
     teams.iter().find(|team| team["synchronised"] != true).expect("acme has a team")

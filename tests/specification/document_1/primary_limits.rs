@@ -1,4 +1,4 @@
-//! Primary rate limits: what each kind of caller has, and who shares what.
+//! Primary rate limits of each kind of caller, and the budgets that callers share.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -11,12 +11,12 @@ use crate::kit::{Answer, BASE, NOBODY, Upstream};
 const LFS: &str = "/acme/widgets.git/info/lfs/objects/batch";
 const HOUR: u64 = 3_600;
 
-/// The limit that this credential is told for a read of public data.
+/// The limit that a read of public data reports to this credential.
 fn limit_of(upstream: &mut Upstream, token: &str) -> u64 {
     upstream.get(token, PUBLIC).expect_status(200).number("x-ratelimit-limit")
 }
 
-/// The world's tokens of this kind with their limits; expired ones are left out.
+/// The world's tokens of this kind with their limits, without expired ones.
 fn limits_of(upstream: &mut Upstream, kind: &str) -> Vec<(String, u64)> {
     let tokens: Vec<String> = upstream
         .emulator
@@ -71,10 +71,10 @@ pub fn a_user_has_5000_shared_by_all_the_users_tokens() {
             (5_000, 5_000 - spent)
         );
     }
-    // Another user's budget is another one.
+    // Another user has another budget.
     let ben = upstream.classic("ben");
     assert_eq!(upstream.get(&ben, PUBLIC).remaining(), 4_999);
-    // OAuth and app user tokens of apps that no enterprise owns are the same budget.
+    // OAuth and app user tokens share the budget, unless an enterprise owns their app.
     for kind in ["oauth", "app-user"] {
         let ordinary =
             limits_of(&mut upstream, kind).into_iter().find(|(_, limit)| *limit == 5_000);
@@ -149,7 +149,7 @@ pub fn an_installation_has_at_least_5000() {
     // Its budget is not a user's.
     let ada = upstream.classic("ada");
     assert_eq!(upstream.get(&ada, PUBLIC).remaining(), 4_999);
-    // All tokens of one installation are one budget.
+    // All tokens of an installation share a budget.
     let minted = upstream.installation_with(ORGANIZATION, &[("members", "read")]);
     assert_eq!(upstream.get(&minted, PUBLIC).remaining(), 4_998);
 }
@@ -159,7 +159,7 @@ pub fn an_enterprise_cloud_installation_has_15000() {
     assert_some_has("installation", 15_000);
 }
 
-/// What an installation on acme is told, and what the formula says, when the world has so many
+/// The limit that an installation on acme sees and that of the formula, in a world with this many
 /// repositories.
 fn scaled(repositories: u32) -> (u64, u64) {
     let mut upstream =
@@ -236,8 +236,8 @@ pub fn an_enterprise_cloud_workflow_token_has_15000() {
     panic!("none of {} workflow tokens has 15000 anywhere", tokens.len());
 }
 
-/// Asks Git LFS where so many objects are. Its address is not in the documents; it is the public
-/// one of the batch format.
+/// Requests this many objects of Git LFS. The URL is that of the public batch format; the documents
+/// do not name one.
 fn batch(upstream: &mut Upstream, token: &str, objects: usize) -> Answer {
     let objects: Vec<Value> =
         (0..objects).map(|n| json!({ "oid": format!("{n:064x}"), "size": 10 })).collect();
@@ -290,7 +290,7 @@ pub fn a_git_lfs_batch_processes_100_objects() {
     let ada = upstream.classic("ada");
     let hundred = batch(&mut upstream, &ada, 100).expect_status(200);
     assert_eq!(hundred.body["objects"].as_array().map(Vec::len), Some(100));
-    // What becomes of more is not shown: fewer are processed, or none.
+    // The effect of more objects is not documented: fewer are processed, or none.
     let more = batch(&mut upstream, &ada, 101);
     assert!(
         more.status >= 400

@@ -1,5 +1,4 @@
-//! Rate limit response headers, `GET /rate_limit`, and how the upstream treats a client after a
-//! limit.
+//! Rate limit headers, `GET /rate_limit`, and the treatment of a client after a limit.
 
 use serde_json::json;
 
@@ -31,7 +30,7 @@ pub fn remaining_and_used_add_up_to_the_limit() {
         assert_eq!(answer.number("x-ratelimit-used"), used);
         assert_eq!(answer.number("x-ratelimit-remaining"), 5_000 - used);
     }
-    // Errors are requests too.
+    // Errors count as requests.
     assert_eq!(
         upstream.get(&ada, "/orgs/acme/hooks/999999").expect_status(404).number("x-ratelimit-used"),
         6
@@ -145,7 +144,7 @@ pub fn the_secondary_limit_cannot_be_queried() {
     assert_eq!(names(&calm), names(&busy));
 }
 
-/// Ada, refused for a secondary limit; the refusal either says `retry-after` (1) or does not (0).
+/// Ada after a secondary limit, whose refusal carries `retry-after` (1) or not (0).
 fn refused(retry_after: u64) -> (Upstream, String, Answer) {
     let (mut upstream, ada) = ada();
     upstream.set_limit("refusal.retry-after", retry_after);
@@ -196,7 +195,7 @@ pub fn a_secondary_refusal_with_nothing_remaining_lasts_until_reset() {
         .map(|_| upstream.get(&ada, "/user").expect_status(200).number("x-ratelimit-reset"))
         .last()
         .unwrap_or(0);
-    // Both are exhausted now; whichever is named, nothing goes before the reset.
+    // Both are exhausted now. Whichever the refusal names, nothing passes before the reset.
     let refusal = upstream.get(&ada, "/user").expect_status(403);
     assert_eq!(refusal.remaining(), 0);
     assert_eq!(refusal.header("retry-after"), "");
@@ -255,7 +254,7 @@ pub fn a_client_that_continues_while_limited_is_banned() {
             .is_some_and(|banned| banned.iter().any(|account| account == "ada")),
         "{books}"
     );
-    // Nobody else is.
+    // Other accounts are not affected.
     let ben = upstream.classic("ben");
     upstream.get(&ben, "/user").expect_status(200);
 }

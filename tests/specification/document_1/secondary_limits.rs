@@ -1,4 +1,4 @@
-//! Secondary rate limits: each kind up to its number, and one more.
+//! Secondary rate limits: each kind up to its maximum, and one more.
 
 use serde_json::{Value, json};
 
@@ -9,14 +9,14 @@ const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
 const QUERY: &str = "query { viewer { login } }";
 const MUTATION: &str =
     "mutation { addComment(input: {subjectId: \"none\", body: \"b\"}) { clientMutationId } }";
-/// So that the limit in question is the only one that is met.
+/// Puts all other limits out of reach.
 const PLENTY: u64 = 10_000_000;
 
 fn graphql(upstream: &mut Upstream, token: &str, query: &str) -> Answer {
     upstream.post(token, "/graphql", &json!({ "query": query }))
 }
 
-/// An upstream with ada's token, whose primary limits do not matter.
+/// An upstream with ada's token and no effective primary limits.
 fn unbounded() -> (Upstream, String) {
     let mut upstream = Upstream::new();
     for limit in ["core", "graphql"] {
@@ -35,7 +35,7 @@ pub fn at_most_100_requests_are_in_flight() {
         ids.push(id);
         answer
     });
-    // One that ends makes room for one.
+    // A request that ends makes room for another.
     upstream.pass(120);
     upstream.end(ids[0]);
     let (answer, _) = upstream.begin(&Ask::new("GET", PUBLIC).by(&ada));
@@ -98,8 +98,7 @@ pub fn head_and_options_are_a_point_each() {
     });
 }
 
-/// A HEAD has no body that would say which limit it was; the GET at its place is asked once it is
-/// refused.
+/// A HEAD has no body to name its limit, so a GET of the same path follows its refusal.
 fn refusal_of(upstream: &mut Upstream, head: &Ask) -> Answer {
     let answer = upstream.send(head);
     if answer.status != 403 {
@@ -115,8 +114,7 @@ pub fn writes_are_5_points_each() {
     for method in ["POST", "PATCH", "PUT", "DELETE"] {
         let (mut upstream, ada) = unbounded();
         let (limit, place, body) = match method {
-            // A body that fails validation makes nothing, so that the limits on content do not
-            // matter.
+            // A body that fails validation creates nothing, so the content limits do not apply.
             "POST" => ("points of POST", "/repos/acme/widgets/issues", json!({})),
             "PATCH" => ("points of PATCH", "/repos/acme/widgets/issues/1", json!({ "title": "t" })),
             "PUT" => ("points of PUT", "/notifications", json!({})),
@@ -150,7 +148,7 @@ pub fn a_graphql_mutation_is_5_points() {
     });
 }
 
-/// Sends two requests a second, each taken to use a second of CPU time.
+/// Sends two requests a second, each with a second of CPU time.
 fn two_a_second(
     upstream: &mut Upstream,
     n: u64,
@@ -213,7 +211,7 @@ fn comment(upstream: &mut Upstream, token: &str, n: u64) -> Answer {
 pub fn at_most_80_requests_a_minute_create_content() {
     let (mut upstream, ada) = unbounded();
     upstream.assert_refuses_after("content.minute", 80, |upstream, n| comment(upstream, &ada, n));
-    // What makes no content goes on.
+    // Requests that create no content continue.
     let mut upstream = Upstream::new();
     for n in 0..80 {
         comment(&mut upstream, &ada, n).expect_status(201);

@@ -93,7 +93,7 @@ pub fn a_migration_archive_is_there_for_7_days() {
     upstream.pass(waited + 120);
     let gone = upstream.get(&ada, &archive);
     assert!((400..500).contains(&gone.status), "{}", gone.status);
-    // "Migration metadata stays available" (Document 3).
+    // "Migration metadata stays available" (SPECIFICATION, "User migrations").
     assert_eq!(upstream.get(&ada, &place).expect_status(200).body["state"], "exported");
 }
 
@@ -133,7 +133,7 @@ pub fn a_version_that_is_not_a_date_is_a_bad_request() {
 
 #[test]
 pub fn the_end_of_a_release_line_ends_no_route() {
-    // The world's time is after 2026-04-09, the end of the release line that the document shows.
+    // The world's time is after 2026-04-09, the end of the documented release line.
     let mut upstream = Upstream::new();
     assert!(upstream.now.as_secs() > 1_775_692_800);
     upstream.get(NOBODY, &format!("/api/v3{PUBLIC}")).expect_status(200);
@@ -167,7 +167,7 @@ pub fn closing_down_routes_match_their_replacements() {
             "{rest}"
         );
     }
-    // What is done one way is seen the other.
+    // A change by one path shows on the other.
     upstream.put(&ada, &format!("{old}/memberships/scan-bot"), &Value::Null).expect_status(200);
     upstream.get(&ada, &format!("{new}/memberships/scan-bot")).expect_status(200);
 }

@@ -1,5 +1,4 @@
-//! Organisations that an enterprise's team is assigned to: the six endpoints and the rules around
-//! them.
+//! Organizations that an enterprise team is assigned to: the six endpoints and their rules.
 
 use serde_json::{Value, json};
 
@@ -17,7 +16,7 @@ fn slugs(organizations: &[&str]) -> Value {
     json!({ "organization_slugs": organizations })
 }
 
-/// The logins of the organisations that a team is assigned to.
+/// The logins of the organizations that a team is assigned to.
 fn assigned(upstream: &mut Upstream, path: &str) -> Vec<String> {
     let ada = upstream.classic("ada");
     let list = upstream.get(&ada, path).expect_status(200);
@@ -110,7 +109,7 @@ pub fn an_organization_is_assigned() {
     let put = upstream.put_empty(&ada, &path).expect_status(201);
     assert_shape(&put.body, &ORGANIZATION_SUMMARY);
     assert_eq!(upstream.get(&ada, &path).expect_status(200).body, put.body);
-    // 201 is the only result that the document has for it.
+    // 201 is its only documented result.
     upstream.put_empty(&ada, &path).expect_status(201);
     assert_eq!(assigned(&mut upstream, AUDITORS), ["globex"]);
 }
@@ -165,7 +164,7 @@ pub fn an_enterprise_teams_slug_is_its_name_with_the_prefix_ent() {
     }
 }
 
-/// Asks each of the six endpoints, the writes last.
+/// Requests each of the six endpoints, the writes last.
 fn ask_all(upstream: &mut Upstream, token: &str) -> [u16; 6] {
     [
         upstream.get(token, ARCHITECTS).status,
@@ -189,7 +188,7 @@ pub fn only_classic_personal_access_tokens_are_accepted() {
     assert_eq!(ask_all(&mut upstream, &classic), [200, 200, 200, 204, 201, 204]);
 }
 
-/// "only classic personal access tokens": a token of an OAuth app is none, whatever its scopes.
+/// "only classic personal access tokens": a token of an OAuth app is not one, whatever its scopes.
 #[test]
 pub fn tokens_of_oauth_apps_are_not_accepted() {
     let mut upstream = Upstream::new();
@@ -209,8 +208,8 @@ pub fn reads_need_read_enterprise_and_writes_admin_enterprise() {
     assert!(assigned(&mut upstream, AUDITORS).is_empty());
 }
 
-/// "The permission 'Enterprise teams' enterprise (read for GET, write otherwise) is named."
-/// Document 1 says where: the permission header.
+/// "The permission 'Enterprise teams' enterprise (read for GET, write otherwise) is named" by the
+/// permission header (SPECIFICATION, "Permissions").
 #[test]
 pub fn the_permission_enterprise_teams_is_named() {
     const NAMED: &str = "x-accepted-service-permissions";

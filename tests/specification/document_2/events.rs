@@ -1,15 +1,14 @@
-//! What people do in a repository so that others are told of it, over the routes that a client
-//! would use.
+//! Actions in a repository that notify others, over the routes that a client would use.
 
 use serde_json::{Value, json};
 
 use crate::kit::{Answer, Upstream};
 
 const ISSUES: &str = "/repos/acme/widgets/issues";
-/// How much later the next thing happens.
+/// The time between two actions, in seconds.
 const A_MINUTE: u64 = 60;
 
-/// This person opens an issue; its number.
+/// Opens an issue as this person and returns its number.
 pub fn open_issue(upstream: &mut Upstream, person: &str, body: &str) -> u64 {
     upstream.pass(A_MINUTE);
     let token = upstream.classic(person);
@@ -27,14 +26,14 @@ pub fn comment(upstream: &mut Upstream, person: &str, number: u64, body: &str) {
         .expect_status(201);
 }
 
-/// This person changes an issue: its assignees, its state.
+/// Changes an issue as this person: its assignees, its state.
 pub fn change_issue(upstream: &mut Upstream, person: &str, number: u64, change: &Value) {
     upstream.pass(A_MINUTE);
     let token = upstream.classic(person);
     upstream.patch(&token, &format!("{ISSUES}/{number}"), change).expect_status(200);
 }
 
-/// Something that has no route of its own, by the control plane; `user` is told of it.
+/// Makes an event without a route happen by the control plane; it notifies `user`.
 pub fn occur(upstream: &mut Upstream, kind: &str, user: &str) {
     upstream.pass(A_MINUTE);
     upstream.event(
@@ -42,7 +41,7 @@ pub fn occur(upstream: &mut Upstream, kind: &str, user: &str) {
     );
 }
 
-/// This person watches acme/widgets from now on.
+/// Makes this person watch acme/widgets.
 pub fn watch(upstream: &mut Upstream, person: &str) {
     upstream.event(&json!({ "type": "watch", "repository": "acme/widgets", "user": person }));
 }
@@ -53,7 +52,7 @@ pub fn inbox(upstream: &mut Upstream, person: &str, query: &str) -> Answer {
     upstream.get(&token, &format!("/notifications{query}")).expect_status(200)
 }
 
-/// The thread of this person that was updated last.
+/// The most recently updated thread of this person.
 pub fn latest(upstream: &mut Upstream, person: &str) -> Value {
     let threads = inbox(upstream, person, "?all=true");
     threads.items().first().cloned().unwrap_or_else(|| panic!("{person} was told of nothing"))
@@ -64,8 +63,7 @@ pub fn path(thread: &Value) -> String {
     format!("/notifications/threads/{}", thread["id"].as_str().expect("the id of a thread is text"))
 }
 
-/// Whether a person is told of something in a thread: the thread is read before and unread after
-/// it.
+/// True if the event notifies a person: the thread is read before and unread after it.
 pub fn is_notified(
     upstream: &mut Upstream,
     person: &str,

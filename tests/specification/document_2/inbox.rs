@@ -1,4 +1,4 @@
-//! The notification lists: a person's inbox and a repository's, and marking the inbox read.
+//! Notification lists: the inbox of a person and of a repository, and marking the inbox as read.
 
 use serde_json::json;
 
@@ -177,7 +177,7 @@ pub fn last_read_at_is_now_by_default_and_later_updates_stay_unread() {
     assert!(read["last_read_at"].as_str() > read["updated_at"].as_str(), "{read}");
     open_issue(&mut upstream, "ben", "Look, @ada");
     assert_eq!(inbox(&mut upstream, "ada", "").items().len(), 1);
-    // Before it happened: it stays unread.
+    // A time before the update: the thread stays unread.
     upstream.put(&ada, INBOX, &json!({ "last_read_at": read["last_read_at"] }));
     assert_eq!(inbox(&mut upstream, "ada", "").items().len(), 1);
     for (field, wrong) in [("last_read_at", json!("yesterday")), ("read", json!("yes"))] {

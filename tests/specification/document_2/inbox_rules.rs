@@ -1,4 +1,4 @@
-//! Notifications: who may call, and how the threads are polled.
+//! Notifications: permissions, and the polling of threads.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::document_2::events::{inbox, latest, open_issue, path};
 use crate::document_2::paths::classic_with;
 use crate::kit::{Ask, BASE, NOBODY, Upstream};
 
-/// Asks every notification route about a thread, the changes last.
+/// Requests every notification route of a thread, the changes last.
 fn ask_all(upstream: &mut Upstream, token: &str, thread: &Value) -> Vec<u16> {
     let thread = path(thread);
     let subscription = format!("{thread}/subscription");
@@ -23,10 +23,10 @@ fn ask_all(upstream: &mut Upstream, token: &str, thread: &Value) -> Vec<u16> {
     ]
 }
 
-/// What a caller who may do everything gets.
+/// The statuses for a caller with every permission.
 const SERVED: [u16; 9] = [200, 200, 200, 200, 200, 204, 205, 204, 205];
 
-/// A thread that ada takes part in.
+/// A thread that ada participates in.
 fn thread(upstream: &mut Upstream) -> Value {
     open_issue(upstream, "ben", "Look, @ada");
     latest(upstream, "ada")
@@ -45,7 +45,7 @@ pub fn only_classic_personal_access_tokens_are_accepted() {
     assert_eq!(ask_all(&mut upstream, &classic, &thread), SERVED);
 }
 
-/// "only classic personal access tokens": a token of an OAuth app is none, whatever its scopes.
+/// "only classic personal access tokens": a token of an OAuth app is not one, whatever its scopes.
 #[test]
 pub fn tokens_of_oauth_apps_are_not_accepted() {
     let mut upstream = Upstream::new();
@@ -150,8 +150,8 @@ pub fn the_poll_interval_is_stated_with_the_threads() {
     }
 }
 
-/// "Responses of polling endpoints carry Last-Modified" (Document 1): also the one that has nothing
-/// to tell.
+/// "Responses of polling endpoints carry Last-Modified" (SPECIFICATION, "Conventions"), an empty
+/// inbox included.
 #[test]
 pub fn an_empty_inbox_is_polled_like_any_other() {
     let mut upstream = Upstream::new();

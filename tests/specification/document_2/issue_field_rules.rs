@@ -1,4 +1,4 @@
-//! Issue fields: what a body must say, who may call and by which credential.
+//! Issue fields: the rules of a body, permissions and credentials.
 
 use serde_json::{Value, json};
 
@@ -8,8 +8,7 @@ use crate::kit::{Answer, NOBODY, Upstream};
 
 const PERMISSION: &str = "issue_fields";
 
-/// Refused as forbidden or as not found: the documents list 404 for these routes and let every
-/// route answer 403.
+/// Asserts 403 or 404: the documents list 404 for these routes and allow 403 everywhere.
 #[track_caller]
 fn assert_refused(answer: &Answer) {
     assert!(

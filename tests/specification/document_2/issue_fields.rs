@@ -10,7 +10,7 @@ use crate::shape::{assert_shape, assert_shapes};
 pub const FIELDS: &str = "/orgs/acme/issue-fields";
 const ELSEWHERE: &str = "/orgs/there-is-no-such-organization/issue-fields";
 
-/// A request to make a field with a list of choices.
+/// The body that creates a field with a list of choices.
 pub fn select(name: &str) -> Value {
     json!({
         "name": name,
@@ -28,7 +28,7 @@ pub fn text(name: &str) -> Value {
     json!({ "name": name, "data_type": "text" })
 }
 
-/// Makes a field; its path.
+/// Creates a field and returns its path.
 pub fn made(upstream: &mut Upstream, field: &Value) -> (String, Answer) {
     let ada = upstream.classic("ada");
     let made = upstream.post(&ada, FIELDS, field).expect_status(200);
@@ -121,8 +121,8 @@ pub fn a_field_is_deleted() {
     assert!(list.items().iter().all(|field| field["name"] != "Region"), "{}", list.body);
 }
 
-/// "path `issue_field_id` (integer, required)". A DELETE has nothing else that can be invalid, and
-/// its results are 204, 404 and 422.
+/// "path `issue_field_id` (integer, required)". A DELETE has no other parameter, and its results
+/// are 204, 404 and 422.
 #[test]
 pub fn an_id_that_is_no_integer_fails_validation() {
     let mut upstream = Upstream::new();

@@ -8,12 +8,12 @@ use crate::objects::user::USER_SUMMARY;
 use crate::rows::document_2::membership::{TEAM_INVITATION, TEAM_MEMBERSHIP};
 use crate::shape::{assert_shape, assert_shapes};
 
-/// The address of an ordinary team: ben maintains it, cleo is a member.
+/// The path of an ordinary team: ben maintains it, cleo is a member.
 fn platform(upstream: &mut Upstream) -> String {
     team(upstream, "acme", "platform").legacy
 }
 
-/// The address of a team that is synchronised with an identity provider; dan owns the organisation.
+/// The path of a synchronized team; dan owns the organization.
 fn synchronised(upstream: &mut Upstream) -> String {
     let staff = team(upstream, "globex", "staff");
     assert_eq!(staff.view["synchronised"], true);

@@ -1,4 +1,4 @@
-//! Team membership: who may call, by which credential, and the rules of its prose.
+//! Team membership: permissions, credentials, and the rules of the prose.
 
 use serde_json::{Value, json};
 
@@ -71,7 +71,7 @@ pub fn authenticated_members_of_the_organization_may_call() {
         upstream.get(&token, MEMBERS).expect_status(200);
         upstream.get(&token, &format!("{PLATFORM}/memberships/ben")).expect_status(200);
     }
-    // Document 1: what the caller may not see is 404, what it may not do 403.
+    // 404 for a hidden resource, 403 for a forbidden action (SPECIFICATION, "Errors").
     let dan = upstream.classic("dan");
     for path in [MEMBERS, CLEO, "/orgs/acme/teams/platform/invitations"] {
         let answer = upstream.get(&dan, path);
@@ -148,8 +148,8 @@ pub fn with_team_synchronization_changing_membership_fails() {
     );
 }
 
-/// "a rule violation such as modifying an enterprise team at the organization level" is 422
-/// (Document 1, Errors).
+/// 422 for "a rule violation such as modifying an enterprise team at the organization level"
+/// (SPECIFICATION, "Errors").
 #[test]
 pub fn an_enterprise_team_is_not_modified_at_organization_level() {
     let mut upstream = Upstream::new();
@@ -176,8 +176,8 @@ pub fn the_organization_is_named_in_any_case() {
     upstream.get(&ada, "/orgs/AcMe/teams/platform/members").expect_status(200);
 }
 
-/// "Where pull and push permissions are accepted they map to the Read and Write roles." They are
-/// accepted for a team's repositories.
+/// "Where pull and push permissions are accepted they map to the Read and Write roles": for a
+/// team's repositories.
 #[test]
 pub fn pull_and_push_map_to_the_roles_read_and_write() {
     let mut upstream = Upstream::new();

@@ -1,4 +1,4 @@
-//! Team membership: its states and what moves it from one to the next.
+//! Team membership: its states and transitions.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::recorder::observe;
 const MACHINE: &str = "Team membership";
 const PLATFORM: &str = "/orgs/acme/teams/platform";
 
-/// Looks at a person's membership of the platform team; its state.
+/// Observes the state of a person's membership of the platform team.
 fn look(upstream: &mut Upstream, person: &str) -> String {
     let ada = upstream.classic("ada");
     let answer = upstream.get(&ada, &format!("{PLATFORM}/memberships/{person}"));

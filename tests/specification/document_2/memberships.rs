@@ -13,7 +13,7 @@ fn platform(upstream: &mut Upstream) -> Team {
     team(upstream, "acme", "platform")
 }
 
-/// A team that is synchronised with an identity provider; dan owns the organisation.
+/// A synchronized team; dan owns the organization.
 fn synchronised(upstream: &mut Upstream) -> Team {
     let staff = team(upstream, "globex", "staff");
     assert_eq!(staff.view["synchronised"], true);

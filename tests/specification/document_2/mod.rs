@@ -1,4 +1,4 @@
-//! The tests of Document 2, a file per section.
+//! Tests of the second document, a file for each section.
 
 pub mod enterprise_teams;
 pub mod events;

@@ -1,22 +1,22 @@
 //! The 304 of notification routes that change something.
 //!
-//! The documents list the status and say what it means ("conditional request matched"), not how it
-//! comes about for a change. Each test asks for a change that is already made, on the condition
-//! that nothing was modified since: by either reading nothing is left to do.
+//! The documents give the status its meaning ("conditional request matched") but no condition for a
+//! change. Each test repeats a change, unless modified since: under every reading nothing is left
+//! to do.
 
 use serde_json::{Value, json};
 
 use crate::document_2::events::{inbox, latest, open_issue, path};
 use crate::kit::{Answer, Ask, Upstream};
 
-/// cleo's path of a thread that she was mentioned in.
+/// cleo's path of a thread that mentions her.
 fn thread(upstream: &mut Upstream) -> String {
     open_issue(upstream, "ben", "Look, @cleo");
     path(&latest(upstream, "cleo"))
 }
 
-/// Makes the change, waits, and asks for it once more unless `seen` was modified since then; the
-/// second answer.
+/// Makes the change, waits, and repeats it unless modified since `seen`. Returns the second
+/// response.
 fn repeated(upstream: &mut Upstream, method: &str, path: &str, body: &Value, seen: &str) -> Answer {
     let cleo = upstream.classic("cleo");
     let change = Ask::new(method, path).by(&cleo).json(body);

@@ -1,10 +1,10 @@
-//! Where the world keeps what these tests ask about: the addresses of its teams, who is in them.
+//! Resources of the seed world: the paths of its teams and their members.
 
 use serde_json::Value;
 
 use crate::kit::Upstream;
 
-/// The three addresses of a team (Document 1, Team addressing).
+/// The three paths of a team (SPECIFICATION, "Team membership").
 #[derive(Debug)]
 pub struct Team {
     /// `/orgs/{org}/teams/{team_slug}`.
@@ -13,12 +13,12 @@ pub struct Team {
     pub by_ids: String,
     /// `/teams/{team_id}`, closing down.
     pub legacy: String,
-    /// What the world shows of it.
+    /// Its entry in the world.
     pub view: Value,
 }
 
 impl Team {
-    /// The address by slug and the alternate one.
+    /// The path by slug and the alternate one.
     pub fn addresses(&self) -> [&str; 2] {
         [&self.by_slug, &self.by_ids]
     }
@@ -28,12 +28,12 @@ impl Team {
     }
 }
 
-/// What the world shows of an organisation.
+/// The entry of an organization in the world.
 pub fn organization(upstream: &mut Upstream, login: &str) -> Value {
     named(&upstream.world()["organizations"], "login", login)
 }
 
-/// A team of an organisation.
+/// A team of an organization.
 pub fn team(upstream: &mut Upstream, login: &str, slug: &str) -> Team {
     let organization = organization(upstream, login);
     let view = named(&organization["teams"], "slug", slug);
@@ -45,7 +45,7 @@ pub fn team(upstream: &mut Upstream, login: &str, slug: &str) -> Team {
     }
 }
 
-/// A team of the enterprise, asked for as if it were this organisation's.
+/// A team of the enterprise, addressed as this organization's.
 pub fn enterprise_team(upstream: &mut Upstream, login: &str, slug: &str) -> Team {
     let organization = organization(upstream, login);
     let view = named(&upstream.world()["enterprises"][0]["teams"], "slug", slug);
@@ -68,13 +68,13 @@ pub fn named(list: &Value, key: &str, value: &str) -> Value {
         .unwrap_or_else(|| panic!("nothing whose {key} is {value} in {list}"))
 }
 
-/// One text of every item of a list, in its order.
+/// The text under `key` of every item, in order.
 pub fn texts(list: &Value, key: &str) -> Vec<String> {
     let items = list.as_array().map(Vec::as_slice).unwrap_or_default();
     items.iter().filter_map(|item| item[key].as_str()).map(str::to_owned).collect()
 }
 
-/// An app user access token of acme's owner, or else of any member, that has this permission.
+/// An app user token with this permission, of acme's owner or else of any member.
 pub fn app_user_with(upstream: &Upstream, permission: &str) -> String {
     let has = |view: &weir::emulator::TokenView| {
         view.kind == "app-user"
@@ -86,7 +86,7 @@ pub fn app_user_with(upstream: &Upstream, permission: &str) -> String {
     })
 }
 
-/// A classic token of this person that has the one scope and not the other.
+/// A classic token of this person with the one scope and without the other.
 pub fn classic_with(upstream: &Upstream, person: &str, scope: &str, without: &str) -> String {
     let fitting = upstream.token_where(|view| {
         let has = |scope: &str| view.scopes.contains(&scope);

@@ -10,7 +10,7 @@ use crate::shape::{assert_shape, assert_shapes};
 pub const SCHEMA: &str = "/orgs/acme/properties/schema";
 const ELSEWHERE: &str = "/orgs/there-is-no-such-organization/properties/schema";
 
-/// A definition in which every optional field is something else than its default.
+/// A definition in which no optional field has its default.
 pub fn full() -> Value {
     json!({
         "value_type": "single_select",
@@ -23,7 +23,7 @@ pub fn full() -> Value {
     })
 }
 
-/// The same with its name, as a batch wants it.
+/// The same with its name, as a batch requires.
 fn named_full(name: &str) -> Value {
     let mut definition = full();
     definition["property_name"] = json!(name);
@@ -150,7 +150,7 @@ pub fn a_default_value_is_null_or_text_or_a_list() {
     assert_eq!(none.body["default_value"], Value::Null);
     let text = upstream.put(&ada, &format!("{SCHEMA}/importance"), &full()).expect_status(200);
     assert_eq!(text.body["default_value"], "low");
-    // The documents do not name the type of a property whose value is a list; the world has one.
+    // The documents do not name the type of a property with list values; the world has one.
     let of_lists = json!({ "value_type": "multi_select", "required": true, "allowed_values": ["a", "b", "c"], "default_value": ["a", "c"] });
     let list = upstream.put(&ada, &format!("{SCHEMA}/letters"), &of_lists).expect_status(200);
     assert_eq!(list.body["default_value"], json!(["a", "c"]));

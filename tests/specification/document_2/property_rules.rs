@@ -1,4 +1,4 @@
-//! Custom property definitions: what a write must say, what it resets, how much fits, and who may.
+//! Custom property definitions: required fields, defaults, sizes and permissions.
 
 use serde_json::{Value, json};
 
@@ -18,9 +18,9 @@ fn batch(upstream: &mut Upstream, token: &str, definition: &Value) -> Answer {
     upstream.patch(token, SCHEMA, &json!({ "properties": [definition] }))
 }
 
-/// So many different values.
+/// This many different values.
 fn values(count: usize) -> Vec<String> {
-    // Neither sorted by name nor the reverse.
+    // Sorted neither way.
     (0..count).map(|n| format!("value {}", (n * 7) % count)).collect()
 }
 
@@ -163,7 +163,8 @@ pub fn administrators_and_editors_write_values() {
     }
 }
 
-/// ben manages definitions, cleo edits values, triage-bot does neither; none of them owns acme.
+/// Asserts the roles: ben manages definitions, cleo edits values, triage-bot does neither, and none
+/// of them owns acme.
 fn assert_roles(upstream: &mut Upstream) {
     let acme = organization(upstream, "acme");
     assert_eq!(acme["owners"], json!(["ada"]));

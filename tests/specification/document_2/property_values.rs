@@ -1,4 +1,4 @@
-//! Repositories' custom property values: the list and the batch write.
+//! Custom property values of repositories: the list and the batch write.
 
 use serde_json::{Value, json};
 use weir::emulator::Options;
@@ -12,7 +12,7 @@ use crate::shape::{assert_shape, assert_shapes};
 pub const VALUES: &str = "/orgs/acme/properties/values";
 const ELSEWHERE: &str = "/orgs/there-is-no-such-organization/properties/values";
 
-/// A world with a property of text, `motto`, and one of lists, `letters`.
+/// A world with a text property, `motto`, and a list property, `letters`.
 fn with_properties(repositories: u32) -> (Upstream, String) {
     let mut upstream =
         Upstream::with(Options { repositories, base_url: BASE.to_owned(), ..Options::default() });

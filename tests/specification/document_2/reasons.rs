@@ -1,4 +1,4 @@
-//! Why a person is told of something: each reason by what brings it about, and how long it is kept.
+//! Reasons of notifications: the cause of each reason, and its duration.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::kit::Upstream;
 use crate::rows::document_2::notifications::THREAD;
 use crate::shape::assert_shape;
 
-/// cleo was told of something for this reason.
+/// Asserts that cleo was notified for this reason.
 #[track_caller]
 fn assert_notified(upstream: &mut Upstream, reason: &str) {
     let thread = latest(upstream, "cleo");
@@ -93,7 +93,7 @@ pub fn mention_is_a_mention_by_name() {
     assert_notified(&mut upstream, "mention");
 }
 
-/// ben opens a pull request and asks for a review: a person, or a team.
+/// Opens a pull request as ben with a review request for a person or a team.
 fn request_review(upstream: &mut Upstream, whom: (&str, &str)) {
     upstream.pass(60);
     let opened = upstream.event(

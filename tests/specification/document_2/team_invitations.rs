@@ -10,7 +10,7 @@ use crate::shape::{assert_shapes, is_timestamp};
 const ROLES: [&str; 5] =
     ["direct_member", "admin", "billing_manager", "hiring_manager", "reinstate"];
 
-/// Invites an address to acme and to these teams.
+/// Invites a mail address to acme and to these teams.
 fn invite(upstream: &mut Upstream, email: &str, role: &str, teams: &[u64]) {
     let ada = upstream.classic("ada");
     upstream
@@ -22,7 +22,7 @@ fn invite(upstream: &mut Upstream, email: &str, role: &str, teams: &[u64]) {
         .expect_status(201);
 }
 
-/// The pending invitation of this address to a team.
+/// The pending invitation of a mail address to a team.
 fn invitation(upstream: &mut Upstream, team: &str, email: &str) -> Value {
     let ada = upstream.classic("ada");
     let list = upstream.get(&ada, &format!("{team}/invitations?per_page=100")).expect_status(200);

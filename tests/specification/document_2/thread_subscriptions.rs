@@ -12,7 +12,7 @@ use crate::shape::assert_shape;
 
 const MACHINE: &str = "Thread subscription";
 
-/// An issue of ben's and cleo's thread about it.
+/// An issue of ben's, and cleo's thread about it.
 struct Conversation {
     upstream: Upstream,
     number: u64,
@@ -20,7 +20,7 @@ struct Conversation {
 }
 
 impl Conversation {
-    /// cleo is mentioned in it.
+    /// The issue mentions cleo.
     fn with_a_mention() -> Self {
         let mut upstream = Upstream::new();
         let number = open_issue(&mut upstream, "ben", "Look, @cleo");
@@ -28,7 +28,7 @@ impl Conversation {
         Self { upstream, number, thread }
     }
 
-    /// cleo watches the repository and has no part in it.
+    /// cleo watches the repository and does not participate.
     fn watched() -> Self {
         let mut upstream = Upstream::new();
         watch(&mut upstream, "cleo");
@@ -51,7 +51,7 @@ impl Conversation {
         self.upstream.delete(&cleo, &self.subscription()).expect_status(204);
     }
 
-    /// Whether cleo is told when ben writes this.
+    /// True if this comment of ben's notifies cleo.
     fn tells(&mut self, text: &str) -> bool {
         let number = self.number;
         is_notified(&mut self.upstream, "cleo", &self.thread, |upstream| {
@@ -59,8 +59,7 @@ impl Conversation {
         })
     }
 
-    /// Looks at the subscription and, when there is none, at whether cleo is told of comments; the
-    /// state.
+    /// Observes the state: the subscription, or without one, if comments notify cleo.
     fn look(&mut self) -> &'static str {
         let cleo = self.upstream.classic("cleo");
         let seen = self.upstream.get(&cleo, &self.subscription());

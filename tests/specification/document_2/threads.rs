@@ -10,12 +10,12 @@ use crate::shape::assert_shape;
 
 const MACHINE: &str = "Notification thread";
 
-/// A thread of ada's that she has not read.
+/// An unread thread of ada's.
 pub fn unread(upstream: &mut Upstream) -> Value {
     inbox(upstream, "ada", "").items()[0].clone()
 }
 
-/// Looks for a thread in ada's inbox; its state.
+/// Observes the state of a thread in ada's inbox.
 fn look(upstream: &mut Upstream, thread: &Value) -> &'static str {
     let mut found = Vec::new();
     for page in 1..=3 {

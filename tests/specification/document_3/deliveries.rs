@@ -7,7 +7,7 @@ use crate::kit::{Answer, Upstream};
 use crate::rows::document_3::webhooks::{DELIVERY_DETAIL, DELIVERY_SUMMARY};
 use crate::shape::{assert_shape, assert_shapes};
 
-/// The path of the deliveries of the world's hook that has most of them.
+/// The path of the deliveries of the seeded hook with the most of them.
 pub fn seeded(upstream: &mut Upstream) -> String {
     let world = upstream.world();
     let hooks = world["hooks"]
@@ -19,7 +19,7 @@ pub fn seeded(upstream: &mut Upstream) -> String {
     format!("{HOOKS}/{}/deliveries", hook["id"])
 }
 
-/// Asserts that `page` begins as `list` does, is one long and leads on to the next one.
+/// Asserts that `page` holds the first item of `list` and leads to the next one.
 pub fn assert_is_a_page_of(page: &Answer, list: &Answer) {
     assert_eq!(page.items().len(), 1);
     assert_eq!(page.items()[0]["id"], list.items()[0]["id"]);

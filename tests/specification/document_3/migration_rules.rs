@@ -1,4 +1,4 @@
-//! User migrations: who may call, what a body may say, what is in the archive, what is locked.
+//! User migrations: permissions, bodies, archives and locks.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::document_3::migrations::{MIGRATIONS, address, exported, fetch, of_dotfiles, start};
 use crate::kit::{Ask, Upstream};
 
-/// The files of an archive by their paths in it.
+/// The files of an archive by their paths.
 fn unpacked(upstream: &mut Upstream, path: &str) -> Vec<(String, Vec<u8>)> {
     let address = address(upstream, path);
     let bytes = fetch(upstream, &address).expect_status(200).bytes;
@@ -23,7 +23,7 @@ fn unpacked(upstream: &mut Upstream, path: &str) -> Vec<(String, Vec<u8>)> {
     read.collect()
 }
 
-/// The resources that have JSON files: `issues_000001.json` is of `issues`.
+/// The resources with JSON files: `issues_000001.json` belongs to `issues`.
 fn resources(files: &[(String, Vec<u8>)]) -> BTreeSet<String> {
     let json = files.iter().filter_map(|(name, content)| {
         let stem = name.strip_suffix(".json").filter(|stem| !stem.contains('/'))?;

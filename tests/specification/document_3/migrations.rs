@@ -23,7 +23,7 @@ pub fn of_dotfiles() -> Value {
     json!({ "repositories": ["ada/dotfiles"] })
 }
 
-/// Starts one and waits until it is exported; its path.
+/// Starts a migration, waits until it is exported, and returns its path.
 pub fn exported(upstream: &mut Upstream, body: &Value) -> String {
     let path = format!("{MIGRATIONS}/{}", start(upstream, body).body["id"]);
     let ada = upstream.classic("ada");
@@ -32,21 +32,21 @@ pub fn exported(upstream: &mut Upstream, body: &Value) -> String {
     path
 }
 
-/// Where an archive is to be fetched.
+/// The URL of an archive.
 pub fn address(upstream: &mut Upstream, path: &str) -> String {
     let ada = upstream.classic("ada");
     let found = upstream.get(&ada, &format!("{path}/archive")).expect_status(302);
     found.header("location").to_owned()
 }
 
-/// Fetches an archive at the address that its redirect names, without a credential.
+/// Fetches an archive at the URL of its redirect, without a credential.
 pub fn fetch(upstream: &mut Upstream, address: &str) -> Answer {
     let path =
         address.splitn(4, '/').nth(3).map(|rest| format!("/{rest}")).expect("an absolute address");
     upstream.send(&Ask::new("GET", &path).by(NOBODY))
 }
 
-/// The ids of the world's migrations of ada in this state.
+/// The ids of ada's migrations in this state.
 fn in_state(upstream: &mut Upstream, state: &str) -> Vec<u64> {
     let ada = upstream.classic("ada");
     let list = upstream.get(&ada, &format!("{MIGRATIONS}?per_page=100")).expect_status(200);
@@ -69,7 +69,7 @@ pub fn migrations_are_listed() {
     assert_refused(&mut upstream, "GET", MIGRATIONS);
 }
 
-/// What was answered once is 304 when asked with its validator.
+/// Asserts that a repeated read with the validator is a 304.
 fn assert_unchanged_is_304(upstream: &mut Upstream, path: &str) {
     let ada = upstream.classic("ada");
     let first = upstream.get(&ada, path);
@@ -123,7 +123,7 @@ pub fn an_archive_is_downloaded_once_exported() {
     upstream.pass(EXPORT_SECS);
     let address = address(&mut upstream, &path);
     let archive = fetch(&mut upstream, &address).expect_status(200);
-    // RFC 1952, section 2.3.1.
+    // RFC 1952 §2.3.1.
     assert_eq!(archive.bytes.get(..2), Some([0x1f, 0x8b].as_slice()));
     assert_refused(&mut upstream, "GET", &format!("{path}/archive"));
 }
@@ -167,7 +167,7 @@ pub fn after_7_days_the_archive_is_gone_and_the_state_stays() {
     observe(MACHINE, state(&mut upstream, &path, there));
 }
 
-/// The state, and whether there is still an archive.
+/// Asserts the existence of the archive and returns the state.
 fn state(upstream: &mut Upstream, path: &str, has_archive: bool) -> String {
     let ada = upstream.classic("ada");
     let state = upstream.get(&ada, path).expect_status(200).body["state"]

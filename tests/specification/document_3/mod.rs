@@ -1,4 +1,4 @@
-//! The tests of Document 3, a file per section.
+//! Tests of the third document, a file for each section.
 
 pub mod app_webhook;
 pub mod deliveries;

@@ -1,4 +1,4 @@
-//! What a receiver gets: the requests that the emulator wants sent.
+//! Delivered requests: the ones that the emulator sends to a receiver.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::recorder::saw_header;
 
 const SECRET: &str = "It's a Secret to Everybody";
 
-/// A hook of acme for these events; its id.
+/// Creates a hook of acme for these events and returns its id.
 fn hook(upstream: &mut Upstream, events: &[&str], content_type: &str) -> u64 {
     let ada = upstream.classic("ada");
     let config = json!({ "url": "https://bots.example.com/hook?x=1", "content_type": content_type, "secret": SECRET });
@@ -20,7 +20,7 @@ fn hook(upstream: &mut Upstream, events: &[&str], content_type: &str) -> u64 {
     upstream.post(&ada, HOOKS, &body).expect_status(201).body["id"].as_u64().expect("an id")
 }
 
-/// The one delivery that is to be sent to our hook; it is answered with 200.
+/// The one delivery due to the hook; the receiver answers 200.
 fn received(upstream: &mut Upstream, event: &str) -> Outgoing {
     let now = upstream.now;
     let mut found = None;
@@ -40,7 +40,7 @@ fn received(upstream: &mut Upstream, event: &str) -> Outgoing {
     found.unwrap_or_else(|| panic!("no {event} is to be sent"))
 }
 
-/// A header of a request that goes out; noted when it is there.
+/// A header of a delivered request, recorded when present.
 fn header<'a>(outgoing: &'a Outgoing, name: &str) -> &'a str {
     let value = outgoing.request.headers().get(name).and_then(|value| value.to_str().ok());
     if value.is_some() {

@@ -1,4 +1,4 @@
-//! Organization webhooks: who may call, what is default, what is masked.
+//! Organization webhooks: permissions, defaults and masked values.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Organization webhooks: their endpoints, each status that the document gives them.
+//! Organization webhooks: their endpoints with each documented status.
 
 use serde_json::{Value, json};
 
@@ -8,14 +8,14 @@ use crate::shape::{assert_shape, assert_shapes};
 
 pub const HOOKS: &str = "/orgs/acme/hooks";
 
-/// A hook with everything that its configuration can have.
+/// Creates a hook with every option of its configuration.
 pub fn create(upstream: &mut Upstream, token: &str) -> Answer {
     let config = json!({ "url": "https://bots.example.com/hook", "content_type": "json", "secret": "sesame", "insecure_ssl": "0" });
     let body = json!({ "name": "web", "config": config, "events": ["issues"], "active": true });
     upstream.post(token, HOOKS, &body).expect_status(201)
 }
 
-/// Creates one and gives its path.
+/// Creates a hook and returns its path.
 pub fn created(upstream: &mut Upstream, token: &str) -> String {
     let answer = create(upstream, token);
     format!("{HOOKS}/{}", answer.body["id"])

@@ -1,4 +1,4 @@
-//! Objects that more than one document uses. The others stand beside their tables in `rows/`.
+//! Objects of more than one document. Other objects are beside their tables in `rows/`.
 
 pub mod repository;
 pub mod user;

@@ -1,5 +1,5 @@
-//! The repository object inside migrations and notifications (Document 3). Its fields are a
-//! paragraph there, not a table; each sentence is a line here.
+//! The repository object inside migrations and notifications (SPECIFICATION, "User migrations").
+//! The document describes its fields in prose; each sentence is a line here.
 
 use crate::objects::user::USER_SUMMARY;
 use crate::shape::{Field, Object, Type, field, listed};

@@ -1,4 +1,4 @@
-//! The user summary object (Document 2, Resources and their fields).
+//! The user summary object (SPECIFICATION, "Team membership").
 
 use crate::shape::{Field, Object, Type, field, listed};
 

@@ -1,5 +1,5 @@
-//! The documents' tables: each line with the tests that exercise it. `table` says how a row is
-//! written, `audit` what is checked.
+//! The tables of the documents, each line with its tests. `table` defines a row, `audit` the
+//! checks.
 
 pub mod document_1;
 pub mod document_2;
@@ -7,8 +7,8 @@ pub mod document_3;
 
 use crate::table::Table;
 
-/// How many rows and pieces of evidence each document has here. The tables fix the number of lines;
-/// this sees a part of a line disappear.
+/// The number of rows and of pieces of evidence by document. The tables fix the number of lines;
+/// this finds a lost part of a line.
 pub const SIZES: [(u8, usize, usize); 3] = [(1, 592, 961), (2, 279, 402), (3, 200, 238)];
 
 /// Every table of the three documents.

@@ -1,5 +1,5 @@
 //! Authentication: credentials, scopes, the permission header and the other facts. The permission
-//! matrix has a file of its own.
+//! matrix has its own file.
 
 use crate::document_1::{authentication, credentials};
 use crate::evidence::Evidence;

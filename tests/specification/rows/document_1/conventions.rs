@@ -1,4 +1,4 @@
-//! Request and response conventions: the table, and the address of the service.
+//! Conventions of requests and responses: the table, and the base URL of the service.
 
 use crate::document_1::conventions;
 use crate::evidence::Evidence;

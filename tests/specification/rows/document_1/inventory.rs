@@ -1,9 +1,8 @@
 //! The route inventory: every family of every group. A family that the document leaves open (`...`)
-//! stands here by its root and the sub-routes that the permission matrix names elsewhere; a method
+//! is listed by its root and by the sub-routes that the permission matrix names. A method appears
 //! only where the document gives one.
 //!
-//! In some groups a word is replaced by "the service"; the environments' routes show that it is
-//! `secrets`.
+//! Some groups replace a word by "the service"; the environments' routes show that it is `secrets`.
 
 use crate::document_1::inventory;
 use crate::evidence::Evidence;
@@ -317,14 +316,14 @@ pub const METRICS: Group = group(
     tests![inventory::metrics],
 );
 
-/// "Other groups with no listed routes": nothing can be asked of them.
+/// "Other groups with no listed routes": no request is possible.
 pub const OTHERS: Group = group(
     "other groups with no listed routes",
     "",
     tests![inventory::a_route_that_no_group_lists_is_not_found],
 );
 
-/// Each group with the number of its routes here.
+/// Each group with its number of routes here.
 pub const GROUPS: [(Group, usize); 22] = [
     (ACTIONS, 32),
     (ACTIVITY, 13),
@@ -350,7 +349,7 @@ pub const GROUPS: [(Group, usize); 22] = [
     (OTHERS, 1),
 ];
 
-/// The document's table, a line for each group, and one table for each group's routes.
+/// The document's table with a line for each group, and a table for each group's routes.
 pub fn tables() -> Vec<Table> {
     let lines = GROUPS.iter().map(|(group, _)| row(*group, group.name.to_owned(), Evidence::Ran));
     let inventory =

@@ -1,4 +1,4 @@
-//! Limits: primary, secondary, their headers, what follows them, and the other limits.
+//! Limits: primary and secondary ones, their headers, their aftermath, and the other limits.
 
 use crate::document_1::{
     primary_limits as primary, rate_headers as headers, secondary_limits as secondary, versions,

@@ -1,8 +1,7 @@
-//! The permission matrix for app tokens: every route of every row. Where a row names a family
-//! ("autolinks"), its writing routes stand here.
+//! The permission matrix for app tokens: every route of every row. A row that names a family
+//! ("autolinks") is listed by the family's writing routes.
 //!
-//! The rows after pages in the last category, and all later categories, are not shown in the
-//! document.
+//! The document does not show the rows after pages in the last category, nor later categories.
 
 use crate::document_1::matrix;
 use crate::evidence::{Evidence, Granted, Outcome};
@@ -357,7 +356,7 @@ pub fn tables() -> Vec<Table> {
     ]
 }
 
-/// Each route is a line of its own.
+/// A table with a line for each route.
 fn category(name: &'static str, lines: usize, text: &'static str, tests: &'static [Test]) -> Table {
     let rows = routes(text).into_iter().map(|route| Row {
         line: format!("{} {}", route.method, route.template),
@@ -368,8 +367,8 @@ fn category(name: &'static str, lines: usize, text: &'static str, tests: &'stati
     Table { document: 1, name, lines, rows: rows.collect() }
 }
 
-/// With the permission it is let through, without any it is not; a user's route is closed to an
-/// installation whatever it may do.
+/// A token passes with the permission and not without any. A user's route is closed to every
+/// installation.
 fn evidence(route: Route) -> Vec<Evidence> {
     let Route { method, template, mark } = route;
     let seen =

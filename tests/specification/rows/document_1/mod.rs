@@ -1,4 +1,4 @@
-//! The tables of Document 1, in its order.
+//! The tables of the first document in its order.
 
 pub mod authentication;
 pub mod conventions;

@@ -38,7 +38,7 @@ pub static ISSUE_FIELD: Object = Object {
     ],
 };
 
-/// "options: only for `single_select`"; what every field has.
+/// "options: only for `single_select`": the fields common to all types.
 pub static TEXT_FIELD: Object = Object {
     name: "Issue field of any type",
     fields: &[
@@ -53,7 +53,7 @@ pub static TEXT_FIELD: Object = Object {
     ],
 };
 
-/// The values that the document names; that there are no others is not shown.
+/// The named values. The document does not exclude others.
 pub static NAMED_VALUES: Object = Object {
     name: "Issue field, named values",
     fields: &[field("data_type", Type::OneOf(&["text", "single_select"]))],
@@ -134,7 +134,7 @@ const CREDENTIALS: &[CredentialRow] = &[credential(
     tests![issue_field_rules::fine_grained_tokens_are_allowed],
 )];
 
-/// An installation token with something or nothing was let through or refused.
+/// An installation token with some permissions or none was accepted or refused.
 const fn granted(
     method: &'static str,
     template: &'static str,

@@ -273,7 +273,7 @@ const CREDENTIALS: &[CredentialRow] = &[
 const SOMETHING: Granted = Granted::Something;
 const NOTHING: Granted = Granted::Nothing;
 
-/// An installation token with this was let through or refused.
+/// An installation token with these permissions was accepted or refused.
 const fn granted(
     method: &'static str,
     template: &'static str,

@@ -1,4 +1,4 @@
-//! The tables of Document 2, in its order.
+//! The tables of the second document in its order.
 
 pub mod enterprise_teams;
 pub mod issue_fields;

@@ -27,7 +27,7 @@ pub static DEFINITION: Object = Object {
     ],
 };
 
-/// The values that the document names; that there are no others is not shown.
+/// The named values. The document does not exclude others.
 pub static NAMED_VALUES: Object = Object {
     name: "Custom property definition, named values",
     fields: &[
@@ -168,7 +168,7 @@ const CREDENTIALS: &[CredentialRow] = &[
     ),
 ];
 
-/// An installation token with something or nothing was let through or refused.
+/// An installation token with some permissions or none was accepted or refused.
 const fn granted(
     method: &'static str,
     template: &'static str,

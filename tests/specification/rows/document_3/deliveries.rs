@@ -1,4 +1,4 @@
-//! Deliveries: how lists of them are paged, and what a receiver gets.
+//! Deliveries: the pages of their lists, and the delivered requests.
 
 use crate::document_3::{deliveries, received};
 use crate::evidence::Evidence;

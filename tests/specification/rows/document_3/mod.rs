@@ -1,4 +1,4 @@
-//! The tables of Document 3, in its order.
+//! The tables of the third document in its order.
 
 pub mod deliveries;
 pub mod migrations;

@@ -1,4 +1,4 @@
-//! Webhooks: their objects, the app's and the organizations' endpoints, and the rules around them.
+//! Webhooks: their objects, the endpoints of apps and organizations, and their rules.
 
 use crate::document_3::{app_webhook, deliveries, webhook_rules, webhooks};
 use crate::evidence::Evidence;
