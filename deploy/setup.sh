@@ -29,6 +29,10 @@ test)
     need python3 python3
     # On Debian the part that puts pip into a virtual environment is a package of its own.
     python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
+    # The commands of the papers (tests/clients/papers/).
+    need bash bash
+    need curl curl ca-certificates
+    need jq jq
     ;;
 bench)
     need nginx nginx-light

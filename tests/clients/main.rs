@@ -3,6 +3,8 @@
 //! (`emulated`), or with recorded traffic of the real service (`recorded`, from npm
 //! `@octokit/fixtures`). `emulator_only` leaves the gateway out.
 //!
+//! `papers` runs every command and snippet of the README and the guides.
+//!
 //! `http_cache` runs the public suite for HTTP caches with its own client and origin server.
 //!
 //! The tests install the libraries themselves (`install`), at the versions of
@@ -20,6 +22,7 @@ mod emulated;
 mod emulator_only;
 mod http_cache;
 mod install;
+mod papers;
 mod processes;
 mod recorded;
 mod recording;

@@ -44,16 +44,16 @@ impl Process {
         Self { child, lines }
     }
 
-    /// The first address that `find` recognises in the output.
-    fn address(&self, find: impl Fn(&str) -> Option<String>) -> String {
+    /// The first text that `find` recognises in a line of the output.
+    fn announced(&self, find: impl Fn(&str) -> Option<String>) -> String {
         let mut said = String::new();
         loop {
             match self.lines.recv_timeout(START_WAIT) {
                 Ok(line) => match find(&line) {
-                    Some(address) => return address,
+                    Some(found) => return found,
                     None => said = said + &line + "\n",
                 },
-                Err(fault) => panic!("no address was printed ({fault}), only:\n{said}"),
+                Err(fault) => panic!("nothing was announced ({fault}), only:\n{said}"),
             }
         }
     }
@@ -100,7 +100,7 @@ impl Upstream {
 
     fn start(arguments: &[&str]) -> Self {
         let process = Process::start(arguments, Output::Stdout);
-        let address = process.address(|line| {
+        let address = process.announced(|line| {
             let address = line.split_once("http://")?.1;
             Some(
                 address
@@ -147,8 +147,28 @@ impl Gateway {
         file.write_all(config.as_bytes()).expect("the config is written");
         let path = file.path().to_str().expect("a path in UTF-8").to_owned();
         let process = Process::start(&["serve", "--config", &path], Output::Stderr);
-        let address = process.address(listening_address);
+        let address = process.announced(listening_address);
         Self { base_url: format!("http://{address}"), _process: process, _config: file }
+    }
+}
+
+/// A running `weir demo` without bots.
+pub struct Demo {
+    pub address: String,
+    pub key: String,
+    _process: Process,
+}
+
+impl Demo {
+    pub fn start() -> Self {
+        let arguments = ["demo", "--listen", "127.0.0.1:0", "--bots", "0"];
+        let process = Process::start(&arguments, Output::Stdout);
+        let address = process.announced(|line| {
+            let address = line.split_once("listening on http://")?.1;
+            Some(address.split(',').next()?.to_owned())
+        });
+        let key = process.announced(|line| Some(line.strip_prefix("your key: ")?.to_owned()));
+        Self { address, key, _process: process }
     }
 }
 

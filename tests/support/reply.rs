@@ -56,6 +56,24 @@ impl Reply {
         assert_eq!(self.status, status, "{self:?}");
     }
 
+    /// Served from the cache without an upstream request.
+    #[track_caller]
+    pub fn assert_hit(&self) {
+        assert_eq!(self.cache_status(), "weir; hit", "{self:?}");
+    }
+
+    /// Served from the cache after a 304.
+    #[track_caller]
+    pub fn assert_revalidated(&self) {
+        assert_eq!(self.cache_status(), "weir; fwd=stale; fwd-status=304", "{self:?}");
+    }
+
+    /// Fetched and stored.
+    #[track_caller]
+    pub fn assert_fetched_and_stored(&self) {
+        assert_eq!(self.cache_status(), "weir; fwd=uri-miss; stored", "{self:?}");
+    }
+
     /// Asserts a denial by a primary limit as client libraries recognise it (SPECIFICATION, "Limit
     /// refusals").
     #[track_caller]

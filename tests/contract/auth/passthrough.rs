@@ -81,13 +81,10 @@ async fn two_credentials_and_the_pool_never_see_each_others_answers() {
 #[tokio::test]
 async fn a_credential_equal_to_a_pool_token_has_its_own_view() {
     let world = strangers().start().await;
-    assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; fwd=uri-miss; stored");
-    assert_eq!(get_as(&world, DAN, WIDGETS).await.cache_status(), "weir; fwd=uri-miss; stored");
-    assert_eq!(
-        get_as(&world, DAN, WIDGETS).await.cache_status(),
-        "weir; fwd=stale; fwd-status=304"
-    );
-    assert_eq!(world.get(WIDGETS).await.cache_status(), "weir; fwd=stale; fwd-status=304");
+    world.get(WIDGETS).await.assert_fetched_and_stored();
+    get_as(&world, DAN, WIDGETS).await.assert_fetched_and_stored();
+    get_as(&world, DAN, WIDGETS).await.assert_revalidated();
+    world.get(WIDGETS).await.assert_revalidated();
 }
 
 #[tokio::test]
@@ -95,16 +92,10 @@ async fn an_etag_only_response_is_revalidated_by_its_credential() {
     let world = strangers().start().await;
     let labels = format!("{WIDGETS}/labels?page=1");
     for credential in [CLEO, DAN] {
-        assert_eq!(
-            get_as(&world, credential, &labels).await.cache_status(),
-            "weir; fwd=uri-miss; stored"
-        );
+        get_as(&world, credential, &labels).await.assert_fetched_and_stored();
     }
     for credential in [CLEO, DAN] {
-        assert_eq!(
-            get_as(&world, credential, &labels).await.cache_status(),
-            "weir; fwd=stale; fwd-status=304"
-        );
+        get_as(&world, credential, &labels).await.assert_revalidated();
     }
     assert!(world.upstream_requests()[2..].iter().all(|entry| entry.conditional == "etag"));
 }
@@ -261,7 +252,7 @@ async fn writes_with_an_own_credential_invalidate_others_responses() {
     let world = strangers().cache_ttl("/repos/{owner}/{repo}/issues", "10m").start().await;
     let issues = format!("{WIDGETS}/issues");
     world.get(&issues).await.assert_status(200);
-    assert_eq!(world.get(&issues).await.cache_status(), "weir; hit");
+    world.get(&issues).await.assert_hit();
     send_as(&world, CLEO, Method::POST, &issues, "{\"title\":\"by cleo\"}")
         .await
         .assert_status(201);
@@ -320,10 +311,7 @@ async fn an_idle_credentials_slot_goes_to_the_next_one() {
     assert_eq!(accounts_used(&world), ["cleo"]);
     // Its ledger starts anew and shows nothing of the previous credential.
     assert_eq!(seated_as(&world, DAN, WIDGETS).await.number("x-ratelimit-remaining"), 4_999);
-    assert_eq!(
-        seated_as(&world, CLEO, GADGETS).await.cache_status(),
-        "weir; fwd=stale; fwd-status=304"
-    );
+    seated_as(&world, CLEO, GADGETS).await.assert_revalidated();
 }
 
 #[tokio::test]

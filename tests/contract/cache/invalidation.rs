@@ -135,5 +135,5 @@ async fn an_issue_without_a_milestone_leaves_the_others_alone() {
     world.advance_both(Duration::from_mins(1));
     writes(&world, Method::POST, &format!("{REPOSITORY}/issues"), &json!({ "title": "another" }))
         .await;
-    assert_eq!(world.get(&other).await.cache_status(), "weir; hit");
+    world.get(&other).await.assert_hit();
 }

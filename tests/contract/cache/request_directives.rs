@@ -20,8 +20,8 @@ const REVALIDATED: &str = "weir; fwd=stale; fwd-status=304";
 /// A world in which the repository has a lifetime in either mode.
 async fn fresh(config: &str) -> World {
     let world = Setup::new().manual_clock().config(config).start().await;
-    assert_eq!(world.get(REPOSITORY).await.cache_status(), "weir; fwd=uri-miss; stored");
-    assert_eq!(world.get(REPOSITORY).await.cache_status(), HIT);
+    world.get(REPOSITORY).await.assert_fetched_and_stored();
+    world.get(REPOSITORY).await.assert_hit();
     world
 }
 
@@ -84,7 +84,7 @@ async fn no_cache_revalidates_for_free_whatever_the_lifetime() {
         );
         let with_both = [("pragma", "no-cache"), ("cache-control", "nothing-of-the-kind")];
         assert_eq!(world.get_with(REPOSITORY, &with_both).await.cache_status(), HIT, "{config}");
-        assert_eq!(world.get(REPOSITORY).await.cache_status(), HIT);
+        world.get(REPOSITORY).await.assert_hit();
     }
 }
 
@@ -118,13 +118,13 @@ async fn no_store_stores_nothing_and_may_be_served_from_the_cache() {
                 (200, "weir; fwd=uri-miss")
             );
         }
-        assert_eq!(world.get(REPOSITORY).await.cache_status(), "weir; fwd=uri-miss; stored");
-        assert_eq!(says(&world, REPOSITORY, "no-store").await.cache_status(), HIT);
+        world.get(REPOSITORY).await.assert_fetched_and_stored();
+        says(&world, REPOSITORY, "no-store").await.assert_hit();
         // A 304 changes nothing either: for others the response is as old as before.
         world.advance_both(Duration::from_hours(1));
-        assert_eq!(says(&world, REPOSITORY, "no-store").await.cache_status(), REVALIDATED);
-        assert_eq!(world.get(REPOSITORY).await.cache_status(), REVALIDATED);
-        assert_eq!(world.get(REPOSITORY).await.cache_status(), HIT);
+        says(&world, REPOSITORY, "no-store").await.assert_revalidated();
+        world.get(REPOSITORY).await.assert_revalidated();
+        world.get(REPOSITORY).await.assert_hit();
     }
 }
 
@@ -152,7 +152,7 @@ async fn no_store_keeps_an_equal_stored_response_for_others() {
         says(&world, REPOSITORY, "no-store, no-cache").await.cache_status(),
         "weir; fwd=stale; fwd-status=200"
     );
-    assert_eq!(world.get(REPOSITORY).await.cache_status(), HIT);
+    world.get(REPOSITORY).await.assert_hit();
     assert_eq!(upstream.requests(), 2);
 }
 
@@ -252,7 +252,7 @@ async fn only_if_cached_gets_the_stored_response_or_504() {
     for config in [PLAIN, LONG_LIVED] {
         let world = fresh(config).await;
         let asked = world.upstream_requests().len();
-        assert_eq!(says(&world, REPOSITORY, "only-if-cached").await.cache_status(), HIT);
+        says(&world, REPOSITORY, "only-if-cached").await.assert_hit();
         for (path, line) in [
             (ISSUES, "only-if-cached"),
             (REPOSITORY, "only-if-cached, no-cache"),
@@ -265,7 +265,7 @@ async fn only_if_cached_gets_the_stored_response_or_504() {
         assert_eq!(world.upstream_requests().len(), asked);
     }
     let (upstream, world) = aged("max-age=60", 90).await;
-    assert_eq!(says(&world, ISSUES, "only-if-cached, max-stale").await.cache_status(), HIT);
+    says(&world, ISSUES, "only-if-cached, max-stale").await.assert_hit();
     assert_nothing_stored(&says(&world, ISSUES, "only-if-cached").await);
     assert_eq!(upstream.requests(), 1);
 }
@@ -282,7 +282,7 @@ async fn the_poll_interval_overrides_request_directives() {
     }
     world.clock.advance(Duration::from_secs(1));
     assert_nothing_stored(&says(&world, THREADS, "only-if-cached").await);
-    assert_eq!(says(&world, THREADS, "no-cache").await.cache_status(), REVALIDATED);
+    says(&world, THREADS, "no-cache").await.assert_revalidated();
 }
 
 #[tokio::test]

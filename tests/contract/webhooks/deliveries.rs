@@ -203,7 +203,7 @@ async fn a_fetch_from_before_an_event_is_neither_joined_nor_trusted() {
             world.held(gate, 2).await;
             world.open_gate(gate);
         });
-        assert_eq!(second.cache_status(), "weir; fwd=uri-miss; stored");
+        second.assert_fetched_and_stored();
     });
     late.assert_status(200);
     assert_eq!(world.upstream_requests().iter().filter(|entry| entry.path == issue).count(), 2);
