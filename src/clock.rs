@@ -1,6 +1,6 @@
-//! Time as the rest of the crate sees it, and the only place that reads the machine's clock.
+//! Timestamps, and the only place that reads the machine's clock.
 //!
-//! Everything that decides takes a [`Timestamp`] as an argument; only the shells own a [`Clock`].
+//! Decisions take a [`Timestamp`] as an argument; only the shells own a [`Clock`].
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -20,13 +20,13 @@ impl Timestamp {
     /// Later than every other timestamp: "no end is known".
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
-    /// From milliseconds since the epoch.
+    /// Creates a timestamp from milliseconds since the epoch.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// From whole seconds since the epoch, the form of `x-ratelimit-reset`.
+    /// Creates a timestamp from whole seconds since the epoch, the form of `x-ratelimit-reset`.
     #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1000))
@@ -44,15 +44,15 @@ impl Timestamp {
         self.0 / 1000
     }
 
-    /// Whole seconds since the epoch, rounded up: a reset told to a client must not lie in its
+    /// Whole seconds since the epoch, rounded up: a reset that a client reads must not lie in its
     /// past.
     #[must_use]
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1000)
     }
 
-    /// For people and logs: RFC 3339 in UTC, whole seconds, rounded up as
-    /// [`Timestamp::as_secs_ceil`]. What is later than the year 9999 is written as its end.
+    /// Formats for people and logs: RFC 3339 in UTC, whole seconds, rounded up as in
+    /// [`Timestamp::as_secs_ceil`]. A time after the year 9999 is written as the end of that year.
     #[must_use]
     pub fn rfc3339(self) -> String {
         let secs = i64::try_from(self.as_secs_ceil()).ok();
@@ -69,7 +69,7 @@ impl Timestamp {
         )
     }
 
-    /// How long after `earlier` this is; zero when it is not later.
+    /// Returns the time since `earlier`; zero when `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
@@ -100,22 +100,22 @@ impl fmt::Debug for Timestamp {
     }
 }
 
-/// Where a shell gets its `now` from. Cheap to clone; clones share their state.
+/// A shell's source of the current time. Cheap to clone; clones share their state.
 #[derive(Clone, Debug)]
 pub struct Clock(Arc<Source>);
 
 #[derive(Debug)]
 enum Source {
-    /// The machine's wall clock, kept going when it is set back.
+    /// The machine's wall clock, monotonic when it is set back.
     System { started: Instant, offset: AtomicU64, compared: AtomicU64 },
     /// The machine's clock, `factor` times as fast from `start` on (`weir emulate --speed`).
     Scaled { start: u64, factor: f64 },
-    /// Moves only when told to.
+    /// Moved by hand.
     Manual { now: AtomicU64, moved: Notify },
 }
 
 impl Clock {
-    /// The machine's wall clock; never goes back.
+    /// Returns the machine's wall clock, which never goes back.
     #[must_use]
     pub fn system() -> Self {
         Self(Arc::new(Source::System {
@@ -125,13 +125,13 @@ impl Clock {
         }))
     }
 
-    /// A clock that starts at the machine's time and runs `factor` times as fast.
+    /// Returns a clock that starts at the machine's time and runs `factor` times as fast.
     #[must_use]
     pub fn scaled(factor: f64) -> Self {
         Self(Arc::new(Source::Scaled { start: machine_millis(), factor }))
     }
 
-    /// A clock that stands at `start` until [`Clock::advance`] moves it.
+    /// Returns a clock that shows `start` until [`Clock::advance`] moves it.
     #[must_use]
     pub fn manual(start: Timestamp) -> Self {
         Self(Arc::new(Source::Manual {
@@ -140,21 +140,21 @@ impl Clock {
         }))
     }
 
-    /// The current time.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         Timestamp(match &*self.0 {
-            // The wall clock as far as it is ahead of the steady one; set back, it is followed by
-            // the steady one alone, so that time neither runs backwards nor stands still.
+            // When the wall clock is set back, time follows the steady clock alone, so that it
+            // neither runs backwards nor stands still.
             Source::System { started, offset, compared } => {
                 let steady = || {
                     let steady = machine_instant().duration_since(*started);
                     steady.as_secs() * 1000 + u64::from(steady.subsec_millis())
                 };
                 let now = steady();
-                // The two are compared once in a millisecond: a request reads the time some twenty
-                // times. The steady one is read last, so that a thread that is held up between the
-                // two finds the wall clock behind, not ahead.
+                // The two clocks are compared once a millisecond: a request reads the time some
+                // twenty times. The steady clock is read last, so that a thread delayed between the
+                // reads finds the wall clock behind, not ahead.
                 if compared.swap(now, Ordering::Relaxed) != now {
                     let wall = machine_millis();
                     offset.fetch_max(wall.saturating_sub(steady()), Ordering::Relaxed);
@@ -176,7 +176,7 @@ impl Clock {
         })
     }
 
-    /// Moves a manual clock on; does nothing to the others.
+    /// Moves a manual clock forward; does nothing to others.
     pub fn advance(&self, by: Duration) {
         if let Source::Manual { now, moved } = &*self.0 {
             now.fetch_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::AcqRel);
@@ -202,8 +202,7 @@ impl Clock {
     }
 }
 
-/// The machine's steady time: for how long a socket may be slow, which no other clock is to shorten
-/// or lengthen.
+/// Returns the machine's steady time, for socket timeouts, which no other clock may change.
 #[must_use]
 #[expect(
     clippy::disallowed_methods,
@@ -213,7 +212,7 @@ pub fn machine_instant() -> Instant {
     Instant::now()
 }
 
-/// The machine's steady time, for a deadline of the runtime's timers.
+/// Returns the machine's steady time for the runtime's timers.
 #[must_use]
 pub fn timer_now() -> tokio::time::Instant {
     tokio::time::Instant::from_std(machine_instant())
@@ -223,8 +222,8 @@ fn machine_millis() -> u64 {
     machine_micros() / 1000
 }
 
-/// The machine's wall clock in microseconds since the epoch: what a log line is stamped with,
-/// whatever clock the gateway goes by.
+/// Returns the machine's wall clock in microseconds since the epoch: the time on a log line,
+/// whichever clock the gateway uses.
 #[must_use]
 #[expect(
     clippy::disallowed_methods,

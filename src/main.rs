@@ -1,9 +1,9 @@
-//! The `weir` binary: arguments to subcommands, nothing else.
+//! The `weir` binary.
 
 use std::process::ExitCode;
 
-// Built without huge pages (`no_thp`): with them, each beginning of two MiB counts as all of them,
-// at the start of the process already.
+// Built without huge pages (`no_thp`): with them the process counts each touched 2 MiB as a whole,
+// from its start on.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -51,7 +51,7 @@ pub struct AccountBudgets {
 pub struct ResourceBudget {
     /// The upstream's name for it.
     pub resource: String,
-    /// Whether the upstream has said so in this window; otherwise the figures are presumed from the
+    /// Whether the upstream has message so in this window; otherwise the figures are presumed from the
     /// documented limits.
     pub known: bool,
     /// Requests of each window.
@@ -136,22 +136,22 @@ pub(super) fn token_states(
 
 impl TokenState {
     fn new(health: Health, now: Timestamp) -> Self {
-        let Health { token, state, said, .. } = health;
-        let said = said.unwrap_or_default();
+        let Health { token, state, message, .. } = health;
+        let message = message.unwrap_or_default();
         let reason = match state {
             HealthState::Benched { until } if until > now => {
                 format!(
                     "benched for {} s: {}",
                     until.since(now).as_secs(),
-                    or(said, "the upstream refused it")
+                    or(message, "the upstream refused it")
                 )
             }
             HealthState::Benched { .. } => format!(
                 "benched until one request has tried it: {}",
-                or(said, "the upstream refused it")
+                or(message, "the upstream refused it")
             ),
-            HealthState::Minting => format!("minting: {}", or(said, "there is none yet")),
-            HealthState::Healthy | HealthState::Expired => said,
+            HealthState::Minting => format!("minting: {}", or(message, "there is none yet")),
+            HealthState::Healthy | HealthState::Expired => message,
         };
         let (token, name) = (token.to_string(), state.name().to_owned());
         Self {
@@ -163,8 +163,8 @@ impl TokenState {
     }
 }
 
-fn or(said: String, silence: &str) -> String {
-    if said.is_empty() { silence.to_owned() } else { said }
+fn or(message: String, silence: &str) -> String {
+    if message.is_empty() { silence.to_owned() } else { message }
 }
 
 impl AccountBudgets {

@@ -1,32 +1,31 @@
-//! What a valid config amounts to: its text with every default filled in, what of it is not active
-//! yet, and what is worth a second look.
+//! The effective config: its text with all defaults, its inactive keys, and its warnings.
 
 use super::printer::Printer;
 use super::sections::state::REPLICAS_MAX;
 use super::{Config, WriteStore};
 use crate::api::{AccountKind, Dialect, TokenKind};
 
-/// A key that is accepted although its feature is not active yet.
+/// An accepted key without effect yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inactive {
-    /// The full key, such as `listen.https`.
+    /// Full key, such as `listen.https`.
     pub key: &'static str,
-    /// What does not happen yet.
+    /// The effect that is missing.
     pub why: &'static str,
 }
 
-/// Something that is accepted but worth a second look.
+/// An accepted value that is probably a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// The full key, such as `upstream.url`.
+    /// Full key, such as `upstream.url`.
     pub key: String,
-    /// What may go wrong.
+    /// The likely consequence.
     pub problem: String,
 }
 
 impl Config {
-    /// The keys that are set to something else than their default although their feature is not
-    /// active yet, in the order of the contract.
+    /// Lists the keys that are set although their feature is not active yet, in the order of
+    /// SPECIFICATION, "Configuration".
     pub fn inactive(&self) -> Vec<Inactive> {
         let features = [
             ("listen.https", self.listen.https.is_some(), "the gateway does not listen for TLS"),
@@ -49,7 +48,7 @@ impl Config {
             .collect()
     }
 
-    /// What is accepted but worth a second look.
+    /// Lists accepted values that are probably mistakes.
     pub fn warnings(&self) -> Vec<Warning> {
         let upstream = &self.upstream;
         let urls = [
@@ -84,7 +83,7 @@ impl Config {
         in_clear.chain(unused).chain(doubtful).chain(unpredictable).collect()
     }
 
-    /// What may be wrong with the budget of an account.
+    /// Returns a likely mistake about the budget of an account.
     fn doubt_about(&self, index: usize) -> Option<&'static str> {
         let account = self.accounts.get(index)?;
         let kinds =
@@ -115,7 +114,7 @@ impl Config {
             || self.accounts.iter().any(|account| account.also_spends == Some(index))
     }
 
-    /// The effective config as TOML: all defaults filled in, every secret and every key's hash as
+    /// Formats the effective config as TOML, with every secret and every key's hash as
     /// `"<redacted>"`.
     pub fn redacted_toml(&self) -> String {
         let mut printer = Printer::default();

@@ -1,4 +1,4 @@
-//! The config of unit tests elsewhere: one account with one token, and one client.
+//! A config for unit tests: one account with one token, and one client.
 
 use std::path::Path;
 
@@ -17,12 +17,12 @@ name = "ci"
 key_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
 "#;
 
-/// The text, with `sections` before the account; `[upstream]` is one of them.
+/// Returns the text of the config; `sections` holds `[upstream]` and any others.
 pub(crate) fn text(sections: &str) -> String {
     format!("{sections}{ONE_ACCOUNT}")
 }
 
-/// The config of a text that is valid and needs no environment.
+/// Parses a valid text that needs no environment.
 pub(crate) fn parsed(text: &str) -> Config {
     parse(text, "test", &|_| None, Path::new(".")).unwrap_or_else(|faults| panic!("{faults}"))
 }

@@ -1,8 +1,8 @@
 //! The config file: raw TOML in, a validated [`Config`] out, or every fault at once with its line
 //! and key.
 //!
-//! A file per section. Names are resolved to indices and secrets to their values here, so that the
-//! rest of the crate never meets a bad config.
+//! `input` reads values strictly, `sections` has a file per section. Names become indices and
+//! secrets become values here, so that the rest of the crate only meets valid configs.
 
 mod effective;
 #[cfg(test)]
@@ -41,49 +41,49 @@ pub use sections::{
 /// body; the queue of writes has the same bound.
 pub(crate) const WAITING_MAX: usize = 10_000;
 
-/// A config that has been checked as a whole: every reference resolves, every secret is there,
-/// every number is within its bounds.
+/// A config validated as a whole: every reference resolves, every secret is present, every number
+/// is within its bounds.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where the gateway is reached.
+    /// Addresses and timeouts of the listeners.
     pub listen: Listen,
-    /// The service behind it.
+    /// The upstream service.
     pub upstream: Upstream,
-    /// Who the budgets belong to; never empty.
+    /// Owners of budgets; never empty.
     pub accounts: Vec<Account>,
-    /// The accounts' credentials.
+    /// Credentials of the accounts.
     pub tokens: Vec<Token>,
-    /// Apps whose installation tokens are minted here.
+    /// Apps whose installation tokens the gateway mints.
     pub apps: Vec<App>,
-    /// Which accounts fetch together; never empty.
+    /// Accounts that fetch together; never empty.
     pub pools: Vec<Pool>,
-    /// Who may ask; never empty.
+    /// The bots; never empty.
     pub clients: Vec<Client>,
     /// Clients with upstream credentials of their own.
     pub passthrough: Passthrough,
-    /// What is stored.
+    /// The store of answers.
     pub cache: Cache,
     /// The upstream's secondary limits.
     pub limits: Limits,
     /// The queue of writes.
     pub writes: Writes,
-    /// What replicas share.
+    /// State shared by replicas.
     pub state: State,
-    /// Deliveries by the upstream, when wanted.
+    /// Deliveries by the upstream, if configured.
     pub webhooks: Option<Webhooks>,
     /// Logs and traces.
     pub telemetry: Telemetry,
-    /// Which [`AccountId`]s the accounts have.
+    /// [`AccountId`]s of the accounts.
     pub places: AccountLayout,
 }
 
 impl Config {
-    /// The account at this place of [`Config::accounts`].
+    /// Returns the id of the account at this index of [`Config::accounts`].
     pub fn account_id(&self, index: usize) -> AccountId {
         self.places.id(index)
     }
 
-    /// An account; `None` for one that is behind a client's own credential.
+    /// Returns an account; `None` for one behind a client's own credential.
     pub fn account(&self, id: AccountId) -> Option<&Account> {
         self.accounts.get(self.places.index(id)?)
     }
@@ -114,20 +114,20 @@ impl Config {
     }
 }
 
-/// Reads and validates the file at `path`; secrets come from the environment of the process and
-/// from files, relative paths begin beside it.
+/// Loads and validates the file at `path`. Secrets come from the process's environment and from
+/// files; relative paths begin at the file's directory.
 pub fn load(path: &Path) -> Result<Config, Faults> {
     load_as(path, read)
 }
 
-/// The same without looking for the secrets: a stand-in takes the place of each. For what looks at
-/// a config on a machine where its secrets are not.
+/// Like [`load`], with placeholders for secrets: for a config that is examined on a machine without
+/// its secrets.
 pub fn load_without_secrets(path: &Path) -> Result<Config, Faults> {
     input::load_with(path, Secrets::Presumed, read)
 }
 
-/// Reads `[listen]` alone from the file at `path`, for those who talk to a gateway that runs by it.
-/// The other sections are taken as they are: their secrets need not be at hand.
+/// Loads `[listen]` alone from the file at `path`, for commands that talk to a running gateway.
+/// Other sections are not validated, so their secrets may be absent.
 pub fn load_listen(path: &Path) -> Result<Listen, Faults> {
     load_as(path, |root| {
         for section in OTHER_SECTIONS {
@@ -154,7 +154,7 @@ const OTHER_SECTIONS: [&str; 13] = [
     "telemetry",
 ];
 
-/// Validates the text of a config. `file_name` is only for messages; relative paths begin at
+/// Validates the text of a config. `file_name` appears in messages only; relative paths begin at
 /// `base_dir`.
 pub fn parse(
     text: &str,
@@ -165,7 +165,7 @@ pub fn parse(
     input::parse_as(text, file_name, env, base_dir, read)
 }
 
-/// The whole file. Everything is read before the first fault is acted on.
+/// Reads the whole file. All of it is read before the first fault is acted on.
 fn read(root: &mut Reader<'_>) -> Option<Config> {
     let listen = root.section("listen", |reader| Some(Listen::read(reader)));
     let upstream = root.section("upstream", Upstream::read);

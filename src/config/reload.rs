@@ -1,11 +1,11 @@
-//! One config after another in the same process: who is who in both, and what cannot change while
-//! it runs.
+//! A config that replaces another in the same process: entries keep their indices, and some keys
+//! keep their values.
 //!
-//! Accounts, pools, clients and rules are numbered by their places, and what is stored, booked or
-//! under way goes by these numbers. So whoever is in both configs keeps its place, whoever is new
-//! gets one at the end, and whoever was taken out leaves a retired entry in its place. An account
-//! and a client are known by their names (an account by its kind as well) and come back to their
-//! places with them. A pool is known by what its clients see, and never comes back.
+//! Stored answers, budgets and requests under way refer to accounts, pools, clients and rules by
+//! index. An entry in both configs keeps its index, a new one is appended, and one that was removed
+//! leaves a retired entry. Accounts and clients are identified by their names (an account also by
+//! its kind) and return to their indices. A pool is identified by what its clients see, and never
+//! returns.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use secrecy::ExposeSecret;
 
 use super::{Account, CacheRule, Client, Config, Pool, Priority};
 
-/// A config in the place of another.
+/// A config that replaces another.
 #[derive(Clone, Debug)]
 pub struct Reload {
-    /// What is in force from now on.
+    /// The config now in force.
     pub config: Config,
-    /// Keys whose new values take effect at the next start; those of before are in `config`.
+    /// Changed keys that take effect at the next start; `config` has their old values.
     pub at_next_start: Vec<&'static str>,
 }
 
 impl Config {
-    /// This config, just read, in the place of `old`.
+    /// Replaces `old` by this config, which was just read.
     pub fn reloaded_over(mut self, old: &Self) -> Reload {
         let accounts = merge(
             &mut self.accounts,
@@ -34,7 +34,7 @@ impl Config {
             Account::retired,
         );
         let at = |index: &mut usize| *index = accounts.get(*index).copied().unwrap_or(usize::MAX);
-        // Those that came from `old` pay for themselves alone; nobody uses them.
+        // Retired accounts spend only their own budget.
         self.accounts.iter_mut().filter_map(|account| account.also_spends.as_mut()).for_each(at);
         self.tokens.iter_mut().for_each(|token| at(&mut token.account));
         for app in &mut self.apps {
@@ -74,7 +74,7 @@ impl Config {
         Reload { config: self, at_next_start }
     }
 
-    /// Keeps a place for each of these clients that is not in the config, in case that a later one
+    /// Adds a retired client for each of these names that the config lacks, in case a later config
     /// has it.
     pub fn remember_clients(&mut self, names: impl IntoIterator<Item = Arc<str>>) {
         for name in names {
@@ -84,7 +84,7 @@ impl Config {
         }
     }
 
-    /// Puts back what cannot change while the gateway runs, and names it.
+    /// Restores what cannot change while the gateway runs, and returns the keys.
     fn keep(&mut self, old: &Self) -> Vec<&'static str> {
         let mut restart = RestartKeys(Vec::new());
         let (listen, before) = (&mut self.listen, &old.listen);
@@ -92,7 +92,7 @@ impl Config {
         restart.keep("listen.unix", &mut listen.unix, &before.unix);
         restart.keep("listen.https", &mut listen.https, &before.https);
         if listen.admin != before.admin {
-            // Whether one may be missing was judged by the address.
+            // The old address decided whether the token may be absent.
             listen.admin_token.clone_from(&before.admin_token);
         }
         restart.keep("listen.admin", &mut listen.admin, &before.admin);
@@ -101,8 +101,8 @@ impl Config {
         restart.keep("upstream.graphql_url", &mut upstream.graphql_url, &before.graphql_url);
         restart.keep("upstream.uploads_url", &mut upstream.uploads_url, &before.uploads_url);
         restart.keep("upstream.dialect", &mut upstream.dialect, &before.dialect);
-        // There are as many places as there were at the start; with none nobody can be let in, and
-        // with some everybody can be restart out.
+        // The number of ids for clients' credentials is fixed at the start: pass-through can be
+        // switched off, but not on without any.
         let is_closed = old.places.dynamic == 0;
         if is_closed || self.passthrough.enabled {
             restart.keep(
@@ -155,7 +155,7 @@ impl Config {
     }
 }
 
-/// The keys that were put back.
+/// Keys whose old values were restored.
 struct RestartKeys(Vec<&'static str>);
 
 impl RestartKeys {
@@ -184,7 +184,7 @@ impl Pool {
 }
 
 impl Client {
-    /// One of which only the name is known.
+    /// Creates a client of which only the name is known.
     fn gone(name: Arc<str>) -> Self {
         Self {
             name,
@@ -205,14 +205,14 @@ impl Client {
 }
 
 impl CacheRule {
-    /// One without a word, which is as good as none.
+    /// A rule without lifetimes has no effect.
     fn retired(&self) -> Self {
         Self { ttl: None, webhook_ttl: None, ..self.clone() }
     }
 }
 
-/// Puts those of `new` that are in `old` where they were, leaves what `retired` makes of the others
-/// of `old` in their places, and appends the rest; says where each of `new` is now.
+/// Moves entries of `new` that are in `old` to their old indices, fills the other old indices by
+/// `retired`, and appends the rest. Returns the index of each entry of `new`.
 fn merge<T: Clone>(
     new: &mut Vec<T>,
     old: &[T],

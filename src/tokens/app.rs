@@ -1,8 +1,7 @@
-//! An app as itself: its key, and the JWT that it is known by at the upstream (Document 1,
-//! Credentials: App JWT; UPSTREAM.md, Apps).
+//! An app as itself: its key and its JWT (SPECIFICATION, "Apps").
 //!
-//! A JWT is kept until shortly before its end, because signing costs a millisecond of computing and
-//! each one has `ETag`s of its own. Who may use it is decided in the parent module.
+//! A JWT is reused until shortly before its end: signing costs a millisecond of CPU time, and each
+//! JWT has `ETag`s of its own. The parent module decides on its use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,25 +20,22 @@ use super::clock_offset::ClockOffset;
 use super::{Ids, Rejection, SlotId, TokenId, bearer};
 use crate::clock::Timestamp;
 
-/// UPSTREAM.md, Apps: "`iat` 60 s in the past".
+/// `iat` lies 60 s in the past (SPECIFICATION, "Apps").
 const ISSUED_BEFORE: Duration = Duration::from_secs(60);
-/// UPSTREAM.md, Apps: "`exp` at most 10 min ahead".
+/// `exp` lies at most 10 minutes ahead (SPECIFICATION, "Apps").
 const AHEAD_MAX: Duration = Duration::from_secs(600);
-/// How far ahead it is: so that from `iat` to `exp` it is no longer than that either, however the
-/// upstream counts.
+/// Keeps the span from `iat` to `exp` within [`AHEAD_MAX`] too, whichever span the upstream checks.
 const AHEAD: Duration = AHEAD_MAX.saturating_sub(ISSUED_BEFORE);
-/// With less left a new one is signed. Ours: a request may take the upstream's response timeout to
-/// arrive, and clocks differ.
+/// A JWT with less time left is replaced. Our choice: a request may take the upstream's response
+/// timeout to arrive, and clocks differ.
 const LEFT_MIN: Duration = Duration::from_secs(60);
 
-/// One entry of `[[apps]]` at work.
+/// One entry of `[[apps]]` at run time.
 #[derive(Debug)]
 pub struct App {
-    /// Its id at the upstream.
+    /// Id at the upstream.
     pub id: u64,
-    /// Its place among the credentials.
     pub slot: SlotId,
-    /// Whether its JWT is refused.
     pub bench: SharedBench,
     key: RsaKeyPair,
     signed: Mutex<Option<Signed>>,
@@ -54,25 +50,26 @@ struct Signed {
     times: Times,
 }
 
-/// What is known of a JWT's times.
+/// Confidence in a JWT's times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Times {
-    /// By the offset as it was believed.
+    /// Signed by the estimated offset.
     Believed,
-    /// By the clock of an answer that had refused the one before for its time.
+    /// Signed by the clock of an answer that rejected the previous JWT for its time.
     Corrected,
-    /// Refused: to be signed again.
+    /// Rejected for its time; the next request signs again.
     Wrong,
 }
 
 impl App {
-    /// With nothing signed yet; `probe_ended` is told when a request has probe_ended it after a refusal.
+    /// Creates an app with nothing signed; `probe_ended` is notified when a probe after a rejection
+    /// ends.
     pub fn new(id: u64, slot: SlotId, key: RsaKeyPair, probe_ended: Arc<Notify>) -> Self {
         Self { id, slot, bench: Bench::notifying(probe_ended), key, signed: Mutex::default() }
     }
 
-    /// Its JWT for one request, signed when there is none with enough time left by the upstream's
-    /// clock; `None` while it is benched, or when signing fails.
+    /// Returns its JWT for one request, signing a new one when too little time is left by the
+    /// upstream's clock. `None` while the app is benched, or when signing fails.
     pub fn jwt(
         &self,
         now: Timestamp,
@@ -95,12 +92,12 @@ impl App {
         Some((token, authorization, permit))
     }
 
-    /// Whether `token` is the JWT in use.
+    /// Returns true if `token` is the current JWT.
     pub fn owns(&self, token: TokenId) -> bool {
         self.signed.lock().as_ref().is_some_and(|signed| signed.token == token)
     }
 
-    /// The upstream refused the JWT `token` in an answer with this `Date`.
+    /// Records that the upstream rejected the JWT `token` in an answer with this `Date`.
     pub fn refused(
         &self,
         token: TokenId,
@@ -108,7 +105,7 @@ impl App {
         now: Timestamp,
         date: Option<Timestamp>,
         offset: &Mutex<ClockOffset>,
-        said: &str,
+        message: &str,
     ) -> Rejection {
         let mut current = self.signed.lock();
         let Some(signed) = current.as_mut().filter(|signed| signed.token == token) else {
@@ -122,7 +119,7 @@ impl App {
             signed.times = Times::Wrong;
             return Rejection::Replaced;
         }
-        self.bench.lock().refused(now, permit, said);
+        self.bench.lock().refused(now, permit, message);
         *current = None;
         Rejection::Benched
     }
@@ -139,7 +136,7 @@ impl App {
         })
     }
 
-    /// RFC 7515 §3.1, with the claims of UPSTREAM.md, Apps.
+    /// Builds a JWT: RFC 7515 §3.1, with the claims of SPECIFICATION, "Apps".
     fn jwt_text(&self, issued: Timestamp, expires: Timestamp) -> Option<String> {
         let header = json!({ "alg": "RS256", "typ": "JWT" });
         let claims = json!({ "iat": issued.as_secs(), "exp": expires.as_secs(), "iss": self.id.to_string() });
@@ -158,7 +155,8 @@ impl App {
 }
 
 impl Signed {
-    /// Whether the upstream takes it when its clock shows `theirs`, with at least `left` to go.
+    /// Returns true if the upstream accepts it at `theirs` on its clock, with at least `left` to
+    /// go.
     fn is_good(&self, theirs: Timestamp, left: Duration) -> bool {
         self.times != Times::Wrong
             && self.issued <= theirs
@@ -249,7 +247,7 @@ mod tests {
             let (token, _) = bed.jwt(NOW);
             let verdict = bed.refused(token, NOW, theirs);
             if ahead == 300 {
-                // Within the ten minutes: nothing is wrong with its time.
+                // Within the ten minutes its time is right.
                 assert_eq!(verdict, Rejection::Benched);
                 continue;
             }

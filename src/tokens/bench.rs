@@ -1,7 +1,7 @@
-//! A credential that the upstream has refused: kept out of use for a while, then probe_ended by exactly
-//! one request, longer each time it is refused again.
+//! A rejected credential: out of use for a pause, then probed by one request. Each further
+//! rejection doubles the pause.
 //!
-//! Pure: time is an argument. Which answers count as a refusal is decided by the caller.
+//! Pure: time is an argument. The caller decides which answers are rejections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,32 +11,32 @@ use tokio::sync::Notify;
 
 use crate::clock::Timestamp;
 
-/// How long a credential is kept out of use at first. Ours: a revoked token must not be probe_ended for
-/// every request, a mended one should come back.
+/// The first pause. Our choice: a revoked token is not tried for every request, a restored one
+/// comes back soon.
 pub const PAUSE_MIN: Duration = Duration::from_secs(300);
-/// The longest pause. Ours: one failed request an hour is nothing to the upstream, and an hour is
-/// soon enough for what nobody is watching.
+/// The longest pause. Our choice: one failed request an hour is nothing to the upstream, and soon
+/// enough for an unattended credential.
 pub const PAUSE_MAX: Duration = Duration::from_secs(3_600);
 
-/// Whether a credential may be used.
+/// Availability of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchState {
-    /// By everybody.
+    /// Any request may use it.
     Healthy,
-    /// Not before this time.
+    /// No request may use it before this time.
     Benched(Timestamp),
-    /// The pause is over: by one request.
+    /// The pause ended at this time: one request may probe it.
     Due(Timestamp),
-    /// One request is trying it.
+    /// One request is probing it.
     Probed(Timestamp),
 }
 
-/// What is known of one credential.
+/// Rejections of one credential.
 #[derive(Debug, Default)]
 pub struct Bench {
     benched: Option<Benched>,
     probes: u64,
-    /// Told when a trial has ended, however it has.
+    /// Notified when a probe ends, cancellation included.
     probe_ended: Option<Arc<Notify>>,
 }
 
@@ -44,43 +44,41 @@ pub struct Bench {
 struct Benched {
     until: Timestamp,
     pause: Duration,
-    /// The number of the probe that is under way.
+    /// Number of the current probe.
     probe: Option<u64>,
-    said: String,
+    message: String,
 }
 
-/// A bench that requests share with the account that it is about.
 pub type SharedBench = Arc<Mutex<Bench>>;
 
-/// The one request that tries a benched credential. Dropped without a verdict it leaves the trial
-/// to the next.
+/// The request that probes a benched credential. Dropped without a verdict, it leaves the probe to
+/// the next request.
 #[derive(Debug)]
 pub struct Probe {
     bench: SharedBench,
     number: u64,
 }
 
-/// Permit to use a credential.
+/// Permission to use a credential.
 #[derive(Debug)]
 pub enum Permit {
-    /// Nothing is known against it.
+    /// For a credential without rejections.
     Plain,
-    /// As its probe.
+    /// For the probe.
     Probe(Probe),
 }
 
-/// The pause after one that was too short; the first one when there was none.
+/// Returns the pause after `pause`; the first pause for `None`.
 pub fn longer(pause: Option<Duration>) -> Duration {
     pause.map_or(PAUSE_MIN, |pause| (pause * 2).min(PAUSE_MAX))
 }
 
 impl Bench {
-    /// Nothing is known against it; `probe_ended` is told of the end of each trial.
+    /// Creates a bench without rejections that notifies `probe_ended` of each probe's end.
     pub fn notifying(probe_ended: Arc<Notify>) -> SharedBench {
         Arc::new(Mutex::new(Self { probe_ended: Some(probe_ended), ..Self::default() }))
     }
 
-    /// Whether it may be used now.
     pub fn bench_state(&self, now: Timestamp) -> BenchState {
         match &self.benched {
             None => BenchState::Healthy,
@@ -90,19 +88,18 @@ impl Bench {
         }
     }
 
-    /// Whether one more request may use it now.
+    /// Returns true if one more request may use it now.
     pub fn is_open(&self, now: Timestamp) -> bool {
         matches!(self.bench_state(now), BenchState::Healthy | BenchState::Due(_))
     }
 
-    /// What the upstream said when it refused it.
-    pub fn said(&self) -> Option<&str> {
-        self.benched.as_ref().map(|benched| benched.said.as_str())
+    /// The upstream's words at the rejection.
+    pub fn message(&self) -> Option<&str> {
+        self.benched.as_ref().map(|benched| benched.message.as_str())
     }
 
-    /// The upstream has refused it. Who used it before the first refusal and hears of it later adds
-    /// nothing.
-    pub fn refused(&mut self, now: Timestamp, permit: &Permit, said: &str) {
+    /// Records a rejection. Requests that were under way at the first rejection add nothing.
+    pub fn refused(&mut self, now: Timestamp, permit: &Permit, message: &str) {
         let pause = match (&self.benched, permit) {
             (None, _) => longer(None),
             (Some(benched), Permit::Probe(probe)) if benched.probe == Some(probe.number) => {
@@ -111,11 +108,11 @@ impl Bench {
             (Some(_), _) => return,
         };
         self.benched =
-            Some(Benched { until: now + pause, pause, probe: None, said: said.to_owned() });
+            Some(Benched { until: now + pause, pause, probe: None, message: message.to_owned() });
     }
 
-    /// The upstream has accepted it. Only the probe's success heals: another answer may be older
-    /// than the refusal.
+    /// Records success. Only the probe's success counts: another answer may be older than the
+    /// rejection.
     pub fn accepted(&mut self, permit: &Permit) {
         if let (Some(benched), Permit::Probe(probe)) = (&self.benched, permit)
             && benched.probe == Some(probe.number)
@@ -125,8 +122,7 @@ impl Bench {
     }
 }
 
-/// Permit to use the credential for one request; `None` while it is benched, or while another one is
-/// trying it.
+/// Permits one request to use the credential; `None` while it is benched or probed.
 pub fn take(bench: &SharedBench, now: Timestamp) -> Option<Permit> {
     let mut state = bench.lock();
     match state.bench_state(now) {

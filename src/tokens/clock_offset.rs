@@ -1,11 +1,8 @@
-//! How far the upstream's clock is from ours, as the `Date` of its answers tells: an app's JWT is
-//! judged by the upstream's clock, and a token's end is given in it.
+//! Offset between the upstream's clock and ours, from the `Date` of its answers.
 //!
-//! So are the times that limits name: the end of a window is read by the upstream's clock and
-//! waited for by ours.
-//!
-//! Pure: time is an argument. A second's error does not matter to any of them; a single wrong
-//! `Date` must not.
+//! The upstream judges an app's JWT, the end of a token and the end of a rate-limit window by its
+//! own clock; the gateway waits by ours. Pure: time is an argument. An error of a second does no
+//! harm; a single wrong `Date` must do none.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -16,42 +13,39 @@ use crate::api::headers;
 use crate::api::rate_reset;
 use crate::clock::Timestamp;
 
-/// Two offsets no farther apart are the same one: `Date` has whole seconds (RFC 9110 §5.6.7), and
+/// Two offsets within this distance count as equal: `Date` has whole seconds (RFC 9110 §5.6.7), and
 /// an answer takes a while.
 const SAME_MILLIS: i64 = 2_500;
-/// One part in so many of what an ordinary answer adds is believed. Ours: the second's error of
-/// each levels out over a handful of answers.
+/// An ordinary answer moves the estimate by this fraction of the difference. Our choice: the
+/// rounding errors level out over a handful of answers.
 const SMOOTHING: i64 = 8;
-/// An answer that took longer says nothing exact about when it was written. Ours.
+/// The `Date` of a slower answer is too inexact to count. Our choice.
 const TOOK_MAX: Duration = Duration::from_secs(5);
 
-/// A smaller offset is left alone where whole seconds are named: the books allow for that much
-/// (DESIGN D4).
+/// Smaller offsets leave limit times alone: the quota ledger tolerates that much (SPECIFICATION
+/// D4).
 const NOTICED_MILLIS: u64 = 1_500;
-/// A larger one is no clock's error but an answer that was recorded, and its times are not moved by
-/// it. Ours.
+/// A larger offset comes from a recorded answer, not from a clock, and moves no times. Our choice.
 const CREDIBLE_MILLIS: u64 = 24 * 60 * 60 * 1_000;
 
-/// The upstream's clock as seen from here.
+/// Estimate of the upstream's clock.
 #[derive(Debug, Default)]
 pub struct ClockOffset {
-    /// Whether any answer has told.
     is_known: bool,
-    /// To be added to our time.
+    /// Added to our time.
     millis: i64,
-    /// What the last answer said, if that was something else: believed when the next one says the
-    /// same.
+    /// The last answer's offset if it differed: taken over when the next answer agrees.
     candidate: Option<i64>,
 }
 
-/// An answer's `Date`.
+/// Parses an answer's `Date`.
 pub fn date_of(headers: &HeaderMap) -> Option<Timestamp> {
     let date = httpdate::parse_http_date(headers.get(DATE)?.to_str().ok()?).ok()?;
     Some(Timestamp::from_secs(date.duration_since(UNIX_EPOCH).ok()?.as_secs()))
 }
 
 impl ClockOffset {
-    /// An answer with this `Date` came, `took` after its request was sent.
+    /// Records an answer with this `Date` that came `took` after its request was sent.
     pub fn observe(&mut self, date: Timestamp, now: Timestamp, took: Duration) {
         if took > TOOK_MAX {
             return;
@@ -75,23 +69,23 @@ impl ClockOffset {
         }
     }
 
-    /// An answer with this `Date` refused a JWT for its time: believed at once, because nothing
-    /// works otherwise.
+    /// Takes over the `Date` of an answer that rejected a JWT for its time: at once, because no
+    /// request of the app succeeds otherwise.
     pub fn correct(&mut self, date: Timestamp, now: Timestamp) {
         *self = Self { is_known: true, millis: offset(date, now), candidate: None };
     }
 
-    /// Our time, on the upstream's clock.
+    /// Converts our time to the upstream's clock.
     pub fn upstream(&self, ours: Timestamp) -> Timestamp {
         moved(ours, self.millis)
     }
 
-    /// The upstream's time, on our clock.
+    /// Converts the upstream's time to our clock.
     pub fn ours(&self, upstream: Timestamp) -> Timestamp {
         moved(upstream, self.millis.saturating_neg())
     }
 
-    /// Puts the times that an answer's limits name on our clock: `x-ratelimit-reset`, and a
+    /// Converts the times of an answer's limits to our clock: `x-ratelimit-reset`, and a
     /// `retry-after` that is a date.
     pub fn to_local_clock(&self, answer: &mut HeaderMap) {
         if !(NOTICED_MILLIS..=CREDIBLE_MILLIS).contains(&self.millis.unsigned_abs()) {
@@ -110,14 +104,14 @@ impl ClockOffset {
         }
     }
 
-    /// Milliseconds that the upstream is ahead of us.
+    /// Returns the milliseconds that the upstream is ahead of us.
     pub fn millis(&self) -> i64 {
         self.millis
     }
 }
 
 fn offset(date: Timestamp, ours: Timestamp) -> i64 {
-    // A `Date` is cut off: on average it is half a second old.
+    // A `Date` is truncated: on average it is half a second old.
     let (theirs, ours) = (date.as_millis().saturating_add(500), ours.as_millis());
     i64::try_from(theirs)
         .unwrap_or(i64::MAX)

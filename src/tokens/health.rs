@@ -1,57 +1,60 @@
-//! What operators see of the credentials: for `/readyz`, metrics and `weir budgets`. Never a
+//! Health of the credentials as operators see it in `/readyz`, metrics and `weir budgets`. Shows no
 //! secret.
+//!
+//! A credential is *benched* after the upstream rejected it; every credential that cannot be used
+//! is *unhealthy*.
 
 use std::fmt;
 
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 
-/// Where a credential comes from; its name in logs and metrics.
+/// Origin of a credential, which is its name in logs and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
     /// An entry of `[[tokens]]`, by its position.
     Configured(usize),
-    /// Minted for an installation.
+    /// Minted for the installation with this id.
     Installation(u64),
-    /// Signed by an app.
+    /// Signed by the app with this id.
     App(u64),
-    /// None at all.
+    /// No credential.
     Anonymous,
-    /// A client's own.
+    /// A client's own credential.
     Client,
 }
 
-/// How a credential is.
+/// Health of one credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthState {
-    /// In use.
+    /// Usable.
     Healthy,
-    /// The upstream refused it. It is not used before `until`; after that one request tries it.
+    /// Rejected by the upstream: unused until `until`, then probed by one request.
     Benched {
-        /// The end of the pause.
+        /// End of the pause.
         until: Timestamp,
     },
-    /// There is none yet: one is being minted, or the next try waits.
+    /// No token yet: a mint is under way, or the next attempt waits.
     Minting,
-    /// It ended while nobody used it; the next request has another one minted.
+    /// Ended while idle; the next request triggers a mint.
     Expired,
 }
 
-/// One credential as it is now.
+/// One credential with its health.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// Whose it is.
+    /// The account it belongs to.
     pub account: AccountId,
-    /// Which one.
+    /// Its origin.
     pub token: Source,
-    /// How it is.
+    /// Its health.
     pub state: HealthState,
-    /// What went wrong last, in the upstream's words where it had any.
-    pub said: Option<String>,
+    /// The last problem, in the upstream's words if it sent any.
+    pub message: Option<String>,
 }
 
 impl Health {
-    /// Whether a request may find it usable: it works, it is minted when asked for, or its pause is
+    /// Returns true if a request may find it usable: it works, is minted on demand, or its pause is
     /// over.
     pub fn may_serve(&self, now: Timestamp) -> bool {
         match self.state {
@@ -75,12 +78,12 @@ impl fmt::Display for Source {
 }
 
 impl HealthState {
-    /// Whether operators have nothing to do about it: it works, or is minted when it is asked for.
+    /// Returns true if operators need not act: the credential works, or is minted on demand.
     pub const fn is_healthy(self) -> bool {
         matches!(self, Self::Healthy | Self::Expired)
     }
 
-    /// A word for it, out of a closed set.
+    /// Returns its name from a closed set.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Healthy => "healthy",

@@ -1,7 +1,6 @@
-//! Which mints are due over all installations, and what the requests that wait for them are told.
+//! Mints over all installations: which are due, and what requests that wait for them learn.
 //!
-//! When a single installation wants a token is its own matter (`installation`); sending is the
-//! gateway's.
+//! `installation` decides when a single installation wants a token; the gateway sends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,37 +15,38 @@ use crate::api::TokenKinds;
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 
-/// Mints under way at once. Ours: a thousand installations start up in a minute, and permit most of
-/// the app's hundred places to others.
+/// Mints under way at once. Our choice: a thousand installations start up in a minute, and most of
+/// the app's 100 concurrent requests stay free for others.
 const MINTS_MAX: usize = 16;
 
-/// Why a request has to do without a token that would have to be minted.
+/// Reason for a missing token that would have to be minted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
-    /// Whose token, and what is in the way.
+    /// The installation and the obstacle, for people.
     pub reason: String,
-    /// Whether it is about rights or about the weather.
+    /// The kind of obstacle.
     pub cause: Cause,
-    /// Before this time it stays so; `None` when it may end at any time.
+    /// The token is missing at least until this time; `None`: the lack may end at any time.
     pub until: Option<Timestamp>,
 }
 
-/// What stands behind a [`Lack`].
+/// The kind of obstacle behind a [`Lack`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It has not come yet, or the upstream fails: what could be seen before can be seen after.
+    /// The token has not arrived yet, or the upstream fails: the account's permissions are
+    /// unchanged.
     Passing,
-    /// The upstream does not give one.
+    /// The upstream refuses to mint one.
     Refused,
 }
 
 impl Tokens {
-    /// Whether any token is ever minted.
+    /// Returns true if this config has installations to mint for.
     pub fn mints(&self) -> bool {
         !self.installations.is_empty()
     }
 
-    /// The mints that are due, those that somebody waits for first, each with the right to do it.
+    /// Begins the mints that are due, those with waiting requests first.
     pub fn begin_due(&self, now: Timestamp) -> Vec<Minting> {
         let free = MINTS_MAX.saturating_sub(self.signals.under_way.load(Ordering::Relaxed));
         let is_due = |installation: &&Arc<Installation>| {
@@ -65,7 +65,8 @@ impl Tokens {
         due.into_iter().take(free).filter_map(|(_, installation)| installation.begin()).collect()
     }
 
-    /// When [`Tokens::begin_due`] has something next, unless [`Tokens::due_changed`] tells earlier.
+    /// Returns when [`Tokens::begin_due`] has work next, unless [`Tokens::due_changed`] fires
+    /// earlier.
     pub fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
         if self.signals.under_way.load(Ordering::Relaxed) >= MINTS_MAX {
             return None;
@@ -76,25 +77,25 @@ impl Tokens {
         self.installations.iter().filter_map(at).min()
     }
 
-    /// Ends when a mint may have become due earlier. To be asked for before looking.
+    /// Resolves when a mint may have become due earlier. Create it before checking.
     pub fn due_changed(&self) -> Notified<'_> {
         self.signals.due.notified()
     }
 
-    /// Ends when a mint has ended, well or not. To be asked for before looking.
+    /// Resolves when a mint has ended, successfully or not. Create it before checking.
     pub fn mint_ended(&self) -> Notified<'_> {
         self.signals.ended.notified()
     }
 
-    /// The app that mints, as the account that pays; `None` when its app cannot sign.
+    /// Returns the account of the app that mints; `None` when the app has none.
     pub fn minter(&self, minting: &Minting) -> Option<AccountId> {
         let app = self.app_of(minting.installation())?;
         let is_it = |slot: &Slot| matches!(slot, Slot::App(other) if other.id == app.id);
         self.by_account.iter().position(|slots| slots.iter().any(is_it)).map(numbered)
     }
 
-    /// A mint has of_client this token, which ends at `expires` on the upstream's clock. `chance` is
-    /// between 0 and 1. Says why it cannot be used.
+    /// Stores a minted token that ends at `expires` by the upstream's clock. `chance` is a random
+    /// number from 0 to 1. Fails with the reason why the token cannot be used.
     pub fn minted(
         &self,
         minting: Minting,
@@ -111,7 +112,7 @@ impl Tokens {
                 let (account, token) =
                     (minting.installation().account, self.ids.next(minting.installation().slot));
                 minting.succeeded(token, authorization, ours, now, chance);
-                // It may end before the one whose end is noted.
+                // The new token may end before the recorded end of the old one.
                 self.unhealthy.recheck(account);
                 return Ok(());
             }
@@ -120,13 +121,12 @@ impl Tokens {
         Err(failure)
     }
 
-    /// A mint has of_client none. `chance` is between 0 and 1.
+    /// Records a failed mint. `chance` is a random number from 0 to 1.
     pub fn mint_failed(&self, minting: Minting, now: Timestamp, failure: MintFailure, chance: f64) {
         minting.failed(now, failure, chance);
     }
 
-    /// A request would wait for a token of one of `accounts` until `deadline`; whether one can come
-    /// by then. From here on it is minted.
+    /// Requests a mint for one of `accounts`. Returns true if a token can arrive by `deadline`.
     pub fn want(
         &self,
         accounts: &[AccountId],
@@ -141,14 +141,14 @@ impl Tokens {
         comes
     }
 
-    /// A request had to do without a token of any of `accounts`, and could not wait for one: the
-    /// next is to find one.
+    /// Records that a request went without a token of any of `accounts`, so that the next one finds
+    /// one.
     pub fn missed(&self, accounts: &[AccountId], accepted: TokenKinds, now: Timestamp) {
-        // One is enough, and thousands may be idle.
+        // One mint is enough, and thousands of installations may be idle.
         let _ = self.minted_for(accounts, accepted).any(|installation| installation.missed(now));
     }
 
-    /// Whether a token of `account` can be minted by `deadline`. Asks for none.
+    /// Returns true if a token of `account` can be minted by `deadline`. Requests no mint.
     pub fn comes(
         &self,
         account: AccountId,
@@ -161,7 +161,7 @@ impl Tokens {
         })
     }
 
-    /// Why none of `accounts` has a token to be minted; `None` when nothing is minted for them.
+    /// Returns why none of `accounts` has a minted token; `None` when nothing is minted for them.
     pub fn lack(
         &self,
         accounts: &[AccountId],
@@ -173,19 +173,19 @@ impl Tokens {
         let app_said = app
             .bench
             .lock()
-            .said()
-            .map(|said| format!("the upstream does not accept app {}: {said}", app.id));
-        let (state, said) = installation.health(now, BenchState::Healthy);
+            .message()
+            .map(|message| format!("the upstream does not accept app {}: {message}", app.id));
+        let (state, message) = installation.health(now, BenchState::Healthy);
         let cause = if app_said.is_some() || matches!(state, HealthState::Benched { .. }) {
             Cause::Refused
         } else {
             Cause::Passing
         };
-        let said = app_said.or(said).unwrap_or_else(|| "its token is being minted".into());
+        let message = app_said.or(message).unwrap_or_else(|| "its token is being minted".into());
         let until = installation
             .earliest(now, self.app_bench_state(installation, now))
             .filter(|at| *at > now);
-        Some(Lack { reason: format!("installation {}: {said}", installation.id), cause, until })
+        Some(Lack { reason: format!("installation {}: {message}", installation.id), cause, until })
     }
 
     fn minted_for(

@@ -1,30 +1,29 @@
-//! The upstream credentials: which of them may carry a request for an account, which ones the
-//! upstream has stopped accepting, and which are to be minted.
+//! The upstream credentials: their choice for a request, rejected ones, and minting.
 //!
-//! | module | what it knows |
+//! | module | content |
 //! |---|---|
-//! | [`bench`] | a refused credential rests, and one request tries it again |
-//! | [`app`] | an app's key and its JWT |
-//! | [`installation`] | an installation's token and when to mint the next |
-//! | `minting` | which mints are due, and what those who wait are told |
-//! | [`clock_offset`] | how far the upstream's clock is from ours |
-//! | `registry` | which credentials there are, by one config after another |
-//! | `slot` | a place for a credential, and which endpoints take what is in it |
-//! | [`unhealthy`] | which accounts have a credential out of use |
-//! | [`health`] | what operators see |
+//! | `bench` | a rejected credential pauses, then one request probes it |
+//! | `app` | an app's key and its JWT |
+//! | `installation` | an installation's token and the time of its next mint |
+//! | `minting` | due mints, and the requests that wait for them |
+//! | `clock_offset` | offset between the upstream's clock and ours |
+//! | `registry` | the credentials of a config, and their survival of a reload |
+//! | `slot` | a place for a credential, and the endpoints that accept it |
+//! | `unhealthy` | accounts with an unusable credential |
+//! | `health` | the operators' view |
 //!
-//! Limits and budgets belong to accounts, not to tokens, and are kept in `decision/`. Nothing is
-//! sent from here: `gateway/mint.rs` does, through the books.
+//! Limits and budgets belong to accounts and live in `decision/`. This module sends nothing; the
+//! gateway mints through the quota ledger.
 
-pub mod app;
-pub mod bench;
-pub mod clock_offset;
-pub mod health;
-pub mod installation;
+mod app;
+mod bench;
+mod clock_offset;
+mod health;
+mod installation;
 mod minting;
 mod registry;
 mod slot;
-pub mod unhealthy;
+mod unhealthy;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,14 +43,14 @@ use slot::{Configured, Ids, Slot};
 use unhealthy::{UnhealthyAccounts, Usability};
 
 pub use health::{Health, HealthState, Source};
+pub use installation::{MintFailure, Minting};
 pub use minting::{Cause, Lack};
 pub use slot::{SlotId, TokenId, Wanted};
 
 /// All credentials, by account.
 pub struct Tokens {
     by_account: Vec<Vec<Slot>>,
-    /// The account of each slot, by the slot's number; also of those that are in the config no
-    /// more.
+    /// The account of each slot by the slot's number, slots of earlier configs included.
     owners: Vec<AccountId>,
     unhealthy: Arc<UnhealthyAccounts>,
     apps: Vec<Arc<App>>,
@@ -64,17 +63,17 @@ pub struct Tokens {
 /// A credential chosen for one request.
 #[derive(Debug)]
 pub struct Credential {
-    /// Which token it is.
+    /// Identity of the token.
     pub token: TokenId,
     /// The `Authorization` header, marked sensitive; `None` for a request without.
     pub authorization: Option<HeaderValue>,
-    /// Where it comes from, which is its name in logs.
+    /// Origin, which is its name in logs.
     pub source: Source,
     permit: Permit,
 }
 
 impl Credential {
-    /// A client's own, for one request of that client.
+    /// Wraps a client's own credential for one request of that client.
     pub fn of_client(token: TokenId, authorization: HeaderValue) -> Self {
         Self {
             token,
@@ -85,35 +84,35 @@ impl Credential {
     }
 }
 
-/// What becomes of a credential that the upstream refused.
+/// Consequence of a rejection by the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// It is not used for a while.
+    /// The credential pauses.
     Benched,
-    /// Another one takes its place: minted anew, or signed by the upstream's clock.
+    /// A new one replaces it: minted again, or signed by the upstream's clock.
     Replaced,
     /// It had been replaced before.
     Old,
 }
 
-/// Whether a request may be the one that tries a benched credential.
+/// Readiness of a request to probe a benched credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trial {
-    /// It can be sent again with another one.
+    /// The request can be sent again with another credential.
     Willing,
-    /// Only if there is no other.
+    /// The request probes only when there is no other credential.
     Reluctant,
 }
 
 impl Tokens {
-    /// The kinds of an account's tokens, working or not, in the order in which they are used. An
-    /// app's own credential has none.
+    /// Lists the kinds of an account's tokens in order of use, unusable ones included. An app's JWT
+    /// has no kind.
     pub fn kinds_of(&self, account: AccountId) -> impl Iterator<Item = TokenKind> {
         self.slots(account).iter().filter_map(Slot::kind)
     }
 
-    /// The places of the account's credentials that an endpoint takes, working or not, in the order
-    /// in which they are used.
+    /// Lists the places whose credentials an endpoint accepts in order of use, unusable ones
+    /// included.
     pub fn fitting(
         &self,
         account: AccountId,
@@ -122,13 +121,13 @@ impl Tokens {
         self.slots(account).iter().filter(move |slot| slot.fits(accepted)).map(Slot::id)
     }
 
-    /// Whether all credentials are in use now. Costs next to nothing.
+    /// Returns true if all credentials are usable now. Takes no lock.
     pub fn all_healthy(&self, now: Timestamp) -> bool {
         self.unhealthy.is_empty(now)
     }
 
-    /// The accounts with a credential that is out of use now, in ascending order; free while all
-    /// are in use.
+    /// Returns the accounts with an unusable credential in ascending order. Costs nothing while all
+    /// are healthy.
     pub fn unhealthy_accounts(&self, now: Timestamp) -> Vec<AccountId> {
         self.unhealthy.now(now, |account| {
             let worse = |one: Usability, other: Usability| match (one, other) {
@@ -147,9 +146,9 @@ impl Tokens {
         })
     }
 
-    /// A usable credential of `account` for an endpoint that takes `accepted`: one that is to be
-    /// probe_ended again first, since the request can be sent anew if it fails; then `preferred` when it
-    /// is one of them; then the account's first.
+    /// Picks a usable credential of `account` for an endpoint that takes `accepted`. One that is
+    /// due for a probe comes first, since the request can be repeated; then `preferred`; then the
+    /// account's first.
     pub fn pick(
         &self,
         account: AccountId,
@@ -160,7 +159,7 @@ impl Tokens {
         self.pick_for(account, accepted, preferred, Trial::Willing, now)
     }
 
-    /// The same for a request that may not be able to be sent again.
+    /// Like [`Tokens::pick`], for a request that may not be repeatable.
     pub fn pick_for(
         &self,
         account: AccountId,
@@ -173,8 +172,8 @@ impl Tokens {
         order.into_iter().find_map(|slot| self.take(slot, now))
     }
 
-    /// The places that [`Tokens::pick_for`] goes through, one after the other, until
-    /// [`Tokens::take`] finds a usable credential.
+    /// Lists the places that [`Tokens::pick_for`] tries in turn until [`Tokens::take`] finds a
+    /// usable credential.
     pub fn order(
         &self,
         account: AccountId,
@@ -196,7 +195,7 @@ impl Tokens {
         fitting.into_iter().map(Slot::id).collect()
     }
 
-    /// The credential of a place for one request, if it is usable.
+    /// Takes the credential of a place for one request, if it is usable.
     pub fn take(&self, slot: SlotId, now: Timestamp) -> Option<Credential> {
         let slot = self.slot(slot)?;
         let signed = |(token, value, permit)| (token, Some(value), permit);
@@ -209,37 +208,37 @@ impl Tokens {
             Slot::Anonymous(token) => (*token, None, Permit::Plain),
         };
         if let (Permit::Probe(_), Some(account)) = (&permit, self.owner(slot.id())) {
-            // Nobody else may use it until its answer.
+            // No other request may use it until the probe's answer.
             self.unhealthy.recheck(account);
         }
         Some(Credential { token, authorization, source: slot.source(), permit })
     }
 
-    /// Whether [`Tokens::pick`] would find one.
+    /// Returns true if [`Tokens::pick`] would find one.
     pub fn is_usable(&self, account: AccountId, accepted: TokenKinds, now: Timestamp) -> bool {
         self.slots(account).iter().any(|slot| slot.fits(accepted) && slot.is_usable(now))
     }
 
-    /// Whether `account` has a credential of an accepted kind at all, working or not. The same as
-    /// long as the config is in force.
+    /// Returns true if `account` has a credential of an accepted kind, usable or not. Constant
+    /// while the config is in force.
     pub fn has_kind(&self, account: AccountId, accepted: TokenKinds) -> bool {
         self.slots(account).iter().any(|slot| slot.fits(accepted))
     }
 
-    /// Whether `account` has what is wanted: [`Tokens::has_kind`], and for an account without a
-    /// credential, that the endpoint can do without. The same as long as the config is in force.
+    /// Returns true if `account` may serve `wanted`: like [`Tokens::has_kind`], and an account
+    /// without credentials qualifies for open endpoints. Constant while the config is in force.
     pub fn may_carry(&self, account: AccountId, wanted: Wanted) -> bool {
         self.slots(account).iter().any(|slot| slot.may_carry(wanted))
     }
 
-    /// The account that a token belongs to; `None` when it is in use no more.
+    /// Returns the account of a token; `None` when the token is no longer in use.
     pub fn account_of(&self, token: TokenId) -> Option<AccountId> {
         self.slot(token.slot())
             .filter(|slot| slot.owns(token))
             .and_then(|slot| self.owner(slot.id()))
     }
 
-    /// The upstream has answered a request with this credential, and not refused it.
+    /// Records an answer that did not reject this credential.
     pub fn accepted(&self, credential: &Credential) {
         if let Permit::Probe(_) = credential.permit
             && let Some(bench) = self.bench_of(credential)
@@ -248,25 +247,25 @@ impl Tokens {
         }
     }
 
-    /// The upstream refused this credential, in an answer with these headers.
+    /// Records an answer with these headers that rejected this credential.
     pub fn rejected(
         &self,
         credential: &Credential,
         now: Timestamp,
         headers: &HeaderMap,
-        said: &str,
+        message: &str,
     ) -> Rejection {
         let Credential { token, permit, .. } = credential;
         let rejection = match self.slot(token.slot()) {
             Some(Slot::Configured(Configured { bench, .. })) => {
-                bench.lock().refused(now, permit, said);
+                bench.lock().refused(now, permit, message);
                 Rejection::Benched
             }
             Some(Slot::Installation(installation)) => {
-                installation.refused(*token, permit, now, said)
+                installation.refused(*token, permit, now, message)
             }
             Some(Slot::App(app)) => {
-                app.refused(*token, permit, now, date_of(headers), &self.clock, said)
+                app.refused(*token, permit, now, date_of(headers), &self.clock, message)
             }
             Some(Slot::Anonymous(_)) => Rejection::Benched,
             None => Rejection::Old,
@@ -277,8 +276,8 @@ impl Tokens {
         rejection
     }
 
-    /// What an answer's `Date` tells about the upstream's clock; `took` is how long it was under
-    /// way. The times that its limits name are put on ours.
+    /// Updates the clock offset from an answer's `Date`, and converts the times of its limits to
+    /// our clock. `took` is the duration of the exchange.
     pub fn observe(&self, headers: &mut HeaderMap, now: Timestamp, took: Duration) {
         let mut clock = self.clock.lock();
         if let Some(date) = date_of(headers) {
@@ -287,13 +286,13 @@ impl Tokens {
         clock.to_local_clock(headers);
     }
 
-    /// Every credential with its account and how it is.
+    /// Returns every credential with its account and health.
     pub fn health(&self, now: Timestamp) -> Vec<Health> {
         let of = |(account, slots): (usize, &Vec<Slot>)| -> Vec<Health> {
             let one = |slot: &Slot| {
-                let (state, said) =
+                let (state, message) =
                     slot.health(now, |installation| self.app_bench_state(installation, now));
-                Health { account: numbered(account), token: slot.source(), state, said }
+                Health { account: numbered(account), token: slot.source(), state, message }
             };
             slots.iter().map(one).collect()
         };
@@ -314,7 +313,7 @@ impl Tokens {
             .map_or(BenchState::Healthy, |app| app.bench.lock().bench_state(now))
     }
 
-    /// The app that mints for an installation. There are few.
+    /// A linear scan: a config has few apps.
     fn app_of(&self, installation: &Installation) -> Option<&Arc<App>> {
         self.apps.iter().find(|app| app.id == installation.app)
     }
@@ -332,13 +331,12 @@ impl Tokens {
     }
 }
 
-/// The account of this number.
 fn numbered(index: usize) -> AccountId {
     AccountId(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
 fn bearer(secret: &str) -> Option<HeaderValue> {
-    // Whoever mints may send anything; an empty or huge one is none.
+    // The server that mints may send anything; an empty or huge value is no token.
     const SECRET_BYTES_MAX: usize = 8 * 1024;
     if secret.is_empty() || secret.len() > SECRET_BYTES_MAX {
         None

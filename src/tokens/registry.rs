@@ -1,8 +1,7 @@
-//! Which credentials there are, by one config after another.
+//! The credentials of a config, and their survival of a reload.
 //!
-//! A credential that is in both configs is the same one in both: it keeps its place, whether it is
-//! refused, and what was minted or signed with it. So requests that go on by the earlier config and
-//! those by the later one know the same of it. A place is never given to another credential.
+//! A credential in both configs keeps its place, its bench and its minted or signed tokens, so
+//! requests of either config share its state. A place is never given to another credential.
 
 use std::sync::Arc;
 
@@ -21,7 +20,6 @@ use crate::api::{AccountKind, TokenKind};
 use crate::config::{self, Config, rsa_key};
 use crate::decision::AccountId;
 
-/// A list in the making.
 struct RegistryBuilder<'b> {
     before: Option<(&'b Tokens, &'b Config)>,
     by_account: Vec<Vec<Slot>>,
@@ -32,18 +30,18 @@ struct RegistryBuilder<'b> {
 }
 
 impl Tokens {
-    /// From the validated config. Nothing is minted yet.
+    /// Builds the credentials of a validated config. Mints nothing yet.
     pub fn new(config: &Config) -> Self {
         Self::by(config, None)
     }
 
-    /// By a config in the place of `old`, whose credentials these are.
+    /// Builds the credentials of a reloaded config; `self` belongs to `old`.
     #[must_use]
     pub fn with_config(&self, old: &Config, config: &Config) -> Self {
         Self::by(config, Some((self, old)))
     }
 
-    /// Whoever mints has to look again, by the config in force.
+    /// Wakes the minting task, so that it follows the current config.
     pub fn reevaluate(&self) {
         self.signals.due.notify_one();
     }
@@ -61,7 +59,7 @@ impl Tokens {
         for (position, token) in config.tokens.iter().enumerate() {
             builder.token(config.account_id(token.account), position, token);
         }
-        // Stable: among equals the order of the config.
+        // A stable sort keeps the order of the config among equals.
         for slots in &mut builder.by_account {
             slots.sort_by_key(Slot::rank);
         }
@@ -79,8 +77,8 @@ impl Tokens {
                 installations.iter().map(|installation| installation.account),
             )),
             Some((tokens, _)) => {
-                // What goes out of use is told by requests of both configs; who has other
-                // credentials than before is to be looked at.
+                // Requests of both configs share this set; accounts with changed credentials need a
+                // check.
                 (0..by_account.len())
                     .map(numbered)
                     .for_each(|account| tokens.unhealthy.recheck(account));
@@ -102,7 +100,7 @@ impl RegistryBuilder<'_> {
             TokenKind::Basic => sensitive(&format!("Basic {}", BASE64_STANDARD.encode(secret))),
             _ => bearer(secret),
         };
-        // The config refuses what a header cannot hold.
+        // The config rejects values that no header can hold.
         let Some(authorization) = authorization else { return };
         let known = self.known(account, |slot| match slot {
             Slot::Configured(known) => {
@@ -138,7 +136,7 @@ impl RegistryBuilder<'_> {
         let app = if let Some(Slot::App(known)) = known {
             Arc::clone(known)
         } else {
-            // The config refuses keys that cannot sign.
+            // The config rejects keys that cannot sign.
             let Ok(key) = rsa_key(configured.private_key.expose_secret()) else { return };
             Arc::new(App::new(
                 configured.app_id,
@@ -184,12 +182,12 @@ impl RegistryBuilder<'_> {
         self.add(account, slot);
     }
 
-    /// A credential of this account that was there before.
+    /// Finds a credential of this account in the previous config.
     fn known(&self, account: AccountId, is_it: impl Fn(&Slot) -> bool) -> Option<&Slot> {
         self.before?.0.slots(account).iter().find(|slot| is_it(slot))
     }
 
-    /// A place that no credential ever had.
+    /// Allocates a place that no credential ever had.
     fn place(&mut self, account: AccountId) -> SlotId {
         self.owners.push(account);
         SlotId(self.owners.len() as u64 - 1)

@@ -1,7 +1,6 @@
-//! One place for a credential in the config: what is in it now, which endpoints take it, and how it
-//! is.
+//! One place for a credential in the config: its content, the endpoints that accept it, its health.
 //!
-//! Which of an account's places serves a request is chosen in the parent module.
+//! The parent module chooses among an account's places.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,33 +15,33 @@ use super::unhealthy::Usability;
 use crate::api::{Endpoint, TokenKind, TokenKinds};
 use crate::clock::Timestamp;
 
-/// Names one credential as long as its secret is the same. Validators belong to it (DESIGN D3), so
-/// a renewed token has another. A configured token has the number of its place; what is minted or
-/// signed has that too, and in the upper half a number of its own.
+/// Identifies one credential as long as its secret stays the same. Validators belong to it
+/// (SPECIFICATION D3), so a renewed token has another id. A configured token has the number of its
+/// place; a minted or signed one adds a number of its own in the upper half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TokenId(pub u64);
 
-/// Names one place for a credential: the same for a token and those that it is renewed by. What
-/// answers teach about rights belongs to it.
+/// Identifies one place for a credential, across renewals of its token. Permissions learned from
+/// answers belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SlotId(pub u64);
 
-/// Bits of a [`TokenId`] that tell its place.
+/// Bits of a [`TokenId`] that hold its place.
 const SLOT_BITS: u32 = 32;
 
-/// Gives out the [`TokenId`]s of what is minted and signed.
+/// Allocates the [`TokenId`]s of minted and signed credentials.
 #[derive(Debug)]
 pub struct Ids(AtomicU32);
 
-/// What an endpoint wants of a credential, as far as the config decides who has it: the same for
-/// all requests of the endpoint.
+/// Credentials that an endpoint accepts, as far as the config decides it: the same for all requests
+/// of the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wanted {
     kinds: TokenKinds,
     without: Without,
 }
 
-/// Whether an endpoint may answer who shows no credential.
+/// Access without a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Without {
     Open,
@@ -54,14 +53,13 @@ pub(super) enum Slot {
     Configured(Configured),
     Installation(Arc<Installation>),
     App(Arc<App>),
-    /// Requests of this account carry no credential.
     Anonymous(TokenId),
 }
 
 #[derive(Clone)]
 pub(super) struct Configured {
     pub(super) id: TokenId,
-    /// Its place in the config in force.
+    /// Position in the current config.
     pub(super) position: usize,
     pub(super) kind: TokenKind,
     pub(super) authorization: HeaderValue,
@@ -69,32 +67,33 @@ pub(super) struct Configured {
 }
 
 impl TokenId {
-    /// The `number`th credential that a client of_client, which is in no place of the config.
+    /// Returns the id of the `number`th credential that a client sent, which has no place in the
+    /// config.
     pub const fn of_client(number: u32) -> Self {
         Self((number as u64) << SLOT_BITS | u32::MAX as u64)
     }
 
-    /// The place that it is or was in.
+    /// Returns the place that it is or was in.
     pub const fn slot(self) -> SlotId {
         SlotId(self.0 & ((1 << SLOT_BITS) - 1))
     }
 }
 
 impl Ids {
-    /// None is given out yet.
+    /// Creates an allocator that has allocated nothing.
     pub const fn new() -> Self {
         Self(AtomicU32::new(1))
     }
 
-    /// The next in this place.
+    /// Returns the next id in this place.
     pub fn next(&self, slot: SlotId) -> TokenId {
         TokenId(u64::from(self.0.fetch_add(1, Ordering::Relaxed)) << SLOT_BITS | slot.0)
     }
 }
 
 impl Wanted {
-    /// By this endpoint. As far as the table says, those are open to anybody that are reads, not
-    /// about the caller, and for which neither scope nor permission is named.
+    /// Returns what `endpoint` accepts. Reads that are not about the caller and for which the table
+    /// names neither scope nor permission are open to anybody.
     pub fn by(endpoint: &Endpoint) -> Self {
         let is_named = endpoint.permission.is_some() || !endpoint.scopes.is_empty();
         let is_open = endpoint.method == http::Method::GET
@@ -107,7 +106,7 @@ impl Wanted {
         }
     }
 
-    /// Whether nothing but an app's own credential will do.
+    /// Returns true if only an app's own JWT is accepted.
     pub fn only_app(self) -> bool {
         self.kinds.accepts_app_jwt() == Some(true)
             && TokenKind::ALL.into_iter().all(|kind| self.kinds.accepts(kind) == Some(false))
@@ -124,7 +123,7 @@ impl Slot {
         }
     }
 
-    /// The kind of its tokens; an app's JWT and no credential are none.
+    /// `None` for an app's JWT and for no credential.
     pub(super) fn kind(&self) -> Option<TokenKind> {
         match self {
             Self::Configured(token) => Some(token.kind),
@@ -133,7 +132,6 @@ impl Slot {
         }
     }
 
-    /// Whether the endpoint takes what is in it.
     pub(super) fn may_carry(&self, wanted: Wanted) -> bool {
         self.fits(wanted.kinds)
             && (!matches!(self, Self::Anonymous(_)) || wanted.without == Without::Open)
@@ -145,13 +143,13 @@ impl Slot {
             Self::Configured(token) => takes(token.kind),
             Self::Installation(_) => takes(TokenKind::Installation),
             Self::App(_) => accepted.accepts_app_jwt() == Some(true),
-            // Whatever is said about credentials says that there is to be one.
+            // An endpoint that says anything about credentials requires one.
             Self::Anonymous(_) => accepted.is_unknown(),
         }
     }
 
-    /// Users' own tokens before those that apps act with for them: whatever those spend counts
-    /// against the app's part as well.
+    /// Users' own tokens come before those of apps acting for them: requests with the latter also
+    /// count against the app's share.
     pub(super) fn rank(&self) -> u8 {
         match self {
             Self::Configured(Configured {
@@ -195,7 +193,6 @@ impl Slot {
         }
     }
 
-    /// How it is now, and how long by itself.
     pub(super) fn usability(&self, now: Timestamp) -> Usability {
         match self {
             _ if !self.is_usable(now) => Usability::Unusable,
@@ -219,7 +216,7 @@ impl Slot {
                     HealthState::Benched { until }
                 }
             };
-            (state, bench.said().map(str::to_owned))
+            (state, bench.message().map(str::to_owned))
         };
         match self {
             Self::Configured(token) => of_bench(&token.bench),

@@ -1,4 +1,4 @@
-//! Which credential carries a request, and how all of them are.
+//! The choice of a credential for a request, and the health of all credentials.
 
 use std::path::Path;
 use std::time::Duration;
@@ -198,7 +198,7 @@ fn a_minted_token_that_cannot_be_used_is_an_error() {
 fn the_end_of_a_token_is_read_by_the_upstreams_clock() {
     let tokens = tokens();
     let mut headers = HeaderMap::new();
-    // An hour behind us: 1,800,000,000 is Fri, 15 Jan 2027 08:00:00.
+    // An hour behind our clock: 1,800,000,000 is Fri, 15 Jan 2027 08:00:00.
     headers.insert(http::header::DATE, HeaderValue::from_static("Fri, 15 Jan 2027 07:00:00 GMT"));
     (0..2).for_each(|_| tokens.observe(&mut headers, NOW, Duration::ZERO));
     mint(&tokens, "s3cret", NOW).expect("it has an hour to go there");
@@ -243,7 +243,7 @@ fn health_names_every_credential_and_shows_no_secret() {
             "3 app 301 healthy"
         ]
     );
-    assert_eq!(health[0].said.as_deref(), Some("401 Bad credentials"));
+    assert_eq!(health[0].message.as_deref(), Some("401 Bad credentials"));
     let credentials: Vec<_> = [BOT, INSTALLED]
         .into_iter()
         .map(|account| tokens.pick(account, TokenKinds::UNKNOWN, None, NOW))
@@ -354,7 +354,7 @@ fn what_is_known_of_a_credential_goes_on_by_another_config_and_no_place_is_given
     reject(&before, &classic, NOW);
     mint(&before, "s3cret-minted", NOW + Duration::from_hours(1)).expect("it can be used");
     let minted = before.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).expect("a token").token;
-    // The first token goes, so that the others have other positions; the last one is replaced.
+    // The first token goes, so that the others change position; the last one is replaced.
     let first = "[[tokens]]\naccount = \"bot\"\nkind = \"app-user\"\nsecret = { value = \"s3cret-of-an-app\" }\n";
     let new = parse(&CONFIG.replace(first, "").replace("s3cret-fine", "s3cret-other"))
         .reloaded_over(&old)
@@ -386,7 +386,7 @@ fn what_is_known_of_a_credential_goes_on_by_another_config_and_no_place_is_given
             .and_then(|none| before.account_of(none.token)),
         Some(NOBODY)
     );
-    // Requests by the earlier config and those by the later one know the same of it.
+    // Requests of both configs share the state.
     let probe = before
         .pick(BOT, only("classic,!fine-grained,!app-user"), None, NOW + PAUSE_MIN)
         .expect("a trial");

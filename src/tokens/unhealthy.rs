@@ -1,9 +1,8 @@
-//! Which accounts have a credential out of use, known without looking at all of them for each
-//! request.
+//! Accounts with an unusable credential, known without a scan of all accounts for each request.
 //!
-//! What goes out of use by an event (a refusal, a trial) is told here; what does so by itself (a
-//! minted token that ends) is noted with its time when it is found in use. Left unhealthy: whether a
-//! credential can be used, which is asked of the slots.
+//! An event (a rejection, a probe) marks an account for a recheck. A minted token that ends by
+//! itself has its end recorded when the account is found healthy. Left out: the check itself
+//! (`slot`).
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,54 +12,53 @@ use parking_lot::Mutex;
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 
-/// How an account's credentials are.
+/// State of an account's credentials as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usability {
-    /// Some credential is out of use.
+    /// At least one credential is unusable.
     Unusable,
-    /// All are in use, and stay so by themselves until this time.
+    /// All are usable until this time.
     Until(Timestamp),
-    /// All are in use until somebody tells otherwise.
+    /// All are usable until the next event.
     Lasting,
 }
 
-/// The accounts with a credential out of use.
 #[derive(Debug, Default)]
 pub struct UnhealthyAccounts {
     state: Mutex<Accounts>,
-    /// Before this time, in milliseconds, there is nobody to tell of; spares the healthy the lock.
+    /// Before this time, in milliseconds, all accounts are healthy and the lock is not taken.
     quiet_until: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Accounts {
     unhealthy: BTreeSet<AccountId>,
-    /// When accounts that are whole are to be looked at again. One that is suspected in between may
-    /// be in it twice: it is looked at once too often.
+    /// Times at which healthy accounts are checked again. An account that was marked meanwhile may
+    /// appear twice, which costs one superfluous check.
     ends: BTreeSet<(Timestamp, AccountId)>,
 }
 
 impl UnhealthyAccounts {
-    /// With accounts that are to be looked at first.
+    /// Creates the set; `accounts` are checked first.
     pub fn new(accounts: impl IntoIterator<Item = AccountId>) -> Self {
         let state = Accounts { unhealthy: accounts.into_iter().collect(), ends: BTreeSet::new() };
         let quiet_until = AtomicU64::new(state.quiet_until());
         Self { state: Mutex::new(state), quiet_until }
     }
 
-    /// Something happened to a credential of this account. To be told after it has happened.
+    /// Marks an account whose credential has changed. Call it after the change.
     pub fn recheck(&self, account: AccountId) {
         let mut state = self.state.lock();
         state.unhealthy.insert(account);
         self.quiet_until.store(0, Ordering::Release);
     }
 
-    /// Whether nobody is unhealthy now. Free of locks.
+    /// Returns true if all accounts are healthy. Takes no lock.
     pub fn is_empty(&self, now: Timestamp) -> bool {
         now.as_millis() < self.quiet_until.load(Ordering::Acquire)
     }
 
-    /// All that are unhealthy now, in ascending order; `usability` looks at one account.
+    /// Returns all unhealthy accounts in ascending order; `usability` checks one account.
     pub fn now(
         &self,
         now: Timestamp,

@@ -1,4 +1,4 @@
-//! Tables whose keys are data, which only the emulator's settings have.
+//! Tables whose keys are data. Only the emulator's settings have them.
 
 use toml::Spanned;
 use toml::de::{DeString, DeValue};
@@ -6,7 +6,7 @@ use toml::de::{DeString, DeValue};
 use super::reader::{Entry, Read, printable};
 
 impl<'a> Entry<'a> {
-    /// The keys and values of a `T` that is written as a table whose keys are data.
+    /// Returns the keys and values of a `T` that is written as a table.
     pub(crate) fn members<T: Read>(&self) -> Option<Vec<(&'a str, Entry<'a>)>> {
         let Some(table) = self.value.as_table() else { return self.refuse_type::<T>().and(None) };
         let member = |(key, value): (&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>)| {
@@ -25,8 +25,8 @@ impl<'a> Entry<'a> {
         Some(table.iter().map(member).collect())
     }
 
-    /// Adds a fault about something inside this value, named like `match.nth`, at its line or that
-    /// of the nearest thing around it.
+    /// Adds a fault about a part of this value, named like `match.nth`, at the line of the part or
+    /// of the nearest table around it.
     pub(crate) fn refuse_inside(
         &self,
         inside: &str,
@@ -50,7 +50,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// A key that is data, as the file writes it: `"core.user"`.
+/// Formats a key that is data as in the file: `"core.user"`.
 fn written(name: &str) -> String {
     let is_plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'@');

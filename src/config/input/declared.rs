@@ -6,15 +6,14 @@ use std::sync::Arc;
 use super::document::{listed, quoted};
 use super::reader::{Entry, Reader};
 
-/// The entries of one kind with their names. Entries that have a fault keep their place, so that
-/// references to them are not faults as well.
+/// Named entries of one kind. Faulty entries keep their index, so that references to them are not
+/// faults as well.
 pub(in crate::config) struct Declared<T> {
     noun: &'static str,
     items: Vec<Option<T>>,
     names: Vec<Arc<str>>,
     by_name: HashMap<Arc<str>, usize>,
-    /// Whether every entry's name could be read; if not, an unknown reference may mean one of
-    /// those.
+    /// False when a name could not be read; then an unknown reference may mean that entry.
     complete: bool,
 }
 
@@ -40,13 +39,13 @@ impl<T> Declared<T> {
             index += 1;
             read(reader, name)
         });
-        // No list of tables, or an item of it is no table: its name is not known either.
+        // The name of an item that is no table is unknown too.
         declared.complete &= items.as_ref().is_some_and(|items| items.len() == index);
         declared.items = items.unwrap_or_default();
         declared
     }
 
-    /// A single entry that is not in the file.
+    /// Creates a single entry that is not in the file.
     pub(in crate::config) fn implicit(noun: &'static str, name: Arc<str>, item: T) -> Self {
         let by_name = HashMap::from([(name.clone(), 0)]);
         Self { noun, items: vec![Some(item)], names: vec![name], by_name, complete: true }
@@ -70,7 +69,7 @@ impl<T> Declared<T> {
                 problem,
                 format!("another name; {key}[{first}] has this one"),
             );
-            // It was to have another name, which others may refer to.
+            // The intended name is unknown, and other entries may refer to it.
             self.complete = false;
         } else {
             self.by_name.insert(name.clone(), index);
@@ -78,7 +77,7 @@ impl<T> Declared<T> {
         }
     }
 
-    /// The index of the entry that `entry` names.
+    /// Returns the index of the entry that `entry` names.
     pub(in crate::config) fn resolve(&self, entry: &Entry<'_>) -> Option<usize> {
         let text = entry.text::<Arc<str>>()?;
         let found = self.by_name.get(text).copied();
@@ -89,7 +88,7 @@ impl<T> Declared<T> {
         found
     }
 
-    /// The index of the entry that `key` of another table must name.
+    /// Returns the index of the entry that the required `key` of another table names.
     pub(in crate::config) fn reference(
         &self,
         reader: &mut Reader<'_>,
@@ -101,7 +100,6 @@ impl<T> Declared<T> {
         }
     }
 
-    /// The names that a reference may have.
     pub(in crate::config) fn accepted(&self) -> String {
         match self.names.as_slice() {
             [] => format!("none: the file has no {}", self.noun),
@@ -109,27 +107,26 @@ impl<T> Declared<T> {
         }
     }
 
-    /// The same, to be changed.
     pub(in crate::config) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         self.items.get_mut(index)?.as_mut()
     }
 
-    /// The entry at `index`, unless it has a fault.
+    /// Returns the entry at `index`, unless it is faulty.
     pub(in crate::config) fn get(&self, index: usize) -> Option<&T> {
         self.items.get(index)?.as_ref()
     }
 
-    /// How many there are, those with faults included.
+    /// Returns the number of entries, faulty ones included.
     pub(in crate::config) fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there is none and that is for sure.
+    /// Returns true if there certainly is none.
     pub(in crate::config) fn is_empty(&self) -> bool {
         self.complete && self.items.is_empty()
     }
 
-    /// The entries; `None` when one of them has a fault.
+    /// Returns the entries; `None` when one of them is faulty.
     pub(in crate::config) fn finish(self) -> Option<Vec<T>> {
         self.items.into_iter().collect()
     }

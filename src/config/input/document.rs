@@ -1,5 +1,4 @@
-//! The file being read: where its lines are, where its secrets and files come from, and what was
-//! found wrong with it so far.
+//! The file being read: its lines, the source of its secrets and files, and its faults so far.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -10,34 +9,29 @@ use toml::de::DeTable;
 
 use super::fault::{Fault, Faults};
 
-/// The largest config that is read. A thousand clients take about 200 KiB; more than this is some
-/// other file.
+/// Largest config accepted. A thousand clients take about 200 KiB; a larger file is not a config.
 pub(crate) const FILE_BYTES_MAX: usize = 1024 * 1024;
-/// The most faults that are kept: beyond it the file is something else, and the list would be of no
-/// use.
+/// Most faults kept: with more the file is not a config, and a list is useless.
 const FAULTS_MAX: usize = 1_000;
-/// The most syntax errors that are listed; after the first few they are mostly echoes of one
-/// another.
+/// Most syntax errors listed; later ones mostly follow from the first few.
 const SYNTAX_FAULTS_MAX: usize = 20;
 
-/// What stands in a secret's place once the file is read.
+/// Values used for secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Secrets {
-    /// The secret itself, from where the file says that it is.
+    /// The secret itself.
     Resolved,
-    /// A stand-in: for what looks at a config without using it, on machines where its secrets are
-    /// not.
+    /// A placeholder: for a config that is examined on a machine without its secrets.
     Presumed,
 }
 
-/// The file being read. Shared by all its readers, which add their faults to it.
+/// The file being read, shared by all its readers, which add their faults.
 pub(crate) struct Document<'a> {
     file_name: &'a str,
-    /// Looks up an environment variable.
+    /// Lookup of an environment variable.
     pub(crate) env: &'a dyn Fn(&str) -> Option<String>,
-    /// Where relative paths begin.
+    /// Base of relative paths.
     pub(crate) base_dir: &'a Path,
-    /// Where secrets come from.
     pub(crate) secrets: Secrets,
     line_starts: Vec<usize>,
     faults: RefCell<Vec<Fault>>,
@@ -57,7 +51,7 @@ impl<'a> Document<'a> {
         Self { file_name, env, base_dir, secrets, line_starts, faults: RefCell::default() }
     }
 
-    /// The line, counted from 1, and the column in bytes, counted from 1, of a byte offset.
+    /// Returns line and column of a byte offset, both counted from 1, the column in bytes.
     fn position(&self, at: usize) -> (usize, usize) {
         let line = self.line_starts.partition_point(|start| *start <= at);
         let start =
@@ -65,8 +59,7 @@ impl<'a> Document<'a> {
         (line.max(1), at - start + 1)
     }
 
-    /// Adds a fault about the key at the byte offset `at`; `None` when it stands nowhere in the
-    /// file.
+    /// Adds a fault about the key at the byte offset `at`; `None` for a key that is absent.
     pub(crate) fn fault(
         &self,
         at: Option<usize>,
@@ -87,7 +80,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The file as a table; `None` when it is not TOML, with a fault for each line that is not.
+    /// Parses the file; `None` when it is not TOML, with a fault for each bad line.
     pub(crate) fn parse<'t>(&self, text: &'t str) -> Option<DeTable<'t>> {
         let (table, errors) = DeTable::parse_recoverable(text);
         if errors.is_empty() {
@@ -114,7 +107,7 @@ impl<'a> Document<'a> {
         None
     }
 
-    /// The outcome: the config, or everything that is wrong with it in the order of its lines.
+    /// Returns the config, or all faults in the order of their lines.
     pub(crate) fn finish<T>(self, config: Option<T>) -> Result<T, Faults> {
         let mut faults = self.faults.into_inner();
         match config {
@@ -137,7 +130,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// What else a file that is not TOML seems to be, with what to do about it.
+/// Recognises another format in a file that is not TOML, and returns advice.
 fn other_format(text: &str) -> Option<&'static str> {
     let text = text.trim_start_matches('\u{feff}').trim_start();
     let first_line =
@@ -158,7 +151,7 @@ fn other_format(text: &str) -> Option<&'static str> {
     }
 }
 
-/// A text from the file for use in a message: in backquotes, on one line, and not too long.
+/// Formats a text from the file for a message: in backquotes, on one line, shortened.
 pub(crate) fn quoted(text: &str) -> String {
     const SHOWN: usize = 60;
     let shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
@@ -166,7 +159,7 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("`{shown}{rest}`")
 }
 
-/// Names for use in a message: the first few, and how many there are when that is not all.
+/// Formats names for a message: the first few, and the total when there are more.
 pub(crate) fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 24;
     let count = names.len();

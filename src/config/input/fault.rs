@@ -1,24 +1,22 @@
-//! What is wrong with a config, in the form an operator can act on: where, which key, what, and
-//! what is accepted instead.
+//! Faults of a config in a form that operators can act on: place, key, problem, and what is
+//! accepted.
 //!
-//! Faults are collected, not thrown: a file with ten mistakes is reported with ten lines. No fault
-//! ever quotes a secret.
+//! A file with ten mistakes is reported with ten lines. No fault quotes a secret.
 
 use std::fmt;
 
-/// One thing wrong with a config file.
+/// One fault of a config file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The file, as the operator named it.
+    /// File name as the operator gave it.
     pub file: String,
-    /// The line, counted from 1; `None` when the fault is about the file as a whole.
+    /// Line, counted from 1; `None` for the file as a whole.
     pub line: Option<usize>,
-    /// The full key, such as `clients[0].reads`; empty when the file could not be read as TOML at
-    /// all.
+    /// Full key, such as `clients[0].reads`; empty when the file is not TOML.
     pub key: String,
-    /// What is wrong, lower case and without a full stop.
+    /// The problem, lower case and without a full stop.
     pub problem: String,
-    /// What would be right, where that can be said in a few words.
+    /// Accepted values, if a few words can describe them.
     pub accepted: Option<String>,
 }
 
@@ -36,12 +34,12 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Everything wrong with a config file, in the order of its lines; shown one fault a line.
+/// All faults of a config file in the order of its lines; displayed one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults(pub Vec<Fault>);
 
 impl Faults {
-    /// The faults one by one.
+    /// Iterates over the faults.
     pub fn iter(&self) -> std::slice::Iter<'_, Fault> {
         self.0.iter()
     }

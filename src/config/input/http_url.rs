@@ -1,7 +1,7 @@
 //! A base address: scheme, host, port and path prefix, and nothing else.
 //!
-//! No user name, password, query or fragment: a base address with one of them is a mistake, and
-//! might be a secret in the wrong place.
+//! A user name, password, query or fragment in a base address is a mistake, and might be a
+//! misplaced secret.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -20,7 +20,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// `http` or `https`.
+    /// Returns `http` or `https`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -28,7 +28,7 @@ impl Scheme {
         }
     }
 
-    /// The port meant when none is written (RFC 9110 §4.2).
+    /// Returns the port of an address without one (RFC 9110 §4.2).
     pub const fn default_port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -48,12 +48,12 @@ pub struct HttpUrl {
     text: String,
 }
 
-/// An [`HttpUrl`] that the gateway sends requests to.
+/// An [`HttpUrl`] of the upstream.
 pub type UpstreamUrl = HttpUrl;
 
 impl HttpUrl {
-    /// From its parts. `host` is a lower-case name or an IP address without brackets; `path_prefix`
-    /// is empty, or begins with `/` and does not end in one.
+    /// Builds an address. `host` is a lower-case name or an IP address without brackets;
+    /// `path_prefix` is empty, or begins with `/` and does not end in one.
     pub(in crate::config) fn new(
         scheme: Scheme,
         host: String,
@@ -67,43 +67,43 @@ impl HttpUrl {
         Self { scheme, host, port, path_prefix, authority, text }
     }
 
-    /// The address as written back: lower-case host, no default port, no slash at the end.
+    /// Returns the normalised address: lower-case host, no default port, no slash at the end.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The value of a `Host` header: the host, in brackets when it is an IPv6 address, and the port
-    /// unless it is the scheme's own.
+    /// Returns the value of a `Host` header: the host, in brackets for IPv6, and the port unless it
+    /// is the default.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// The host alone: a name in lower case, or an IP address without brackets.
+    /// Returns the host: a name in lower case, or an IP address without brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port, the scheme's own when none was written.
+    /// Returns the port, by default the scheme's.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The scheme.
+    /// Returns the scheme.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// Whether connections to it are encrypted.
+    /// Returns true for HTTPS.
     pub fn is_tls(&self) -> bool {
         self.scheme == Scheme::Https
     }
 
-    /// What stands before every path: empty, or like `/api/v3`; never with a slash at the end.
+    /// Returns the prefix of all paths: empty, or like `/api/v3`, without a slash at the end.
     pub fn path_prefix(&self) -> &str {
         &self.path_prefix
     }
 
-    /// Whether the host is this machine: a loopback address or `localhost`.
+    /// Returns true if the host is this machine: a loopback address or `localhost`.
     pub fn is_loopback(&self) -> bool {
         self.host == "localhost"
             || self.host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
@@ -122,7 +122,7 @@ impl fmt::Debug for HttpUrl {
     }
 }
 
-/// The URL itself is not quoted in a fault: it may have a password in it.
+/// Faults do not quote the URL, because it may hold a password.
 impl Read for HttpUrl {
     fn accepted() -> String {
         "an address such as \"https://api.example.com\": http or https, a host, and optionally a port and a path".to_owned()

@@ -1,6 +1,6 @@
-//! A TOML file read strictly: its values with their places, and every fault at once.
+//! Strict reading of a TOML file: its values with their positions, and every fault at once.
 //!
-//! Left out: the sections of the config; other files of the program are read with it too.
+//! Left out: the sections of the config. The emulator's settings are read with it too.
 
 #[cfg(feature = "emulator")]
 mod data_keys;
@@ -20,7 +20,7 @@ use document::{Document, FILE_BYTES_MAX, Secrets};
 use fault::{Fault, Faults};
 use reader::Reader;
 
-/// The same for a file of another kind, whose keys `read` knows.
+/// Loads a file whose keys `read` knows.
 pub(crate) fn load_as<T>(
     path: &Path,
     read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
@@ -47,11 +47,11 @@ pub(in crate::config) fn load_with<T>(
     parse_with(&text, &file_name, &env, path.parent().unwrap_or(Path::new("")), secrets, read)
 }
 
-/// The text of a file; or what is wrong with it, with the line where that is.
+/// Returns the text of a file; or the problem, with its line if it has one.
 fn read_file(path: &Path) -> Result<String, (Option<usize>, String)> {
     let failed = |error: io::Error| (None, format!("cannot be read: {}", error.kind()));
     let mut bytes = Vec::new();
-    // One byte more than is accepted tells a file that is too large.
+    // One byte beyond the limit reveals a file that is too large.
     File::open(path)
         .map_err(failed)?
         .take(FILE_BYTES_MAX as u64 + 1)
@@ -73,7 +73,7 @@ fn check_size(bytes: usize) -> Result<(), String> {
     }
 }
 
-/// The same for a file of another kind, whose keys `read` knows.
+/// Parses a text whose keys `read` knows.
 pub(crate) fn parse_as<T>(
     text: &str,
     file_name: &str,

@@ -1,29 +1,26 @@
-//! Reads tables key by key and collects what is wrong instead of stopping at it.
+//! Reads tables key by key and collects faults instead of stopping at the first.
 //!
-//! A section asks its [`Reader`] for each key it knows, with the type and the default; what it did
-//! not ask for is an unknown key. A value that cannot be read becomes a fault at once and `None` in
-//! the section's hands, so that the rest of the section is still read. What a value of each type
-//! looks like is said by its [`Read`].
+//! A section asks its [`Reader`] for each key it knows, with the type and the default; any other
+//! key is unknown. An unreadable value becomes a fault at once and `None` for the section, so that
+//! the rest of the section is still read. [`Read`] defines the syntax of each type.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::document::{Document, listed, quoted};
 
-/// A type that a value of the file can be read as.
+/// A type with a syntax in the file.
 pub(crate) trait Read: Sized {
-    /// What is accepted, for messages: `a duration such as "30s"`.
+    /// Describes the accepted values for messages: `a duration such as "30s"`.
     fn accepted() -> String;
-    /// The value; `None` after a fault has been added.
+    /// Reads the value; `None` after adding a fault.
     fn read(entry: &Entry<'_>) -> Option<Self>;
 }
 
 /// An enum whose values have names in the file.
 pub(crate) trait Choice: Copy + PartialEq + 'static {
-    /// Each value with its name.
     const ALL: &'static [(&'static str, Self)];
 
-    /// The value's name.
     fn name(self) -> &'static str {
         Self::ALL.iter().find(|(_, value)| *value == self).map_or("", |(name, _)| name)
     }
@@ -49,24 +46,23 @@ impl<T: Read> Read for Vec<T> {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        // Every item is read before the first `None` is acted on: each may have a fault to tell.
+        // Every item is read before the first `None` is returned, because each may have a fault.
         let items: Vec<Option<T>> = entry.items::<Self>()?.iter().map(T::read).collect();
         items.into_iter().collect()
     }
 }
 
-/// One value of the file with its place.
+/// One value of the file with its position.
 pub(crate) struct Entry<'a> {
-    /// The file it is in.
     pub(crate) document: &'a Document<'a>,
-    /// Its full key.
+    /// Full key.
     pub(crate) path: String,
     pub(super) at: usize,
     pub(super) value: &'a DeValue<'a>,
 }
 
 impl<'a> Entry<'a> {
-    /// Adds a fault about this value; always `None`, to end a [`Read`] with.
+    /// Adds a fault about this value. Always returns `None`, the result of a failed [`Read`].
     pub(crate) fn refuse<T>(
         &self,
         problem: impl Into<String>,
@@ -76,8 +72,8 @@ impl<'a> Entry<'a> {
         None
     }
 
-    /// Adds a fault that the value has the wrong type for a `T`. The value itself is not quoted: it
-    /// might be a secret.
+    /// Adds a fault about the type of the value. The value is not quoted, because it might be a
+    /// secret.
     pub(crate) fn refuse_type<T: Read>(&self) -> Option<T> {
         self.refuse(self.wrong_type(), T::accepted())
     }
@@ -88,17 +84,16 @@ impl<'a> Entry<'a> {
         format!("wrong type: {article} {found}")
     }
 
-    /// The raw value.
     pub(crate) fn value(&self) -> &'a DeValue<'a> {
         self.value
     }
 
-    /// The text of a `T` that is written as a string.
+    /// Returns the text of a `T` that is written as a string.
     pub(crate) fn text<T: Read>(&self) -> Option<&'a str> {
         self.value.as_str().or_else(|| self.refuse_type::<T>().and(None))
     }
 
-    /// The items of a `T` that is written as a list.
+    /// Returns the items of a `T` that is written as a list.
     pub(crate) fn items<T: Read>(&self) -> Option<Vec<Entry<'a>>> {
         let Some(array) = self.value.as_array() else { return self.refuse_type::<T>().and(None) };
         Some(array.iter().enumerate().map(|(index, item)| self.item(index, item)).collect())
@@ -113,7 +108,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Reads the value as a table; keys that `read` does not ask for become faults.
+    /// Reads the value as a table; keys that `read` does not request become faults.
     pub(crate) fn table<T>(&self, read: impl FnOnce(&mut Reader<'a>) -> Option<T>) -> Option<T> {
         let accepted = || format!("a table, written [{}] or {{ … }}", self.path);
         let table = self.value.as_table().or_else(|| self.refuse(self.wrong_type(), accepted()))?;
@@ -121,7 +116,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Reads one table of the file, or one that is not there and therefore all defaults.
+/// Reads one table of the file. An absent table consists of defaults.
 pub(crate) struct Reader<'a> {
     document: &'a Document<'a>,
     path: String,
@@ -131,7 +126,6 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the whole file.
     pub(crate) fn document<T>(
         document: &'a Document<'a>,
         table: &'a DeTable<'a>,
@@ -177,7 +171,7 @@ impl<'a> Reader<'a> {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
-    /// Adds a fault about `name`, at its line when it is set, else at the table's.
+    /// Adds a fault about `name`, at its line if it is set, else at the table's.
     pub(crate) fn refuse<T>(
         &self,
         name: &str,
@@ -211,12 +205,11 @@ impl<'a> Reader<'a> {
         );
     }
 
-    /// Whether `name` is set.
     pub(crate) fn is_set(&self, name: &str) -> bool {
         self.table.is_some_and(|table| table.contains_key(name))
     }
 
-    /// The value of `name` when it is set, to be read by the caller.
+    /// Returns the value of `name` for the caller to read, if it is set.
     pub(crate) fn entry(&mut self, name: &'static str) -> Option<Entry<'a>> {
         if !self.known.contains(&name) {
             self.known.push(name);
@@ -230,12 +223,12 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The value of `name`; `None` when it is not set, or bad.
+    /// Reads `name`; `None` when it is not set, or faulty.
     pub(crate) fn optional<T: Read>(&mut self, name: &'static str) -> Option<T> {
         T::read(&self.entry(name)?)
     }
 
-    /// The value of `name`, without which the table is of no use.
+    /// Reads `name`, whose absence is a fault.
     pub(crate) fn required<T: Read>(&mut self, name: &'static str) -> Option<T> {
         match self.entry(name) {
             Some(entry) => T::read(&entry),
@@ -243,12 +236,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The value of `name`, or its default.
+    /// Reads `name`, or returns its default.
     pub(crate) fn or<T: Read>(&mut self, name: &'static str, default: T) -> T {
         self.optional(name).unwrap_or(default)
     }
 
-    /// The value of `name`, or its default; zero is refused.
+    /// Like [`Reader::or`], with zero as a fault.
     pub(crate) fn positive<T: Read + Default + PartialEq + Copy>(
         &mut self,
         name: &'static str,
@@ -262,7 +255,7 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// Reads the table `name`; one that is not in the file is read as an empty one.
+    /// Reads the table `name`; an absent one counts as empty.
     pub(crate) fn section<T>(
         &mut self,
         name: &'static str,
@@ -274,8 +267,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the tables `[[name]]`, each by `read`. An item is `None` when it has a fault; the
-    /// whole is `None` when it is no list of tables.
+    /// Reads the tables `[[name]]`, each by `read`. A faulty item is `None`; the whole is `None`
+    /// when it is no list of tables.
     pub(crate) fn entries<T>(
         &mut self,
         name: &'static str,
@@ -296,27 +289,26 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// An unknown key for use in a message; one that does not look like a key is left out, for it may
-/// be a secret in the wrong place.
+/// Formats an unknown key for a message. Text that does not look like a key is omitted, because it
+/// may be a misplaced secret.
 pub(super) fn printable(name: &str) -> String {
     let looks_like_a_key = name.len() <= 32
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
     if looks_like_a_key { name.to_owned() } else { "…".to_owned() }
 }
 
-/// The known key that an unknown one was probably meant to be.
+/// Returns the known key that is closest to an unknown one.
 fn closest(name: &str, known: &[&'static str]) -> Option<&'static str> {
     if name.len() > 32 {
         return None;
     }
     let folded = name.to_ascii_lowercase().replace('-', "_");
     let nearest = known.iter().map(|key| (edits(&folded, key), *key)).min()?;
-    // A third of the key may be wrong: `prioirty` is meant, `colour` is not.
+    // A third of the key may differ: `prioirty` finds its key, `colour` does not.
     (nearest.0 <= (nearest.1.len() / 3).max(1)).then_some(nearest.1)
 }
 
-/// How many letters must be added, left out or replaced to make `from` into `to` (Levenshtein's
-/// distance).
+/// Levenshtein distance.
 fn edits(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (above, from_byte) in from.bytes().enumerate() {

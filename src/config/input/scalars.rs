@@ -1,4 +1,4 @@
-//! How single values are written: texts, numbers, durations, sizes, addresses and paths.
+//! Syntax of single values: texts, numbers, durations, sizes, addresses and paths.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -12,13 +12,11 @@ use toml::de::DeValue;
 use super::document::quoted;
 use super::reader::{Entry, Read};
 
-/// The longest duration accepted: a year. Longer ones are typing errors, and would overflow the
-/// clocks of timers.
+/// Longest duration accepted: a year. Longer ones are typing errors and would overflow timers.
 const DURATION_MAX: Duration = Duration::from_hours(366 * 24);
-/// The longest text accepted.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// Bytes, written like `"64MiB"`.
+/// Bytes, written as in `"64MiB"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::config) struct Size(pub(in crate::config) u64);
 
@@ -28,7 +26,7 @@ impl Size {
     }
 }
 
-/// A part of a whole, from 0 to 1.
+/// A fraction from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::config) struct Ratio(pub(in crate::config) f64);
 
@@ -37,7 +35,7 @@ const DURATION_UNITS: [(&str, u64); 5] =
 const SIZE_UNITS: [(&str, u64); 5] =
     [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 
-/// The number and the unit of a text like `30s`.
+/// Parses a number with a unit, such as `30s`.
 fn quantity(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -45,7 +43,7 @@ fn quantity(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(*factor)
 }
 
-/// The shortest text for `amount`: its greatest unit that divides it.
+/// Formats `amount` in the greatest unit that divides it.
 fn quantity_text(amount: u64, units: &[(&str, u64)]) -> String {
     let fits =
         |(_, factor): &&(&str, u64)| amount.is_multiple_of(*factor) && (amount > 0 || *factor == 1);
@@ -56,8 +54,7 @@ fn quantity_text(amount: u64, units: &[(&str, u64)]) -> String {
         .map_or_else(String::new, |(name, factor)| format!("{}{name}", amount / factor))
 }
 
-/// Reads a duration as it is written in the file and on the command line: `30s`, `500ms`, `2h`; at
-/// most a year.
+/// Parses a duration of the config or the command line: `30s`, `500ms`, `2h`; at most a year.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = quantity(text, &DURATION_UNITS)
         .map(Duration::from_millis)
@@ -67,7 +64,6 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// A duration as it is written in the file: `30s`.
 pub(in crate::config) fn duration_text(duration: Duration) -> String {
     match u64::try_from(duration.as_millis()).unwrap_or(u64::MAX) {
         0 => "0s".to_owned(),
@@ -75,7 +71,6 @@ pub(in crate::config) fn duration_text(duration: Duration) -> String {
     }
 }
 
-/// A size as it is written in the file: `64MiB`.
 pub(in crate::config) fn size_text(bytes: u64) -> String {
     quantity_text(bytes, &SIZE_UNITS)
 }
@@ -124,7 +119,7 @@ impl Read for Ratio {
     }
 }
 
-/// A whole number from `least` on.
+/// Reads a whole number from `least` on.
 fn whole<T: Read + TryFrom<u64>>(entry: &Entry<'_>, least: u64) -> Option<T> {
     let DeValue::Integer(integer) = entry.value() else { return entry.refuse_type() };
     let number = u64::from_str_radix(integer.as_str(), integer.radix())
@@ -147,7 +142,7 @@ impl Read for u32 {
 
 impl Read for u64 {
     fn accepted() -> String {
-        // TOML's integers are signed and end here.
+        // The largest integer of TOML, which are signed.
         format!("a whole number from 1 to {}", i64::MAX)
     }
 
@@ -179,7 +174,7 @@ impl Read for bool {
     }
 }
 
-/// A text that is shown and sent in headers: printable ASCII without spaces at its ends.
+/// A text that is displayed and sent in headers: printable ASCII without spaces at its ends.
 impl Read for Arc<str> {
     fn accepted() -> String {
         format!("1 to {TEXT_BYTES_MAX} printable ASCII characters, without spaces at the ends")
@@ -208,7 +203,7 @@ impl Read for SocketAddr {
     }
 }
 
-/// Relative paths begin where the config file is.
+/// Relative paths begin at the config file's directory.
 impl Read for PathBuf {
     fn accepted() -> String {
         "the path of a file, relative to the config file or absolute".to_owned()

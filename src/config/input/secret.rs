@@ -1,7 +1,7 @@
 //! Secrets: `{ env = "NAME" }`, `{ file = "PATH" }` or, for tests, `{ value = "…" }`.
 //!
-//! No message here says anything about a secret's content, nor quotes what stands where a name
-//! should: operators paste tokens into the wrong place.
+//! No message reveals a secret's content, nor quotes a value in place of a name: operators paste
+//! tokens into the wrong key.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -16,13 +16,12 @@ use zeroize::Zeroizing;
 use super::document::Secrets;
 use super::reader::{Entry, Read};
 
-/// The largest secret that is read: a PEM file with a chain of keys is far smaller.
+/// Largest secret accepted: a PEM file with a chain of keys is far smaller.
 const SECRET_BYTES_MAX: usize = 64 * 1024;
 
-/// An RSA key in PEM form, the one secret that has several lines.
+/// An RSA key in PEM form, the only secret of several lines.
 pub(in crate::config) struct Pem(pub(in crate::config) SecretString);
 
-/// What is accepted as an app's key.
 const KEY_ACCEPTED: &str = "an unencrypted RSA key of 2048 to 8192 bits in PEM form: -----BEGIN RSA PRIVATE KEY----- (PKCS#1) or -----BEGIN PRIVATE KEY----- (PKCS#8)";
 
 impl Read for SecretString {
@@ -36,7 +35,7 @@ impl Read for SecretString {
         if line.is_empty() {
             return entry.refuse("the secret is empty", "at least one character");
         }
-        // Every one of them is sent in a header, or compared with one (RFC 9110 §5.5).
+        // Every such secret is sent in a header, or compared with one (RFC 9110 §5.5).
         if !line.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || line.trim() != line {
             return entry.refuse(
                 "the secret has a character that a header cannot hold",
@@ -64,8 +63,8 @@ impl Read for Pem {
     }
 }
 
-/// The key in a PEM text, or what is wrong with it; nothing of the text is quoted. Line breaks may
-/// be written `\n`, as they are in environment variables that can hold only one line.
+/// Parses the key in a PEM text; an error quotes nothing of it. Line breaks may be written `\n`,
+/// for environment variables that hold a single line.
 pub fn rsa_key(pem: &str) -> Result<RsaKeyPair, String> {
     let pem = Zeroizing::new(pem.replace("\\n", "\n"));
     let (_, rest) =
@@ -96,13 +95,13 @@ pub fn rsa_key(pem: &str) -> Result<RsaKeyPair, String> {
     key.map_err(|fault| format!("the private key is not an RSA key that can sign: {fault}"))
 }
 
-/// Without the line break that editors and `echo` put at the end of a file.
+/// Strips the line break that editors and `echo` append.
 fn one_line(text: &str) -> &str {
     let text = text.strip_suffix('\n').unwrap_or(text);
     text.strip_suffix('\r').unwrap_or(text)
 }
 
-/// The secret's text from wherever the file says that it is.
+/// Reads the secret from its source.
 fn resolve<T: Read>(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
     if !entry.value().is_table() {
         return entry.refuse_type::<T>().and(None);
@@ -126,8 +125,7 @@ fn resolve<T: Read>(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
     })
 }
 
-/// What no secret is and every reader takes for one: with a colon, as Basic has it, and another one
-/// for each place.
+/// Returns a placeholder that every reader accepts: with a colon for Basic, and unique to its key.
 fn stand_in(entry: &Entry<'_>) -> Zeroizing<String> {
     Zeroizing::new(format!("presumed: {}", entry.path))
 }
@@ -147,8 +145,8 @@ fn from_environment(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
     })
 }
 
-/// Whether a name is one of an environment variable beyond doubt (POSIX: upper case, digits,
-/// underscore), and not a secret in its place.
+/// Returns true if a name is certainly one of an environment variable (POSIX: upper case, digits,
+/// underscore), not a misplaced secret.
 fn is_conventional(name: &str) -> bool {
     name.len() <= 64
         && name
@@ -166,7 +164,7 @@ fn from_file(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
 
 fn read_text(path: &Path) -> Result<Zeroizing<String>, String> {
     let failed = |error: std::io::Error| format!("cannot be read: {}", error.kind());
-    // Opening a pipe waits for somebody to write into it, and a reload with it.
+    // Opening a pipe would block, and a reload with it.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         return Err("is not a regular file".to_owned());
     }

@@ -1,4 +1,4 @@
-//! `[[accounts]]`: who a budget belongs to.
+//! `[[accounts]]`: owners of budgets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,31 +12,30 @@ use crate::config::printer::{Printer, list, text};
 /// One entry of `[[accounts]]`.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// Its name, unique among accounts.
+    /// Unique name.
     pub name: Arc<str>,
-    /// What it is at the upstream.
+    /// Kind of account at the upstream.
     pub kind: AccountKind,
-    /// What it can see there.
+    /// Owners and repositories that it can see.
     pub reach: Reach,
-    /// Requests of each window that are left to others.
+    /// Requests of each window that are left to other consumers.
     pub reserve: u32,
-    /// The account whose budgets its requests consume as well: an index into
+    /// Account whose budgets its requests consume as well: an index into
     /// [`Config::accounts`](crate::config::Config::accounts).
     pub also_spends: Option<usize>,
-    /// It is in the config no more, and keeps its place for what goes on by an earlier one
-    /// (`succession`).
+    /// True for an account that left the config at a reload. It keeps its index for requests of
+    /// earlier configs.
     pub retired: bool,
 }
 
-/// What an account's `also_spends` may name.
 const ALSO_SPENDS: &str = "another account of kind `user` that has no also_spends itself";
 
-/// The owners and repositories that an account can see.
+/// Owners and repositories that an account can see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// No bound is known: every route may be tried.
+    /// Unknown: every route may be tried.
     Everything,
-    /// These and no others; never empty.
+    /// These alone; never empty.
     Only(Vec<Territory>),
 }
 
@@ -47,16 +46,16 @@ pub enum Territory {
     Owner(Arc<str>),
     /// A single repository.
     Repository {
-        /// Whose it is.
+        /// Its owner.
         owner: Arc<str>,
-        /// Its name without the owner.
+        /// Name without the owner.
         name: Arc<str>,
     },
 }
 
 impl Reach {
-    /// Whether routes about `owner` as a whole are within reach. Names at the upstream do not tell
-    /// case.
+    /// Returns true if routes about `owner` as a whole are within reach. Case does not matter at
+    /// the upstream.
     pub fn covers_owner(&self, owner: &str) -> bool {
         match self {
             Self::Everything => true,
@@ -66,7 +65,7 @@ impl Reach {
         }
     }
 
-    /// Whether routes about the repository `owner/name` are within reach.
+    /// Returns true if routes about the repository `owner/name` are within reach.
     pub fn covers_repository(&self, owner: &str, name: &str) -> bool {
         match self {
             Self::Everything => true,
@@ -126,8 +125,8 @@ impl Account {
         accounts
     }
 
-    /// For an app that the file gives no account: what it does as itself spends a budget of its
-    /// own.
+    /// Creates the account of an app without one in the file: the app's own requests spend a budget
+    /// of their own.
     pub(in crate::config) fn of_app(app_id: u64, others: &[Self]) -> Self {
         let mut name = format!("app {app_id}");
         while others.iter().any(|other| *other.name == *name) {
@@ -143,7 +142,6 @@ impl Account {
         }
     }
 
-    /// Whether its reach is exactly one repository.
     pub(in crate::config) fn is_of_one_repository(&self) -> bool {
         matches!(&self.reach, Reach::Only(territories) if matches!(territories.as_slice(), [Territory::Repository { .. }]))
     }
@@ -152,7 +150,7 @@ impl Account {
         printer.entry("accounts");
         printer.set("name", text(&self.name));
         printer.set("kind", text(self.kind.name()));
-        // Without the key the reach is everything; there is no value that says so.
+        // The absent key means everything; no value does.
         if let Reach::Only(territories) = &self.reach {
             printer.set("reach", list(territories.iter().map(text)));
         }
@@ -164,8 +162,8 @@ impl Account {
 }
 
 impl Declared<Account> {
-    /// Takes `entry`, the `also_spends` of the account at `index`. One step only: the upstream
-    /// knows no more, and a circle would spend for ever.
+    /// Reads `entry`, the `also_spends` of the account at `index`. Only one step is allowed, as at
+    /// the upstream; a circle would spend without end.
     fn link(&mut self, index: usize, entry: &Entry<'_>, links_on: impl Fn(usize) -> bool) {
         let Some(target) = self.resolve(entry) else { return };
         let kind_of = |index: usize| self.get(index).map(|account| account.kind);

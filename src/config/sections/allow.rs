@@ -1,7 +1,6 @@
-//! What a client may ask for: `"GET *"`, `"POST /repos/acme/*/issues"`.
+//! Permissions of clients: `"GET *"`, `"POST /repos/acme/*/issues"`.
 //!
-//! Only the form is checked here; what a pattern means and whether it permits a request is the
-//! decision core's (`decision/access.rs`).
+//! Only the form is checked here; `decision/access` matches requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,19 +14,19 @@ use crate::decision::access::Rule;
 /// One entry of a client's `allow`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allow {
-    /// The methods it permits.
+    /// Permitted methods.
     pub method: AllowedMethod,
-    /// The paths it permits: `*` alone for every path, else one in which a segment may be `*`, the
-    /// last also `**`.
+    /// Permitted paths: `*` alone for every path, else a path whose segments may be `*`, the last
+    /// one also `**`.
     pub path: Arc<str>,
 }
 
-/// The methods that an [`Allow`] permits.
+/// Methods of an [`Allow`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedMethod {
     /// Written `*`.
     Any,
-    /// This one.
+    /// A single method.
     Only(Method),
 }
 
@@ -38,7 +37,7 @@ impl Allow {
     }
 }
 
-/// The methods that clients may use at all (CONTRACT.md, 3); `OPTIONS` needs no permission.
+/// The methods of clients (SPECIFICATION, "Client interface"); `OPTIONS` needs no permission.
 const METHODS: [Method; 6] =
     [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
@@ -70,8 +69,8 @@ impl Read for Allow {
 }
 
 fn parse(text: &str) -> Result<Allow, String> {
-    // Its syntax is that of the rule which decides, so that no accepted pattern is later found to
-    // be none.
+    // The parser of the deciding rule checks the syntax, so that every accepted pattern works
+    // later.
     Rule::parse(text).map_err(|error| error.to_string())?;
     let (method, path) =
         text.trim().split_once(|space: char| space.is_ascii_whitespace()).unwrap_or_default();
@@ -86,7 +85,7 @@ fn parse(text: &str) -> Result<Allow, String> {
     };
     let path = path.trim_start();
     if path == "/api/v3" || path.starts_with("/api/v3/") {
-        // Requests are compared by their canonical path.
+        // Requests are matched by their canonical path.
         return Err("paths are written without /api/v3, whichever way the client asks".to_owned());
     }
     Ok(Allow { method, path: path.into() })

@@ -14,28 +14,27 @@ use crate::config::printer::{Printer, inline, list, redacted, text};
 /// One entry of `[[apps]]`.
 #[derive(Clone, Debug)]
 pub struct App {
-    /// The app's id at the upstream.
+    /// Id at the upstream.
     pub app_id: u64,
-    /// The RSA key that signs the app's JWTs, PEM.
+    /// RSA key that signs the app's JWTs, PEM.
     pub private_key: SecretString,
-    /// The account that pays for what the app does as itself, such as minting: an index into
-    /// [`Config::accounts`](crate::config::Config::accounts), and no other app's.
+    /// Account that pays for the app's own requests, such as minting: an index into
+    /// [`Config::accounts`](crate::config::Config::accounts). No two apps share one.
     pub account: usize,
-    /// Where it is installed.
+    /// Its installations.
     pub installations: Vec<Installation>,
 }
 
 /// One installation of an app.
 #[derive(Clone, Debug)]
 pub struct Installation {
-    /// The installation's id at the upstream.
+    /// Id at the upstream.
     pub id: u64,
-    /// The account its tokens belong to: an index into
-    /// [`Config::accounts`](crate::config::Config::accounts).
+    /// Account of its tokens: an index into [`Config::accounts`](crate::config::Config::accounts).
     pub account: usize,
 }
 
-/// An app whose account is not settled yet.
+/// An app before its account is settled.
 struct PendingApp {
     app_id: u64,
     private_key: SecretString,
@@ -43,18 +42,18 @@ struct PendingApp {
     installations: Vec<Installation>,
 }
 
-/// Apps on their way in, with the accounts whose tokens they mint.
+/// Apps while the config is read, with the accounts whose tokens they mint.
 #[derive(Default)]
 pub(in crate::config) struct Apps {
     items: Vec<Option<PendingApp>>,
     ids: HashSet<u64>,
     installed: HashSet<u64>,
-    /// The accounts of kind app that an app names.
+    /// Accounts of kind app that an app names.
     payers: HashSet<usize>,
-    /// Whether every app's account is known or not named.
+    /// False when an app names an account that could not be read.
     payers_complete: bool,
     owners: HashSet<usize>,
-    /// Whether every installation's account is known.
+    /// False when an installation's account could not be read.
     complete: bool,
 }
 
@@ -109,7 +108,6 @@ impl Apps {
         })
     }
 
-    /// The account of kind app that the app names, if it names one.
     fn read_payer(
         &mut self,
         reader: &mut Reader<'_>,
@@ -136,7 +134,7 @@ impl Apps {
         Some(account)
     }
 
-    /// One app and one account of kind app belong together without being told.
+    /// Pairs a single app with a single account of kind app.
     fn pair_the_only_ones(&mut self, accounts: &Declared<Account>) {
         let mut of_apps = (0..accounts.len()).filter(|index| {
             accounts.get(*index).is_some_and(|account| account.kind == AccountKind::App)
@@ -151,20 +149,20 @@ impl Apps {
         }
     }
 
-    /// Whether the account of kind app at `index` certainly belongs to no app.
+    /// Returns true if the account of kind app at `index` certainly belongs to no app.
     pub(in crate::config) fn none_pays_with(&self, index: usize) -> bool {
-        // A faulty app without a named account may be the one that it would have been paired with.
+        // A faulty app without a named account may be the one to pair with.
         let may_pair = self.items.iter().any(Option::is_none);
         self.payers_complete && !may_pair && !self.payers.contains(&index)
     }
 
-    /// Whether the account at `index` certainly gets no tokens from an app.
+    /// Returns true if the account at `index` certainly gets no tokens from an app.
     pub(in crate::config) fn mint_none_for(&self, index: usize) -> bool {
         self.complete && !self.owners.contains(&index)
     }
 
-    /// The apps; an app that has no account gets one, which is added to `accounts`: its minting
-    /// spends a budget like everything else.
+    /// Returns the apps. An app without an account gets one, added to `accounts`, because minting
+    /// spends a budget.
     pub(in crate::config) fn finish(self, accounts: &mut Vec<Account>) -> Option<Vec<App>> {
         let items: Vec<PendingApp> = self.items.into_iter().collect::<Option<_>>()?;
         let paid = |app: PendingApp| {

@@ -1,4 +1,4 @@
-//! `[cache]`: how much is stored and how old an answer may be.
+//! `[cache]`: size of the store and age of its answers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::config::input::reader::{Choice, Reader};
 use crate::config::input::scalars::{Size, duration_text, size_text};
 use crate::config::printer::{Printer, text};
 
-/// Room for all stored answers when nothing else is said (CONTRACT.md, 2).
+/// Default of `max_size` (SPECIFICATION, "Configuration").
 const MAX_SIZE: Size = Size::mib(256);
-/// The largest stored answer when nothing else is said (CONTRACT.md, 2).
+/// Default of `max_object` (SPECIFICATION, "Configuration").
 const MAX_OBJECT: Size = Size::mib(8);
-/// How old an answer may be in need when nothing else is said (CONTRACT.md, 2).
+/// Default of `stale_if_limited` and `stale_if_error` (SPECIFICATION, "Configuration").
 const STALE: Duration = Duration::from_hours(1);
 
 /// The section `[cache]`.
@@ -24,39 +24,38 @@ const STALE: Duration = Duration::from_hours(1);
 pub struct Cache {
     /// Bytes of all stored answers together.
     pub max_size: u64,
-    /// Bytes of the largest answer that is stored; at most `max_size`.
+    /// Bytes of the largest stored answer; at most `max_size`.
     pub max_object: u64,
-    /// When a stored answer is served without asking.
+    /// Rule for answers served without a request upstream.
     pub freshness: Freshness,
-    /// The age up to which a stored answer is served when no budget is left; zero: never.
+    /// Greatest age of an answer served when no budget is left; zero: never.
     pub stale_if_limited: Duration,
-    /// The age up to which a stored answer is served when the upstream fails; zero: never.
+    /// Greatest age of an answer served when the upstream fails; zero: never.
     pub stale_if_error: Duration,
-    /// Whether the validator that another token would see is computed (UPSTREAM.md, Conditional
-    /// requests).
+    /// Computes the validator that another token would see (SPECIFICATION, "Conditional requests in
+    /// practice").
     pub predicted_etags: bool,
     /// Routes with a lifetime of their own; the first match wins.
     pub rules: Vec<CacheRule>,
 }
 
-/// When a stored answer is served without asking the upstream.
+/// Rule for serving a stored answer without a request upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// Never: every hit is confirmed upstream.
+    /// Never: every hit is revalidated upstream.
     Revalidate,
-    /// As long as RFC 9111 §4.2 calls it fresh.
+    /// While RFC 9111 §4.2 calls it fresh.
     Rfc9111,
 }
 
 /// One entry of `[[cache.rules]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheRule {
-    /// The template of the route as the endpoint table has it, such as
-    /// `/repos/{owner}/{repo}/commits/{ref}`.
+    /// Route template from the endpoint table, such as `/repos/{owner}/{repo}/commits/{ref}`.
     pub route: Arc<str>,
-    /// How long its answers are served without asking; `None`: as the mode says.
+    /// Lifetime of its answers; `None`: by [`Freshness`].
     pub ttl: Option<Duration>,
-    /// The same while a webhook tells of each change.
+    /// Lifetime while a webhook covers the route.
     pub webhook_ttl: Option<Duration>,
 }
 
@@ -66,14 +65,14 @@ impl Choice for Freshness {
 }
 
 impl Cache {
-    /// The routes of the rules are those of `dialect`; `None` when that is not known for a fault of
-    /// its own.
+    /// Reads the section; its rules name routes of `dialect`, which is `None` when it has a fault
+    /// of its own.
     pub(in crate::config) fn read(
         reader: &mut Reader<'_>,
         dialect: Option<Dialect>,
     ) -> Option<Self> {
         let max_size = reader.positive("max_size", MAX_SIZE);
-        // A small cache without a word on objects is no contradiction.
+        // A small cache with the default object size is no contradiction.
         let max_object = reader.positive("max_object", MAX_OBJECT.min(max_size));
         if max_object > max_size {
             reader.refuse::<()>(
@@ -163,8 +162,8 @@ impl CacheRule {
     }
 }
 
-/// The template in the endpoint table that `written` means, whatever it calls the parameters. A
-/// rule for any other route would never match.
+/// Finds the template in the endpoint table that equals `written` up to parameter names. A rule for
+/// another route would never match.
 fn route_like(written: &str, dialect: Dialect) -> Option<Arc<str>> {
     let readable =
         Table::embedded(dialect).iter().filter(|endpoint| endpoint.method == Method::GET);

@@ -8,7 +8,7 @@ use crate::api::AccountKind;
 use crate::config::input::declared::Declared;
 use crate::config::input::reader::Reader;
 
-/// No account may be taken for those behind the credentials that clients bring.
+/// Keeps the name of clients' own credentials unambiguous.
 pub(in crate::config) fn check_names(root: &Reader<'_>, accounts: &Declared<Account>) {
     for index in 0..accounts.len() {
         if accounts.get(index).is_some_and(|account| *account.name == *PASSTHROUGH_ACCOUNT) {
@@ -20,7 +20,7 @@ pub(in crate::config) fn check_names(root: &Reader<'_>, accounts: &Declared<Acco
     }
 }
 
-/// Every account needs a credential of its own, but for the one without any.
+/// Requires a credential for every account but an anonymous one.
 pub(in crate::config) fn check_credentials(
     root: &Reader<'_>,
     accounts: &Declared<Account>,

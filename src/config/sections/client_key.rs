@@ -1,4 +1,4 @@
-//! Client keys: the config holds only their hashes.
+//! Client keys, of which the config holds only hashes.
 
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN};
 use ring::rand::SecureRandom;
@@ -7,23 +7,23 @@ use zeroize::Zeroizing;
 
 use crate::config::input::reader::{Entry, Read};
 
-/// What every key begins with, so that secret scanners and people know one when they see it. No
-/// client library takes it for a credential of the upstream (CLIENTS.md, 8: no dots, not `ghs_`,
+/// Prefix of every key, by which secret scanners and people recognise one. Client libraries do not
+/// take it for an upstream credential (SPECIFICATION, "Client libraries" 8: no dots, not `ghs_`,
 /// not `github_pat_`).
 pub const KEY_PREFIX: &str = "weir_";
-/// The random bytes of a key: as many as its hash has.
+/// Random bytes of a key: as many as its hash has.
 const KEY_BYTES: usize = 32;
 
-/// The SHA-256 of a client's key, as `key_sha256` holds it.
+/// Hashes a client's key by SHA-256 for `key_sha256`.
 ///
-/// A plain hash is enough: keys are 32 random bytes, too many to guess, unlike passwords.
+/// A plain hash is enough: keys are 32 random bytes, unlike passwords too many to guess.
 pub fn digest(key: &[u8]) -> [u8; 32] {
     let mut hash = [0; SHA256_OUTPUT_LEN];
     hash.copy_from_slice(ring::digest::digest(&SHA256, key).as_ref());
     hash
 }
 
-/// Makes a new key: [`KEY_PREFIX`] and 32 random bytes in hex. Fails only when the system has no
+/// Generates a key: [`KEY_PREFIX`] and 32 random bytes in hex. Fails only when the system has no
 /// random numbers.
 pub fn generate(random: &dyn SecureRandom) -> Result<SecretString, ring::error::Unspecified> {
     let mut bytes = Zeroizing::new([0; KEY_BYTES]);
@@ -34,7 +34,7 @@ pub fn generate(random: &dyn SecureRandom) -> Result<SecretString, ring::error::
     Ok(key.into())
 }
 
-/// The hash of a key, in the form of `key_sha256`.
+/// Hashes a key in the form of `key_sha256`.
 pub fn digest_hex(key: &[u8]) -> String {
     let mut hex = String::with_capacity(2 * SHA256_OUTPUT_LEN);
     push_hex(&mut hex, &digest(key));
@@ -46,7 +46,7 @@ fn push_hex(text: &mut String, bytes: &[u8]) {
     text.extend(nibbles.filter_map(|nibble| char::from_digit(u32::from(nibble), 16)));
 }
 
-/// The value of `key_sha256`. It is never quoted: it may be a key in the place of its hash.
+/// The value of `key_sha256`. Never quoted, because it may be the key itself by mistake.
 pub(in crate::config) struct KeyHash(pub(in crate::config) [u8; 32]);
 
 impl Read for KeyHash {

@@ -1,4 +1,4 @@
-//! `[[clients]]`: who may ask the gateway, for what, and with which share of the budgets.
+//! `[[clients]]`: the bots, their permissions and their shares of the budgets.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,35 +17,35 @@ use crate::config::input::scalars::duration_text;
 use crate::config::printer::{Printer, list, redacted, text};
 pub use crate::decision::Priority;
 
-/// How long a request may be held when nothing else is said (CONTRACT.md, 2).
+/// Default of `max_wait` (SPECIFICATION, "Configuration").
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// One entry of `[[clients]]`.
 #[derive(Clone)]
 pub struct Client {
-    /// Its name, unique among clients.
+    /// Unique name.
     pub name: Arc<str>,
     /// SHA-256 of its key; see [`digest`](crate::config::digest).
     pub key_sha256: [u8; 32],
-    /// The pool that fetches for it: an index into [`Config::pools`](crate::config::Config::pools).
+    /// Pool that fetches for it: an index into [`Config::pools`](crate::config::Config::pools).
     pub reads: usize,
-    /// The account of its writes and of routes about "me": an index into
-    /// [`Config::accounts`](crate::config::Config::accounts). Without it, read only.
+    /// Account of its writes and of routes about "me": an index into
+    /// [`Config::accounts`](crate::config::Config::accounts). `None`: read only.
     pub writes: Option<usize>,
-    /// Its share when requests wait, against the other clients' weights.
+    /// Share among waiting requests, relative to the other clients' weights.
     pub weight: NonZeroU32,
-    /// Whether its waiting requests go before or after those of others.
+    /// Order among waiting requests.
     pub priority: Priority,
-    /// What it may ask for: anything that one of these permits; never empty.
+    /// Permitted requests: those that any of these permits; never empty.
     pub allow: Vec<Allow>,
-    /// How long one of its requests may be held.
+    /// Longest wait of a request in the gateway.
     pub max_wait: Duration,
-    /// It is in the config no more, see [`Account::retired`]: nobody has its key.
+    /// True for a client that left the config, see [`Account::retired`]: its key is unknown.
     pub retired: bool,
 }
 
 impl fmt::Debug for Client {
-    /// Leaves out the key's hash: who has it can test guesses.
+    /// Omits the key's hash, against which guesses could be tested.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("name", &self.name)
@@ -158,7 +158,7 @@ impl Client {
     }
 }
 
-/// The pool that `reads` names; the only one when it is not set.
+/// Reads the pool that `reads` names; the only pool when it is not set.
 fn read_pool(reader: &mut Reader<'_>, pools: &Declared<Pool>) -> Option<usize> {
     match reader.entry("reads") {
         Some(entry) => pools.resolve(&entry),

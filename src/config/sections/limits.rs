@@ -1,5 +1,5 @@
 //! `[limits]`: the upstream's secondary limits, per account. The defaults are the documented ones
-//! (Document 1, Limits); a self-hosted upstream may allow more.
+//! (SPECIFICATION, "Secondary rate limits"); a self-hosted upstream may allow more.
 
 use std::num::NonZeroU32;
 
@@ -8,29 +8,29 @@ use crate::config::input::scalars::Ratio;
 use crate::config::printer::{Printer, float, text};
 pub use crate::decision::{Pace, SecondaryLimits};
 
-/// Document 1, Secondary rate limits: requests at once.
+/// Concurrent requests.
 const CONCURRENCY: NonZeroU32 = NonZeroU32::new(100).unwrap();
-/// Document 1, Secondary rate limits: points per minute and REST endpoint.
+/// Points per minute and REST endpoint.
 const REST_POINTS: NonZeroU32 = NonZeroU32::new(900).unwrap();
-/// Document 1, Secondary rate limits: points per minute of the GraphQL endpoint.
+/// Points per minute of the GraphQL endpoint.
 const GRAPHQL_POINTS: NonZeroU32 = NonZeroU32::new(2_000).unwrap();
-/// Document 1, Secondary rate limits: seconds of CPU time per minute.
+/// Seconds of CPU time per minute.
 const CPU_SECONDS: NonZeroU32 = NonZeroU32::new(90).unwrap();
-/// Document 1, Secondary rate limits: seconds of CPU time per minute for GraphQL.
+/// Seconds of CPU time per minute for GraphQL.
 const GRAPHQL_CPU_SECONDS: NonZeroU32 = NonZeroU32::new(60).unwrap();
-/// Document 1, Secondary rate limits: content-generating requests per minute.
+/// Content-generating requests per minute.
 const CONTENT_PER_MINUTE: NonZeroU32 = NonZeroU32::new(80).unwrap();
-/// Document 1, Secondary rate limits: content-generating requests per hour.
+/// Content-generating requests per hour.
 const CONTENT_PER_HOUR: NonZeroU32 = NonZeroU32::new(500).unwrap();
-/// Document 1, Secondary rate limits: OAuth access token requests per hour.
+/// OAuth access token requests per hour.
 const OAUTH_TOKENS_PER_HOUR: NonZeroU32 = NonZeroU32::new(2_000).unwrap();
-/// The part of a budget that batch clients leave to the others (CONTRACT.md, 2).
+/// Fraction of a budget that batch clients leave to others (SPECIFICATION, "Configuration").
 const BATCH_FLOOR: f64 = 0.2;
 
 /// The section `[limits]`.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Requests at once, REST and GraphQL together.
+    /// Concurrent requests, REST and GraphQL together.
     pub concurrency: NonZeroU32,
     /// REST points per account, endpoint and minute.
     pub rest_points_per_minute: NonZeroU32,
@@ -38,7 +38,7 @@ pub struct Limits {
     pub graphql_points_per_minute: NonZeroU32,
     /// Seconds of upstream CPU time per account and minute, REST and GraphQL together.
     pub cpu_seconds_per_minute: NonZeroU32,
-    /// Seconds of upstream CPU time per account and minute that GraphQL may take.
+    /// Seconds of upstream CPU time per account and minute for GraphQL.
     pub graphql_cpu_seconds_per_minute: NonZeroU32,
     /// Content-generating requests per account and minute.
     pub content_per_minute: NonZeroU32,
@@ -46,9 +46,9 @@ pub struct Limits {
     pub content_per_hour: NonZeroU32,
     /// OAuth token requests per hour.
     pub oauth_tokens_per_hour: NonZeroU32,
-    /// How a budget is spread over its window.
+    /// Spread of a budget over its window.
     pub pace: Pace,
-    /// The part of a budget, 0 to 1, below which requests of priority `batch` stop.
+    /// Fraction of a budget, 0 to 1, below which requests of priority `batch` stop.
     pub batch_floor: f64,
 }
 
@@ -57,7 +57,7 @@ impl Choice for Pace {
 }
 
 impl Limits {
-    /// The part of it that the books keep for each account.
+    /// Returns the limits that the quota ledger enforces for each account.
     pub fn secondary(&self) -> SecondaryLimits {
         SecondaryLimits {
             concurrency: self.concurrency.get(),

@@ -1,4 +1,4 @@
-//! `[listen]`: where clients and operators reach the gateway, and how patient it is with them.
+//! `[listen]`: addresses and timeouts of the listeners.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,42 +12,42 @@ use crate::config::input::reader::{Entry, Read, Reader};
 use crate::config::input::scalars::duration_text;
 use crate::config::printer::{Printer, inline, list, redacted, text};
 
-/// Where the gateway listens when nothing else is said (CONTRACT.md, 2).
+/// Default of `http` (SPECIFICATION, "Configuration").
 const HTTP_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// The section `[listen]`.
 #[derive(Clone, Debug)]
 pub struct Listen {
-    /// Addresses for HTTP/1.1 and h2c; empty only when there is another listener.
+    /// Addresses for HTTP/1.1 and h2c; empty only when another listener exists.
     pub http: Vec<SocketAddr>,
-    /// The TLS listener.
+    /// TLS listener.
     pub https: Option<Https>,
-    /// The path of a Unix socket that speaks plain HTTP.
+    /// Path of a Unix socket for plain HTTP.
     pub unix: Option<PathBuf>,
-    /// The admin listener; without a token it is on loopback.
+    /// Admin listener; on loopback unless a token guards it.
     pub admin: Option<SocketAddr>,
-    /// What an operator must send to the admin listener.
+    /// Token that the admin listener requires.
     pub admin_token: Option<SecretString>,
     /// The gateway's own address in links and bodies; `None`: scheme and Host of each request.
     pub public_url: Option<HttpUrl>,
-    /// The longest time a client may take for a whole request head.
+    /// Timeout of a whole request head.
     pub header_timeout: Duration,
-    /// The longest pause between two reads of a request body.
+    /// Longest pause between two reads of a request body.
     pub body_timeout: Duration,
-    /// How long a kept-alive connection may be without a request.
+    /// Longest idle time of a kept-alive connection.
     pub idle_timeout: Duration,
-    /// How long requests in flight may take to finish after SIGTERM.
+    /// Time for requests in flight to finish after SIGTERM.
     pub drain: Duration,
 }
 
 /// The TLS listener of `[listen]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Https {
-    /// Where it listens.
+    /// Address.
     pub address: SocketAddr,
-    /// The certificate chain, PEM.
+    /// Certificate chain, PEM.
     pub cert: PathBuf,
-    /// The private key, PEM.
+    /// Private key, PEM.
     pub key: PathBuf,
 }
 
@@ -82,7 +82,7 @@ impl Listen {
         let of_https = self.https.iter().map(|https| ("https", https.address));
         let of_admin = self.admin.iter().map(|address| ("admin", *address));
         for (key, address) in of_http.chain(of_https).chain(of_admin) {
-            // Port 0 asks the system for any free one, each time another.
+            // Port 0 means any free port, a different one each time.
             if address.port() != 0 && !taken.insert(address) {
                 reader.refuse::<()>(
                     key,
@@ -91,7 +91,7 @@ impl Listen {
                 );
             }
         }
-        // Who reaches the admin listener can read the books and purge the cache.
+        // Clients of the admin listener can read the quota ledger and purge the cache.
         if let Some(admin) = self.admin
             && !admin.ip().to_canonical().is_loopback()
             && !reader.is_set("admin_token")

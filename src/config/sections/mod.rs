@@ -1,4 +1,4 @@
-//! One file per section of the config: its type, how it is read and how it is printed.
+//! One file per section of the config: its type, its reader and its printer.
 
 mod accounts;
 mod allow;

@@ -1,27 +1,25 @@
-//! `[passthrough]`: clients that bring their own upstream credential.
+//! `[passthrough]`: clients with upstream credentials of their own.
 
 use std::num::NonZeroU32;
 
 use crate::config::input::reader::Reader;
 use crate::config::printer::Printer;
 
-/// How many credentials have books at once. Ours: several times the bots of a large team; each
-/// takes some kilobytes.
+/// Default. Our choice: several times the bots of a large team; each takes some kilobytes.
 const CREDENTIALS_MAX: NonZeroU32 = NonZeroU32::new(256).unwrap();
-/// The most that the setting may say. Ours: the books of so many accounts are measured
-/// (`benches/decision.rs`).
+/// Upper bound. Our choice: the ledger of so many accounts is measured (`benches/decision.rs`).
 const CREDENTIALS_MAX_MAX: u32 = 10_000;
 
-/// What logs, metrics and `X-Weir-Account` call the account behind a credential that a client
-/// brings: never anything that tells one from another.
+/// Name of the account behind every client's own credential in logs, metrics and `X-Weir-Account`.
+/// It never tells one credential from another.
 pub const PASSTHROUGH_ACCOUNT: &str = "passthrough";
 
 /// The section `[passthrough]`.
 #[derive(Clone, Debug)]
 pub struct Passthrough {
-    /// Whether a client's own credential may be used.
+    /// Permits clients' own credentials.
     pub enabled: bool,
-    /// How many credentials of clients have books at once.
+    /// Most credentials of clients in the quota ledger at once.
     pub credentials_max: NonZeroU32,
 }
 
@@ -40,7 +38,7 @@ impl Passthrough {
         Self { enabled, credentials_max }
     }
 
-    /// How many places for clients' credentials there are.
+    /// Returns the number of account ids reserved for clients' credentials.
     pub fn places(&self) -> u32 {
         if self.enabled { self.credentials_max.get() } else { 0 }
     }

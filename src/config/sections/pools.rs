@@ -1,4 +1,4 @@
-//! `[[pools]]`: accounts that fetch for the same clients, and whose view those clients share.
+//! `[[pools]]`: accounts that fetch for the same clients, which share one view.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use crate::config::input::declared::Declared;
 use crate::config::input::reader::{Entry, Reader};
 use crate::config::printer::{Printer, list, text};
 
-/// The pool that exists when the file has none.
+/// The pool of a file without pools.
 const IMPLICIT: &str = "default";
 
-/// One entry of `[[pools]]`, or the implicit pool `default` of all accounts when the file has none.
+/// One entry of `[[pools]]`; without any there is one pool `default` of all accounts.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    /// Its name, unique among pools.
+    /// Unique name.
     pub name: Arc<str>,
-    /// Its accounts, each once: indices into [`Config::accounts`](crate::config::Config::accounts); never
-    /// empty.
+    /// Its accounts, each once: indices into [`Config::accounts`](crate::config::Config::accounts);
+    /// never empty.
     pub accounts: Vec<usize>,
-    /// No client has it any more, see [`Account::retired`].
+    /// True for a pool that no client has any more, see [`Account::retired`].
     pub retired: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `[state]`: what replicas share.
+//! `[state]`: state shared by replicas.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -9,26 +9,26 @@ use crate::config::input::reader::{Entry, Read, Reader};
 use crate::config::input::scalars::duration_text;
 use crate::config::printer::{Printer, inline, redacted, text};
 
-/// CONTRACT.md, 2.
+/// Default (SPECIFICATION, "Configuration").
 const OP_TIMEOUT: Duration = Duration::from_millis(50);
-/// CONTRACT.md, 2.
+/// Default (SPECIFICATION, "Configuration").
 pub(in crate::config) const REPLICAS_MAX: NonZeroU32 = NonZeroU32::new(3).unwrap();
 
 /// The section `[state]`.
 #[derive(Clone, Debug)]
 pub struct State {
-    /// The Redis that holds the books; `None`: each gateway keeps its own.
+    /// Redis with the quota ledger; `None`: each gateway keeps its own.
     pub redis: Option<Redis>,
-    /// The most replicas that run at once; sizes the local share while Redis is away.
+    /// Most replicas at once; sizes the local share while Redis is unreachable.
     pub replicas_max: NonZeroU32,
 }
 
 /// The Redis of `[state]`.
 #[derive(Clone, Debug)]
 pub struct Redis {
-    /// Its address; a secret, for it may hold a password.
+    /// Address; secret, because it may hold a password.
     pub url: SecretString,
-    /// The longest time for one operation.
+    /// Timeout of one operation.
     pub op_timeout: Duration,
 }
 
@@ -36,7 +36,7 @@ impl State {
     pub(in crate::config) fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let redis = reader.entry("redis").map(|entry| Redis::read(&entry));
         let replicas_max = reader.or("replicas_max", REPLICAS_MAX);
-        // A Redis with a fault is not the same as none: what needs one would be blamed for that.
+        // A faulty Redis does not count as none, which would add a misleading fault elsewhere.
         let redis = match redis {
             None => None,
             Some(read) => Some(read?),
@@ -73,7 +73,7 @@ impl Read for Redis {
     }
 }
 
-/// An address of a Redis, which may hold a password and is therefore never quoted.
+/// Address of a Redis. Never quoted, because it may hold a password.
 struct RedisUrl(SecretString);
 
 impl Read for RedisUrl {

@@ -10,22 +10,22 @@ use crate::config::printer::{Printer, float, text};
 /// The section `[telemetry]`.
 #[derive(Clone, Debug)]
 pub struct Telemetry {
-    /// The form of the log lines.
+    /// Format of the log lines.
     pub log: LogFormat,
-    /// Where traces and metrics are exported by OTLP/gRPC.
+    /// Collector of traces, by OTLP/gRPC.
     pub otlp_endpoint: Option<HttpUrl>,
-    /// The service's name in traces.
+    /// Service name in traces.
     pub service_name: Arc<str>,
-    /// The part of requests, 0 to 1, that is traced.
+    /// Fraction of requests, 0 to 1, that are traced.
     pub sample_ratio: f64,
 }
 
-/// The form of the log lines.
+/// Format of the log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
-    /// For reading at a terminal.
+    /// Text for terminals.
     Text,
 }
 
@@ -42,7 +42,8 @@ impl Telemetry {
             sample_ratio: reader.or("sample_ratio", Ratio(1.0)).0,
         };
         if telemetry.otlp_endpoint.as_ref().is_some_and(HttpUrl::is_tls) {
-            // Traces go to a collector beside the gateway; the exporter is built without TLS.
+            // Traces go to a collector on the same machine or network; the exporter is built
+            // without TLS.
             reader.refuse::<()>(
                 "otlp_endpoint",
                 "export over TLS is not supported",

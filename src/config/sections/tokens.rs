@@ -16,11 +16,11 @@ use crate::config::printer::{Printer, redacted, text};
 /// One entry of `[[tokens]]`.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// Whose it is: an index into [`Config::accounts`](crate::config::Config::accounts).
+    /// Account: an index into [`Config::accounts`](crate::config::Config::accounts).
     pub account: usize,
-    /// What kind of credential it is.
+    /// Kind of credential.
     pub kind: TokenKind,
-    /// The credential itself; `user:password` for the kind `basic`.
+    /// The credential; `user:password` for the kind `basic`.
     pub secret: SecretString,
 }
 
@@ -36,8 +36,7 @@ impl Choice for TokenKind {
     ];
 }
 
-/// The kinds of token that spend the budget of a kind of account (Document 1, Credentials and
-/// Primary rate limits).
+/// Kinds of token that spend the budget of a kind of account (SPECIFICATION, "Credentials").
 const fn kinds_of(account: AccountKind) -> &'static [TokenKind] {
     match account {
         AccountKind::User => {
@@ -46,19 +45,19 @@ const fn kinds_of(account: AccountKind) -> &'static [TokenKind] {
         AccountKind::Installation => &[TokenKind::Installation],
         AccountKind::OauthApp => &[TokenKind::Basic],
         AccountKind::Workflow => &[TokenKind::Workflow],
-        // An app signs its JWTs with the key in [[apps]]; nobody signs for an anonymous one.
+        // An app signs JWTs with its key; an anonymous account has no credential.
         AccountKind::App | AccountKind::Anonymous => &[],
     }
 }
 
-/// Tokens on their way in: with the accounts that have one, and the hashes of those seen, to find
-/// one given twice.
+/// Tokens while the config is read, with the accounts that have one. The hashes of known tokens
+/// reveal duplicates.
 #[derive(Default)]
 pub(in crate::config) struct Tokens {
     items: Vec<Option<Token>>,
     owners: HashSet<usize>,
     seen: HashMap<[u8; 32], usize>,
-    /// Whether every token's account is known; if not, no account can be said to have none.
+    /// False when a token's account could not be read; then no account certainly lacks a token.
     complete: bool,
 }
 
@@ -96,7 +95,7 @@ impl Tokens {
         Some(Token { account: account?, kind: kind?, secret: secret? })
     }
 
-    /// A token under two accounts would have its one budget counted twice.
+    /// Rejects a duplicate: the budget of a token under two accounts would count twice.
     fn check_new(&mut self, reader: &Reader<'_>, secret: &SecretString) {
         let position = self.seen.len();
         let first = *self.seen.entry(digest(secret.expose_secret().as_bytes())).or_insert(position);
@@ -109,7 +108,7 @@ impl Tokens {
         }
     }
 
-    /// Whether the account at `index` certainly has no token.
+    /// Returns true if the account at `index` certainly has no token.
     pub(in crate::config) fn has_none(&self, index: usize) -> bool {
         self.complete && !self.owners.contains(&index)
     }

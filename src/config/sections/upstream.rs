@@ -12,19 +12,19 @@ use crate::config::printer::{Printer, text};
 /// The section `[upstream]`.
 #[derive(Clone, Debug)]
 pub struct Upstream {
-    /// The API's root; a self-hosted one ends in `/api/v3`.
+    /// Root of the API; a self-hosted one ends in `/api/v3`.
     pub url: UpstreamUrl,
-    /// Where GraphQL queries go: derived from `url` unless set.
+    /// Address of GraphQL: derived from `url` unless set.
     pub graphql_url: UpstreamUrl,
-    /// Where uploads go: derived from `url` unless set.
+    /// Address of uploads: derived from `url` unless set.
     pub uploads_url: UpstreamUrl,
-    /// Which names the service uses for its headers and media types.
+    /// Names that the service uses for its headers and media types.
     pub dialect: Dialect,
     /// Certificate authorities to trust instead of the public ones, PEM.
     pub ca_file: Option<PathBuf>,
-    /// The longest time for a connection, TLS included.
+    /// Timeout of a connection, TLS included.
     pub connect_timeout: Duration,
-    /// The longest time from the request to the head of its response.
+    /// Timeout from the request to the head of its response.
     pub response_timeout: Duration,
 }
 
@@ -67,8 +67,8 @@ impl Upstream {
     }
 }
 
-/// Where GraphQL is when nothing else is said: beside the REST root, or at `/api/graphql` of a
-/// self-hosted service.
+/// Derives the address of GraphQL: beside the REST root, or `/api/graphql` of a self-hosted
+/// service.
 fn graphql_url(url: &UpstreamUrl) -> UpstreamUrl {
     let prefix = url.path_prefix();
     let path = prefix
@@ -77,8 +77,8 @@ fn graphql_url(url: &UpstreamUrl) -> UpstreamUrl {
     UpstreamUrl::new(url.scheme(), url.host().to_owned(), url.port(), path)
 }
 
-/// Where uploads go when nothing else is said: to the host `uploads.` beside `api.`, else to
-/// `/api/uploads` as on a self-hosted service.
+/// Derives the address of uploads: the host `uploads.` beside `api.`, else `/api/uploads` of a
+/// self-hosted service.
 fn uploads_url(url: &UpstreamUrl) -> UpstreamUrl {
     let prefix = url.path_prefix();
     let (host, path) = match (prefix.strip_suffix("/api/v3"), url.host().strip_prefix("api.")) {

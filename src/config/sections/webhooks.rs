@@ -1,5 +1,5 @@
-//! `[webhooks]`: deliveries by which the upstream says that something changed, and the webhooks
-//! whose deliveries are watched.
+//! `[webhooks]`: deliveries that announce changes upstream, and the webhooks that the gateway
+//! monitors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,37 +14,35 @@ use crate::config::input::reader::{Entry, Reader};
 use crate::config::input::scalars::duration_text;
 use crate::config::printer::{Printer, list, redacted, text};
 
-/// How often a webhook's deliveries are looked through when nothing else is said: two requests each
-/// time.
+/// Default of `check_every`. A check costs two requests.
 const CHECK_EVERY: Duration = Duration::from_mins(1);
-/// More often is a waste of budget.
+/// Checks more often than this waste budget.
 const CHECK_EVERY_MIN: Duration = Duration::from_secs(10);
-/// The webhook of an app, whose credential says which.
+/// The webhook of an app; the credential determines the app.
 const APP_HOOK: &str = "/app/hook";
 
 /// The section `[webhooks]`.
 #[derive(Clone, Debug)]
 pub struct Webhooks {
-    /// The secret that signs the deliveries.
+    /// Secret that signs the deliveries.
     pub secret: SecretString,
-    /// The one before, which is still good while the upstream is told of the new one.
+    /// Previous secret, still valid during a rotation.
     pub previous_secret: Option<SecretString>,
-    /// The webhooks whose deliveries are watched.
+    /// The monitored webhooks.
     pub hooks: Vec<Hook>,
 }
 
-/// One entry of `[[webhooks.hooks]]`: a webhook that delivers here, and whose deliveries are looked
-/// through.
+/// One entry of `[[webhooks.hooks]]`: a webhook that delivers here and is monitored.
 #[derive(Clone, Debug)]
 pub struct Hook {
-    /// Its address at the upstream.
+    /// Path at the upstream.
     pub at: Arc<str>,
-    /// Whose token may read it and its deliveries: an index into
+    /// Account whose token reads the webhook and its deliveries: an index into
     /// [`Config::accounts`](crate::config::Config::accounts).
     pub account: usize,
-    /// What it tells of.
+    /// Owners and repositories that it covers.
     pub reach: Reach,
-    /// How often.
+    /// Interval of the checks.
     pub check_every: Duration,
 }
 
@@ -119,21 +117,19 @@ impl Hook {
         Some(Self { at, account: account?, reach, check_every })
     }
 
-    /// Where its settings are read.
+    /// Returns the path of its settings.
     pub fn terms_at(&self) -> &str {
         if &*self.at == APP_HOOK { "/app" } else { &self.at }
     }
 }
 
-/// What the address of a webhook says that it is about.
 enum HookTarget {
-    /// This.
     Territory(Territory),
-    /// Wherever the app is installed that the credential is for.
+    /// All installations of the credential's app.
     App,
 }
 
-/// `None` when it is no address of a webhook.
+/// Parses the path of a webhook; `None` when it is none.
 fn about(at: &str) -> Option<HookTarget> {
     let is_name = |name: &str| {
         let is_plain =

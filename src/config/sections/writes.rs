@@ -9,51 +9,52 @@ use crate::config::input::reader::{Entry, Read, Reader};
 use crate::config::input::scalars::{Size, duration_text, size_text};
 use crate::config::printer::{Printer, inline, text};
 
-/// The service's published advice: a second between mutations (UPSTREAM.md, Limits).
+/// The service recommends a second between mutations (SPECIFICATION, "Limits in practice").
 const SPACING: Duration = Duration::from_secs(1);
-/// More for writes that send notifications, which the upstream limits sooner (CONTRACT.md, 2).
+/// More for writes that send notifications, which the upstream limits sooner (SPECIFICATION,
+/// "Configuration").
 const NOTIFY_SPACING: Duration = Duration::from_secs(3);
-/// CONTRACT.md, 2.
+/// Default (SPECIFICATION, "Configuration").
 const MAX_ATTEMPTS: NonZeroU32 = NonZeroU32::new(8).unwrap();
-/// CONTRACT.md, 2.
+/// Default (SPECIFICATION, "Configuration").
 const MAX_BODY: Size = Size::mib(10);
-/// CONTRACT.md, 2.
+/// Default (SPECIFICATION, "Configuration").
 const RETENTION: Duration = Duration::from_hours(24);
-/// CONTRACT.md, 2.
+/// Default (SPECIFICATION, "Configuration").
 const QUEUE_MAX: NonZeroU32 = NonZeroU32::new(10_000).unwrap();
 
 /// The section `[writes]`.
 #[derive(Clone, Debug)]
 pub struct Writes {
-    /// Where queued writes are kept.
+    /// Store of queued writes.
     pub store: WriteStore,
-    /// The least time between two writes of one account.
+    /// Least time between two writes of one account.
     pub spacing: Duration,
-    /// The same when the write triggers notifications.
+    /// Least time before a write that triggers notifications.
     pub notify_spacing: Duration,
-    /// How often one write is tried at most.
+    /// Most attempts of one write.
     pub max_attempts: NonZeroU32,
-    /// Bytes of the largest body that is queued; larger ones are streamed.
+    /// Bytes of the largest queued body; larger ones are streamed.
     pub max_body: u64,
-    /// How long a finished write can be looked up.
+    /// Time for which a finished write can be looked up.
     pub retention: Duration,
-    /// How many writes may be queued.
+    /// Most queued writes.
     pub queue_max: NonZeroU32,
 }
 
-/// Where queued writes are kept.
+/// Store of queued writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteStore {
-    /// In memory: they are lost when the gateway stops.
+    /// Memory: writes are lost when the gateway stops.
     Memory,
-    /// In a database file of one gateway.
+    /// A database file of one gateway.
     File(PathBuf),
-    /// In the Redis of `state.redis`, shared by all replicas.
+    /// The Redis of `state.redis`, shared by all replicas.
     Redis,
 }
 
 impl Writes {
-    /// `state` is `None` when it has a fault of its own.
+    /// Reads the section; `state` is `None` when it has a fault of its own.
     pub(in crate::config) fn read(reader: &mut Reader<'_>, state: Option<&State>) -> Self {
         let writes = Self {
             store: reader.or("store", WriteStore::Memory),
@@ -103,7 +104,7 @@ impl Read for WriteStore {
         match entry.text::<Self>()? {
             "memory" => Some(Self::Memory),
             "redis" => Some(Self::Redis),
-            // Not quoted: the address of a Redis, with its password, is a likely mistake.
+            // Not quoted: a Redis address with its password is a likely mistake.
             _ => entry.refuse("unknown value", Self::accepted()),
         }
     }

@@ -1,4 +1,4 @@
-//! Apps and their keys, whose account is whose, and the budgets that belong together.
+//! Apps, their keys and accounts, and budgets that belong together.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -24,7 +24,7 @@ fn only_fault(text: &str) -> Fault {
     fault.clone()
 }
 
-/// The accounts of the apps, by name.
+/// Names the accounts of the apps.
 fn payers(text: &str) -> Vec<String> {
     let config = accepted(text);
     config.apps.iter().map(|app| config.accounts[app.account].name.to_string()).collect()

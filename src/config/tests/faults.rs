@@ -1,10 +1,9 @@
-//! What is refused, and how it is said: each fault with its line, its key and what is accepted
-//! instead.
+//! Faults: each with its line, its key and the accepted values.
 
 use super::*;
 
-/// What replaces what in the valid config, and the one fault that must come of it: its line, its
-/// key and a part of its message.
+/// A replacement in the valid config, and the only fault it causes: its line, its key and a part of
+/// its message.
 type Case = (&'static str, &'static str, usize, &'static str, &'static str);
 
 const FAULTS_OF_VALUES: &[Case] = &[

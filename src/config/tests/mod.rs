@@ -1,5 +1,4 @@
-//! The config as a whole: what is accepted and what it comes to, and what never shows. What is
-//! refused is in `tests/faults.rs`.
+//! The config as a whole: accepted files, effective values and secrecy. Faults are in `faults.rs`.
 
 mod apps;
 mod faults;
@@ -17,7 +16,7 @@ use crate::api::{AccountKind, Dialect, TokenKind};
 const KEY_A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const KEY_B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
 
-/// A config without a fault; the cases below each spoil one line of it.
+/// A config without a fault; each case below changes one line of it.
 const VALID: &str = r#"[upstream]
 url = "https://api.example.com"
 connect_timeout = "5s"
@@ -189,7 +188,7 @@ fn listen_is_read_alone_from_any_config() {
     assert!(super::load_listen(&file).unwrap_err().to_string().contains("did you mean `listen`"));
 }
 
-/// The contract's config with every section, and each secret as `s3cret`.
+/// A config with every section of SPECIFICATION, "Configuration", and each secret as `s3cret`.
 const EVERYTHING: &str = include_str!("everything.toml");
 
 #[test]

@@ -16,7 +16,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::clock::Timestamp;
 use crate::decision::{LimitDenied, Until};
-use crate::tokens::installation::{MintFailure, Minting};
+use crate::tokens::{MintFailure, Minting};
 
 use crate::gateway::dispatch::answer::{Answer, AnswerBody, said};
 use crate::gateway::dispatch::attempt::Unanswered;

@@ -1,17 +1,14 @@
-//! One installation's token: whether it has one, when the next is to be minted, and who waits for
-//! it.
+//! One installation's token: its lifetime, its next mint, and the requests that wait for it.
 //!
-//! Pure but for the locks: time, randomness and the answers of the upstream are arguments; sending
-//! is done in `gateway/mint.rs`. The rules:
+//! Pure but for the locks: time, randomness and the upstream's answers are arguments; the gateway
+//! sends. The rules:
 //!
-//! - One mint at a time: [`Installation::begin`] gives the right to it once, and its drop gives it
-//!   back.
-//! - A token that was used since it was minted is renewed while at least five minutes are left, and
-//!   serves until its end whatever becomes of the renewal. One that nobody used is left to end: an
-//!   hour's idleness is cheaper than a request of the app's budget for each of thousands of
-//!   installations, and the next request waits for one mint.
-//! - A token that the upstream refuses is minted anew once; the second refusal in a row benches the
-//!   installation.
+//! - One mint at a time: [`Installation::begin`] grants it once, and dropping the grant returns it.
+//! - A token that was used since its mint is renewed with at least five minutes left, and serves
+//!   until its end even if the renewal fails. An idle token is left to expire: thousands of idle
+//!   installations would otherwise each cost a request of the app's budget per hour. The next
+//!   request then waits for one mint.
+//! - A rejected token is minted again once; the second rejection in a row benches the installation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,14 +24,15 @@ use super::{Rejection, SlotId, TokenId};
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 
-/// A renewal is due with this much left. UPSTREAM.md, Apps: "at least 5 min"; the rest is for
-/// waiting in line and for failures.
+/// Time left when a renewal is due: at least 5 min (SPECIFICATION, "Apps"), plus time for queueing
+/// and failures.
 const RENEW_LEFT: Duration = Duration::from_mins(10);
-/// Up to so much earlier, so that installations minted together are not renewed together. Ours.
+/// A random part of this is added, so that installations minted together are not renewed together.
+/// Our choice.
 const RENEW_SPREAD: Duration = Duration::from_mins(2);
-/// A token that ends sooner is not sent any more. Ours: the request may take a while to arrive.
+/// A token that ends sooner is not sent. Our choice: the request may take a while to arrive.
 pub(super) const END_MARGIN: Duration = Duration::from_secs(5);
-/// The first wait after a failed mint, and the longest. Ours: half a dozen tries fit between the
+/// Bounds of the wait after a failed mint. Our choice: half a dozen attempts fit between the
 /// renewal and the token's end.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
@@ -42,24 +40,22 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 /// One installation of an app.
 #[derive(Debug)]
 pub struct Installation {
-    /// Its id at the upstream.
+    /// Id at the upstream.
     pub id: u64,
-    /// Its place among the credentials.
     pub slot: SlotId,
-    /// Whose budget its tokens spend.
+    /// The account whose budget its tokens spend.
     pub account: AccountId,
-    /// The id of the app that mints for it.
+    /// Id of the app that mints for it.
     pub app: u64,
-    /// Whether its tokens are refused.
     pub bench: SharedBench,
     state: Mutex<MintState>,
     signals: Arc<Signals>,
 }
 
-/// What those who mint and those who wait for a token are told by.
+/// Notifications to the minting task and to waiting requests.
 #[derive(Debug, Default)]
 pub struct Signals {
-    /// A mint may be due earlier than thought.
+    /// A mint may be due earlier than announced.
     pub due: Arc<Notify>,
     /// A mint has ended.
     pub ended: Notify,
@@ -67,13 +63,13 @@ pub struct Signals {
     pub under_way: AtomicUsize,
 }
 
-/// How much a token is wanted.
+/// Urgency of a mint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Want {
-    /// There is one, or nobody misses it.
+    /// A token exists, or no request needs one.
     #[default]
     Nothing,
-    /// It is to be there when somebody asks.
+    /// A token should exist before the next request.
     Background,
     /// A request waits for it.
     Asked,
@@ -85,12 +81,12 @@ struct MintState {
     want: Want,
     minting: bool,
     failures: u32,
-    /// How long the last refusal of the upstream to mint was taken seriously.
+    /// Pause after the upstream's last refusal to mint.
     pause: Option<Duration>,
     not_before: Timestamp,
-    /// When a refused token was last replaced.
+    /// Time of the last replacement of a rejected token.
     replaced_at: Option<Timestamp>,
-    /// Why the last mint failed.
+    /// Reason of the last failed mint.
     problem: Option<String>,
 }
 
@@ -98,73 +94,72 @@ struct MintState {
 struct Minted {
     token: TokenId,
     authorization: HeaderValue,
-    /// On our clock.
+    /// By our clock.
     expires: Timestamp,
     renew_at: Timestamp,
     used: bool,
 }
 
-/// Why a mint of_client no token.
+/// Reason why a mint returned no token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MintFailure {
-    /// Nobody knows; the next try may with_config.
+    /// A transient failure: the next attempt may succeed.
     Passing(String),
     /// The upstream does not mint for this installation: it was removed or suspended.
     Refused(String),
-    /// Not before this time: the app's own budget or limits, or its key is not accepted.
+    /// Retry from this time on: the app's budget or limits, or its rejected key.
     Later(Timestamp, String),
 }
 
 impl Installation {
-    /// Without a token, and wanting one: minted in the background, so that the first request does
+    /// Creates an installation that wants a token in the background, so that the first request does
     /// not wait.
     pub fn new(id: u64, slot: SlotId, account: AccountId, app: u64, signals: Arc<Signals>) -> Self {
         let state = MintState { want: Want::Background, ..MintState::default() };
         Self { id, slot, account, app, bench: Arc::default(), state: Mutex::new(state), signals }
     }
 
-    /// Whether a request may have its token now.
+    /// Returns true if a request can take its token now.
     pub fn is_usable(&self, now: Timestamp) -> bool {
         let is_open = self.bench.lock().is_open(now);
         is_open && self.state.lock().usable(now).is_some()
     }
 
-    /// When its token cannot be used any more, if nothing happens to it; `None` when it has none.
+    /// Returns the end of its token's use; `None` without a token.
     pub fn usable_until(&self) -> Option<Timestamp> {
         self.state.lock().current.as_ref().map(|current| current.expires - END_MARGIN)
     }
 
-    /// Its token for one request.
+    /// Takes its token for one request.
     pub fn take(&self, now: Timestamp) -> Option<(TokenId, HeaderValue, Permit)> {
         let mut state = self.state.lock();
         state.usable(now)?;
         let permit = take(&self.bench, now)?;
         let current = state.current.as_mut()?;
-        // The first use makes its renewal due one day, of which nobody has been told yet.
+        // The first use schedules the renewal.
         if !std::mem::replace(&mut current.used, true) {
             self.signals.due.notify_one();
         }
         Some((current.token, current.authorization.clone(), permit))
     }
 
-    /// Whether `token` is the one in use.
+    /// Returns true if `token` is the current one.
     pub fn owns(&self, token: TokenId) -> bool {
         self.state.lock().current.as_ref().is_some_and(|current| current.token == token)
     }
 
-    /// A request would wait for a token until `deadline`; whether one can come by then. From here
-    /// on one is to be minted.
+    /// Requests a mint. Returns true if a token can arrive by `deadline`.
     pub fn want(&self, now: Timestamp, deadline: Timestamp, app: BenchState) -> bool {
         let comes = self.comes(now, deadline, app);
         if comes {
             self.state.lock().want = Want::Asked;
-            // Each time: whoever mints may have looked while the app was being probe_ended.
+            // Notified each time: the minting task may have checked while the app was being probed.
             self.signals.due.notify_one();
         }
         comes
     }
 
-    /// Whether a token that is asked for now can come by `deadline`.
+    /// Returns true if a token requested now can arrive by `deadline`.
     pub fn comes(&self, now: Timestamp, deadline: Timestamp, app: BenchState) -> bool {
         let bench = self.bench.lock().bench_state(now);
         let state = self.state.lock();
@@ -174,8 +169,8 @@ impl Installation {
             || earliest(state.not_before, bench, app).is_some_and(|at| at.max(now) <= deadline)
     }
 
-    /// A request had to do without its token and could not wait for one; whether the next request
-    /// may find one. From here on it is minted, if nobody has missed it before.
+    /// Records that a request went without the token. Returns true if the next request may find
+    /// one; requests a background mint unless one is wanted already.
     pub fn missed(&self, now: Timestamp) -> bool {
         let is_healthy = self.bench.lock().bench_state(now) == BenchState::Healthy;
         let mut state = self.state.lock();
@@ -187,13 +182,13 @@ impl Installation {
         comes
     }
 
-    /// When a token can come at the earliest; `None` when only an event tells.
+    /// Returns the earliest time of a new token; `None` when only an event decides.
     pub fn earliest(&self, now: Timestamp, app: BenchState) -> Option<Timestamp> {
         let bench = self.bench.lock().bench_state(now);
         earliest(self.state.lock().not_before, bench, app)
     }
 
-    /// When the next mint is due, and for whom; `None` when none is, or one is under way.
+    /// Returns the time and urgency of the next mint; `None` when none is due or one is under way.
     pub fn due(&self, now: Timestamp, app: BenchState) -> Option<(Timestamp, Want)> {
         let bench = self.bench.lock().bench_state(now);
         let state = self.state.lock();
@@ -210,7 +205,7 @@ impl Installation {
         earliest(at, bench, app).map(|at| (at, state.want))
     }
 
-    /// The right to mint, once until it is given back.
+    /// Grants the right to mint, unless it is granted already.
     pub fn begin(self: &Arc<Self>) -> Option<Minting> {
         let mut state = self.state.lock();
         if state.minting {
@@ -221,14 +216,14 @@ impl Installation {
         Some(Minting { installation: Arc::clone(self) })
     }
 
-    /// The upstream refused `token` at `now`. A second refusal soon after it was replaced is about
-    /// the installation.
+    /// Records that the upstream rejected `token` at `now`. A second rejection soon after a
+    /// replacement concerns the installation itself.
     pub fn refused(
         &self,
         token: TokenId,
         permit: &Permit,
         now: Timestamp,
-        said: &str,
+        message: &str,
     ) -> Rejection {
         let mut state = self.state.lock();
         let Some(current) = state.current.as_ref().filter(|current| current.token == token) else {
@@ -238,10 +233,10 @@ impl Installation {
         let replaced_before = state.replaced_at.is_some_and(|at| now.since(at) < PAUSE_MIN);
         state.current = None;
         if !ended && (replaced_before || matches!(permit, Permit::Probe(_))) {
-            self.bench.lock().refused(now, permit, said);
+            self.bench.lock().refused(now, permit, message);
             return Rejection::Benched;
         }
-        // That it came too late for its token says nothing about the next one.
+        // An expired token says nothing about the next one.
         if !ended {
             state.replaced_at = Some(now);
         }
@@ -250,11 +245,11 @@ impl Installation {
         Rejection::Replaced
     }
 
-    /// How it is, with the problem if there is one.
+    /// Returns its health, with the problem if there is one.
     pub fn health(&self, now: Timestamp, app: BenchState) -> (HealthState, Option<String>) {
-        let (bench, said) = {
+        let (bench, message) = {
             let bench = self.bench.lock();
-            (bench.bench_state(now), bench.said().map(str::to_owned))
+            (bench.bench_state(now), bench.message().map(str::to_owned))
         };
         let state = self.state.lock();
         match (bench, app) {
@@ -262,7 +257,7 @@ impl Installation {
                 BenchState::Benched(until) | BenchState::Due(until) | BenchState::Probed(until),
                 _,
             ) => {
-                return (HealthState::Benched { until }, said);
+                return (HealthState::Benched { until }, message);
             }
             (BenchState::Healthy, _) if state.usable(now).is_some() => {
                 return (HealthState::Healthy, state.problem.clone());
@@ -285,8 +280,8 @@ impl Installation {
     }
 }
 
-/// When something due at `at` may be done, with what stands in the way; `None` when only an event
-/// tells.
+/// Returns when a mint due at `at` is possible under both benches; `None` when only an event
+/// decides.
 fn earliest(at: Timestamp, bench: BenchState, app: BenchState) -> Option<Timestamp> {
     [bench, app].into_iter().try_fold(at, |at, bench_state| match bench_state {
         BenchState::Healthy | BenchState::Due(_) => Some(at),
@@ -301,20 +296,20 @@ impl MintState {
     }
 }
 
-/// The right to mint one token for one installation.
+/// The right to mint one token for one installation, returned on drop.
 #[derive(Debug)]
 pub struct Minting {
     installation: Arc<Installation>,
 }
 
 impl Minting {
-    /// For which installation.
+    /// Returns the installation to mint for.
     pub fn installation(&self) -> &Installation {
         &self.installation
     }
 
-    /// The token that it of_client, which ends at `expires` on our clock. `chance` is between 0 and
-    /// 1.
+    /// Stores the minted token, which ends at `expires` by our clock. `chance` is a random number
+    /// from 0 to 1.
     pub fn succeeded(
         self,
         token: TokenId,
@@ -324,8 +319,7 @@ impl Minting {
         chance: f64,
     ) {
         let mut state = self.installation.state.lock();
-        // One that lives shortly would else be due for its renewal from the start, and be renewed
-        // all the time.
+        // Without the cap a short-lived token would be due for renewal at once, again and again.
         let left =
             (RENEW_LEFT + RENEW_SPREAD.mul_f64(chance.clamp(0.0, 1.0))).min(expires.since(now) / 2);
         let renew_at = expires - left;
@@ -334,7 +328,7 @@ impl Minting {
         state.not_before = Timestamp::EPOCH;
     }
 
-    /// It of_client none. `chance` is between 0 and 1.
+    /// Records a failed mint. `chance` is a random number from 0 to 1.
     pub fn failed(self, now: Timestamp, failure: MintFailure, chance: f64) {
         let mut state = self.installation.state.lock();
         let (not_before, problem) = match failure {
@@ -347,7 +341,7 @@ impl Minting {
                 state.pause = Some(pause);
                 (now + pause, problem)
             }
-            // "Never" comes from the books too, which may learn better.
+            // The quota ledger's "never" is bounded, because its knowledge may improve.
             MintFailure::Later(at, problem) => {
                 (at.clamp(now + backoff(0, chance), now + PAUSE_MAX), problem)
             }
@@ -368,8 +362,8 @@ impl Drop for Minting {
     }
 }
 
-/// The wait after `failures` earlier failures: doubling, with a jitter of half of it (UPSTREAM.md,
-/// Limits: "doubling, bounded").
+/// Returns the wait after `failures` earlier failures: doubled each time, bounded, with a jitter of
+/// half of it.
 fn backoff(failures: u32, chance: f64) -> Duration {
     let full = RETRY_MIN.saturating_mul(2_u32.saturating_pow(failures.min(16))).min(RETRY_MAX);
     full.mul_f64(0.5 + 0.5 * chance.clamp(0.0, 1.0))

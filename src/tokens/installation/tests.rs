@@ -1,4 +1,5 @@
-//! One installation through its life: minted, renewed, refused, and asked for by many at once.
+//! One installation through its life: minted, renewed, rejected, and wanted by many requests at
+//! once.
 
 use std::sync::Barrier;
 
@@ -49,7 +50,7 @@ fn a_used_token_is_renewed_with_at_least_five_minutes_left_and_serves_until_its_
     used(&installation, START);
     let at = due(&installation, START).expect("it was used");
     assert!(at <= START + HOUR - 5 * MINUTE && at >= START + HOUR - 15 * MINUTE, "{at:?}");
-    // The renewal fails again and again; the token serves all the same.
+    // The renewal fails repeatedly; the token still serves.
     let mut now = at;
     while let Some(next) = due(&installation, now) {
         now = next;
@@ -187,7 +188,7 @@ fn a_refused_token_is_minted_anew_once_before_the_installation_is_benched() {
         (HealthState::Benched { until }, Some("401".into()))
     );
     assert!(!installation.want(START + MINUTE, until - MINUTE, BenchState::Healthy));
-    // After the pause one is minted for one request, and the others keep away until its answer.
+    // After the pause one token is minted for one request; the others wait for its answer.
     assert!(installation.want(until, until + MINUTE, BenchState::Healthy));
     mint(&installation, 9, until);
     let (token, _, permit) = installation.take(until).expect("the probe");
@@ -236,7 +237,7 @@ fn of_many_askers_at_once_exactly_one_mints() {
     }
 }
 
-/// What may happen to an installation.
+/// One event in the life of an installation.
 #[derive(Clone, Debug)]
 enum Step {
     Pass(u64),
@@ -266,8 +267,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever happens in whatever order: one mint at a time, no token after its end, no deadlock,
-    /// and whoever may wait is not forgotten.
+    /// Invariants in any order of events: one mint at a time, no token after its end, no deadlock,
+    /// and no waiting request is forgotten.
     #[test]
     fn one_mint_at_a_time_and_no_asker_is_forgotten(steps in proptest::collection::vec(step(), 0..120)) {
         let installation = installation();
