@@ -1,9 +1,9 @@
-//! The upstream's vocabulary: endpoints, resources, points, token kinds, dialects, rate headers and
-//! what a limit refusal looks like.
+//! The upstream's vocabulary: endpoints, resources, points, token kinds, dialects, rate headers,
+//! limits, denials and invalidations.
 //!
-//! Facts only, no policy: nothing here decides who may call what, or when. The facts come from
-//! Documents 1 to 3 of the specification and from UPSTREAM.md; what those leave open stays unknown
-//! here instead of being guessed.
+//! Facts only, no policy: permissions and admission are in `decision/`. The facts come from
+//! SPECIFICATION, "Upstream API" and "Upstream behaviour". Whatever those leave open stays unknown
+//! here.
 
 mod endpoint;
 mod graphql;

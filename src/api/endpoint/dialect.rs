@@ -1,22 +1,21 @@
-//! The two sets of names that the upstream is spoken to in. Documents 1 to 3 put a neutral word
-//! where the maker's brand stands.
+//! The two sets of names that the upstream uses. The specification puts a neutral word where the
+//! maker's brand stands.
 
 use serde::{Deserialize, Serialize};
 
-/// Which names the upstream uses for identifiers that carry its maker's brand (Document 1, Naming;
-/// UPSTREAM.md, Dialects).
+/// Set of names for identifiers that carry the maker's brand (SPECIFICATION, "Dialects").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dialect {
-    /// The neutral names of the specification.
+    /// Neutral names of the specification.
     #[default]
     Service,
-    /// The names of the service as it runs.
+    /// Names of the running service.
     Github,
 }
 
 impl Dialect {
-    /// The request header that selects the API version.
+    /// Request header that selects the API version.
     pub const fn version_header(self) -> &'static str {
         match self {
             Self::Service => "x-service-api-version",
@@ -24,7 +23,7 @@ impl Dialect {
         }
     }
 
-    /// The recommended media type, for `Accept`.
+    /// Recommended media type, for `Accept`.
     pub const fn media_type(self) -> &'static str {
         match self {
             Self::Service => "application/vnd.service+json",
@@ -32,7 +31,7 @@ impl Dialect {
         }
     }
 
-    /// The response header that names the permissions an endpoint wants from app and fine-grained
+    /// Response header that names the permissions an endpoint wants from app and fine-grained
     /// tokens.
     pub const fn accepted_permissions_header(self) -> &'static str {
         match self {
@@ -41,8 +40,8 @@ impl Dialect {
         }
     }
 
-    /// A header of a webhook delivery, in lower case: `delivery`, `event`, `hook-id`,
-    /// `hook-installation-target-id` or `hook-installation-target-type` (Document 3, Events).
+    /// Header of a webhook delivery, in lower case. `name` is `delivery`, `event`, `hook-id`,
+    /// `hook-installation-target-id` or `hook-installation-target-type`.
     pub fn delivery_header(self, name: &str) -> String {
         let brand = match self {
             Self::Service => "service",
@@ -51,7 +50,7 @@ impl Dialect {
         format!("x-{brand}-{name}").to_ascii_lowercase()
     }
 
-    /// The one route segment that carries a product name.
+    /// Route segment that carries a product name.
     pub const fn assistant_segment(self) -> &'static str {
         match self {
             Self::Service => "assistant",

@@ -1,4 +1,4 @@
-//! Kinds of credentials and of the accounts they act for (Document 1, Credentials).
+//! Kinds of credentials and of the accounts they act for (SPECIFICATION, "Credentials").
 //!
 //! An app's signed JWT is not a [`TokenKind`]: it is made from the app's key for each use and is
 //! never configured as a token.
@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The kind of a configured or minted token.
+/// Kind of a configured or minted token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TokenKind {
@@ -39,7 +39,7 @@ impl TokenKind {
         Self::Basic,
     ];
 
-    /// The name that configs and the endpoint table use.
+    /// Name in configs and in the endpoint table.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Classic => "classic",
@@ -63,50 +63,51 @@ impl fmt::Display for TokenKind {
     }
 }
 
-/// Who a budget belongs to (Document 1, Primary rate limits).
+/// Owner of a budget (SPECIFICATION, "Primary rate limits").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AccountKind {
-    /// A user; all the user's tokens share one budget.
+    /// User; all tokens of the user share one budget.
     User,
-    /// An installation of an app.
+    /// Installation of an app.
     Installation,
-    /// An app itself, acting by its JWT.
+    /// App that acts by its JWT.
     App,
-    /// An OAuth app acting by its client id and secret.
+    /// OAuth app that acts by its client id and secret.
     OauthApp,
-    /// A repository's workflow token.
+    /// Workflow token of a repository.
     Workflow,
     /// No credential; the budget belongs to the address.
     Anonymous,
 }
 
-/// What the specification says about the credentials an endpoint takes: for each kind accepted,
-/// rejected, or not said.
+/// Credentials that an endpoint takes: each kind is accepted, rejected, or not specified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TokenKinds {
     accepted: u8,
     rejected: u8,
 }
 
-/// The bit of an app's JWT, beside those of the token kinds.
+/// Bit of an app's JWT, beside those of the token kinds.
 const JWT: u8 = 1 << 7;
 
 impl TokenKinds {
-    /// Nothing is said about any kind.
+    /// No kind is specified.
     pub const UNKNOWN: Self = Self { accepted: 0, rejected: 0 };
 
-    /// Whether the endpoint takes this kind; `None` where the specification does not say.
+    /// Returns true where the endpoint takes this kind, and `None` where the specification does not
+    /// say.
     pub const fn accepts(self, kind: TokenKind) -> Option<bool> {
         self.says(kind.bit())
     }
 
-    /// Whether the endpoint takes an app's JWT; `None` where the specification does not say.
+    /// Returns true where the endpoint takes an app's JWT, and `None` where the specification does
+    /// not say.
     pub const fn accepts_app_jwt(self) -> Option<bool> {
         self.says(JWT)
     }
 
-    /// Whether nothing at all is said.
+    /// Returns true where no kind is specified.
     pub const fn is_unknown(self) -> bool {
         self.accepted == 0 && self.rejected == 0
     }
@@ -133,8 +134,8 @@ impl TokenKinds {
         Self { accepted: self.accepted & !kind.bit(), rejected: self.rejected | kind.bit() }
     }
 
-    /// Reads the table's form: kinds and `jwt` by commas, `!kind` for rejected, `!*` for "every
-    /// kind not named is rejected". `None` when a word is not a kind.
+    /// Parses the table's form: kinds and `jwt` separated by commas, `!kind` for a rejected kind.
+    /// `!*` rejects every kind that is not named. Returns `None` for an unknown word.
     pub fn parse(text: &str) -> Option<Self> {
         let mut kinds = Self::UNKNOWN;
         let mut only = false;

@@ -1,26 +1,25 @@
-//! Which writes of a client keep their order: those of one lane (CONTRACT §4, 4; DESIGN D7). A lane
-//! is found by the path alone, so that unknown routes have one too.
+//! Lanes: the writes of a client to one lane keep their order (SPECIFICATION D7; "Promises" 4). The
+//! path alone determines the lane, so unknown routes have one too.
 //!
-//! The principle: **a lane is a collection below its place**, with all that is in it. Who names a
-//! member of it may take it away and make another of that name, there or by the collection: `DELETE
-//! …/git/refs/heads/a`, then `POST …/git/refs`. A member is a lane of its own only where the
-//! upstream makes its name and never makes it twice ([`MADE_ONCE`]), as the number of an issue.
-//! What two addresses write to is one collection ([`SAME`]).
+//! A lane is a collection below its owner, with all members. A client that names a member may
+//! delete it and create another of the same name, by the member or by the collection: `DELETE
+//! …/git/refs/heads/a`, then `POST …/git/refs`. A member has a lane of its own only where the
+//! upstream creates its name and never reuses it ([`MADE_ONCE`]), as the number of an issue.
+//! Addresses that write to the same thing share a lane ([`SAME`]).
 //!
-//! Letters are compared without their case, all of them: owners, repositories and organizations are
-//! the same in every case (Documents 1 and 2, "case-insensitive"), and where something is not, its
-//! lane is only wider. Left out: that a number and a name mean the same (`/repositories/7`), which
-//! is not known.
+//! The comparison ignores case: the upstream ignores it for owners, repositories and organizations,
+//! and elsewhere the lane only becomes wider. A number and a name of the same thing
+//! (`/repositories/7`) have different lanes, because the mapping is unknown.
 
 use super::owner_root::root_segments;
 
-/// Words that only hold collections together, so that the next one is the collection.
+/// Segments that only group collections: the next segment is the collection.
 const SHELVES: [&str; 6] =
     ["actions", "code-scanning", "codespaces", "dependabot", "notifications", "secret-scanning"];
 
-/// Collections whose members the upstream names, by a number or a digest, and never again after
-/// they are gone. Of the other numbered ones each has something of which there is but one: hooks an
-/// address, keys and labels themselves, milestones a title, releases a tag, assets a name.
+/// Collections with members that the upstream names by a number or a digest and never reuses. Other
+/// numbered collections have a second unique name: hooks an address, keys and labels the value
+/// itself, milestones a title, releases a tag, assets a name.
 const MADE_ONCE: [&str; 12] = [
     "alerts",
     "artifacts",
@@ -36,44 +35,43 @@ const MADE_ONCE: [&str; 12] = [
     "threads",
 ];
 
-/// Words that name a collection, and the one that stands for it in lanes.
+/// Names of collections, and the name that replaces them in lanes.
 const SAME: [(&str, &str); 12] = [
     ("organizations", "orgs"),
-    // The pull request of a number is the issue of that number.
+    // A pull request and the issue of the same number are one.
     ("pulls", "issues"),
-    // Somebody is invited, is in, and is put out.
+    // A person is invited, becomes a member, and is removed.
     ("collaborators", "people"),
     ("invitations", "people"),
     ("members", "people"),
     ("memberships", "people"),
     ("outside_collaborators", "people"),
     ("public_members", "people"),
-    // Whatever moves a branch: its name, its protection, a commit on it.
+    // All of these move a branch: its name, its protection, a commit on it.
     ("contents", "branches"),
     ("git", "branches"),
     ("merges", "branches"),
     ("merge-upstream", "branches"),
 ];
 
-/// The lane of a write to `path`, which has no `/api/v3` and no query.
+/// Returns the lane of a write to `path`, which has no `/api/v3` and no query.
 pub fn lane_of(path: &str) -> String {
     let path = path.trim_end_matches('/').to_ascii_lowercase();
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     let lane = match &segments[..] {
-        // The repositories of an owner are a collection like others.
+        // The repositories of an owner are a collection too.
         ["repos", owner, _] | ["repos", owner, _, "transfer"] | ["orgs", owner, "repos"] => {
             vec!["repos", owner]
         }
-        // The values of its repositories are written there too.
+        // The organization's route writes the values of its repositories too.
         ["repos", owner, _, "properties", ..] => vec!["orgs", owner, "properties"],
-        // A team has one number, with its organization's before it or not.
+        // A team has one number, with or without its organization's number before it.
         ["teams", team, ..] | ["organizations", _, "team", team, ..] => vec!["teams", number(team)],
         _ => below_place(&segments, root_segments(&path)),
     };
     format!("/{}", lane.join("/"))
 }
 
-/// The place, the collection in it, and the member where that is made once.
 fn below_place<'p>(segments: &[&'p str], place: usize) -> Vec<&'p str> {
     let (place, below) = segments.split_at_checked(place).unwrap_or((segments, &[]));
     let mut lane = place.to_vec();
@@ -88,7 +86,7 @@ fn below_place<'p>(segments: &[&'p str], place: usize) -> Vec<&'p str> {
             continue;
         }
         match below.peek().filter(|_| MADE_ONCE.contains(&name)) {
-            // Comments have numbers of their own, beside those of the issues.
+            // Comments have their own numbers, apart from those of the issues.
             Some(inner) if MADE_ONCE.contains(inner) => {}
             Some(member) if member.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
                 lane.push(number(member));
@@ -104,7 +102,7 @@ fn collection(name: &str) -> &str {
     SAME.iter().find(|(other, _)| *other == name).map_or(name, |(_, same)| same)
 }
 
-/// `07` is read as 7 by some.
+/// Some upstreams read `07` as 7.
 fn number(text: &str) -> &str {
     text.trim_start_matches('0')
 }
@@ -119,14 +117,14 @@ mod tests {
     use super::*;
     use crate::api::{Dialect, Table};
 
-    /// A template's path with this value for each parameter.
+    /// Fills each parameter of a template with this value.
     fn filled(template: &str, value: &str) -> String {
         let fill =
             |segment: &str| if segment.starts_with('{') { value } else { segment }.to_owned();
         template.split('/').map(fill).collect::<Vec<_>>().join("/")
     }
 
-    /// The templates that are written to.
+    /// Templates of write routes.
     fn written() -> BTreeSet<&'static str> {
         let writes = Table::embedded(Dialect::Service)
             .iter()
@@ -209,7 +207,7 @@ mod tests {
                 pairs += 1;
                 let (whole, one) =
                     (lane_of(&filled(collection, "7")), lane_of(&filled(member, "7")));
-                // What is below a member goes with it.
+                // Everything below a member belongs to the member.
                 let is_inner =
                     ["_number}", "{gist_id}"].iter().any(|member| collection.contains(member));
                 let is_made_once = MADE_ONCE.contains(&super::collection(name)) && !is_inner;

@@ -1,9 +1,8 @@
-//! Document 1's permission matrix and route inventory, read a second time and on their own: what
-//! they list is in the table as they list it, and the table lists nothing of theirs that they do
-//! not.
+//! An independent copy of the permission matrix and the route inventory: the table agrees with it,
+//! and adds no route of its own to their groups.
 //!
-//! Braces stand for alternatives, as in the document. Names of parameters are not compared, the
-//! document leaves most of them out.
+//! Braces stand for alternatives, as in the specification. Names of parameters are not compared,
+//! because most are left out there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +10,8 @@ use http::Method;
 
 use crate::api::*;
 
-/// Permission and level, then methods and routes. `m` after a method marks \[M\], `u` what only the
-/// user's app token may use.
+/// Permission and level, then methods and routes. After a method, `m` marks \[M\], and `u` marks
+/// routes for the user's app token only.
 const MATRIX: &str = "
 org/administration:write
   PUT /organizations/{}/actions/cache/(retention-limit|storage-limit)
@@ -129,8 +128,8 @@ repo/administration:write
   POSTm /repos/{}/{}/(forks|pages)
 ";
 
-/// Of the repository permission 'Administration' the document names these families by a word and
-/// not by their routes.
+/// Families of the repository permission "Administration" that the specification names by a word,
+/// not by routes.
 const NAMED_BY_A_WORD: &[&str] = &[
     "/actions/runners/",
     "/autolinks",
@@ -144,7 +143,7 @@ const NAMED_BY_A_WORD: &[&str] = &[
     "/keys",
 ];
 
-/// The inventory: groups and what they list, `...` for routes below that it does not spell out.
+/// The inventory: groups and their routes. `...` stands for routes below that are not spelled out.
 const INVENTORY: &str = "
 actions /organizations/{}/actions/cache/(retention-limit|storage-limit) /enterprises/{}/actions/cache/(retention-limit|storage-limit)
 actions /orgs/{}/actions/(cache/usage|cache/usage-by-repository|hosted-runners...|oidc/customization/sub|permissions...|runner-groups...|runners...|secrets...|variables...)
@@ -179,14 +178,14 @@ issues /repos/{}/{}/issues/{}/(comments|events|dependencies/blocked_by|dependenc
 metrics /repos/{}/{}/community/profile /repos/{}/{}/stats...
 ";
 
-/// Spells out `a/(b|c)`.
+/// Expands `a/(b|c)`.
 fn spelt_out(route: &str) -> Vec<String> {
     let Some((before, rest)) = route.split_once('(') else { return vec![route.to_owned()] };
     let (inside, after) = rest.split_once(')').expect("a closing parenthesis");
     inside.split('|').map(|one| format!("{before}{one}{after}")).collect()
 }
 
-/// A template without its parameters' names.
+/// Drops the names of a template's parameters.
 fn nameless(template: &str) -> String {
     template
         .split('/')
@@ -195,8 +194,8 @@ fn nameless(template: &str) -> String {
         .join("/")
 }
 
-/// One row of the matrix: method, route, permission, then whether it is \[M\] and whether it is for
-/// the user's token alone.
+/// Row of the matrix: method, route, permission, the \[M\] mark, and the mark for the user's token
+/// only.
 type Row = (String, String, String, bool, bool);
 
 fn rows() -> BTreeSet<Row> {
@@ -217,7 +216,7 @@ fn rows() -> BTreeSet<Row> {
     rows
 }
 
-/// What the table says of the routes of these sources, in the same form.
+/// Rows of the table for the routes of these sources.
 fn told(table: &Table) -> BTreeSet<Row> {
     let mut rows = BTreeSet::new();
     let listed = table.iter().filter(|endpoint| {
@@ -253,8 +252,8 @@ fn the_table_takes_nothing_from_the_matrix_that_is_not_in_it() {
         row.2 == "repo/administration:write"
             && NAMED_BY_A_WORD.iter().any(|word| own.starts_with(word))
     };
-    // Document 2 names permissions of its own beside those of the matrix, and team routes by number
-    // that the matrix leaves out.
+    // The documents on organizations name more permissions than the matrix, and team routes by
+    // number.
     let of_document_2 = |row: &Row| {
         ["org/custom_properties", "org/issue_fields", "org/webhooks", "enterprise/"]
             .iter()
@@ -299,8 +298,7 @@ fn every_route_of_the_inventory_is_in_the_table() {
                 assert!(methods.contains_key(&route), "{group}: {route}");
                 continue;
             };
-            // A family, or nothing below it that the running service is known to have beyond what
-            // is listed.
+            // A family, or no route below it beyond the listed ones.
             let below = methods
                 .keys()
                 .any(|known| known == prefix || known.starts_with(&format!("{prefix}/")));

@@ -1,4 +1,4 @@
-//! One endpoint: a method and a route template, with the facts known about it.
+//! One endpoint: a method and a route template, with the known facts about it.
 
 pub(super) mod dialect;
 pub(super) mod kinds;
@@ -19,16 +19,17 @@ use http::Method;
 use super::endpoint::kinds::TokenKinds;
 use super::endpoint::resource::ResourceName;
 
-/// Items on a page when the caller does not say (Document 1, Page-number pagination).
+/// Items on a page when the caller names no number (SPECIFICATION, "Conventions").
 pub const PER_PAGE_DEFAULT: u32 = 30;
-/// Most items on a page (Document 1, Page-number pagination).
+/// Most items on a page (SPECIFICATION, "Conventions").
 pub const PER_PAGE_MAX: u32 = 100;
-/// Points of a GraphQL request without mutations (Document 1, Secondary rate limits).
+/// Points of a GraphQL request without mutations (SPECIFICATION, "Secondary rate limits").
 pub const GRAPHQL_QUERY_POINTS: u32 = 1;
-/// Points of a GraphQL request with mutations (Document 1, Secondary rate limits).
+/// Points of a GraphQL request with mutations (SPECIFICATION, "Secondary rate limits").
 pub const GRAPHQL_MUTATION_POINTS: u32 = 5;
 
-/// Points of a REST request where the table gives no others (Document 1, Secondary rate limits).
+/// Returns the points of a REST request for which the table has no entry (SPECIFICATION, "Secondary
+/// rate limits").
 pub fn rest_points(method: &Method) -> u32 {
     match *method {
         Method::GET | Method::HEAD | Method::OPTIONS => 1,
@@ -36,65 +37,65 @@ pub fn rest_points(method: &Method) -> u32 {
     }
 }
 
-/// An endpoint's place in its [`Table`](super::Table): the same in every dialect of one release,
+/// Index of an endpoint in its [`Table`](super::Table): the same in every dialect of one release,
 /// not stable between releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(pub(super) u16);
 
 impl EndpointId {
-    /// The place as an index, below [`Table::len`](super::Table::len).
+    /// Returns the index, below [`Table::len`](super::Table::len).
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Where a fact was read.
+/// Source of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
-    /// Document 1, Route inventory.
+    /// Route inventory.
     Inventory,
-    /// Document 1, Permission matrix for app tokens.
+    /// Permission matrix for app tokens.
     Matrix,
-    /// Document 2.
+    /// The document on organizations and teams.
     Document2,
-    /// Document 3.
+    /// The document on webhooks and migrations.
     Document3,
-    /// Not in the documents; known of the running service (UPSTREAM.md, CLIENTS.md).
+    /// Known only from the running service.
     Upstream,
-    /// A class for routes that nothing is known about.
+    /// A class for routes without known facts.
     Generic,
 }
 
-/// Whose object a permission is about.
+/// Owner of the object that a permission is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PermissionOwner {
-    /// An organization permission.
+    /// Organization permission.
     Organization,
-    /// A repository permission.
+    /// Repository permission.
     Repository,
-    /// An enterprise permission.
+    /// Enterprise permission.
     Enterprise,
 }
 
-/// How much a permission allows; each level includes the one before.
+/// Level of a permission; each level includes the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Access {
-    /// Look.
+    /// Read.
     Read,
     /// Change.
     Write,
-    /// Change the rules themselves (custom property definitions, Document 2).
+    /// Change the rules themselves, such as definitions of custom properties.
     Admin,
 }
 
-/// A permission that an endpoint wants of app and fine-grained tokens.
+/// Permission that an endpoint wants of app and fine-grained tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Permission {
-    /// Whose object it is about.
+    /// Owner of the object.
     pub owner: PermissionOwner,
-    /// The document's name of it in lower case with `_` for spaces: `self_hosted_runners`.
+    /// Name in lower case with `_` for spaces: `self_hosted_runners`.
     pub name: String,
-    /// The level wanted.
+    /// Level.
     pub access: Access,
 }
 
@@ -114,72 +115,69 @@ impl fmt::Display for Permission {
     }
 }
 
-/// What is known about one method of one route template, or about one class of unknown routes.
+/// Facts about one method of one route template, or about one class of unknown routes.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is an independent fact of the table, named as the specification names it"
 )]
 pub struct Endpoint {
-    /// Its place in the table.
+    /// Index in the table.
     pub id: EndpointId,
-    /// The route with its parameters in braces: `/repos/{owner}/{repo}/issues`. A family or class
-    /// ends in `{*rest}` or is a word in parentheses.
+    /// Route with its parameters in braces: `/repos/{owner}/{repo}/issues`. A family or class ends
+    /// in `{*rest}` or is a word in parentheses.
     pub template: String,
-    /// The method; GET stands for HEAD too. The class of methods that are none of the five is
-    /// `OPTIONS`.
+    /// Method; GET includes HEAD. The class of methods that are none of the five is `OPTIONS`.
     pub method: Method,
-    /// The group of Document 1's route inventory, or one of our own for routes beyond it.
+    /// Group of the route inventory, or one of our own for routes beyond it.
     pub group: String,
-    /// Where the entry comes from.
+    /// Source of the entry.
     pub source: Source,
-    /// The primary limit that it is expected to count against; the answer's own word corrects it.
+    /// Expected primary limit. A resource that an answer names replaces it.
     pub resource: ResourceName,
     /// Units of the primary limit that one request costs: 1, or 0 for `/rate_limit`.
     pub primary_cost: u32,
     /// Points of the secondary limit per minute; for GraphQL the most that a request may cost.
     pub points: u32,
-    /// The credentials it takes, as far as that is said.
+    /// Credentials that the endpoint takes, as far as specified.
     pub tokens: TokenKinds,
-    /// Scopes of which a classic or OAuth token needs one; empty where none is named.
+    /// Scopes, of which a classic or OAuth token needs one; empty where none is named.
     pub scopes: Vec<String>,
-    /// The permission that app and fine-grained tokens need; `None` where none is named.
+    /// Permission that app and fine-grained tokens need; `None` where none is named.
     pub permission: Option<Permission>,
-    /// Further permissions under which the documents list it (routes marked \[M\]).
+    /// Further permissions under which the matrix lists the route (routes marked \[M\]).
     pub other_permissions: Vec<Permission>,
-    /// Of the two app tokens only the user's may use it.
+    /// Only the user's token of an app's two tokens may use it.
     pub uat_only: bool,
     /// Marked \[M\]: needs more than one permission, or accepts a different one.
     pub several_permissions: bool,
-    /// Creates something that people see, so that it counts against the content limits
-    /// (UPSTREAM.md, Limits).
+    /// Creates visible content and counts against the content limits (SPECIFICATION, "Limits in
+    /// practice").
     pub content_generating: bool,
-    /// Asks for an OAuth or app access token, of which an app may ask a number per hour (Document
-    /// 1, Secondary rate limits).
+    /// Requests an OAuth or app access token, which has an hourly limit (SPECIFICATION, "Secondary
+    /// rate limits").
     pub token_request: bool,
-    /// Sends notifications, so that its writes want wider spacing (UPSTREAM.md, Limits).
+    /// Sends notifications, so its writes need wider spacing (SPECIFICATION, "Limits in practice").
     pub notifies: bool,
-    /// Made for polling: answers carry `Last-Modified` and `X-Poll-Interval` (Document 1, Poll
-    /// interval).
+    /// Made for polling: answers carry `Last-Modified` and `X-Poll-Interval`.
     pub polls: bool,
     /// Most items on a page.
     pub per_page_max: u32,
-    /// Items on a page when the caller does not say.
+    /// Items on a page when the caller names no number.
     pub per_page_default: u32,
-    /// Its list is paged by `cursor`, not by `page` (Document 1, Cursor pagination).
+    /// The list is paged by `cursor`, not by `page`.
     pub cursor_pages: bool,
-    /// Answers differently per account, because it is about whoever asks (DESIGN D2).
+    /// Answers depend on the account, because the route is about the caller (SPECIFICATION D2).
     pub about_caller: bool,
-    /// The template to use instead of this one, which is closing down.
+    /// Replacement for this template, which is closing down.
     pub replaced_by: Option<String>,
-    /// Stands for routes of a family whose sub-routes the documents do not list.
+    /// Represents routes of a family with unlisted sub-routes.
     pub family: bool,
     /// Not in the table: a class of unknown routes.
     pub generic: bool,
 }
 
 impl Endpoint {
-    /// An endpoint about which only its place and name are known.
     pub(super) fn blank(
         id: EndpointId,
         method: Method,
@@ -216,7 +214,7 @@ impl Endpoint {
         }
     }
 
-    /// The class of the requests of this method whose path has no known first segment.
+    /// Returns the class of requests with this method and an unknown first segment.
     pub(super) fn unknown(id: EndpointId, method: Method) -> Self {
         Self::blank(id, method, "(unknown)".to_owned(), "unknown", Source::Generic)
     }

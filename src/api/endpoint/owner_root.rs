@@ -1,8 +1,7 @@
 //! The root of a path (the repository, organization or account that owns it), and the collections
 //! between a path and its root.
 
-/// How many leading segments make the root that owns a path. Paths that begin with none of these
-/// have no root: all parents count.
+/// Number of leading segments in the root of a path. Other paths have no root: all parents count.
 const OWNER_ROOTS: [(&str, usize); 11] = [
     ("repos", 3),
     ("repositories", 2),
@@ -17,18 +16,17 @@ const OWNER_ROOTS: [(&str, usize); 11] = [
     ("installation", 1),
 ];
 
-/// The written path, then its parents up to its owner's root; each a leading part of the path,
-/// without a trailing slash.
+/// Iterator over a written path and its parents, down to the root of the owner. Each item is a
+/// leading part of the path without a trailing slash.
 #[derive(Clone, Debug)]
 pub struct Collections<'p> {
     next: Option<&'p str>,
     root_segments: usize,
 }
 
-/// How many leading segments of `path` make the root that owns it; 0 when nothing does.
+/// Returns the number of leading segments in the root of `path`; 0 without a root.
 pub(in crate::api) fn root_segments(path: &str) -> usize {
-    // Bytes: short texts are looked through faster so, and this is asked several times for each
-    // request.
+    // Comparing bytes is faster for short texts, and each request asks several times.
     let first = path.as_bytes().split(|byte| *byte == b'/').nth(1).unwrap_or_default();
     OWNER_ROOTS
         .iter()

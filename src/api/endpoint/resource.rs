@@ -1,12 +1,12 @@
-//! Names of the upstream's primary limits, with what is known of their size and window.
+//! Names of the upstream's primary limits, with their known sizes and windows.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Resources with a documented or observed limit per window (UPSTREAM.md, Limits; `core` also
-/// Document 1, Primary rate limits). The limit is `None` where only the name has been seen.
+/// Resources with a documented or observed limit per window (SPECIFICATION, "Limits in practice").
+/// The limit is `None` where only the name is known.
 const KNOWN: [(&str, Option<u32>); 14] = [
     ("core", Some(5000)),
     ("search", Some(30)),
@@ -24,36 +24,37 @@ const KNOWN: [(&str, Option<u32>); 14] = [
     ("audit_log_streaming", None),
 ];
 
-/// What an authenticated account has where nothing else is known (Document 1, Primary rate limits).
+/// Limit of an authenticated account where nothing else is known (SPECIFICATION, "Primary rate
+/// limits").
 const LIMIT_UNKNOWN: u32 = 5000;
 
 /// Longest name taken from a header; the longest known one has 27 characters.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The name of a primary limit, as `x-ratelimit-resource` spells it. Cheap to clone, to compare and
-/// to hash; the known names need no allocation.
+/// Name of a primary limit, as `x-ratelimit-resource` spells it. Clones, comparisons and hashes are
+/// cheap; known names need no allocation.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ResourceName(Name);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Name {
-    /// Its place among [`KNOWN`].
+    /// Index in [`KNOWN`].
     Known(u8),
-    /// Never one of those.
+    /// Never a name of [`KNOWN`].
     Other(Arc<str>),
 }
 
 const _: () = assert!(KNOWN.len() <= u8::MAX as usize);
 
 impl ResourceName {
-    /// The resource of this name, known or not.
+    /// Creates a name, known or not.
     pub fn new(name: &str) -> Self {
         let known = (0..).zip(KNOWN).find(|(_, (known, _))| *known == name);
         Self(known.map_or_else(|| Name::Other(Arc::from(name)), |(place, _)| Name::Known(place)))
     }
 
-    /// A name out of an answer's header: 1 to 64 lower-case letters, digits, `_` or `-`; `None` for
-    /// anything else.
+    /// Parses a name from an answer's header: 1 to 64 lower-case letters, digits, `_` or `-`.
+    /// Returns `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let plain = |byte: u8| {
             byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-'
@@ -62,12 +63,12 @@ impl ResourceName {
         (fits && text.bytes().all(plain)).then(|| Self::new(text))
     }
 
-    /// REST, but for what has a limit of its own.
+    /// REST routes without a limit of their own.
     pub const fn core() -> Self {
         Self(Name::Known(0))
     }
 
-    /// `/search/…`, but for code.
+    /// `/search/…` except code.
     pub const fn search() -> Self {
         Self(Name::Known(1))
     }
@@ -82,7 +83,7 @@ impl ResourceName {
         Self(Name::Known(3))
     }
 
-    /// The name as the upstream spells it.
+    /// Name as the upstream spells it.
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Name::Known(place) => KNOWN[usize::from(*place)].0,
@@ -115,8 +116,8 @@ impl fmt::Debug for ResourceName {
     }
 }
 
-/// Units per window that an authenticated user has of this resource, until an answer tells; 5000
-/// for an unknown one.
+/// Returns the units per window of an authenticated user until an answer shows them; 5000 for an
+/// unknown resource.
 pub fn default_limit(resource: &ResourceName) -> u32 {
     let known = match resource.0 {
         Name::Known(place) => KNOWN[usize::from(place)].1,
@@ -125,8 +126,8 @@ pub fn default_limit(resource: &ResourceName) -> u32 {
     known.unwrap_or(LIMIT_UNKNOWN)
 }
 
-/// How long a window of this resource lasts: a minute for the two search resources (UPSTREAM.md,
-/// Limits), else an hour (Document 1).
+/// Returns the length of a window: a minute for the two search resources, else an hour
+/// (SPECIFICATION, "Limits in practice").
 pub fn window(resource: &ResourceName) -> Duration {
     match resource.as_str() {
         "search" | "code_search" => Duration::from_mins(1),

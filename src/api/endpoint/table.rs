@@ -1,11 +1,9 @@
-//! The endpoint table: every route of the documents and the running service, and the class of a
-//! request.
+//! The endpoint table: all known routes, and the class of a request.
 //!
-//! One radix tree for each method, built once per dialect: looking a request up takes as long as
-//! its path is long, whatever the number of routes. A route that is in no table falls to the
-//! nearest family or class, never to an error, and the number of classes is that of the table.
-//! Paths are compared as they are: nothing is decoded (`%2F` is data of a segment) and a trailing
-//! slash makes another, unknown route.
+//! Each method has a radix tree, built once per dialect: a lookup takes time by the length of the
+//! path, not by the number of routes. A route in no table belongs to the nearest family or class
+//! and is never an error, so the number of classes is bounded. Paths are compared without decoding
+//! (`%2F` is data of a segment). A trailing slash makes another, unknown route.
 
 use std::sync::LazyLock;
 
@@ -17,14 +15,13 @@ use super::owner_root::{Collections, root_segments, segment_count, split_after};
 use super::table_text::{Lines, METHODS};
 use super::{Endpoint, EndpointId};
 
-/// The facts themselves.
 pub(super) const TEXT: &str = include_str!("endpoints.table");
 
 static SERVICE: LazyLock<Table> = LazyLock::new(|| Table::read(TEXT, Dialect::Service).0);
 static GITHUB: LazyLock<Table> = LazyLock::new(|| Table::read(TEXT, Dialect::Github).0);
 
-/// Addresses by number that stand for addresses by name. Seen in the `Link` headers of the running
-/// service, which pages by number: `/repositories/{id}/issues?page=2`. They are the same endpoint,
+/// Addresses by number that replace addresses by name. They occur in `Link` headers of the running
+/// service, which pages by number: `/repositories/{id}/issues?page=2`. They are the same endpoint
 /// with other parameters.
 const BY_NUMBER: [(&str, &str); 4] = [
     ("/repos/{owner}/{repo}", "/repositories/{repository_id}"),
@@ -36,27 +33,27 @@ const BY_NUMBER: [(&str, &str); 4] = [
 /// No template is deeper; ends the search for a place under a family's conflicting routes.
 const SEGMENTS_MAX: usize = 16;
 
-/// What the table says about a request.
+/// Result of a table lookup.
 #[derive(Clone, Debug)]
 pub struct Classified<'t, 'p> {
-    /// The endpoint, or the class of unknown routes.
+    /// Endpoint, or class of unknown routes.
     pub endpoint: &'t Endpoint,
-    /// The path's parameters.
+    /// Parameters of the path.
     pub params: Params<'t, 'p>,
 }
 
-/// The values of a path's parameters, undecoded.
+/// Values of a path's parameters, not decoded.
 #[derive(Clone, Debug, Default)]
 pub struct Params<'t, 'p>(matchit::Params<'t, 'p>);
 
 impl<'p> Params<'_, 'p> {
-    /// The value of this name in the template; `None` where the route has none (an address by
-    /// number has no `owner`).
+    /// Returns the value of a parameter; `None` where the route has none (an address by number has
+    /// no `owner`).
     pub fn get(&self, name: &str) -> Option<&'p str> {
         self.0.get(name)
     }
 
-    /// Names and values, in the path's order.
+    /// Iterates over names and values in the order of the path.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &'p str)> {
         self.0.iter()
     }
@@ -67,11 +64,10 @@ impl<'p> Params<'_, 'p> {
 pub struct Table {
     endpoints: Vec<Endpoint>,
     trees: [Router<Route>; METHODS.len()],
-    /// For a path that no tree knows, by method; the last for methods that are none of the five.
+    /// For a path in no tree, by method; the last is for methods that are none of the five.
     unknown: [EndpointId; METHODS.len() + 1],
 }
 
-/// A leaf of a tree.
 #[derive(Clone, Copy, Debug)]
 struct Route {
     endpoint: EndpointId,
@@ -80,7 +76,7 @@ struct Route {
 }
 
 impl Table {
-    /// The table of this release in the names of `dialect`.
+    /// Returns the table of this release in the names of `dialect`.
     pub fn embedded(dialect: Dialect) -> &'static Self {
         match dialect {
             Dialect::Service => &SERVICE,
@@ -88,8 +84,8 @@ impl Table {
         }
     }
 
-    /// The class of a request. `path` begins with `/`, has no `/api/v3` and no query; HEAD is
-    /// classified as GET.
+    /// Classifies a request. `path` begins with `/`, has no `/api/v3` and no query. HEAD counts as
+    /// GET.
     pub fn classify<'t, 'p>(&'t self, method: &Method, path: &'p str) -> Classified<'t, 'p> {
         let place = place_of(method);
         let Some(found) = self.trees.get(place).and_then(|tree| tree.at(path).ok()) else {
@@ -113,49 +109,49 @@ impl Table {
         }
     }
 
-    /// The endpoint of this id.
+    /// Returns the endpoint of this id.
     pub fn endpoint(&self, id: EndpointId) -> &Endpoint {
         &self.endpoints[id.index()]
     }
 
-    /// How many endpoints there are, classes of unknown routes included.
+    /// Number of endpoints, classes of unknown routes included.
     pub fn len(&self) -> usize {
         self.endpoints.len()
     }
 
-    /// Whether there are none, which cannot be.
+    /// Always false; completes [`Table::len`].
     pub fn is_empty(&self) -> bool {
         self.endpoints.is_empty()
     }
 
-    /// All endpoints in the order of their ids.
+    /// Iterates over the endpoints in the order of their ids.
     pub fn iter(&self) -> std::slice::Iter<'_, Endpoint> {
         self.endpoints.iter()
     }
 
-    /// The paths whose stored answers a write to `path` makes stale: itself, then its parents below
-    /// its owner's root.
+    /// Returns the paths with stored answers that a write to `path` makes stale: itself, then its
+    /// parents below the root of its owner.
     pub fn collections(path: &str) -> Collections<'_> {
         Collections::of(path)
     }
 
-    /// The part of a path or template that names the repository, organization, team, enterprise or
-    /// user it is about; `None` where no such thing is named.
+    /// Returns the part of a path or template that names its repository, organization, team,
+    /// enterprise or user; `None` where none is named.
     pub fn place(path: &str) -> Option<&str> {
-        // One segment names no place: `/user` is whoever asks.
+        // One segment names no place: `/user` is the caller.
         let segments = Some(root_segments(path)).filter(|segments| *segments > 1)?;
         let (named, _) = split_after(path, segments);
         (segment_count(named) == segments).then_some(named)
     }
 
-    /// Builds the table from its text, and says what it could not take. The embedded text has no
-    /// faults; a test holds it to that.
+    /// Builds the table from its text, and lists the faults. A test proves that the embedded text
+    /// has none.
     pub(super) fn read(text: &str, dialect: Dialect) -> (Self, Vec<String>) {
         let Lines { mut endpoints, mut faults } = Lines::read(text, dialect);
         let unknown = add_unknown(&mut endpoints);
         let mut trees = METHODS.map(|_| Router::new());
-        // Explicit routes first, then addresses by number, then families from the deepest to the
-        // shallowest: each takes what is left.
+        // Explicit routes come first, then addresses by number, then families from the deepest to
+        // the shallowest: each takes the free places.
         for endpoint in endpoints
             .iter()
             .filter(|endpoint| !endpoint.family && endpoint.template.starts_with('/'))
@@ -171,7 +167,7 @@ impl Table {
         for (endpoint, template) in by_number.iter().filter(|(endpoint, _)| !endpoint.family) {
             let class = class_of(&endpoints, &endpoint.method, template)
                 .unwrap_or(unknown[place_of(&endpoint.method)]);
-            // A conflict means that the address by number has a line of its own, which stands.
+            // On a conflict the address by number has a line of its own, which stays.
             let _ = insert(&mut trees, endpoint, template, Some(class));
         }
         let own = endpoints
@@ -189,12 +185,11 @@ impl Table {
     }
 }
 
-/// Adds the classes for paths that are in no tree; the last is for methods that are none of the
-/// five.
+/// Adds the classes for paths in no tree; the last is for methods that are none of the five.
 fn add_unknown(endpoints: &mut Vec<Endpoint>) -> [EndpointId; METHODS.len() + 1] {
     let [get, post, put, patch, delete] = METHODS;
     [get, post, put, patch, delete, Method::OPTIONS].map(|method| {
-        // The ids are 16 bits wide; a table near that size is reported as a fault by `Lines`.
+        // Ids are 16 bits wide; `Lines` reports a table near that size as a fault.
         let id = EndpointId(u16::try_from(endpoints.len()).unwrap_or(u16::MAX));
         endpoints.push(Endpoint::unknown(id, method));
         id
@@ -222,15 +217,15 @@ fn insert(
     trees.get_mut(place_of(&endpoint.method)).map_or(Ok(()), |tree| tree.insert(template, route))
 }
 
-/// Inserts a family's catch-all. A tree cannot hold `{*rest}` beside `{name}`; there the family
+/// Inserts a family's catch-all. A tree cannot hold `{*rest}` beside `{name}`: there the family
 /// takes the free places next to and below `{name}`.
 fn insert_family(trees: &mut [Router<Route>], endpoint: &Endpoint, template: &str) {
     let route = Route { endpoint: endpoint.id, unless_number: None };
     let Some(tree) = trees.get_mut(place_of(&endpoint.method)) else { return };
     let mut above = template.trim_end_matches("{*rest}").to_owned();
     for depth in segment_count(template)..SEGMENTS_MAX {
-        // A trailing slash is a route of its own, and an unknown one. Conflicts mean that a route
-        // or a deeper family stands there.
+        // A trailing slash is another, unknown route. On a conflict a route or a deeper family is
+        // there already.
         let _ = tree.insert(above.clone(), route);
         if tree.insert(format!("{above}{{*rest}}"), route).is_ok() {
             return;
@@ -241,8 +236,8 @@ fn insert_family(trees: &mut [Router<Route>], endpoint: &Endpoint, template: &st
     }
 }
 
-/// The address by number of a template; `None` where there is none. A parameter straight after the
-/// owner is left out: it would catch everything.
+/// Returns the address by number of a template, if it has one. A parameter right after the owner is
+/// left out, because it would match everything.
 fn by_number(template: &str) -> Option<String> {
     let (tail, number) = BY_NUMBER.iter().find_map(|(name, number)| {
         let tail = template.strip_prefix(name)?;
@@ -251,7 +246,7 @@ fn by_number(template: &str) -> Option<String> {
     (!tail.starts_with("/{")).then(|| format!("{number}{tail}"))
 }
 
-/// The class of unknown routes with the same first segment.
+/// Finds the class of unknown routes with the same first segment.
 fn class_of(endpoints: &[Endpoint], method: &Method, template: &str) -> Option<EndpointId> {
     let first = |template: &str| template.split('/').nth(1).map(str::to_owned);
     let same = |endpoint: &&Endpoint| {

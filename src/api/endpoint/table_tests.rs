@@ -1,5 +1,4 @@
-//! The embedded table: it loads, finds every route it lists, and says of them what the documents
-//! say.
+//! The embedded table: it loads, finds every listed route, and states the documented facts.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +19,7 @@ fn template(method: &str, path: &str) -> &'static str {
     &classify(method, path).endpoint.template
 }
 
-/// A path of this template: each parameter by a number, which a name may be too.
+/// Path of a template with a number for each parameter, because a name may be a number too.
 fn sample(template: &str) -> String {
     let value = |segment: &str| if segment.starts_with('{') { "4711" } else { segment }.to_owned();
     template.split('/').map(value).collect::<Vec<_>>().join("/")
@@ -55,8 +54,8 @@ fn every_template_classifies_to_itself() {
     for dialect in DIALECTS {
         let table = Table::embedded(dialect);
         for endpoint in table.iter().filter(|endpoint| endpoint.template.starts_with('/')) {
-            // One unlisted segment can be a parameter's value, several can reach into a deeper
-            // family: one of the two is the family's own.
+            // One unlisted segment may be a parameter's value, and several may reach into a deeper
+            // family: one of the two belongs to the family itself.
             let itself = ["unlisted", "unlisted/part/of/a/family"].into_iter().any(|rest| {
                 let path = sample(&endpoint.template.replace("{*rest}", rest));
                 table.classify(&endpoint.method, &path).endpoint.id == endpoint.id
@@ -106,7 +105,7 @@ fn routes_of_every_group_are_found_with_their_permission_and_tokens() {
     }
 }
 
-/// What is said of classic, fine-grained, OAuth, app user and installation tokens and of the app's
+/// Facts about classic, fine-grained, OAuth, app user and installation tokens and about the app's
 /// JWT.
 fn told(tokens: TokenKinds) -> String {
     use TokenKind::{AppUser, Classic, FineGrained, Installation, Oauth};
@@ -120,7 +119,7 @@ fn told(tokens: TokenKinds) -> String {
     kinds.into_iter().chain([tokens.accepts_app_jwt()]).map(sign).collect()
 }
 
-/// Method, template, permission, and what [`told`] says.
+/// Method, template, permission, and the text of [`told`].
 const SAMPLES: &str = "
 # Document 2
 GET /orgs/{org}/teams/{team_slug}/invitations org/members:read +++++?
@@ -445,8 +444,8 @@ fn every_route_about_an_apps_access_tokens_is_a_token_request_and_no_other_is() 
     }
 }
 
-/// The same question answered the slow way: try every route, and of those that match take the one
-/// that is literal where the others first are not.
+/// Slow reference lookup: tries every route and prefers the match that is literal at the first
+/// difference.
 fn by_trying_each<'t>(table: &'t Table, method: &Method, path: &str) -> &'t str {
     let rank = |template: &str, open_end: bool| -> Option<Vec<u8>> {
         let mut ranks = Vec::new();
@@ -475,7 +474,7 @@ fn by_trying_each<'t>(table: &'t Table, method: &Method, path: &str) -> &'t str 
     best.map_or("(unknown)", |(_, template)| template)
 }
 
-/// Words of the table's own templates, and some that it does not know.
+/// Segments of the table's templates, and some unknown ones.
 fn segment() -> impl Strategy<Value = String> {
     let table = Table::embedded(Dialect::Service);
     let words = table
@@ -486,7 +485,7 @@ fn segment() -> impl Strategy<Value = String> {
     prop_oneof![3 => prop::sample::select(known), 1 => "[a-z%.~-]{1,4}"]
 }
 
-/// A path close to one of the table: a template of it, some segments replaced, added or dropped.
+/// Path close to one of the table: a template with some segments replaced, added or dropped.
 fn near_path() -> impl Strategy<Value = String> {
     let templates: Vec<_> = Table::embedded(Dialect::Service)
         .iter()

@@ -1,8 +1,7 @@
-//! Reads the endpoint table's text (`endpoints.table`, whose head explains its form) into
-//! endpoints.
+//! The parser of the endpoint table's text (`endpoints.table`; its head explains the form).
 //!
-//! A line that cannot be understood becomes a fault instead of an endpoint; a test holds the
-//! embedded file to none. Routing is not known here.
+//! A line that cannot be parsed becomes a fault instead of an endpoint. A test proves that the
+//! embedded file has none. Routing is in `table.rs`.
 
 use http::Method;
 
@@ -11,12 +10,11 @@ use super::kinds::{TokenKind, TokenKinds};
 use super::resource::ResourceName;
 use super::{Access, Endpoint, EndpointId, Permission, PermissionOwner, Source};
 
-/// The methods that have routes of their own; `ANY` on a line means all of them.
+/// Methods with routes of their own; `ANY` on a line means all of them.
 pub(super) const METHODS: [Method; 5] =
     [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-/// The table's text as endpoints numbered in reading order, and what could not be read, each with
-/// its line.
+/// Endpoints numbered in reading order, and faults with their lines.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     pub(super) endpoints: Vec<Endpoint>,
@@ -24,7 +22,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Reads `text`, with the product segment of `dialect` in its templates.
+    /// Parses `text`, with the product segment of `dialect` in its templates.
     pub(super) fn read(text: &str, dialect: Dialect) -> Self {
         let mut lines = Self::default();
         let mut section = None;
@@ -80,8 +78,7 @@ impl Lines {
     }
 }
 
-/// The head that a run of lines stands under: its group, its source, and words that apply to each
-/// of its lines.
+/// Head of a run of lines: its group, its source, and words for each of its lines.
 struct Section<'t> {
     group: &'t str,
     source: Source,
@@ -139,7 +136,6 @@ fn template(word: &str, dialect: Dialect) -> Result<String, String> {
     Ok(word.split('/').map(named).collect::<Vec<_>>().join("/"))
 }
 
-/// Applies one word of a line to the endpoint.
 fn apply(endpoint: &mut Endpoint, word: &str, dialect: Dialect) -> Result<(), String> {
     let writes = endpoint.method != Method::GET;
     let unreadable = || format!("cannot read {word:?}");
@@ -188,8 +184,8 @@ fn apply(endpoint: &mut Endpoint, word: &str, dialect: Dialect) -> Result<(), St
     Ok(())
 }
 
-/// Reads `org/NAME`, `repo/NAME` or `enterprise/NAME`, with `:read`, `:write` or `:admin` where the
-/// method does not say it.
+/// Parses `org/NAME`, `repo/NAME` or `enterprise/NAME`. A suffix `:read`, `:write` or `:admin`
+/// replaces the level that follows from the method.
 fn permission(word: &str, writes: bool) -> Option<Permission> {
     let (owner, rest) = word.split_once('/')?;
     let owner = match owner {

@@ -1,8 +1,7 @@
-//! The JSON around a GraphQL document: the members that decide what runs.
+//! The JSON around a GraphQL document: the members that decide which operation runs.
 //!
-//! Readers of JSON differ in what they make of a name given twice, of another spelling of a name,
-//! and of bytes that are no text; readers of requests differ in whether they heed `Content-Type`.
-//! What two of them could read differently is not read here at all.
+//! JSON parsers disagree about duplicate names, spellings of names, and invalid text. Servers
+//! disagree about `Content-Type`. A body that two of them could read differently is rejected.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,36 +12,34 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::Value;
 
-/// Members that name a stored document: the upstream may run that instead of the one at hand.
+/// Members that name a stored document, which the upstream may run instead of the given one.
 const STORED_DOCUMENT: [&str; 5] = ["id", "documentId", "doc_id", "queryId", "persistedQuery"];
-/// The same, inside of `extensions`.
+/// Member of `extensions` that names a stored document.
 const PERSISTED: &str = "persistedQuery";
 
-/// A body's members, as far as they matter.
 pub(super) struct Envelope<'b> {
-    /// The member `query`.
+    /// Member `query`.
     pub document: Cow<'b, str>,
-    /// The member `operationName`.
+    /// Member `operationName`.
     pub operation_name: Option<Cow<'b, str>>,
 }
 
 impl<'b> Envelope<'b> {
-    /// `None` for whatever is not one JSON object with a document, or could be taken for something
-    /// else.
+    /// Parses a body. Returns `None` unless it is one unambiguous JSON object with a document.
     pub fn open(headers: &HeaderMap, body: &'b [u8]) -> Option<Self> {
         if headers.contains_key(CONTENT_ENCODING) || !may_be_read_as_json_alone(headers, body) {
             return None;
         }
-        // A byte order mark is no JSON (RFC 8259 §8.1), and neither is what is not UTF-8.
+        // A byte order mark is no JSON (RFC 8259 §8.1), and neither is anything but UTF-8.
         let Members { document, operation_name, .. } =
             serde_json::from_str(std::str::from_utf8(body).ok()?).ok()?;
         Some(Self { document: document?, operation_name })
     }
 }
 
-/// Whether nobody can take the body for anything but JSON. Command-line clients send JSON under the
-/// type of a form unless told otherwise, which is harmless as long as it gives no name a value as a
-/// form does.
+/// Returns true unless a server could take the body for something other than JSON. Command-line
+/// clients send JSON with the type of a form by default. That is harmless unless the body gives a
+/// name a value as a form does.
 fn may_be_read_as_json_alone(headers: &HeaderMap, body: &[u8]) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (Some(given), None) = (types.next(), types.next()) else {
@@ -69,7 +66,6 @@ fn may_be_read_as_json_alone(headers: &HeaderMap, body: &[u8]) -> bool {
     fits && parameters.split(';').all(is_utf8)
 }
 
-/// What is collected while the object is read.
 #[derive(Default)]
 struct Members<'b> {
     document: Option<Cow<'b, str>>,
@@ -77,11 +73,11 @@ struct Members<'b> {
     seen: [bool; 3],
 }
 
-/// A string, borrowed where it has no escapes.
+/// String, borrowed where it has no escapes.
 #[derive(Deserialize)]
 struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
 
-/// The members that decide, and their places in [`Members::seen`].
+/// Members that decide, by their index in [`Members::seen`].
 const DECIDING: [&str; 3] = ["query", "operationName", "extensions"];
 
 impl<'de> Deserialize<'de> for Members<'de> {

@@ -1,10 +1,9 @@
-//! What a GraphQL request does, read off the request itself: whether it only reads, and what people
-//! notice of it when it does not.
+//! The effect of a GraphQL request, derived from its text: a query, or a mutation with content or
+//! notifications.
 //!
-//! Facts of the language and of the service's mutations. The document is parsed, not validated: the
-//! schema is the upstream's. Whatever is not plainly a query is said to be something else, for a
-//! mutation that passes for a query would be repeated after a lost answer (CONTRACT §4, 3). Who may
-//! carry a request, and what it has to wait for, is decided elsewhere.
+//! The document is parsed, not validated: the schema belongs to the upstream. Everything that is
+//! not plainly a query counts as a mutation, because a mutation taken for a query would be repeated
+//! after a lost answer (SPECIFICATION, "Promises" 3). Permissions and limits are decided elsewhere.
 
 mod envelope;
 mod mutations;
@@ -23,54 +22,54 @@ use http::{HeaderMap, Method};
 
 use envelope::Envelope;
 
-/// A longer document is not read. Ours: far above what clients send, whose values travel as
-/// variables. Measured: 2 KiB take 0.15 ms, 100 KiB of ordinary queries 6 ms, and the worst within
-/// these bounds 25 ms.
+/// Longest document that is parsed. Ours: far above usual requests, which send values as variables.
+/// Measured: 2 KiB take 0.15 ms, 100 KiB of ordinary queries 6 ms, the worst case within these
+/// bounds 25 ms.
 const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
-/// A document of more tokens is not read. The parser keeps about half a kilobyte of each.
+/// Most tokens of a document. The parser keeps about half a kilobyte for each.
 const TOKENS_MAX: usize = 50_000;
-/// A document nested deeper is not read: the parser recurses. Ours: three times the depth of any
-/// query seen, and a small part of a thread's stack.
+/// Deepest nesting, because the parser recurses. Ours: three times the depth of any query seen, and
+/// a small part of a thread's stack.
 const NESTING_MAX: usize = 64;
 
-/// A GraphQL request as far as it could be read.
+/// Facts about a GraphQL request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphqlRequest {
-    /// What it does.
+    /// Effect of the operation.
     pub effect: GraphqlEffect,
-    /// Names the operation, whatever its variables are, where its answer will say what it cost: it
-    /// selects `rateLimit { cost }`.
+    /// Key of the operation, independent of its variables. Set where the answer reports the cost:
+    /// the operation selects `rateLimit { cost }`.
     pub priced: Option<OperationKey>,
 }
 
-/// What a request changes.
+/// Effect of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GraphqlEffect {
-    /// Nothing: it is plainly a query.
+    /// Plainly a query, without effect.
     Query,
-    /// Something that nobody is told of.
+    /// Mutation without notifications.
     Plain,
-    /// Something that people are notified of (UPSTREAM.md, Limits).
+    /// Mutation that sends notifications (SPECIFICATION, "Limits in practice").
     Notifies,
-    /// It makes something that people see, and are notified of.
+    /// Mutation that creates visible content and sends notifications.
     Creates,
-    /// It could not be read, and may do anything.
+    /// Could not be parsed; may do anything.
     Unclear,
 }
 
-/// One operation of one document, by its hash. Equal operations have equal keys; different ones
-/// almost never.
+/// Hash of one operation of one document. Equal operations have equal keys; a collision is very
+/// unlikely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OperationKey(u64);
 
 impl GraphqlRequest {
-    /// What cannot be read.
+    /// Request that cannot be parsed.
     pub const UNCLEAR: Self = Self { effect: GraphqlEffect::Unclear, priced: None };
 
-    /// Reads a request for the GraphQL address.
+    /// Parses a request for the GraphQL address.
     ///
-    /// Only a POST without a query string can be plainly a query: a server may take the document,
-    /// or the operation's name, from the address too.
+    /// Only a POST without a query string can be plainly a query: a server may take the document or
+    /// the operation's name from the address too.
     pub fn read(
         method: &Method,
         url_query: Option<&str>,
@@ -111,21 +110,21 @@ impl OperationKey {
     }
 }
 
-/// The parts of a document that can be executed.
+/// Executable parts of a document.
 struct Executable<'d> {
     operations: Vec<&'d OperationDefinition>,
     fragments: HashMap<&'d Name, &'d FragmentDefinition>,
 }
 
 impl<'d> Executable<'d> {
-    /// `None` when it has other parts too: what a server makes of those is not known.
+    /// Returns `None` for a document with other parts, because servers treat those differently.
     fn of(document: &'d Document) -> Option<Self> {
         let mut operations = Vec::new();
         let mut fragments = HashMap::new();
         for definition in &document.definitions {
             match definition {
                 Definition::OperationDefinition(operation) => operations.push(&**operation),
-                // A name given twice is refused by the upstream, whichever of the two it looks at.
+                // The upstream rejects a duplicate name, whichever of the two it would run.
                 Definition::FragmentDefinition(fragment) => {
                     fragments.insert(&fragment.name, &**fragment);
                 }
@@ -135,8 +134,8 @@ impl<'d> Executable<'d> {
         Some(Self { operations, fragments })
     }
 
-    /// The operations of which one may run. Without a name that fits, the upstream answers with an
-    /// error unless there is only one (GraphQL, section 6.1); a more forgiving one may run any.
+    /// Operations that may run. Without a matching name the upstream answers with an error unless
+    /// there is only one (GraphQL, section 6.1). A lenient server may run any.
     fn candidates(&self, operation_name: Option<&str>) -> Vec<&'d OperationDefinition> {
         let wanted = operation_name.filter(|name| !name.is_empty());
         let named: Vec<_> = self
@@ -151,7 +150,7 @@ impl<'d> Executable<'d> {
     fn effect(&self, operation: &'d OperationDefinition) -> GraphqlEffect {
         match operation.operation_type {
             OperationType::Query => GraphqlEffect::Query,
-            // Not served over HTTP; no query.
+            // Not served over HTTP, and no query.
             OperationType::Subscription => GraphqlEffect::Plain,
             OperationType::Mutation => self
                 .top_fields(operation)
@@ -176,8 +175,8 @@ impl<'d> Executable<'d> {
         self.top_fields(operation).into_iter().any(|field| has_cost(field))
     }
 
-    /// The fields of the root, those in fragments included; each fragment is looked into once.
-    /// Takes no longer than the document is long.
+    /// Fields of the root, those in fragments included; each fragment is visited once. The time
+    /// grows with the length of the document.
     fn top_fields(
         &self,
         operation: &'d OperationDefinition,

@@ -1,15 +1,13 @@
-//! What the service's mutations do, by their names.
+//! Effects of the service's mutations, by name.
 //!
-//! No list is published, neither of content-generating requests nor of those that notify
-//! (UPSTREAM.md, Limits). As in the endpoint table, content is text or a thing that other people
-//! look at, not the machinery of builds; each entry is the twin of a REST endpoint that is marked
-//! there. A name that is not known and begins with `create` counts as content: that costs a wait,
-//! where the opposite would cost a refusal.
+//! No list of content-generating or notifying requests is published (SPECIFICATION, "Limits in
+//! practice"). Content is text or a thing that people look at, not the machinery of builds; each
+//! entry has a marked REST endpoint as its twin. An unknown name that begins with `create` counts
+//! as content: that costs a wait, the opposite would cost a limit.
 
 use super::GraphqlEffect;
 
-/// Beginnings of the names of mutations that make something nobody is told of: git, builds,
-/// settings.
+/// Prefixes of mutations that create things without notifications: git, builds, settings.
 const MACHINERY: [&str; 11] = [
     "createBranchProtection",
     "createCheck",
@@ -24,10 +22,10 @@ const MACHINERY: [&str; 11] = [
     "createRepositoryRuleset",
 ];
 
-/// What a mutation that begins with `add` makes, when that is something to read.
+/// Suffixes after `add` for things that people read.
 const ADDED_CONTENT: [&str; 5] = ["Comment", "Review", "Thread", "Reaction", "DraftIssue"];
 
-/// Further mutations that make something people see.
+/// Further mutations that create visible content.
 const CONTENT: [&str; 8] = [
     "cloneTemplateRepository",
     "convertProjectCardNoteToIssue",
@@ -49,7 +47,7 @@ const NOTIFYING: [&str; 6] = [
     "requestReviews",
 ];
 
-/// What the mutation of this name does.
+/// Returns the effect of the mutation with this name.
 pub(super) fn effect_of(name: &str) -> GraphqlEffect {
     let is_machinery = || MACHINERY.iter().any(|beginning| name.starts_with(beginning));
     let adds_content = |what: &str| ADDED_CONTENT.iter().any(|content| what.contains(content));

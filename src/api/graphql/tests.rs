@@ -1,4 +1,4 @@
-//! Requests of which it is known what they do, requests that nobody should trust, and noise.
+//! Requests with a known effect, ambiguous requests, and noise.
 
 use http::HeaderValue;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -273,7 +273,7 @@ fn huge_documents_and_deep_ones_overflow_no_stack() {
             format!("{{a(x:{}", "[".repeat(count)),
         ]
     };
-    // Half of what a thread of the gateway has, with a debug build's large frames.
+    // Half of a gateway thread's stack, with the large frames of a debug build.
     let small = std::thread::Builder::new().stack_size(1024 * 1024);
     let reading = small.spawn(move || {
         for document in deep(60).iter().chain(&deep(60_000)) {
@@ -297,8 +297,8 @@ fn huge_documents_and_deep_ones_overflow_no_stack() {
     assert_eq!(effect(&format!("{{{}}}", "a ".repeat(20_000))), Query);
 }
 
-/// A second, cruder reading: whether `mutation` stands outside of strings, comments and braces, and
-/// is not what a query is called.
+/// Cruder second parser: searches `mutation` outside of strings, comments and braces, and not as
+/// the name of a query.
 fn names_a_mutation(document: &str) -> bool {
     let mut depth = 0_u32;
     let mut is_name = false;
@@ -306,7 +306,7 @@ fn names_a_mutation(document: &str) -> bool {
     while let Some(at) = rest
         .find(|c: char| matches!(c, '"' | '#' | '{' | '}') || c.is_ascii_alphabetic() || c == '_')
     {
-        // Whatever is no space and no word ends the place for a name.
+        // Anything but a space or a word ends the place for a name.
         is_name &=
             !rest[..at].contains(|c: char| !matches!(c, ' ' | '\n' | '\r' | ',' | '\u{feff}'));
         rest = &rest[at..];
@@ -340,7 +340,7 @@ fn names_a_mutation(document: &str) -> bool {
     false
 }
 
-/// The length of the GraphQL string that `text` begins with, quotes included.
+/// Length of the GraphQL string at the start of `text`, quotes included.
 fn string_length(text: &str) -> usize {
     let (mut at, quote) = if text.starts_with("\"\"\"") { (3, "\"\"\"") } else { (1, "\"") };
     while at < text.len() {
@@ -361,14 +361,13 @@ fn string_length(text: &str) -> usize {
     text.len()
 }
 
-/// An operation as it is known to be.
 #[derive(Clone, Debug)]
 struct Known {
     effect: GraphqlEffect,
     text: String,
 }
 
-/// What stands between tokens and means nothing.
+/// Text between tokens without a meaning.
 fn ignored() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         " ",
@@ -384,7 +383,7 @@ fn ignored() -> impl Strategy<Value = &'static str> {
     ])
 }
 
-/// A field below the root, or an argument's worth of distraction.
+/// Field below the root, or an argument that distracts.
 fn distraction() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "a",

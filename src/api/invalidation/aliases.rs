@@ -1,16 +1,15 @@
-//! One thing, several addresses: by name and by number, and with parts of the address unknown.
+//! Aliases: the addresses of one resource, by name and by number, with wild segments.
 //!
-//! A repository is `/repos/{owner}/{repo}` and `/repositories/{id}`; which number belongs to which
-//! name is often not known. A change that is known by one address is then noted for *every* address
-//! of the other form, with `*` where the unknown stands: `/repositories/*/issues`. The same form
-//! says "of any issue" where a change of one shows at others. Which segments of a path such a `*`
-//! may stand for is listed here; nothing else is ever wild.
+//! A repository is `/repos/{owner}/{repo}` and `/repositories/{id}`; which number belongs to a name
+//! is often unknown. A change known by one address invalidates *every* address of the other form,
+//! with `*` for the unknown segment: `/repositories/*/issues`. The same form means "any issue"
+//! where a change of one issue shows at others. Only the segments listed here can be wild.
 
 use super::path_pattern::{Fit, matches};
 use crate::api::endpoint::owner_root::{segment_count, split_after};
 
-/// Leading parts of paths: `.` is any segment, `*` any that may be wild, `#` a number that may be
-/// wild.
+/// Leading parts of paths. `.` is any segment, `*` any segment that may be wild, `#` a number that
+/// may be wild.
 const WILD: [&str; 24] = [
     "/repos/*/*",
     "/repos/./*",
@@ -38,8 +37,8 @@ const WILD: [&str; 24] = [
     "/repositories/#/commits/*",
 ];
 
-/// Forms of address for the same thing; the first that fits a path is its own. Deeper ones stand
-/// before those that they begin with.
+/// Forms of address of one resource. The first form that fits a path is its own. Deeper forms come
+/// before their prefixes.
 const ALIASES: [&[&str]; 4] = [
     &["/repos/*/*", "/repositories/#"],
     &["/orgs/*/teams/*", "/organizations/#/team/#", "/teams/#"],
@@ -47,27 +46,27 @@ const ALIASES: [&[&str]; 4] = [
     &["/users/*", "/user/#"],
 ];
 
-/// A set of [`WildForm`]s, a bit for each.
+/// Set of [`WildForm`]s, one bit each.
 pub type WildForms = u32;
 
-/// One way in which segments of a path can be wild.
+/// One combination of wild segments in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WildForm {
-    /// Its place in a [`WildForms`].
+    /// Bit in a [`WildForms`].
     pub bit: WildForms,
-    /// Which segments are wild: bit 0 is the first.
+    /// Wild segments: bit 0 is the first.
     pub segments: u32,
 }
 
-/// Those of `among` that the path can be noted under.
+/// Returns the forms among `among` under which an invalidation may name the path.
 pub fn wild_forms(path: &str, among: WildForms) -> impl Iterator<Item = WildForm> {
     forms()
         .filter(move |(form, pattern)| among & form.bit != 0 && is_below(pattern, path, false))
         .map(|(form, _)| form)
 }
 
-/// The form of a path that has `*` for segments; `None` when it has none, or where no such form is
-/// looked for.
+/// Returns the form of a path with `*` segments; `None` without such a segment, or where no lookup
+/// uses the form.
 pub fn wild_form(path: &str) -> Option<WildForm> {
     let wild = path
         .split('/')
@@ -81,7 +80,7 @@ pub fn wild_form(path: &str) -> Option<WildForm> {
         .map(|(form, _)| form)
 }
 
-/// The other addresses of what `path` names, with `*` for what is not known of them.
+/// Returns the other addresses of `path`, with `*` for unknown segments.
 pub fn aliases(path: &str) -> impl Iterator<Item = String> {
     let own = ALIASES
         .iter()
@@ -107,7 +106,8 @@ fn forms() -> impl Iterator<Item = (WildForm, &'static str)> {
     })
 }
 
-/// Whether the path begins as the pattern says; `starred`: a `*` in it stands for any value.
+/// Returns true when `path` begins as `pattern` says. With `starred`, a `*` in the path matches a
+/// number.
 fn is_below(pattern: &str, path: &str, starred: bool) -> bool {
     matches(pattern, path, |wanted, segment| {
         Fit::from(match wanted {

@@ -1,15 +1,16 @@
-//! What a write changes at addresses that neither its own path nor an event leads to:
-//! notifications, what is the caller's own, and what an organization settles for its repositories.
+//! Side effects: the changes by a write at addresses that neither its own path nor an event names.
+//! Examples are notifications, the caller's own lists, and an organization's settings for its
+//! repositories.
 //!
-//! A row says too much rather than too little, as in `events.rs`. Which account writes is not known
-//! here: what shows under its name may show under any.
+//! A row names too much rather than too little, as in `events`. The writing account is unknown
+//! here, so its lists are invalidated under any name.
 
 use super::aliases::aliases;
 use super::events::Invalidation;
 use super::write_effects::values;
 
-/// A written path (`{name}` any segment, `**` any rest), and what it changes: a `{name}` again, `*`
-/// any segment, `**` all below. All that fit count.
+/// Written path (`{name}` any segment, `**` any rest), and the changed paths: a `{name}` again, `*`
+/// any segment, `**` all below. All matching rows count.
 const ROWS: &[(&str, &[&str])] = &[
     ("/notifications", &["/repos/*/*/notifications", "/notifications/threads/**"]),
     (
@@ -73,19 +74,19 @@ const ROWS: &[(&str, &[&str])] = &[
     ("/repos/{owner}/{repo}/codespaces/**", &["/user/codespaces/**", "/orgs/*/codespaces"]),
     ("/gists/**", &["/gists/public", "/gists/starred", "/user", "/users/*", "/users/*/gists"]),
     ("/gists/{gist}/**", &["/gists/{gist}/**"]),
-    // A label that is named on an issue and was not there is made by that.
+    // Naming an unknown label on an issue creates it.
     ("/repos/{owner}/{repo}/issues", NEW_LABEL),
     ("/repos/{owner}/{repo}/issues/{issue}", NEW_LABEL),
     ("/repos/{owner}/{repo}/issues/{issue}/labels", NEW_LABEL),
-    // Lists of pull requests show it too.
+    // Lists of pull requests show the topics too.
     ("/repos/{owner}/{repo}/topics", &["/repos/{owner}/{repo}/pulls"]),
     ("/repos/{owner}/{repo}", &["/repos/*/*/forks", "/users/*/starred", "/users/*/subscriptions"]),
-    // Into the hands of whom, only the body says.
+    // Only the body names the new owner.
     ("/repos/{owner}/{repo}/transfer", NEW_REPOSITORY),
     ("/repos/{owner}/{repo}/generate", NEW_REPOSITORY),
     ("/repos/{owner}/{repo}/forks", NEW_REPOSITORY),
     ("/repos/{owner}/{repo}/dependency-graph/**", &["/repos/{owner}/{repo}/dependency-graph/**"]),
-    // With it go all that is its own, by their numbers too.
+    // Everything it owns disappears with it, also by number.
     (
         "/orgs/{org}",
         &[
@@ -121,7 +122,7 @@ const ROWS: &[(&str, &[&str])] = &[
         &["/orgs/{org}/settings/immutable-releases/**", "/repos/{org}/*/immutable-releases"],
     ),
 ];
-/// Wherever a repository may come to be listed.
+/// Lists where a new repository may appear.
 const NEW_REPOSITORY: &[&str] = &[
     "/user",
     "/user/repos",
@@ -132,10 +133,9 @@ const NEW_REPOSITORY: &[&str] = &[
     "/search/repositories",
 ];
 
-/// All labels of a repository.
 const NEW_LABEL: &[&str] = &["/repos/{owner}/{repo}/labels/**", "/search/labels"];
 
-/// What a write to `path`, which may have a `*`, changes beside it.
+/// Returns the side effects of a write to `path`, which may contain `*`.
 pub(super) fn side_effects(path: &str) -> Vec<Invalidation> {
     let fitting =
         ROWS.iter().filter_map(|(pattern, changed)| Some((values(pattern, path)?, *changed)));
@@ -146,7 +146,7 @@ pub(super) fn side_effects(path: &str) -> Vec<Invalidation> {
         .collect()
 }
 
-/// By all addresses of what the pattern means.
+/// Fills the pattern, and adds all aliases.
 fn filled(pattern: &str, values: &[(&'static str, String)]) -> Vec<Invalidation> {
     let (pattern, is_below) =
         pattern.strip_suffix("/**").map_or((pattern, false), |head| (head, true));

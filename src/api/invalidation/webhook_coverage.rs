@@ -1,20 +1,22 @@
-//! Routes of which events tell all changes, so that while a webhook is alive an answer is good
-//! until it tells of one.
+//! Routes fully covered by webhooks: while the webhook is healthy, a stored answer stays valid
+//! until an event invalidates it.
 //!
-//! Named one by one, because an event that touches a route is no proof: most answers change in ways
-//! that no event tells of too. Left out for that are, among others: what shows a whole repository
-//! (its settings, its counters), pull requests themselves (whether one can be merged is worked out
-//! in silence), git's history and files (a push of many tags causes no event, and names may be
-//! tags), commit comments, runs, checks and deployments (what is deleted, or goes on in between),
-//! releases (their counts of downloads), people, teams and their rights, keys (their last use),
-//! secrets, variables, webhooks, traffic, reactions.
+//! Each route is listed by hand, because an event about a route proves nothing: most answers also
+//! change without an event. Examples are:
 //!
-//! Of an answer of these routes, no event tells of what belongs to others: what a person or an
-//! owner is called, what an organization calls its types of issues, how far an issue's sub-issues
-//! and what blocks it are, and how many reactions an issue or a comment has (README,
-//! `webhook_ttl`).
+//! - whole repositories (settings, counters) and pull requests themselves (the upstream computes
+//!   mergeability silently)
+//! - git's history and files (a push of many tags causes no event, and names may be tags)
+//! - commit comments, runs, checks and deployments (deletions, progress), releases (download
+//!   counts)
+//! - people, teams and their rights, keys (last use), secrets, variables, webhooks, traffic,
+//!   reactions
+//!
+//! No event covers the foreign data in these answers: names of people and owners, names of issue
+//! types, progress of sub-issues and blockers, counts of reactions (`webhook_ttl` bounds their
+//! age).
 
-/// As the endpoint table has them.
+/// Templates of the endpoint table.
 const ROUTES: &[&str] = &[
     "/orgs/{org}/properties/schema",
     "/orgs/{org}/properties/schema/{custom_property_name}",
@@ -36,7 +38,7 @@ const ROUTES: &[&str] = &[
     "/repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers",
 ];
 
-/// Whether events tell of all changes of this route.
+/// Returns true when events cover all changes of this route.
 pub(super) fn is_fully_covered(template: &str) -> bool {
     ROUTES.contains(&template)
 }
@@ -56,7 +58,7 @@ mod tests {
                 });
                 assert!(is_read, "{route}");
                 let mut events = events_of(route).map(|(event, _)| event);
-                // These three are about everything below a repository or an organization.
+                // These three cover everything below a repository or an organization.
                 assert!(
                     events.any(|event| !matches!(event, "organization" | "public" | "repository")),
                     "{route}"

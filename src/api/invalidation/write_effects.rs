@@ -1,12 +1,13 @@
-//! Which stored paths a write makes stale.
+//! Write effects: the stored paths that a write makes stale.
 //!
-//! The rule: the written path itself (unless it was added to, with all that lies below it), then
-//! each of its parents, stopping before the root that owns them: `/repos/{owner}/{repo}`,
-//! `/orgs/{org}`, `/users/{username}`, `/user` and their like. So a comment on an issue makes the
-//! comments, the issue and the list of issues stale, but not the whole repository. Beyond that a
-//! write causes what the upstream would tell a webhook of: a pull request is an issue too, and a
-//! file that is written changes commits and branches. Which event a write causes is here, what the
-//! event changes in `events.rs`, and what no event tells of in `elsewhere.rs`.
+//! A write changes its own path and each parent below the root of its owner:
+//! `/repos/{owner}/{repo}`, `/orgs/{org}`, `/users/{username}`, `/user` and the like. Except for a
+//! POST, it also changes everything below its path. So a comment on an issue makes the comments,
+//! the issue and the list of issues stale, but not the whole repository.
+//!
+//! A write also has the effects of its webhook events: a pull request is an issue too, and a
+//! written file changes commits and branches. This file maps writes to events, `events` maps events
+//! to paths, and `side_effects` lists effects without an event.
 
 use http::Method;
 
@@ -16,9 +17,9 @@ use super::path_pattern::{Fit, matches};
 use super::side_effects::side_effects;
 use crate::api::endpoint::owner_root::{Collections, root_segments, segment_count, split_after};
 
-/// What a write below a repository causes: the tail of its path (`{name}` any segment, whose value
-/// the event's row may ask for; `**` any rest), the events, and what is known of a parameter
-/// without a value. The first that fits counts.
+/// Effects of a write below a repository: the tail of its path, the events, and the treatment of a
+/// parameter without a value. `{name}` matches any segment and gives its value to the event's row;
+/// `**` matches any rest. The first matching row counts.
 const IN_REPOSITORY: &[(&str, &[&str], Unknown)] = &[
     ("", &["repository"], Unknown::Any),
     ("/transfer", &["repository"], Unknown::Any),
@@ -38,11 +39,11 @@ const IN_REPOSITORY: &[(&str, &[&str], Unknown)] = &[
     ("/pulls/{number}/comments/**", &["pull_request_review_comment"], Unknown::Any),
     ("/pulls/{number}/**", &["pull_request"], Unknown::Any),
     ("/contents/**", &["push"], Unknown::Any),
-    // What a release's tag points at is the release's.
+    // A release shows the commit of its tag.
     ("/git/**", &["push", "release"], Unknown::Any),
     ("/merges", &["push"], Unknown::Any),
     ("/merge-upstream", &["push"], Unknown::Any),
-    // Whatever names a branch names it anew.
+    // Everything that names the branch changes.
     (
         "/branches/{branch}/rename",
         &["push", "branch_protection_rule", "release", "deployment", "workflow_run"],
@@ -82,7 +83,7 @@ const IN_REPOSITORY: &[(&str, &[&str], Unknown)] = &[
     ("/secret-scanning/**", &["secret_scanning_alert"], Unknown::Any),
     ("/dependabot/**", &["dependabot_alert"], Unknown::Any),
 ];
-/// The same below an organization.
+/// Effects of a write below an organization.
 const IN_ORGANIZATION: &[(&str, &[&str], Unknown)] = &[
     ("", &["organization"], Unknown::Any),
     ("/repos", &["repository"], Unknown::Any),
@@ -101,19 +102,19 @@ const IN_ORGANIZATION: &[(&str, &[&str], Unknown)] = &[
     ("/rulesets/**", &["repository_ruleset"], Unknown::Any),
 ];
 
-/// Everything that a write to `path` (without query) that was, or may have been, executed makes
-/// stale.
+/// Returns all paths that a write to `path` (without query) makes stale, executed or possibly
+/// executed.
 pub fn stale_after_write(method: &Method, path: &str) -> Vec<Invalidation> {
     let path = path.strip_suffix('/').unwrap_or(path);
-    // What a mutation changes is not in its path.
+    // The path of a mutation does not name its effects.
     if path.is_empty() || path == "/graphql" {
         return vec![Invalidation::Everything];
     }
     let mut stale: Vec<Invalidation> =
         Collections::of(path).map(str::to_owned).map(Invalidation::Exactly).collect();
     stale.extend(Collections::of(path).flat_map(aliases).map(Invalidation::Exactly));
-    // A POST adds something to what it names; everything else changes or removes it, and what lies
-    // below is part of it.
+    // A POST adds to the collection that it names. Other methods change or remove the path with
+    // everything below it.
     let changed = if method == Method::POST { changed_at_once(path) } else { Some(path) };
     stale.extend(changed.into_iter().flat_map(addresses).map(Invalidation::Below));
     stale.extend(caused_in_repository(path));
@@ -127,16 +128,15 @@ pub fn stale_after_write(method: &Method, path: &str) -> Vec<Invalidation> {
     stale
 }
 
-/// The collection of which a `POST …/add` or `POST …/remove` adds or removes members, whom only its
-/// body names.
+/// Collection of a `POST …/add` or `POST …/remove`, which names the members only in its body.
 fn changed_at_once(path: &str) -> Option<&str> {
     let (collection, _) =
         path.rsplit_once('/').filter(|(_, word)| matches!(*word, "add" | "remove"))?;
     Collections::of(path).any(|above| above == collection).then_some(collection)
 }
 
-/// What a write to this path makes stale beside that when its answer shows a milestone: whatever
-/// shows the same one, whose counters may have changed.
+/// Returns the further paths that become stale when the answer of a write shows a milestone: its
+/// counters may have changed.
 pub fn stale_by_milestone(path: &str) -> Vec<Invalidation> {
     repository_of(path).map_or_else(Vec::new, |head| {
         stale_after("milestone", &subject_of_repository(head), Unknown::Any)
@@ -148,12 +148,12 @@ fn caused_in_repository(path: &str) -> Vec<Invalidation> {
     caused(IN_REPOSITORY, path.get(head.len()..).unwrap_or_default(), subject_of_repository(head))
 }
 
-/// The part of a path that names a repository.
+/// Part of a path that names a repository.
 fn repository_of(path: &str) -> Option<&str> {
     root(path).filter(|_| path.starts_with("/repos/") || path.starts_with("/repositories/"))
 }
 
-/// By its number alone it may be anybody's.
+/// A repository known only by its number can have any owner.
 fn subject_of_repository(head: &str) -> Subject {
     let owner =
         head.strip_prefix("/repos/").and_then(|names| names.split('/').next()).unwrap_or("*");
@@ -172,7 +172,7 @@ fn subject_of_repository(head: &str) -> Subject {
 }
 
 fn caused_in_organization(path: &str) -> Vec<Invalidation> {
-    // The address of a team by its number alone names no organization.
+    // A team's address by number names no organization.
     let (head, tail) = if let Some(name) = path.strip_prefix("/user/memberships/orgs/") {
         (format!("/orgs/{name}"), "/memberships".to_owned())
     } else if path.starts_with("/teams/") {
@@ -184,14 +184,13 @@ fn caused_in_organization(path: &str) -> Vec<Invalidation> {
         return Vec::new();
     };
     let name = head.strip_prefix("/orgs/").filter(|name| *name != "*");
-    // Some routes have the name where others have the number.
+    // Some routes take the name where others take the number.
     let by_name = name.map(|name| format!("/organizations/{name}"));
     let subject = Subject {
         organizations: addresses(&head).into_iter().chain(by_name).collect(),
         owners: addresses(&head),
         territories: vec![format!("/repos/{}", name.unwrap_or("*"))],
-        // A team's number and its name are not known to be the same team's, nor is the number or
-        // the name of a person.
+        // The number and the name of a team, or of a person, cannot be matched.
         teams: addresses("/teams/*"),
         users: anybody(),
         repositories: repository_of_team(&tail)
@@ -201,18 +200,17 @@ fn caused_in_organization(path: &str) -> Vec<Invalidation> {
     caused(IN_ORGANIZATION, &tail, subject)
 }
 
-/// The repository that a team is given or loses.
+/// Repository that a team gains or loses.
 fn repository_of_team(tail: &str) -> Option<String> {
     let (_, names) = tail.split_once("/repos/").filter(|_| tail.starts_with("/team"))?;
     Some(format!("/repos/{names}"))
 }
 
-/// Whoever it is.
 fn anybody() -> Vec<String> {
     addresses("/users/*")
 }
 
-/// What the caller does with repositories of others.
+/// Effects of the caller's stars and subscriptions.
 fn caused_by_caller(path: &str) -> Vec<Invalidation> {
     let starred = path.strip_prefix("/user/starred/").map(|name| (name, "star"));
     let Some((name, event)) =
@@ -240,7 +238,7 @@ fn caused(
     events.iter().flat_map(|event| stale_after(event, &subject, unknown)).collect()
 }
 
-/// The values of a pattern's parameters in a path that fits it.
+/// Values of a pattern's parameters in a matching path.
 pub(super) fn values(pattern: &'static str, tail: &str) -> Option<Vec<(&'static str, String)>> {
     let mut values = Vec::new();
     let is_match = matches(pattern, tail, |wanted, value| match wanted {
@@ -253,13 +251,13 @@ pub(super) fn values(pattern: &'static str, tail: &str) -> Option<Vec<(&'static 
     is_match.then_some(values)
 }
 
-/// The part of a path that names the repository or organization that it belongs to.
+/// Part of a path that names its repository or organization.
 fn root(path: &str) -> Option<&str> {
     let wanted = root_segments(path);
     (wanted > 0 && segment_count(path) >= wanted).then(|| split_after(path, wanted).0)
 }
 
-/// By name and by number.
+/// The path and its aliases.
 fn addresses(path: &str) -> Vec<String> {
     [path.to_owned()].into_iter().chain(aliases(path)).collect()
 }

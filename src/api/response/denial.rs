@@ -1,9 +1,9 @@
-//! What an answer says about the rights of the token it was asked with (Document 1, Permission
-//! header and Scopes; UPSTREAM.md, Conditional requests).
+//! Denials: answers about the permissions of their token (SPECIFICATION, "Permissions" and
+//! "Conditional requests in practice").
 //!
-//! A denial is a 403 that is no limit refusal, or a 404, which also hides what a token may not see.
-//! What is made of it is decided elsewhere; limit refusals are read in `refusal`, and a 401 is
-//! about the token itself.
+//! A denial is a 403 without a limit, or a 404, which also hides resources from a token.
+//! `permissions/` draws conclusions; `upstream_limit` reads limits. A 401 is about the token
+//! itself.
 
 use std::borrow::Cow;
 
@@ -15,9 +15,8 @@ use super::rate::single;
 use crate::api::endpoint::Access;
 use crate::api::endpoint::dialect::Dialect;
 
-/// Beginnings of the messages with which the service and its emulator refuse for want of a
-/// permission, role or scope, in lower case. Other 403s can be about the thing that was asked for:
-/// a blocked repository, a file that is too large.
+/// Prefixes of the messages for a missing permission, role or scope, in lower case. Other 403s can
+/// be about the resource: a blocked repository, a file that is too large.
 const PERMISSION_WORDS: [&str; 6] = [
     "resource not accessible by",
     "must have ",
@@ -26,26 +25,26 @@ const PERMISSION_WORDS: [&str; 6] = [
     "missing the '",
     "resource protected by ",
 ];
-/// Those of them that are about the token's permission, not about its user's role.
+/// The prefix that is about the token's permission, not about its user's role.
 const TOKEN_WORDS: &str = "resource not accessible by";
 
-/// An answer that says "not you", or "not there", which can mean the same.
+/// Answer that denies access or existence, which can mean the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
-    /// The token lacks a permission or scope, or its user a role.
+    /// The token lacks a permission or scope, or its user lacks a role.
     MissingPermission {
-        /// Whether the token itself lacks the permission that the endpoint accepts.
+        /// True when the token itself lacks the permission that the endpoint accepts.
         by_token: bool,
     },
-    /// 403 for a reason that is not known.
+    /// 403 for an unknown reason.
     Forbidden,
     /// 404: missing, or hidden from this token.
     NotFound,
 }
 
 impl Denial {
-    /// Reads the head and, as far as it is known, the body of an answer that is no limit refusal;
-    /// `None` when it denies nothing.
+    /// Parses the head and the known part of the body of an answer without a limit. Returns `None`
+    /// when it denies nothing.
     pub fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Option<Self> {
         match status {
             StatusCode::NOT_FOUND if lacks_scope(headers) => {
@@ -64,19 +63,18 @@ impl Denial {
     }
 }
 
-/// A permission as the header of accepted permissions names it, which is not always the table's
-/// name.
+/// Permission as the header of accepted permissions names it; the table's name may differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcceptedPermission<'h> {
-    /// Such as `contents`.
+    /// Name, such as `contents`.
     pub name: &'h str,
-    /// The level wanted.
+    /// Level.
     pub access: Access,
 }
 
-/// The one permission that an endpoint wants, by its own word on each answer; `None` when it is not
-/// said, or when there is more than one or a choice of them (a comma is "and", a semicolon "or"),
-/// of which nobody can tell which is lacking.
+/// Returns the one permission that an endpoint wants, which each answer names. Returns `None`
+/// without the header, and for several permissions or a choice (a comma is "and", a semicolon
+/// "or"): the missing one is then unknown.
 pub fn accepted_permission(
     headers: &HeaderMap,
     dialect: Dialect,
@@ -95,7 +93,7 @@ pub fn accepted_permission(
     (!name.is_empty()).then_some(AcceptedPermission { name, access })
 }
 
-/// Whether the token has scopes, and none of those that the endpoint accepts. Public data is shown
+/// Returns true when the token has scopes, and none that the endpoint accepts. Public data is shown
 /// all the same, so this explains a denial and predicts none.
 fn lacks_scope(headers: &HeaderMap) -> bool {
     let (Some(has), Some(accepts)) =
@@ -112,8 +110,8 @@ fn scopes(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|scope| !scope.is_empty())
 }
 
-/// Whether a scope is another one or includes it: `admin:org` includes `write:org`, which includes
-/// `read:org`; `repo` includes `repo:status` and `public_repo`.
+/// Returns true when a scope equals or includes another: `admin:org` includes `write:org`, which
+/// includes `read:org`. `repo` includes `repo:status` and `public_repo`.
 fn includes(scope: &str, wanted: &str) -> bool {
     let level = |scope: &str| ["read", "write", "admin"].iter().position(|level| *level == scope);
     let above = match (scope.split_once(':'), wanted.split_once(':')) {
@@ -132,7 +130,7 @@ struct ErrorBody<'b> {
     message: Option<Cow<'b, str>>,
 }
 
-/// The message of an error body in lower case; empty when there is none.
+/// Message of an error body in lower case; empty without one.
 fn message(body: &[u8]) -> String {
     let error = serde_json::from_slice::<ErrorBody<'_>>(body).ok();
     error.and_then(|error| error.message).unwrap_or_default().to_ascii_lowercase()

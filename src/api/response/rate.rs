@@ -1,7 +1,7 @@
-//! What an answer's rate headers say (Document 1, Rate limit response headers).
+//! The parser of rate headers (SPECIFICATION, "Rate limit headers").
 //!
-//! Read strictly: a book settled from a half-understood header would be wrong for an hour. What the
-//! numbers mean for a budget is decided elsewhere.
+//! It is strict: a window settled from a malformed header would be wrong for an hour. The quota
+//! ledger interprets the numbers.
 
 use http::header::{AsHeaderName, HeaderMap, HeaderName};
 
@@ -9,36 +9,35 @@ use super::headers;
 use crate::api::endpoint::resource::ResourceName;
 use crate::clock::Timestamp;
 
-/// Epoch seconds have ten digits until the year 2286; thirteen would be milliseconds, and close a
-/// book for millennia.
+/// Epoch seconds have ten digits until the year 2286. Thirteen digits would be milliseconds and
+/// close a window for millennia.
 const RESET_DIGITS_MAX: usize = 10;
 
-// As names rather than text, which would be checked again for each look-up: they are looked for in
-// every answer.
+// Typed names: a lookup by text would validate the name again for every answer.
 static LIMIT: HeaderName = HeaderName::from_static(headers::RATE_LIMIT);
 static REMAINING: HeaderName = HeaderName::from_static(headers::RATE_REMAINING);
 static USED: HeaderName = HeaderName::from_static(headers::RATE_USED);
 static RESET: HeaderName = HeaderName::from_static(headers::RATE_RESET);
 static RESOURCE: HeaderName = HeaderName::from_static(headers::RATE_RESOURCE);
 
-/// The rate headers of one answer.
+/// Rate headers of one answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateHeaders {
-    /// Most requests the window allows.
+    /// Most requests in the window.
     pub limit: u32,
-    /// Requests left in the window, this one taken off.
+    /// Requests left in the window after this one.
     pub remaining: u32,
     /// Requests used in the window; `None` when missing or malformed.
     pub used: Option<u32>,
-    /// When the window ends.
+    /// End of the window.
     pub reset: Timestamp,
-    /// The resource that was counted against; `None` when missing or malformed.
+    /// Resource that was counted against; `None` when missing or malformed.
     pub resource: Option<ResourceName>,
 }
 
 impl RateHeaders {
-    /// Reads the headers; `None` unless limit, remaining and reset are each there, plain digits,
-    /// and said once or always the same.
+    /// Parses the headers. Returns `None` unless limit, remaining and reset are present, plain
+    /// digits, and consistent.
     pub fn parse(headers: &HeaderMap) -> Option<Self> {
         Some(Self {
             limit: number(headers, &LIMIT)?,
@@ -50,19 +49,19 @@ impl RateHeaders {
     }
 }
 
-/// `x-ratelimit-remaining` alone, for answers that carry only part of the headers; `None` when
+/// Returns `x-ratelimit-remaining` alone, for answers with only some of the headers; `None` when
 /// missing, malformed or contradictory.
 pub fn rate_remaining(headers: &HeaderMap) -> Option<u32> {
     number(headers, &REMAINING)
 }
 
-/// `x-ratelimit-reset` alone; `None` when missing, malformed or contradictory.
+/// Returns `x-ratelimit-reset` alone; `None` when missing, malformed or contradictory.
 pub fn rate_reset(headers: &HeaderMap) -> Option<Timestamp> {
     let text = single(headers, &RESET).filter(|text| text.len() <= RESET_DIGITS_MAX)?;
     digits::<u64>(text).map(Timestamp::from_secs)
 }
 
-/// A number written as digits only: no sign, no fraction, no space.
+/// Parses digits only: no sign, no fraction, no space.
 pub(super) fn digits<N: std::str::FromStr>(text: &str) -> Option<N> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
@@ -71,7 +70,7 @@ fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u32> {
     single(headers, name).and_then(digits)
 }
 
-/// The header's value when every line of it says the same.
+/// Returns the value of a header when all its lines agree.
 pub(super) fn single(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;

@@ -1,69 +1,64 @@
-//! What each event may have changed: the upstream's events, and the addresses of what shows their
-//! effects.
+//! The upstream's webhook events, and the paths that each may change.
 //!
-//! The documents name few events and no effects; the names are those of the running service, the
-//! effects follow from what its answers show (UPSTREAM.md, Webhooks). A row says too much rather
-//! than too little: what is made stale in vain costs a free 304, what is forgotten shows somebody
-//! something old. An event without a row changes the whole repository; outside of one the whole
-//! organization, and when neither is named, everything.
+//! The names are those of the running service, and the effects follow from its answers
+//! (SPECIFICATION, "Webhooks in practice"). A row names too much rather than too little: an
+//! unnecessary invalidation costs a free 304, a missing one shows an old answer. An event without a
+//! row changes the whole repository, else the whole organization, else everything.
 //!
-//! Left out: feeds of events and notifications. They come with a poll interval, which an event must
-//! not shorten. What a webhook's payload says is read in `webhooks/`; which of our own writes cause
-//! which event is in `stale.rs`.
+//! Feeds of events and notifications are left out: they have a poll interval, which an event must
+//! not shorten. `webhooks/` reads the payloads, and `write_effects` maps our own writes to events.
 
 use super::aliases::wild_form;
 use super::path_pattern::{Fit, matches};
 use super::webhook_coverage::is_fully_covered;
 
-/// What may have changed.
+/// Paths that may have changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Invalidation {
     /// This path, with any query.
     Exactly(String),
     /// This path and everything below it.
     Below(String),
-    /// Anything.
+    /// All paths.
     Everything,
 }
 
-/// What an event, or a write, is about: each thing by all addresses that are known of it, without a
-/// trailing slash.
+/// Subject of an event or a write: each resource by all known addresses, without a trailing slash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
-    /// `/repos/acme/widgets`, `/repositories/7`; also under an earlier name.
+    /// `/repos/acme/widgets`, `/repositories/7`, and earlier names.
     pub repositories: Vec<String>,
     /// `/orgs/acme`, `/organizations/3`.
     pub organizations: Vec<String>,
-    /// `/orgs/acme/teams/core` and its like.
+    /// `/orgs/acme/teams/core` and the like.
     pub teams: Vec<String>,
-    /// `/users/ada`, `/user/9`: the person that it is about.
+    /// `/users/ada`, `/user/9`: the person concerned.
     pub users: Vec<String>,
-    /// `/orgs/acme`, `/users/acme`: whoever owns the repository, or has installed the app.
+    /// `/orgs/acme`, `/users/acme`: the owner of the repository, or of the app's installation.
     pub owners: Vec<String>,
-    /// `/repos/acme`: all repositories of an owner, where it is about all of them.
+    /// `/repos/acme`: all repositories of an owner, where all are concerned.
     pub territories: Vec<String>,
-    /// What has come to be by it, such as a fork: until now there was nothing at these addresses,
-    /// nor below them.
+    /// New resources, such as a fork: until now nothing existed at these addresses or below.
     pub made: Vec<String>,
     /// Values of the rows' parameters, such as `number`.
     pub values: Vec<(&'static str, String)>,
 }
 
-/// What an event is about at least; without that its row says nothing.
+/// Minimum that an event must name; without it the row has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum About {
     Repository,
     Organization,
     Account,
-    /// Nothing that is stored changes.
+    /// No stored answer changes.
     Nothing,
 }
 
-/// An event's name, alone or with its action, what it is about, and the groups of addresses that it
+/// Name of an event, alone or with its action; its subject; and the groups of paths that it
 /// changes.
 type Row = (&'static str, About, &'static [&'static [&'static str]]);
 
-/// Wherever a repository is shown, with its counters and dates.
+/// Lists of repositories, with their counters and dates.
 const REPOSITORY: &[&str] = &[
     "{repo}",
     "{owner}/repos",
@@ -76,13 +71,13 @@ const REPOSITORY: &[&str] = &[
     "/organizations/*/team/*/repos/**",
     "{org}/installation/repositories",
 ];
-/// What counts an organization's repositories, or lists them by name.
+/// Counts and lists of an organization's repositories by name.
 const REPOSITORY_OF_ORGANIZATION: &[&str] =
     &["{org}/teams/**", "/teams/*", "/organizations/*/team/**", "{org}/properties/values"];
-/// Lists of people that a repository leaves when it goes, and where it has another name or owner.
+/// Lists of people that a removed, renamed or transferred repository leaves.
 const LISTED_BY_OTHERS: &[&str] =
     &["/user/starred/**", "/user/subscriptions", "/user/installations/**"];
-/// An issue, which a pull is too, wherever it is shown.
+/// Lists of issues, pull requests included.
 const ISSUE: &[&str] = &[
     "{repo}/issues",
     "{repo}/issues/{number}/**",
@@ -93,17 +88,17 @@ const ISSUE: &[&str] = &[
     "/user/issues",
     "{org}/issues",
     "/search/issues",
-    // What mentions it, belongs to it or waits for it.
+    // Issues that mention it, contain it or wait for it.
     "{repo}/issues/*/timeline",
     "{repo}/issues/*/parent",
     "{repo}/issues/*/sub_issues",
     "{repo}/issues/*/dependencies/**",
 ];
 const ISSUE_COMMENTS: &[&str] = &["{repo}/issues/comments", "{repo}/issues/comments/{comment}/**"];
-/// A pull by itself; how it ends shows at its commits too.
+/// A pull request; its commits show its end too.
 const PULL: &[&str] = &["{repo}/pulls/{number}/**", "{repo}/commits/*/pulls", "{repo}/branches/**"];
 const REVIEW_COMMENTS: &[&str] = &["{repo}/pulls/comments/**", "{repo}/pulls/{number}/**"];
-/// Everything that shows git's state.
+/// All views of git's state.
 const GIT: &[&str] = &[
     "{repo}/commits/**",
     "{repo}/branches/**",
@@ -122,7 +117,7 @@ const GIT: &[&str] = &[
     "{repo}/tarball/**",
     "{repo}/zipball/**",
     "{repo}/dependency-graph/**",
-    // A pull is compared with its base.
+    // A pull request is compared with its base.
     "{repo}/pulls/**",
     "/search/code",
     "/search/commits",
@@ -132,7 +127,7 @@ const CHECKS: &[&str] = &[
     "{repo}/check-suites/**",
     "{repo}/commits/{sha}/check-runs",
     "{repo}/commits/{sha}/check-suites",
-    // By the name of a branch or a tag.
+    // By branch or tag.
     "{repo}/commits/*/check-runs",
     "{repo}/commits/*/check-suites",
 ];
@@ -177,9 +172,9 @@ const MEMBERS: &[&str] = &[
     "/repositories/*/assignees/**",
     "/repositories/*/collaborators/**",
 ];
-/// What an issue changes beside itself.
+/// Further effects of an issue.
 const OF_ISSUES: &[&str] = &["{repo}/milestones/**", "{repo}/pulls/{number}/**"];
-/// A label that is new comes to be by its name on an issue too.
+/// A new label on an issue is created in the repository too.
 const LABELS: &[&str] = &["{repo}/labels/**", "/search/labels"];
 const WHOLE_REPOSITORY: &[&str] = &["{repo}/**"];
 const WHOLE_ORGANIZATION: &[&str] = &["{org}/**", "{territory}/**"];
@@ -191,7 +186,7 @@ const PEOPLE_OF_REPOSITORY: &[&str] = &[
     "/user/repository_invitations",
 ];
 
-/// In the order of their names; one with an action goes before the one for all actions.
+/// Sorted by name; a name with an action comes before the name alone.
 const ROWS: &[Row] = {
     use About::{Account, Nothing, Organization, Repository};
     &[
@@ -382,7 +377,7 @@ const ROWS: &[Row] = {
         (
             "status",
             Repository,
-            // Whether a pull can be merged depends on it.
+            // It decides about the mergeability of a pull request.
             &[&[
                 "{repo}/commits/*/status",
                 "{repo}/commits/*/statuses",
@@ -435,16 +430,16 @@ const ROWS: &[Row] = {
     ]
 };
 
-/// What is done about a parameter whose value is not known.
+/// Treatment of a parameter without a known value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// It may be any.
+    /// Any value.
     Any,
-    /// It is a new one: no stored answer shows it, and what it is now is named elsewhere.
+    /// A new resource: no stored answer shows it, and other rows name its lists.
     New,
 }
 
-/// What an event of this name changed.
+/// Returns the paths that an event of this name changed.
 pub fn stale_after_event(
     event: &str,
     action: Option<&str>,
@@ -459,24 +454,24 @@ pub fn stale_after_event(
     stale
 }
 
-/// Whether there is a row for an event of this name.
+/// Returns true when an event of this name has a row.
 pub fn is_known_event(event: &str) -> bool {
     row(event).is_some()
 }
 
-/// What something changed that causes this event; nothing for an event without a row.
+/// Returns the paths changed by the cause of this event; empty for an event without a row.
 pub fn stale_after(event: &str, subject: &Subject, unknown: Unknown) -> Vec<Invalidation> {
     row(event).map_or_else(Vec::new, |(_, _, groups)| stale_of(groups, subject, unknown))
 }
 
-/// The events that can change answers of a route, each with whether only webhooks of organizations
-/// and apps are told of it; none where they do not tell of all its changes. What changes by being
-/// renamed with its owner, or by an app's coming and going, is not counted.
+/// Returns the events that can change answers of a route; none unless they cover all its changes.
+/// The flag marks events that only webhooks of organizations and apps receive. Renames of the owner
+/// and changes of an app's installation do not count.
 pub fn events_of(template: &str) -> impl Iterator<Item = (&'static str, bool)> {
     let is_event = |row: &&Row| {
         matches!(row.1, About::Repository | About::Organization) && !row.0.contains('.')
     };
-    // An event's row for one of its actions may touch more than the one for all.
+    // The row for one action may name more than the row for all.
     let is_of = |row: &Row, event: &str| {
         row.0.strip_prefix(event).is_some_and(|action| action.is_empty() || action.starts_with('.'))
     };
@@ -521,7 +516,7 @@ impl Subject {
         }
     }
 
-    /// All that is named.
+    /// Everything that the subject names.
     fn whole(&self) -> Vec<Invalidation> {
         let named = if self.repositories.is_empty() {
             [&self.organizations[..], &self.territories, &self.teams]
@@ -533,8 +528,7 @@ impl Subject {
         if below.is_empty() { vec![Invalidation::Everything] } else { below }
     }
 
-    /// What a row's pattern means here: nothing, where it begins with something that there is none
-    /// of.
+    /// Fills a row's pattern; empty when the subject lacks its first part.
     fn fill(&self, pattern: &str, unknown: Unknown) -> Vec<Invalidation> {
         let (variable, tail) = pattern
             .strip_prefix('{')
@@ -576,7 +570,7 @@ impl Subject {
     }
 }
 
-/// Whether a row's pattern may mean a path of a route.
+/// Returns true when a row's pattern may match a path of a route.
 fn may_match(pattern: &str, template: &str) -> bool {
     let heads: &[&str] = match pattern.split('/').next().unwrap_or_default() {
         "" => &[""],
@@ -593,13 +587,13 @@ fn may_match(pattern: &str, template: &str) -> bool {
     heads.iter().any(|head| is_like(&whole(head), template))
 }
 
-/// Whether a pattern may mean a path of a route template.
+/// Returns true when a pattern may match a path of a route template.
 pub(super) fn is_like(pattern: &str, template: &str) -> bool {
     let is_open = |segment: &str| segment == "*" || segment.starts_with('{');
     matches(pattern, template, |wanted, given| match wanted {
         _ if given.starts_with("{*") => Fit::WithRest,
-        // A word is no value of a parameter that stands beside it: `/issues/comments` is no issue.
-        // But a route's own parameter may be any word.
+        // A literal is no value of a parameter beside it: `/issues/comments` is no issue. But a
+        // route's own parameter may have any value.
         Some(wanted) => Fit::from(wanted == given || is_open(wanted) && is_open(given)),
         None => Fit::No,
     })

@@ -1,4 +1,4 @@
-//! The rows of events, each by itself and against the routes that there are.
+//! The rows of events, each alone and against the existing routes.
 
 use super::*;
 use crate::api::{Dialect, Table};
@@ -22,7 +22,7 @@ fn subject() -> Subject {
     }
 }
 
-/// Whether an event makes a path stale; a `*` must stand where the path is looked for with one.
+/// Returns true when an event makes a path stale. A `*` must stand where lookups use one.
 fn touches(event: &str, path: &str) -> bool {
     stale_after_event(event, None, &subject()).iter().any(|stale| match stale {
         Invalidation::Exactly(exact) => exact == path,

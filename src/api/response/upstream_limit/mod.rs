@@ -1,9 +1,8 @@
-//! Whether an upstream's answer is a refusal for a limit, which kind, and what it says about when
-//! to come back.
+//! The upstream's limits: recognizes an answer that reports one, its kind, and the time to wait.
 //!
-//! The order is DESIGN D6's: a 429 is always one; a 403 only by its message, its documentation
-//! address, `retry-after` or a remaining of 0, so that a missing permission closes nothing. What to
-//! do about a refusal is decided elsewhere.
+//! The order of the checks is that of SPECIFICATION D6. A 429 always is a limit. A 403 is one only
+//! by its message, its documentation address, `retry-after` or a remaining of 0, so that a missing
+//! permission closes nothing.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
@@ -17,64 +16,64 @@ use super::rate::{digits, rate_remaining, rate_reset, single};
 use crate::api::endpoint::resource::ResourceName;
 use crate::clock::Timestamp;
 
-/// Words of a secondary refusal, in lower case (UPSTREAM.md, Limits, newest form first).
+/// Phrases of a secondary limit, in lower case (SPECIFICATION, "Limits in practice", newest form
+/// first).
 const SECONDARY_WORDS: [&str; 3] = [
     "secondary rate limit",
     "abuse detection mechanism",
     "temporarily blocked from content creation",
 ];
-/// Words of a primary refusal, in lower case (UPSTREAM.md, Limits).
+/// Phrases of a primary limit, in lower case.
 const PRIMARY_WORDS: [&str; 1] = ["api rate limit exceeded"];
-/// How the documentation address of a secondary refusal ends, in lower case (UPSTREAM.md, Limits).
+/// Suffixes of the documentation address of a secondary limit, in lower case.
 const SECONDARY_ADDRESSES: [&str; 2] = ["secondary-rate-limits", "#abuse-rate-limits"];
-/// Types of a GraphQL error that says the primary limit is exhausted (UPSTREAM.md, Limits).
+/// Types of a GraphQL error that reports an exhausted primary limit.
 const GRAPHQL_TYPES: [&str; 2] = ["RATE_LIMITED", "RATE_LIMIT"];
-/// How a GraphQL answer of 200 words a secondary refusal, in lower case. It must *begin* so: other
-/// errors repeat the caller's own words.
+/// Prefix of a GraphQL answer of 200 that reports a secondary limit, in lower case. Other errors
+/// may repeat the caller's own words further on.
 const GRAPHQL_SECONDARY_BEGINS: &str = "you have exceeded a secondary rate limit";
-/// How much of a body that is not JSON is searched. The refusals seen as HTML are pages of a few
-/// kilobytes; this bounds the work.
+/// Bytes of a body other than JSON that are searched. Limits seen as HTML are pages of a few
+/// kilobytes.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// Which of the two sorts of limit refused.
+/// Kind of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UpstreamLimitKind {
-    /// The budget of a resource is used up.
+    /// The budget of a resource is spent.
     Primary,
-    /// Too much at once, whatever is left of the budget.
+    /// Too many requests at once, whatever is left of the budget.
     Secondary,
 }
 
-/// What an answer says when it refuses for a limit. Both kinds carry the same; the times are as
-/// sent and may both be given: the later holds.
+/// Limit that an answer reports. Both kinds carry the same fields; of two times the later holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamLimit {
-    /// The budget of `resource` is used up.
+    /// The budget of `resource` is spent.
     Primary {
-        /// From `retry-after`, counted from `now`.
+        /// From `retry-after`, counted from now.
         retry_after: Option<Duration>,
-        /// When the window ends.
+        /// End of the window.
         reset: Option<Timestamp>,
-        /// What is left of the budget.
+        /// Units left of the budget.
         remaining: Option<u32>,
-        /// The budget's resource.
+        /// Resource of the budget.
         resource: Option<ResourceName>,
     },
-    /// Too much at once: the whole account is to keep away.
+    /// Too many requests at once: the whole account stays away.
     Secondary {
-        /// From `retry-after`, counted from `now`.
+        /// From `retry-after`, counted from now.
         retry_after: Option<Duration>,
-        /// When the window ends.
+        /// End of the window.
         reset: Option<Timestamp>,
-        /// What is left of the budget; can be 0 here too.
+        /// Units left of the budget; can be 0 here too.
         remaining: Option<u32>,
-        /// The resource that the request counted against.
+        /// Resource that the request counted against.
         resource: Option<ResourceName>,
     },
 }
 
 impl UpstreamLimit {
-    /// Which sort of limit refused.
+    /// Kind of the limit.
     pub const fn kind(&self) -> UpstreamLimitKind {
         match self {
             Self::Primary { .. } => UpstreamLimitKind::Primary,
@@ -82,28 +81,28 @@ impl UpstreamLimit {
         }
     }
 
-    /// How long to keep away by `retry-after`.
+    /// Time to stay away by `retry-after`.
     pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Primary { retry_after, .. } | Self::Secondary { retry_after, .. } => *retry_after,
         }
     }
 
-    /// When the window ends.
+    /// End of the window.
     pub const fn reset(&self) -> Option<Timestamp> {
         match self {
             Self::Primary { reset, .. } | Self::Secondary { reset, .. } => *reset,
         }
     }
 
-    /// What is left of the budget.
+    /// Units left of the budget.
     pub const fn remaining(&self) -> Option<u32> {
         match self {
             Self::Primary { remaining, .. } | Self::Secondary { remaining, .. } => *remaining,
         }
     }
 
-    /// The resource that the request counted against.
+    /// Resource that the request counted against.
     pub const fn resource(&self) -> Option<&ResourceName> {
         match self {
             Self::Primary { resource, .. } | Self::Secondary { resource, .. } => resource.as_ref(),
@@ -122,12 +121,11 @@ impl UpstreamLimit {
     }
 }
 
-/// Whether an answer refuses for a limit; `None` when it does not. `body` is the decoded body, or
-/// as much of it as was read.
+/// Returns the limit that an answer reports, if any. `body` is the decoded body, or a part of it.
 ///
-/// A 200 is looked into only when it can be GraphQL's: its content type is plain JSON and its
-/// resource, when named, is `graphql`. So no file of a repository, served raw, can pass for a
-/// refusal. Still, callers that know their endpoint should ask about 200s of GraphQL only.
+/// A 200 is parsed only when it can be GraphQL's: its content type is plain JSON and its resource,
+/// when named, is `graphql`. So a repository's file, served raw, never counts as a limit. Callers
+/// should still ask only about 200s of GraphQL.
 pub fn upstream_limit(
     status: StatusCode,
     headers: &HeaderMap,
@@ -154,8 +152,8 @@ pub fn upstream_limit(
     kind.map(|kind| UpstreamLimit::new(kind, headers, now))
 }
 
-/// How long `retry-after` says to keep away, as seconds or as a date (RFC 9110 §10.2.3); the
-/// longest when it is said more than once, `None` when it is missing or nothing of it can be read.
+/// Parses `retry-after`, in seconds or as a date (RFC 9110 §10.2.3). Of several values the longest
+/// holds. Returns `None` when it is missing or malformed.
 pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let read = |text: &str| {
         digits::<u64>(text).map(Duration::from_secs).or_else(|| {
@@ -171,8 +169,7 @@ pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
         .max()
 }
 
-/// The parts of an error body that the upstream words itself; the rest can repeat what a user
-/// wrote.
+/// Members of an error body that the upstream words itself; the others can repeat a user's text.
 #[derive(Deserialize)]
 struct ErrorBody<'b> {
     #[serde(borrow, default)]
@@ -208,7 +205,7 @@ fn kind_by_words(body: &[u8]) -> Option<UpstreamLimitKind> {
 
 fn kind_of_text(lower: &str) -> Option<UpstreamLimitKind> {
     let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
-    // Secondary first: some of these answers mention the primary limit too, and a mistake this way
+    // Secondary first: some of these answers mention the primary limit too. A mistake this way
     // costs a minute, the other way an hour.
     if says(&SECONDARY_WORDS) {
         Some(UpstreamLimitKind::Secondary)
@@ -219,7 +216,7 @@ fn kind_of_text(lower: &str) -> Option<UpstreamLimitKind> {
     }
 }
 
-/// The parts of a GraphQL answer that tell a refusal.
+/// Members of a GraphQL answer that report a limit.
 #[derive(Deserialize)]
 struct GraphqlBody<'b> {
     #[serde(borrow, default)]
@@ -242,7 +239,7 @@ fn kind_of_graphql(headers: &HeaderMap, body: &[u8]) -> Option<UpstreamLimitKind
     });
     let other_resource =
         resource(headers).is_some_and(|resource| resource != ResourceName::graphql());
-    // Most answers are no refusal; this spares them the parser.
+    // Most answers report no limit; this check saves the parser.
     if !plain_json || other_resource || !mentions_a_limit(body) {
         return None;
     }

@@ -1,4 +1,5 @@
-//! Each row of UPSTREAM.md, Limits about refusals, and what must not be taken for one.
+//! Each known form of a limit (SPECIFICATION, "Limits in practice"), and answers that only resemble
+//! one.
 
 use http::{HeaderName, HeaderValue};
 
