@@ -1,24 +1,23 @@
-//! Which routes a client may call: rules such as `GET *` and `POST /repos/acme/*/issues` (CONTRACT
-//! §2, `clients.allow`).
+//! The routes that a client may call: rules such as `GET *` and `POST /repos/acme/*/issues`
+//! (SPECIFICATION, "Configuration", `clients.allow`).
 //!
-//! A rule is a method and a pattern. `GET` stands for HEAD too, `*` for every method. A pattern is
-//! compared segment by segment, on the decoded bytes of the canonical path, so that another
-//! spelling of a segment neither slips past a rule nor misses it:
+//! A rule is a method and a pattern. `GET` includes HEAD, `*` includes every method. A pattern is
+//! compared segment by segment, on the decoded bytes of the canonical path. So another spelling of
+//! a segment neither evades a rule nor misses it:
 //!
 //! - `*` alone: every path;
-//! - `*` as a segment: exactly one segment, whatever is in it (an encoded slash is data,
-//!   UPSTREAM.md, Conditional requests);
+//! - `*` as a segment: exactly one segment of any content (an encoded slash is data);
 //! - `**` as the last segment: any rest, none included;
 //! - anything else: itself, letter for letter.
 //!
-//! Dot segments, raw or encoded, never reach this module: they are refused at intake.
+//! Validation rejects dot segments, raw or encoded, before they reach this module.
 
 use std::borrow::Cow;
 
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-/// One permitted kind of request.
+/// Permitted kind of request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     method: Methods,
@@ -43,23 +42,22 @@ enum Piece {
     AnyOne,
 }
 
-/// What may follow the segments that a pattern names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
     Nothing,
     Anything,
 }
 
-/// Why a rule cannot be read.
+/// Fault of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// Not two words.
     #[error("a rule is a method and a path, such as \"GET /repos/acme/*/issues\"")]
     Shape,
-    /// The first word.
+    /// Malformed method.
     #[error("the method is written in capitals, such as GET, or is * for every method")]
     Method,
-    /// The second word.
+    /// Malformed path.
     #[error("the path is * or begins with /")]
     Path,
     /// A query or fragment.
@@ -77,7 +75,7 @@ pub enum RuleError {
 }
 
 impl Rule {
-    /// Reads a rule; see the module for what it may be.
+    /// Parses a rule; the module describes the syntax.
     pub fn parse(text: &str) -> Result<Self, RuleError> {
         let mut words = text.split_ascii_whitespace();
         let (Some(method), Some(path), None) = (words.next(), words.next(), words.next()) else {
@@ -86,7 +84,8 @@ impl Rule {
         Ok(Self { method: parse_method(method)?, path: parse_path(path)? })
     }
 
-    /// Whether it permits `method` on the canonical `path` (begins with `/`, no query).
+    /// Returns true when the rule permits `method` on the canonical `path` (begins with `/`, no
+    /// query).
     pub fn permits(&self, method: &Method, path: &str) -> bool {
         let method = if *method == Method::HEAD { &Method::GET } else { method };
         let method_fits = match &self.method {
@@ -97,7 +96,7 @@ impl Rule {
     }
 }
 
-/// Whether any of `rules` permits `method` on the canonical `path`.
+/// Returns true when any of `rules` permits `method` on the canonical `path`.
 pub fn permitted(rules: &[Rule], method: &Method, path: &str) -> bool {
     rules.iter().any(|rule| rule.permits(method, path))
 }
@@ -158,8 +157,8 @@ impl Pattern {
 }
 
 impl Piece {
-    /// A segment that cannot be decoded fits nothing: what it means to the upstream is anybody's
-    /// guess.
+    /// A segment that cannot be decoded fits nothing, because its meaning to the upstream is
+    /// unknown.
     fn fits(&self, segment: &str) -> bool {
         let Some(bytes) = decode(segment) else { return false };
         match self {
@@ -169,12 +168,12 @@ impl Piece {
     }
 }
 
-/// The segments of a path without its leading slash; the root has none.
+/// Segments of a path without its leading slash; the root has none.
 fn segments(inner: &str) -> impl Iterator<Item = &str> {
     inner.split('/').filter(move |_| !inner.is_empty())
 }
 
-/// Decoded once, as the upstream does; `None` when a percent sign is not followed by two
+/// Decodes once, as the upstream does. Returns `None` when a percent sign is not followed by two
 /// hexadecimal digits.
 fn decode(segment: &str) -> Option<Cow<'_, [u8]>> {
     let bytes = segment.as_bytes();

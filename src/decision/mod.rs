@@ -1,24 +1,20 @@
-//! The pure core: what may be asked, by whom, when, on which account, and what its answer teaches.
+//! The pure core: every policy about access, caching, quotas, scheduling, permissions and writes.
 //!
-//! No I/O, no clock, no source of randomness, no locks: time and random numbers are arguments, so
-//! that every decision can be tested and simulated without a socket. In the order in which a
-//! request meets them:
+//! No I/O, clock, source of randomness, locks or async: time and random numbers are arguments, so
+//! tests and simulations need no socket. In the order in which a request meets them:
 //!
 //! | module | decides |
 //! |---|---|
-//! | [`access`] | may this client call this route |
-//! | [`cache_key`] | which stored view answers it (DESIGN D2) |
-//! | [`freshness`] | serve it, confirm it, fetch it; 304 or whole (D1–D3) |
-//! | [`rights`] | which of the accounts are likely to be served, and who takes a second look at a denial |
-//! | [`lanes`] | whose turn it is to write to a resource (D7) |
-//! | [`dispatch`] | which queued writes are under way (D7) |
-//! | [`admission`] | now, later or not at all: the books with a waiting line |
-//! | [`books`] | on which account: `budget` (D4), `secondary` (D5), `cooldown` (D6), `account_choice` |
-//! | [`retry`] | what follows a failure (D7) |
-//! | [`invariants`] | what must always hold, id_map |
+//! | [`access`] | the routes that a client may call |
+//! | [`cache`] | the key of a stored answer (D2), and whether to serve, revalidate or fetch it (D1 to D3) |
+//! | [`permissions`] | the accounts that are likely to be served, and the retry of a denial |
+//! | [`writes`] | the order of writes to one resource, and the writes in progress (D7) |
+//! | [`scheduler`] | admission: now, later or never (D10) |
+//! | `quota` | the account: primary budgets (D4), secondary limits (D5), cooldowns (D6) |
+//! | [`retry`] | the step after a failure (D7) |
+//! | [`types`] | nothing: identifiers, settings, requests and grants, and the numbered invariants |
 //!
-//! Left out on purpose: what the upstream's answers look like (that is [`crate::api`]), and
-//! everything that waits or sends.
+//! [`crate::api`] knows the upstream's answers. Waiting and sending belong to the gateway.
 
 pub mod access;
 pub mod cache;

@@ -1,9 +1,9 @@
-//! What follows a failure of a request that was sent, or could not be (DESIGN D7).
+//! The step after a failure of a request that was sent, or could not be sent (SPECIFICATION D7).
 //!
-//! The one question behind every rule: may the upstream have executed it? A read may be asked again
-//! whatever happened. A write is repeated only when it provably was not executed, or when executing
-//! it twice is the same as once; else its outcome is unknown and stays so. Streamed bodies cannot
-//! be repeated; who streams one does not ask here.
+//! One question decides: may the upstream have executed the request? A read may always be sent
+//! again. A write is repeated only when it provably was not executed, or when it is idempotent;
+//! else its outcome is unknown and stays so. Streamed bodies cannot be repeated and never come
+//! here.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,83 +12,83 @@ use http::Method;
 
 use crate::clock::Timestamp;
 
-/// Pauses while somebody waits. Ours: the first is long enough for a connection to be made anew and
-/// short against a client's wait, the longest a tenth of the default wait of 30 s.
+/// Pauses of a request with a waiting client. Ours: the first is long enough for a new connection
+/// and short for a client; the longest is a tenth of the default wait of 30 s.
 const WAITING: Pauses =
     Pauses { first: Duration::from_millis(200), factor: 2, longest: Duration::from_secs(3) };
-/// Pauses of a write that was accepted. Ours: with the default of eight attempts, an upstream that
-/// is away for a quarter of an hour loses no write whatever the jitter, and one that is back is
-/// found so within a quarter of an hour.
+/// Pauses of a queued write. Ours: with the default of eight attempts, an outage of a quarter of an
+/// hour loses no write at any jitter. The end of an outage is noticed within a quarter of an hour.
 const QUEUED: Pauses =
     Pauses { first: Duration::from_secs(1), factor: 4, longest: Duration::from_secs(900) };
-/// How often a read that the upstream answered with 5xx is asked again before the answer is
-/// delivered. Ours: one more time tells a passing fault from a lasting one; each costs budget.
+/// Retries of a read after a 5xx. Ours: one retry tells a passing fault from a lasting one; each
+/// costs budget.
 const READ_5XX_RETRIES: u32 = 1;
 
-/// How often a request is tried.
+/// Limits of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Attempts in all, the first included.
     pub max_attempts: NonZeroU32,
-    /// How long it rests between two of them.
+    /// Kind of pauses between attempts.
     pub patience: Patience,
 }
 
-/// Who has to be patient.
+/// Kind of pauses between attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// A client on its connection.
+    /// For a client on its connection.
     Waiting,
-    /// Nobody: a queued write.
+    /// For a queued write.
     Queued,
 }
 
-/// Pauses that grow.
+/// Pauses that grow by a factor.
 struct Pauses {
     first: Duration,
     factor: u32,
     longest: Duration,
 }
 
-/// How an attempt failed.
+/// Failure of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// Provably not executed: no connection, or the upstream said so (a refused stream, a GOAWAY
     /// below ours).
     Connect,
-    /// Refused for a limit, hence not executed.
+    /// Denied by an upstream limit, hence not executed.
     UpstreamLimit {
-        /// When the account that was refused may be asked again.
+        /// End of the account's closure.
         until: Timestamp,
     },
-    /// Sent, and what became of it is not known: reset, timeout, half an answer.
+    /// Sent, with an unknown outcome: reset, timeout, half an answer.
     Ambiguous,
-    /// Answered with a status of 500 or above; it may have been executed all the same (UPSTREAM.md,
-    /// Limits).
+    /// Answered with a status of 500 or above; still possibly executed (SPECIFICATION, "Limits in
+    /// practice").
     Upstream5xx,
 }
 
-/// What to do next.
+/// Next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The same again, through admission, not before this time.
+    /// Sends the request again through admission, not before this time.
     Retry {
-        /// The earliest time.
+        /// Earliest time.
         not_before: Timestamp,
     },
-    /// The same again at once; admission will choose another account, the refused one being closed.
+    /// Sends the request again at once. Admission chooses another account, because the limited one
+    /// is closed.
     RetryElsewhere,
-    /// It may have been executed and must not be repeated.
+    /// Possibly executed: must not be repeated.
     Unknown,
-    /// It was not executed, and enough was tried: the gateway's own refusal or error.
+    /// Not executed, and out of attempts: the gateway answers with its own error.
     Fail,
-    /// The upstream's answer is the outcome.
+    /// Delivers the upstream's answer.
     Deliver,
 }
 
 impl Policy {
-    /// What follows a failure of the attempt number `attempt`, counted from 1. `jitter` is a random
-    /// number from 0 to 1.
+    /// Returns the step after a failure of attempt number `attempt`, counted from 1. `jitter` is a
+    /// random number from 0 to 1.
     pub fn next(
         &self,
         now: Timestamp,
@@ -135,19 +135,19 @@ impl Patience {
     }
 }
 
-/// What repeating a request of a method does.
+/// Effect of repeating a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repeat {
-    /// Nothing at all.
+    /// No effect.
     Read,
-    /// The same as doing it once.
+    /// The effect of one execution.
     Idempotent,
-    /// Something else: it must not be repeated.
+    /// A second effect: must not be repeated.
     Never,
 }
 
 impl Repeat {
-    /// RFC 9110 §9.2; a method that we do not know counts as one that must not be repeated.
+    /// RFC 9110 §9.2; an unknown method must not be repeated.
     fn of(method: &Method) -> Self {
         match *method {
             Method::GET | Method::HEAD | Method::OPTIONS => Self::Read,
@@ -158,8 +158,7 @@ impl Repeat {
 }
 
 impl Pauses {
-    /// After the attempt of this number; the random half keeps those that failed together from
-    /// returning together.
+    /// Pause after this attempt. The random half spreads requests that failed together.
     fn after(&self, attempt: u32, jitter: f64) -> Duration {
         let grown = self
             .first

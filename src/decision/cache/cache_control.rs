@@ -1,10 +1,8 @@
-//! What an answer says about being stored: whether it may be, and for how long it is fresh (RFC
-//! 9111 §3, §4.2).
+//! Storability and freshness lifetime by the answer's own headers (RFC 9111 §3, §4.2).
 //!
-//! `private` does not forbid storing here: an answer is only ever shown within the scope it was
-//! fetched for (DESIGN D2). Without a lifetime that is named for shared caches it has none, so that
-//! it is validated before each use. There is no heuristic freshness: users of caches that guessed
-//! complained of stale answers.
+//! `private` does not forbid storing: an answer is only shown within the scope of its key
+//! (SPECIFICATION D2). Without a lifetime for shared caches it is validated before each use. There
+//! is no heuristic freshness: users of caches that guess complain of stale answers.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,9 +11,9 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::directives::{Directives, known};
 
-/// The statuses that are stored, those that RFC 9110 §15.1 calls heuristically cacheable and that
-/// answer a whole question: not 206 (a part), not 405, 414 and 501 (about the request, not the
-/// resource). A 302 leads to an address that expires and is not stored either.
+/// Statuses that are stored: those that RFC 9110 §15.1 calls heuristically cacheable and that
+/// answer the whole request. Not 206 (a part), and not 405, 414 and 501 (about the request). A 302
+/// leads to an address that expires, so it is not stored either.
 const STORED: [StatusCode; 8] = [
     StatusCode::OK,
     StatusCode::NON_AUTHORITATIVE_INFORMATION,
@@ -27,14 +25,14 @@ const STORED: [StatusCode; 8] = [
     StatusCode::GONE,
 ];
 
-/// Older than any lifetime that can be named.
+/// Older than any lifetime.
 const AGE_UNREADABLE: Duration = Duration::from_secs(1 << 32);
 
-/// The longest interval that is believed. Ours: a minute is usual, more comes under load; a number
-/// out of all proportion would freeze what clients see.
+/// Longest interval that is believed. Ours: a minute is usual, more comes under load; an absurd
+/// number would freeze the answers that clients see.
 pub(super) const POLL_INTERVAL_MAX: Duration = Duration::from_hours(1);
 
-/// The names of those that are read.
+/// Names of the parsed directives.
 const KNOWN: [&str; 9] = [
     "no-store",
     "no-cache",
@@ -47,7 +45,7 @@ const KNOWN: [&str; 9] = [
     "stale-if-error",
 ];
 
-/// The directives of `Cache-Control` that matter here.
+/// Parsed directives of `Cache-Control`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -58,43 +56,43 @@ pub struct CacheControl {
     pub no_store: bool,
     /// `no-cache`, with or without field names.
     pub no_cache: bool,
-    /// `must-revalidate`, or `proxy-revalidate`, which binds us as it binds every shared cache.
+    /// `must-revalidate`, or `proxy-revalidate`, which binds every shared cache.
     pub must_revalidate: bool,
     /// `private`, with or without field names.
     pub private: bool,
     /// `no-transform`.
     pub no_transform: bool,
-    /// Two lifetimes that differ, or one that is no number: the answer counts as stale (RFC 9111
-    /// §4.2.1).
+    /// Two lifetimes that differ, or a malformed one: the answer counts as stale (RFC 9111 §4.2.1).
     pub confused: bool,
     /// `max-age`.
     pub max_age: Option<Duration>,
     /// `s-maxage`.
     pub s_maxage: Option<Duration>,
-    /// `stale-if-error`, which is no part of RFC 9111 but of RFC 5861 §4. What is no number allows
-    /// nothing, and of two that differ the shorter counts.
+    /// `stale-if-error` of RFC 5861 §4. A malformed value allows nothing, and of two values the
+    /// shorter counts.
     pub stale_if_error: Option<Duration>,
 }
 
 impl CacheControl {
-    /// Reads all lines of the header.
+    /// Parses all lines of the header.
     pub fn parse(headers: &HeaderMap) -> Self {
         Self::of_lines(headers.get_all(header::CACHE_CONTROL).iter().map(HeaderValue::as_bytes))
     }
 
-    /// The same of its lines alone.
+    /// Parses the given lines.
     pub fn of_lines<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Self {
         let mut read = Self::default();
         for line in lines {
-            // What is not visible ASCII cannot be a directive that allows anything.
+            // A line with other characters than visible ASCII cannot contain a directive that
+            // allows anything.
             let Some(mut directives) = Directives::of(line) else {
                 read.confused = true;
                 continue;
             };
             directives.by_ref().for_each(|(name, value)| read.take(name, value));
             if directives.is_torn {
-                // Where the quotes should have ended is not known: what it forbids counts, what it
-                // allows does not.
+                // The end of the quotes is unknown: prohibitions in the line count, permissions do
+                // not.
                 (read.confused, read.must_revalidate, read.private) = (true, true, true);
             }
         }
@@ -116,15 +114,15 @@ impl CacheControl {
     }
 }
 
-/// Sets a span of time; whether that went without contradiction, and `value` could be read.
+/// Sets a duration. Returns false when `value` is missing or contradicts the earlier one.
 pub(super) fn set(span: &mut Option<Duration>, value: Option<Duration>) -> bool {
     let Some(value) = value else { return false };
     let before = span.replace(value);
     before.is_none_or(|before| before == value)
 }
 
-/// Sets how stale something may be: less is safe where it is said twice, and nothing where it
-/// cannot be read.
+/// Sets a bound of staleness: the shorter of two values is safe, and nothing without a readable
+/// value.
 pub(super) fn shorten(span: &mut Option<Duration>, value: Option<Duration>) {
     let value = value.unwrap_or_default();
     *span = Some(span.map_or(value, |before| before.min(value)));
@@ -136,7 +134,7 @@ pub(super) fn delta_seconds(text: &str) -> Option<Duration> {
     digits.then(|| Duration::from_secs(text.parse::<u32>().unwrap_or(u32::MAX).into()))
 }
 
-/// Whether an answer may be stored at all (RFC 9111 §3; `Vary: *` never fits a later request,
+/// Returns true when an answer may be stored (RFC 9111 §3; `Vary: *` never matches a later request,
 /// §4.1).
 pub fn storable(status: StatusCode, headers: &HeaderMap) -> bool {
     STORED.contains(&status)
@@ -144,7 +142,7 @@ pub fn storable(status: StatusCode, headers: &HeaderMap) -> bool {
         && vary_names(headers).is_some()
 }
 
-/// The headers named by `Vary`, lower case, sorted; `None` for `*` or a name that is none.
+/// Returns the headers named by `Vary`, lower case, sorted; `None` for `*` or an invalid name.
 pub fn vary_names(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
     let mut names = Vec::new();
     for line in headers.get_all(header::VARY) {
@@ -162,8 +160,8 @@ pub fn vary_names(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
     Some(names)
 }
 
-/// How long an answer is fresh, counted from when it was made: `s-maxage`, `max-age`, `Expires`
-/// minus `Date`, in this order (RFC 9111 §4.2.1). How old it was when it came is [`initial_age`].
+/// Freshness lifetime, counted from the generation of the answer: `s-maxage`, `max-age`, `Expires`
+/// minus `Date`, in this order (RFC 9111 §4.2.1). [`initial_age`] is the age at arrival.
 pub fn lifetime(headers: &HeaderMap) -> Duration {
     let control = CacheControl::parse(headers);
     let is_for_others = control.private && control.s_maxage.is_none();
@@ -173,8 +171,8 @@ pub fn lifetime(headers: &HeaderMap) -> Duration {
     control.s_maxage.or(control.max_age).or_else(|| expires(headers)).unwrap_or_default()
 }
 
-/// Whether a `Cache-Control` says how long it is fresh, or that it is not; then an `Expires` says
-/// nothing (RFC 9111 §5.3).
+/// Returns true when `Cache-Control` determines the lifetime; `Expires` is then ignored (RFC 9111
+/// §5.3).
 pub fn names_lifetime(headers: &HeaderMap) -> bool {
     let control = CacheControl::parse(headers);
     control.s_maxage.is_some()
@@ -184,10 +182,9 @@ pub fn names_lifetime(headers: &HeaderMap) -> bool {
         || control.confused
 }
 
-/// The time that an answer spent in other caches: its `Age` (RFC 9111 §4.2.3). What is not one
-/// number is as old as can be (§5.1), also where the first of several could be taken: which of the
-/// caches on the way is wrong is not known, and the public suite of cache tests wants it so. What
-/// `Date` says beside it is not looked at: the two clocks may differ.
+/// Time that an answer spent in other caches: its `Age` (RFC 9111 §4.2.3). An `Age` that is not one
+/// number counts as infinite (§5.1): the faulty cache on the way is unknown, and the public suite
+/// of cache tests expects it. `Date` is ignored, because the two clocks may differ.
 pub fn initial_age(headers: &HeaderMap) -> Duration {
     let mut lines = headers.get_all(header::AGE).iter();
     match (lines.next(), lines.next()) {
@@ -197,14 +194,13 @@ pub fn initial_age(headers: &HeaderMap) -> Duration {
     }
 }
 
-/// Whether an answer forbids to be served when it is no longer fresh, whatever the trouble is (RFC
-/// 9111 §4.2.4, §5.2.2.10).
+/// Returns true when the answer forbids every stale use (RFC 9111 §4.2.4, §5.2.2.10).
 pub fn forbids_stale(headers: &HeaderMap) -> bool {
     let control = CacheControl::parse(headers);
     control.must_revalidate || control.no_cache || control.no_store || control.s_maxage.is_some()
 }
 
-/// How long after the end of its lifetime an answer may stand in for an error (RFC 5861 §4).
+/// Time after the end of the lifetime in which the answer may replace an error (RFC 5861 §4).
 pub fn stale_if_error(headers: &HeaderMap) -> Duration {
     CacheControl::parse(headers).stale_if_error.unwrap_or_default()
 }
@@ -217,7 +213,7 @@ fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
     headers.get(name)?.to_str().ok().and_then(|text| httpdate::parse_http_date(text).ok())
 }
 
-/// How many seconds `X-Poll-Interval` names, at most [`POLL_INTERVAL_MAX`].
+/// Duration of `X-Poll-Interval`, at most [`POLL_INTERVAL_MAX`].
 pub fn poll_interval(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get("x-poll-interval")?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds).min(POLL_INTERVAL_MAX))

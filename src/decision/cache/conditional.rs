@@ -1,8 +1,8 @@
-//! A client's own conditions on a GET or HEAD: whether a 304 or a 412 answers it (RFC 9110 §13.1,
+//! A client's own conditions on a GET or HEAD: the choice between 200, 304 and 412 (RFC 9110 §13.1,
 //! §13.2.2).
 //!
-//! A stored answer is known under several `ETag`s, one per token that fetched it, all of the same
-//! body; a client may hold any of them.
+//! A stored answer has several `ETag`s, one per token that fetched it, all for the same body; a
+//! client may hold any of them.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,18 +12,17 @@ use crate::clock::Timestamp;
 
 use super::settling::SECOND_RECHECK;
 
-/// What the client is to get.
+/// Answer to a conditional request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// 304: it has the answer already.
+    /// 304: the client has the answer already.
     NotModified,
     /// The whole answer.
     Full,
 }
 
-/// Weighs the conditions of `request` against an answer. `If-None-Match` is compared weakly and
-/// goes first; with it, `If-Modified-Since` is not looked at (RFC 9110 §13.1.3). Answers that are
-/// not 2xx are never 304.
+/// Evaluates the conditions of `request` against an answer. `If-None-Match` is compared weakly and
+/// overrides `If-Modified-Since` (RFC 9110 §13.1.3). Answers other than 2xx are never 304.
 pub fn evaluate(
     request: &HeaderMap,
     status: StatusCode,
@@ -41,10 +40,9 @@ pub fn evaluate(
     if matches { Outcome::NotModified } else { Outcome::Full }
 }
 
-/// Whether a condition for being answered at all fails: `If-Match`, which is compared strongly with
-/// the `ETag` that clients know the answer by, or without it `If-Unmodified-Since`, which is not
-/// looked at where there is no date (RFC 9110 §13.1.1, §13.1.4). It goes before the other
-/// conditions.
+/// Returns true when a precondition fails. `If-Match` is compared strongly with the `ETag` that
+/// clients receive. Without it `If-Unmodified-Since` counts, unless the answer has no date (RFC
+/// 9110 §13.1.1, §13.1.4). Preconditions come before the other conditions.
 pub fn fails(
     request: &HeaderMap,
     status: StatusCode,
@@ -65,7 +63,7 @@ pub fn fails(
     !lines.any(|line| line.trim_ascii() == b"*" || list(line).any(|listed| Some(listed) == strong))
 }
 
-/// Weak comparison: the `W/` is not looked at (RFC 9110 §8.8.3.2).
+/// Weak comparison: ignores the `W/` (RFC 9110 §8.8.3.2).
 pub fn weakly_equal(one: &[u8], other: &[u8]) -> bool {
     opaque(one) == opaque(other)
 }
@@ -84,8 +82,8 @@ fn none_match(request: &HeaderMap, mut etags: impl Iterator<Item: AsRef<[u8]>>) 
     })
 }
 
-/// The `ETag`s of one line. A comma inside the quotes belongs to the `ETag`; what has no quotes
-/// (some clients leave them out) ends at a comma.
+/// `ETag`s of one line. A comma inside the quotes belongs to the `ETag`. An `ETag` without quotes,
+/// as some clients send it, ends at a comma.
 fn list(mut line: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         while let [b' ' | b'\t' | b',', rest @ ..] = line {
@@ -110,7 +108,7 @@ fn list(mut line: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The same value as we gave, or a date that is not before it.
+/// The same value as ours, or a date that is not before it.
 fn not_modified_since(asked: Option<&HeaderValue>, last_modified: Option<&HeaderValue>) -> bool {
     let (Some(asked), Some(last_modified)) = (asked, last_modified) else { return false };
     asked == last_modified
@@ -123,12 +121,13 @@ fn date(value: &HeaderValue) -> Option<SystemTime> {
     value.to_str().ok().and_then(|text| httpdate::parse_http_date(text).ok())
 }
 
-/// Whether a `Last-Modified` stands for the state that an answer shows and for no later one: it has
-/// whole seconds, and what changes once may change again within the same one (RFC 9110 §8.8.2.2:
-/// strong when the `Date` is at least a second later). A replica that lags gives the state of so
-/// long ago the `Date` of today, so the second is over for certain only when a replica would have
-/// caught up since. Without a `Date` that can be read the time of receipt counts (RFC 9110 §6.6.1).
-/// Nothing speaks against no date at all.
+/// Returns true when a `Last-Modified` identifies this state of the resource and no later one. A
+/// date has whole seconds, and a resource may change twice within a second (RFC 9110 §8.8.2.2:
+/// strong when the `Date` is at least a second later).
+///
+/// A lagging replica sends an old state with a current `Date`, so the margin is the time in which
+/// replicas catch up. Without a readable `Date` the time of receipt counts (RFC 9110 §6.6.1). A
+/// missing `Last-Modified` is exact.
 pub fn is_exact(
     headers: &HeaderMap,
     last_modified: Option<&HeaderValue>,

@@ -1,17 +1,17 @@
-//! The directives of one line of `Cache-Control`, in answers and requests (RFC 9111 §5.2). What
-//! each means is not for here.
+//! The tokenizer of `Cache-Control` lines, in answers and requests (RFC 9111 §5.2). The meaning of
+//! directives is elsewhere.
 
-/// Yields each directive's name and value, of a quoted value what is between the quotes. A comma
-/// between quotes does not end a directive (RFC 9110 §5.6.4); where quotes do not end, every comma
-/// does, so that no directive is overlooked.
+/// Iterator over names and values; a quoted value comes without its quotes. A comma between quotes
+/// does not end a directive (RFC 9110 §5.6.4). Without a closing quote every comma does, so that no
+/// directive is overlooked.
 pub struct Directives<'l> {
     rest: &'l str,
-    /// Whether quotes do not end: then nothing that the line allows can be believed.
+    /// True without a closing quote: permissions of the line then do not count.
     pub is_torn: bool,
 }
 
 impl<'l> Directives<'l> {
-    /// Of a line; `None` where it is not all visible ASCII.
+    /// Starts on a line; `None` unless it is visible ASCII.
     pub fn of(line: &'l [u8]) -> Option<Self> {
         let is_visible = line.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
         let rest = std::str::from_utf8(line).ok().filter(|_| is_visible)?;
@@ -37,14 +37,14 @@ impl<'l> Iterator for Directives<'l> {
         };
         self.rest = rest.unwrap_or_default();
         let directive = directive.unwrap_or_default().trim();
-        // What is escaped between quotes stays so: no name or number is written like that.
+        // Escapes stay: no name or number contains them.
         Some(directive.split_once('=').map_or((directive, None), |(name, value)| {
             (name.trim_end(), Some(unquoted(value.trim())))
         }))
     }
 }
 
-/// Where the first directive ends; `None` within quotes that do not.
+/// End of the first directive; `None` inside quotes that do not end.
 fn end_of_first(line: &str) -> Option<usize> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     for (at, byte) in line.bytes().enumerate() {
@@ -63,7 +63,7 @@ fn unquoted(value: &str) -> &str {
     value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
 }
 
-/// The one of these names that a directive has, in whatever case it is written; else the empty one.
+/// Returns the matching name in any case, or an empty string.
 pub fn known(name: &str, names: &[&'static str]) -> &'static str {
     names.iter().copied().find(|known| known.eq_ignore_ascii_case(name)).unwrap_or_default()
 }

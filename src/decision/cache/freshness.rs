@@ -1,14 +1,9 @@
-//! What to do with a stored answer: serve it, revalidate it upstream, or fetch it anew (DESIGN D1–D3).
+//! Freshness: whether to serve a stored answer, revalidate it upstream, or fetch it anew
+//! (SPECIFICATION D1 to D3).
 //!
-//! Validators belong to tokens: a `Last-Modified` is good with every token, an `ETag` only with the
-//! token that received it, because the upstream computes it over the credential (UPSTREAM.md,
-//! Conditional requests). The body and the headers of the stored answer are the store's; here is
-//! only what decides. What may be stored and for how long is in [`cache_control`], a client's own
-//! conditions in [`conditional`], what it says of stored answers in [`wishes`], how either's
-//! `Cache-Control` is read in [`directives`], taking over the headers of a 304 in [`merge`], what a
-//! change leaves of an answer's worth in [`settling`], what stands in for an answer that cannot be
-//! had in [`trouble`], which page is not validated by a 304 in [`pages`], which `ETag` a token
-//! would own that has received none in [`predicted`].
+//! Validators belong to tokens: a `Last-Modified` works with every token, an `ETag` only with the
+//! token that received it. The upstream computes it over the credential (SPECIFICATION,
+//! "Conditional requests in practice"). Bodies and headers are in the store.
 
 use std::num::NonZeroU16;
 use std::time::Duration;
@@ -25,64 +20,62 @@ use super::seconds::{Seconds, Ttl};
 use super::settling::Trust;
 use crate::decision::types::TokenKey;
 
-/// When a stored answer is served without asking.
+/// Rule by which a stored answer is served without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Only within the ttl of a rule of the config.
     Revalidate,
-    /// Within that ttl, else as long as RFC 9111 §4.2 calls it fresh.
+    /// Within that ttl, else while it is fresh by RFC 9111 §4.2.
     Rfc9111,
 }
 
-/// What is known of a stored answer, apart from the answer itself.
+/// Metadata of a stored answer.
 #[derive(Clone, Debug)]
 pub struct Stored {
     status: StatusCode,
     validated_at: Timestamp,
-    /// How old it was then.
+    /// Age at `validated_at`.
     initial_age: Seconds,
     pub(super) lifetime: Seconds,
     pub(super) forbids_stale: bool,
-    /// How long after its lifetime it may stand in for an error.
+    /// Time after its lifetime in which it may replace an error.
     pub(super) stale_if_error: Seconds,
-    /// Whether the lifetime is that of a `Cache-Control`, which goes before `Expires`.
+    /// True when the lifetime comes from `Cache-Control`, which overrides `Expires`.
     has_cache_control: bool,
-    /// Whether its date stands for no other state: see [`is_exact`].
+    /// See [`is_exact`].
     is_date_exact: bool,
     pub(super) ttl: Ttl,
-    /// How long nobody is to ask again.
     poll_interval: Seconds,
-    /// What it is as a page of a list.
+    /// Role as a page of a list.
     pub page: Page,
-    /// The rule of the config that names how long it is good while a webhook tells of each change,
-    /// where there is one.
+    /// Rule of the config that bounds its age while a webhook covers it.
     pub watched_by: Option<NonZeroU16>,
     /// `Last-Modified`, and the `ETag` of each token.
     known: PackedValidators,
 }
 
-/// What to do.
+/// Action for a stored answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// Answer from the store.
+    /// Serve it from the store.
     Serve,
-    /// Ask the upstream whether it is still so.
+    /// Revalidate it upstream.
     Revalidate(Validators),
-    /// Ask the upstream without conditions.
+    /// Fetch it upstream without conditions.
     Fetch,
 }
 
-/// The conditions of a revalidation; at least one is set.
+/// Conditions of a revalidation; at least one is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validators {
-    /// The value of `If-None-Match`.
+    /// Value of `If-None-Match`.
     pub if_none_match: Option<HeaderValue>,
-    /// The value of `If-Modified-Since`.
+    /// Value of `If-Modified-Since`.
     pub if_modified_since: Option<HeaderValue>,
 }
 
 impl Stored {
-    /// From an answer that came with `token` (`None`: without a credential) and is being stored.
+    /// Creates the metadata of a new answer that came with `token` (`None`: without a credential).
     /// `ttl` is that of the config's rule for its route.
     pub fn new(
         now: Timestamp,
@@ -110,8 +103,8 @@ impl Stored {
         stored
     }
 
-    /// Takes over what a 304 says; `ttl` as in [`Stored::new`]. The answer counts as new from now
-    /// on (RFC 9111 §4.3.4).
+    /// Updates the metadata by a 304; `ttl` as in [`Stored::new`]. The answer counts as new from
+    /// now on (RFC 9111 §4.3.4).
     pub fn revalidate(
         &mut self,
         now: Timestamp,
@@ -122,8 +115,8 @@ impl Stored {
         self.validated_at = now;
         self.initial_age = cache_control::initial_age(headers).into();
         self.ttl = ttl.into();
-        // A 304 may leave out what has not changed; a `Cache-Control`'s lifetime then stays, and
-        // goes before an `Expires`, which is a time and not for ever.
+        // A 304 may leave out unchanged headers. The lifetime of an earlier `Cache-Control` then
+        // stays, and overrides an `Expires`.
         if headers.contains_key(header::CACHE_CONTROL) {
             self.lifetime = cache_control::lifetime(headers).into();
             self.forbids_stale = cache_control::forbids_stale(headers);
@@ -138,19 +131,19 @@ impl Stored {
             .get(header::LAST_MODIFIED)
             .is_some_and(|date| self.known.date().as_ref() != Some(date));
         self.learn_validators(token, headers);
-        // What was known of no date, or of another, says nothing of this one. As long as it is not
-        // exact, only the owner of an `ETag` asks: then that is what matched.
+        // Exactness of another date, or of none, proves nothing about this one. Until it is exact,
+        // only owners of an `ETag` revalidate, so the `ETag` has matched.
         self.is_date_exact = self.is_date_exact && !learns_date
             || is_exact(headers, self.known.date().as_ref(), now);
     }
 
-    /// Takes over under which `ETag`s other tokens know what is the same body: each still names it.
+    /// Takes over the `ETag`s of other tokens for the same body.
     pub fn remember_etags(&mut self, earlier: &Self) {
         self.known.remember(&earlier.known);
     }
 
-    /// A write or an event has made it doubtful: it is validated before it is served again,
-    /// whatever its ttl (DESIGN D2).
+    /// Invalidates the answer after a write or an event: it is revalidated before its next use,
+    /// whatever its ttl (SPECIFICATION D2).
     pub fn invalidate(&mut self) {
         self.lifetime = Seconds::default();
         self.ttl = Ttl::default();
@@ -158,21 +151,20 @@ impl Stored {
         self.watched_by = None;
     }
 
-    /// Whether the upstream says, or has said, how often it is to be polled.
+    /// Returns true when the upstream names a poll interval, now or earlier.
     pub fn is_polled(&self, headers: &HeaderMap) -> bool {
         self.poll_interval > Seconds::default() || cache_control::poll_interval(headers).is_some()
     }
 
-    /// Whether a 304 with these headers leaves everything but the time of its confirmation as it is
-    /// when the last one said the same, apart from dates and counters.
+    /// Returns true when a second 304 with these headers changes only the time of validation, apart
+    /// from dates and counters.
     pub fn is_repeated_by(&self, headers: &HeaderMap) -> bool {
         self.is_date_exact
             && !headers.contains_key(header::AGE)
             && !headers.contains_key(header::EXPIRES)
     }
 
-    /// The same answer as it stands when it was last validated at `at`, by a 304 that changed
-    /// nothing else.
+    /// Views the answer as last validated at `at`, by a 304 that changed nothing else.
     pub fn validated(&self, at: Timestamp, requested_at: Timestamp) -> Validated<'_> {
         Validated { stored: self, at, requested_at }
     }
@@ -199,24 +191,23 @@ impl Stored {
         self.validated(self.validated_at, self.validated_at).age(now, mode)
     }
 
-    /// When it was stored, or validated by [`Stored::revalidate`].
+    /// Time of storage, or of the last [`Stored::revalidate`].
     pub fn validated_at(&self) -> Timestamp {
         self.validated_at
     }
 
-    /// Whether it came from another cache.
+    /// Returns true for an answer from another cache.
     pub fn came_aged(&self) -> bool {
         self.initial_age > Seconds::default()
     }
 
-    /// Whether it may be served when it is stale and cannot be validated, as far as the answer
-    /// itself goes. Where every hit is validated, lifetimes and what goes with them are not looked
-    /// at, and the config decides alone.
+    /// Returns true when the answer itself permits stale use. In [`Mode::Revalidate`] its
+    /// directives do not count, and the config alone decides.
     pub fn permits_stale(&self, mode: Mode) -> bool {
         mode == Mode::Revalidate || !self.forbids_stale
     }
 
-    /// What to do with it when `token` is the one that would ask.
+    /// Returns the action when `token` would send the request.
     pub fn plan(&self, now: Timestamp, mode: Mode, token: Option<TokenKey>) -> Plan {
         if self.is_fresh(now, mode) {
             return Plan::Serve;
@@ -224,8 +215,8 @@ impl Stored {
         self.validators(token).map_or(Plan::Fetch, Plan::Revalidate)
     }
 
-    /// The conditions that `token` can ask with. Both when it owns an `ETag`, because a date alone
-    /// can miss a change and costs nothing more.
+    /// Returns the conditions for `token`. An owner of an `ETag` sends the date too: a date alone
+    /// can miss a change, and both cost the same.
     pub fn validators(&self, token: Option<TokenKey>) -> Option<Validators> {
         let if_none_match = token.and_then(|token| self.known.of(token));
         let may_be_dated = self.has_date() && (self.is_date_exact || if_none_match.is_some());
@@ -234,18 +225,18 @@ impl Stored {
             .then_some(Validators { if_none_match, if_modified_since })
     }
 
-    /// The token to prefer among equally good ones: the latest owner of an `ETag`, unless a date
-    /// serves every token.
+    /// Returns the preferred token among equally good ones: the latest owner of an `ETag`, unless a
+    /// date works for every token.
     pub fn preferred_token(&self) -> Option<TokenKey> {
         if self.has_date() && self.is_date_exact { None } else { self.known.last_owner() }
     }
 
-    /// Every `ETag` under which the stored answer is known; a client may hold any of them.
+    /// All `ETag`s of the stored answer; a client may hold any of them.
     pub fn etags(&self) -> impl Iterator<Item = HeaderValue> {
         self.known.etags().map(|(_, etag)| etag)
     }
 
-    /// The tokens that were answered so, as far as their `ETag`s are known.
+    /// Tokens with a known `ETag` of this answer.
     pub fn owners(&self) -> impl Iterator<Item = TokenKey> {
         self.known.owners()
     }
@@ -255,13 +246,12 @@ impl Stored {
         self.known.date()
     }
 
-    /// The same where it stands for what is stored and for nothing else, so that a client that has
-    /// it has this.
+    /// `Last-Modified`, if it identifies the stored state exactly.
     pub fn exact_date(&self) -> Option<HeaderValue> {
         if self.is_date_exact { self.known.date() } else { None }
     }
 
-    /// Bytes that it takes on the heap.
+    /// Bytes on the heap.
     pub fn allocation(&self) -> usize {
         self.known.bytes()
     }
@@ -271,8 +261,9 @@ impl Stored {
         self.status
     }
 
-    /// Whether there is a date to ask with. Only for answers that show something: what was missing
-    /// (404) may be older than the date once it is there (UPSTREAM.md, Conditional requests).
+    /// True when a date can be used as a condition. Only for 2xx: a resource that was missing (404)
+    /// may be older than the date when it appears (SPECIFICATION, "Conditional requests in
+    /// practice").
     fn has_date(&self) -> bool {
         self.status.is_success() && self.known.has_date()
     }
@@ -296,7 +287,7 @@ impl Stored {
     }
 }
 
-/// A stored answer by the time of its last confirmation.
+/// Stored answer with the time of its last validation.
 #[derive(Clone, Copy, Debug)]
 pub struct Validated<'s> {
     pub(super) stored: &'s Stored,
@@ -305,8 +296,8 @@ pub struct Validated<'s> {
 }
 
 impl Validated<'_> {
-    /// Whether it may be served without asking: also as long as the upstream is not to be polled
-    /// again, in whatever mode (Document 1, Conventions, Poll interval).
+    /// Returns true when it may be served without a request. In both modes the upstream's poll
+    /// interval counts too (SPECIFICATION, "Conventions").
     pub fn is_fresh(self, now: Timestamp, mode: Mode) -> bool {
         self.is_polled_already(now)
             || match (self.stored.ttl.span(), mode) {
@@ -316,9 +307,9 @@ impl Validated<'_> {
             }
     }
 
-    /// The same after a change that leaves this `trust` in it. A poll interval is shortened by the
-    /// change itself alone, not by the second looks after it. While a webhook tells of each change,
-    /// the answer is good for `watched` too, counted from the request that last validated it.
+    /// Returns true when it may be served although a change left only this `trust`. The change
+    /// itself ends a poll interval; rechecks after it do not. While a webhook covers the route, the
+    /// answer is also fresh for `watched` after its last validation.
     pub fn is_fresh_after(
         self,
         now: Timestamp,
@@ -326,7 +317,7 @@ impl Validated<'_> {
         trust: impl FnOnce() -> Trust,
         watched: Option<Duration>,
     ) -> bool {
-        // First what costs nothing: most answers are validated each time anyway.
+        // The cheap check comes first: most answers are revalidated each time.
         if !self.is_fresh(now, mode)
             && watched.is_none_or(|ttl| now.since(self.requested_at) >= ttl)
         {
@@ -338,10 +329,8 @@ impl Validated<'_> {
         }
     }
 
-    /// How old it is: how long ago the upstream was last asked whether it is so; by RFC 9111 §4.2.3
-    /// also how old it was by then. How old the answer became on its way is not known
-    /// (`response_delay`), so that it counts from the request, here and wherever a lifetime is
-    /// measured.
+    /// Age since the request of its last validation; by RFC 9111 §4.2.3 plus its age at that time.
+    /// The delay of the response is unknown, so all lifetimes count from the request.
     pub fn age(self, now: Timestamp, mode: Mode) -> Duration {
         let since = now.since(self.requested_at);
         if mode == Mode::Rfc9111 { self.stored.initial_age + since } else { since }
@@ -418,7 +407,7 @@ mod tests {
             (Plan::Fetch, MINE)
         );
         assert_eq!(entry.plan(NOW, Mode::Revalidate, MINE), revalidate(Some("\"a\""), Some(DATE)));
-        // A replica may be ten seconds late.
+        // A replica may lag by ten seconds.
         for date in [DATE, "Tue, 01 Jul 2025 00:00:01 GMT", "Tue, 01 Jul 2025 00:00:10 GMT"] {
             entry.revalidate(NOW, &headers(&[("date", date)]), MINE, None);
             assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch, "{date}");

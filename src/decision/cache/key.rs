@@ -1,33 +1,32 @@
-//! What a stored answer is found by: the view it shows, not the token that fetched it (DESIGN D2).
+//! The cache key: the view that an answer shows, not the token that fetched it (SPECIFICATION D2).
 //!
-//! The key is the visibility scope, the raw path and query, the normalised `Accept` and the API
-//! version; GET and HEAD share it. There is one upstream, so it is not part of the key. Headers
-//! that `Vary` names beyond these are the store's business: it compares them inside an entry.
+//! The key consists of the visibility scope, the raw path and query, the normalized `Accept` and
+//! the API version. GET and HEAD share it. There is one upstream, so it is not part of the key.
+//! Other headers that `Vary` names are compared inside an entry, by the store.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Whose view an answer shows.
+/// Visibility scope of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
-    /// Everyone who may use this pool.
+    /// All clients of this pool.
     Pool(u32),
-    /// This account alone: routes about "me".
+    /// This account alone: routes about the caller.
     Account(u32),
-    /// Whoever shows this credential, which is the client's own and not in the config.
+    /// Clients with this credential, which is their own and not in the config.
     Credential(CredentialKey),
-    /// Everyone.
+    /// All clients.
     Public,
 }
 
-/// Names a credential that a client brings: the first 128 bits of a digest of it under a secret of
-/// the process, so that no two are the same and nobody can look for the credential by it. Not to be
-/// printed all the same.
+/// Fingerprint of a client's credential: the first 128 bits of its digest under a secret of the
+/// process. It has no collisions and does not reveal the credential; still it is never printed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CredentialKey([u8; 16]);
 
 impl CredentialKey {
-    /// From such a digest, which is longer.
+    /// Takes the first bytes of the digest.
     pub fn of_digest(digest: &[u8; 32]) -> Self {
         let mut key = [0; 16];
         key.copy_from_slice(&digest[..16]);
@@ -41,19 +40,20 @@ impl fmt::Debug for CredentialKey {
     }
 }
 
-/// The key of a stored answer. One allocation; clones share it. The hash is left to the map that
-/// uses it: maps keyed by what clients send must be seeded, and a seed is not ours to have.
+/// Key of a stored answer. One allocation, which clones share. Maps choose the hash: keys come from
+/// clients, so the hash must be seeded.
 ///
-/// A hundred thousand of them are kept, so the scope is in the allocation too, in as small_list bytes as
-/// its number has: beside it, the rare long one (a credential) would take its place in every key.
+/// A store holds a hundred thousand keys, so the scope is in the allocation too, in as few bytes as
+/// its number needs. A separate field would have the size of the rare long scope (a credential) in
+/// every key.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct CacheKey {
-    /// What the scope is and how many bytes of it follow; those; path and query, then `\n`, the API
-    /// version, `\n`, the `Accept`: none of these three can hold a line feed.
+    /// Kind and length of the scope, the scope, path and query, `\n`, the API version, `\n`, the
+    /// `Accept`. None of these texts can contain a line feed.
     packed: Arc<[u8]>,
 }
 
-/// A pool's scope begins with this, and is followed by so many bytes more as stand in the low bits.
+/// First byte of a pool's scope; its low bits hold the number of bytes that follow.
 const POOL: u8 = 0x00;
 /// See [`POOL`].
 const ACCOUNT: u8 = 0x20;
@@ -61,13 +61,13 @@ const ACCOUNT: u8 = 0x20;
 const CREDENTIAL: u8 = 0x40;
 /// See [`POOL`].
 const PUBLIC: u8 = 0x60;
-/// The bits of the first byte that say how many bytes follow.
+/// Bits of the first byte with the number of bytes that follow.
 const FOLLOWING: u8 = 0x1f;
 
 impl CacheKey {
-    /// The key of a GET or HEAD. `path_and_query` is the canonical one that goes upstream;
-    /// `api_version` is what the upstream will take the request for: give the default where a
-    /// request names none.
+    /// Creates the key of a GET or HEAD. `path_and_query` is the canonical one that goes upstream.
+    /// `api_version` is the version that the upstream applies; give the default where a request
+    /// names none.
     pub fn new(scope: Scope, path_and_query: &str, accept: &Accept, api_version: &str) -> Self {
         let mut packed = Vec::with_capacity(
             1 + size_of::<CredentialKey>()
@@ -91,21 +91,21 @@ impl CacheKey {
         Self { packed: packed.into() }
     }
 
-    /// The key of another answer at the same address, told apart by the values of what `Vary` names
-    /// (RFC 9111 §4.1).
+    /// Returns the key of another answer at the same address, distinguished by the values of the
+    /// headers that `Vary` names (RFC 9111 §4.1).
     #[must_use]
     pub fn variant<'v>(&self, values: impl Iterator<Item = &'v [u8]>) -> Self {
         let mut packed = self.packed.to_vec();
         packed.push(b'\n');
         for value in values {
-            // With its length, so that no value can pass for two.
+            // The length keeps two values from being read as one.
             packed.extend_from_slice(&value.len().to_le_bytes());
             packed.extend_from_slice(value);
         }
         Self { packed: packed.into() }
     }
 
-    /// Whose view it is.
+    /// Visibility scope.
     pub fn scope(&self) -> Scope {
         let (first, own, _) = self.parts();
         let number = || {
@@ -121,21 +121,20 @@ impl CacheKey {
         }
     }
 
-    /// The path and query it was made from, to purge by prefix.
+    /// Path and query, for invalidation by prefix.
     pub fn path_and_query(&self) -> &str {
         let (_, _, text) = self.parts();
         let path = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        // It was one before.
+        // It was valid before.
         std::str::from_utf8(path).unwrap_or_default()
     }
 
-    /// Bytes of its allocation, for the store's weigher: the text and the two counts of its
-    /// references.
+    /// Bytes of its allocation, for the store's weigher: the text and the two reference counts.
     pub fn allocation(&self) -> usize {
         self.packed.len() + 2 * size_of::<usize>()
     }
 
-    /// The first byte, what follows of the scope, and the text.
+    /// First byte, rest of the scope, and text.
     fn parts(&self) -> (u8, &[u8], &[u8]) {
         let (first, rest) = self.packed.split_first().unwrap_or((&PUBLIC, &[]));
         let (own, text) =
@@ -153,7 +152,7 @@ impl fmt::Debug for CacheKey {
     }
 }
 
-/// In as small_list bytes as it has.
+/// Writes a number in as few bytes as it needs.
 fn push_number(packed: &mut Vec<u8>, kind: u8, number: u32) {
     let bytes = number.to_le_bytes();
     let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
@@ -162,24 +161,24 @@ fn push_number(packed: &mut Vec<u8>, kind: u8, number: u32) {
     packed.extend(bytes.iter().take(length));
 }
 
-/// An `Accept` as the upstream understands it: equal for every spelling of the same wish
-/// (CLIENTS.md 14).
+/// Normalized `Accept`: equal for all spellings of the same representation (SPECIFICATION, "Client
+/// libraries" 14).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Accept {
-    /// The plain JSON answer: the header absent or empty, `*/*`, `application/json`, the vendor's
-    /// type and its `v3`.
+    /// Plain JSON: the header is absent or empty, `*/*`, `application/json`, the vendor's type or
+    /// its `v3`.
     Json,
-    /// Anything else: several JSON types as a sorted set, every other list as it was said.
+    /// Anything else: several JSON types as a sorted set, every other list verbatim.
     Other(Box<str>),
 }
 
 impl Accept {
-    /// From the values of all `Accept` lines of a request, joined by commas; `None` without any.
+    /// Normalizes all `Accept` lines of a request, joined by commas; `None` without any.
     pub fn normalise(header: Option<&str>) -> Self {
         let Some(header) = header.map(str::trim).filter(|header| !header.is_empty()) else {
             return Self::Json;
         };
-        // What nearly every client says, at once.
+        // Shortcut for the values of nearly all clients.
         if matches!(
             header,
             "application/vnd.github+json"
@@ -202,7 +201,7 @@ impl Accept {
         if essences.iter().all(|range| is_plain_json(range)) {
             return Self::Json;
         }
-        // JSON types ask for fields to be added, in any order. Between other types the order may
+        // JSON types request additional fields, in any order. Between other types the order may
         // decide, so it stays.
         if essences.iter().all(|range| is_plain_json(range) || is_preview(range)) {
             essences.retain(|range| !is_plain_json(range));
@@ -212,8 +211,8 @@ impl Accept {
         Self::Other(essences.join(",").into())
     }
 
-    /// The sorted set of JSON types that it is, as a list to ask with; `None` for plain JSON, and
-    /// for a list that stays as it was said.
+    /// Returns a sorted set of JSON types as a header value; `None` for plain JSON and for other
+    /// lists.
     pub fn set(&self) -> Option<&str> {
         match self {
             Self::Other(types) if types.split(',').all(is_preview) => Some(types),
@@ -229,20 +228,18 @@ impl Accept {
     }
 }
 
-/// A media range without its parameters (`charset` and the like, which the upstream ignores).
+/// Media range without its parameters (`charset` and the like, which the upstream ignores).
 fn essence(range: &str) -> &str {
     range.split(';').next().unwrap_or_default().trim()
 }
 
-/// Whether a range carries a weight; then order and weights decide and the list is kept as it was
-/// said.
+/// True for a range with a weight: order and weights decide, and the list stays verbatim.
 fn has_quality(range: &str) -> bool {
     range.split(';').skip(1).any(|parameter| parameter.trim().starts_with("q="))
 }
 
-/// `application/vnd.NAME+json` and `application/vnd.NAME.v3+json` for the names of the dialects,
-/// and the generic types. Another vendor's type is another representation (`vnd.diff+json` may well
-/// be one).
+/// Matches `application/vnd.NAME+json` and `application/vnd.NAME.v3+json` for the names of the
+/// dialects, and the generic types. Another vendor's type is another representation.
 fn is_plain_json(essence: &str) -> bool {
     if matches!(essence, "*/*" | "application/*" | "application/json") {
         return true;
@@ -252,7 +249,7 @@ fn is_plain_json(essence: &str) -> bool {
     })
 }
 
-/// `application/vnd.NAME.SOMETHING-preview+json`.
+/// Matches `application/vnd.NAME.SOMETHING-preview+json`.
 fn is_preview(essence: &str) -> bool {
     vendor_json(essence).is_some_and(|name| name.ends_with("-preview"))
 }

@@ -1,16 +1,17 @@
-//! Taking over the headers of a 304 into the stored answer (RFC 9111 §3.2).
+//! The update of stored headers by those of a 304 (RFC 9111 §3.2).
 //!
-//! Every header that the 304 carries replaces the stored one of that name; those it leaves out
-//! stay, `Link` too (UPSTREAM.md, Conditional requests). Kept as stored is what depends on the
-//! bytes of the stored body, which a 304 does not have, and what belongs to a connection.
+//! Every header of the 304 replaces the stored one of its name; the others stay, `Link` too
+//! (SPECIFICATION, "Conditional requests in practice"). Headers that depend on the bytes of the
+//! stored body stay, and so do those of the connection.
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 
 use super::freshness::Mode;
 
-/// Never taken from a 304: about the body (RFC 9111 §3.2, first and second exception), or about the
-/// connection (§3.1). The `ETag` is kept per token, beside the headers ([`crate::decision::cache::freshness::Stored`]).
+/// Never taken from a 304: headers about the body (RFC 9111 §3.2, first and second exception) or
+/// the connection (§3.1). The `ETag` is kept per token
+/// ([`crate::decision::cache::freshness::Stored`]).
 const KEPT: [HeaderName; 17] = [
     header::CONTENT_ENCODING,
     header::CONTENT_LENGTH,
@@ -31,9 +32,9 @@ const KEPT: [HeaderName; 17] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Brings the stored headers up to date with those of a 304. `Content-Type` stays where the body
-/// has been read by it, which is JSON, and where the gateway is more than an HTTP cache: what is
-/// put before the upstream may name a type of its own on every 304.
+/// Updates the stored headers by those of a 304. `Content-Type` stays in [`Mode::Revalidate`] and
+/// for JSON, because the body was parsed by it. A proxy in front of the upstream may send a type of
+/// its own with every 304.
 pub fn merge_not_modified(stored: &mut HeaderMap, not_modified: &HeaderMap, mode: Mode) {
     let named_by_connection = connection_names(not_modified);
     let content_type =
@@ -52,7 +53,7 @@ pub fn merge_not_modified(stored: &mut HeaderMap, not_modified: &HeaderMap, mode
     }
 }
 
-/// The headers that `Connection` makes hop-by-hop (RFC 9110 §7.6.1).
+/// Headers that `Connection` makes hop-by-hop (RFC 9110 §7.6.1).
 fn connection_names(headers: &HeaderMap) -> Vec<HeaderName> {
     let lines = headers
         .get_all(header::CONNECTION)

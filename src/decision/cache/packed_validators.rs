@@ -1,9 +1,9 @@
-//! The validators of a stored answer, packed: a hundred thousand answers are kept, and each has a
-//! date and an `ETag` for each token that fetched it.
+//! The validators of a stored answer, packed: a store holds a hundred thousand answers, each with a
+//! date and an `ETag` per token.
 //!
-//! What has the usual form is kept as the number it is (a date as its seconds, the hexadecimal
-//! `ETag`s of the service as their bytes) and comes out again as it came in; everything else is
-//! kept as it is. Which validator serves whom is decided in `freshness.rs`.
+//! Usual forms are stored as numbers (a date as its seconds, the hexadecimal `ETag`s of the service
+//! as bytes) and come out unchanged. Other values are stored verbatim. `freshness.rs` decides about
+//! their use.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,24 +12,24 @@ use http::HeaderValue;
 use super::conditional::weakly_equal;
 use crate::decision::types::TokenKey;
 
-/// `ETag`s kept per answer. Ours: more than the tokens of most pools; the one longest unused goes
+/// `ETag`s kept per answer. Ours: more than the tokens of most pools; the least recently used goes
 /// first.
 pub(super) const ETAGS_MAX: usize = 16;
-/// One of the service's own dates: its seconds follow. Else a length and the text.
+/// Marks a date of the service's own form: its seconds follow. Any other first byte is a length,
+/// and the text follows.
 const DATE_SECONDS: u8 = 0xff;
-/// Longer values of either kind are not learned; the service's have 29 and 68 bytes.
+/// Longer values are not stored; the service's have 29 and 68 bytes.
 const VALUE_BYTES_MAX: usize = 200;
-/// Set in the form of an `ETag`.
+/// Flag in the form of an `ETag`.
 const WEAK: u8 = 1;
-/// See [`WEAK`]: its text is hexadecimal and packed.
+/// Flag: the text is hexadecimal and packed.
 const HEXADECIMAL: u8 = 2;
 
-/// The date, then the `ETag`s, the longest unused first.
+/// The date, then the `ETag`s, the least recently used first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PackedValidators(Box<[u8]>);
 
 impl PackedValidators {
-    /// Packs them.
     pub(super) fn new(date: Option<&HeaderValue>, etags: &[(TokenKey, HeaderValue)]) -> Self {
         let mut packed = Vec::with_capacity(256);
         push_date(&mut packed, date.map_or(&[], HeaderValue::as_bytes));
@@ -39,7 +39,6 @@ impl PackedValidators {
         Self(packed.as_slice().into())
     }
 
-    /// The date.
     pub(super) fn date(&self) -> Option<HeaderValue> {
         let (first, rest) = self.0.split_first()?;
         match *first {
@@ -55,33 +54,29 @@ impl PackedValidators {
         }
     }
 
-    /// Whether there is a date.
     pub(super) fn has_date(&self) -> bool {
         self.0.first().is_some_and(|first| *first > 0)
     }
 
-    /// The `ETag`s.
     pub(super) fn etags(&self) -> impl Iterator<Item = (TokenKey, HeaderValue)> {
         self.packed_etags().filter_map(|(token, form, text)| Some((token, unpacked(form, text)?)))
     }
 
-    /// Whose `ETag`s there are.
     pub(super) fn owners(&self) -> impl Iterator<Item = TokenKey> {
         self.packed_etags().map(|(token, ..)| token)
     }
 
-    /// Whose `ETag` was learned last.
+    /// Token with the latest `ETag`.
     pub(super) fn last_owner(&self) -> Option<TokenKey> {
         self.packed_etags().last().map(|(token, ..)| token)
     }
 
-    /// The `ETag` that a token owns.
     pub(super) fn of(&self, token: TokenKey) -> Option<HeaderValue> {
         let (_, form, text) = self.packed_etags().find(|(owner, ..)| *owner == token)?;
         unpacked(form, text)
     }
 
-    /// Takes over a date, and the `ETag` that a token received.
+    /// Stores a date, and the `ETag` that a token received.
     pub(super) fn learn(
         &mut self,
         date: Option<&HeaderValue>,
@@ -94,8 +89,7 @@ impl PackedValidators {
                 .iter()
                 .position(|(owner, _)| *owner == token)
                 .map(|place| etags.remove(place).1);
-            // A 304 may name the strong form of the weak ETag that the body came with; the body's
-            // own form stays.
+            // A 304 may name the strong form of the body's weak `ETag`; the body's own form stays.
             let value = known
                 .filter(|known| weakly_equal(known.as_bytes(), etag.as_bytes()))
                 .unwrap_or_else(|| etag.clone());
@@ -122,7 +116,6 @@ impl PackedValidators {
         }
     }
 
-    /// Bytes on the heap.
     pub(super) fn bytes(&self) -> usize {
         self.0.len()
     }
@@ -155,7 +148,7 @@ fn push_date(packed: &mut Vec<u8>, date: &[u8]) {
     packed.extend_from_slice(kept);
 }
 
-/// The seconds of a date that is written as RFC 9110 §5.6.7 prefers it.
+/// Parses a date of the form that RFC 9110 §5.6.7 prefers.
 fn seconds_of(date: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(date).ok()?;
     let time = httpdate::parse_http_date(text).ok()?;
@@ -174,7 +167,7 @@ fn push_etag(packed: &mut Vec<u8>, token: TokenKey, etag: &[u8]) {
         None => (0, etag),
     };
     packed.push(form);
-    // No value is longer than VALUE_BYTES_MAX.
+    // No value is longer than `VALUE_BYTES_MAX`.
     packed.push(u8::try_from(text.len()).unwrap_or(0));
     packed.extend_from_slice(text);
 }

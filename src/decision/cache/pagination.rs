@@ -1,11 +1,10 @@
-//! Pages of lists whose 304 may hide a next page: `Link` is outside the `ETag` (UPSTREAM.md,
-//! Conditional requests), so that the last page, exactly full, is validated unchanged while another
-//! one has come after it, and so is a page whose `last` is not the last any more. Such pages are
-//! asked for without conditions when there is a reason to think so (DESIGN D3).
+//! Pages of lists with a 304 that may hide a next page. `Link` is outside the `ETag`
+//! (SPECIFICATION, "Conditional requests in practice"), so a full last page stays valid while a
+//! page is added after it. A page with an outdated `last` link stays valid too. Such pages are
+//! fetched without conditions where that is likely (SPECIFICATION D3).
 //!
-//! What was seen of the page's neighbours is the gateway's to remember (`gateway/neighbours.rs`).
-//! Left out: lists that are a part of an object; they carry a count of all items, which changes
-//! with them.
+//! The gateway remembers the changes of adjacent pages. Lists inside an object are left out: their
+//! count of items changes with them.
 
 use http::{HeaderMap, HeaderValue, header};
 use serde::de::IgnoredAny;
@@ -14,33 +13,33 @@ use crate::clock::Timestamp;
 
 use super::settling::Trust;
 
-/// Query parameters that begin a page at an item instead of counting pages (Document 1, Cursor
-/// pagination; the running service's lists have `after` too).
+/// Query parameters that begin a page at an item instead of a page number.
 const CURSORS: [&str; 2] = ["cursor", "after"];
 
-/// What an answer is as a page of a list.
+/// Role of an answer as a page of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Page {
-    /// No list, or the last page of one, with room.
+    /// No list, or the last page of one, with free places.
     #[default]
     Other,
-    /// It names pages that come after it, of which there may be more by now, or fewer.
+    /// Names later pages, whose number may have changed.
     Followed,
-    /// The last one, without room for another item.
+    /// The last page, without a free place.
     FullAndLast,
 }
 
-/// How many items an endpoint's pages have.
+/// Items on the pages of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSizes {
-    /// When nobody says.
+    /// Number without a parameter.
     pub default: u32,
-    /// At most.
+    /// Largest number.
     pub max: u32,
 }
 
 impl Page {
-    /// Of an answer to `target`. The body is looked at only where nothing names a next page.
+    /// Classifies an answer to `target`. The body is parsed only where no header names a later
+    /// page.
     pub fn of(target: &str, sizes: PageSizes, headers: &HeaderMap, body: &[u8]) -> Self {
         if body.trim_ascii_start().first() != Some(&b'[') {
             return Self::Other;
@@ -53,11 +52,11 @@ impl Page {
         if is_full { Self::FullAndLast } else { Self::Other }
     }
 
-    /// Whether a 304 would prove nothing of it: its request left at `requested_at` and left this
-    /// `trust`, something beside or above it was last seen to change at `neighbour_changed_at`.
-    /// What only names a page that may not be the last any more is asked for anew once after each
-    /// change of its list that is known: a look without conditions costs, and most changes change
-    /// no number of pages.
+    /// Returns true when a 304 proves nothing. The answer's request left at `requested_at` and has
+    /// this `trust`. An adjacent page or the list last changed at `neighbour_changed_at`.
+    ///
+    /// A page that only names later pages is fetched anew once after each known change of its list:
+    /// a full fetch costs budget, and most changes leave the number of pages alone.
     pub fn may_hide_next(
         self,
         requested_at: Timestamp,
@@ -75,7 +74,7 @@ impl Page {
     }
 }
 
-/// Whether the first sight of this answer shows that its list goes on behind an earlier page.
+/// Returns true when this page shows that its list continues behind an earlier page.
 pub fn continues_list(target: &str, body: &[u8]) -> bool {
     let is_later = parameter(target, "page").is_some_and(|page| page != "1")
         || CURSORS.iter().any(|name| parameter(target, name).is_some());

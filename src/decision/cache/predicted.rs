@@ -1,11 +1,10 @@
-//! The `ETag` that a token would receive for an answer which another token fetched: what it should
-//! be, and on which routes that has proved right.
+//! Predicted `ETag`s: the `ETag` that a token would receive for an answer that another token
+//! fetched, and the routes where predictions are right.
 //!
-//! Its form was observed and is documented nowhere (UPSTREAM.md, Conditional requests). So nothing
-//! is believed of it: a route is *proved* when answers of it have had the predicted `ETag` several
-//! times in a row, some of its answers go on being checked, and a single one that differs closes it
-//! for hours. Left out: which answers there are, and what a 304 to a prediction is taken for
-//! (`gateway/predicted.rs`).
+//! The form was observed and is documented nowhere (SPECIFICATION, "Conditional requests in
+//! practice"). A route is *proved* after several right predictions in a row. Samples of its answers
+//! are checked further on, and one wrong prediction closes it for hours. The gateway sends the
+//! predictions and interprets their 304s.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,23 +16,22 @@ use ring::digest::{Context, SHA256};
 use crate::api::EndpointId;
 use crate::clock::Timestamp;
 
-/// Larger bodies are neither checked nor asked about with a prediction. Ours: hashing this much
-/// takes half a millisecond where the processor has no instructions for it; answers of the API's
-/// lists are smaller, files may not be.
+/// Largest body that is checked or predicted. Ours: hashing takes half a millisecond on a processor
+/// without special instructions. Lists of the API are smaller, files may not be.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
-/// So many answers of a route in a row must have had the predicted `ETag`. Ours: one could not be
-/// chance, but answers of one route may be made in more than one way.
+/// Right predictions in a row that prove a route. Ours: one could not be chance, but a route may
+/// have several kinds of answers.
 const RIGHTS_MIN: u8 = 5;
-/// One of so many answers of a proved route is checked. Ours: what is wrong costs a full answer
-/// each time it is sent, and is found out then at the latest.
+/// Part of a proved route's answers that is checked. Ours: a wrong prediction costs a full answer
+/// and is detected at once.
 const CHECKED_ONE_IN: u8 = 16;
-/// How long a route is closed. Ours: the form changes with the upstream's own releases, which are
-/// days apart.
+/// Time for which a route is closed. Ours: the form changes with the upstream's releases, days
+/// apart.
 const CLOSED_FOR: Duration = Duration::from_hours(6);
 
-/// The `ETag` of `body` in an answer to a request with these headers, in its strong form: SHA-256
-/// over each that is present, followed by a colon, and over the body before compression. `Cookie`
-/// belongs to it as well and is never sent.
+/// Predicts the strong `ETag` of `body` for a request with these headers: SHA-256 over each header
+/// that is present, followed by a colon, and over the body before compression. `Cookie` is part of
+/// it as well, and is never sent.
 pub fn predict(
     accept: Option<&HeaderValue>,
     authorization: Option<&HeaderValue>,
@@ -52,28 +50,28 @@ pub fn predict(
     HeaderValue::from_maybe_shared(Bytes::from(etag)).ok()
 }
 
-/// What an answer says about the predictions of its route.
+/// Observation about the predictions of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// It has the predicted `ETag`.
+    /// The answer has the predicted `ETag`.
     Right,
-    /// It has another one, or was sent although it is what the prediction was made of.
+    /// The answer has another `ETag`, or came whole for the predicted body.
     Wrong,
-    /// The prediction brought a whole answer that a date alone would have spared: the accounts of a
-    /// pool see different bodies of the same date. No fault of the form.
+    /// The prediction brought a whole answer that a date alone would have avoided: accounts see
+    /// different bodies of the same date. The form is right.
     Dearer,
 }
 
-/// What a piece of evidence has changed for its route.
+/// Change of a route's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It is proved from now on.
+    /// Now proved.
     Proved,
-    /// It is closed, and was not before.
+    /// Now closed.
     Closed,
 }
 
-/// How the predictions of each route have done; at most as many as the endpoint table has.
+/// Records of the predictions by route; at most one per endpoint of the table.
 #[derive(Debug, Default)]
 pub struct Predictions {
     routes: BTreeMap<EndpointId, Route>,
@@ -83,15 +81,15 @@ pub struct Predictions {
 struct Route {
     /// Right predictions in a row, up to [`RIGHTS_MIN`].
     rights: u8,
-    /// Answers since the last one that was checked.
+    /// Answers since the last check.
     unchecked: u8,
     closed_until: Timestamp,
-    /// Where there is a date, it is left to that.
+    /// Until then, answers with a date are left to the date.
     dates_until: Timestamp,
 }
 
 impl Predictions {
-    /// Whether a prediction may be sent; beside a date it takes the place of that (RFC 9110
+    /// Returns true when a prediction may be sent. Beside a date it replaces the date (RFC 9110
     /// §13.1.3).
     pub fn may_be_sent(&self, route: EndpointId, beside_date: bool, now: Timestamp) -> bool {
         self.routes
@@ -99,8 +97,8 @@ impl Predictions {
             .is_some_and(|route| route.is_proved() && !(beside_date && now < route.dates_until))
     }
 
-    /// Whether an answer of this route is to be checked. A closed route is left alone, every answer
-    /// of one that is not proved counts.
+    /// Returns true when an answer of this route is to be checked. All answers of an unproved route
+    /// count; a closed route is left alone.
     pub fn wants_check(&mut self, route: EndpointId, now: Timestamp) -> bool {
         let route = self.routes.entry(route).or_default();
         if now < route.closed_until {
@@ -110,12 +108,12 @@ impl Predictions {
         !route.is_proved() || route.unchecked >= CHECKED_ONE_IN
     }
 
-    /// Takes an answer's word.
+    /// Records an observation.
     pub fn note(&mut self, route: EndpointId, evidence: Evidence, now: Timestamp) -> Option<Turn> {
         let route = self.routes.entry(route).or_default();
         let was_closed = now < route.closed_until;
         match evidence {
-            // Of an answer that was on its way when another one closed it.
+            // The answer was on its way when another one closed the route.
             Evidence::Right if was_closed => None,
             Evidence::Right => {
                 let was_proved = route.is_proved();
@@ -136,7 +134,7 @@ impl Predictions {
 }
 
 impl Route {
-    /// Being wrong once takes all its rights.
+    /// One wrong prediction resets the count.
     const fn is_proved(self) -> bool {
         self.rights >= RIGHTS_MIN
     }

@@ -1,12 +1,10 @@
-//! What a client's request says of stored answers: the directives of its `Cache-Control`, and
-//! `Pragma` (RFC 9111 §5.2.1, §5.4).
+//! Request directives: `Cache-Control` and `Pragma` of a client's request (RFC 9111 §5.2.1, §5.4).
 //!
-//! They are directives: a cache may keep to them or not (§5.2.1). This one keeps to all of them, in
-//! both modes, with one exception of its own: the upstream's word on how often it is asked
-//! (`X-Poll-Interval`) goes before a client's on how new an answer has to be. And where every hit
-//! is validated, a `no-cache` beside a condition is no wish at all: runtimes add it to each
-//! conditional request of their own accord (CLIENTS.md, 9). Left out: what is in the store, and
-//! what is made of an `only-if-cached` that nothing answers.
+//! A cache may ignore them (§5.2.1). This one honours all of them in both modes, with one
+//! exception: the upstream's poll interval overrides a client's demand for a newer answer. In
+//! [`Mode::Revalidate`] a `no-cache` beside a condition is ignored: runtimes add it to each
+//! conditional request (SPECIFICATION, "Client libraries" 9). The gateway answers an unmet
+//! `only-if-cached`.
 
 use std::time::Duration;
 
@@ -20,7 +18,7 @@ use super::directives::{Directives, known};
 use super::freshness::{Mode, Validated};
 use super::settling::Trust;
 
-/// The names of the directives that are read.
+/// Names of the parsed directives.
 const KNOWN: [&str; 8] = [
     "no-cache",
     "no-store",
@@ -32,14 +30,14 @@ const KNOWN: [&str; 8] = [
     "max-stale",
 ];
 
-/// What a request says; mostly nothing.
+/// Directives of a request; mostly none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a directive that is there or is not, RFC 9111 §5.2.1"
 )]
 pub struct RequestDirectives {
-    /// `no-cache`, or what can only be taken for it.
+    /// `no-cache`, or an equivalent.
     pub no_cache: bool,
     /// `no-store`.
     pub no_store: bool,
@@ -51,15 +49,15 @@ pub struct RequestDirectives {
     pub max_age: Option<Duration>,
     /// `min-fresh`.
     pub min_fresh: Option<Duration>,
-    /// `max-stale`; as long as can be where it names no number.
+    /// `max-stale`; unlimited without a number.
     pub max_stale: Option<Duration>,
-    /// `stale-if-error` (RFC 5861 §4); nothing where it is no number.
+    /// `stale-if-error` (RFC 5861 §4); absent when malformed.
     pub stale_if_error: Option<Duration>,
 }
 
 impl RequestDirectives {
-    /// Reads all lines of the headers. Most requests have neither, which one pass over their names
-    /// tells.
+    /// Parses all lines of the headers. Most requests have neither, which one pass over their names
+    /// shows.
     pub fn of(request: &HeaderMap, mode: Mode) -> Self {
         let (mut speaks, mut has_pragma, mut is_conditional) = (false, false, false);
         for name in request.keys() {
@@ -71,7 +69,7 @@ impl RequestDirectives {
         if speaks {
             Self::of_cache_control(request, is_meant)
         } else if has_pragma && is_meant {
-            // §5.4: where there is no `Cache-Control`, and nothing else of it.
+            // §5.4: `Pragma` counts only without `Cache-Control`, and only `no-cache` of it.
             let lines =
                 request.get_all(header::PRAGMA).iter().filter_map(|line| line.to_str().ok());
             let no_cache = lines
@@ -83,12 +81,12 @@ impl RequestDirectives {
         }
     }
 
-    /// `is_meant`: whether a `no-cache` is.
+    /// `is_meant` is false where a `no-cache` does not count.
     fn of_cache_control(request: &HeaderMap, is_meant: bool) -> Self {
         let (mut read, mut stale_is_confused) = (Self::default(), false);
         for line in request.get_all(header::CACHE_CONTROL) {
-            // What is not visible ASCII may be anything; an answer that was validated is right for
-            // whatever it is.
+            // A line with other characters than visible ASCII may mean anything; a validated answer
+            // is always right.
             let Some(mut directives) = Directives::of(line.as_bytes()) else {
                 read.no_cache = true;
                 continue;
@@ -96,21 +94,19 @@ impl RequestDirectives {
             for (name, value) in directives.by_ref() {
                 stale_is_confused |= !read.take(name, value, is_meant);
             }
-            // Nor is it known what somebody wants whose quotes do not end.
+            // The intent of unclosed quotes is unknown.
             read.no_cache |= directives.is_torn;
         }
         if stale_is_confused {
             read.max_stale = None;
         }
-        // §5.2.1.1: nothing stored is younger than the moment it was validated in; what says so
-        // wants it validated.
+        // §5.2.1.1: no stored answer is younger than its validation, so this demands a validation.
         read.no_cache |= read.max_age == Some(Duration::ZERO);
         read
     }
 
-    /// Takes one directive; whether a `max-stale` could be understood. Of those that ask for more
-    /// than an answer's own lifetime does, one that contradicts another, or is no number, asks for
-    /// all of it (§4.2.1 has answers judged so).
+    /// Takes one directive. Returns false for a malformed `max-stale`. A strict directive that is
+    /// malformed or contradictory demands a validation (§4.2.1 treats answers so).
     fn take(&mut self, name: &str, value: Option<&str>, is_no_cache_meant: bool) -> bool {
         match known(name, &KNOWN) {
             "no-cache" => self.no_cache |= is_no_cache_meant,
@@ -132,8 +128,9 @@ impl RequestDirectives {
 }
 
 impl Validated<'_> {
-    /// Whether it may be served without asking to a client that says this. The rest is as for
-    /// [`Validated::is_fresh_after`], which is the answer where nothing is said.
+    /// Returns true when it may be served without a request to a client with these directives. The
+    /// other parameters are those of [`Validated::is_fresh_after`], which decides without
+    /// directives.
     pub fn answers(
         self,
         directives: &RequestDirectives,
@@ -145,16 +142,16 @@ impl Validated<'_> {
         if *directives == RequestDirectives::default() {
             return self.is_fresh_after(now, mode, trust, watched);
         }
-        // Ours: whoever polls would else only have to say `no-cache` to poll as often as it likes
-        // (Document 1, Conventions, Poll interval).
+        // Ours: otherwise a client could poll at any rate by adding `no-cache` (SPECIFICATION,
+        // "Conventions").
         if self.is_polled_already(now) {
             return trust() != Trust::Invalidated;
         }
-        // RFC 9111 §5.2.1.4: nothing that is not validated for this request.
+        // RFC 9111 §5.2.1.4: no answer without a validation for this request.
         if directives.no_cache {
             return false;
         }
-        // §5.2.1.1: nothing older than that.
+        // §5.2.1.1: no older answer.
         if directives.max_age.is_some_and(|age_max| self.age(now, mode) > age_max) {
             return false;
         }
@@ -168,12 +165,12 @@ impl Validated<'_> {
         if left.is_zero() {
             return self.may_be_stale_for(directives, worth);
         }
-        // §5.2.1.3: fresh, and for so long still.
+        // §5.2.1.3: fresh for this long still.
         directives.min_fresh.is_none_or(|left_min| left >= left_min)
     }
 
-    /// Whether a client that says this takes it when it cannot be validated. By §5.2.1.1 one that
-    /// names an age wants nothing stale, unless it says how stale.
+    /// Returns true when the client accepts it without validation. By §5.2.1.1 a client that names
+    /// an age wants nothing stale, unless it names `max-stale`.
     pub fn accepts_stale(self, directives: &RequestDirectives, now: Timestamp, mode: Mode) -> bool {
         let is_strict =
             directives.no_cache || directives.max_age.or(directives.min_fresh).is_some();
@@ -188,15 +185,15 @@ impl Validated<'_> {
         }
     }
 
-    /// §5.2.1.2: stale by no more than that, where the answer itself does not forbid it (§4.2.4),
-    /// in whatever mode: the word of a client is not the operator's.
+    /// §5.2.1.2: stale by no more than this, unless the answer forbids it (§4.2.4), in both modes.
+    /// A client's directive is not the operator's.
     fn may_be_stale_for(self, directives: &RequestDirectives, worth: Worth) -> bool {
         let is_taken = directives.min_fresh.is_none()
             && directives.max_stale.is_some_and(|over_max| worth.over <= over_max);
         is_taken && !self.stored.forbids_stale
     }
 
-    /// For how long it has not been fresh.
+    /// Time since it was last fresh.
     pub(super) fn over(self, now: Timestamp, mode: Mode) -> Duration {
         self.worth(now, mode, None).over
     }
@@ -217,7 +214,7 @@ impl Validated<'_> {
     }
 }
 
-/// How much longer an answer is fresh, or for how long it has not been: one of them is zero.
+/// Remaining freshness, or staleness: one of them is zero.
 #[derive(Clone, Copy, Debug)]
 struct Worth {
     left: Duration,
@@ -262,7 +259,7 @@ mod tests {
         )
     }
 
-    /// Whether it answers a client that says this so many seconds after it was stored.
+    /// Evaluates a client's line this many seconds after storage.
     fn answers(stored: &Stored, line: &'static str, after: u64, mode: Mode, trust: Trust) -> bool {
         stored.validated(NOW, NOW).answers(
             &directives(line),

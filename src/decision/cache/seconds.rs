@@ -1,27 +1,24 @@
-//! Spans of time in small_list bytes: what headers and the config say of lifetimes is kept with every
-//! stored answer.
+//! Compact durations: the lifetimes of headers and config, which every stored answer keeps.
 
 use std::cmp::Ordering;
 use std::ops::Add;
 use std::time::Duration;
 
-/// Whole seconds, rounded down; more than 136 years count as so many (RFC 9111 §1.2.2 allows less).
+/// Whole seconds, rounded down; at most 136 years (RFC 9111 §1.2.2 allows less).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Seconds(u32);
 
-/// The ttl of a rule of the config, or none, in whole milliseconds. One of more than 49 days counts
-/// as so many: it is validated sooner than it must be.
+/// Optional ttl of a rule of the config, in whole milliseconds. More than 49 days count as 49 days:
+/// the answer is validated sooner than necessary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ttl {
-    /// [`NO_TTL`]: none.
+    /// [`NO_TTL`] for none.
     millis: u32,
 }
 
-/// Longer than any.
 const NO_TTL: u32 = u32::MAX;
 
 impl Ttl {
-    /// How long it is.
     pub(super) fn span(self) -> Option<Duration> {
         (self.millis != NO_TTL).then(|| Duration::from_millis(self.millis.into()))
     }

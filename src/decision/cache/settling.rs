@@ -1,37 +1,35 @@
-//! What may be trusted after a change: the upstream's replicas lag, so the first answers after a
-//! write or an event may still show what was before (UPSTREAM.md, Conditional requests).
+//! Trust after a change: the upstream's replicas lag, so the first answers after a write or an
+//! event may be outdated (SPECIFICATION, "Conditional requests in practice").
 //!
-//! Nothing is asked by a timer. An answer that was asked for soon after a change is only served for
-//! a short while, so that whoever asks next has it validated again: once after [`FIRST_RECHECK`], once
-//! more after [`SECOND_RECHECK`]. What counts is when the request left that brought or validated the
-//! answer, and the latest change: an earlier one has either settled by then, or the later one makes
-//! it be looked at again as soon.
+//! No timer sends requests. An answer that was requested soon after a change is served only for a
+//! short time. The next request revalidates it: once after [`FIRST_RECHECK`], and once more after
+//! [`SECOND_RECHECK`]. The time of its last request and the latest change count. An earlier change
+//! has settled by then, or the later one causes the same rechecks.
 
 use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-/// The first answer is asked for again this long after a change (UPSTREAM.md: "ask again after 2 s
-/// and 10 s before trusting it").
+/// Time after a change until the first recheck (SPECIFICATION, "Conditional requests in practice":
+/// ask again after 2 s and 10 s).
 pub const FIRST_RECHECK: Duration = Duration::from_secs(2);
-/// What is asked for this long after a change is trusted (same place).
+/// Time after a change from which an answer is trusted (same source).
 pub const SECOND_RECHECK: Duration = Duration::from_secs(10);
 
-/// How far an answer may be trusted after the latest change that it may show or not.
+/// Trust in an answer after the latest change of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// It was asked for before the change, or in the same instant: it may show what was before.
+    /// Requested before the change, or in the same instant: it may be outdated.
     Invalidated,
-    /// It was asked for after the change, but so soon that it is to be validated again from this
-    /// time on.
+    /// Requested soon after the change: to be revalidated from this time on.
     Until(Timestamp),
-    /// As its ttl, its poll interval and the mode say.
+    /// Trusted as far as its ttl, its poll interval and the mode allow.
     Settled,
 }
 
 impl Trust {
-    /// In an answer whose request left at `requested_at`, when what it shows changed at
-    /// `changed_at`; `None`: never, as far as is known.
+    /// Returns the trust in an answer that was requested at `requested_at` and changed at
+    /// `changed_at` (`None`: no known change).
     pub fn after(changed_at: Option<Timestamp>, requested_at: Timestamp) -> Self {
         let Some(changed_at) = changed_at else { return Self::Settled };
         let (first, second) = (changed_at + FIRST_RECHECK, changed_at + SECOND_RECHECK);
@@ -46,7 +44,7 @@ impl Trust {
         }
     }
 
-    /// Whether it holds at `now`.
+    /// Returns true while the answer is trusted.
     pub fn holds(self, now: Timestamp) -> bool {
         match self {
             Self::Invalidated => false,
@@ -100,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_popular_answer_is_asked_for_three_times_after_a_change_and_then_no_more() {
-        // Asked for each 100 ms, for a minute; the answer arrives at once.
+        // Requests every 100 ms for a minute, answered at once.
         let (mut requested_at, mut fetches) = (CHANGE - FIRST_RECHECK, Vec::new());
         for millis in (1..60_000).step_by(100) {
             if !Trust::after(Some(CHANGE), requested_at).holds(after(millis)) {

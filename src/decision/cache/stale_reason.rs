@@ -1,10 +1,8 @@
-//! Which stored answers stand in for one that cannot be had: by the operator's word
-//! (`stale_if_limited`, `stale_if_error`), by the answer's own and by the client's
-//! (`stale-if-error`, RFC 5861 §4).
+//! Stale answers in place of an unavailable one: by the operator (`stale_if_limited`,
+//! `stale_if_error`), by the answer and by the client (`stale-if-error`, RFC 5861 §4).
 //!
-//! Each of the three may allow it by itself, and an answer that forbids it (RFC 9111 §4.2.4)
-//! forbids it to the latter two in both modes. What a change has made doubtful stands in for
-//! nothing; that is for the caller to see.
+//! Each of the three suffices. An answer that forbids stale use (RFC 9111 §4.2.4) overrides the
+//! latter two in both modes. Invalidated answers are never served so; the caller checks that.
 
 use std::time::Duration;
 
@@ -15,19 +13,19 @@ use crate::clock::Timestamp;
 use super::freshness::{Mode, Validated};
 use super::request_directives::RequestDirectives;
 
-/// Why an answer cannot be had.
+/// Reason for serving a stale answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleReason {
-    /// A limit stands in the way, which is no error.
+    /// A limit denies the request; no error.
     Limited,
     /// The upstream gave no answer.
     NoAnswer,
-    /// It answered so.
+    /// The upstream answered with this status.
     Answered(StatusCode),
 }
 
 impl StaleReason {
-    /// The errors of RFC 5861 §4: whatever is, or would become, one of these statuses.
+    /// The errors of RFC 5861 §4: any of these statuses, given or implied.
     fn is_error(self) -> bool {
         use StatusCode as Is;
         let errors = [
@@ -43,7 +41,7 @@ impl StaleReason {
         }
     }
 
-    /// Whether the operator's word is about it. A plain HTTP cache delivers what was answered,
+    /// True when the operator's setting applies. A plain HTTP cache delivers the upstream's answer,
     /// whatever it is.
     fn is_for_operator(self, mode: Mode) -> bool {
         match self {
@@ -54,8 +52,8 @@ impl StaleReason {
 }
 
 impl Validated<'_> {
-    /// Whether it stands in for an answer to a client that says this. `age_max` is the operator's
-    /// bound for this reason; zero is none.
+    /// Returns true when this answer may replace an unavailable one for a client with these
+    /// directives. `age_max` is the operator's bound for this reason; zero is none.
     pub fn may_serve_stale(
         self,
         reason: StaleReason,
@@ -65,8 +63,8 @@ impl Validated<'_> {
         mode: Mode,
     ) -> bool {
         let stale_for = self.stale_for(now, mode);
-        // What a client says of errors goes before all else that it says, which is of answers that
-        // can be had; it is a bound for the others' words too.
+        // `stale-if-error` overrides the client's other directives, which are about available
+        // answers. It bounds the other permissions too.
         let asked_for = directives.stale_if_error.filter(|_| reason.is_error());
         if !asked_for.map_or_else(
             || self.accepts_stale(directives, now, mode),
@@ -84,9 +82,8 @@ impl Validated<'_> {
             || reason.is_error() && !self.stored.forbids_stale && (by_answer || asked_for.is_some())
     }
 
-    /// For how long it has not been fresh, by its own word or the operator's. Also where every hit
-    /// is validated: an answer that says how stale it may be counts that from the end of its own
-    /// lifetime.
+    /// Staleness by its own lifetime or the operator's. In [`Mode::Revalidate`] too: an answer that
+    /// bounds its staleness counts from the end of its own lifetime.
     fn stale_for(self, now: Timestamp, mode: Mode) -> Duration {
         let by_itself = self.age(now, Mode::Rfc9111).saturating_sub(self.stored.lifetime.into());
         self.stored.ttl.span().map_or(by_itself, |_| by_itself.min(self.over(now, mode)))

@@ -1,9 +1,8 @@
-//! What a denial is worth to a pool: the last word, one voice among several, or nothing, because
-//! somebody has seen what it denies and was not query.
+//! The confidence in a denial: final, open, or void because another account has seen the resource.
 //!
-//! AccountSet denies what another one sees mostly cannot know better; who has seen it before, or sees the
-//! place that it is in, can: what was there may be gone. What is done with each kind is the
-//! caller's business.
+//! A denial by an account that never sees the place mostly proves nothing. An account that has seen
+//! the resource before, or sees its place, can tell that it is gone. The caller decides about each
+//! case.
 
 use crate::clock::Timestamp;
 
@@ -13,33 +12,33 @@ use super::{About, AccessQuery, KnownAccounts, Permissions};
 use crate::decision::types::AccountId;
 use crate::decision::types::TokenKey;
 
-/// What a denial is worth.
+/// Confidence in a denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DenialConfidence {
-    /// Nobody could say more; so is whatever is no denial.
+    /// No other account could see more. Answers other than denials are final too.
     Final,
-    /// Somebody who was not query may see it. It is an answer, and none to keep.
+    /// Another account may see the resource: an answer, but not to be stored.
     Open,
-    /// Somebody has seen it who was not query, and none of those who were has: it takes the place
-    /// of nothing.
+    /// Another account has seen the resource, and none of the denied ones has: it replaces no
+    /// stored answer.
     Void,
 }
 
-/// AccountSet denies a read, and who would not.
+/// Denials of one read, and the accounts that could contradict them.
 #[derive(Clone, Copy, Debug)]
 pub struct Denials<'d> {
-    /// AccountSet was query just now.
+    /// Accounts that denied the read.
     pub by: &'d [AccountId],
-    /// AccountSet owns a validator of the stored answer, which is no denial; `None`: no such answer is
-    /// stored. Those of most answers without an `ETag` are not known.
+    /// Owners of a validator of the stored answer, if one is stored. Owners without an `ETag` are
+    /// mostly unknown.
     pub stored: Option<&'d [AccountId]>,
-    /// The accounts that have no working token and get none, in ascending order: what they have
-    /// seen is no more for the pool to see.
+    /// Accounts without any working token, in ascending order. The pool no longer sees their
+    /// resources.
     pub hopeless: &'d [AccountId],
 }
 
 impl Denials<'_> {
-    /// Those who have seen it, by what is stored, and can be query some day.
+    /// Owners by the stored answer that can be asked again.
     pub(super) fn owners(&self) -> impl Iterator<Item = AccountId> {
         let owners = self.stored.unwrap_or_default().iter().copied();
         owners.filter(|owner| self.hopeless.binary_search(owner).is_err())
@@ -47,7 +46,8 @@ impl Denials<'_> {
 }
 
 impl Permissions {
-    /// What these denials are worth to the pool `base`, in ascending order, after they were taught.
+    /// Returns the confidence of the pool `base` (in ascending order) in these denials, after they
+    /// were recorded.
     pub fn denial_confidence(
         &self,
         now: Timestamp,
@@ -95,8 +95,8 @@ impl Permissions {
             && denials.by.len() > 1
             && denials.by.iter().any(|account| sees_place(*account))
         {
-            // Two agree, of whom one sees the place: to ask a whole pool for each thing that is
-            // missing would cost more than that tells.
+            // Two agree, and one of them sees the place. Asking a whole pool for each missing
+            // resource would cost too much.
             DenialConfidence::Final
         } else {
             DenialConfidence::Open

@@ -1,8 +1,8 @@
-//! What was learned of tokens, for a while: bounded in number and in time.
+//! Records about tokens, bounded in number and time.
 //!
-//! Two generations of entries: when the young one is full, it becomes the old one, and what was old
-//! is forgotten. What is retry_ended at again to be changed becomes young, so that what is in use stays.
-//! What the marks mean for a request is not known here.
+//! There are two generations of entries. A full young generation becomes the old one, and the old
+//! entries are dropped. An old entry that changes becomes young again, so entries in use stay. The
+//! meaning of marks is in the parent module.
 
 use std::time::Duration;
 
@@ -11,61 +11,58 @@ use crate::clock::Timestamp;
 
 use super::{Holder, ResourceScope};
 
-/// Seeded: its keys come from what clients ask for.
+/// Seeded, because clients choose the keys.
 type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 
-/// How long a token that lacks a right is not query while another may be. Ours: an operator who
-/// grants a permission sees it used within minutes; asking every ten minutes costs six requests an
-/// hour.
+/// Time for which a token without a permission is avoided. Ours: a newly granted permission is used
+/// within minutes, and a retry every ten minutes costs six requests an hour.
 const LACKING_FOR: Duration = Duration::from_mins(10);
-/// How long a token that found nothing is not query while another may be. Ours: shorter, because
-/// things are made (a repository, a release), and a replica that lags answers 404 for seconds
-/// (UPSTREAM.md, Conditional requests).
+/// Time for which a token that found nothing is avoided. Ours: shorter, because resources are
+/// created, and a lagging replica answers 404 for seconds (SPECIFICATION, "Conditional requests in
+/// practice").
 const DENIED_FOR: Duration = Duration::from_mins(5);
-/// How long a served token is thought to be good. Ours: a right that is taken away is noticed at
-/// once by its first denial; this only bounds what is kept.
+/// Time for which a served token counts as good. Ours: the first denial reveals a revoked
+/// permission at once; this only bounds the memory.
 const GOOD_FOR: Duration = Duration::from_mins(30);
-/// How long after a observation that was repeated its account is tried again when nobody else can carry
-/// the request. Ours: while budgets are spent every request would try it; once is tried at once, so
-/// that a mistaken memory refuses nothing.
+/// Time after a repeated denial until the account is tried again as a last resort. Ours: otherwise
+/// every request would try it while budgets are spent. A single denial allows a retry at once, so
+/// that a mistake blocks nothing.
 const REPEATED_AFTER: Duration = Duration::from_mins(1);
-/// Entries in a generation. Ours: with both generations about as many places as a crawler goes
-/// through in ten minutes at full speed; some megabytes.
+/// Entries in a generation. Ours: both generations cover the places that a crawler visits in ten
+/// minutes at full speed; some megabytes.
 pub(super) const ENTRIES_MAX: usize = 16_384;
-/// Tokens remembered in an entry; the oldest observation goes first. Ours: in larger pools the walk
-/// through those that see nothing may begin anew.
+/// Tokens in an entry; the oldest record goes first. Ours: in larger pools the walk through tokens
+/// without access may start again.
 pub(super) const TOKENS_MAX: usize = 32;
 
-/// Of what something is remembered.
+/// Subject of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Subject {
-    /// One endpoint.
     Endpoint(EndpointId),
-    /// Whatever wants this permission at this level; the name as a fingerprint.
+    /// All endpoints with this permission at this level; the name as a fingerprint.
     Permission(u64, Access),
     /// The place as a whole.
     ResourceScope,
 }
 
-/// Of what and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) subject: Subject,
     pub(super) place: ResourceScope,
 }
 
-/// What is remembered of a token.
+/// Finding about a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// It was served.
+    /// Served.
     Good,
-    /// It lacks a right, by the upstream's word or because another was served.
+    /// Lacks a permission, by the upstream's message or because another token was served.
     Lacking,
-    /// It was denied, and it is not certain that the token is the reason.
+    /// Denied, possibly for another reason than the token.
     Denied,
 }
 
-/// A mark, since when, and from when on a bad one may be tried as a last resort.
+/// Mark, its time, and the time from which a bad token may be tried as a last resort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) mark: Mark,
@@ -104,7 +101,7 @@ impl Line {
 }
 
 impl Records {
-    /// Remembers `mark` in place of what was known.
+    /// Replaces the record of a token.
     pub(super) fn put(&mut self, now: Timestamp, key: Key, holder: Holder, mark: Mark) {
         let lines = self.lines_mut(key);
         let was_bad = lines
@@ -124,43 +121,38 @@ impl Records {
         });
     }
 
-    /// Forgets what is remembered of a token.
     pub(super) fn forget_holder(&mut self, key: Key, holder: Holder) {
         self.lines_mut(key).retain(|line| line.holder != holder);
     }
 
-    /// Forgets this of everybody.
+    /// Drops this mark of all tokens.
     pub(super) fn forget(&mut self, key: Key, mark: Mark) {
         self.lines_mut(key).retain(|line| line.mark != mark);
     }
 
-    /// What is remembered of a token.
     pub(super) fn of(&self, now: Timestamp, key: Key, holder: Holder) -> Option<Record> {
         let line = self.lines(key).iter().find(|line| line.holder == holder && line.holds(now))?;
         Some(Record { mark: line.mark, at: line.at, again: line.again })
     }
 
-    /// Whether this is remembered of a token.
     pub(super) fn is(&self, now: Timestamp, key: Key, holder: Holder, mark: Mark) -> bool {
         self.of(now, key, holder).is_some_and(|remembered| remembered.mark == mark)
     }
 
-    /// Whether anything was ever remembered there and is not forgotten yet.
+    /// Returns true with any record, expired ones included.
     pub(super) fn knows(&self, key: Key) -> bool {
         !self.lines(key).is_empty()
     }
 
-    /// Whether something bad is remembered of somebody.
     pub(super) fn has_bad(&self, now: Timestamp, key: Key) -> bool {
         self.lines(key).iter().any(|line| line.mark != Mark::Good && line.holds(now))
     }
 
-    /// Everybody of whom something is or was remembered.
+    /// Tokens with a record, expired ones included.
     pub(super) fn holders(&self, key: Key) -> impl Iterator<Item = Holder> {
         self.lines(key).iter().map(|line| line.holder)
     }
 
-    /// How many entries there are.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.young.len() + self.old.len()

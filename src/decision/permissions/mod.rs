@@ -1,27 +1,24 @@
-//! What is known of each token's rights: who of those that may carry a request is likely to be
-//! served, who is not, and when a denial is worth a second look (`probe_budget`) and what it is worth in
-//! the end (`denial_confidence`).
+//! Observed permissions of tokens: the accounts of a pool that are likely to be served, the retry
+//! of a denial (`probe_budget`), and the confidence in it (`denial_confidence`).
 //!
-//! The endpoint table and the config say who may be query at all (`needs` words what is missing
-//! when nobody may). The rest is learned from answers and remembered for a while (`memory`), for
-//! one token at one place — a repository, an organization — and one endpoint of it:
+//! The endpoint table and the config say which accounts may be asked at all; `needs` words the
+//! missing permission when none may. The rest is observed and recorded for a while (`memory`): for
+//! one token, one place (a repository, an organization), and one endpoint.
 //!
-//! | answer | teaches |
+//! | answer | record |
 //! |---|---|
-//! | served | the token is good for the endpoint there, and sees the place; what was thought worse of it is forgotten, and of others too what was as uncertain |
-//! | 403 for want of a right, 404 although its scopes cannot be enough, 401 that wants another kind of credential | bad for the endpoint there; bad for whatever else there wants the one permission it named |
-//! | another 403, a 404 | bad for the endpoint there; nothing when the token sees the place and the answer can be about one thing in it: that thing may be missing |
-//! | 404 or 403 where another token is served with the same request | bad for the endpoint there, and, for a 404, not seeing the place |
+//! | served | the token is good for the endpoint there and sees the place; worse records end, and so do uncertain ones of other tokens |
+//! | 403 about a permission, 404 with insufficient scopes, 401 about the kind of credential | bad for the endpoint there, and for other endpoints there with the same single permission |
+//! | another 403, a 404 | bad for the endpoint there; no record when the token sees the place and one resource in it may be missing |
+//! | 404 or 403 while another token is served with the same request | bad for the endpoint there; for a 404, does not see the place |
 //!
-//! Limit refusals, a 401 about the token itself and 5xx are no lessons. KnownAccounts good goes before
-//! unknown, unknown before known bad (`plan`), but only where the bad are as many as the good:
-//! where nobody is known to be bad all are alike, and load is spread by budget alone. A memory is
-//! never the reason of a refusal: when all are bad, the one is query whose observation is the oldest,
-//! and when those who are left can carry nothing for now, the bad ones are tried, each once and
-//! then once a minute.
+//! Limits, a 401 about the token itself and 5xx are no observations. Good accounts come before
+//! unknown ones, and those before bad ones (`plan`), but only where at least as many are bad as
+//! good. Without a bad account all are alike, and the budgets alone spread the load.
 //!
-//! Left out: what one answer says (`api::denial`), which tokens work at all (`tokens/`), and
-//! budgets, which belong to accounts (`books`).
+//! A record never denies a request. When all accounts are bad, the one with the oldest record is
+//! asked. When the others cannot send now, the bad ones are tried, each at once and then once a
+//! minute.
 
 pub mod denial_confidence;
 mod memory;
@@ -45,93 +42,91 @@ use memory::{Key, Mark, Record, Records, Subject};
 use probe_budget::ProbeBudget;
 pub use probe_budget::RetryResult;
 
-/// What a path is about: the repository, organization, team, enterprise or user that it names, else
-/// the path itself. Kept as a fingerprint of 64 bits: two places that share one would share
-/// lessons, which cost a request and decide nothing.
+/// Place of a path: the repository, organization, team, enterprise or user that it names, else the
+/// path itself. Kept as a fingerprint of 64 bits: a collision would share records, which costs a
+/// request and decides nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ResourceScope(u64);
 
-/// What a request asks, as far as rights go.
+/// Request, as far as permissions are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessQuery {
     endpoint: EndpointId,
     place: ResourceScope,
     subject: About,
-    /// The one permission that the table names, as the header of accepted permissions would name
-    /// it.
+    /// The table's single permission, by its name in the header of accepted permissions.
     wants: Option<(u64, Access)>,
 }
 
-/// What a 404 can be about.
+/// Possible subject of a 404.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum About {
-    /// The place, or all that the endpoint shows of it.
+    /// The place, or everything that the endpoint shows of it.
     ResourceScope,
-    /// One thing in the place, which may be missing.
+    /// One resource in the place, which may be missing.
     Thing,
 }
 
-/// A token and whose it is.
+/// Token and its account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
-    /// The account.
+    /// Account.
     pub account: AccountId,
-    /// Which of its tokens.
+    /// Token of the account.
     pub token: TokenKey,
 }
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// Answered with what was query for.
+    /// Answered without a denial.
     Served,
-    /// Denied, and nobody else was query.
+    /// Denied, and no other account was asked.
     Denied(Denial),
     /// Denied, while another token was served with the same request.
     ServedElsewhere(Denial),
 }
 
-/// What is known of a token or account for one request.
+/// Recorded state of a token or account for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AccountState {
-    /// It was served.
+    /// Served.
     Good,
-    /// Nothing is known.
+    /// No record.
     Unknown,
-    /// It was denied.
+    /// Denied.
     Bad(Denied),
 }
 
-/// A observation that speaks against somebody; the older one is less.
+/// Record against an account; the older one is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Denied {
-    /// When it was taught.
+    /// Time of the denial.
     at: Timestamp,
-    /// From when on it may be put to the test while nobody else can carry the request.
+    /// Time from which it may be tried while no other account can send the request.
     again: Timestamp,
 }
 
-/// What matters of a pool for one request: of whom nothing is known is in neither list.
+/// Recorded accounts of a pool for one request; unknown ones are in neither list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct KnownAccounts {
-    /// AccountSet was served.
+    /// Served accounts.
     good: Vec<AccountId>,
-    /// AccountSet was denied, the oldest observation first.
+    /// Denied accounts, the oldest record first.
     bad: Vec<(AccountId, Denied)>,
 }
 
-/// Everything that answers have taught about rights.
+/// All observed permissions.
 #[derive(Debug, Default)]
 pub struct Permissions {
     memory: Records,
     probe_budget: ProbeBudget,
-    /// The one permission that an endpoint said it wants; no more entries than the table has
-    /// endpoints.
+    /// Single permission that an endpoint reported; no more entries than the table has endpoints.
     wants: HashMap<EndpointId, (u64, Access)>,
 }
 
 impl ResourceScope {
-    /// The place of a path. Names at the upstream do not tell case.
+    /// The upstream ignores case in names.
     fn of(path: &str) -> Self {
         match Table::place(path) {
             Some(named) => Self(fingerprint(&named.to_ascii_lowercase())),
@@ -141,7 +136,7 @@ impl ResourceScope {
 }
 
 impl AccessQuery {
-    /// What a request for `path`, of this endpoint, asks.
+    /// Builds the query of a request for `path` at this endpoint.
     pub fn of(endpoint: &Endpoint, path: &str) -> Self {
         let within = Table::place(&endpoint.template)
             .and_then(|place| endpoint.template.strip_prefix(place));
@@ -150,8 +145,8 @@ impl AccessQuery {
         } else {
             About::ResourceScope
         };
-        // Those of organizations have other names in the header; a route marked [M] wants more than
-        // one, or another one.
+        // Organization permissions have other names in the header. A route marked [M] wants more
+        // than one permission, or another one.
         let is_plain = !endpoint.several_permissions && endpoint.other_permissions.is_empty();
         let named = endpoint
             .permission
@@ -182,8 +177,8 @@ impl AccountState {
 }
 
 impl Permissions {
-    /// Takes in what an answer says. `accepted` is the one permission that the answer says its
-    /// endpoint wants.
+    /// Records an observation. `accepted` is the single permission that the answer reports for its
+    /// endpoint.
     pub fn record(
         &mut self,
         now: Timestamp,
@@ -210,7 +205,7 @@ impl Permissions {
                 }
             }
             Observation::ServedElsewhere(denial) => {
-                // The same denial as before, better understood; not another one.
+                // The same denial, better understood.
                 self.memory.forget_holder(query.by_endpoint(), holder);
                 self.memory.put(now, query.by_endpoint(), holder, Mark::Lacking);
                 let sees_place = self.memory.is(now, query.by_place(), holder, Mark::Good);
@@ -223,13 +218,13 @@ impl Permissions {
 
     fn served(&mut self, now: Timestamp, query: AccessQuery, holder: Holder) {
         if self.memory.is(now, query.by_endpoint(), holder, Mark::Denied) {
-            // AccountSet was denied like the others and is served now: it was about the thing, or the
-            // thing is there by now.
+            // A denied token is served now: the denial was about the resource, or the resource
+            // exists by now.
             self.memory.forget(query.by_endpoint(), Mark::Denied);
         }
         self.memory.put(now, query.by_place(), holder, Mark::Good);
-        // Of use only beside what is known to be bad; that most tokens are served by most endpoints
-        // would fill the memory.
+        // Useful only beside bad records. Most tokens are served by most endpoints, which would
+        // fill the memory.
         if self.memory.knows(query.by_endpoint())
             || self.permission_of(query).is_some_and(|key| self.memory.knows(key))
         {
@@ -237,7 +232,7 @@ impl Permissions {
         }
     }
 
-    /// Whoever may not read may not write either.
+    /// A token without read permission has no write permission either.
     fn lacks_permission(&mut self, now: Timestamp, query: AccessQuery, holder: Holder) {
         let Some((name, wanted)) = self.wants.get(&query.endpoint).copied().or(query.wants) else {
             return;
@@ -256,8 +251,8 @@ impl Permissions {
         Some(Key { subject: Subject::Permission(name, access), place: query.place })
     }
 
-    /// What is known of one token. What was learned at the endpoint itself goes before what was
-    /// learned beside it.
+    /// State of one token. Records of the endpoint itself override records of its permission and
+    /// place.
     pub(super) fn standing(
         &self,
         now: Timestamp,
@@ -267,8 +262,8 @@ impl Permissions {
         let remembered = |key: Key| self.memory.of(now, key, holder);
         let sees_place = self.memory.is(now, query.by_place(), holder, Mark::Good);
         match remembered(query.by_endpoint()) {
-            // It may have been about one thing, by a token that has since been seen to see the
-            // place.
+            // The denial may have been about one resource; since then the token has been seen to
+            // see the place.
             Some(Record { mark: Mark::Denied, .. })
                 if query.subject == About::Thing && sees_place =>
             {
@@ -286,7 +281,7 @@ impl Permissions {
             .map_or(AccountState::Unknown, AccountState::of)
     }
 
-    /// What is known of an account: it is as good as the best of its tokens.
+    /// State of an account: that of its best token.
     fn of_account(
         &self,
         now: Timestamp,
@@ -301,9 +296,9 @@ impl Permissions {
             .unwrap_or(AccountState::Unknown)
     }
 
-    /// What is known of the accounts of `base`, which is in ascending order; `tokens_of` gives an
-    /// account's tokens that the endpoint takes. Empty unless somebody is known to be bad. Costs as
-    /// much as is remembered, whatever the size of `base`.
+    /// Recorded accounts of `base`, which is in ascending order; `tokens_of` returns the tokens
+    /// that the endpoint takes. Empty without a bad account. The cost grows with the records, not
+    /// with `base`.
     pub(super) fn known(
         &self,
         now: Timestamp,
@@ -325,8 +320,7 @@ impl Permissions {
         for account in accounts {
             let mut tokens = tokens_of(account);
             if tokens.is_empty() {
-                // An account whose credential is made for each use: what is remembered is all there
-                // is.
+                // The account makes a credential for each use, so only recorded tokens are known.
                 let remembered = keys()
                     .flat_map(|key| self.memory.holders(*key))
                     .filter(|holder| holder.account == account);
@@ -342,7 +336,7 @@ impl Permissions {
         if known.bad.is_empty() { KnownAccounts::default() } else { known }
     }
 
-    /// Puts an account's tokens into the order in which they are worth trying.
+    /// Sorts an account's tokens by their state, the best first.
     pub fn rank(
         &self,
         now: Timestamp,
@@ -353,13 +347,13 @@ impl Permissions {
         tokens.sort_by_key(|token| self.standing(now, query, Holder { account, token: *token }));
     }
 
-    /// How a second look ended: decides how often the endpoint's denials get one.
+    /// Ends a permission retry; its result determines the frequency of further ones.
     pub fn retry_ended(&mut self, query: AccessQuery, found: RetryResult) {
         self.probe_budget.ended(query.endpoint, found);
     }
 }
 
-/// The same in every process, so that a test that fails fails again.
+/// The same in every process, so that a failing test fails again.
 fn fingerprint(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);

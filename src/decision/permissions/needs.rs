@@ -1,34 +1,33 @@
-//! Why nobody may carry a request, and what would be needed, in words for the client and its
+//! The message when no account may send a request: the missing permission, for the client and its
 //! operator.
 //!
-//! Only what the endpoint table and the config say. What is unknown there excludes nobody, so it is
-//! never a reason here; routes marked \[M\] in the permission matrix are said to take more than the
-//! permission they name.
+//! It only uses the endpoint table and the config. Unknown facts exclude no account and are never a
+//! reason. Routes marked \[M\] in the permission matrix take more than the named permission.
 
 use std::fmt::Write as _;
 
 use crate::api::{AccountKind, Endpoint, TokenKind};
 
-/// Most accounts that are named. Ours: enough to see what is wrong; a pool can have thousands.
+/// Most accounts that are named. Ours: enough to see the mistake; a pool can have thousands.
 const NAMED_MAX: usize = 5;
 
-/// An account of the client, as far as the reason goes.
+/// Account of the client.
 #[derive(Clone, Debug)]
 pub struct AccountTokens<'c> {
-    /// Its name in the config.
+    /// Name in the config.
     pub name: &'c str,
-    /// What it is.
+    /// Kind of account.
     pub kind: AccountKind,
-    /// The kinds of its tokens.
+    /// Kinds of its tokens.
     pub tokens: Vec<TokenKind>,
-    /// Whether the endpoint takes one of them.
+    /// True when the endpoint takes one of them.
     pub accepted: bool,
-    /// Whether its `reach` covers what the path names.
+    /// True when its `reach` covers the path.
     pub reaches: bool,
 }
 
-/// Why none of these accounts may carry a request of this endpoint. `named` is what the path names:
-/// `acme`, `acme/widgets`.
+/// Returns the reason why none of these accounts may send a request to this endpoint. `named` is
+/// the owner or repository in the path: `acme`, `acme/widgets`.
 pub fn unmet(endpoint: &Endpoint, named: &str, accounts: &[AccountTokens<'_>]) -> String {
     let reaching: Vec<&AccountTokens<'_>> =
         accounts.iter().filter(|account| account.reaches).collect();
@@ -58,7 +57,7 @@ pub fn unmet(endpoint: &Endpoint, named: &str, accounts: &[AccountTokens<'_>]) -
     )
 }
 
-/// What a token must be for this endpoint.
+/// Requirement for a token.
 fn needed(endpoint: &Endpoint) -> String {
     let says = |wanted| {
         TokenKind::ALL.into_iter().filter(move |kind| endpoint.tokens.accepts(*kind) == wanted)
@@ -66,7 +65,7 @@ fn needed(endpoint: &Endpoint) -> String {
     if says(Some(true)).next().is_none() && endpoint.tokens.accepts_app_jwt() == Some(true) {
         return "it needs an app's own credential (a JWT), so an account of kind app with an entry in [[apps]]".into();
     }
-    // Where kinds are named, those that are not named may do or not.
+    // Where some kinds are accepted, the unspecified ones may work or not.
     let named: Vec<TokenKind> = says(Some(true)).collect();
     let kinds = if named.is_empty() { says(None).collect() } else { named };
     let mut text = format!("it needs {} token", one_of(&kinds));

@@ -1,9 +1,10 @@
-//! In which order the accounts of a pool are offered a request, and who takes a second look.
+//! The order in which the accounts of a pool are offered a request, and the accounts for a
+//! permission retry.
 //!
-//! The order is a small_list lists, of which each is tried only when the one before can carry nothing now:
-//! first who was served there before, unless more were served than denied; then whoever is not
-//! known to be bad; at last who is. A list is described by what sets it apart from the pool, so
-//! that it costs nothing to describe a pool of thousands.
+//! The order is a few stages. Each is tried only when the one before cannot send now: first
+//! accounts that were served there, unless more were served than denied; then all that are not
+//! known to be bad; then the bad ones. A stage is described by its difference from the pool, which
+//! is cheap for pools of thousands.
 
 use std::time::Duration;
 
@@ -15,67 +16,66 @@ use super::{AccessQuery, Denied, KnownAccounts, Permissions};
 use crate::decision::types::AccountId;
 use crate::decision::types::TokenKey;
 
-/// How long a request waits for an account that is known to be good while others might be. Ours:
-/// longer than an answer that frees a place takes, shorter than anybody notices.
+/// Time that a request waits for a good account while others might be good. Ours: longer than an
+/// answer that frees a place, shorter than a person notices.
 pub const SHORT_WAIT: Duration = Duration::from_secs(1);
 
-/// A part of a pool; the accounts are in ascending order.
+/// Part of a pool; the accounts are in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AccountSet {
-    /// These; never empty.
+    /// These accounts; never empty.
     Only(Vec<AccountId>),
-    /// All but these, which are not all.
+    /// All but these accounts; never empty either.
     AllBut(Vec<AccountId>),
 }
 
-/// How long a request may wait for one of a list.
+/// Longest wait for the accounts of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitLimit {
-    /// As long as it may be held.
+    /// As long as the request may be held.
     Whole,
     /// [`SHORT_WAIT`] at most.
     Moment,
-    /// Not at all.
+    /// No wait.
     None,
 }
 
-/// What a denial by an account of a list means.
+/// Meaning of a denial by an account of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DenialRole {
-    /// It is the answer, if nobody is left to take a second look.
+    /// The answer, unless another account retries it.
     Ordinary,
-    /// It was to be expected; the limits that keep the others from answering are the reason to
-    /// give.
+    /// Expected: the limits of the other accounts are the reason to report.
     Last,
 }
 
-/// One list.
+/// One stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// AccountSet is in it.
+    /// Accounts of the stage.
     pub who: AccountSet,
-    /// How long to wait for them.
+    /// Longest wait for them.
     pub patience: WaitLimit,
-    /// What their denials are worth.
+    /// Meaning of their denials.
     pub resort: DenialRole,
 }
 
-/// Whether a denied read is query again of another account.
+/// Decision about the retry of a denied read with another account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermissionRetry {
-    /// Of one of these, for whom it waits so long; the look's end must be told
-    /// ([`Permissions::retry_ended`]).
+    /// Retry with one of these accounts, and wait so long; [`Permissions::retry_ended`] must
+    /// follow.
     By(AccountSet, WaitLimit),
-    /// To be query again when a look has ended: what those that are under way bring decides it.
+    /// Ask again when a retry in progress has ended.
     Later,
-    /// No: nobody could see more, or probe_budget of this endpoint hardly ever find anything.
+    /// No retry: no account could see more, or retries of this endpoint hardly ever find anything.
     No,
 }
 
 impl Permissions {
-    /// The lists in which the accounts of `base` (in ascending order) are offered a request; empty
-    /// when all are unusable. `unusable` are the accounts of `base` that have no working token for
-    /// it, in ascending order; `tokens_of` gives an account's tokens that the endpoint takes.
+    /// Returns the stages for a request to the pool `base` (in ascending order); empty when all
+    /// accounts are unusable. `unusable` are the accounts without a working token, in ascending
+    /// order. `tokens_of` returns an account's tokens that the endpoint takes.
     pub fn plan(
         &self,
         now: Timestamp,
@@ -84,7 +84,7 @@ impl Permissions {
         unusable: &[AccountId],
         tokens_of: &dyn Fn(AccountId) -> Vec<TokenKey>,
     ) -> Vec<Stage> {
-        // AccountSet is alone is query, whatever is known.
+        // A single account is asked in any case.
         let known = if base.len() > 1 {
             self.known(now, query, base, tokens_of)
         } else {
@@ -93,7 +93,7 @@ impl Permissions {
         stages(now, &known, base.len(), unusable)
     }
 
-    /// AccountSet takes a second look at what was denied to `first`, the one of `denials`.
+    /// Decides about the retry of a request that `first` denied, the one account of `denials`.
     #[expect(
         clippy::too_many_arguments,
         reason = "what is query, by whom, and what is known of the pool"
@@ -113,8 +113,7 @@ impl Permissions {
         if out.len() >= base.len() {
             return PermissionRetry::No;
         }
-        // What it says is worth nothing without those who have seen the thing: they are query as if
-        // they had been query first.
+        // Owners of the resource are asked as if the denial had not come.
         let is_void = self.confidence(now, query, base, denials, &known) == DenialConfidence::Void;
         let good = union(&[], known.good.iter().copied().chain(denials.owners()));
         let good: Vec<AccountId> = good
@@ -123,8 +122,8 @@ impl Permissions {
                 base.binary_search(account).is_ok() && out.binary_search(account).is_err()
             })
             .collect();
-        // AccountSet sees the place was denied because the thing is missing, as like as not; who does not
-        // was denied what the good ones see.
+        // An account that sees the place was probably denied because the resource is missing.
+        // Another one was denied a resource that the good accounts see.
         let is_sure =
             is_void || !good.is_empty() && known.bad.iter().any(|(account, _)| *account == first);
         let patience = if is_void { WaitLimit::Whole } else { WaitLimit::Moment };
@@ -164,8 +163,8 @@ fn stages(
     let mut stages = Vec::new();
     let open = base_len.saturating_sub(out.len());
     if open > 0 {
-        // Where most were served, an unknown one is likely to be too, and to prefer the good would
-        // empty their budgets before those of others.
+        // Where most were served, an unknown account probably is too. Preferring the good ones
+        // would empty their budgets first.
         let is_gamble = bad.len() >= good.len();
         if is_gamble && !good.is_empty() && good.len() < open {
             stages.push(stage(only(good), WaitLimit::Moment, DenialRole::Ordinary));
@@ -184,7 +183,7 @@ fn stages(
     stages
 }
 
-/// Both together, in ascending order, each once.
+/// Union in ascending order without duplicates.
 pub(super) fn union(
     sorted: &[AccountId],
     others: impl IntoIterator<Item = AccountId>,

@@ -1,46 +1,44 @@
-//! Which denials get a second look: as many as find something, and small_list where they do not.
+//! The probe budget of permission retries: frequent where they find something, rare where they do
+//! not.
 //!
-//! Each endpoint has a credit. A look is paid from it, one that finds something pays back more than
-//! it cost, and denials that get no look earn a little, so that a change is noticed. A crawler that
-//! asks for 100 missing things costs 10 more requests, not 100 more.
+//! Each endpoint has a credit. A retry costs credit, a successful one pays back more than its cost,
+//! and a denial without a retry earns a little, so that a change is noticed. A crawler that
+//! requests 100 missing resources costs 10 more requests, not 100 more.
 
 use std::collections::HashMap;
 
 use crate::api::EndpointId;
 
-/// What a look costs, in the same parts as the others. Ours.
+/// Cost of a retry, in credits. Ours.
 const COST: u32 = 20;
-/// What an endpoint begins with and can have at most: five probe_budget in a row that find nothing.
+/// Credit at the start and at most: five unsuccessful retries in a row.
 const CREDIT_MAX: u32 = 5 * COST;
-/// What a look pays that finds something: probe_budget go on while one in four does.
+/// Credit for a successful retry: retries go on while one in four succeeds.
 const FOUND: u32 = 4 * COST;
-/// What a denial without a look earns: of those that find nothing, every twentieth is retry_ended at
-/// again.
+/// Credit for a denial without a retry: of unsuccessful ones, every twentieth is retried.
 const UNLOOKED: u32 = 1;
 
-/// What a second look brought.
+/// Result of a permission retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryResult {
-    /// An answer that is no denial.
+    /// An answer other than a denial.
     Something,
-    /// A denial too, or no answer.
+    /// Another denial, or no answer.
     Nothing,
-    /// It was not made: no account was free for it.
+    /// Not sent: no account was free.
     NotSent,
 }
 
-/// Whether a denial gets a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
-    /// It does, and has paid for it.
+    /// Granted and paid for.
     Given,
-    /// What probe_budget that are under way bring decides it.
+    /// The results of retries in progress decide.
     Awaited,
-    /// It does not.
     Refused,
 }
 
-/// The credit of each endpoint; no more entries than the table has endpoints.
+/// Credit of each endpoint; no more entries than the table has endpoints.
 #[derive(Debug, Default)]
 pub(super) struct ProbeBudget(HashMap<EndpointId, Account>);
 
@@ -51,13 +49,13 @@ struct Account {
 }
 
 impl ProbeBudget {
-    /// Whether this denial gets a look; if so, its end must be told.
+    /// Grants a retry if the credit allows; its end must be reported.
     pub(super) fn take(&mut self, endpoint: EndpointId) -> Pass {
         let account = self.account(endpoint);
         if account.credit >= COST {
             return self.take_anyway(endpoint);
         }
-        // Many at once would use the credit up before the first has paid back.
+        // Many at once would spend the credit before the first can pay back.
         if account.under_way > 0 {
             return Pass::Awaited;
         }
@@ -65,7 +63,7 @@ impl ProbeBudget {
         Pass::Refused
     }
 
-    /// A look that is as good as certain to find something.
+    /// Grants a retry that almost certainly succeeds.
     pub(super) fn take_anyway(&mut self, endpoint: EndpointId) -> Pass {
         let account = self.account(endpoint);
         account.credit = account.credit.saturating_sub(COST);
@@ -100,7 +98,7 @@ mod tests {
         Table::embedded(Dialect::Service).classify(&Method::GET, "/repos/o/r").endpoint.id
     }
 
-    /// Of `denials`, how many get a look when every `finds`th look finds something.
+    /// Number of retries of `denials` when every `finds`th finds something.
     fn looks_at(denials: u32, finds: Option<u32>) -> u32 {
         let mut probe_budget = ProbeBudget::default();
         let mut made = 0;

@@ -1,4 +1,4 @@
-//! What is learned, how long it lasts, and what it does to the order of a pool's accounts.
+//! Records, their duration, and their effect on the order of a pool's accounts.
 
 use http::Method;
 use proptest::prelude::*;
@@ -49,7 +49,7 @@ fn ordinary(mut plan: Vec<Stage>) -> Vec<Stage> {
     plan
 }
 
-/// What is known, and the pool of the accounts 0 to 3.
+/// Records, and the pool of the accounts 0 to 3.
 #[derive(Default)]
 struct Known4(Permissions);
 
@@ -62,7 +62,7 @@ impl Known4 {
         self.0.plan(now, query(path), &ids(0..4), &[], &own_token)
     }
 
-    /// The lists but for the last resort.
+    /// Stages except the last resort.
     fn plan(&self, path: &str) -> Vec<Stage> {
         ordinary(self.plan_at(NOW, path))
     }
@@ -148,10 +148,10 @@ fn a_missing_thing_says_nothing_of_who_sees_its_place() {
     known.record("/repos/o/r", 0, Observation::Served);
     known.record("/repos/o/r/issues/99", 0, NOT_FOUND);
     assert_eq!(known.plan("/repos/o/r/issues/1"), [all_but([])]);
-    // The list of all hooks is not a thing that may be missing.
+    // The list of all hooks is no single resource that may be missing.
     known.record("/repos/o/r/hooks", 0, NOT_FOUND);
     assert_eq!(known.plan("/repos/o/r/hooks"), [all_but([0])]);
-    // A thing was query for before the place was seen.
+    // The resource was requested before the place was seen.
     known.record("/repos/o/r/issues/99", 1, NOT_FOUND);
     assert_eq!(
         known.plan("/repos/o/r/issues/1"),
@@ -176,7 +176,7 @@ fn a_lacking_permission_is_lacking_wherever_it_is_wanted_in_the_place() {
     let mut known = Known4::default();
     let wants = |access| AcceptedPermission { name: "actions", access };
     let (runs, secrets) = (query("/repos/o/r/actions/runs"), query("/repos/o/r/actions/secrets"));
-    // Another endpoint has said what it wants, in another repository.
+    // Another endpoint has reported its permission, in another repository.
     known.0.record(
         NOW,
         query("/repos/o/x/actions/secrets"),
@@ -188,11 +188,11 @@ fn a_lacking_permission_is_lacking_wherever_it_is_wanted_in_the_place() {
     let plan = |query| ordinary(known.0.plan(NOW, query, &ids(0..4), &[], &own_token));
     assert_eq!(plan(secrets), [all_but([0])], "who may not read may not write");
     assert_eq!(plan(query("/repos/o/x/actions/secrets")), [all_but([])]);
-    // A user without the role says nothing of the token's permissions.
+    // A user without the role proves nothing about the token's permissions.
     let role = Observation::Denied(Denial::MissingPermission { by_token: false });
     known.0.record(NOW, runs, holder(2), role, Some(&wants(Access::Read)));
     assert_eq!(ordinary(known.0.plan(NOW, secrets, &ids(0..4), &[], &own_token)), [all_but([0])]);
-    // What the endpoint itself says goes before.
+    // The endpoint's own record overrides others.
     known.0.record(NOW, secrets, holder(0), Observation::Served, Some(&wants(Access::Write)));
     assert_eq!(ordinary(known.0.plan(NOW, secrets, &ids(0..4), &[], &own_token)), [all_but([])]);
 }
@@ -310,7 +310,7 @@ fn where_another_account_is_known_to_be_good_the_look_is_always_taken() {
         );
         known.0.retry_ended(query("/repos/o/r/issues"), RetryResult::Nothing);
     }
-    // AccountSet sees the place itself has no such claim.
+    // A token that sees the place itself is not affected.
     known.record("/repos/o/r/issues/1", 2, Observation::Served);
     known.record("/repos/o/r/issues/2", 2, NOT_FOUND);
     assert_eq!(
@@ -440,8 +440,7 @@ fn observation() -> impl Strategy<Value = Observation> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The rule of thumb: whatever was learned, somebody is query while any token works, and
-    /// everybody once a minute has passed.
+    /// Some account is asked while any token works, and every account once a minute has passed.
     #[test]
     fn what_was_learned_never_leaves_a_request_without_an_account(
         lessons in prop::collection::vec((0..5_u32, 0..4_usize, observation(), 0..400_u64), 0..60),

@@ -1,14 +1,15 @@
-//! How room is shared that anybody may fill: who holds fifteen times what is free takes no more.
+//! The share of one client in a common capacity: a client may grow only while it holds at most 15
+//! times the free capacity.
 //!
-//! One client alone can have fifteen sixteenths of the room, or all of a small one, the next one as
-//! much of the rest, and who holds nothing finds room as long as there is any: whoever holds most
-//! is refused first. Removed out: what the room is made of.
+//! A single client can hold fifteen sixteenths of the capacity, or all of a small one; the next
+//! client as much of the rest. A client that holds nothing gets a place while one is free, and the
+//! largest holder is denied first.
 
-/// Ours: nearly all that the config promises for a client that is alone, and hundreds of places for
-/// others beside one that floods the queue.
+/// Ours: nearly all that the config promises to a single client, and hundreds of places for others
+/// beside a client that floods the queue.
 const TIMES_FREE: u64 = 15;
 
-/// Whether somebody who holds so much may take more, where this much is free.
+/// Returns true when a holder of `held` units may take `wanted` of the `free` units.
 #[must_use]
 pub const fn may_take(held: u64, wanted: u64, free: u64) -> bool {
     wanted <= free && held <= free.saturating_mul(TIMES_FREE)

@@ -1,7 +1,7 @@
-//! The words in which the shell and the decision core speak: what is asked for, what is granted,
-//! what is refused and until when, and how a granted request ended.
+//! The vocabulary between the gateway and the decision core: demands, grants, denied limits, and
+//! settlements.
 //!
-//! Data only. What is decided with it is in [`crate::decision::quota`] and [`crate::decision::scheduler`].
+//! Data only. [`crate::decision::quota`] and [`crate::decision::scheduler`] decide with it.
 
 use std::sync::Arc;
 
@@ -10,70 +10,70 @@ use http::StatusCode;
 use crate::api::{EndpointId, RateHeaders, ResourceName, UpstreamLimit};
 use crate::clock::Timestamp;
 
-/// An account: its place among the accounts of the config and the dynamic_accounts, see [`AccountLayout`].
+/// Account: its index among the accounts of the config and the dynamic accounts, see
+/// [`AccountLayout`](crate::decision::AccountLayout).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct AccountId(pub u32);
 
-/// One value of the `Authorization` header. A renewed installation token is another one, because
-/// its `ETag`s are others.
+/// One value of the `Authorization` header. A renewed installation token has another key, because
+/// its `ETag`s differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TokenKey(pub u64);
 
-/// Names one admitted request until it is settled. Given by the caller, so that asking twice for
-/// the same lease admits once and settling it twice settles once (DESIGN D8).
+/// Name of an admitted request until it is settled. The caller gives it: two requests for the same
+/// lease admit once, and two settlements settle once (SPECIFICATION D8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId(pub u64);
 
-/// A place in the waiting line.
+/// Place in the wait queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// A client: its place in the config's list of clients.
+/// Client: its index in the config's list of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(pub u32);
 
 impl ClientId {
-    /// Nobody waits for its requests: they have the lowest priority.
+    /// Background requests, without a waiting client: lowest priority.
     pub const BACKGROUND: Self = Self(u32::MAX - 1);
 }
 
-/// A request that wants to be sent: who may carry it and what it will weigh.
+/// Request for admission: the accounts that may send it, and its weight in each limit.
 #[derive(Clone, Debug)]
 pub struct Demand {
-    /// Who asks: decides about its share while it waits.
+    /// Client; determines the share while waiting.
     pub client: ClientId,
-    /// Bytes of memory that it holds as long as it waits.
+    /// Bytes of memory that the request holds while it waits.
     pub held_bytes: u64,
-    /// The accounts that may carry it. Share one allocation between all demands of a pool: it makes
-    /// comparing them cheap.
+    /// Accounts that may send the request. All demands of a pool should share one allocation, which
+    /// makes comparisons cheap.
     pub candidates: Arc<[AccountId]>,
-    /// The owner of a validator: taken when several accounts are equally good (DESIGN D3).
+    /// Owner of a validator: preferred among equally good accounts (SPECIFICATION D3).
     pub prefer: Option<AccountId>,
-    /// The primary resource it is thought to count against. What answers of its endpoint have said
-    /// goes before ([`crate::decision::QuotaLedger::resource_for`]); the caller need not correct it.
+    /// Expected primary resource. Observed resources of the endpoint override it
+    /// ([`resource_for`](crate::decision::QuotaLedger::resource_for)).
     pub resource: ResourceName,
-    /// Its endpoint, which has a points book of its own.
+    /// Endpoint; has its own points window.
     pub endpoint: EndpointId,
-    /// Units of the primary budget: 1 for REST, 0 for what the upstream does not count (`GET
-    /// /rate_limit`).
+    /// Units of the primary budget: 1 for REST, 0 for uncounted requests (`GET /rate_limit`).
     pub cost: u32,
     /// Points of the secondary limit.
     pub points: u32,
-    /// Which of the points books it counts in.
+    /// True for GraphQL requests, which have their own points window.
     pub graphql: bool,
-    /// Whether it creates content that people see, which has limits of its own.
+    /// True for requests that create visible content, which has its own limits.
     pub content: bool,
-    /// Whether it is an OAuth access token request, of which an app may make a number per hour
-    /// (Document 1, Secondary rate limits).
+    /// True for requests for an OAuth access token, which have an hourly limit (SPECIFICATION,
+    /// "Secondary rate limits").
     pub token_request: bool,
-    /// Whether it must keep its distance from other writes of the account.
+    /// Distance from the account's other writes.
     pub write: WriteSpacing,
 }
 
 #[cfg(test)]
 impl Demand {
-    /// A plain read by the first client that these accounts may carry; what a test is about it
-    /// changes.
+    /// Plain read by the first client on these accounts; tests change the fields that they are
+    /// about.
     pub(crate) fn read(candidates: impl Into<Arc<[AccountId]>>, path: &str) -> Self {
         Self {
             client: ClientId(0),
@@ -95,59 +95,60 @@ impl Demand {
     }
 }
 
-/// The distance that a request keeps from the account's other writes (UPSTREAM.md, Limits:
-/// mutations of one account one after the other).
+/// Distance between a request and the account's other writes (SPECIFICATION, "Limits in practice":
+/// mutations of one account go one after the other).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WriteSpacing {
-    /// Not a write: none.
+    /// Not a write: no distance.
     None,
-    /// A write nobody is notified of: [`Settings::spacing`] after any other write.
+    /// Write without notifications: [`Settings::spacing`](crate::decision::Settings::spacing) after
+    /// any other write.
     Plain,
-    /// A write that triggers notifications: also [`Settings::notify_spacing`] after the last such
-    /// write.
+    /// Write with notifications: also [`notify_spacing`](crate::decision::Settings::notify_spacing)
+    /// after the last such write.
     Notifies,
 }
 
-/// A permission to send one request; ends with a settlement.
+/// Permission to send one request; ends with a settlement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// What to settle.
+    /// Lease to settle.
     pub lease: LeaseId,
-    /// Who carries it.
+    /// Account that sends the request.
     pub account: AccountId,
 }
 
-/// A "no", which is a decision: which limit, whose, and until when.
+/// Denial by a limit: the limit, its account, and the earliest time of admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitDenied {
-    /// The limit that says no.
+    /// Limit that denies.
     pub limit: LimitKind,
-    /// Whose limit it is; of several accounts the one that will be free first. `None` when it is no
-    /// account's.
+    /// Account of the limit; of several accounts the one that opens first. `None` for limits
+    /// without an account.
     pub account: Option<AccountId>,
-    /// The resource the request would have counted against.
+    /// Resource that the request would have counted against.
     pub resource: ResourceName,
-    /// When it could be admitted at the earliest.
+    /// Earliest time of admission.
     pub until: Until,
 }
 
-/// The end of a refusal.
+/// End of a denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Not before this time. [`Timestamp::FAR_FUTURE`]: never.
+    /// Not before this time. [`Timestamp::FAR_FUTURE`] means never.
     Time(Timestamp),
-    /// With the next answer that frees a place; when that comes is not known.
+    /// With the next answer that frees a place, at an unknown time.
     Event,
 }
 
-/// Every limit that can refuse.
+/// Limits that can deny a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LimitKind {
     /// The budget of a resource is spent or leased out.
     Primary,
-    /// The state of a budget is unknown and one request is finding it out.
+    /// The state of a budget is unknown, and a probe is on its way.
     Probe,
-    /// The upstream refused the account for a secondary limit.
+    /// The upstream closed the account for a secondary limit.
     Cooldown,
     /// Too many requests at once.
     Concurrency,
@@ -165,20 +166,20 @@ pub enum LimitKind {
     GraphqlCpu,
     /// OAuth access token requests per hour.
     OauthTokens,
-    /// The distance between writes.
+    /// Distance between writes.
     Spacing,
-    /// The even spread of a budget over its window.
+    /// Even spread of a budget over its window.
     Pace,
-    /// The part of a budget that batch clients leave to others.
+    /// Part of a budget that batch clients leave to others.
     BatchFloor,
-    /// Too many requests wait already.
+    /// The wait queue is full.
     QueueFull,
-    /// No account may carry the request.
+    /// No account may send the request.
     NoAccount,
 }
 
 impl LimitKind {
-    /// Its name in metrics and logs.
+    /// Name in metrics and logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Primary => "primary",
@@ -201,21 +202,21 @@ impl LimitKind {
     }
 }
 
-/// How a granted request ended, as far as limits care.
+/// End of a granted request, as the limits see it.
 #[derive(Clone, Copy, Debug)]
 pub enum Settlement<'a> {
-    /// Provably not executed: no byte was sent, or the upstream said that it did not look at it.
+    /// Provably not executed: no byte was sent, or the upstream said that it ignored the request.
     NeverSent,
-    /// Sent, and no answer came.
+    /// Sent without an answer.
     Unknown,
-    /// Answered. Settle when the whole answer has come: that is when the upstream counts the
-    /// request as no longer running.
+    /// Answered. Settle at the end of the whole answer, because the upstream counts the request as
+    /// running until then.
     Answered {
-        /// The answer's status.
+        /// Status of the answer.
         status: StatusCode,
-        /// Its rate headers, if it had any.
+        /// Rate headers of the answer, if any.
         rate: Option<&'a RateHeaders>,
-        /// What it says when it refuses for a limit.
+        /// Limit that the answer reports, if any.
         refusal: Option<&'a UpstreamLimit>,
     },
 }

@@ -1,10 +1,9 @@
-//! What is named by numbers that are given out one after the other: leases and tickets.
+//! A map for keys that are counted upwards: leases and tickets.
 //!
-//! What was named at about the same time mostly ends at about the same time. So the places of the
-//! newest names lie in a row, in the order of the names: a look is one step, and the part in use is
-//! a stretch that a core's cache holds however many there are. What is left of older names is in a
-//! map, so that one that stays does not keep the row long. What is named lies where others have
-//! ended before.
+//! Keys of about the same age mostly end at about the same time. So the slots of the newest keys
+//! lie in a row in key order: a lookup is one step, and the used part of the row stays in a core's
+//! cache. Older keys that remain move to a hash map, so that one long-lived key does not lengthen
+//! the row. Values fill slots that ended keys have left.
 
 use std::collections::VecDeque;
 
@@ -12,20 +11,20 @@ use slab::Slab;
 
 use super::HashMap;
 
-/// So many times as many names as are in use are kept in the row, and so many more. Ours: four
-/// bytes each.
+/// The row holds at most `KEPT` times the keys in use and `KEPT_BESIDE` more. Ours: four bytes
+/// each.
 const KEPT: usize = 4;
 const KEPT_BESIDE: usize = 256;
-/// The place of a name in the row that is not in use.
+/// Slot of a key in the row that is not in use.
 const NOWHERE: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(in crate::decision) struct IdMap<T> {
     values: Slab<T>,
-    /// The place of each name from `first` on.
+    /// Slot of each key from `first` on.
     row: VecDeque<u32>,
     first: u64,
-    /// Those that are not in the row.
+    /// Keys outside the row.
     others: HashMap<u64, u32>,
 }
 
@@ -36,7 +35,7 @@ impl<T> Default for IdMap<T> {
 }
 
 impl<T> IdMap<T> {
-    /// A name that is in use already is another's from now on.
+    /// Inserts a value; an existing value of the key is replaced.
     pub(in crate::decision) fn insert(&mut self, name: u64, value: T) {
         self.remove(name);
         let place = u32::try_from(self.values.insert(value)).unwrap_or(NOWHERE);
@@ -135,7 +134,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain map: mostly the next name, now and then an older one or one far away.
+        /// Compares with a `BTreeMap`: mostly the next key, now and then an older or a distant one.
         #[test]
         fn it_finds_what_a_plain_map_finds(steps in prop::collection::vec((0_u8..6, 0_u64..4_000), 1..600)) {
             let mut id_map = IdMap::default();

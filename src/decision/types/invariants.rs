@@ -1,34 +1,34 @@
-//! What must always hold of the books and the waiting line, id_map.
+//! The numbered invariants of the quota ledger and the wait queue.
 //!
-//! A broken invariant stops a debug build at once; a release build counts it
-//! (`weir_invariant_broken_total`) and goes on, because every book errs on the side of refusing.
-//! What is cheap is checked at every change, the sums by [`crate::decision::QuotaLedger::audit`], which simulations
-//! and tests call after every step.
+//! A debug build stops at a broken invariant. A release build counts it
+//! (`weir_invariant_broken_total`) and goes on, because every window errs on the side of denial.
+//! Cheap checks run at every change. [`QuotaLedger::audit`](crate::decision::QuotaLedger::audit)
+//! checks the sums, which simulations and tests call after every step.
 
-/// The invariants, in the order of their numbers.
+/// Invariants in the order of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Invariant {
-    /// 1: no window shows more left than it allows.
+    /// 1: no window has more units left than its limit.
     RemainingWithinLimit,
-    /// 2: right after an admission, leases and reserve are covered by what is left, or the request
-    /// is a probe, or nothing is counted.
+    /// 2: right after an admission, the remaining units cover leases and reserve, or the request is
+    /// a probe, or the resource is unmetered.
     AdmittedWithinBudget,
-    /// 3: no account has more requests in flight than it may.
+    /// 3: no account exceeds its concurrency limit.
     ConcurrencyWithinLimit,
-    /// 4: no window of a secondary limit holds more than it may.
+    /// 4: no window of a secondary limit exceeds its maximum.
     WindowsWithinLimits,
     /// 5: no two writes of one account are in flight together.
     OneWriteAtATime,
-    /// 6: every book's leases and slots are the sums over the open leases.
+    /// 6: every window's leases and slots are the sums over the open leases.
     LeasesAddUp,
     /// 7: a ticket is decided once, or abandoned.
     TicketsDecidedOnce,
-    /// 8: the waiting line's indexes all speak of the same waiting requests.
+    /// 8: all indexes of the wait queue agree.
     QueueAddsUp,
 }
 
 impl Invariant {
-    /// All of them.
+    /// All invariants.
     pub const ALL: [Self; 8] = [
         Self::RemainingWithinLimit,
         Self::AdmittedWithinBudget,
@@ -40,12 +40,12 @@ impl Invariant {
         Self::QueueAddsUp,
     ];
 
-    /// Its number, from 1.
+    /// Number, from 1.
     pub const fn number(self) -> usize {
         self as usize + 1
     }
 
-    /// Its name in metrics.
+    /// Name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RemainingWithinLimit => "remaining_within_limit",
@@ -60,12 +60,12 @@ impl Invariant {
     }
 }
 
-/// How often each was found broken.
+/// Number of breaches of each invariant.
 #[derive(Debug, Default)]
 pub(in crate::decision) struct Broken([u64; Invariant::ALL.len()]);
 
 impl Broken {
-    /// Counts the invariant unless it holds.
+    /// Counts a breach unless the invariant holds.
     pub(in crate::decision) fn check(&mut self, invariant: Invariant, holds: bool) {
         debug_assert!(holds, "invariant {} is broken: {}", invariant.number(), invariant.name());
         if !holds {
@@ -73,7 +73,6 @@ impl Broken {
         }
     }
 
-    /// Every invariant with its count.
     pub(in crate::decision) fn counts(&self) -> impl Iterator<Item = (Invariant, u64)> + '_ {
         Invariant::ALL.into_iter().zip(self.0)
     }

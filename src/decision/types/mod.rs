@@ -1,5 +1,4 @@
-//! Types that every part of the decision core uses: identifiers, settings, what is asked for and
-//! what is granted.
+//! Types that every part of the decision core uses: identifiers, settings, demands and grants.
 //!
 //! Data only, no rules.
 
@@ -16,6 +15,6 @@ pub use settings::{
     AccountLayout, AccountSettings, ClientSettings, Pace, Priority, SecondaryLimits, Settings,
 };
 
-/// A map with keys that no client chooses: a fast hash without a seed, so that a simulation repeats
+/// Map with keys that no client chooses: a fast hash without a seed, so that a simulation repeats
 /// exactly.
 pub(super) type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;

@@ -7,24 +7,24 @@ use std::time::Duration;
 use super::demand::AccountId;
 use crate::api::AccountKind;
 
-/// Which [`AccountId`]s the accounts of a list have: those that it began with, then the dynamic_accounts,
-/// then those that a later config added. So nobody's changes while the books are kept.
+/// Order of the [`AccountId`]s: the accounts of the first config, then the dynamic accounts, then
+/// the accounts that later configs added. So no id changes while the ledger exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccountLayout {
-    /// How many accounts the list began with.
+    /// Number of accounts in the first config.
     pub first: u32,
-    /// AccountLayout for accounts that no config names.
+    /// Number of dynamic accounts, which no config names.
     pub dynamic: u32,
 }
 
 impl AccountLayout {
-    /// The account at this place of the list.
+    /// Returns the id of the account at this index of the config's list.
     pub fn id(self, index: usize) -> AccountId {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         AccountId(if index < self.first { index } else { index.saturating_add(self.dynamic) })
     }
 
-    /// An account's place in the list; a guest has none.
+    /// Returns an account's index in the config's list; `None` for a dynamic account.
     pub fn index(self, account: AccountId) -> Option<usize> {
         let beyond = account.0.checked_sub(self.first);
         let index = beyond
@@ -32,25 +32,25 @@ impl AccountLayout {
         index.and_then(|index| usize::try_from(index).ok())
     }
 
-    /// Whether an account is a guest.
+    /// Returns true for a dynamic account.
     pub fn is_dynamic(self, account: AccountId) -> bool {
         self.index(account).is_none()
     }
 }
 
-/// The order in which waiting requests are served; greater goes first.
+/// Order of service among waiting requests; the greater goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// Stops while less than [`Settings::batch_floor`] of a budget is left.
     Batch,
-    /// The ordinary one.
+    /// Default priority.
     #[default]
     Normal,
-    /// Somebody is waiting for the answer.
+    /// A person waits for the answer.
     Interactive,
 }
 
-/// How a budget is spread over its window.
+/// Distribution of a budget over its window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
     /// First come, first served.
@@ -60,29 +60,30 @@ pub enum Pace {
     Even,
 }
 
-/// What the books must know of the config.
+/// Settings that follow from the config.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The accounts, whose [`AccountId`]s are by [`AccountLayout`].
+    /// Accounts, with ids by [`AccountLayout`].
     pub accounts: Vec<AccountSettings>,
-    /// AccountLayout for accounts that no config names, those of the credentials that clients bring.
+    /// Places for the accounts behind credentials that clients present.
     pub dynamic_accounts: u32,
-    /// The clients; a [`ClientId`] is a place in this list. One that is not in it has the default
-    /// share and priority.
+    /// Clients; a [`ClientId`] is an index in this list. Others have the default share and
+    /// priority.
     pub clients: Vec<ClientSettings>,
-    /// How a primary budget is spread over its window.
+    /// Distribution of a primary budget over its window.
     pub pace: Pace,
-    /// The part of a budget, 0 to 1, below which requests of priority [`Priority::Batch`] stop.
+    /// Part of a budget, 0 to 1, below which requests of priority [`Priority::Batch`] stop.
     pub batch_floor: f64,
     /// Most requests that may wait at once.
     pub waiting_max: usize,
-    /// Most bytes that all those who wait may hold together ([`Demand::held_bytes`]).
+    /// Most bytes that all waiting requests may hold together
+    /// ([`Demand::held_bytes`](crate::decision::Demand::held_bytes)).
     pub waiting_bytes_max: u64,
-    /// The secondary limits of every account.
+    /// Secondary limits of every account.
     pub limits: SecondaryLimits,
-    /// The least time between two writes of one account.
+    /// Least time between two writes of one account.
     pub spacing: Duration,
-    /// The least time between two writes of one account that both trigger notifications.
+    /// Least time between two writes of one account with notifications.
     pub notify_spacing: Duration,
 }
 
@@ -103,12 +104,12 @@ impl Default for Settings {
     }
 }
 
-/// One client, as far as the waiting line cares.
+/// One client, as the wait queue sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// Its share when requests wait, against the other clients' weights.
+    /// Share of the client while requests wait, relative to the other clients' weights.
     pub weight: NonZeroU32,
-    /// Whether its waiting requests go before or after those of others.
+    /// Priority of its waiting requests.
     pub priority: Priority,
 }
 
@@ -118,22 +119,22 @@ impl Default for ClientSettings {
     }
 }
 
-/// One account, as far as the books care.
+/// One account, as the ledger sees it.
 #[derive(Clone, Debug)]
 pub struct AccountSettings {
-    /// Its name in the config.
+    /// Name in the config.
     pub name: Arc<str>,
-    /// What it is at the upstream.
+    /// Kind of account at the upstream.
     pub kind: AccountKind,
     /// Units of each window that are left to others.
     pub reserve: u32,
-    /// The account whose budgets its requests also consume, as those of an app that acts for a user
-    /// do (Document 1, Primary rate limits).
+    /// Second account whose budgets its requests also consume: an app that acts for a user
+    /// (SPECIFICATION, "Primary rate limits").
     pub also_spends: Option<AccountId>,
 }
 
-/// The upstream's secondary limits, per account. The defaults are the documented ones (Document 1,
-/// Limits). A limit of 0 counts as 1.
+/// The upstream's secondary limits, per account. The defaults are the documented ones
+/// (SPECIFICATION, "Secondary rate limits"). A limit of 0 counts as 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecondaryLimits {
     /// Requests at once, REST and GraphQL together.

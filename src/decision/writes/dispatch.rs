@@ -1,20 +1,20 @@
-//! Which queued writes are under way: so many of each class at once, the oldest first (DESIGN D7).
+//! The queued writes in progress: a number of each class at once, the oldest first (SPECIFICATION
+//! D7).
 //!
-//! A class is what shares its obstacles: one client's writes against one budget. Those that are
-//! under way stand in the line before the books, where shares and limits are kept; the others wait
-//! here, where a write costs a number in a set. Order within a lane is kept by [`super::lanes`]:
-//! only its head comes here.
+//! A class shares its obstacles: one client's writes against one budget. Writes in progress wait in
+//! the scheduler, with its shares and limits. The others wait here, where a write costs one number
+//! in a set. [`super::lanes`] keeps the order within a lane: only its head comes here.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 use std::num::NonZeroUsize;
 
-/// All queued writes whose turn it is.
+/// Queued writes at the head of their lanes.
 #[derive(Debug)]
 pub struct Dispatch<C> {
     at_once: NonZeroUsize,
     classes: HashMap<C, Class>,
-    /// Those that may start and have not been fetched by [`Dispatch::take_next`].
+    /// Writes that may start and that [`Dispatch::take_next`] has not returned yet.
     starting: VecDeque<(C, u64)>,
 }
 
@@ -25,25 +25,25 @@ struct Class {
 }
 
 impl<C: Clone + Eq + Hash> Dispatch<C> {
-    /// Nothing waits; `at_once` of each class may be under way.
+    /// Creates an empty dispatcher; `at_once` writes of each class may be in progress.
     pub fn new(at_once: NonZeroUsize) -> Self {
         Self { at_once, classes: HashMap::new(), starting: VecDeque::new() }
     }
 
-    /// This write may be brought on its way; whether it starts at once.
+    /// Adds a write that may start. Returns true when it starts at once.
     pub fn ready(&mut self, class: &C, number: u64) -> bool {
         self.classes.entry(class.clone()).or_default().ready.insert(number);
         self.start(class);
         self.classes.get(class).is_none_or(|entry| !entry.ready.contains(&number))
     }
 
-    /// The next write to start, with its class. It counts as under way until [`Dispatch::ended`],
-    /// also when it turns out that there is nothing to start.
+    /// Returns the next write to start, with its class. It is in progress until
+    /// [`Dispatch::ended`], even when the caller has nothing to start.
     pub fn take_next(&mut self) -> Option<(C, u64)> {
         self.starting.pop_front()
     }
 
-    /// A write of this class that was under way is so no more, however it ended.
+    /// Ends a write of this class that was in progress.
     pub fn ended(&mut self, class: &C) {
         if let Some(entry) = self.classes.get_mut(class) {
             entry.under_way = entry.under_way.saturating_sub(1);
@@ -51,9 +51,9 @@ impl<C: Clone + Eq + Hash> Dispatch<C> {
         self.start(class);
     }
 
-    /// A write that was ready is not to be started; `false`: it was started, or never ready.
+    /// Withdraws a ready write. Returns false when it has started, or was never ready.
     pub fn withdraw(&mut self, class: &C, number: u64) -> bool {
-        // About to start, it has a place already.
+        // A write that is about to start has a place already.
         if let Some(place) = self.starting.iter().position(|(_, starting)| *starting == number) {
             self.starting.remove(place);
             self.ended(class);
@@ -148,8 +148,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against plain lists. 0: one becomes ready; 1: one that is under way ends; 2: one that is
-        /// ready is withdrawn.
+        /// Compares with plain lists. 0: a write becomes ready; 1: a write in progress ends; 2: a
+        /// ready write is withdrawn.
         #[test]
         fn never_more_than_may_be_and_never_fewer_than_could_be(steps in prop::collection::vec((0_u8..3, 0_u8..3), 1..200)) {
             let mut dispatch = Dispatch::new(NonZeroUsize::new(2).unwrap());

@@ -1,8 +1,8 @@
-//! Order among writes: those of one client to one resource go one after the other, as they came
-//! (DESIGN D7, CONTRACT §4.4).
+//! Lanes: the writes of one client to one resource run one after the other, in order of arrival
+//! (SPECIFICATION D7; "Promises" 4).
 //!
-//! A lane says whose turn it is and nothing else: distance in time between the writes of an account
-//! is kept by `secondary`, what follows a failed write by [`crate::decision::retry`].
+//! A lane only knows the order. The secondary limits keep the distance between the writes of an
+//! account, and [`crate::decision::retry`] decides after a failure.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -10,48 +10,47 @@ use std::sync::Arc;
 
 use crate::decision::scheduler::fair_share::may_take;
 
-/// What a lane belongs to.
+/// Identity of a lane.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LaneKey {
-    /// The client's place in the config.
+    /// Index of the client in the config.
     pub client: u32,
-    /// The path of the written resource.
+    /// Path of the written resource.
     pub resource: String,
 }
 
-/// A place in a lane; ends with [`Lanes::leave`].
+/// Place in a lane; ends with [`Lanes::leave`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LaneTicket(u64);
 
-/// Where a newcomer stands.
+/// Position of a new write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LanePosition {
-    /// It is its turn.
+    /// First in its lane.
     Head,
-    /// Others are before it; [`Lanes::leave`] of the one before will name it.
+    /// Behind other writes; [`Lanes::leave`] of the one before returns its ticket.
     Behind,
 }
 
-/// As many writes as may wait do so already, or as many of one client's as may beside those of
-/// others ([`crate::decision::scheduler::fair_share`]).
+/// The lanes are full, or the client's part is ([`crate::decision::scheduler::fair_share`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many writes wait for their turn")]
 pub struct LanesFull;
 
-/// All lanes. A lane exists while somebody is in it.
+/// All lanes. A lane exists while it has a write.
 #[derive(Debug)]
 pub struct Lanes {
     tickets_max: usize,
     next_ticket: u64,
-    /// Who stands in each lane, in order.
+    /// Writes of each lane in order.
     lines: HashMap<Arc<LaneKey>, BTreeSet<LaneTicket>>,
     tickets: HashMap<LaneTicket, Arc<LaneKey>>,
-    /// How many each client has.
+    /// Number of writes of each client.
     by_client: HashMap<u32, usize>,
 }
 
 impl Lanes {
-    /// No lanes, and room for `tickets_max` writes in all of them together.
+    /// Creates lanes for `tickets_max` writes together.
     pub fn new(tickets_max: usize) -> Self {
         Self {
             tickets_max,
@@ -72,7 +71,7 @@ impl Lanes {
         Ok(self.readmit(key))
     }
 
-    /// The same for a write that was accepted before, when there may have been more room.
+    /// Joins a lane with a write that was accepted earlier, beyond the capacity if need be.
     pub fn readmit(&mut self, key: LaneKey) -> (LaneTicket, LanePosition) {
         let ticket = LaneTicket(self.next_ticket);
         self.next_ticket += 1;
@@ -88,8 +87,7 @@ impl Lanes {
         (ticket, place)
     }
 
-    /// Leaves a lane, from whatever place. Returns the one whose turn it is now, when it was not
-    /// its turn before.
+    /// Leaves a lane from any position. Returns the new head, if the head has changed.
     pub fn leave(&mut self, ticket: LaneTicket) -> Option<LaneTicket> {
         let key = self.tickets.remove(&ticket)?;
         if let Entry::Occupied(mut held) = self.by_client.entry(key.client) {
@@ -108,7 +106,7 @@ impl Lanes {
         head.filter(|_| was_head)
     }
 
-    /// Whether it is this ticket's turn.
+    /// Returns true for the head of a lane.
     pub fn is_head(&self, ticket: LaneTicket) -> bool {
         self.tickets
             .get(&ticket)
@@ -116,7 +114,7 @@ impl Lanes {
             .is_some_and(|lane| lane.first() == Some(&ticket))
     }
 
-    /// How many writes of its lane stand before this one.
+    /// Number of writes before this one in its lane.
     pub fn ahead(&self, ticket: LaneTicket) -> usize {
         self.tickets
             .get(&ticket)
@@ -124,12 +122,12 @@ impl Lanes {
             .map_or(0, |lane| lane.range(..ticket).count())
     }
 
-    /// How many writes are in lanes, those whose turn it is among them.
+    /// Number of writes in all lanes, heads included.
     pub fn len(&self) -> usize {
         self.tickets.len()
     }
 
-    /// Whether no write is in any lane.
+    /// Returns true without writes in any lane.
     pub fn is_empty(&self) -> bool {
         self.tickets.is_empty()
     }
@@ -214,14 +212,14 @@ mod tests {
             Err(LanesFull),
             "the others want their part of what becomes free"
         );
-        // Accepted before, when there was more room.
+        // Accepted earlier, with more capacity.
         lanes.readmit(key(1, "/a"));
         assert_eq!(lanes.len(), 32);
     }
 
     proptest! {
-        /// Against the plainest model: a list per lane. Some(n): enter lane n; None: the entry at
-        /// that place leaves.
+        /// Compares with a list per lane. True enters the lane of that number; false removes the
+        /// entry at that position.
         #[test]
         fn every_lane_keeps_the_order_of_arrival(steps in prop::collection::vec((any::<bool>(), 0u32..4, any::<prop::sample::Index>()), 1..200)) {
             let mut lanes = Lanes::new(50);

@@ -1,4 +1,4 @@
-//! The rules of writes: one at a time in each lane, and how many at once in the dispatcher.
+//! The rules of writes: one at a time in each lane, and a number at once in the dispatcher.
 
 pub mod dispatch;
 pub mod lanes;
