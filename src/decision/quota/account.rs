@@ -1,7 +1,6 @@
-//! One account's windows: what it could carry now, what an answer teaches it.
+//! One account in the ledger: its primary windows, its secondary limits and its cooldown.
 //!
-//! The primary windows of its resources, its secondary limits and its cool-down are asked together
-//! and settled together; each has a module of its own.
+//! All of them are asked together and settled together; each has a module of its own.
 
 use http::StatusCode;
 
@@ -18,11 +17,10 @@ use crate::decision::quota::limits::primary::{
 use crate::decision::quota::limits::secondary::{Secondary, Weight};
 use crate::decision::types::{AccountSettings, Demand, LeaseId, LimitKind, Priority, Until};
 
-/// Primary windows of one account. Ours: four times the resources known; an upstream that names more
-/// shares the last window among them.
+/// Primary windows of one account. Ours: four times the known resources; further resources share
+/// the last window.
 pub(super) const WINDOWS_MAX: usize = 64;
 
-/// Names a window of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct WindowIndex(u8);
 
@@ -42,8 +40,8 @@ impl WindowIndex {
 pub(super) struct Account {
     pub(super) settings: AccountSettings,
     pub(super) terms: Terms,
-    /// In the order in which they were first used; never removed, so that a lease can name its window
-    /// by its place.
+    /// In the order of first use. Windows are never removed, so a lease can name its window by
+    /// index.
     pub(super) windows: Vec<(ResourceName, PrimaryWindow)>,
     pub(super) secondary: Secondary,
     pub(super) cooldown: Cooldown,
@@ -54,7 +52,7 @@ impl Account {
         Self { settings, terms, windows: Vec::new(), secondary, cooldown: Cooldown::default() }
     }
 
-    /// Whether it could carry a request now, or all that forbids it.
+    /// Returns what the account offers now, or everything that denies the request.
     pub(super) fn offer(
         &mut self,
         now: Timestamp,
@@ -82,12 +80,12 @@ impl Account {
         }
     }
 
-    /// How it stands towards a resource, whatever a request weighs beside one unit of it.
+    /// State for a resource, independent of a request's weight beyond one unit.
     pub(super) fn standing(&self, now: Timestamp, resource: &ResourceName) -> Standing {
         let place = self.find_window(resource);
         let closed = self.closure_in(now, self.budget_at(place, resource));
         let sums = self.sums_in(now, self.shown_at(place), resource);
-        // A window that ends changes what is shown, whatever else holds the account.
+        // A window that ends changes the view, whatever else closes the account.
         let over =
             if sums.reset == Timestamp::FAR_FUTURE { sums.reset } else { sums.reset + WOBBLE };
         let at_least =
@@ -114,7 +112,7 @@ impl Account {
         }
     }
 
-    /// What closes it for every request for a resource.
+    /// Headroom for a resource, or the closure for all its requests.
     pub(super) fn closure(
         &self,
         now: Timestamp,
@@ -164,13 +162,12 @@ impl Account {
         }
     }
 
-    /// The window in which a request for a resource must find headroom; a resource without one is
-    /// untouched.
+    /// Window that must have headroom for a request; `None` denies nothing.
     fn budget(&self, resource: &ResourceName) -> Option<&PrimaryWindow> {
         self.budget_at(self.find_window(resource), resource)
     }
 
-    /// The same, where the place is known: what costs nothing shares no window with others.
+    /// Window at a known index. Free requests share no window with others.
     fn budget_at(
         &self,
         place: Option<WindowIndex>,
@@ -179,12 +176,12 @@ impl Account {
         self.shown_at(place).filter(|_| resource.as_str() != FREE)
     }
 
-    /// The window whose figures are shown for a resource.
+    /// Window with the figures of a resource.
     pub(super) fn shown_at(&self, place: Option<WindowIndex>) -> Option<&PrimaryWindow> {
         self.windows.get(place?.index()).map(|(_, window)| window)
     }
 
-    /// The place of a resource's window, or of the one it shares, if there is one already.
+    /// Index of a resource's window, or of the shared one, if it exists.
     pub(super) fn find_window(&self, resource: &ResourceName) -> Option<WindowIndex> {
         let found = self.windows.iter().position(|(name, _)| name == resource);
         found
@@ -192,7 +189,7 @@ impl Account {
             .map(WindowIndex::of)
     }
 
-    /// The place of a resource's window, made when there is none.
+    /// Index of a resource's window, created on first use.
     pub(super) fn window_index(&mut self, resource: &ResourceName) -> WindowIndex {
         self.find_window(resource).unwrap_or_else(|| {
             let name = if self.windows.len() < WINDOWS_MAX {
@@ -201,7 +198,7 @@ impl Account {
                 ResourceName::new(OVERFLOW)
             };
             let window = PrimaryWindow::new(&name);
-            // Most accounts have one or two for good: no headroom for more.
+            // Most accounts have one or two windows for good: no spare capacity.
             self.windows.reserve_exact(1);
             self.windows.push((name, window));
             WindowIndex::of(self.windows.len() - 1)
@@ -220,8 +217,8 @@ impl Account {
         self.windows.get(place.index()).map(|(resource, _)| resource)
     }
 
-    /// Ends the lease in its primary window and takes over what the answer says, in the window that the
-    /// answer names. `is_refused`: nothing was executed.
+    /// Ends the lease in its primary window, and settles the answer in the window that it names.
+    /// `is_refused`: nothing was executed.
     pub(super) fn settle_primary(
         &mut self,
         now: Timestamp,
@@ -251,7 +248,7 @@ impl Account {
         }
     }
 
-    /// Closes what a refusal closes (DESIGN D6).
+    /// Closes what an upstream limit closes (SPECIFICATION D6).
     pub(super) fn heed(
         &mut self,
         now: Timestamp,
@@ -268,9 +265,8 @@ impl Account {
                     .resource()
                     .or(rate.and_then(|rate| rate.resource.as_ref()))
                     .map(|resource| self.window_index(resource));
-                // Named without numbers, the other resource teaches the endpoint nothing: the one
-                // it was booked under is closed too, or the same request would be sent again at
-                // once.
+                // A resource without numbers corrects nothing. The lease's own window closes too,
+                // else the same request would be sent again at once.
                 let own = ended.window.filter(|_| named.is_none() || rate.is_none());
                 let closed = named.into_iter().chain(own.filter(|own| Some(*own) != named));
                 for place in closed {
@@ -291,7 +287,6 @@ impl Account {
     }
 }
 
-/// What is left of a budget.
 fn primary_headroom(
     now: Timestamp,
     wanted: WindowDemand,
@@ -304,11 +299,11 @@ fn primary_headroom(
     }
 }
 
-/// What an answer without rate headers cost (Document 1, Errors: a 304 costs nothing).
+/// Charge of an answer without rate headers (SPECIFICATION, "Errors": a 304 costs nothing).
 fn charge_without_headers(status: StatusCode) -> Charge {
     match status {
         StatusCode::NOT_MODIFIED => Charge::Free,
-        // They come from anywhere, and prove nothing.
+        // Such answers may come from anything on the way, and prove nothing.
         _ if status.is_server_error() || status == StatusCode::UNAUTHORIZED => Charge::Lost,
         _ => Charge::SpentWithoutHeaders,
     }

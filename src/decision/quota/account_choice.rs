@@ -1,50 +1,49 @@
-//! Which of the accounts that may carry a request carries it.
+//! The choice among the accounts that may send a request.
 //!
-//! The one with the most left of its budget, as a share of its limit after leases and reserve, so
-//! that a pool empties evenly. A budget of which nothing is known counts as whole: the request
-//! finds it out at no extra price, and cold accounts are probed side by side, one request each,
-//! instead of all askers waiting behind one probe. A known budget is better than an unknown one
-//! only when it is as whole, or when its account is the preferred one.
+//! The account with the largest remaining share of its limit, after leases and reserve, sends the
+//! request, so a pool empties evenly. An unknown budget counts as whole: the request reveals it at
+//! no extra cost. Unknown accounts are probed side by side, one request each. A known budget beats
+//! an unknown one only when it is whole too, or when its account is preferred.
 //!
-//! The preferred account, owner of an `ETag`, turns a fetch into a free 304; it is taken when it is
-//! about as good as the best: while more than a quarter of its budget is left, or less than a tenth
-//! of the limit lies between the two.
+//! The preferred account owns an `ETag` and turns a fetch into a free 304. It is chosen when it is
+//! about as good as the best: more than a quarter of its budget is left, or the shares differ by
+//! less than a tenth.
 
 use super::limits::primary::WHOLE;
 
-/// A share of this and more is good enough for the preferred account. Ours: a free 304 is worth
-/// more than an even pool, until the account is needed for what only it can do.
+/// Share from which the preferred account is good enough. Ours: a free 304 is worth more than an
+/// even pool, until the account is needed for requests that only it can send.
 const PREFERRED_FROM: u32 = WHOLE / 4;
-/// A smaller difference of shares counts as none. Ours.
+/// Difference of shares that counts as none. Ours.
 const ABOUT_EQUAL: u32 = WHOLE / 10;
-/// More requests in flight than this make no difference: no documented account may have a tenth of
-/// it (Document 1, Secondary rate limits).
+/// More requests in flight make no difference: no documented account may have a tenth of it
+/// (SPECIFICATION, "Secondary rate limits").
 const IN_FLIGHT_MAX: u32 = (1 << IN_FLIGHT_BITS) - 1;
 const IN_FLIGHT_BITS: u32 = 12;
 
-/// What an account that could carry the request now has to offer.
+/// Offer of an account that could send the request now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
-    /// What is left of its budget, in ten-thousandths.
+    /// Remaining part of its budget, in ten-thousandths.
     pub(super) share: u32,
-    /// Requests it carries already.
+    /// Requests in flight on the account.
     pub(super) in_flight: u32,
 }
 
 impl Offer {
-    /// A number by which offers are compared, never 0: the larger share is better, then the less
-    /// busy account. Of equals the first in the list is taken.
+    /// Rank for comparisons, never 0: the larger share first, then the less busy account. Among
+    /// equals the first in the list is chosen.
     pub(super) fn rank(self) -> u32 {
         ((self.share + 1) << IN_FLIGHT_BITS) | (IN_FLIGHT_MAX - self.in_flight.min(IN_FLIGHT_MAX))
     }
 }
 
-/// The share of an offer of this rank.
+/// Share of an offer with this rank.
 pub(super) const fn share_of(rank: u32) -> u32 {
     (rank >> IN_FLIGHT_BITS).saturating_sub(1)
 }
 
-/// Whether the preferred account's share is about as good as the best one.
+/// Returns true when the preferred account's share is about as good as the best.
 pub(super) fn is_about_as_good(preferred: u32, best: u32) -> bool {
     preferred > PREFERRED_FROM || best.saturating_sub(preferred) < ABOUT_EQUAL
 }

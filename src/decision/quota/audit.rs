@@ -1,4 +1,5 @@
-//! Checking the windows against the open leases, for simulations and tests (invariants 1, 3, 4, 6).
+//! The audit of the windows against the open leases, for simulations and tests (invariants 1, 3, 4,
+//! 6).
 
 use super::account::{Account, WindowIndex};
 use super::{Lease, QuotaLedger, place};
@@ -7,8 +8,8 @@ use crate::decision::types::HashMap;
 use crate::decision::types::invariants::Invariant;
 
 impl QuotaLedger {
-    /// Checks every window against the sums over the open leases, and returns what is broken. Its
-    /// time grows with accounts and leases.
+    /// Checks every window against the sums over the open leases, and returns the broken
+    /// invariants. The time grows with accounts and leases.
     pub fn audit(&self) -> Vec<Invariant> {
         let mut leased: HashMap<(AccountId, WindowIndex), u64> = HashMap::default();
         let mut in_flight: HashMap<AccountId, u32> = HashMap::default();
@@ -44,8 +45,7 @@ impl QuotaLedger {
         checks.into_iter().filter(|(_, holds)| !holds).map(|(invariant, _)| invariant).collect()
     }
 
-    /// Checks what a request has touched, of which its windows have been looked at. Its time does
-    /// not grow with anything.
+    /// Checks the windows of one lease, in constant time.
     pub(super) fn check(&mut self, touched: &Lease, windows_are_within: bool) {
         let Some(account) = self.accounts.get(place(touched.account)) else { return };
         let sane = touched

@@ -1,10 +1,10 @@
-//! The lists of accounts that requests bring with them, known again by their allocation, each with
-//! its [`Ranking`]s by resource.
+//! Candidate lists: the account lists of requests, recognized by their allocation, each with its
+//! [`Ranking`]s by resource.
 //!
-//! A list costs its length once; after that the best account is found and a changed one is moved in
-//! a small_list steps. Lists that nobody waits on are forgotten when there are many. Lists that share an
-//! account compete with each other, and with all that compete with those: such lists are component, and
-//! waiting requests of one component are served by one order (`admission`).
+//! A new list costs time by its length. After that, finding the best account and moving a changed
+//! one take a few steps. Idle lists are dropped when there are many. Lists that share an account
+//! compete; all lists that compete directly or indirectly form a component. Each component has one
+//! order of service (`scheduler`).
 
 use std::sync::Arc;
 
@@ -18,32 +18,31 @@ use super::account::Account;
 use super::place;
 use super::ranking::{Ranking, Sums};
 
-/// From so many lists on, and [`LISTS_PER_ACCOUNT`], those not used lately are forgotten. Ours:
-/// pools, and what routes leave of them, of a large config.
+/// Above this number of lists, plus [`LISTS_PER_ACCOUNT`], the less recently used are dropped.
+/// Ours: the pools of a large config, and their subsets by route.
 const LISTS: usize = 512;
-/// Ours: each account alone, and in a small_list lists of a small_list.
+/// Ours: each account alone, and in a few small lists.
 const LISTS_PER_ACCOUNT: usize = 4;
 
-/// Rankings of one list. Ours: twice the resources known; of more, the oldest is made anew when it
-/// is asked for.
+/// Rankings of one list. Ours: twice the known resources; beyond that the oldest is rebuilt on
+/// demand.
 const RANKINGS_MAX: usize = 32;
 
-/// Names a list while somebody waits on it or uses it.
+/// Name of a list while requests wait on it or use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in crate::decision) struct ListId(u32);
 
 impl ListId {
-    /// As an index: the numbers of forgotten lists are given to new ones, so that there are no more
-    /// than lists.
+    /// Numbers of dropped lists are reused, so the index is bounded by the number of lists.
     pub(in crate::decision) fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// The component of lists without an account.
+/// Component of lists without an account.
 const NO_COMPONENT: u32 = 0;
 
-/// Names the accounts that compete with one another.
+/// Name of a set of accounts that compete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in crate::decision) struct Component(u32);
 
@@ -51,23 +50,23 @@ impl Component {
     #[cfg(test)]
     pub(in crate::decision) const ANY: Self = Self(0);
 
-    /// As an index: there are no more than accounts, and one for those whom no account may serve.
+    /// Bounded by the number of accounts, plus one for lists without an account.
     pub(in crate::decision) fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Two kins have become one.
+/// Merge of two components.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::decision) struct Union {
     pub(in crate::decision) from: Component,
     pub(in crate::decision) into: Component,
 }
 
-/// How a list stands that has no account to offer.
+/// State of a list without an open account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::decision) struct Closed {
-    /// By which budget its accounts were ranked.
+    /// Resource of the ranking.
     ranked_by: ResourceName,
     until: Timestamp,
     wake: Timestamp,
@@ -75,7 +74,8 @@ pub(in crate::decision) struct Closed {
 }
 
 impl Closed {
-    /// `None` when some account is open. `is_for_all`: the refusal is made of this alone.
+    /// Returns `None` when some account is open. `is_for_all`: the denial follows from this state
+    /// alone.
     pub(super) fn of(
         ranking: &Ranking,
         ranked_by: &ResourceName,
@@ -90,7 +90,7 @@ impl Closed {
         })
     }
 
-    /// Whether whoever else needs this budget would be refused in the same words.
+    /// Returns true when all requests for this resource would be denied alike.
     pub(in crate::decision) fn is_for_all(&self) -> bool {
         self.is_for_all
     }
@@ -100,23 +100,22 @@ impl Closed {
 struct List {
     accounts: Arc<[AccountId]>,
     rankings: SmallVec<[(ResourceName, Ranking); 1]>,
-    /// When it was last asked for, as a count of such questions.
+    /// Time of the last use, as a count of lookups.
     used: u64,
     waiting: u32,
-    /// The first of its accounts, which knows with whom it competes.
+    /// First account of the list; it identifies the component.
     first: Option<AccountId>,
 }
 
-/// All lists.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     lists: Vec<Option<List>>,
     vacant: Vec<u32>,
     by_allocation: HashMap<usize, ListId>,
     by_content: HashMap<Arc<[AccountId]>, ListId>,
-    /// Where each account stands.
+    /// Places of each account in the lists.
     of_account: Vec<SmallVec<[(ListId, u32); 1]>>,
-    /// Each account's way to the one that stands for its component, behind that of nobody.
+    /// Union-find parents by account; index 0 belongs to lists without an account.
     component: Vec<u32>,
     unions: Vec<Union>,
     questions: u64,
@@ -129,14 +128,14 @@ impl Candidates {
         candidates
     }
 
-    /// There are so many accounts now, at least as many as before.
+    /// Grows to this number of accounts.
     pub(super) fn grow(&mut self, accounts: usize) {
         self.of_account.resize_with(accounts, SmallVec::new);
         let known = u32::try_from(self.component.len()).unwrap_or(u32::MAX);
         self.component.extend((known..).take((accounts + 1).saturating_sub(self.component.len())));
     }
 
-    /// The list of these accounts.
+    /// Returns the list of these accounts, new or known.
     pub(super) fn find(&mut self, accounts: &Arc<[AccountId]>) -> ListId {
         self.questions += 1;
         let known = self
@@ -152,12 +151,12 @@ impl Candidates {
         id
     }
 
-    /// The list of these accounts, if it is known by this allocation.
+    /// Returns the list with this allocation, if it is known.
     pub(super) fn known(&self, accounts: &Arc<[AccountId]>) -> Option<ListId> {
         self.by_allocation.get(&allocation(accounts)).copied()
     }
 
-    /// The list's ranking by a resource as it stands at `now`.
+    /// Returns the list's ranking by a resource, up to date at `now`.
     pub(super) fn ranking(
         &mut self,
         now: Timestamp,
@@ -187,8 +186,7 @@ impl Candidates {
         Some(ranking)
     }
 
-    /// Whether nothing has changed for a list that had no account to offer and would change at
-    /// `seen`.
+    /// Returns true when a closed list has not changed since `seen` and does not change by now.
     pub(super) fn is_closed_as(&self, id: ListId, seen: &Closed, now: Timestamp) -> bool {
         let ranking = self
             .list(id)
@@ -199,7 +197,7 @@ impl Candidates {
         })
     }
 
-    /// The sums over a list's accounts, if it has a ranking by the resource.
+    /// Returns the sums over a list's accounts, if it has a ranking by the resource.
     pub(super) fn sums(
         &mut self,
         now: Timestamp,
@@ -216,7 +214,7 @@ impl Candidates {
         }
     }
 
-    /// An account has changed.
+    /// Updates the rankings of a changed account.
     pub(super) fn changed(&mut self, now: Timestamp, id: AccountId, account: &Account) {
         let Self { of_account, lists, .. } = self;
         for (list, at) in of_account.get(place(id)).into_iter().flatten() {
@@ -227,18 +225,15 @@ impl Candidates {
         }
     }
 
-    /// The lists that an account is in.
     pub(super) fn lists_of(&self, account: AccountId) -> impl Iterator<Item = ListId> + '_ {
         self.of_account.get(place(account)).into_iter().flatten().map(|(list, _)| *list)
     }
 
-    /// Whether an account is in a list.
     pub(super) fn holds(&self, id: ListId, account: AccountId) -> bool {
         self.lists_of(account).any(|list| list == id)
     }
 
-    /// Somebody waits on the list, so that it must not be forgotten; [`Candidates::release`] ends
-    /// it.
+    /// Keeps the list for a waiting request, until [`Candidates::release`].
     pub(super) fn hold(&mut self, id: ListId) {
         if let Some(list) = self.list_mut(id) {
             list.waiting += 1;
@@ -251,7 +246,7 @@ impl Candidates {
         }
     }
 
-    /// Whether somebody waits on a list that an account is in.
+    /// Returns true when requests wait on a list with this account.
     pub(super) fn is_waited_on(&self, account: AccountId) -> bool {
         self.lists_of(account).any(|list| self.list(list).is_some_and(|list| list.waiting > 0))
     }
@@ -261,13 +256,12 @@ impl Candidates {
         self.lists.iter().flatten().map(|list| list.rankings.len()).sum()
     }
 
-    /// With whom the accounts of a list compete.
     pub(super) fn component_of(&self, id: ListId) -> Component {
         let first = self.list(id).and_then(|list| list.first);
         Component(first.map_or(NO_COMPONENT, |first| self.head_of(first)))
     }
 
-    /// The unions since the last call.
+    /// Takes the merges since the last call.
     pub(super) fn take_unions(&mut self) -> Vec<Union> {
         std::mem::take(&mut self.unions)
     }
@@ -309,7 +303,7 @@ impl Candidates {
         id
     }
 
-    /// The less lately used half of the lists that nobody waits on.
+    /// Drops the less recently used half of the idle lists.
     fn forget_unused(&mut self) {
         let slots = (0..).map(ListId).zip(&self.lists);
         let mut idle: Vec<(u64, ListId)> = slots
@@ -341,7 +335,7 @@ impl Candidates {
             self.component[*from as usize] = *into;
             self.unions.push(Union { from: Component(*from), into: Component(*into) });
         }
-        // Short ways from now on.
+        // Path compression.
         for account in accounts.iter().filter(|account| place(**account) < self.of_account.len()) {
             self.component[place(*account) + 1] = *into;
         }
@@ -356,7 +350,7 @@ impl Candidates {
     }
 }
 
-/// A list's address, as long as somebody holds it.
+/// Address of a list, unique while the list exists.
 fn allocation(accounts: &Arc<[AccountId]>) -> usize {
     accounts.as_ptr().addr()
 }

@@ -1,7 +1,7 @@
-//! Accounts that no config names: those behind the credentials that clients bring. Each has the
-//! same windows as others have, in a place that another one may have after it.
+//! Dynamic accounts, which no config names: the accounts behind credentials that clients present.
+//! Each has the same windows as others, in a place that is reused later.
 //!
-//! Whose place is whose, and who has to leave one, is known to the caller.
+//! The caller assigns the places and decides which account leaves one.
 
 use crate::api::AccountKind;
 use crate::clock::Timestamp;
@@ -12,7 +12,7 @@ use super::limits::secondary::{Secondary, Spacing};
 use super::{QuotaLedger, place};
 use crate::decision::types::{AccountId, AccountLayout, AccountSettings, SecondaryLimits};
 
-/// What the windows of a guest begin with.
+/// Initial state of a dynamic account.
 #[derive(Debug)]
 pub(super) struct DynamicAccounts {
     pub(super) places: AccountLayout,
@@ -22,7 +22,7 @@ pub(super) struct DynamicAccounts {
 }
 
 impl DynamicAccounts {
-    /// Of whom nothing is known; what is not known of its kind counts as a user's.
+    /// A new account without history; its unknown kind counts as a user.
     pub(super) fn arrival(&self) -> Account {
         let settings = AccountSettings {
             name: "".into(),
@@ -35,8 +35,8 @@ impl DynamicAccounts {
 }
 
 impl QuotaLedger {
-    /// Forgets all that is known of a guest, so that its place is free for another; whether it
-    /// could: not while something of it is in flight or waits.
+    /// Clears a dynamic account, so that another may use its place. Returns false while it has
+    /// requests in flight or waiting.
     pub fn vacate(&mut self, now: Timestamp, guest: AccountId) -> bool {
         if !self.dynamic_accounts.places.is_dynamic(guest) || self.candidates.is_waited_on(guest) {
             return false;

@@ -1,17 +1,18 @@
-//! The windows of all accounts, as one: whether a request may be sent now, on which account, and what
-//! its answer teaches.
+//! The quota ledger: the limits of all accounts. It decides if and on which account a request may
+//! be sent now, and settles its answer.
 //!
-//! Per account there is a primary window for each resource (`budget`, DESIGN D4), the secondary
-//! limits (`secondary`, D5) and the cool-down after a refusal (`cooldown`, D6). An admission takes
-//! its place in all of them at once, a settlement gives it back in all of them. Which account is
-//! best is known without asking each (`candidates`, `ranking`). What clients and operators are
-//! shown is in `view`; who waits for what is in [`crate::decision::scheduler`].
+//! Each account has a primary window for each resource (`limits::primary`, SPECIFICATION D4),
+//! secondary limits (`limits::secondary`, D5) and a cooldown after an upstream limit
+//! (`limits::cooldown`, D6). An admission takes a place in all of them at once, and a settlement
+//! frees it in all of them. `candidates` and `ranking` find the best account without asking each.
+//! `view` holds the figures for clients and operators, and [`crate::decision::scheduler`] the
+//! waiting requests.
 //!
-//! Two readings of answers that are easily got wrong:
-//! - **401** is given before the upstream knows the account: rate headers on it describe somebody
-//!   else (the address) and are not read.
-//! - **A demand of cost 0** (`GET /rate_limit`) touches no primary window: such an answer can show a
-//!   pristine window while the real one is nearly spent (UPSTREAM.md, Limits).
+//! Two kinds of answers need care:
+//! - **401** comes before the upstream knows the account: its rate headers describe the address and
+//!   are ignored.
+//! - **Cost 0** (`GET /rate_limit`) touches no primary window: such an answer can show a fresh
+//!   window while the real one is nearly spent (SPECIFICATION, "Limits in practice").
 
 mod account;
 mod account_choice;
@@ -49,55 +50,54 @@ pub(super) use candidates::{Closed, Component, ListId, Union};
 use dynamic_accounts::DynamicAccounts;
 pub use view::{AccountSnapshot, BudgetView, SecondarySnapshot, WindowSnapshot};
 
-/// The window of all resources beyond the most that an account keeps; no header can spell it so.
+/// Name of the shared window for further resources; no header can spell it.
 const OVERFLOW: &str = "(others)";
 
-/// Lists of up to so many accounts are asked one by one when none can carry a request: then it is
-/// exact when the first of them will be able to. Ours: as long as that takes a microsecond.
+/// Longest list in which each account is asked when none can send. The earliest time is then exact.
+/// Ours: it takes a microsecond.
 const ASKED_EACH_MAX: usize = 16;
 
-/// What those are ranked by that need no window.
+/// Ranking key of requests that need no window.
 const FREE: &str = "(free)";
 
-/// The windows of all accounts.
+/// Ledger of all accounts.
 #[derive(Debug)]
 pub struct QuotaLedger {
-    /// By [`AccountLayout`](crate::decision::types::AccountLayout).
+    /// Ordered by [`AccountLayout`](crate::decision::types::AccountLayout).
     accounts: Vec<Account>,
     dynamic_accounts: DynamicAccounts,
     clients: Vec<ClientSettings>,
     candidates: Candidates,
     leases: IdMap<Lease>,
-    /// The resource that answers of an endpoint named, where it is not the table's. Bounded by the
-    /// table.
+    /// Resources that answers named, by endpoint, where they differ from the table's. Bounded by
+    /// the table.
     learned: HashMap<EndpointId, ResourceName>,
     elapsed: Elapsed,
-    /// What requests that cost nothing are ranked by: no window has this name.
+    /// Ranking key of free requests: no window has this name.
     free: ResourceName,
-    /// What a request is thought to take whose endpoint has never answered, in milliseconds: REST,
-    /// GraphQL.
+    /// Expected milliseconds for an endpoint without answers: REST, GraphQL.
     elapsed_unknown: [u32; 2],
     broken: Broken,
 }
 
-/// What an admitted request holds.
+/// Holdings of an admitted request.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     account: AccountId,
-    /// Its primary window; `None` when it costs nothing.
+    /// Primary window; `None` for a free request.
     window: Option<WindowIndex>,
     cost: u32,
     mark: Option<Mark>,
-    /// The account that pays too, and its window.
+    /// Account that pays too, and its window.
     also: Option<(AccountId, WindowIndex)>,
     weight: Weight,
     admitted_at: Timestamp,
-    /// What the answer's head took, in milliseconds, once it has come.
+    /// Milliseconds until the answer's head, once it has come.
     head_took: Option<u32>,
 }
 
 impl Lease {
-    /// Who carries it, and who pays too.
+    /// Sender, and the account that pays too.
     fn accounts(&self) -> [Option<AccountId>; 2] {
         [Some(self.account), self.also.map(|(payer, _)| payer)]
     }
@@ -107,38 +107,37 @@ impl Lease {
     }
 }
 
-/// What the end of a lease may change.
+/// State that the end of a lease may change.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Touched {
-    /// Who carries it, and who pays too.
+    /// Sender, and the account that pays too.
     pub(super) accounts: [Option<AccountId>; 2],
     pub(super) endpoint: EndpointId,
-    /// All is as if it had never been admitted, so that what was to hold others until some time may
-    /// not.
+    /// True when the lease left no trace, so earlier times may no longer hold.
     pub(super) is_undone: bool,
 }
 
-/// A refusal with the time at which to look again, whatever the asker is told.
+/// Denial, with the time of the next check.
 #[derive(Clone, Debug)]
 pub(super) struct Blocked {
     pub(super) refusal: LimitDenied,
     pub(super) scope: Scope,
-    /// How the list stood, when none of its accounts was open.
+    /// State of the list, when none of its accounts was open.
     pub(super) closed: Option<Closed>,
     pub(super) wake: Option<Timestamp>,
 }
 
-/// How far a refusal goes beyond the request that was refused.
+/// Range of a denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// It says nothing about other endpoints, whose points are their own, nor about other costs.
+    /// Other endpoints have their own points, and other costs may fit.
     Endpoint,
-    /// It holds all that counts in the same windows.
+    /// All requests that count in the same windows.
     All,
 }
 
 impl QuotaLedger {
-    /// QuotaLedger in which nothing is known yet.
+    /// Creates a ledger without knowledge about any window.
     pub fn new(settings: Settings) -> Self {
         let limits = settings.limits;
         let spacing = Spacing { any: settings.spacing, notifying: settings.notify_spacing };
@@ -180,8 +179,8 @@ impl QuotaLedger {
         }
     }
 
-    /// Admits `demand` on the best of its accounts, or says which limit forbids it and until when.
-    /// A lease that is open already is granted again as it was.
+    /// Admits `demand` on the best of its accounts, or returns the limit that denies it. An open
+    /// lease is granted again unchanged.
     pub fn try_admit(
         &mut self,
         now: Timestamp,
@@ -192,7 +191,7 @@ impl QuotaLedger {
         self.admit(now, lease, demand, list).map_err(|blocked| blocked.refusal)
     }
 
-    /// The same for a demand whose list is known.
+    /// Admits a demand on a known list.
     pub(super) fn admit(
         &mut self,
         now: Timestamp,
@@ -209,7 +208,7 @@ impl QuotaLedger {
         Ok(Grant { lease, account })
     }
 
-    /// Whether it would be admitted now, and by whom; nothing is taken.
+    /// Checks an admission without taking anything.
     #[cfg(test)]
     pub(super) fn could_admit(
         &mut self,
@@ -222,9 +221,8 @@ impl QuotaLedger {
             .map(|account| Grant { lease: LeaseId(u64::MAX), account })
     }
 
-    /// The head of an answer whose body goes on for long: what it says of the budget is booked at
-    /// once, so that nobody waits for the body to learn it. The slots of the secondary limits stay
-    /// held until [`QuotaLedger::settle`].
+    /// Settles the budget by the head of a long answer, so that waiting requests need not wait for
+    /// its body. The slots of the secondary limits stay held until [`QuotaLedger::settle`].
     pub fn answer_begun(
         &mut self,
         now: Timestamp,
@@ -257,8 +255,7 @@ impl QuotaLedger {
         self.changed(now, &begun);
     }
 
-    /// Ends a lease. `jitter` is a random number from 0 to 1. A lease that is not open (settled
-    /// already) changes nothing.
+    /// Ends a lease. `jitter` is a random number from 0 to 1. A settled lease changes nothing.
     pub fn settle(
         &mut self,
         now: Timestamp,
@@ -269,7 +266,7 @@ impl QuotaLedger {
         self.end(now, lease, settlement, jitter);
     }
 
-    /// The same; what it may have let go.
+    /// Ends a lease, and returns what it may have freed.
     pub(super) fn end(
         &mut self,
         now: Timestamp,
@@ -322,48 +319,45 @@ impl QuotaLedger {
         Some(Touched { is_undone: matches!(settlement, Settlement::NeverSent), ..ended.touched() })
     }
 
-    /// The resource that requests of an endpoint really count against: what its answers said, else
+    /// Returns the resource that an endpoint counts against: the one its answers named, else
     /// `guess`.
     pub fn resource_for(&self, endpoint: EndpointId, guess: &ResourceName) -> ResourceName {
         self.learned.get(&endpoint).unwrap_or(guess).clone()
     }
 
-    /// Which account carries an open lease.
+    /// Account of an open lease.
     pub fn account_of(&self, lease: LeaseId) -> Option<AccountId> {
         self.leases.get(lease.0).map(|open| open.account)
     }
 
-    /// How many leases are open.
+    /// Number of open leases.
     pub fn open_leases(&self) -> usize {
         self.leases.len()
     }
 
-    /// How often each invariant was found broken; all must stay 0 (`weir_invariant_broken_total`).
+    /// Number of breaches of each invariant; all must stay 0 (`weir_invariant_broken_total`).
     pub fn broken(&self) -> impl Iterator<Item = (Invariant, u64)> + '_ {
         self.broken.counts()
     }
 
-    /// Counts an invariant of a module built on the windows.
+    /// Counts an invariant of the scheduler.
     pub(super) fn note(&mut self, invariant: Invariant, holds: bool) {
         self.broken.check(invariant, holds);
     }
 
-    /// A client's share and priority.
     pub(super) fn client(&self, client: ClientId) -> ClientSettings {
         client_of(&self.clients, client)
     }
 
-    /// The list of a demand's candidates.
     pub(super) fn list_of(&mut self, demand: &Demand) -> ListId {
         self.candidates.find(&demand.candidates)
     }
 
-    /// The lists that an account is in.
     pub(super) fn lists_with(&self, account: AccountId) -> impl Iterator<Item = ListId> + '_ {
         self.candidates.lists_of(account)
     }
 
-    /// Somebody waits on a list, and [`QuotaLedger::release_list`]: nobody does for whom it was held.
+    /// Keeps a list for a waiting request, until [`QuotaLedger::release_list`].
     pub(super) fn hold_list(&mut self, list: ListId) {
         self.candidates.hold(list);
     }
@@ -372,7 +366,7 @@ impl QuotaLedger {
         self.candidates.release(list);
     }
 
-    /// Whether another try would end as the one did that was blocked so.
+    /// Returns true when another attempt would be denied alike.
     pub(super) fn is_still(&self, now: Timestamp, list: ListId, blocked: &Blocked) -> bool {
         blocked
             .closed
@@ -380,17 +374,15 @@ impl QuotaLedger {
             .is_some_and(|closed| self.candidates.is_closed_as(list, closed, now))
     }
 
-    /// With whom a list's accounts compete.
     pub(super) fn component_of(&self, list: ListId) -> Component {
         self.candidates.component_of(list)
     }
 
-    /// Which kins have become one since the last call.
     pub(super) fn take_unions(&mut self) -> Vec<Union> {
         self.candidates.take_unions()
     }
 
-    /// The accounts whose requests the end of an open lease may let go, and its endpoint.
+    /// State that the end of an open lease may change.
     pub(super) fn touched_by(&self, lease: LeaseId) -> Option<Touched> {
         self.leases.get(lease.0).map(Lease::touched)
     }
@@ -419,8 +411,8 @@ impl QuotaLedger {
         let Some(ranking) = candidates.ranking(now, list, ranked_by, accounts) else {
             return Err(nobody(resource.clone()));
         };
-        // Whoever pays too is charged as far as that goes, and not asked: what an app has beyond
-        // the user's own budget would be of no use else.
+        // The second payer is charged as far as possible and never asked: otherwise an app's budget
+        // beyond the user's own would be useless.
         let mut ask = |id: AccountId| {
             accounts
                 .get_mut(place(id))
@@ -435,8 +427,7 @@ impl QuotaLedger {
             return Ok(prefer);
         }
         let best = ranking.best();
-        // What forbids the best one may be narrower than what the ranking knows: points of an
-        // endpoint, for one.
+        // The ranking does not know narrow limits, such as the points of an endpoint.
         for at in best.into_iter().chain(
             best.into_iter().flat_map(|best| ranking.best_first().filter(move |at| *at != best)),
         ) {
@@ -449,7 +440,7 @@ impl QuotaLedger {
                 && let Some((_, block)) = &mut refused.nearest
                 && block.limit == LimitKind::BatchFloor
             {
-                // The others have less; one of them may have more first.
+                // The other accounts have less; one of them may have more first.
                 if let Until::Time(until) = &mut block.until {
                     *until = (*until).min(ranking.all().sums.reset + WOBBLE);
                 }
@@ -468,12 +459,12 @@ impl QuotaLedger {
             && let Some(Err(block)) =
                 accounts.get(place(id)).map(|account| account.closure(now, ranked_by))
         {
-            // Of many, only what closes one for everybody is known of each: whatever else holds one
-            // may end earlier elsewhere.
+            // Of long lists only general closures are known; other limits may end earlier
+            // elsewhere.
             refused.by(id, block);
         }
         let closed = Closed::of(ranking, ranked_by, !is_short);
-        // As long as the list is closed nobody is asked again, whatever else has changed.
+        // No account is asked again while the list is closed, whatever else changes.
         let wake = Some(ranking.all().wake)
             .filter(|wake| (!is_short || closed.is_some()) && *wake < Timestamp::FAR_FUTURE);
         Err(Blocked { closed, ..refused.blocked(wake, resource.clone()) })
@@ -524,7 +515,7 @@ impl QuotaLedger {
         self.leases.insert(lease.0, open);
     }
 
-    /// Ends the part of a lease that another account pays.
+    /// Ends the second payer's part of a lease.
     fn settle_also(&mut self, now: Timestamp, lease: LeaseId, ended: &Lease, charge: Charge) {
         let Some((payer, at)) = ended.also else { return };
         if let Some(window) =
@@ -534,7 +525,7 @@ impl QuotaLedger {
         }
     }
 
-    /// Tells the rankings of what a lease has touched.
+    /// Updates the rankings of a lease's accounts.
     fn changed(&mut self, now: Timestamp, touched: &Lease) {
         for id in touched.accounts().into_iter().flatten() {
             if let Some(account) = self.accounts.get(place(id)) {
@@ -543,8 +534,8 @@ impl QuotaLedger {
         }
     }
 
-    /// Remembers what an answer says its endpoint counts against (DESIGN D4): for the whole route
-    /// template, until another answer says otherwise.
+    /// Remembers the resource that an answer named, for the whole route template and until another
+    /// answer (SPECIFICATION D4).
     fn learn(&mut self, ended: &Lease, named: &ResourceName) {
         let reserved = ended
             .window
@@ -555,18 +546,17 @@ impl QuotaLedger {
     }
 }
 
-/// What was heard from the accounts that cannot carry a request.
+/// Denials by the accounts that cannot send a request.
 struct Refused {
-    /// The one that will be free first, and when to look again.
+    /// Account that opens first, and the time of the next check.
     nearest: Option<(AccountId, Block)>,
     scope: Scope,
-    /// Of the request that was refused.
     cost: u32,
 }
 
 impl Refused {
     fn by(&mut self, id: AccountId, block: Block) {
-        // Whose budget has too little until it ends may serve who needs less of it.
+        // A window with too few units until its end may serve a cheaper request.
         let is_too_dear = self.cost > 1
             && block.limit == LimitKind::Primary
             && matches!(block.until, Until::Time(_));
@@ -616,12 +606,11 @@ fn nobody(resource: ResourceName) -> Blocked {
     }
 }
 
-/// Whole milliseconds between two times, as far as they are believed.
+/// Whole milliseconds between two times, up to the maximum that is believed.
 fn millis_since(now: Timestamp, then: Timestamp) -> u32 {
     u32::try_from(now.since(then).as_millis()).unwrap_or(u32::MAX).min(ELAPSED_MILLIS_MAX)
 }
 
-/// A client's share and priority, as the config has them.
 fn client_of(clients: &[ClientSettings], client: ClientId) -> ClientSettings {
     let known = clients.get(usize::try_from(client.0).unwrap_or(usize::MAX)).copied();
     let priority =
@@ -629,7 +618,7 @@ fn client_of(clients: &[ClientSettings], client: ClientId) -> ClientSettings {
     known.unwrap_or(ClientSettings { priority, ..ClientSettings::default() })
 }
 
-/// An account's index in the windows.
+/// Index of an account in the ledger.
 fn place(account: AccountId) -> usize {
     usize::try_from(account.0).unwrap_or(usize::MAX)
 }

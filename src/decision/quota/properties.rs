@@ -1,5 +1,5 @@
-//! The windows against a model upstream: saturated, with answers reordered, resets that wobble,
-//! losses, free answers and windows rolling over.
+//! The ledger against a model upstream: saturated, with reordered answers, wobbling resets, losses,
+//! free answers and ending windows.
 
 use std::time::Duration;
 
@@ -26,12 +26,12 @@ fn demand(accounts: u32) -> Demand {
     Demand::read((0..accounts).map(AccountId).collect::<Vec<_>>(), "/repos/a/b")
 }
 
-/// No secondary limit but concurrency is in the way.
+/// Only concurrency limits.
 fn wide() -> SecondaryLimits {
     SecondaryLimits { rest_points_per_minute: 1_000_000, ..SecondaryLimits::default() }
 }
 
-/// Somebody always wants one more request, until `end`.
+/// A client always sends one more request, until `end`.
 struct Saturation {
     windows: QuotaLedger,
     upstream: Upstream,
@@ -39,7 +39,7 @@ struct Saturation {
     now: Timestamp,
     next_lease: u64,
     sent: u32,
-    /// Per account, the end of the last closure that a refusal asked for.
+    /// End of the last closure by an upstream limit, by account.
     closed: Vec<Timestamp>,
 }
 

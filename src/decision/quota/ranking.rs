@@ -1,34 +1,35 @@
-//! The accounts of one list of candidates, ordered by what one of their budgets has left: the best
-//! of ten thousand is found, and one changed, in a small_list steps.
+//! A ranking: the accounts of one candidate list, ordered by what one of their budgets has left. It
+//! finds the best of ten thousand accounts, and moves a changed one, in a few steps.
 //!
-//! A tree over the places of the list; each node sums up the accounts below it: the fullest that is
-//! open, the nearest end of a closure, the next time at which something changes by itself, and the
-//! sums that views show. It remembers what it was told; who tells it, and when, is in `candidates`.
+//! It is a tree over the places of the list. Each node sums up the accounts below it: the best open
+//! account, the nearest end of a closure, the next change by time alone, and the sums for views.
+//! `candidates` keeps it up to date.
 
 use std::collections::BinaryHeap;
 
 use crate::clock::Timestamp;
 
-/// How an account stands towards one resource.
+/// State of an account for one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Standing {
-    /// Its rank among the open ones ([`crate::decision::quota::account_choice::Offer::rank`]); 0: closed.
+    /// Rank among the open accounts ([`crate::decision::quota::account_choice::Offer::rank`]); 0
+    /// when closed.
     pub(super) rank: u32,
-    /// When its closure ends, if it is closed; the epoch when an event ends it.
+    /// End of its closure; the epoch when an event ends it.
     pub(super) until: Timestamp,
-    /// When it is to be looked at again because time alone changes it.
+    /// Time at which it changes without an event.
     pub(super) wake: Timestamp,
-    /// What it adds to the views of the list.
+    /// Its part in the views of the list.
     pub(super) sums: Sums,
 }
 
-/// What a view shows of several accounts.
+/// Figures of several accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sums {
     pub(super) limit: u64,
     /// Units that can still be admitted.
     pub(super) free: u64,
-    /// The earliest reset known.
+    /// Earliest known reset.
     pub(super) reset: Timestamp,
 }
 
@@ -45,7 +46,7 @@ impl Sums {
 }
 
 impl Standing {
-    /// No account at all.
+    /// Absent account.
     pub(super) const NOBODY: Self = Self {
         rank: 0,
         until: Timestamp::FAR_FUTURE,
@@ -59,8 +60,8 @@ impl Standing {
     }
 }
 
-/// The best open account below a node: its rank, and of equals the first place. Nobody is less than
-/// all others.
+/// Best open account below a node: its rank, and the first place among equals. An absent account is
+/// the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Best(u64);
 
@@ -89,7 +90,7 @@ impl Best {
     }
 }
 
-/// What happens first below a node.
+/// Earliest times below a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ends {
     until: Timestamp,
@@ -113,18 +114,18 @@ impl Ends {
     }
 }
 
-/// What is known of all below one node.
+/// Summary of the accounts below a node.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     best: Best,
     ends: Ends,
 }
 
-/// Children of a node. Ours: half as many levels as with two are half as many places in memory to
-/// go to, and four are summed up as fast as they come from there.
+/// Children of a node. Ours: four halve the levels of a binary tree and with them the cache misses.
+/// Four are summed up as fast as they are loaded.
 const CHILDREN: usize = 4;
 
-/// All children of one node.
+/// Children of one node.
 #[derive(Clone, Copy, Debug)]
 struct Family {
     best: [Best; CHILDREN],
@@ -145,23 +146,21 @@ impl Family {
     }
 }
 
-/// The tree. Family 0 are the root's children, and the node that is the child `c` of family `f` is
-/// at `4f + c`; its own children are family `4f + c + 1`. The leaves are the last level. The root
-/// is kept by itself: of a list of one account, as there may be one for each, it is all there is.
+/// The tree. Family 0 holds the root's children. The child `c` of family `f` is node `4f + c`, and
+/// its own children are family `4f + c + 1`. The leaves are the last level. The root is separate: a
+/// list of one account, of which there may be one for each account, has nothing else.
 #[derive(Debug)]
 pub(super) struct Ranking {
     root: Node,
     families: Vec<Family>,
-    /// Where the first leaf is.
     first_leaf: usize,
-    /// What each account adds to the sums: limit and free units, and both of all. Of one account
-    /// the latter is enough.
+    /// Limit and free units of each account, and their sums. A single account needs only the sums.
     units: Vec<[u64; 2]>,
     all_units: [u64; 2],
 }
 
 impl Ranking {
-    /// Over the accounts in the order of their list.
+    /// Builds the tree over accounts in the order of their list.
     pub(super) fn new(standings: impl ExactSizeIterator<Item = Standing>) -> Self {
         let (mut leaves, mut nodes) = (1, 0);
         while leaves < standings.len() {
@@ -204,7 +203,7 @@ impl Ranking {
         }
     }
 
-    /// The account at `place` stands otherwise now.
+    /// Changes the state of the account at `place`.
     pub(super) fn set(&mut self, place: usize, standing: Standing) {
         let units = [standing.sums.limit, standing.sums.free];
         let before = match self.units.get_mut(place) {
@@ -222,7 +221,7 @@ impl Ranking {
         }
     }
 
-    /// Both go up as far as something changes: most of what ends, ends nowhere first.
+    /// Both updates go up while something changes: most closures are nowhere the first to end.
     fn set_ends(&mut self, mut at: usize, mut ends: Ends) {
         while std::mem::replace(&mut self.families[at / CHILDREN].ends[at % CHILDREN], ends) != ends
         {
@@ -247,14 +246,14 @@ impl Ranking {
         }
     }
 
-    /// All accounts together.
+    /// Summary of all accounts.
     pub(super) fn all(&self) -> Standing {
         let Node { best, ends: Ends { until, wake, reset } } = self.root;
         let [limit, free] = self.all_units;
         Standing { rank: best.rank(), until, wake, sums: Sums { limit, free, reset } }
     }
 
-    /// The rank of the account at `place`.
+    /// Rank of the account at `place`.
     pub(super) fn rank_of(&self, place: usize) -> u32 {
         let leaf = self.first_leaf + place;
         self.families
@@ -263,23 +262,23 @@ impl Ranking {
             .rank()
     }
 
-    /// The place of the best open account, the first of equals.
+    /// Place of the best open account, the first among equals.
     pub(super) fn best(&self) -> Option<usize> {
         self.root.best.place()
     }
 
-    /// The place of the account whose closure ends first, the first of equals.
+    /// Place of the account with the nearest end of closure, the first among equals.
     pub(super) fn nearest(&self) -> Option<usize> {
         (self.root.ends.until < Timestamp::FAR_FUTURE).then(|| self.descend(|ends| ends.until))
     }
 
-    /// A place that is due to be looked at.
+    /// Place of an account whose state is outdated.
     pub(super) fn due(&self, now: Timestamp) -> Option<usize> {
         let wake = self.root.ends.wake;
         (wake <= now && wake < Timestamp::FAR_FUTURE).then(|| self.descend(|ends| ends.wake))
     }
 
-    /// The open accounts from the best to the worst.
+    /// Iterates over the open accounts from the best to the worst.
     pub(super) fn best_first(&self) -> BestFirst<'_> {
         let mut best_first = BestFirst { ranking: self, frontier: BinaryHeap::new() };
         match self.families.first() {
@@ -291,7 +290,8 @@ impl Ranking {
         best_first
     }
 
-    /// The leaf with the least key, which each node's own key is the least of; the first of equals.
+    /// Leaf with the least key, the first among equals. A node's key is the least of its
+    /// children's.
     fn descend(&self, key: impl Fn(&Ends) -> Timestamp) -> usize {
         let (mut family, mut at) = (0, 0);
         while let Some(Family { ends, .. }) = self.families.get(family) {
@@ -306,11 +306,10 @@ impl Ranking {
     }
 }
 
-/// See [`Ranking::best_first`].
 pub(super) struct BestFirst<'r> {
     ranking: &'r Ranking,
-    /// The best below a node, and where the node is: of equals the first places come first, and no
-    /// other is opened before.
+    /// Nodes by their best account. Among equals the first place comes first, and no other node is
+    /// opened before.
     frontier: BinaryHeap<(Best, usize)>,
 }
 

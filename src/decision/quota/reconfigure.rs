@@ -1,7 +1,7 @@
-//! The windows by another config: what they know stays, the terms on which they lend change.
+//! The ledger after a reload: its knowledge stays, its settings change.
 //!
-//! Nobody's windows are closed here. An account that a config leaves out is in no list of candidates
-//! any more, and keeps its place for those of its requests that are under way.
+//! No window is closed here. A removed account is in no candidate list any more, and keeps its
+//! place for its requests in flight.
 
 use crate::clock::Timestamp;
 
@@ -12,9 +12,8 @@ use super::{QuotaLedger, in_ten_thousandths, place};
 use crate::decision::types::{AccountId, Settings};
 
 impl QuotaLedger {
-    /// Other settings from now on. `settings.accounts` and `settings.clients` begin with those of
-    /// before, in their order, and may go on with new ones; places for dynamic_accounts are as many as
-    /// before, whatever is said of them.
+    /// Applies new settings. `settings.accounts` and `settings.clients` begin with the earlier ones
+    /// in their order, and may add new ones. The number of dynamic accounts never changes.
     pub(in crate::decision) fn reconfigure(&mut self, now: Timestamp, settings: Settings) {
         let Settings {
             accounts, clients, pace, batch_floor, limits, spacing, notify_spacing, ..

@@ -1,4 +1,4 @@
-//! The windows as a whole: which account, what an answer teaches, what is shown.
+//! The ledger as a whole: the chosen account, the settlement of answers, and the views.
 
 use std::time::Duration;
 
@@ -479,7 +479,7 @@ fn endless_names_of_resources_take_no_endless_memory() {
     assert!(windows.candidates.rankings() <= 80, "{}", windows.candidates.rankings());
 }
 
-/// Two accounts of the config and one place for a guest, which is number 2.
+/// Two accounts of the config and one dynamic account, which is number 2.
 fn with_guest() -> (QuotaLedger, Demand) {
     let account = |number: u32| AccountSettings {
         name: format!("account-{number}").into(),

@@ -1,8 +1,7 @@
-//! An upstream in a small_list lines, for property tests: its own truth about windows and secondary
-//! limits, and a wire that delays, reorders and loses.
+//! A small upstream for property tests: its own windows and secondary limits, and a wire that
+//! delays, reorders and loses.
 //!
-//! Not the emulator: it shares no code with it and none with the windows, so that a misreading is not
-//! made twice.
+//! It shares no code with the emulator or the ledger, so that a misreading is not made twice.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -15,7 +14,7 @@ use crate::clock::Timestamp;
 
 use crate::decision::types::{AccountId, LeaseId};
 
-/// A small generator, seeded by the test so that a failure can be repeated.
+/// Small generator, seeded by the test so that a failure can be repeated.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Chance(pub(in super::super) u64);
 
@@ -28,7 +27,7 @@ impl Chance {
         (mixed ^ (mixed >> 31)) % end.max(1)
     }
 
-    /// A place in a list of `len`.
+    /// Index in a list of `len`.
     pub(in super::super) fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).expect("below len")
     }
@@ -43,32 +42,32 @@ impl Chance {
     }
 }
 
-/// What an upstream is like.
+/// Behaviour of the upstream.
 #[derive(Clone, Debug)]
 pub(in super::super) struct World {
     pub(in super::super) limit: u32,
     pub(in super::super) window: Duration,
-    /// Percent of requests or answers that are lost.
+    /// Percentage of lost requests or answers.
     pub(in super::super) lost: u64,
-    /// Percent of answers that are 304.
+    /// Percentage of 304 answers.
     pub(in super::super) free: u64,
-    /// Percent of requests that are refused for a secondary limit out of the blue.
+    /// Percentage of requests denied by a sudden secondary limit.
     pub(in super::super) sudden: u64,
-    /// Units a second that somebody else takes of every account.
+    /// Units per second that an outside consumer takes of every account.
     pub(in super::super) outside_per_second: u32,
 }
 
-/// One account's truth.
+/// True state of one account.
 #[derive(Clone, Debug, Default)]
 struct Truth {
     end: Timestamp,
     used: u32,
     outside_until: Timestamp,
-    /// Units used in each window that is over.
+    /// Units used in each past window.
     past: Vec<u32>,
 }
 
-/// How a request ended, as its sender sees it.
+/// End of a request, as its sender sees it.
 #[derive(Clone, Debug)]
 pub(in super::super) enum Ending {
     Lost,
@@ -80,14 +79,13 @@ enum Wire {
     Ends(LeaseId, Ending),
 }
 
-/// The upstream and the wire to it.
 pub(in super::super) struct Upstream {
     world: World,
     pub(in super::super) chance: Chance,
     accounts: HashMap<AccountId, Truth>,
     wire: BinaryHeap<(Reverse<(Timestamp, u64)>, usize)>,
     messages: Vec<Option<Wire>>,
-    /// Refusals for the primary limit.
+    /// Requests denied by the primary limit.
     pub(in super::super) refused: u32,
     /// Requests that were counted.
     pub(in super::super) counted: u32,
@@ -107,15 +105,15 @@ impl Upstream {
         }
     }
 
-    /// A request leaves for the upstream.
+    /// Sends a request to the upstream.
     pub(in super::super) fn send(&mut self, now: Timestamp, account: AccountId, lease: LeaseId) {
         if self.chance.percent(self.world.lost) {
-            // Half of what is lost never arrives.
+            // Half of the lost requests never arrive.
             if self.chance.percent(50) {
                 return self.post(now + Duration::from_secs(5), Wire::Ends(lease, Ending::Lost));
             }
         }
-        // One in a hundred dawdles, on either way: into the next window, and past many others.
+        // One in a hundred is slow in either direction: into the next window, and past many others.
         let arrival = now
             + if self.chance.percent(1) {
                 self.chance.millis(10_000)
@@ -125,12 +123,12 @@ impl Upstream {
         self.post(arrival, Wire::Arrives(account, lease));
     }
 
-    /// When something happens next.
+    /// Time of the next event.
     pub(in super::super) fn next(&self) -> Option<Timestamp> {
         self.wire.peek().map(|(Reverse((at, _)), _)| *at)
     }
 
-    /// Lets the next thing happen; an ending is to be settled.
+    /// Runs the next event; an ending must be settled.
     pub(in super::super) fn step(&mut self) -> Option<(Timestamp, LeaseId, Ending)> {
         let (Reverse((now, _)), message) = self.wire.pop()?;
         match self.messages[message].take()? {
@@ -151,7 +149,7 @@ impl Upstream {
         }
     }
 
-    /// The part of the budgets that was used in the windows that are over.
+    /// Used part of the budgets in past windows.
     pub(in super::super) fn utilisation(&self) -> f64 {
         let past: Vec<u32> =
             self.accounts.values().flat_map(|truth| truth.past.iter().copied()).collect();
@@ -230,7 +228,7 @@ impl Upstream {
     }
 }
 
-/// Arrivals in sliding windows, counted after the fact.
+/// Most arrivals in any window, counted afterwards.
 pub(in super::super) fn most_in_any(window: Duration, arrivals: &mut [Timestamp]) -> usize {
     arrivals.sort_unstable();
     let mut recent: VecDeque<Timestamp> = VecDeque::new();

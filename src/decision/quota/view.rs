@@ -1,8 +1,7 @@
-//! What the windows show: to clients their pool's sums, to operators everything (DESIGN D9, CONTRACT
-//! §5).
+//! The ledger's figures: a pool's sums for clients, everything for operators (SPECIFICATION D9).
 //!
-//! Nothing here decides or changes anything. What the upstream has not said is presumed from the
-//! documented limits.
+//! Nothing here decides or changes anything. Unknown figures are presumed from the documented
+//! limits.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use super::ranking::Sums;
 use super::{QuotaLedger, place};
 use crate::decision::types::{AccountId, LimitKind};
 
-/// What a client of a pool sees of a budget: the sums over the pool's accounts.
+/// Budget of a pool as a client sees it: the sums over the pool's accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetView {
     /// Units per window.
@@ -24,29 +23,29 @@ pub struct BudgetView {
     pub remaining: u32,
     /// `limit - remaining`.
     pub used: u32,
-    /// The earliest reset; always later than now.
+    /// Earliest reset; always later than now.
     pub reset: Timestamp,
 }
 
 /// One account for an operator.
 #[derive(Clone, Debug)]
 pub struct AccountSnapshot {
-    /// Its place in the config.
+    /// Index in the config.
     pub account: AccountId,
-    /// Its name.
+    /// Name.
     pub name: Arc<str>,
-    /// Closed for all requests until then, after a secondary refusal.
+    /// End of the cooldown after a secondary limit, which closes the account for all requests.
     pub cooldown_until: Option<Timestamp>,
-    /// Its primary windows, by resource.
+    /// Primary windows by resource.
     pub windows: Vec<WindowSnapshot>,
-    /// Its secondary limits.
+    /// Secondary limits.
     pub secondary: Vec<SecondarySnapshot>,
 }
 
 /// One primary window for an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowSnapshot {
-    /// The resource.
+    /// Resource.
     pub resource: ResourceName,
     /// Units per window.
     pub limit: u32,
@@ -56,27 +55,27 @@ pub struct WindowSnapshot {
     pub reserved: u32,
     /// `limit - remaining`.
     pub used: u32,
-    /// The end of the window; when it is not known, the latest that it can be.
+    /// End of the window; when it is unknown, the latest possible.
     pub reset: Timestamp,
-    /// Whether the upstream has said so in this window; else the figures are presumed.
+    /// True when the upstream reported it in this window; else the figures are presumed.
     pub known: bool,
 }
 
 /// One secondary limit for an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecondarySnapshot {
-    /// Which one; of the points per endpoint the fullest.
+    /// Limit; of the points per endpoint the fullest.
     pub limit: LimitKind,
-    /// What is in use.
+    /// Amount in use.
     pub in_use: u32,
-    /// The most that may be.
+    /// Maximum.
     pub max: u32,
 }
 
 impl QuotaLedger {
-    /// What a client that may use `accounts` sees of a resource. A budget of which nothing is known
-    /// counts with the documented limit. Costs the same for every length of a list that requests
-    /// have used.
+    /// Returns the budget of a resource for a client of `accounts`. An unknown budget counts with
+    /// the documented limit. The time does not depend on the length of a list that requests have
+    /// used.
     pub fn view(
         &mut self,
         now: Timestamp,
@@ -90,8 +89,8 @@ impl QuotaLedger {
             });
         let units = |sum: u64| u32::try_from(sum).unwrap_or(u32::MAX);
         let (limit, remaining) = (units(sums.limit), units(sums.free));
-        // A window that ends this very second, or has ended within the wobble, is told as the next
-        // second: a reset in the past is misread.
+        // A window that ends this second, or has ended within the wobble, shows the next second:
+        // clients misread a reset in the past.
         let earliest = Some(sums.reset).filter(|reset| *reset < Timestamp::FAR_FUTURE);
         let reset = earliest.map_or(now + window(resource), |reset| {
             reset.max(Timestamp::from_secs(now.as_secs() + 1))
@@ -99,7 +98,7 @@ impl QuotaLedger {
         BudgetView { limit, remaining, used: limit.saturating_sub(remaining), reset }
     }
 
-    /// Every account of the config, for an operator.
+    /// All accounts of the config, for an operator.
     pub fn snapshot(&self, now: Timestamp) -> Vec<AccountSnapshot> {
         let all = (0..)
             .map(AccountId)
@@ -108,7 +107,7 @@ impl QuotaLedger {
         all.map(|(id, account)| account.snapshot(now, id)).collect()
     }
 
-    /// The resources that these accounts have windows of, sorted.
+    /// Resources with windows of these accounts, sorted.
     pub fn resources_seen(&self, accounts: &[AccountId]) -> Vec<ResourceName> {
         let accounts = accounts.iter().filter_map(|id| self.accounts.get(place(*id)));
         let mut names: Vec<ResourceName> =

@@ -1,15 +1,15 @@
-//! The ledger with a waiting queue before them: now, later, or not at all.
+//! Admission: the quota ledger with a wait queue before it. A request goes now, waits, or is
+//! denied.
 //!
-//! Driven by events and by time, both given by the caller: a request comes, a lease ends, an asker
-//! goes, a wake-up is due. After every call the caller drains [`Admission::take_decided`]; at
+//! The caller drives it by events and by time: a request comes, a lease ends, a client leaves, a
+//! wake-up is due. After every call the caller drains [`Admission::take_decided`]; at
 //! [`Admission::next_wakeup`] it calls [`Admission::tick`].
 //!
-//! Who waits is honest about it: a request that cannot be admitted before its deadline is refused
-//! at once, also when that becomes clear only while it waits (DESIGN D4, D10). Who goes first is a
-//! matter of priority, then of share (`shares`), then of age; those behind it that are held by the
-//! same are not even tried (`queue`), so that the cost of an event does not grow with the number of
-//! those who wait. When the queue is full, room is made by the newest request of whoever fills it
-//! most.
+//! A request that cannot be admitted before its deadline is denied at once, even when that becomes
+//! clear only while it waits (SPECIFICATION D4, D10). Waiting requests are served by priority, then
+//! share (`shares`), then age. Requests behind a blocked one are not even tried (`wait_queue`), so
+//! the cost of an event does not grow with the number of waiting requests. In a full queue the
+//! newest request of the largest client makes room.
 
 pub mod fair_share;
 mod wait_queue;
@@ -32,11 +32,11 @@ use super::types::{
 use wait_queue::shares::Shares;
 use wait_queue::{GroupId, QueueId, QueueKey, Rank, WaitQueue, Waiter};
 
-/// How many held groups of a list an event releases beside those that it is about. Ours: any of
-/// them may have become admissible where the list has several accounts, but seldom.
+/// Held groups of a list that an event releases beside its own. Ours: with several accounts any of
+/// them may have become admissible, but seldom.
 const RELEASED_BESIDE: usize = 16;
 
-/// The ledger with a waiting queue before them.
+/// Admission of requests.
 #[derive(Debug)]
 pub struct Admission {
     ledger: QuotaLedger,
@@ -47,30 +47,29 @@ pub struct Admission {
     next_lease: u64,
     next_ticket: u64,
     decided: VecDeque<(Ticket, Result<Grant, LimitDenied>)>,
-    /// The queues to try and the firsts of them. Empty between events: they are kept for their
-    /// memory, which each event would ask for anew.
+    /// Scratch memory: queues to try, and their heads. Empty between events.
     touched: Vec<QueueId>,
     heads: BinaryHeap<Reverse<(Rank, QueueId, GroupId)>>,
 }
 
-/// What becomes of a request at once.
+/// Immediate outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Send it now.
+    /// Admitted now.
     Granted(Grant),
-    /// It cannot be admitted before its deadline.
+    /// Cannot be admitted before its deadline.
     Refused(LimitDenied),
-    /// It waits; [`Admission::take_decided`] will tell, perhaps at once.
+    /// Waits; [`Admission::take_decided`] returns the decision, perhaps at once.
     Waiting {
-        /// Its place in the queue.
+        /// Place in the queue.
         ticket: Ticket,
-        /// What holds it now.
+        /// Limit that blocks it now.
         by: LimitDenied,
     },
 }
 
 impl Admission {
-    /// An empty queue before ledger in which nothing is known.
+    /// Creates an empty queue before a ledger without knowledge.
     pub fn new(settings: Settings) -> Self {
         let (waiting_max, waiting_bytes_max) = (settings.waiting_max, settings.waiting_bytes_max);
         Self {
@@ -87,8 +86,8 @@ impl Admission {
         }
     }
 
-    /// Admits the demand now, lets it wait until `deadline` at the latest, or refuses it because it
-    /// cannot be admitted by then. With a deadline that is not after `now` it never waits.
+    /// Admits the demand now, queues it until `deadline`, or denies it because no admission is
+    /// possible by then. With a deadline that is not after `now` it never waits.
     pub fn request(&mut self, now: Timestamp, demand: Demand, deadline: Timestamp) -> Decision {
         self.tick(now);
         let list = self.ledger.list_of(&demand);
@@ -103,8 +102,7 @@ impl Admission {
             self.ledger.resource_for(demand.endpoint, &demand.resource),
         );
         let component = self.ledger.component_of(list);
-        // When others wait that are held by the same, it is behind them, and what holds them holds
-        // it.
+        // Behind waiting requests with the same block, it is blocked alike.
         let held = self.queue.blocked(&key, &demand).cloned();
         let blocked = match held {
             Some(blocked) => blocked,
@@ -133,8 +131,7 @@ impl Admission {
         Decision::Waiting { ticket, by }
     }
 
-    /// Ends a lease; see [`QuotaLedger::settle`]. Whoever can be decided by what that frees or teaches is
-    /// decided.
+    /// Ends a lease (see [`QuotaLedger::settle`]), and decides the requests that this frees.
     pub fn settle(
         &mut self,
         now: Timestamp,
@@ -146,8 +143,8 @@ impl Admission {
         self.reconsider(now, ended);
     }
 
-    /// The head of a long answer; see [`QuotaLedger::answer_begun`]. Whoever waited for what it says is
-    /// decided.
+    /// Settles the head of a long answer (see [`QuotaLedger::answer_begun`]), and decides the
+    /// requests that waited for it.
     pub fn answer_begun(
         &mut self,
         now: Timestamp,
@@ -160,7 +157,7 @@ impl Admission {
         self.reconsider(now, begun);
     }
 
-    /// Something has changed where a lease was booked.
+    /// Decides after a change of the lease's accounts.
     fn reconsider(&mut self, now: Timestamp, changed: Option<Touched>) {
         if self.queue.is_empty() || changed.is_none() && !self.queue.is_due(now) {
             return;
@@ -178,7 +175,7 @@ impl Admission {
                 self.queue.doubt(&queues);
             }
         }
-        // Who is refused may have stood before one who needs less.
+        // A denied request may have stood before one that needs less.
         loop {
             self.admit_waiting(now, &mut queues);
             queues.clear();
@@ -194,8 +191,8 @@ impl Admission {
         self.touched = queues;
     }
 
-    /// Other settings from now on, see [`QuotaLedger::reconfigure`](super::QuotaLedger); whoever they let go is
-    /// decided. Those who wait keep the priority with which they came.
+    /// Applies new settings ([`QuotaLedger`]), and decides the requests that they free. Waiting
+    /// requests keep their priority.
     pub fn reconfigure(&mut self, now: Timestamp, settings: Settings) {
         (self.waiting_max, self.waiting_bytes_max) =
             (settings.waiting_max, settings.waiting_bytes_max);
@@ -204,40 +201,40 @@ impl Admission {
         self.reconsider(now, None);
     }
 
-    /// The asker of a ticket has gone. Does nothing for a ticket that was decided: its grant, once
-    /// drained, is to be settled as never sent.
+    /// Removes the ticket of a client that has left. A decided ticket is not affected: its grant,
+    /// once drained, is to be settled as never sent.
     pub fn abandon(&mut self, now: Timestamp, ticket: Ticket) {
         self.leave(ticket);
         self.tick(now);
     }
 
-    /// Decides what time alone decides: limits that have ended, deadlines that have come.
+    /// Decides what depends on time alone: ended limits and deadlines.
     pub fn tick(&mut self, now: Timestamp) {
         self.reconsider(now, None);
     }
 
-    /// When [`Admission::tick`] is to be called next; `None`: nobody waits for time.
+    /// Time of the next [`Admission::tick`]; `None` when no request waits for time.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         self.queue.next_wakeup()
     }
 
-    /// The tickets decided since the last call, in the order in which they were decided; each
-    /// ticket once. A grant whose asker has left is to be settled as never sent.
+    /// Drains the decided tickets in order; each ticket comes once. A grant without a client is to
+    /// be settled as never sent.
     pub fn take_decided(&mut self) -> Drain<'_, (Ticket, Result<Grant, LimitDenied>)> {
         self.decided.drain(..)
     }
 
-    /// The first of these alone.
+    /// Takes the first decided ticket alone.
     pub fn next_decided(&mut self) -> Option<(Ticket, Result<Grant, LimitDenied>)> {
         self.decided.pop_front()
     }
 
-    /// The ledger, for reading.
+    /// The ledger, read-only.
     pub fn ledger(&self) -> &QuotaLedger {
         &self.ledger
     }
 
-    /// What a client that may use `accounts` sees of a resource; see [`QuotaLedger::view`].
+    /// Returns the budget of a resource for a client of `accounts`; see [`QuotaLedger::view`].
     pub fn view(
         &mut self,
         now: Timestamp,
@@ -247,24 +244,24 @@ impl Admission {
         self.ledger.view(now, accounts, resource)
     }
 
-    /// Frees a guest's place; see [`QuotaLedger::vacate`].
+    /// Frees the place of a dynamic account; see [`QuotaLedger::vacate`].
     pub fn vacate(&mut self, now: Timestamp, guest: AccountId) -> bool {
         self.ledger.vacate(now, guest)
     }
 
-    /// How many wait.
+    /// Number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Checks ledger and queue as a whole, and returns what is broken; see [`QuotaLedger::audit`].
+    /// Audits ledger and queue, and returns the broken invariants; see [`QuotaLedger::audit`].
     pub fn audit(&self) -> Vec<Invariant> {
         let mut broken = self.ledger.audit();
         broken.extend((!self.queue.adds_up()).then_some(Invariant::QueueAddsUp));
         broken
     }
 
-    /// Admits from these queues: the first of all first, each queue until its first refusal.
+    /// Admits from these queues in the order of service, each queue until its first denial.
     fn admit_waiting(&mut self, now: Timestamp, queues: &mut Vec<QueueId>) {
         if let [queue] = queues[..] {
             while let Some((_, group)) = self.queue.head(queue)
@@ -287,8 +284,8 @@ impl Admission {
         self.heads = heads;
     }
 
-    /// Admits the first of a queue, which is the first of this group; whether the next one is to be
-    /// tried.
+    /// Tries to admit the head of a queue, which is the first of this group. Returns true when the
+    /// next one is to be tried.
     fn admit_first(&mut self, now: Timestamp, queue: QueueId, group: GroupId) -> bool {
         let Some((ticket, demand, key, blocked)) = self.queue.first(group) else { return false };
         if blocked.is_some_and(|blocked| self.ledger.is_still(now, key.list, blocked)) {
@@ -300,7 +297,7 @@ impl Admission {
                 self.decide(ticket, Ok(grant));
                 true
             }
-            // Others of the queue go to other endpoints, or have been found to count elsewhere.
+            // Others of the queue use other endpoints, or turned out to count elsewhere.
             Err(blocked)
                 if blocked.scope == Scope::Endpoint || blocked.refusal.resource != key.resource =>
             {
@@ -314,7 +311,7 @@ impl Admission {
         }
     }
 
-    /// Notes what holds a queue, and refuses those in it whom it holds for too long.
+    /// Blocks a queue, and denies the requests that cannot wait so long.
     fn block(&mut self, queue: QueueId, blocked: Blocked) {
         let refusal = blocked.refusal.clone();
         self.queue.block(queue, blocked);
@@ -325,7 +322,7 @@ impl Admission {
         }
     }
 
-    /// The same for a group that is held by itself.
+    /// Blocks a single group alike.
     fn hold(&mut self, group: GroupId, blocked: Blocked) {
         let refusal = blocked.refusal.clone();
         self.queue.hold(group, blocked);
@@ -342,7 +339,7 @@ impl Admission {
         }
     }
 
-    /// Whether a newcomer may wait: there is room, or somebody makes room for it.
+    /// Returns true when a new request may wait; another request may have to make room.
     fn make_room(&mut self, demand: &Demand, blocked: &Blocked) -> bool {
         if self.queue.bytes().saturating_add(demand.held_bytes) > self.waiting_bytes_max
             || self.waiting_max == 0
@@ -365,7 +362,7 @@ impl Admission {
         self.decided.push_back((ticket, decision));
     }
 
-    /// Takes a ticket out of the queue because it is served; whether it was there.
+    /// Removes a served ticket. Returns true if it was waiting.
     fn serve(&mut self, ticket: Ticket) -> bool {
         let Some(left) = self.queue.remove(ticket) else { return false };
         self.shares.serve(
@@ -378,7 +375,7 @@ impl Admission {
         true
     }
 
-    /// Takes a ticket out of the queue without service; whether it was there.
+    /// Removes a ticket without service. Returns true if it was waiting.
     fn leave(&mut self, ticket: Ticket) -> bool {
         let Some(left) = self.queue.remove(ticket) else { return false };
         self.shares.give_back(
@@ -392,7 +389,7 @@ impl Admission {
     }
 }
 
-/// The refusal of a queue that has no room.
+/// Denial by a full queue.
 fn queue_full(blocked: &LimitDenied) -> LimitDenied {
     LimitDenied {
         limit: LimitKind::QueueFull,
@@ -402,7 +399,7 @@ fn queue_full(blocked: &LimitDenied) -> LimitDenied {
     }
 }
 
-/// Whether a refusal outlasts a deadline.
+/// True when a denial outlasts a deadline.
 fn is_hopeless(refusal: &LimitDenied, deadline: Timestamp) -> bool {
     matches!(refusal.until, Until::Time(until) if until > deadline)
 }

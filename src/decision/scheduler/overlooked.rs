@@ -1,5 +1,5 @@
-//! Whether the queue overlooks somebody: many accounts, clients, endpoints and resources, and after
-//! every event each who waits is asked for again.
+//! A check that the queue overlooks no request: after every event each waiting request is tried
+//! again, with many accounts, clients, endpoints and resources.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -28,7 +28,7 @@ const PATHS: [&str; 8] = [
     "/repos/a/b/releases",
 ];
 
-/// A world in which every limit is met, and what happens in it.
+/// World that reaches every limit, and its events.
 struct Scene {
     chance: Chance,
     queue: Admission,
@@ -61,8 +61,8 @@ impl Scene {
             content_per_minute: 4,
             content_per_hour: 9,
             oauth_tokens_per_hour: 30,
-            // What a request is thought to take changes with every answer of its endpoint; who
-            // waits is not asked again for that.
+            // The expected CPU time changes with every answer of an endpoint; waiting requests are
+            // not tried again for that.
             cpu_seconds_per_minute: 1_000_000,
             graphql_cpu_seconds_per_minute: 1_000_000,
         };
@@ -195,8 +195,8 @@ impl Scene {
         self.nobody_is_overlooked();
     }
 
-    /// Nobody is refused who could be sent now, unless he stands behind somebody who needs the
-    /// same.
+    /// A request that could be sent now is never denied, unless it stands behind one with the same
+    /// needs.
     fn is_refused_rightly(&mut self, demand: &Demand) {
         if self.waiting.is_empty() {
             assert!(
@@ -219,7 +219,7 @@ impl Scene {
         assert_eq!(self.queue.audit(), Vec::new());
         for (ticket, (demand, deadline)) in &self.waiting {
             assert!(*deadline > self.now);
-            // Nobody stands before it who may need the same.
+            // No request with the same needs is before it.
             let could_go = self.queue.queue.is_first_of_queue(*ticket)
                 && self.queue.try_one(self.now, demand).is_ok();
             assert!(!could_go, "{ticket:?} waits though it could be sent: {demand:?}");
@@ -228,7 +228,7 @@ impl Scene {
 }
 
 impl Admission {
-    /// Whether a demand could be sent now; nothing is changed by it.
+    /// Tries a demand without changing anything.
     fn try_one(&mut self, now: Timestamp, demand: &Demand) -> Result<Grant, LimitDenied> {
         let list = self.ledger.list_of(demand);
         self.ledger.could_admit(now, demand, list).map_err(|blocked| blocked.refusal)

@@ -1,5 +1,4 @@
-//! The waiting queue against the plainest queue there can be: a list, gone through from the front at
-//! every event.
+//! The wait queue against the simplest queue: a list, scanned from the front at every event.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use crate::decision::types::{AccountId, AccountSettings, ClientId, SecondaryLimi
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
 const ACCOUNTS: u32 = 4;
 
-/// Tight enough that every limit is met.
+/// Tight enough that every limit is reached.
 fn settings() -> Settings {
     let account = |number: u32| AccountSettings {
         name: format!("account-{number}").into(),
@@ -28,8 +27,8 @@ fn settings() -> Settings {
         rest_points_per_minute: 12,
         content_per_minute: 4,
         content_per_hour: 9,
-        // What a request holds of CPU time depends on its endpoint, and the plain list has no order
-        // among endpoints.
+        // The held CPU time depends on the endpoint, and the plain list has no order among
+        // endpoints.
         cpu_seconds_per_minute: 1_000_000,
         graphql_cpu_seconds_per_minute: 1_000_000,
         ..SecondaryLimits::default()
@@ -44,10 +43,10 @@ fn settings() -> Settings {
     }
 }
 
-/// A list of those who wait. Every event tries each kind of demand from the longest waiting on,
-/// until a kind is refused. It refuses nobody by itself: the queue may notice a little later than at
-/// once that somebody waits in vain, but never wrongly. Of two accounts that can carry a request it
-/// takes the one that the queue took: how good one seems depends on when it was last looked at.
+/// Plain list of waiting requests. Every event tries each kind of demand from the oldest on, until
+/// a kind is denied. It never denies by itself: the queue may notice a hopeless wait a little late,
+/// but never wrongly. Of two possible accounts it takes the queue's choice, because their ranks
+/// depend on the time of the last update.
 struct Plain {
     ledger: QuotaLedger,
     next_lease: u64,
@@ -80,7 +79,7 @@ impl Plain {
         }
     }
 
-    /// Whether somebody could not have been admitted in time, as it looks now.
+    /// True when a request, as it looks now, could not be admitted in time.
     fn waits_in_vain(&mut self, now: Timestamp, demand: &Demand, deadline: Timestamp) -> bool {
         match self.ledger.try_admit(now, LeaseId(u64::MAX), demand) {
             Ok(_) => false,
@@ -124,7 +123,7 @@ fn any_demand(chance: &mut Chance) -> Demand {
     }
 }
 
-/// How a lease ends: a random one of everything that can happen to it.
+/// Ends a lease in a random way.
 fn settle_at_random(chance: &mut Chance, now: Timestamp, mut settle: impl FnMut(Settlement<'_>)) {
     let reset = Timestamp::from_secs((now.as_secs() / 60 + 1) * 60);
     let rate = RateHeaders {
@@ -161,7 +160,7 @@ fn settle_at_random(chance: &mut Chance, now: Timestamp, mut settle: impl FnMut(
     }
 }
 
-/// The queue and the plain list, fed the same.
+/// Queue and plain list with the same input.
 struct Duel {
     queue: Admission,
     plain: Plain,
@@ -179,7 +178,7 @@ impl Duel {
         Self { queue: Admission::new(settings()), plain, open: Vec::new() }
     }
 
-    /// After every event: the same grants in the same order, and no refusal that is not deserved.
+    /// Compares after every event: the same grants in the same order, and only deserved denials.
     fn compare(&mut self, now: Timestamp) {
         let decided: Vec<_> = self.queue.take_decided().collect();
         let taken = decided
@@ -228,7 +227,7 @@ impl Duel {
                 self.plain.waiting.insert(ticket, (demand, deadline));
             }
         }
-        // Who waits has been tried by now: if the plain list admits it here, the queue has
+        // Waiting requests have been tried by now: if the plain list admits one here, the queue has
         // overlooked something.
         self.compare(now);
     }
@@ -279,7 +278,7 @@ fn duel(seed: u64) {
     }
 }
 
-/// What once failed.
+/// Cases that once failed.
 #[test]
 fn the_line_decides_as_the_plainest_line_does_where_it_once_did_not() {
     let seeds = [
@@ -322,8 +321,8 @@ proptest! {
                 settle_at_random(&mut chance, now, |settlement| queue.settle(now, grant.lease, settlement, 0.5));
             }
             if chance.percent(5) && let Some(ticket) = deadlines.keys().copied().next() {
-                // Either it leaves the queue now, or it was decided in this very step and is settled
-                // below as any other.
+                // Either it leaves the queue now, or it was decided in this very step and is
+                // settled below like any other.
                 let before = queue.waiting();
                 queue.abandon(now, ticket);
                 if queue.waiting() < before && !queue.decided.iter().any(|(decided, _)| *decided == ticket) {

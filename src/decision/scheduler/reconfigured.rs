@@ -1,4 +1,4 @@
-//! What becomes of ledger and queue when the config changes under them.
+//! Ledger and queue across a change of settings.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn demand(accounts: impl IntoIterator<Item = AccountId>) -> Demand {
     Demand::read(accounts.into_iter().collect::<Vec<_>>(), "/repos/a/b")
 }
 
-/// A queue before an account whose budget is known.
+/// Queue before an account with a known budget.
 fn queue(settings: Settings) -> Admission {
     let mut queue = Admission::new(settings);
     let first = grant(&mut queue, demand([AccountId(0)]));

@@ -1,4 +1,4 @@
-//! The waiting queue, rule by rule.
+//! The wait queue, rule by rule.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::decision::types::{AccountSettings, ClientId, SecondaryLimits, WriteSp
 const NOW: Timestamp = Timestamp::from_secs(10_000);
 const RESET: Timestamp = Timestamp::from_secs(12_000);
 const SECOND: Duration = Duration::from_secs(1);
-/// The default of `clients.max_wait`.
+/// Default of `clients.max_wait`.
 const SOON: Timestamp = Timestamp::from_secs(10_030);
 
 fn endpoint(path: &str) -> EndpointId {
@@ -87,7 +87,7 @@ fn answer(queue: &mut Admission, now: Timestamp, lease: LeaseId, remaining: u32)
     );
 }
 
-/// The tickets decided, with the account or the limit.
+/// Decided tickets, with the account or the limit.
 fn decided(queue: &mut Admission) -> Vec<(Ticket, Result<AccountId, LimitKind>)> {
     let outcome = |decision: Result<Grant, LimitDenied>| {
         decision.map(|grant| grant.account).map_err(|refusal| refusal.limit)

@@ -1,17 +1,17 @@
-//! A limit that says no, and how several of them combine: on one account all must agree, among
-//! accounts one is enough.
+//! Blocks: denials by single limits, and their combination. On one account all limits must admit;
+//! among accounts one is enough.
 
 use crate::clock::Timestamp;
 
 use crate::decision::types::{LimitKind, Until};
 
-/// One "no".
+/// Denial by one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::decision::quota) struct Block {
     pub(in crate::decision::quota) limit: LimitKind,
-    /// What to tell the asker.
+    /// End of the denial, as reported.
     pub(in crate::decision::quota) until: Until,
-    /// When to look again even if no event comes; `None`: only an event can change it.
+    /// Time of the next check without an event; `None` when only an event can change it.
     pub(in crate::decision::quota) wake: Option<Timestamp>,
 }
 
@@ -24,7 +24,7 @@ impl Block {
         Self { limit, until: Until::Event, wake: None }
     }
 
-    /// Both must be over: the later time. An event alone is nearer than any time.
+    /// Combines two limits of one account: the later time holds. An event is nearer than any time.
     pub(in crate::decision::quota) fn and(self, other: Self) -> Self {
         let (mut later, earlier) =
             if other.rank() > self.rank() { (other, self) } else { (self, other) };
@@ -34,8 +34,7 @@ impl Block {
         later
     }
 
-    /// One of them being over is enough: the nearer one, and a look whenever either may have
-    /// changed.
+    /// Combines two accounts: the nearer end holds, with a check whenever either may have changed.
     pub(in crate::decision::quota) fn or(self, other: Self) -> Self {
         let wake = [self.wake, other.wake].into_iter().flatten().min();
         let nearer = if other.rank() < self.rank() { other } else { self };
@@ -50,7 +49,7 @@ impl Block {
     }
 }
 
-/// Combines an optional "no" with another.
+/// Combines two optional limits of one account.
 pub(in crate::decision::quota) fn both(one: Option<Block>, other: Option<Block>) -> Option<Block> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.and(other)),

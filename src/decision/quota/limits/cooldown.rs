@@ -1,9 +1,8 @@
-//! What an account does after a secondary refusal: it stays away from everything until the
-//! upstream's time (DESIGN D6).
+//! The cooldown after a secondary limit: the account stays away from the upstream until the named
+//! time (SPECIFICATION D6).
 //!
-//! The waiting rule is UPSTREAM.md's and Document 1's (Client behavior after a limit):
-//! `retry-after`, or the reset when nothing remains, the later when both are given; else a minute,
-//! doubling. What counts as a secondary refusal is [`crate::api`]'s.
+//! The time is `retry-after`, or the reset when nothing remains, the later of both; else a minute,
+//! doubling (SPECIFICATION, "After a limit"). [`crate::api`] recognizes secondary limits.
 
 use std::time::Duration;
 
@@ -11,50 +10,47 @@ use crate::clock::Timestamp;
 
 use super::primary::AFTER_RESET;
 
-/// The shortest time that is not named by the upstream (Document 1, Client behavior after a limit).
+/// Shortest pause without a named time (SPECIFICATION, "After a limit").
 const PAUSE_FIRST: Duration = Duration::from_mins(1);
-/// The longest time that is not named by the upstream. Ours: long against a minute's windows, short
-/// against an hour's.
+/// Longest pause without a named time. Ours: long against a window of a minute, short against one
+/// of an hour.
 const PAUSE_MAX: Duration = Duration::from_mins(15);
-/// The most that chance adds to a pause, as a part of it. Ours: spreads accounts that were refused
+/// Largest random addition to a pause, as a part of it. Ours: it spreads accounts that were limited
 /// together.
 const JITTER: f64 = 0.25;
-/// The longest closure of any kind. Ours: no documented window is longer than an hour; a time
-/// further than a day is the upstream's mistake, and obeying it would bench an account until the
-/// next restart.
+/// Longest closure of any kind. Ours: no documented window exceeds an hour. A time beyond a day is
+/// the upstream's mistake and would disable an account until the next restart.
 pub(in crate::decision::quota) const CLOSED_MAX: Duration = Duration::from_hours(24);
 
-/// The shortest closure of any kind. Ours: an upstream that says "now", or names a time that is
-/// past, has refused all the same; to ask it again in the same instant is to be refused as fast as
-/// the network goes.
+/// Shortest closure of any kind. Ours: an upstream that says "now", or names a time in the past,
+/// has denied all the same. Asking again at once would loop at the speed of the network.
 pub(in crate::decision::quota) const CLOSED_MIN: Duration = Duration::from_secs(1);
 
-/// The times that a refusal names.
+/// Times that an upstream limit names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::decision::quota) struct Named {
     /// `retry-after`.
     pub(in crate::decision::quota) pause: Option<Duration>,
-    /// The reset, when nothing remained.
+    /// Reset, when nothing remained.
     pub(in crate::decision::quota) reset: Option<Timestamp>,
 }
 
-/// Whether an account is closed.
+/// Closure of an account.
 #[derive(Debug, Default)]
 pub(in crate::decision::quota) struct Cooldown {
     closed_until: Timestamp,
-    /// The last refusal.
     refused_at: Option<Timestamp>,
-    /// Refusals since the last success, those of one burst counted once.
+    /// Limits since the last success; those of one burst count once.
     strikes: u32,
 }
 
 impl Cooldown {
-    /// The end of the closure, while it lasts.
+    /// End of the closure, while it lasts.
     pub(in crate::decision::quota) fn until(&self, now: Timestamp) -> Option<Timestamp> {
         (now < self.closed_until).then_some(self.closed_until)
     }
 
-    /// A request that was admitted at `admitted_at` was refused.
+    /// Records a limit for a request that was admitted at `admitted_at`.
     pub(in crate::decision::quota) fn refused(
         &mut self,
         now: Timestamp,
@@ -62,7 +58,7 @@ impl Cooldown {
         named: Named,
         jitter: f64,
     ) {
-        // What was in flight when the first refusal came was refused for the same reason.
+        // Requests in flight at the first limit were denied for the same reason.
         if self.is_later_than_refusal(admitted_at) {
             self.strikes = self.strikes.saturating_add(1);
         }
@@ -73,8 +69,8 @@ impl Cooldown {
         self.closed_until = self.closed_until.max(until.clamp(now + CLOSED_MIN, now + CLOSED_MAX));
     }
 
-    /// A request that was admitted at `admitted_at` was served: if that was after the last refusal,
-    /// the next pause is short again.
+    /// Records a success. If the request was admitted after the last limit, the next pause is short
+    /// again.
     pub(in crate::decision::quota) fn served(&mut self, admitted_at: Timestamp) {
         if self.is_later_than_refusal(admitted_at) {
             self.strikes = 0;
@@ -91,7 +87,7 @@ impl Cooldown {
     }
 }
 
-/// A random number as given by a caller, brought into 0 to 1.
+/// Clamps a caller's random number to 0 to 1.
 pub(in crate::decision) fn unit(jitter: f64) -> f64 {
     if jitter.is_nan() { 0.0 } else { jitter.clamp(0.0, 1.0) }
 }

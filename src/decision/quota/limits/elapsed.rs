@@ -1,20 +1,19 @@
-//! How long an endpoint's answers take: the estimate by which CPU time is reserved (DESIGN D5).
+//! The duration of an endpoint's answers: the estimate by which CPU time is reserved (SPECIFICATION
+//! D5).
 //!
-//! A histogram for each endpoint, in steps of about a fifth, in which the recent past outweighs the
-//! distant: cheap to keep and to read, and never below the truth by more than chance. The
-//! upstream's own time is not known; what is measured is from admission to answer.
+//! Each endpoint has a histogram in steps of about a fifth, in which recent answers outweigh old
+//! ones. The upstream's own time is unknown, so the time from admission to answer is measured.
 
 use crate::api::EndpointId;
 
-/// The longest time that is believed: the service ends a request that it cannot answer in 10 s
-/// (UPSTREAM.md, Limits).
+/// Longest time that is believed: the service ends a request after 10 s (SPECIFICATION, "Limits in
+/// practice").
 pub(in crate::decision::quota) const ELAPSED_MILLIS_MAX: u32 = 10_000;
-/// When so many answers have been seen, the older ones count half from then on. Ours: minutes of
-/// traffic of a busy endpoint.
+/// Answers after which the older ones count half. Ours: minutes of traffic of a busy endpoint.
 const MEMORY: u32 = 400;
-/// The part of all answers, in hundredths, that take no longer than the estimate (DESIGN D5).
+/// Percentile of the estimate (SPECIFICATION D5).
 const PERCENTILE: u32 = 95;
-/// The upper ends of the histogram's steps, in milliseconds.
+/// Upper ends of the histogram's steps, in milliseconds.
 const STEPS: [u32; 41] = steps();
 
 const fn steps() -> [u32; 41] {
@@ -31,13 +30,12 @@ const fn steps() -> [u32; 41] {
     ends
 }
 
-/// The recent answers of one endpoint.
 #[derive(Clone, Debug)]
 struct Histogram {
     counts: [u16; STEPS.len()],
     total: u32,
-    /// The step of the estimate, and how many answers took less than its beginning. It moves by a
-    /// step or two with each answer, so it is not looked for anew.
+    /// Step of the estimate, and the number of answers below it. Both move by a step or two with
+    /// each answer, so no search is needed.
     step: usize,
     below: u32,
 }
@@ -58,7 +56,7 @@ impl Histogram {
         self.move_step();
     }
 
-    /// To the first step by whose end enough answers had come.
+    /// Moves to the first step whose end covers enough answers.
     fn move_step(&mut self) {
         let wanted = (self.total * PERCENTILE).div_ceil(100);
         while self.below >= wanted && self.step > 0 {
@@ -73,15 +71,15 @@ impl Histogram {
     }
 }
 
-/// What is known of all endpoints. Bounded by the table.
+/// Histograms of all endpoints. Bounded by the table.
 #[derive(Debug, Default)]
 pub(in crate::decision::quota) struct Elapsed {
     by_endpoint: Vec<Histogram>,
 }
 
 impl Elapsed {
-    /// Nineteen of twenty answers of this endpoint take at most so many milliseconds; `None` when
-    /// none has come yet.
+    /// Milliseconds that 95 of 100 answers of this endpoint take at most; `None` before the first
+    /// answer.
     pub(in crate::decision::quota) fn estimate(&self, endpoint: EndpointId) -> Option<u32> {
         self.by_endpoint
             .get(endpoint.index())
@@ -89,7 +87,7 @@ impl Elapsed {
             .map(|histogram| STEPS[histogram.step])
     }
 
-    /// An answer came after so many milliseconds.
+    /// Records an answer.
     pub(in crate::decision::quota) fn took(&mut self, endpoint: EndpointId, millis: u32) {
         if self.by_endpoint.len() <= endpoint.index() {
             self.by_endpoint.resize(endpoint.index() + 1, Histogram::EMPTY);

@@ -1,5 +1,5 @@
 //! The limits of one account: the primary budget of each resource, the secondary limits, and the
-//! cooldown after a refusal.
+//! cooldown after an upstream limit.
 
 pub(super) mod block;
 pub(in crate::decision) mod cooldown;

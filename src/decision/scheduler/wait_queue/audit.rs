@@ -1,5 +1,5 @@
-//! Whether the indexes of the queue agree, for simulations, tests and the watch (invariant 8). Takes
-//! as long as there are waiters and groups.
+//! The audit of the queue's indexes, for simulations, tests and the background audit (invariant 8).
+//! The time grows with waiters and groups.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::decision::types::HashMap;
 use crate::decision::types::Ticket;
 
 impl WaitQueue {
-    /// Whether all indexes speak of the same ones.
+    /// Returns true when all indexes agree.
     pub(in crate::decision::scheduler) fn adds_up(&self) -> bool {
         let waits = |ticket: Ticket| self.waiters.contains(ticket.0);
         let waiting = self.waiters.len();
@@ -125,7 +125,7 @@ impl WaitQueue {
     }
 }
 
-/// How many of these wait still.
+/// Counts the entries that still wait.
 fn count(deadlines: &DeadlineHeap<Ticket>, waits: impl Fn(Ticket) -> bool) -> usize {
     deadlines.iter().filter(|(_, ticket)| waits(*ticket)).count()
 }

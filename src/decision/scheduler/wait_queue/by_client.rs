@@ -1,4 +1,4 @@
-//! Who has how many waiting: decides whose request makes room for a newcomer when the line is full.
+//! Waiting requests by client: the choice of the request that makes room in a full queue.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -6,19 +6,17 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::decision::types::HashMap;
 use crate::decision::types::{ClientId, Priority, Ticket};
 
-/// Ours: below this, what is out of date is not worth a pass over all.
+/// Ours: below this, stale entries are not worth a pass over all.
 const TIDY_FROM: usize = 64;
-/// So many times as many tickets as a client has waiting are kept before those that have left are
-/// looked for. Ours.
+/// Tickets kept per waiting request of a client before stale ones are dropped. Ours.
 const KEPT: usize = 4;
 
-/// The clients that have requests waiting. What has left is dropped when it is met, or when it is
-/// the most.
+/// Clients with waiting requests. Stale entries are dropped when they are met, or when they are the
+/// majority.
 #[derive(Debug, Default)]
 pub(super) struct ByClient {
     clients: HashMap<ClientId, Waiting>,
-    /// The least important and largest on top; a size that is not the client's any more says
-    /// nothing.
+    /// The least important and largest on top; a size other than the client's is stale.
     sizes: BinaryHeap<(Reverse<Priority>, usize, ClientId)>,
 }
 
@@ -26,7 +24,7 @@ pub(super) struct ByClient {
 struct Waiting {
     priority: Priority,
     count: usize,
-    /// In the order of arrival; some have left.
+    /// In the order of arrival; some are stale.
     tickets: VecDeque<Ticket>,
 }
 
@@ -50,7 +48,7 @@ impl ByClient {
         }
     }
 
-    /// One of a client's requests has left; `waits` tells of any whether it has.
+    /// Removes a request; `waits` tells stale tickets.
     pub(super) fn remove(
         &mut self,
         client: ClientId,
@@ -59,7 +57,7 @@ impl ByClient {
     ) {
         let Some(waiting) = self.clients.get_mut(&client) else { return };
         waiting.count = waiting.count.saturating_sub(1);
-        // A client's requests are mostly served in the order of their arrival.
+        // A client's requests are mostly served in the order of arrival.
         waiting.tickets.pop_front_if(|first| *first == ticket);
         if waiting.count == 0 {
             self.clients.remove(&client);
@@ -68,8 +66,8 @@ impl ByClient {
         }
     }
 
-    /// The newest request of the client that has the most waiting among those of the lowest
-    /// priority; `None` when the newcomer itself is of that kind.
+    /// Newest request of the client with the most waiting requests of the lowest priority; `None`
+    /// when the new request itself belongs there.
     pub(super) fn displaced_by(
         &mut self,
         client: ClientId,
@@ -92,8 +90,7 @@ impl ByClient {
                 Some(count) if count == size => return Some(top),
                 now => {
                     self.sizes.pop();
-                    // What has shrunk since then is entered as it is; what has grown is there
-                    // already.
+                    // A shrunken size is entered again; a grown size is there already.
                     self.sizes.extend(
                         now.filter(|count| *count < size).map(|count| (priority, count, client)),
                     );

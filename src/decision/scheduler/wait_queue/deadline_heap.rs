@@ -1,5 +1,5 @@
-//! When something is due for each of many, the earliest first. Those that are not waited for any
-//! more are dropped when they come to the front, or when they are the most.
+//! A heap of times, the earliest first. Stale entries are dropped when they come to the front, or
+//! when they are the majority.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -7,12 +7,11 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::rank_queue::{KEPT, TIDY_FROM};
 use crate::clock::Timestamp;
 
-/// Most may wait equally long, so that times come in the order in which they are due: those need no
-/// heap.
+/// Most requests may wait equally long, so their times come in order and need no heap.
 #[derive(Debug)]
 pub(super) struct DeadlineHeap<T> {
     in_order: VecDeque<(Timestamp, T)>,
-    /// Those that were earlier than one before them.
+    /// Times earlier than one before them.
     others: BinaryHeap<Reverse<(Timestamp, T)>>,
 }
 
@@ -34,7 +33,7 @@ impl<T: Copy + Ord> DeadlineHeap<T> {
         }
     }
 
-    /// Drops what is not waited for from the front, so that [`DeadlineHeap::first`] is waited for.
+    /// Drops stale entries from the front, so that [`DeadlineHeap::first`] is valid.
     pub(super) fn clean(&mut self, waits: impl Fn(Timestamp, T) -> bool) {
         while self.in_order.pop_front_if(|(at, what)| !waits(*at, *what)).is_some() {}
         while let Some(Reverse((at, what))) = self.others.peek()
@@ -44,7 +43,7 @@ impl<T: Copy + Ord> DeadlineHeap<T> {
         }
     }
 
-    /// The first, which is waited for if [`DeadlineHeap::clean`] was called after the last change.
+    /// First entry, valid if [`DeadlineHeap::clean`] was called after the last change.
     pub(super) fn first(&self) -> Option<(Timestamp, T)> {
         let first = self.in_order.front().copied();
         match self.others.peek() {
@@ -53,13 +52,12 @@ impl<T: Copy + Ord> DeadlineHeap<T> {
         }
     }
 
-    /// Whether the first is due by now.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         self.in_order.front().is_some_and(|(at, _)| *at <= now)
             || self.others.peek().is_some_and(|Reverse((at, _))| *at <= now)
     }
 
-    /// Some are not waited for any more, or have been named twice, and so many are waited for.
+    /// Drops stale and duplicate entries when they are the majority; `waiting` entries are valid.
     pub(super) fn tidy(&mut self, waiting: usize, waits: impl Fn(Timestamp, T) -> bool) {
         if self.in_order.len() + self.others.len() > KEPT * waiting + TIDY_FROM {
             let mut all: Vec<(Timestamp, T)> =
@@ -75,7 +73,7 @@ impl<T: Copy + Ord> DeadlineHeap<T> {
     }
 }
 
-/// Those that are already in order.
+/// From entries in order.
 impl<T: Copy + Ord> FromIterator<(Timestamp, T)> for DeadlineHeap<T> {
     fn from_iter<I: IntoIterator<Item = (Timestamp, T)>>(in_order: I) -> Self {
         let mut due = Self::default();

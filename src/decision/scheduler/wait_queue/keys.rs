@@ -1,20 +1,20 @@
-//! What those have in common that are held by the same: the names and keys of queues and groups.
-//! And the order in which they are served.
+//! The keys of queues and groups (what blocks one request blocks all with its key), and the order
+//! of service.
 
 use crate::api::{EndpointId, ResourceName};
 use crate::decision::quota::ListId;
 use crate::decision::scheduler::wait_queue::shares::Tag;
 use crate::decision::types::{Demand, Priority, Ticket, WriteSpacing};
 
-/// Names a queue as long as somebody waits in it: its place among the queues.
+/// Index of a queue while requests wait in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::decision::scheduler) struct QueueId(u32);
 
-/// Names a group as long as somebody waits in it: its place among the groups.
+/// Index of a group while requests wait in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::decision::scheduler) struct GroupId(u32);
 
-/// What one queue has in common.
+/// Common properties of the requests in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::decision::scheduler) struct QueueKey {
     pub(in crate::decision::scheduler) list: ListId,
@@ -27,7 +27,6 @@ pub(in crate::decision::scheduler) struct QueueKey {
     write: WriteSpacing,
 }
 
-/// Whether a request needs a budget at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Price {
     Free,
@@ -67,7 +66,7 @@ impl QueueKey {
     }
 }
 
-/// What one group of a queue has in common.
+/// Common properties of the requests in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GroupKey {
     pub(super) queue: QueueId,
@@ -82,7 +81,7 @@ impl GroupKey {
         Self { queue, endpoint, cost, points }
     }
 
-    /// All of it as one number, which is looked for faster.
+    /// The key as one number, for faster lookups.
     pub(super) fn packed(self) -> u128 {
         let Self { queue, endpoint, cost, points } = self;
         u128::from(queue.0) << 96
@@ -92,12 +91,12 @@ impl GroupKey {
     }
 }
 
-/// The order of service: priority, share, age. All of it in one number, because ranks are compared
-/// more often than anything else.
+/// Order of service: priority, share, age. Packed into one number, because ranks are compared more
+/// often than anything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::decision::scheduler) struct Rank(u128);
 
-/// Tickets are counted from 0: so many bits last for longer than any process.
+/// Tickets are counted from 0: this many bits outlast any process.
 const TICKET_BITS: u32 = 56;
 
 impl Rank {

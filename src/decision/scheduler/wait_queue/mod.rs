@@ -1,11 +1,11 @@
-//! Those who wait, with an index for every way in which they are looked for: by ticket, by account
-//! list, by deadline, by the time at which to look again, by client.
+//! The waiting requests, indexed by ticket, account list, deadline, time of the next check, and
+//! client.
 //!
-//! Three levels. A **waiter** is one request. A **group** is all that want the same (endpoint,
-//! points, cost) of the same accounts: what holds the first of them holds all. A **queue** is all
-//! groups that everything but an endpoint's own points holds alike: when its first is held, so are
-//! the others, and none of them is tried. So an event costs the number of queues that it concerns,
-//! not of those who wait. Keeps order and finds; decides nothing.
+//! There are three levels. A **waiter** is one request. A **group** holds all requests of the same
+//! accounts with the same endpoint, points and cost: a block of the first blocks all. A **queue**
+//! holds all groups that share every limit except an endpoint's own points. When its first request
+//! is blocked, none of the others is tried. So the cost of an event depends on the number of its
+//! queues, not of the waiting requests. The wait queue keeps order and finds; it decides nothing.
 
 mod audit;
 mod by_client;
@@ -38,17 +38,17 @@ pub(super) use keys::{GroupId, QueueId, QueueKey, Rank};
 #[derive(Debug)]
 pub(super) struct KeyedQueue {
     key: QueueKey,
-    /// The first of each group that is not held by itself. Such a one has left when another is the
-    /// first, or its group is held.
+    /// First requests of the groups that are not held. An entry is stale when the group has another
+    /// first request, or is held.
     heads: RankQueue<(Rank, GroupId)>,
-    /// One of its groups: most queues have no other, and it need not be looked for.
+    /// One of its groups: most queues have no other, which saves a lookup.
     first_group: Option<GroupId>,
-    /// How many groups it has, held or not, and how many wait in them.
+    /// Number of groups, held or not, and of their requests.
     groups: usize,
     waiting: usize,
-    /// Made when it is first asked for.
+    /// Built on first use.
     deadlines: Option<Box<DeadlineHeap<Ticket>>>,
-    /// Why its head was not admitted, when last tried.
+    /// Block of its head at the last attempt.
     blocked: Option<Blocked>,
 }
 
@@ -57,27 +57,25 @@ struct Group {
     key: GroupKey,
     ranks: RankQueue<Rank>,
     waiting: usize,
-    /// Why it is not admitted while others of its queue may be.
+    /// Block of this group while others of its queue may be admitted.
     held: Option<Box<Held>>,
-    /// Made when it is first asked for.
+    /// Built on first use.
     deadlines: Option<Box<DeadlineHeap<Ticket>>>,
 }
 
 #[derive(Debug)]
 struct Held {
     by: Blocked,
-    /// The first of the group when it was held.
+    /// First request of the group when it was held.
     rank: Rank,
 }
 
-/// One who waits.
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) demand: Demand,
     pub(super) deadline: Timestamp,
 }
 
-/// Where one stands who waits.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) group: GroupId,
@@ -85,7 +83,7 @@ pub(super) struct Place {
     waiter: Waiter,
 }
 
-/// Who has left the queue, and from where.
+/// Request that has left the queue.
 #[derive(Debug)]
 pub(super) struct Removed {
     pub(super) client: ClientId,
@@ -94,38 +92,36 @@ pub(super) struct Removed {
     pub(super) tag: Tag,
 }
 
-/// What a wake-up is about.
+/// Subject of a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wake {
     Queue(QueueId),
     Group(GroupId),
 }
 
-/// The waiting queue.
 #[derive(Debug, Default)]
 pub(super) struct WaitQueue {
     queues: Slab<KeyedQueue>,
     groups: Slab<Group>,
-    /// Those that are not the first of their queue.
+    /// Groups that are not the first of their queue.
     by_group_key: HashMap<u128, GroupId>,
-    /// The queues that wait on each list. They are small_list: each differs from the others in what budget
-    /// and limits it needs.
+    /// Queues of each list. They are few: each needs other budgets and limits.
     by_list: Vec<SmallVec<[QueueId; 1]>>,
-    /// Held groups by list, in the order of their first, and by endpoint.
+    /// Held groups by list in the order of their first requests, and by endpoint.
     held: HashMap<ListId, BTreeSet<(Rank, GroupId)>>,
     held_by_endpoint: HashMap<(ListId, EndpointId), BTreeSet<GroupId>>,
     waiters: IdMap<Place>,
     deadlines: DeadlineHeap<Ticket>,
-    /// When each is to be looked at; one that is to be looked at another time has left.
+    /// Times of the next checks; an entry with another time is stale.
     wakes: DeadlineHeap<Wake>,
-    /// How many are to be looked at.
+    /// Number of valid wake-ups.
     wakes_set: usize,
     by_client: ByClient,
     bytes: u64,
 }
 
 impl WaitQueue {
-    /// What holds a newcomer of this queue, when others wait before it that are held by the same.
+    /// Block of a new request behind others with the same needs.
     pub(super) fn blocked(&self, key: &QueueKey, demand: &Demand) -> Option<&Blocked> {
         let id = self.find_queue(key)?;
         let queue = self.queues.get(id.index())?;
@@ -136,7 +132,7 @@ impl WaitQueue {
             .or_else(|| queue.blocked.as_ref().filter(|_| queue.heads.first().is_some()))
     }
 
-    /// Joins the queue; `blocked` is what holds it.
+    /// Adds a request with its block.
     pub(super) fn push(
         &mut self,
         ticket: Ticket,
@@ -155,7 +151,7 @@ impl WaitQueue {
         let Some(queue) = self.queues.get_mut(queue_id.index()) else { return };
         let (is_held, queue_is_idle) = (group.held.is_some(), queue.heads.first().is_none());
         let head = group.ranks.first();
-        // It may need less than the one before which it goes.
+        // It may need less than the request that it overtakes.
         let goes_first =
             !is_held && queue.heads.first().is_some_and(|(first, of)| rank < first && of != id);
         group.ranks.push(rank);
@@ -172,7 +168,7 @@ impl WaitQueue {
         if is_held {
             return;
         }
-        // Whoever is the first of its kind was tried just now.
+        // The first request of its kind was tried just now.
         if blocked.scope == Scope::Endpoint {
             self.hold(id, blocked);
         } else if queue_is_idle {
@@ -182,7 +178,7 @@ impl WaitQueue {
         }
     }
 
-    /// Takes a ticket out, from whatever place.
+    /// Removes a ticket at any position.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Removed> {
         let Place { group: id, rank, waiter } = self.waiters.remove(ticket.0)?;
         let waits = |ticket: Ticket| self.waiters.contains(ticket.0);
@@ -219,14 +215,14 @@ impl WaitQueue {
             self.drop_group(id);
         }
         self.clean_heads(queue_id);
-        // What held it need not hold the next one, of another group.
+        // The block of one group need not hold for the next.
         if was_first && self.head(queue_id).is_some_and(|(_, first)| first != id) {
             self.retry_at_once(queue_id);
         }
         Some(Removed { client: waiter.demand.client, list, priority, tag: rank.tag() })
     }
 
-    /// The first of a queue's heads is one again.
+    /// Drops stale heads.
     fn clean_heads(&mut self, id: QueueId) {
         let Some(queue) = self.queues.get_mut(id.index()) else { return };
         let is_head = |(rank, id): (Rank, GroupId)| {
@@ -238,7 +234,7 @@ impl WaitQueue {
         queue.heads.tidy(queue.groups, is_head);
     }
 
-    /// A queue is to be tried again at once, unless what held its first held all of it.
+    /// Schedules an attempt at once, unless the block holds for the whole queue.
     fn retry_at_once(&mut self, id: QueueId) {
         let Some(blocked) =
             self.queues.get_mut(id.index()).and_then(|queue| queue.blocked.as_mut())
@@ -253,7 +249,7 @@ impl WaitQueue {
         self.move_wake(Wake::Queue(id), before, Some(Timestamp::EPOCH));
     }
 
-    /// Everybody is to be tried again at once, whatever has held them.
+    /// Schedules an attempt of every queue and group.
     pub(super) fn retry_all(&mut self) {
         let held: Vec<GroupId> = self.held.values().flatten().map(|(_, group)| *group).collect();
         for group in held {
@@ -272,7 +268,7 @@ impl WaitQueue {
         }
     }
 
-    /// What held these may hold them no longer, however their lists stand.
+    /// Marks blocks that may no longer hold, whatever the state of their lists.
     pub(super) fn doubt(&mut self, queues: &[QueueId]) {
         for id in queues {
             if let Some(blocked) =
@@ -283,13 +279,11 @@ impl WaitQueue {
         }
     }
 
-    /// The first of a queue.
     pub(super) fn head(&self, queue: QueueId) -> Option<(Rank, GroupId)> {
         self.queues.get(queue.index())?.heads.first()
     }
 
-    /// The first of a group, what its queue has in common, and what held that when it was last
-    /// tried.
+    /// First request of a group, with the key and the last block of its queue.
     pub(super) fn first(
         &self,
         group: GroupId,
@@ -305,7 +299,7 @@ impl WaitQueue {
         ))
     }
 
-    /// Notes what holds a queue now.
+    /// Blocks a queue.
     pub(super) fn block(&mut self, id: QueueId, blocked: Blocked) {
         let Some(queue) = self.queues.get_mut(id.index()) else { return };
         let (before, after) =
@@ -314,7 +308,7 @@ impl WaitQueue {
         self.move_wake(Wake::Queue(id), before, after);
     }
 
-    /// Notes what holds a group alone, while others of its queue may be admitted.
+    /// Holds a single group, while others of its queue may be admitted.
     pub(super) fn hold(&mut self, id: GroupId, by: Blocked) {
         let Some(group) = self.groups.get_mut(id.index()) else { return };
         let Some(queue) = self.queues.get(group.key.queue.index()) else { return };
@@ -332,7 +326,7 @@ impl WaitQueue {
         self.move_wake(Wake::Group(id), before, after);
     }
 
-    /// A held group may be tried again with its queue.
+    /// Releases a held group, to be tried with its queue.
     fn release(&mut self, id: GroupId) -> Option<QueueId> {
         let group = self.groups.get_mut(id.index())?;
         let queue = self.queues.get_mut(group.key.queue.index())?;
@@ -346,7 +340,7 @@ impl WaitQueue {
         Some(queue)
     }
 
-    /// Releases the held groups of an endpoint in a list, and the `first` small_list of the list.
+    /// Releases the held groups of an endpoint in a list, and `first` more of the list.
     pub(super) fn release_of(&mut self, list: ListId, endpoint: EndpointId, first: usize) {
         if self.held.is_empty() {
             return;
@@ -359,7 +353,7 @@ impl WaitQueue {
         }
     }
 
-    /// Adds the queues to look at again by now.
+    /// Adds the queues that are due.
     pub(super) fn take_due(&mut self, now: Timestamp, due: &mut Vec<QueueId>) {
         while let Some((at, wake)) = self.wakes.first().filter(|(at, _)| *at <= now) {
             match wake {
@@ -378,41 +372,36 @@ impl WaitQueue {
         }
     }
 
-    /// The queues that wait on a list.
     pub(super) fn queues_of(&self, list: ListId) -> impl Iterator<Item = QueueId> + '_ {
         self.by_list.get(list.index()).into_iter().flatten().copied()
     }
 
-    /// When something is due or overdue next.
+    /// Time of the next check or deadline.
     pub(super) fn next_wakeup(&self) -> Option<Timestamp> {
         let (wake, deadline) =
             (self.wakes.first().map(|(at, _)| at), self.deadlines.first().map(|(at, _)| at));
         wake.into_iter().chain(deadline).min()
     }
 
-    /// Whether something is due or overdue by now.
+    /// True when a check or deadline is due.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         self.wakes.is_due(now) || self.deadlines.is_due(now)
     }
 
-    /// Whether nobody waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
 
-    /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.waiters.len()
     }
 
-    /// Bytes that they hold.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Who makes room for a newcomer in a full queue: the newest request of the client that has the
-    /// most waiting among those of the lowest priority. `None`: the newcomer itself is of that
-    /// kind.
+    /// Request that makes room in a full queue: the newest of the client with the most waiting
+    /// requests of the lowest priority. `None` when the new request itself belongs there.
     pub(super) fn displaced_by(&mut self, client: ClientId, priority: Priority) -> Option<Ticket> {
         self.by_client.displaced_by(client, priority, |ticket| self.waiters.contains(ticket.0))
     }
@@ -508,8 +497,7 @@ impl WaitQueue {
         }
     }
 
-    /// Says that something is to be looked at another time, after that has been noted where
-    /// `is_awaited` finds it.
+    /// Moves a wake-up, after the new time has been stored where `is_awaited` reads it.
     fn move_wake(&mut self, wake: Wake, before: Option<Timestamp>, after: Option<Timestamp>) {
         if before == after {
             return;
@@ -526,7 +514,7 @@ impl WaitQueue {
     }
 }
 
-/// When something is to be looked at.
+/// Time of the next check.
 fn wake_of(queues: &Slab<KeyedQueue>, groups: &Slab<Group>, wake: Wake) -> Option<Timestamp> {
     match wake {
         Wake::Queue(queue) => queues.get(queue.index())?.blocked.as_ref()?.wake,

@@ -1,4 +1,5 @@
-//! Whose deadlines have come, or come too early: in a queue, in a group, in the whole queue.
+//! Deadlines that have come, or come too early for a block: in a queue, in a group, in the whole
+//! wait queue.
 
 use super::{Group, GroupId, Place, QueueId, WaitQueue};
 use crate::clock::Timestamp;
@@ -7,8 +8,7 @@ use crate::decision::types::id_map::IdMap;
 use crate::decision::types::{LimitDenied, Ticket};
 
 impl WaitQueue {
-    /// Of those that a queue's block holds, which are all of it, the first whose deadline is before
-    /// `time`.
+    /// First request of a blocked queue with a deadline before `time`.
     pub(in crate::decision::scheduler) fn queue_deadline_before(
         &mut self,
         id: QueueId,
@@ -31,7 +31,7 @@ impl WaitQueue {
         first_before(deadlines, waiters, time)
     }
 
-    /// The same of a held group.
+    /// First request of a held group with a deadline before `time`.
     pub(in crate::decision::scheduler) fn group_deadline_before(
         &mut self,
         id: GroupId,
@@ -45,7 +45,7 @@ impl WaitQueue {
         first_before(group.deadlines.as_mut()?, waiters, time)
     }
 
-    /// The first whose deadline has come, with what holds it.
+    /// First request whose deadline has come, with its block.
     pub(in crate::decision::scheduler) fn first_overdue(
         &self,
         now: Timestamp,
@@ -59,7 +59,6 @@ impl WaitQueue {
     }
 }
 
-/// The deadlines of all in these groups.
 fn deadlines_of<'c>(
     waiters: &IdMap<Place>,
     groups: impl Iterator<Item = &'c Group>,

@@ -1,17 +1,17 @@
-//! A number of things of which only the first is looked at. Those that have left it are dropped
-//! when they come to the front, or when they are the most.
+//! A queue of which only the first entry is read. Stale entries are dropped when they come to the
+//! front, or when they are the majority.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-/// Ours: below this, what has left is not worth a pass over all.
+/// Ours: below this, stale entries are not worth a pass over all.
 pub(super) const TIDY_FROM: usize = 64;
-/// So many times as many as wait are kept before those that have left are looked for: a pass over
-/// all then finds three of four to drop. Ours.
+/// Entries kept per valid entry before stale ones are dropped: a pass then drops three of four.
+/// Ours.
 pub(super) const KEPT: usize = 4;
 
-/// The first is beside the others: most queues have no more than one.
+/// The first entry is stored inline: most queues have no other.
 #[derive(Debug)]
 pub(super) struct RankQueue<T> {
     first: Option<T>,
@@ -23,7 +23,7 @@ impl<T: Copy + Ord> RankQueue<T> {
         Self { first: None, behind: BinaryHeap::new() }
     }
 
-    /// The first, which has not left if [`RankQueue::clean`] was called after the last change.
+    /// First entry, valid if [`RankQueue::clean`] was called after the last change.
     pub(super) fn first(&self) -> Option<T> {
         self.first
     }
@@ -36,7 +36,7 @@ impl<T: Copy + Ord> RankQueue<T> {
         }
     }
 
-    /// The first leaves, and another may come in its place.
+    /// Removes the first entry, and may insert another.
     pub(super) fn replace_first(&mut self, by: Option<T>) {
         let Some(one) = by else {
             self.first = self.behind.pop().map(|Reverse(next)| next);
@@ -48,14 +48,14 @@ impl<T: Copy + Ord> RankQueue<T> {
         });
     }
 
-    /// Drops those that have left from the front.
+    /// Drops stale entries from the front.
     pub(super) fn clean(&mut self, is_in: impl Fn(T) -> bool) {
         while self.first.is_some_and(|first| !is_in(first)) {
             self.first = self.behind.peek_mut().map(|next| PeekMut::pop(next).0);
         }
     }
 
-    /// Some have left, or have come twice, and so many are in it.
+    /// Drops stale and duplicate entries when they are the majority; `count` entries are valid.
     pub(super) fn tidy(&mut self, count: usize, is_in: impl Fn(T) -> bool) {
         if self.behind.len() > KEPT * count + TIDY_FROM {
             let mut all = std::mem::take(&mut self.behind).into_vec();
@@ -66,7 +66,7 @@ impl<T: Copy + Ord> RankQueue<T> {
         }
     }
 
-    /// All, those that have left as well.
+    /// All entries, stale ones included.
     pub(super) fn iter(&self) -> impl Iterator<Item = T> {
         self.first.iter().chain(self.behind.iter().map(|Reverse(one)| one)).copied()
     }
@@ -81,8 +81,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a plain set. 0: one comes; 1: the first leaves; 2: the first leaves and another
-        /// comes; 3: any leaves.
+        /// Compares with a `BTreeSet`. 0: insert; 1: the first leaves; 2: the first leaves and
+        /// another comes; 3: any leaves.
         #[test]
         fn it_finds_the_first_that_has_not_left(steps in prop::collection::vec((0_u8..4, 0_u32..50), 1..300)) {
             let (mut queue, mut plain) = (RankQueue::empty(), BTreeSet::new());

@@ -1,13 +1,12 @@
-//! Whose turn it is among those who compete (DESIGN D10): start-time fair queueing.
+//! The shares of competing clients: start-time fair queueing (SPECIFICATION D10).
 //!
 //! Time is counted in service: a request of a client with weight `w` makes that client's next one
-//! start `1/w` later. A request that waits is tagged once, at its arrival, with the later of the
-//! time at which its client's last one ends and the time that is being served; the lowest tag goes
-//! first. So a bot with a thousand requests in hand has its thousand behind one another, and
-//! another bot's first one goes before nearly all of them; and who was away has saved up nothing.
+//! start `1/w` later. A waiting request is tagged at its arrival with the later of two times: the
+//! end of its client's last request, and the time being served. The lowest tag goes first. So the
+//! thousand requests of one bot stand behind one another, and another bot's first request overtakes
+//! nearly all of them. An absent client saves up nothing.
 //!
-//! Only those who compete for the same accounts are compared ([`Component`]), and only within one
-//! priority.
+//! Only requests for competing accounts are compared ([`Component`]), and only within one priority.
 
 use std::num::NonZeroU32;
 
@@ -15,24 +14,24 @@ use crate::decision::quota::{Component, Union};
 use crate::decision::types::HashMap;
 use crate::decision::types::{ClientId, ClientSettings, Priority};
 
-/// A place in the order of service; less goes first.
+/// Place in the order of service; the lower goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::decision::scheduler) struct Tag(u64);
 
-/// One unit for a client of weight 1. Divides by all small weights, and leaves room for more
-/// requests than there are.
+/// One unit for a client of weight 1. Divisible by all small weights, with room for more requests
+/// than there will be.
 const UNIT: u64 = 720_720;
 
-/// From how many clients on those who have fallen behind the time served are forgotten. Ours: more
-/// than most configs have.
+/// Number of clients from which those behind the served time are dropped. Ours: more than most
+/// configs have.
 const SWEEP_FROM: usize = 1_024;
 
 #[derive(Debug, Default)]
 struct Order {
-    /// What is being served.
+    /// Time being served.
     served: Tag,
-    /// One client's turns beside all others': where each account competes for itself, as for
-    /// writes, there is mostly no other.
+    /// One client's turns are stored inline: where each account competes alone, as for writes,
+    /// there is mostly no other.
     one: Turns,
     one_is: Option<ClientId>,
     others: Option<Box<Others>>,
@@ -41,29 +40,28 @@ struct Order {
 #[derive(Debug, Default)]
 struct Others {
     clients: HashMap<ClientId, Turns>,
-    /// How many clients are remembered when those are forgotten who have nothing to be remembered
-    /// for.
+    /// Number of clients at the next sweep.
     sweep_at: usize,
 }
 
-/// One client's.
+/// Turns of one client.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turns {
-    /// When its last request ends, those not counted that left without service.
+    /// End of its last request, without those that left unserved.
     end: Tag,
-    /// The last tag given to one that waits, and how many wait.
+    /// Last tag of a waiting request, and the number of waiting requests.
     latest: Tag,
     waiting: usize,
 }
 
-/// The orders of all kins, by priority.
+/// Orders of all components, by priority.
 #[derive(Debug, Default)]
 pub(in crate::decision::scheduler) struct Shares {
     orders: Vec<[Order; 3]>,
 }
 
 impl Shares {
-    /// The tag of a client's next request, which waits; never before those of it that wait already.
+    /// Tags a client's next request, which waits; never before its waiting ones.
     pub(in crate::decision::scheduler) fn take(
         &mut self,
         component: Component,
@@ -79,7 +77,7 @@ impl Shares {
         start
     }
 
-    /// A client's request is served without having waited.
+    /// Serves a request that did not wait.
     pub(in crate::decision::scheduler) fn serve_at_once(
         &mut self,
         component: Component,
@@ -91,7 +89,7 @@ impl Shares {
         turns.end = served.after(settings.weight);
     }
 
-    /// One that waited with this tag is served.
+    /// Serves a waiting request with this tag.
     pub(in crate::decision::scheduler) fn serve(
         &mut self,
         component: Component,
@@ -104,10 +102,9 @@ impl Shares {
         turns.waiting = turns.waiting.saturating_sub(1);
     }
 
-    /// One that waited with this tag leaves without having been served: its client's next one may
-    /// come a turn earlier. Else who asks for more than it can get would fall behind by every
-    /// request that it gives up. A turn that has passed is not given back, or waiting in vain would
-    /// be saved up.
+    /// Removes an unserved request with this tag, and gives its turn back. Otherwise a client that
+    /// asks for too much would fall behind with every request that it gives up. A past turn is not
+    /// given back, else waiting in vain would be saved up.
     pub(in crate::decision::scheduler) fn give_back(
         &mut self,
         component: Component,
@@ -154,7 +151,7 @@ impl Shares {
         &mut self.orders[component.index()]
     }
 
-    /// Those who competed apart compete together from now on.
+    /// Merges two components.
     pub(in crate::decision::scheduler) fn unite(&mut self, union: Union) {
         let Some(from) = self.orders.get_mut(union.from.index()).map(std::mem::take) else {
             return;
@@ -182,7 +179,7 @@ impl Order {
 }
 
 impl Turns {
-    /// Whether it is to be remembered while this is being served.
+    /// True when the turns still matter at this time of service.
     fn say_something(&self, served: Tag) -> bool {
         self.waiting > 0 || self.end > served
     }
@@ -220,7 +217,8 @@ mod tests {
         ClientSettings { weight: NonZeroU32::new(weight).unwrap(), ..ClientSettings::default() }
     }
 
-    /// Serves `turns` requests of clients that always have another one waiting; how many each got.
+    /// Serves `turns` requests of clients that always have another one waiting, and counts each
+    /// client's.
     fn served(weights: &[u32], turns: usize) -> Vec<usize> {
         let mut shares = Shares::default();
         let mut waiting: Vec<(Tag, usize)> = Vec::new();

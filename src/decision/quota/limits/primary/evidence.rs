@@ -1,70 +1,67 @@
-//! What answers do not show yet, and what they show beyond our own requests: somebody else who
-//! spends of the same budget.
+//! Units that answers do not show yet, and the spending of others on the same budget.
 //!
-//! **Unseen.** A request that was lost, or whose answer named no count, may have been counted after
-//! the counts that are known, so its units stay held. They are let go when an answer comes whose
-//! request was sent after it was over: that count has it in it, or it was never executed. So what
-//! is lost on the way costs nothing for long, and nothing is spent twice.
+//! **Unseen.** A lost request, or one whose answer named no count, may have been counted after the
+//! last known count, so its units stay held. They are released by an answer whose request was sent
+//! after the lost one was certainly over. Its count includes the lost request, or the request was
+//! never executed. So a loss costs nothing for long, and nothing is spent twice.
 //!
-//! **Others.** What is gone from a window and cannot have been ours, because we have not sent so
-//! much, was spent by somebody else. That is certain, never a guess from answers that overtook each
-//! other, so a gateway that has an account to itself holds nothing back. Who spent before will go
-//! on: their rate over the window, or over the ones before it, times the age of the last news is
-//! kept free, with twice its spread. In that way one who shares an account with somebody is refused
-//! less often than once in five windows, at the price of a small_list units of each.
+//! **Others.** Missing units beyond everything that we have sent were spent by somebody else. This
+//! is certain even when answers overtake each other, so an account without other users holds
+//! nothing back. Others are expected to go on: their rate, in this window or the earlier ones,
+//! times the age of the last answer is kept free, plus twice its spread. A shared account is then
+//! denied less than once in five windows, at the price of a few units in each.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-/// How long after its loss a request may still be executed (UPSTREAM.md, Limits: the service ends a
-/// request that it cannot answer in 10 s).
+/// Time after its loss in which a request may still be executed (SPECIFICATION, "Limits in
+/// practice": the service ends a request after 10 s).
 const EXECUTED_WITHIN: Duration = Duration::from_secs(10);
-/// The shortest time over which a rate is measured. Ours: the first request of somebody else must
-/// not count as a flood.
+/// Shortest time over which a rate is measured. Ours: the first foreign request must not count as a
+/// flood.
 const RATE_OVER_MIN: Duration = Duration::from_secs(10);
-/// The longest age of news that others' rate is extended over. Ours: after it there is little left
-/// to be wrong about, or others have stopped.
+/// Longest age to which the rate of others is extrapolated. Ours: beyond it little is left to
+/// misjudge, or the others have stopped.
 const NEWS_AGE_MAX: Duration = Duration::from_secs(30);
-/// Most entries of what is unseen. Ours: as many seconds as an answer takes that still comes,
-/// several times over.
+/// Most unseen entries. Ours: several times the seconds that an answer takes.
 const UNSEEN_MAX: usize = 64;
-/// Below this rate per second nobody is thought to share the account. Ours: ten requests an hour.
+/// Rate per second below which the account counts as unshared. Ours: ten requests an hour.
 const RATE_MIN: f64 = 10.0 / 3_600.0;
 
-/// What was known when a request was admitted.
+/// Knowledge at a request's admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::decision) struct Mark {
-    /// Units of requests that had ended.
+    /// Units of ended requests.
     ended: u64,
     at: Timestamp,
 }
 
-/// The running sums of one window.
+/// Running sums of one window.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
-    /// Units of all requests ever admitted, without those that proved free or unsent.
+    /// Units of all admitted requests, except free and unsent ones.
     charged: u64,
-    /// Of these, the units of requests that have ended.
+    /// Units of ended requests among them.
     ended: u64,
-    /// Ended requests that no count is known to contain: when they are over for certain, how many
-    /// units.
+    /// Ended requests that no known count includes: the time when they are certainly over, and
+    /// their units.
     unseen: VecDeque<(Timestamp, u32)>,
     unseen_units: u32,
     others: Others,
 }
 
-/// Somebody else's spending.
+/// Spending of others.
 #[derive(Debug, Default)]
 struct Others {
-    /// When the window was first seen, and what was charged and used by then.
+    /// First sight of the window, with the units charged and used by then.
     since: Option<First>,
-    /// Units that were certainly theirs since then.
+    /// Units that others certainly spent since then.
     spent: u64,
-    /// Their rate per second in the windows before.
+    /// Their rate per second in earlier windows.
     rate_before: f64,
-    /// When the newest answer was admitted, and how long answers take.
+    /// Admission of the newest answer, and the duration of answers.
     news_at: Timestamp,
     trip: Duration,
 }
@@ -76,40 +73,39 @@ struct First {
     used: u64,
 }
 
-/// An answer's count.
+/// Count in an answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Count {
     pub(super) limit: u32,
     pub(super) remaining: u32,
-    /// Units that the answered request itself has cost.
+    /// Cost of the answered request itself.
     pub(super) cost: u32,
 }
 
 impl Evidence {
-    /// A request is admitted.
     pub(super) fn admitted(&mut self, now: Timestamp, cost: u32) -> Mark {
         let mark = Mark { ended: self.ended, at: now };
         self.charged += u64::from(cost);
         mark
     }
 
-    /// It was free, or never sent.
+    /// Removes a request that was free or never sent.
     pub(super) fn uncharged(&mut self, cost: u32) {
         self.charged = self.charged.saturating_sub(u64::from(cost));
     }
 
-    /// It ended, and was counted; the count is known.
+    /// Ends a counted request with a known count.
     pub(super) fn counted(&mut self, cost: u32) {
         self.ended += u64::from(cost);
     }
 
-    /// It ended, and was counted; the count is not known.
+    /// Ends a counted request without a known count.
     pub(super) fn counted_unseen(&mut self, now: Timestamp, cost: u32) {
         self.counted(cost);
         self.hold(now, cost);
     }
 
-    /// It ended, and may have been counted, or may still be.
+    /// Ends a request that may have been counted, or may still be.
     pub(super) fn lost(&mut self, now: Timestamp, cost: u32) {
         self.counted(cost);
         self.hold(now + EXECUTED_WITHIN, cost);
@@ -118,7 +114,7 @@ impl Evidence {
     fn hold(&mut self, over: Timestamp, cost: u32) {
         self.unseen_units = self.unseen_units.saturating_add(cost);
         match self.unseen.back_mut() {
-            // Those of one second wait for the last of them: that bounds the list.
+            // Entries of one second share the later end, which bounds the list.
             Some((last, units)) if last.as_secs() == over.as_secs() => {
                 (*last, *units) = (over.max(*last), units.saturating_add(cost))
             }
@@ -128,27 +124,27 @@ impl Evidence {
             && let Some((over, units)) = self.unseen.pop_front()
             && let Some((next, more)) = self.unseen.front_mut()
         {
-            // No answer has come for long: the oldest wait for the next of them.
+            // No answer has come for long: the oldest entry joins the next.
             (*next, *more) = (over.max(*next), units.saturating_add(*more));
         }
     }
 
-    /// An answer of the current window shows its count; `mark` is from its request's admission.
+    /// Records the count of an answer for the current window; `mark` is from its request's
+    /// admission.
     pub(super) fn shown(&mut self, now: Timestamp, mark: Mark, count: Count) {
-        // In whatever order they were lost: each is looked at until the first that is not over,
-        // which is soon.
+        // The entries are in order of loss. The loop stops at the first that is not over, which is
+        // soon.
         while let Some((_, units)) = self.unseen.pop_front_if(|(over, _)| *over <= mark.at) {
             self.unseen_units = self.unseen_units.saturating_sub(units);
         }
         self.others.shown(now, mark, count, self.charged);
     }
 
-    /// A new window.
     pub(super) fn new_window(&mut self, now: Timestamp) {
         self.others.new_window(now);
     }
 
-    /// Units that may have been counted and are in no count that is known.
+    /// Units that may have been counted and are in no known count.
     pub(super) fn unseen(&self) -> u32 {
         self.unseen_units
     }
@@ -158,7 +154,7 @@ impl Evidence {
         self.unseen.len()
     }
 
-    /// Units to leave to others until the next news. Changes by time only at whole seconds.
+    /// Units to leave to others until the next answer. Time alone changes it only at whole seconds.
     pub(super) fn margin(&self, now: Timestamp) -> u32 {
         self.others.margin(Timestamp::from_secs(now.as_secs()))
     }
@@ -168,7 +164,7 @@ impl Others {
     fn shown(&mut self, now: Timestamp, mark: Mark, count: Count, charged: u64) {
         self.news_at = self.news_at.max(mark.at);
         let trip = now.since(mark.at).min(NEWS_AGE_MAX);
-        // Who took no less than before need not be compared with what is left of that.
+        // A longer trip needs no comparison with the decayed one.
         self.trip = if trip >= self.trip { trip } else { trip.max(self.trip.mul_f64(0.9)) };
         let used = u64::from(count.limit.saturating_sub(count.remaining));
         let first = *self.since.get_or_insert(First {
@@ -176,7 +172,7 @@ impl Others {
             ended: mark.ended,
             used: used.saturating_sub(u64::from(count.cost)),
         });
-        // All that may have been ours by now.
+        // Everything that may have been ours by now.
         let ours = charged.saturating_sub(first.ended);
         self.spent = self.spent.max(used.saturating_sub(first.used).saturating_sub(ours));
     }
@@ -193,7 +189,7 @@ impl Others {
     fn rate(&self, now: Timestamp) -> f64 {
         let over =
             self.since.map_or(Duration::ZERO, |first| now.since(first.at)).max(RATE_OVER_MIN);
-        // No window has so many units that this would not be exact.
+        // Windows have far fewer units than `u32` holds.
         f64::from(u32::try_from(self.spent).unwrap_or(u32::MAX)) / over.as_secs_f64()
     }
 

@@ -1,24 +1,19 @@
-//! The primary budget of one account and resource: reserve, then settle (DESIGN D4).
+//! The primary budget of one account and resource: reserve before sending, settle by the answer
+//! (SPECIFICATION D4).
 //!
-//! Soundness in one sentence: what is left upstream is never less than `remaining` minus the
-//! leases, because every answer shows a moment of the upstream's own count, requests that it does
-//! not show yet still hold their lease, and within a window the lowest count seen is kept. So
-//! answers may come in any order; what ended without showing a count stays held until a later
-//! request's answer must show it (`evidence`). There, too, somebody else is noticed who spends of
-//! the same budget.
+//! The units left upstream are never fewer than `remaining` minus the leases. Every answer shows a
+//! moment of the upstream's own count, requests that it does not include still hold their leases,
+//! and the lowest count in a window is kept. So answers may arrive in any order. A request that
+//! ended without a count stays held until a later answer must include it (`evidence`). There the
+//! spending of others is detected too.
 //!
 //! Choices that D4 leaves open:
-//! - **An answer without rate headers** counts as spent, a 304 does not (Document 1, Errors). A
-//!   *probe* answered so teaches nothing; after [`HEADERLESS_PROBES`] of them in a row the resource
-//!   is taken for unmetered (a self-hosted upstream with its limits switched off) and nothing is
-//!   held back until an answer carries headers again. Answers of 500 and above come from anywhere
-//!   and prove nothing.
-//! - **A budget held by leases alone** refuses with "wait for an event": any of them may come back
-//!   as a 304 and cost nothing.
-//! - **Windows of 2 s and shorter** cannot be told apart by the wobble rule and end as one probe
-//!   each.
-//!
-//! Secondary limits are in `secondary`; a refusal's classification is [`crate::api`]'s.
+//! - **An answer without rate headers** counts as spent, except a 304. A *probe* with such an
+//!   answer reveals nothing. After [`HEADERLESS_PROBES`] of them in a row the resource counts as
+//!   unmetered (a self-hosted upstream without limits), until an answer carries headers again.
+//!   Answers of 500 and above prove nothing.
+//! - **A budget held by leases alone** denies until an event: any of them may end as a free 304.
+//! - **Windows of 2 s and shorter** are within the wobble and end as one probe each.
 
 mod evidence;
 
@@ -33,28 +28,27 @@ use crate::decision::types::{LeaseId, LimitKind, Pace, Priority, Until};
 pub(in crate::decision::quota) use evidence::Mark;
 use evidence::{Count, Evidence};
 
-/// Resets of one window differ by up to this (UPSTREAM.md, Limits: a wobble of a second, either
-/// way).
+/// Largest difference between resets of one window (SPECIFICATION, "Limits in practice": a wobble
+/// of a second, either way).
 pub(in crate::decision::quota) const WOBBLE: Duration = Duration::from_secs(2);
-/// What is added to the reset that a refusal names (UPSTREAM.md, Limits, waiting rule).
+/// Addition to the reset that an upstream limit names (SPECIFICATION, "After a limit").
 pub(in crate::decision::quota) const AFTER_RESET: Duration = Duration::from_secs(1);
-/// How long a refusal that names no time closes a window (Document 1, Client behavior after a limit:
-/// at least one minute).
+/// Closure by a limit that names no time (SPECIFICATION, "After a limit": at least one minute).
 const CLOSED_WITHOUT_A_TIME: Duration = Duration::from_mins(1);
-/// How many probes in a row must be answered without rate headers to take a resource for unmetered.
-/// Ours: one such answer may come from something between us and the upstream.
+/// Probes in a row without rate headers after which a resource counts as unmetered. Ours: one such
+/// answer may come from something on the way.
 pub(in crate::decision::quota) const HEADERLESS_PROBES: u32 = 3;
-/// A whole budget, in the unit of [`Headroom::share`].
+/// Whole budget, in the unit of [`Headroom::share`].
 pub(in crate::decision::quota) const WHOLE: u32 = 10_000;
 
-/// What a window knows.
+/// Knowledge of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing yet.
+    /// No knowledge.
     Unknown,
-    /// The window as last seen. Once it is over, nothing but its limit.
+    /// The window as last seen. After its end only its limit counts.
     Seen(Seen),
-    /// Nothing is counted.
+    /// No limit.
     Unmetered,
 }
 
@@ -65,81 +59,81 @@ struct Seen {
     reset: Timestamp,
 }
 
-/// How an answered request is counted.
+/// Accounting of an answered request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::decision::quota) enum Charge {
-    /// It counts.
+    /// Counted.
     Spent,
-    /// It may count, now or a little later.
+    /// Possibly counted, now or a little later.
     Lost,
-    /// It costs nothing.
+    /// Free.
     Free,
-    /// It counts, and says that the upstream sends no rate headers.
+    /// Counted, by an upstream without rate headers.
     SpentWithoutHeaders,
 }
 
-/// On which terms a window is asked.
+/// Settings for a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::decision::quota) struct Terms {
     /// Units left to others.
     pub(in crate::decision::quota) reserve: u32,
-    /// The part of the limit, in ten-thousandths, that requests of priority `batch` leave to the
+    /// Part of the limit, in ten-thousandths, that requests of priority `batch` leave to the
     /// others.
     pub(in crate::decision::quota) batch_floor: u32,
     pub(in crate::decision::quota) pace: Pace,
 }
 
-/// What a request wants of a window.
+/// Demand of a request on a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::decision::quota) struct WindowDemand {
     pub(in crate::decision::quota) cost: u32,
     pub(in crate::decision::quota) priority: Priority,
 }
 
-/// That a window can take a request, and how much it has left.
+/// Room for a request in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::decision::quota) struct Headroom {
-    /// What is left after leases and reserve, in ten-thousandths of the limit.
+    /// Remaining part after leases and reserve, in ten-thousandths of the limit.
     pub(in crate::decision::quota) share: u32,
-    /// When the window's own state changes by itself; `None` when it does not.
+    /// Time at which the window changes by itself, if any.
     pub(in crate::decision::quota) until: Option<Timestamp>,
 }
 
-/// The figures of a window, for views.
+/// Figures of a window, for views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::decision::quota) struct Figures {
     pub(in crate::decision::quota) limit: u32,
     /// Before leases and reserve.
     pub(in crate::decision::quota) remaining: u32,
     pub(in crate::decision::quota) leased: u32,
-    /// `None` when the window is not known.
+    /// `None` for an unknown window.
     pub(in crate::decision::quota) reset: Option<Timestamp>,
 }
 
-/// How an answer with rate headers is counted.
+/// Accounting of an answer with rate headers.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::decision::quota) struct Answer<'r> {
     pub(in crate::decision::quota) rate: &'r RateHeaders,
-    /// Units that its request cost: none for a 304 and for a refusal (Document 1, Errors).
+    /// Cost of its request: none for a 304 or a limit (SPECIFICATION, "Errors").
     pub(in crate::decision::quota) cost: u32,
-    /// From its request's admission to this window, if it was admitted to this one.
+    /// From its request's admission, if that was to this window.
     pub(in crate::decision::quota) mark: Option<Mark>,
 }
 
-/// The window of one account and resource.
+/// Window of one account and resource.
 #[derive(Debug)]
 pub(in crate::decision::quota) struct PrimaryWindow {
     state: State,
-    /// The units of all open leases.
+    /// Units of all open leases.
     leased: u64,
-    /// The request that is finding out the state.
+    /// Lease of the probe in flight.
     probe: Option<LeaseId>,
     headerless_probes: u32,
-    /// Closed by a refusal until then.
+    /// End of a closure by an upstream limit.
     closed_until: Timestamp,
-    /// When the next request may go, where a budget is spread evenly.
+    /// Earliest time of the next request, where the budget is spread evenly.
     next_at: Timestamp,
-    /// Whether every request costs what was reserved for it: then answers bound what is left from
+    /// True when every request costs what was reserved for it: answers then bound the rest from
     /// below.
     costs_are_known: bool,
     evidence: Evidence,
@@ -154,13 +148,13 @@ impl PrimaryWindow {
             headerless_probes: 0,
             closed_until: Timestamp::EPOCH,
             next_at: Timestamp::EPOCH,
-            // GraphQL counts by the size of the query (UPSTREAM.md, Limits).
+            // GraphQL costs depend on the size of the query (SPECIFICATION, "Limits in practice").
             costs_are_known: *resource != ResourceName::graphql(),
             evidence: Evidence::default(),
         }
     }
 
-    /// Whether a request can be taken now, or what forbids it.
+    /// Returns the headroom for a request, or the denial.
     pub(in crate::decision::quota) fn headroom(
         &self,
         now: Timestamp,
@@ -182,7 +176,7 @@ impl PrimaryWindow {
                     let all =
                         seen.remaining.saturating_sub(self.evidence.unseen()).saturating_sub(held);
                     let block = seen.spent(all >= cost);
-                    // What is left to others changes every second.
+                    // The margin for others changes every second.
                     let is_only_for_others = self.left(seen).saturating_sub(terms.reserve) >= cost;
                     let wake = if is_only_for_others { over.min(next_second(now)) } else { over };
                     return Err(Block { wake: Some(wake), ..block });
@@ -192,13 +186,13 @@ impl PrimaryWindow {
                     terms.batch_floor == 0 || self::share(free, seen.limit) > terms.batch_floor
                 };
                 if wanted.priority == Priority::Batch && !is_above_floor(free) {
-                    // A lease may come back as it may when the budget is spent.
+                    // A lease may come back as a free 304.
                     let until = if is_above_floor(free.saturating_add(self.leased_units())) {
                         Until::Event
                     } else {
                         Until::Time(over)
                     };
-                    // As above: what is left to others changes every second.
+                    // The margin for others changes every second.
                     let is_only_for_others =
                         is_above_floor(self.left(seen).saturating_sub(terms.reserve));
                     let wake = if is_only_for_others { over.min(next_second(now)) } else { over };
@@ -212,7 +206,7 @@ impl PrimaryWindow {
         }
     }
 
-    /// Takes a request. Only after [`PrimaryWindow::headroom`] said that there is headroom.
+    /// Takes a request, after [`PrimaryWindow::headroom`] has granted it.
     pub(in crate::decision::quota) fn lease(
         &mut self,
         now: Timestamp,
@@ -231,19 +225,19 @@ impl PrimaryWindow {
         mark
     }
 
-    /// Takes a request that another window admitted and that counts here too.
+    /// Takes a request that another account's window admitted and that counts here too.
     pub(in crate::decision::quota) fn encumber(&mut self, now: Timestamp, cost: u32) -> Mark {
         self.leased = self.leased.saturating_add(cost.into());
         self.evidence.admitted(now, cost)
     }
 
-    /// Ends a lease that was not sent, that was refused, or that counted elsewhere.
+    /// Ends a lease that was not sent, was denied, or counted elsewhere.
     pub(in crate::decision::quota) fn refund(&mut self, lease: LeaseId, cost: u32) {
         self.release(lease, cost);
         self.evidence.uncharged(cost);
     }
 
-    /// Ends a lease of which only the cost is known.
+    /// Ends a lease with a known charge only.
     pub(in crate::decision::quota) fn charge(
         &mut self,
         now: Timestamp,
@@ -265,7 +259,7 @@ impl PrimaryWindow {
         }
     }
 
-    /// Ends a lease whose answer's own count has the request in it, or shows that it was free;
+    /// Ends a lease whose answer includes it in its count, or shows that it was free;
     /// [`PrimaryWindow::observe`] follows.
     pub(in crate::decision::quota) fn answered(&mut self, lease: LeaseId, leased: u32, cost: u32) {
         self.release(lease, leased);
@@ -273,8 +267,7 @@ impl PrimaryWindow {
         self.evidence.counted(cost.min(leased));
     }
 
-    /// Takes over what an answer says of the window. The lease of that answer has been ended, or
-    /// was another window's.
+    /// Updates the window by an answer. The answer's lease has ended, or was another window's.
     pub(in crate::decision::quota) fn observe(&mut self, now: Timestamp, answer: Answer<'_>) {
         self.headerless_probes = 0;
         let rate = answer.rate;
@@ -294,7 +287,7 @@ impl PrimaryWindow {
             self.evidence.new_window(now);
         }
         match answer.mark {
-            // What was booked elsewhere is ours too, and no longer in flight.
+            // A request that was booked elsewhere is ours too, and no longer in flight.
             None => {
                 self.evidence.admitted(now, answer.cost);
                 self.evidence.counted(answer.cost);
@@ -310,8 +303,8 @@ impl PrimaryWindow {
         }
     }
 
-    /// Closes the window after a refusal, until what the upstream named: a reset (one in the past
-    /// counts as now) and a pause, the later of both; else until the reset known so far.
+    /// Closes the window after an upstream limit. Of a named reset and a pause the later holds; a
+    /// reset in the past counts as now. Without both the known reset holds.
     pub(in crate::decision::quota) fn close(
         &mut self,
         now: Timestamp,
@@ -331,7 +324,7 @@ impl PrimaryWindow {
             .max(until.clamp(now + super::cooldown::CLOSED_MIN, now + super::cooldown::CLOSED_MAX));
     }
 
-    /// The figures as a view shows them; what is not known is presumed.
+    /// Figures for views; unknown ones are presumed.
     pub(in crate::decision::quota) fn figures(
         &self,
         now: Timestamp,
@@ -357,23 +350,22 @@ impl PrimaryWindow {
         Figures { limit, remaining, leased: self.leased_units(), reset }
     }
 
-    /// The units of all open leases.
     pub(in crate::decision::quota) fn leased(&self) -> u64 {
         self.leased
     }
 
-    /// The same, as far as a budget goes.
+    /// Leased units, capped to a window's range.
     fn leased_units(&self) -> u32 {
         u32::try_from(self.leased).unwrap_or(u32::MAX)
     }
 
-    /// Whether the window shows no more than it allows.
+    /// Invariant 1.
     pub(in crate::decision::quota) fn is_sane(&self) -> bool {
         !matches!(self.state, State::Seen(seen) if seen.remaining > seen.limit)
     }
 
-    /// Whether a request of `cost` may be taken now as far as the count goes (invariant 2; checked
-    /// by another way than [`PrimaryWindow::headroom`] goes).
+    /// Returns true when the count covers a request of `cost` (invariant 2; computed differently
+    /// from [`PrimaryWindow::headroom`]).
     pub(in crate::decision::quota) fn covers(
         &self,
         now: Timestamp,
@@ -390,17 +382,17 @@ impl PrimaryWindow {
         }
     }
 
-    /// Units left for certain, with nothing taken off for others.
+    /// Units that are certainly left, before the margin for others.
     fn left(&self, seen: Seen) -> u32 {
         seen.remaining.saturating_sub(self.leased_units()).saturating_sub(self.evidence.unseen())
     }
 
-    /// Units left to others: what the config reserves, or what others are seen to need.
+    /// Units left to others: the reserve of the config, or the observed margin.
     fn held(&self, now: Timestamp, reserve: u32) -> u32 {
         if self.costs_are_known { reserve.max(self.evidence.margin(now)) } else { reserve }
     }
 
-    /// The state as it counts at `now`: a window that is over says nothing any more.
+    /// State at `now`: a past window is unknown.
     fn current(&self, now: Timestamp) -> State {
         match self.state {
             State::Seen(seen) if now >= seen.reset + WOBBLE => State::Unknown,
@@ -408,14 +400,14 @@ impl PrimaryWindow {
         }
     }
 
-    /// Ends a lease; whether it was the probe.
+    /// Ends a lease; returns true for the probe.
     fn release(&mut self, lease: LeaseId, cost: u32) -> bool {
         self.leased = self.leased.saturating_sub(cost.into());
         self.probe.take_if(|probe| *probe == lease).is_some()
     }
 }
 
-/// Which window an answer shows.
+/// Window that an answer shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sight {
     NewWindow,
@@ -424,7 +416,7 @@ enum Sight {
 }
 
 impl Seen {
-    /// Two sights of one window: the lower count and the later reset.
+    /// Merges two sights of one window: the lower count and the later reset.
     fn merged(self, new: Self) -> Self {
         Self {
             limit: new.limit,
@@ -433,7 +425,7 @@ impl Seen {
         }
     }
 
-    /// Too little is left: a lease may come back, else the window must end.
+    /// Denial for too few units: a lease may come back, else the window must end.
     fn spent(self, but_for_leases: bool) -> Block {
         let over = self.reset + WOBBLE;
         if but_for_leases {
@@ -444,12 +436,12 @@ impl Seen {
     }
 }
 
-/// The beginning of the next whole second.
+/// Start of the next whole second.
 fn next_second(now: Timestamp) -> Timestamp {
     Timestamp::from_secs(now.as_secs() + 1)
 }
 
-/// A part, 0 to 1, in ten-thousandths.
+/// Converts a part of 0 to 1.
 pub(in crate::decision::quota) fn in_ten_thousandths(part: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -466,8 +458,7 @@ fn share(free: u32, limit: u32) -> u32 {
     u32::try_from(share).unwrap_or(WHOLE).min(WHOLE)
 }
 
-/// The limit that an account is thought to have until an answer tells (Document 1, Primary rate
-/// limits).
+/// Presumed limit of an account until an answer names it (SPECIFICATION, "Primary rate limits").
 pub(in crate::decision::quota) fn presumed_limit(
     kind: AccountKind,
     resource: &ResourceName,

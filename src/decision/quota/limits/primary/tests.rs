@@ -26,7 +26,7 @@ fn headroom(
     window.headroom(now, WindowDemand { cost, priority: Priority::Normal }, terms(reserve))
 }
 
-/// Without a word of whose request it answers.
+/// An answer without a known request.
 fn observe(window: &mut PrimaryWindow, rate: &RateHeaders) {
     window.observe(NOW, Answer { rate, cost: 0, mark: None });
 }
@@ -42,7 +42,7 @@ fn lease(window: &mut PrimaryWindow, number: u64) {
     window.lease(NOW, LeaseId(number), 1, terms(0));
 }
 
-/// What is left by the window, leases not taken off.
+/// Remaining units, with the leases included.
 fn remaining(window: &PrimaryWindow) -> u32 {
     window.figures(NOW, || 100).remaining
 }
@@ -253,7 +253,7 @@ fn accounts_without_a_user_have_smaller_presumed_limits() {
     assert_eq!(presumed_limit(AccountKind::Anonymous, &ResourceName::search()), 30);
 }
 
-/// Takes a request, and what its answer is to be booked with.
+/// Takes a request, and returns the mark for its answer.
 fn send(window: &mut PrimaryWindow, now: Timestamp, number: u64) -> Mark {
     headroom(window, now, 1, 0).unwrap();
     window.lease(now, LeaseId(number), 1, terms(0))
@@ -316,7 +316,7 @@ fn who_spends_of_the_same_budget_is_noticed_and_left_some() {
     for second in 0..20 {
         let now = NOW + Duration::from_secs(second);
         let mark = send(&mut window, now, second);
-        // Ours, and one of somebody else's.
+        // Our request, and a foreign one.
         left -= 2;
         settle(&mut window, now, second, mark, &says(100, left, RESET));
     }

@@ -1,14 +1,15 @@
 //! The secondary limits of one account: concurrency, points, CPU time, content, OAuth token
-//! requests, and the distance between writes (DESIGN D5, D7; Document 1, Secondary rate limits).
-//! Each but the first and the last is a [`SlidingWindow`].
+//! requests, and the distance between writes (SPECIFICATION D5, D7; "Secondary rate limits"). All
+//! but the first and the last are [`SlidingWindow`]s.
 //!
-//! CPU time is what the upstream's answer took, which is the most that it can have cost: while a
-//! request is in flight it holds what nineteen of twenty of its endpoint take (`elapsed`), then
-//! what it took. An answer that took more than twice that was held up somewhere, not computed: it
-//! counts as twice, or one stall of the upstream would close all accounts for a minute; if it is
-//! the endpoint's new habit, the next ones hold more. "Excessive compute in a short time" has no
-//! figure in the document; here the quarter of a minute's CPU time in the sixth of a minute keeps
-//! clear of it, and still lets a steady caller use the whole minute's.
+//! CPU time is the duration of the upstream's answer, which is its upper bound. A request in flight
+//! holds the 95th percentile of its endpoint (`elapsed`), then its real duration. An answer that
+//! took more than twice that was held up somewhere, not computed: it counts as twice. Otherwise one
+//! stall of the upstream would close all accounts for a minute; a lasting change raises the
+//! percentile.
+//!
+//! "Excessive compute in a short time" has no documented figure. At most a quarter of the minute's
+//! CPU time in ten seconds keeps clear of it, and a steady caller still uses the whole minute's.
 
 mod points;
 mod sliding_window;
@@ -28,27 +29,26 @@ use sliding_window::{Limit, SlidingWindow};
 
 const MINUTE: Duration = Duration::from_mins(1);
 const HOUR: Duration = Duration::from_hours(1);
-/// The short stretch in which compute must not be excessive, and the part of the minute's CPU time
-/// that may be spent in it. Ours, see the module.
+/// Short window for compute, and the part of the minute's CPU time that it may use. Ours, see the
+/// module.
 const BURST: Duration = Duration::from_secs(10);
 const BURST_PART: u32 = 4;
-/// An answer that takes so many times what it was expected to take at most was not computed all the
-/// time. Ours.
+/// Factor above the expected duration from which an answer counts as held up. Ours.
 const HELD_UP_FROM: u32 = 2;
-/// How exactly the ends of CPU time are kept: a hundredth of each window. Ours.
+/// Granularity of the ends of CPU time: a hundredth of each window. Ours.
 const CPU_GRAIN: Duration = Duration::from_millis(500);
 const BURST_GRAIN: Duration = Duration::from_millis(100);
 
-/// Whether a request may have reached the upstream.
+/// Outcome of a request for the upstream's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::decision::quota) enum Sent {
-    /// It may, and its end is known after this many milliseconds.
+    /// Possibly sent, with a known end after this many milliseconds.
     For(u32),
-    /// It provably did not.
+    /// Provably not sent.
     No,
 }
 
-/// What a request weighs in the secondary windows.
+/// Weight of a request in the secondary limits.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::decision::quota) struct Weight {
     endpoint: EndpointId,
@@ -57,7 +57,7 @@ pub(in crate::decision::quota) struct Weight {
     content: bool,
     token_request: bool,
     write: WriteSpacing,
-    /// CPU time that it is expected to take at most.
+    /// Expected upper bound of its CPU time.
     cpu_millis: u32,
 }
 
@@ -71,27 +71,27 @@ impl Weight {
         self.endpoint
     }
 
-    /// Whether it counts in no window but those that each request counts in.
+    /// True when it counts only in the windows of every request.
     fn is_plain(self) -> bool {
         !(self.graphql || self.content || self.token_request) && self.write == WriteSpacing::None
     }
 }
 
-/// The least distances between writes.
+/// Least distances between writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::decision::quota) struct Spacing {
     pub(in crate::decision::quota) any: Duration,
     pub(in crate::decision::quota) notifying: Duration,
 }
 
-/// When the writes of an account were admitted.
+/// Admission times of an account's writes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Writes {
     any: Option<Timestamp>,
     notifying: Option<Timestamp>,
 }
 
-/// The windows of what most requests are not, apart from those that each one needs.
+/// Windows of the rarer kinds of requests.
 #[derive(Debug)]
 struct Special {
     graphql_points: SlidingWindow,
@@ -101,18 +101,17 @@ struct Special {
     token_requests: SlidingWindow,
     spacing: Spacing,
     writes: Writes,
-    /// What `writes` was before the write in flight; there is at most one.
+    /// State of `writes` before the write in flight; there is at most one.
     writes_before: Option<Writes>,
 }
 
-/// The secondary windows of one account.
 #[derive(Debug)]
 pub(in crate::decision::quota) struct Secondary {
     concurrency_max: u32,
     in_flight: u32,
     rest_points: Points,
-    /// Limits were changed while requests were in flight, which weigh what they weighed by the
-    /// earlier ones, or below what counts. Until none is.
+    /// True after a change of limits, while requests in flight have weights by the earlier limits
+    /// or a window exceeds its new one.
     is_adjusting: bool,
     cpu: SlidingWindow,
     cpu_burst: SlidingWindow,
@@ -150,8 +149,7 @@ impl Secondary {
         }
     }
 
-    /// Other limits from now on; what counts already goes on counting, also where it is more than
-    /// they allow.
+    /// Applies other limits. Entries go on counting, even above the new limits.
     pub(in crate::decision::quota) fn reconfigure(
         &mut self,
         limits: SecondaryLimits,
@@ -172,11 +170,10 @@ impl Secondary {
         self.adjust();
     }
 
-    /// Whether changed limits are kept by now.
+    /// Checks whether the changed limits hold by now.
     fn adjust(&mut self) {
         if self.in_flight == 0 {
-            // What a request gives back is weighed by today's limit, what it took by that of its
-            // time.
+            // A request gives back its weight by today's limit, but took it by the earlier one.
             let special = &mut *self.special;
             let Special {
                 graphql_points,
@@ -204,9 +201,9 @@ impl Secondary {
             self.in_flight > 0 || !(self.is_within_concurrency() && self.is_within_windows());
     }
 
-    /// What a request holds of the CPU time, in milliseconds, before its endpoint has ever
-    /// answered: REST, GraphQL. So much that as many as may be in flight fill half of a short
-    /// stretch: the other half is for those that come next.
+    /// CPU time that a request holds before its endpoint has answered, in milliseconds: REST,
+    /// GraphQL. All permitted requests in flight fill half of the short window, which leaves the
+    /// other half to the next ones.
     pub(in crate::decision::quota) fn elapsed_unknown(limits: SecondaryLimits) -> [u32; 2] {
         let part = |seconds: u32| {
             (millis(seconds) / BURST_PART / 2 / limits.concurrency.max(1))
@@ -218,19 +215,19 @@ impl Secondary {
         ]
     }
 
-    /// Whether nothing forbids a request.
+    /// Returns true when no limit denies a request.
     pub(in crate::decision::quota) fn admits(&mut self, now: Timestamp, weight: Weight) -> bool {
         if !weight.is_plain() {
             return self.block(now, weight).is_none();
         }
-        // The same as below of what is neither GraphQL nor a write.
+        // The checks of `block` for plain requests.
         self.has_slot()
             && self.points_have_room(now, weight)
             && self.cpu.has_room(now, weight.cpu_millis)
             && self.cpu_burst.has_room(now, weight.cpu_millis)
     }
 
-    /// What forbids a request; `None` when nothing does.
+    /// Returns the denial of a request, if any.
     pub(in crate::decision::quota) fn block(
         &mut self,
         now: Timestamp,
@@ -258,13 +255,12 @@ impl Secondary {
         both(block, self.write_block(now, weight.write))
     }
 
-    /// Whether nothing that is the same for all requests forbids one more.
+    /// Returns true unless concurrency denies every request.
     pub(in crate::decision::quota) fn has_slot(&self) -> bool {
         self.in_flight < self.concurrency_max
     }
 
-    /// Takes a request that nothing forbids; whether invariant 4 holds of the windows that it
-    /// touches.
+    /// Takes an admitted request. Returns false when invariant 4 breaks in its windows.
     pub(in crate::decision::quota) fn enter(&mut self, now: Timestamp, weight: Weight) -> bool {
         self.in_flight += 1;
         self.cpu.enter(weight.cpu_millis);
@@ -293,8 +289,8 @@ impl Secondary {
         points_are_within && self.special_is_within(weight) || self.is_adjusting
     }
 
-    /// Lets go of a request whose end is known; see the module for how long it still counts.
-    /// Whether invariant 4 holds of the windows that it touched.
+    /// Ends a request; the module says how long it still counts. Returns false when invariant 4
+    /// breaks in its windows.
     pub(in crate::decision::quota) fn leave(
         &mut self,
         now: Timestamp,
@@ -336,7 +332,7 @@ impl Secondary {
         })
     }
 
-    /// The same in the windows of what most requests are not, but for GraphQL's CPU time.
+    /// Ends a request in the special windows, except GraphQL's CPU time.
     fn leave_special(&mut self, now: Timestamp, weight: Weight, sent: Sent) {
         let counted = |amount: u32| if sent == Sent::No { 0 } else { amount };
         if weight.graphql {
@@ -361,7 +357,7 @@ impl Secondary {
         }
     }
 
-    /// Each limit's use and maximum; of the points per endpoint the fullest.
+    /// Use and maximum of each limit; of the points per endpoint the fullest.
     pub(in crate::decision::quota) fn usage(
         &self,
         now: Timestamp,
@@ -392,7 +388,6 @@ impl Secondary {
         .chain(cpu)
     }
 
-    /// Requests in flight.
     pub(in crate::decision::quota) fn in_flight(&self) -> u32 {
         self.in_flight
     }
@@ -430,7 +425,7 @@ impl Secondary {
                     .all(SlidingWindow::is_within)
     }
 
-    /// What invariant 5 forbids.
+    /// Invariant 5 forbids a second write in flight.
     pub(in crate::decision::quota) fn would_be_second_write(&self, weight: Weight) -> bool {
         weight.write != WriteSpacing::None && self.special.writes_before.is_some()
     }
@@ -474,7 +469,6 @@ impl Secondary {
     }
 }
 
-/// Seconds as milliseconds.
 fn millis(seconds: u32) -> u32 {
     seconds.max(1).saturating_mul(1_000)
 }

@@ -1,27 +1,25 @@
-//! The points of one account, by endpoint: as many tallies as endpoints are in use, all against one
-//! limit.
+//! The points of one account: a tally for each endpoint in use, all against one limit.
 //!
-//! Most accounts use a small_list endpoints at a time. So small_list are kept in a row and looked through: they
-//! are beside each other in memory, and each look at them goes to one place instead of the two of a
-//! map.
+//! Most accounts use few endpoints at a time. Few tallies are kept in a vector and scanned: they
+//! are adjacent in memory, where a map needs two lookups.
 
 use super::sliding_window::{Limit, Seldom, Tally};
 use crate::api::EndpointId;
 use crate::clock::Timestamp;
 use crate::decision::types::HashMap;
 
-/// The most that are looked through. Ours: half a KiB.
+/// Most tallies in the vector. Ours: half a KiB.
 const FEW: usize = 16;
-/// From how many on the empty ones are dropped. Ours: a small_list dozen bytes each.
+/// Number of tallies from which empty ones are dropped. Ours: a few dozen bytes each.
 const SWEEP_FROM: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Points {
     limit: Limit,
-    /// How many there are when the empty ones are dropped.
+    /// Number of tallies at the next sweep.
     sweep_at: u32,
     small_list: Vec<(EndpointId, Tally<Seldom>)>,
-    /// When they are not small_list, all are here.
+    /// Holds all tallies above [`FEW`].
     many: Option<Box<HashMap<EndpointId, Tally<Seldom>>>>,
 }
 
@@ -34,12 +32,11 @@ impl Points {
         self.limit
     }
 
-    /// Another maximum, from now on.
     pub(super) fn set_max(&mut self, max: u32) {
         self.limit.set_max(max);
     }
 
-    /// No request is in flight, whatever is noted.
+    /// Drops all requests in flight.
     pub(super) fn nothing_in_flight(&mut self) {
         let many = self.many.iter_mut().flat_map(|many| many.values_mut());
         self.small_list
@@ -65,7 +62,7 @@ impl Points {
         }
     }
 
-    /// Takes an amount, which is there to take; whether the limit holds.
+    /// Takes an amount that the limit admits. Returns true while the limit holds.
     pub(super) fn enter(&mut self, now: Timestamp, endpoint: EndpointId, amount: u32) -> bool {
         let limit = self.limit;
         let enter = |tally: &mut Tally<Seldom>| {
@@ -85,8 +82,8 @@ impl Points {
         holds
     }
 
-    /// Drops the empty ones, when there are twice as many as after the last time; and goes from small_list
-    /// to many and back.
+    /// Drops the empty tallies when their number has doubled since the last sweep, and switches
+    /// between vector and map.
     fn sweep(&mut self, now: Timestamp) {
         let most = SWEEP_FROM.max(self.sweep_at as usize);
         match &mut self.many {

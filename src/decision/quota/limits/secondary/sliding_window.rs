@@ -1,13 +1,12 @@
-//! At most so much in any stretch of time: an exact list of what still counts (DESIGN D5).
+//! A sliding window: at most an amount in any stretch of time, by an exact list of entries
+//! (SPECIFICATION D5).
 //!
-//! An amount holds its place until its request's answer has come *and* the window has passed since:
-//! the upstream may have counted it at any moment in between. Every entry is kept by itself, so
-//! that each place is free again exactly when it may be; where the amounts are so small that the
-//! list would be long (milliseconds of CPU time), neighbours within a grain of time share the later
-//! one's end.
+//! An amount holds its place until its answer has come *and* the window has passed since, because
+//! the upstream may have counted it at any moment in between. Every entry is separate, so each
+//! place is free exactly when it may be. Lists of small amounts (milliseconds of CPU time) would be
+//! long: there, entries within a grain of time share the later end.
 //!
-//! What counts (a [`Tally`]) is apart from what it counts against (a [`Limit`]), which many of them
-//! have in common.
+//! The entries (a [`Tally`]) are separate from the limit (a [`Limit`]), which many tallies share.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,13 +15,13 @@ use crate::clock::Timestamp;
 use crate::decision::quota::limits::block::Block;
 use crate::decision::types::LimitKind;
 
-/// The smallest step of time: a place is free when the window is over, not when it ends.
+/// Smallest step of time: a place is free after the end of the window.
 pub(in crate::decision) const TICK: Duration = Duration::from_millis(1);
 
 /// At most `max` in any stretch of `length`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
-    /// In milliseconds, as `grain` is.
+    /// In milliseconds, like `grain`.
     length: u32,
     grain: u32,
     max: u32,
@@ -33,7 +32,7 @@ impl Limit {
         Self { length: whole_millis(length), grain: 1, max: max.max(1) }
     }
 
-    /// An amount as it counts here: at most the whole limit.
+    /// Caps an amount to the whole limit.
     pub(super) fn weigh(self, amount: u32) -> u32 {
         amount.min(self.max)
     }
@@ -42,24 +41,23 @@ impl Limit {
         self.max
     }
 
-    /// Another maximum, from now on.
     pub(super) fn set_max(&mut self, max: u32) {
         self.max = max.max(1);
     }
 }
 
-/// The last moment at which something counts, and its amount. Of the moment the lower bits, which
-/// say it all: none is more than a length before the newest.
+/// Last moment at which an entry counts, and its amount. The lower bits of the moment suffice: no
+/// entry is more than a length before the newest.
 type Entry = (u32, u32);
 
-/// Where a tally keeps all entries but the newest, ascending.
+/// Storage of all entries but the newest, ascending.
 pub(super) trait Earlier: Default {
     fn list(&self) -> Option<&VecDeque<Entry>>;
     fn list_mut(&mut self) -> Option<&mut VecDeque<Entry>>;
     fn made(&mut self) -> &mut VecDeque<Entry>;
 }
 
-/// For those that mostly have some.
+/// For tallies that mostly have some.
 impl Earlier for VecDeque<Entry> {
     fn list(&self) -> Option<&Self> {
         Some(self)
@@ -74,7 +72,7 @@ impl Earlier for VecDeque<Entry> {
     }
 }
 
-/// For those that mostly have none: small, because there are many of them.
+/// For tallies that mostly have none: small, because there are many.
 #[derive(Debug, Default)]
 #[expect(clippy::box_collection, reason = "a quarter of the size as long as there are none")]
 pub(super) struct Seldom(Option<Box<VecDeque<Entry>>>);
@@ -93,12 +91,11 @@ impl Earlier for Seldom {
     }
 }
 
-/// What counts.
+/// Entries that count.
 #[derive(Debug, Default)]
 pub(super) struct Tally<E> {
-    /// The last moment at which the newest entry counts, and its amount: 0 when there is none.
-    /// Beside the others' list, because most points windows never have more than one, and what has to
-    /// be fetched from elsewhere in memory is what an account's windows cost.
+    /// Last moment of the newest entry, and its amount (0 for none). It is stored inline, because
+    /// most tallies of points have one entry and cache misses dominate the cost.
     newest: Timestamp,
     newest_amount: u32,
     in_flight: u32,
@@ -107,14 +104,15 @@ pub(super) struct Tally<E> {
 }
 
 impl<E: Earlier> Tally<E> {
-    /// Whether nothing forbids `amount` more. More than the whole limit counts as the whole limit.
+    /// Returns true when the limit admits `amount` more. An amount above the whole limit counts as
+    /// the whole limit.
     pub(super) fn has_room(&mut self, limit: Limit, now: Timestamp, amount: u32) -> bool {
         self.expire(now);
         self.in_flight.saturating_add(self.answered).saturating_add(limit.weigh(amount))
             <= limit.max
     }
 
-    /// What forbids `amount` more; `None` when nothing does.
+    /// Returns the denial of `amount` more, if any.
     pub(super) fn block(
         &mut self,
         limit: Limit,
@@ -141,8 +139,8 @@ impl<E: Earlier> Tally<E> {
         self.in_flight = self.in_flight.saturating_add(limit.weigh(amount));
     }
 
-    /// Ends the place of `held` as an amount of `counted`, which counts from now on for a whole
-    /// window; 0 for what was never sent.
+    /// Ends the place of `held`. From now on `counted` counts for a whole window; 0 for a request
+    /// that was never sent.
     pub(super) fn leave(&mut self, limit: Limit, now: Timestamp, held: u32, counted: u32) {
         self.in_flight = self.in_flight.saturating_sub(limit.weigh(held));
         self.expire(now);
@@ -162,12 +160,11 @@ impl<E: Earlier> Tally<E> {
         }
     }
 
-    /// Whether what ends then is kept with the newest entry; also when time runs backwards, which
-    /// it never does.
+    /// Returns true when an entry joins the newest one; also if time ran backwards.
     fn is_as_newest(&self, limit: Limit, last: Timestamp) -> bool {
         let (apart, grain) =
             (last.as_millis().saturating_sub(self.newest.as_millis()), u64::from(limit.grain));
-        // Who is further apart needs no division.
+        // A larger distance needs no division.
         apart == 0 || apart < grain && last.as_millis() / grain == self.newest.as_millis() / grain
     }
 
@@ -184,25 +181,24 @@ impl<E: Earlier> Tally<E> {
         }
     }
 
-    /// The last moment at which each counts, ascending, with its amount.
+    /// Last moments and amounts, ascending.
     pub(super) fn entries(&self) -> impl Iterator<Item = (Timestamp, u32)> {
         let newest = (self.newest_amount > 0).then_some((self.newest, self.newest_amount));
         let earlier = self.earlier.list().into_iter().flatten();
         earlier.map(|(last, amount)| (at_or_before(self.newest, *last), *amount)).chain(newest)
     }
 
-    /// In use at `now`, in flight or still counting.
+    /// Amount in use at `now`, in flight or still counting.
     pub(super) fn in_use(&self, now: Timestamp) -> u32 {
         let counting = self.entries().filter(|(last, _)| *last >= now).map(|(_, amount)| amount);
         counting.fold(self.in_flight, u32::saturating_add)
     }
 
-    /// Whether it holds no more than it may.
     pub(super) fn is_within(&self, limit: Limit) -> bool {
         self.in_flight.saturating_add(self.answered) <= limit.max
     }
 
-    /// No request is in flight, whatever is noted.
+    /// Drops all requests in flight.
     pub(super) fn nothing_in_flight(&mut self) {
         self.in_flight = 0;
     }
@@ -213,7 +209,7 @@ impl<E: Earlier> Tally<E> {
     }
 }
 
-/// A tally with a limit of its own.
+/// Tally with its own limit.
 #[derive(Debug)]
 pub(super) struct SlidingWindow {
     limit: Limit,
@@ -225,8 +221,7 @@ impl SlidingWindow {
         Self { limit: Limit::new(length, max), tally: Tally::default() }
     }
 
-    /// The same, with entries that are at most `grain` apart kept as one: never free too early, and
-    /// late by at most that.
+    /// Merges entries within `grain`: never free too early, and late by at most that.
     pub(super) fn grained(mut self, grain: Duration) -> Self {
         self.limit.grain = whole_millis(grain);
         self
@@ -260,12 +255,11 @@ impl SlidingWindow {
         self.limit
     }
 
-    /// Another maximum, from now on.
     pub(super) fn set_max(&mut self, max: u32) {
         self.limit.set_max(max);
     }
 
-    /// No request is in flight, whatever is noted.
+    /// Drops all requests in flight.
     pub(super) fn nothing_in_flight(&mut self) {
         self.tally.nothing_in_flight();
     }
@@ -282,14 +276,14 @@ fn lower_bits(time: Timestamp) -> u32 {
     bits
 }
 
-/// The last time with these lower bits that is not after `end`.
+/// Last time with these lower bits that is not after `end`.
 fn at_or_before(end: Timestamp, bits: u32) -> Timestamp {
     Timestamp::from_millis(
         end.as_millis().saturating_sub(lower_bits(end).wrapping_sub(bits).into()),
     )
 }
 
-/// At least one: no length and no grain here is shorter.
+/// At least one millisecond.
 fn whole_millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1)
 }

@@ -1,5 +1,5 @@
 //! The secondary limits one by one, and the sliding windows against arrivals at any moment between
-//! send and answer.
+//! sending and answer.
 
 use http::Method;
 use proptest::prelude::*;
@@ -301,7 +301,7 @@ proptest! {
         prop_assert!(window.entries_held() <= usize::try_from(max).unwrap());
     }
 
-    /// The time a refusal names is exact: refused a moment before it, admitted at it.
+    /// The time of a denial is exact: denied a moment before it, admitted at it.
     #[test]
     fn a_refusal_names_the_first_moment_at_which_there_is_room(answers in prop::collection::vec((0u64..20_000, 1u32..6), 1..40), wanted in 1u32..6) {
         let mut window = SlidingWindow::new(MINUTE, 30);
