@@ -325,7 +325,7 @@ async fn a_failed_mint_is_retried_while_the_request_waits() {
                     .tokens()
                     .health(world.clock.now())
                     .iter()
-                    .any(|token| token.said.is_some())
+                    .any(|token| token.message.is_some())
             };
             eventually(failed).await;
             world.clock.advance(Duration::from_secs(1));
