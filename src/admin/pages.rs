@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::budgets::{accounts_of, token_states};
 use crate::gateway::Gateway;
-use crate::telemetry::metrics::CONTENT_TYPE;
+use crate::telemetry::CONTENT_TYPE;
 use crate::writes::WriteState;
 
 /// A line of text.

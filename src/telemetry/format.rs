@@ -1,8 +1,8 @@
-//! One event, one line: how a log record is written, as JSON or as text.
+//! Format of log records, one line per event, as JSON or as text.
 //!
-//! Whatever a field holds, it cannot end the line early or start another: JSON escapes it, and text
-//! mode writes what is not plain the way JSON would. Keys are flat: `time`, `level`, `target`, then
-//! `message` and the event's own. Left out: spans, which are not logged.
+//! No field can end a line early or start another: JSON escapes it, and text mode escapes what is
+//! not plain like JSON does. Keys are flat: `time`, `level`, `target`, then `message` and the
+//! event's own. Left out: spans, which are not logged.
 
 use std::cell::RefCell;
 use std::fmt::{self, Debug, Write};
@@ -16,25 +16,25 @@ use tracing_subscriber::registry::LookupSpan;
 use super::init::LogFormat;
 use crate::clock::{Timestamp, machine_micros};
 
-/// The longest value of a field; a dependency that logs a whole document is cut short.
+/// Longest value of a field; documents that a dependency logs are truncated.
 const VALUE_BYTES_MAX: usize = 4096;
 
-/// The longest number, a float with all its digits; and `false`.
+/// Longest number, a float with all its digits; and `false`.
 const NUMBER_BYTES_MAX: usize = 32;
 
-/// Room for the line of a request.
+/// Capacity for the line of a request.
 const LINE_BYTES_USUAL: usize = 768;
 
-/// The target of every record that comes by way of the `log` crate; the real one is in its field
-/// `log.target`.
+/// Target of every record that comes through the `log` crate; its field `log.target` has the real
+/// one.
 const BRIDGED: &str = "log";
 
 thread_local! {
     static TIME: RefCell<Time> = RefCell::default();
 }
 
-/// The time of a line: RFC 3339 in UTC, to the microsecond. Its second is kept, which most lines
-/// share with the one before.
+/// Time of a line: RFC 3339 in UTC, to the microsecond. Caches the second, which most lines share
+/// with the previous one.
 #[derive(Default)]
 struct Time {
     second: Option<u64>,
@@ -59,10 +59,10 @@ impl Time {
     }
 }
 
-/// The bytes of `2026-11-22T05:00:00`.
+/// Length of `2026-11-22T05:00:00`.
 const SECOND_BYTES: usize = 19;
 
-/// Writes events in a [`LogFormat`].
+/// Formats events in a [`LogFormat`].
 pub(super) struct LineFormat(pub(super) LogFormat);
 
 impl<S, N> FormatEvent<S, N> for LineFormat
@@ -110,8 +110,8 @@ fn write_text(writer: &mut Writer<'_>, time: &str, event: &Event<'_>) -> fmt::Re
     fields.result
 }
 
-/// The key of a field in the line; `None` for those that say where in a dependency's source a
-/// record was made. An event's own field with a name that every line has gets an underscore.
+/// Returns the key of a field in the line; `None` for source positions in a dependency. An event's
+/// own field with the name of a standard key gets an underscore.
 fn key(field: &Field) -> Option<&'static str> {
     match field.name() {
         "log.target" => Some("target"),
@@ -127,7 +127,7 @@ fn bounded(value: &str) -> &str {
     &value[..value.floor_char_boundary(VALUE_BYTES_MAX)]
 }
 
-/// The text of a value that has only a `Debug` form; no more of it is made than is kept.
+/// Formats a value that has only a `Debug` form, up to the length that is kept.
 fn debug_text(value: &dyn Debug) -> String {
     struct Bounded(String);
     impl Write for Bounded {
@@ -138,16 +138,16 @@ fn debug_text(value: &dyn Debug) -> String {
         }
     }
     let mut text = Bounded(String::new());
-    // An error here means that the value was longer than what is kept.
+    // An error means that the value exceeds the length that is kept.
     let _ = write!(text, "{value:?}");
     text.0
 }
 
-/// An object that is being written.
+/// A JSON object under construction.
 struct JsonFields(String);
 
 impl JsonFields {
-    /// `name` is a field's: an identifier, in which nothing needs escaping.
+    /// A field's `name` is an identifier, which needs no escaping.
     fn name(&mut self, name: &'static str) {
         self.0.push_str(if self.0.is_empty() { "{\"" } else { ",\"" });
         self.0.push_str(name);
@@ -184,10 +184,10 @@ impl JsonFields {
     }
 }
 
-/// The inside of a JSON string (RFC 8259 §7). Nearly every value is plain, and is copied in one
-/// piece.
+/// Appends the inside of a JSON string (RFC 8259 §7). Nearly every value is plain and is copied at
+/// once.
 fn push_escaped(line: &mut String, value: &str) {
-    // All bytes, without stopping at the first that is not plain: several at once are compared so.
+    // Checks all bytes without an early exit, so that the compiler compares several at once.
     let is_plain = |byte: u8| byte >= 0x20 && byte != b'"' && byte != b'\\';
     if value.bytes().fold(true, |all, byte| all & is_plain(byte)) {
         line.push_str(value);
@@ -201,7 +201,7 @@ fn push_escaped(line: &mut String, value: &str) {
             '\r' => line.push_str("\\r"),
             '\t' => line.push_str("\\t"),
             '\0'..='\u{1f}' => {
-                // A string takes whatever is written to it.
+                // Writing to a string cannot fail.
                 let _ = write!(line, "\\u{:04x}", u32::from(character));
             }
             _ => line.push(character),
@@ -263,8 +263,7 @@ impl Visit for TextFields<'_> {
     }
 }
 
-/// A value as it is, unless it holds something that could be taken for the end of the line or that
-/// a terminal would obey.
+/// A value as it is, unless it could end the line or control a terminal.
 struct Plain<'a>(&'a str);
 
 impl fmt::Display for Plain<'_> {

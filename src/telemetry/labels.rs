@@ -1,8 +1,8 @@
-//! The label sets of the metrics. Every value is a name from the config, a route template or a word
-//! of a closed set, never a path, a token or a key (CONTRACT §6).
+//! Label sets of the metrics. Every value is a name from the config, a route template or a word of
+//! a closed set, never a path, a token or a key (SPECIFICATION, "Metrics").
 //!
-//! Names are shared, not copied: making a label set for a lookup allocates nothing when its names
-//! are already `Arc<str>`.
+//! Names are shared: a label set for a lookup allocates nothing if its names are `Arc<str>`
+//! already.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -10,26 +10,26 @@ use std::sync::Arc;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 
-/// Where everything is counted that comes after a metric has its full number of label sets.
+/// Label value of everything beyond a metric's full number of label sets.
 const OVERFLOW: &str = "_overflow";
 
-/// A label set that a bounded family can hold.
+/// A label set of a bounded family.
 pub(super) trait LabelSet:
     EncodeLabelSet + Clone + Debug + Eq + Hash + Send + Sync + 'static
 {
-    /// The one label set that stands for all that no longer fit.
+    /// Returns the label set of all that have no room.
     fn overflow() -> Self;
 }
 
-/// A name from the config, or one the upstream gave to a budget.
+/// A name from the config, or one that the upstream gave to a budget.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Name(Arc<str>);
 
 impl Name {
-    /// The longest name the upstream or a webhook can put into a label.
+    /// Longest label that the upstream or a webhook can cause.
     const BYTES_MAX: usize = 128;
 
-    /// The client's name, or `_none` when no key was accepted.
+    /// Returns the client's name, or `_none` when no key was accepted.
     pub(super) fn of_client(client: Option<&Arc<str>>) -> Self {
         client.map_or_else(|| Self::from("_none"), |name| Self(Arc::clone(name)))
     }
@@ -72,7 +72,7 @@ impl EncodeLabelValue for Status {
     }
 }
 
-/// Declares a label set whose every field has a value that stands for "too many".
+/// Declares a label set with an overflow value for every field.
 macro_rules! label_set {
     ($(#[$doc:meta])* $name:ident { $($field:ident: $kind:ty = $overflow:expr),+ $(,)? }) => {
         $(#[$doc])*
@@ -114,7 +114,7 @@ label_set!(ClientLabels { client: Name = OVERFLOW.into() });
 label_set!(ReasonLabels { reason: &'static str = OVERFLOW });
 label_set!(StateLabels { state: &'static str = OVERFLOW });
 label_set!(
-    /// `token` is its position in the config, or what it is minted for.
+    /// `token` is its position in the config, or its origin.
     TokenLabels { account: Name = OVERFLOW.into(), token: Name = OVERFLOW.into() }
 );
 label_set!(WebhookLabels { event: Name = OVERFLOW.into(), outcome: &'static str = OVERFLOW });

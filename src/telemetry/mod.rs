@@ -1,23 +1,22 @@
-//! What an operator can see of the gateway: one log line, the metrics and the spans of each
-//! request.
+//! The operator's view of the gateway: one log line, the metrics and the spans of each request.
 //!
-//! Everything is made from one value, [`Outcome`] (DESIGN D11), so that the three can never
-//! disagree. A request ends with
+//! All three are made from one value, [`Outcome`] (SPECIFICATION D11), so that they never disagree.
+//! A request ends with
 //!
 //! ```text
 //! metrics.record(&outcome);         // counters and histograms
-//! log::emit(&outcome);              // the one line
+//! log::emit(&outcome);              // the log line
 //! spans::finish(&span, &outcome);   // the server span's attributes
 //! ```
 //!
-//! Left out: deciding anything, reading the clock for anything but the time printed on a log line,
-//! and the dashboard (`admin`).
+//! Left out: decisions, clock readings other than the time on a log line, and the dashboard
+//! (`admin`).
 
-pub mod init;
+mod init;
 pub mod log;
-pub mod metrics;
-pub mod names;
-pub mod outcome;
+mod metrics;
+mod names;
+mod outcome;
 pub mod spans;
 
 mod format;
@@ -31,6 +30,6 @@ mod writer;
 pub(crate) mod written;
 
 pub use init::{Guard, InitError, LogFormat, LogLevel, TelemetrySettings, init};
-pub use metrics::{Metrics, UpstreamOutcome};
+pub use metrics::{CONTENT_TYPE, Metrics, UpstreamOutcome};
 pub use outcome::{CacheOutcome, Fetch, LogText, MethodName, NO_ENDPOINT, Outcome, WaitCause};
 pub use tally::ClientFigures;

@@ -1,60 +1,35 @@
-//! The name of every metric, once (CONTRACT §6). What each is measured from is said in `metrics`.
+//! The name of every metric (SPECIFICATION, "Metrics"). `metrics` has their measurement.
 
-/// A metric of the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// Client requests finished.
     Requests,
-    /// How long client requests took.
     RequestDuration,
-    /// Requests sent upstream.
     UpstreamRequests,
-    /// How long the upstream took.
     UpstreamDuration,
-    /// Limit refusals by the upstream.
     UpstreamLimited,
-    /// Refusals by the gateway.
     Refused,
-    /// A budget's size.
     BudgetLimit,
-    /// What is left of a budget.
     BudgetRemaining,
-    /// What is reserved of a budget by requests in flight.
     BudgetReserved,
-    /// When a budget is whole again.
     BudgetReset,
-    /// What is used of a secondary limit.
     SecondaryInUse,
-    /// Requests being held.
     Waiting,
-    /// How long requests were held.
     Wait,
-    /// Queued writes.
     Writes,
-    /// How long the oldest of them has waited.
     WritesOldest,
-    /// How often writes of the queue were tried.
     WriteAttempts,
-    /// How long they were in the queue.
     WriteQueue,
-    /// Stored answers.
     CacheEntries,
-    /// Their bytes.
     CacheBytes,
-    /// Answers thrown out for room.
     CacheEvictions,
-    /// Predicted validators sent upstream.
     PredictedEtags,
-    /// Whether a token can be used.
     TokenHealthy,
-    /// Webhook deliveries received.
     WebhookDeliveries,
-    /// Invariants found broken.
     InvariantBroken,
 }
 
 impl Metric {
-    /// All of them, in the order of the contract.
+    /// In the order of SPECIFICATION, "Metrics".
     pub const ALL: [Self; 24] = [
         Self::Requests,
         Self::RequestDuration,
@@ -82,7 +57,6 @@ impl Metric {
         Self::InvariantBroken,
     ];
 
-    /// The name as it is scraped.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -113,13 +87,13 @@ impl Metric {
         }
     }
 
-    /// The name as it is registered: the encoder appends a counter's `_total` itself.
+    /// Returns the name for the registry: the encoder appends a counter's `_total` itself.
     #[must_use]
     pub fn registered_name(self) -> &'static str {
         self.name().strip_suffix("_total").unwrap_or(self.name())
     }
 
-    /// One line for whoever meets it in a query editor. Without a full stop: the encoder adds one.
+    /// Returns the help text, without a full stop: the encoder adds one.
     #[must_use]
     pub const fn help(self) -> &'static str {
         match self {

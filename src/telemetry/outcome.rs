@@ -1,9 +1,9 @@
-//! How one client request ended: the single source of its log line, metrics and span attributes
-//! (DESIGN D11).
+//! The end of one client request: the single source of its log line, metrics and span attributes
+//! (SPECIFICATION D11).
 //!
-//! The types keep out what must never be shown: a path has no query, text from outside cannot break
-//! a line or carry something that looks like a credential, and names that become labels come from
-//! closed sets. Left out: bodies and headers.
+//! The types exclude what must never be shown. A path has no query, text from outside cannot break
+//! a line or carry a likely credential, and labels come from closed sets. Left out: bodies and
+//! headers.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,68 +12,68 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-/// The endpoint of a request that was refused before it could be classified.
+/// Endpoint of a request that was refused before its classification.
 pub const NO_ENDPOINT: &str = "_none";
 
-/// The longest path, and the longest error, of a log line. A longer one says nothing more, and
-/// costs every reader of the log.
+/// Longest path or error in a log line. A longer one adds no information and costs every reader of
+/// the log.
 const TEXT_BYTES_MAX: usize = 512;
-/// The longest request id of a log line; four times a UUID.
+/// Longest request id in a log line: four times a UUID.
 const REQUEST_ID_BYTES_MAX: usize = 128;
-/// What stands where a credential stood.
+/// Replaces a credential.
 const REDACTED: &str = "[redacted]";
-/// How credentials of the `github` dialect begin, and keys of this gateway. The specification names
-/// no prefixes.
+/// Prefixes of credentials of the `github` dialect and of this gateway's keys. The upstream
+/// documents none.
 const CREDENTIAL_PREFIXES: [&str; 7] =
     ["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "weir_"];
-/// The fewest characters after such a prefix that can be a secret: a repository may be called
+/// Fewest characters after such a prefix that may be a secret: a repository may be called
 /// `weir_docs`.
 const CREDENTIAL_TAIL_MIN: usize = 16;
 
-/// How one client request ended.
+/// The end of one client request.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The request's `X-Request-Id`, kept or made.
+    /// `X-Request-Id`, the client's or a new one.
     pub request_id: LogText,
-    /// The client's name in the config; `None` when no key was accepted.
+    /// Client name in the config; `None` when no key was accepted.
     pub client: Option<Arc<str>>,
-    /// The method the client used.
+    /// Request method.
     pub method: MethodName,
-    /// The template of the endpoint table, or [`NO_ENDPOINT`].
+    /// Route template of the endpoint table, or [`NO_ENDPOINT`].
     pub endpoint: &'static str,
-    /// The path without its query. Only the log shows it.
+    /// Path without its query; in the log only.
     pub path: LogText,
-    /// The status the client was given; 0 when it left before there was one.
+    /// Status of the answer; 0 when the client left before there was one.
     pub status: u16,
-    /// What the cache did.
+    /// Outcome at the cache.
     pub cache: CacheOutcome,
-    /// The account that served it, when one was asked.
+    /// Account that served it, if any.
     pub account: Option<Arc<str>>,
-    /// The upstream resource (budget) it was booked under, or waited for.
+    /// Upstream resource (budget) it was booked under, or waited for.
     pub resource: Option<Arc<str>>,
-    /// How many requests were sent upstream for it.
+    /// Requests sent upstream for it.
     pub upstream_attempts: u32,
-    /// Time spent on the upstream, all attempts together.
+    /// Time of all exchanges with the upstream.
     pub upstream: Duration,
     /// Time spent waiting for budget, a slot, or a lane.
     pub queue: Duration,
-    /// From the request's head to the end of the answer.
+    /// Time from the request's head to the end of the answer.
     pub total: Duration,
     /// Bytes of the request's body.
     pub bytes_in: u64,
     /// Bytes of the answer's body.
     pub bytes_out: u64,
-    /// Why the gateway itself refused it, in a word of a closed set.
+    /// Reason of a gateway error, from a closed set.
     pub refusal: Option<&'static str>,
-    /// What it waited for longest, or what refused it.
+    /// Cause of its longest wait, or of its denial.
     pub held: Option<WaitCause>,
-    /// What went wrong, for the operator.
+    /// Error for the operator.
     pub error: Option<LogText>,
 }
 
 impl Outcome {
-    /// The outcome of a request of which only the head is known: no client, no endpoint, no answer
-    /// yet.
+    /// Creates the outcome of a request of which only the head is known: no client, endpoint or
+    /// answer yet.
     #[must_use]
     pub fn new(method: &http::Method, path: &str, request_id: &str) -> Self {
         Self {
@@ -99,59 +99,59 @@ impl Outcome {
     }
 }
 
-/// What held a request back: the answer to "why did it wait?", in the log line and on the spans.
+/// Cause of a request's wait, in the log line and on the spans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitCause {
-    /// The limit, in a word of a closed set.
+    /// The limit, from a closed set.
     pub by: &'static str,
-    /// Whose limit it is; `None` when it is no account's.
+    /// Account of the limit; `None` when it belongs to none.
     pub account: Option<Arc<str>>,
-    /// Until when it was closed, as it was known when the wait began; `None` when only an answer to
-    /// another request could end it.
+    /// End of the limit as known when the wait began; `None` when only an answer to another request
+    /// could end it.
     pub until: Option<Timestamp>,
 }
 
-/// What the cache did for a request. Each is named here once, for the `Cache-Status` header, the
+/// Outcome of a request at the cache. Each is named here once, for the `Cache-Status` header, the
 /// log and the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CacheOutcome {
-    /// A stored answer was given without asking the upstream.
+    /// A stored answer, without a request upstream.
     Hit,
-    /// This request's own fetch was answered.
+    /// The answer of this request's own fetch.
     Fetched(Fetch),
-    /// Another request's fetch answered this one too.
+    /// The answer of another request's fetch.
     Collapsed(Fetch),
-    /// A stored answer was given because no budget was left.
+    /// A stored answer, because no budget was left.
     StaleIfLimited,
-    /// A stored answer was given because the upstream failed.
+    /// A stored answer, because the upstream failed.
     StaleIfError,
-    /// The cache has no part in this kind of request, as in a write.
+    /// The cache has no part in this kind of request, such as a write.
     Bypass,
-    /// The gateway's own answer; there is no `Cache-Status`.
+    /// The gateway's own answer, without `Cache-Status`.
     None,
 }
 
-/// How a fetch for the cache ended.
+/// Result of a fetch for the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fetch {
-    /// A 304: the stored answer still stands.
+    /// A 304: the stored answer is still valid.
     Revalidated,
-    /// The stored answer did not stand any more.
+    /// The stored answer was no longer valid.
     Changed {
         /// The upstream's status, usually 200.
         status: u16,
     },
-    /// Nothing was stored; now it is.
+    /// No answer was stored; this one is now.
     Stored,
-    /// Nothing was stored, and the answer may not be.
+    /// No answer was stored, and this one may not be.
     NotStored,
-    /// The body is too large to hold, and passed on as it comes.
+    /// The body is too large to store and is streamed.
     TooLarge,
 }
 
 impl CacheOutcome {
-    /// The value of `Cache-Status` (RFC 9211 §2, CONTRACT §3); `None` for the gateway's own
-    /// answers, which have none.
+    /// Returns the value of `Cache-Status` (RFC 9211 §2; SPECIFICATION, "Cache headers"); `None`
+    /// for the gateway's own answers.
     #[must_use]
     pub fn cache_status(self) -> Option<Cow<'static, str>> {
         Some(match self {
@@ -165,7 +165,7 @@ impl CacheOutcome {
         })
     }
 
-    /// The word for it in the log, the metrics and the spans.
+    /// Returns its name in the log, the metrics and the spans.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -196,15 +196,15 @@ impl Fetch {
     }
 }
 
-/// A request method out of a closed set, so that a client cannot make up labels.
+/// A request method from a closed set, so that clients cannot invent labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MethodName(&'static str);
 
 impl MethodName {
-    /// What every method outside RFC 9110 §9 and RFC 5789 is called; the name is OpenTelemetry's.
+    /// Every method outside RFC 9110 §9 and RFC 5789, by OpenTelemetry's name.
     pub const OTHER: Self = Self("_OTHER");
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         self.0
@@ -219,21 +219,21 @@ impl From<&http::Method> for MethodName {
     }
 }
 
-/// Text from outside, made fit for a log line: printable ASCII, bounded, and without anything that
-/// looks like a credential.
+/// Text from outside, made safe for a log line: printable ASCII, bounded, without likely
+/// credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LogText(String);
 
 impl LogText {
-    /// A request's path: whatever follows `?` or `#` is cut off, and every character that a path
-    /// shows only in escaped form is escaped.
+    /// Sanitises a request's path: everything from `?` or `#` on is cut off, and characters that a
+    /// path shows only in escaped form are escaped.
     #[must_use]
     pub fn path(raw: &str) -> Self {
         let end = raw.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(raw.len());
         Self::printable(&raw[..end], TEXT_BYTES_MAX, |character| character.is_ascii_graphic())
     }
 
-    /// What went wrong. Callers pass the words of an error, never a header or a body.
+    /// Sanitises the text of an error. Callers never pass a header or a body.
     #[must_use]
     pub fn error(raw: &str) -> Self {
         Self::printable(raw, TEXT_BYTES_MAX, |character| {
@@ -241,26 +241,26 @@ impl LogText {
         })
     }
 
-    /// A request id, which may be the client's own.
+    /// Sanitises a request id, which may be the client's own.
     #[must_use]
     pub fn request_id(raw: &str) -> Self {
         Self::printable(raw, REQUEST_ID_BYTES_MAX, |character| character.is_ascii_graphic())
     }
 
-    /// The text.
+    /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
     fn printable(raw: &str, bytes_max: usize, keep: impl Fn(char) -> bool) -> Self {
-        // Nearly every text is plain and short. All bytes, without stopping at the first that is
-        // not: several at once are compared so.
+        // Nearly every text is plain and short. Checks all bytes without an early exit, so that the
+        // compiler compares several at once.
         let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'_';
         if raw.len() <= bytes_max && raw.bytes().fold(true, |all, byte| all & is_plain(byte)) {
             return Self(raw.to_owned());
         }
-        // Redacted first: a cut must not leave half a credential that no longer looks like one.
+        // Redacted before it is cut: half a credential would no longer be recognised.
         let redacted = redact_credentials(raw);
         if redacted.len() <= bytes_max
             && redacted.bytes().all(|byte| byte.is_ascii() && keep(char::from(byte)))
@@ -291,7 +291,7 @@ impl fmt::Debug for LogText {
 }
 
 fn redact_credentials(raw: &str) -> Cow<'_, str> {
-    // A path that has no underscore, which is nearly every one, costs one scan and no copy.
+    // A path without an underscore, which is nearly every one, costs one scan and no copy.
     if !raw.contains('_') {
         return Cow::Borrowed(raw);
     }

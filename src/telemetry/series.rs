@@ -1,9 +1,8 @@
-//! A metric family that cannot grow without end.
+//! A metric family of bounded size.
 //!
-//! The closed sets behind the labels bound each family already, but their product may be millions.
-//! Past [`SERIES_MAX`] label sets whatever is new is counted together under one overflow label set,
-//! so sums stay right. A level cannot be summed so: one that has no room is left out. Left out
-//! here: what the labels are (`labels`).
+//! Closed sets bound each label, but their product may be millions. Beyond [`SERIES_MAX`] label
+//! sets, new ones share one overflow label set, so that sums stay right. A gauge cannot be summed;
+//! one without room is omitted. Left out: the labels (`labels`).
 
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeMetric;
@@ -14,21 +13,20 @@ use prometheus_client::registry::Registry;
 use super::labels::LabelSet;
 use super::names::Metric;
 
-/// The most label sets of one family. At some 250 bytes each in memory and 120 in the text, a full
-/// family is 5 MB and 2.4 MB: a scrape that still works. A gateway with 20 clients that each use 50
-/// endpoints stays below half of it.
+/// Most label sets of one family. At some 250 bytes each in memory and 120 in the text, a full
+/// family takes 5 MB and 2.4 MB, which a scrape survives. A gateway with 20 clients that use 50
+/// endpoints each stays below half of it.
 pub(super) const SERIES_MAX: usize = 20_000;
 
 /// A family of at most [`SERIES_MAX`] label sets and the overflow.
 pub(super) struct Series<S, M, C = fn() -> M> {
     family: Family<S, M, C>,
-    /// How many label sets there are; also serialises their making.
+    /// Number of label sets. The lock also serialises their creation.
     made: Mutex<usize>,
     max: usize,
 }
 
 impl<S: LabelSet, M: Clone, C: MetricConstructor<M> + Clone> Series<S, M, C> {
-    /// A family whose metrics are made by `constructor`.
     pub(super) fn new(constructor: C) -> Self {
         Self::with_max(constructor, SERIES_MAX)
     }
@@ -37,7 +35,7 @@ impl<S: LabelSet, M: Clone, C: MetricConstructor<M> + Clone> Series<S, M, C> {
         Self { family: Family::new_with_constructor(constructor), made: Mutex::new(0), max }
     }
 
-    /// Adds the family to `registry` under the contract's name, and gives it back.
+    /// Adds the family to `registry` and returns it.
     pub(super) fn registered(self, registry: &mut Registry, metric: Metric) -> Self
     where
         Family<S, M, C>: EncodeMetric + TypedMetric,
@@ -49,13 +47,13 @@ impl<S: LabelSet, M: Clone, C: MetricConstructor<M> + Clone> Series<S, M, C> {
         self
     }
 
-    /// The metric of a label set: a handle that stays valid and counts into the family. One hash,
-    /// one read lock and one atomic increment when it exists.
+    /// Returns the metric of a label set: a handle that stays valid. An existing one costs a hash,
+    /// a read lock and an atomic increment.
     pub(super) fn of(&self, labels: &S) -> M {
         self.fitting(labels).unwrap_or_else(|| self.family.get_or_create_owned(&S::overflow()))
     }
 
-    /// The same; `None` when there is no room for a new label set.
+    /// Like [`Series::of`]; `None` when a new label set has no room.
     pub(super) fn fitting(&self, labels: &S) -> Option<M> {
         if let Some(metric) = self.family.get(labels) {
             return Some(metric.clone());
@@ -71,7 +69,7 @@ impl<S: LabelSet, M: Clone, C: MetricConstructor<M> + Clone> Series<S, M, C> {
         Some(self.family.get_or_create_owned(labels))
     }
 
-    /// Forgets every label set, so that what no longer exists is no longer shown.
+    /// Removes every label set, so that what no longer exists is no longer shown.
     pub(super) fn clear(&self) {
         let mut made = self.made.lock();
         self.family.clear();

@@ -1,8 +1,8 @@
-//! What one client has asked for, waited and been refused since the process began (CONTRACT §5,
-//! `/api/clients`).
+//! One client's requests, waits and gateway errors since the process began (`/api/clients`;
+//! SPECIFICATION, "Admin listener").
 //!
 //! Made from the same [`Outcome`](super::Outcome) as the log line, the metrics and the span. Left
-//! out: what waits right now, which is not an outcome yet; the gateway counts it.
+//! out: requests that wait right now, which the gateway counts.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,52 +10,48 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Steps of one octave of [`Waits`]: a quantile is at most a quarter too high.
+/// Steps per octave of [`Waits`]: a quantile is at most a quarter too high.
 const STEPS: usize = 4;
-/// Octaves of [`Waits`], from one millisecond to somewhat more than an hour, the longest window
-/// there is.
+/// Octaves of [`Waits`], from a millisecond to somewhat more than an hour, the longest window.
 const OCTAVES: usize = 22;
 
-/// The tally of one client.
 #[derive(Default)]
 pub(super) struct Tally {
     requests: AtomicU64,
     waits: Waits,
-    /// By reason, which is out of a closed set.
+    /// By reason from a closed set.
     refused: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-/// A [`Tally`] as it stands.
+/// Totals of one client.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClientFigures {
     /// Requests finished.
     pub requests: u64,
-    /// How many of them were held for a millisecond or more.
+    /// Requests among them that waited for a millisecond or more.
     pub waited: u64,
-    /// How long they were held, all together.
+    /// Sum of their waits.
     pub waited_total: Duration,
-    /// The time that half of those that were held did not exceed, at most a quarter too high.
+    /// Median of their waits, at most a quarter too high.
     pub wait_p50: Duration,
-    /// The time that 99 of 100 did not exceed, alike.
+    /// 99th percentile of their waits, at most a quarter too high.
     pub wait_p99: Duration,
-    /// Refusals by the gateway, by reason.
+    /// Gateway errors by reason.
     pub refused: BTreeMap<&'static str, u64>,
 }
 
 impl Tally {
-    /// A request has ended that was held for `queue`. A request that did not wait costs one atomic
+    /// Counts a finished request that waited for `queue`. Without a wait it costs one atomic
     /// increment.
     pub(super) fn request(&self, queue: Duration) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.waits.add(queue);
     }
 
-    /// A refusal.
     pub(super) fn refused(&self, reason: &'static str) {
         *self.refused.lock().entry(reason).or_default() += 1;
     }
 
-    /// As it stands.
     pub(super) fn figures(&self) -> ClientFigures {
         let counts = self.waits.counts.each_ref().map(|count| count.load(Ordering::Relaxed));
         ClientFigures {
@@ -69,7 +65,7 @@ impl Tally {
     }
 }
 
-/// How long requests were held: counts by length, the steps growing with the length.
+/// A histogram of waits whose steps grow with the duration.
 struct Waits {
     counts: [AtomicU64; STEPS * OCTAVES],
     total_ms: AtomicU64,
@@ -91,15 +87,15 @@ impl Waits {
     }
 }
 
-/// The place of a length of at least one millisecond.
+/// Returns the step of a duration of at least one millisecond.
 fn step(millis: u64) -> usize {
     let octave = millis.ilog2() as usize;
-    // The two bits below the highest.
+    // The two bits below the highest one.
     let within = usize::try_from((millis << 2 >> octave) & 3).unwrap_or(0);
     if octave < OCTAVES { octave * STEPS + within } else { STEPS * OCTAVES - 1 }
 }
 
-/// The end of a step: the longest time that is counted in it.
+/// Returns the longest duration counted in a step.
 fn upper_ms(step: usize) -> u64 {
     let (octave, within) = (step / STEPS, (step % STEPS) as u64);
     ((5 + within) << octave).div_ceil(4).saturating_sub(1).max(1)

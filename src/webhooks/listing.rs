@@ -1,7 +1,7 @@
-//! What the upstream says of a webhook: whether and of what it tells, and what it delivered
-//! (Document 3, Webhook and Delivery summary).
+//! The upstream's description of a webhook: its settings, and its list of deliveries
+//! (SPECIFICATION, "Webhooks" and "Deliveries").
 //!
-//! What cannot be read is no answer at all: a webhook that is not understood is not relied upon.
+//! An unreadable answer counts as none: a webhook that is not understood is not relied upon.
 
 use std::borrow::Cow;
 
@@ -14,35 +14,34 @@ use crate::api::is_known_event;
 /// Stands for all events.
 const EVERY_EVENT: &str = "*";
 
-/// How a webhook is set.
+/// Settings of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Whether it delivers.
+    /// True if it delivers.
     pub active: bool,
-    /// Of what; sorted.
+    /// Its events, sorted.
     pub events: Vec<String>,
-    /// When it was last set, as the upstream writes it: between two equal values nobody has changed
-    /// it.
+    /// Time of the last change as the upstream writes it: an equal value means no change.
     pub updated_at: String,
 }
 
 /// One attempt to deliver, in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Names the attempt, for asking for another.
+    /// Identifies the attempt, for a redelivery.
     pub id: u64,
-    /// Names what was delivered.
+    /// Identifies the delivery.
     pub guid: String,
-    /// When, in seconds by the upstream's clock.
+    /// Time in seconds by the upstream's clock.
     pub delivered_at: u64,
-    /// Whether it is known to have failed.
+    /// True if it is known to have failed.
     pub failed: bool,
-    /// The event's name, `unknown` for one without a row.
+    /// Event name, `unknown` for one without a known effect.
     pub event: Cow<'static, str>,
 }
 
 impl Terms {
-    /// Of a webhook, or of an app, which has no word on being active.
+    /// Reads the settings of a webhook, or of an app, which has no `active`.
     pub fn read(body: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(body).ok()?;
         let mut events: Vec<String> = value
@@ -59,7 +58,7 @@ impl Terms {
         Some(Self { active, events, updated_at })
     }
 
-    /// Whether it tells of all of these.
+    /// Returns true if it announces all of these events.
     pub fn tells_of(&self, events: &[&str]) -> bool {
         let has = |event: &str| self.events.iter().any(|own| own == event);
         self.active && (has(EVERY_EVENT) || events.iter().all(|event| has(event)))
@@ -67,7 +66,7 @@ impl Terms {
 }
 
 impl Listed {
-    /// A page of deliveries.
+    /// Reads a page of deliveries.
     pub fn read_page(body: &[u8]) -> Option<Vec<Self>> {
         let items: Vec<Value> = serde_json::from_slice(body).ok()?;
         items.iter().map(Self::read).collect()
@@ -80,7 +79,7 @@ impl Listed {
             id: item.get("id")?.as_u64()?,
             guid: item.get("guid")?.as_str()?.to_owned(),
             delivered_at: u64::try_from(at.unix_timestamp()).ok()?,
-            // Without an answer it is 0, and so it is before there is one.
+            // The status is 0 without an answer, and before there is one.
             failed: item.get("status_code")?.as_u64()? >= 400,
             event: event.map_or(Cow::Borrowed("unknown"), |event| Cow::Owned(event.to_owned())),
         })

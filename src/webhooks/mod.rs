@@ -1,18 +1,16 @@
-//! Deliveries by which the upstream says that something changed: are they genuine, were they seen
-//! before, and what do they make stale (Document 3, Events; UPSTREAM.md, Webhooks).
+//! Webhook deliveries: their signatures, their duplicates, and what they invalidate (SPECIFICATION,
+//! "Events" and "Webhooks in practice").
 //!
-//! An unsigned body is never parsed. What an event changes is a fact of the API (`api/events.rs`);
-//! here its payload is read. Receiving them and telling the store is the gateway's
-//! (`gateway/deliveries.rs`).
+//! An unsigned body is never parsed. The effect of an event is a fact of the API (`api`); this
+//! module reads its payload. Left out: the HTTP side and the store (`gateway`).
 
-pub mod listing;
+mod listing;
 mod seen;
 mod signature;
 mod subject;
-pub mod watch;
+mod watch;
 
 use std::borrow::Cow;
-
 use std::sync::Arc;
 
 use http::{HeaderMap, header};
@@ -24,57 +22,59 @@ use crate::api::{Dialect, Invalidation, is_known_event, stale_after_event};
 use crate::clock::Timestamp;
 
 use seen::Seen;
-pub use signature::{Keys, Signature};
 
-/// The longest body of a delivery. The documents name none; the running service sends no larger
+pub use listing::{Listed, Terms};
+pub use signature::{Keys, Signature};
+pub use watch::{Check, Findings, SLACK, Watch};
+
+/// Longest body of a delivery. The documentation names none; the running service sends no longer
 /// ones.
 pub const BODY_BYTES_MAX: usize = 25 * 1024 * 1024;
-/// The longest `guid` that is remembered as itself; it is a UUID (Document 3, Delivery summary).
+/// Longest `guid` that is stored as it is; a UUID is shorter (SPECIFICATION, "Deliveries").
 const GUID_BYTES_MAX: usize = 100;
 
 /// A genuine delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// The event's name; `unknown` when no row says what it changes, which also bounds what it can
-    /// be.
+    /// Event name; `unknown` for an event without a known effect, which also bounds its values.
     pub event: Cow<'static, str>,
-    /// What followed from it.
+    /// Its effect.
     pub effect: Effect,
 }
 
-/// What followed from a genuine delivery.
+/// Effect of a genuine delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// What it changed is stale.
+    /// Stored answers were invalidated.
     Applied,
-    /// Nothing: the same delivery had its effect before.
+    /// None: the same delivery had its effect before.
     Duplicate,
 }
 
-/// Why a delivery has no effect.
+/// Reason why a delivery has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
     /// Not signed with a secret of ours.
     Signature,
-    /// Signed, but its body is not the JSON object that it should be.
+    /// Signed, but not the expected JSON object.
     Malformed,
 }
 
-/// Takes deliveries.
+/// Verifies deliveries and applies each once.
 pub struct Receiver {
     keys: Keys,
     names: Names,
     seen: Arc<Mutex<Seen>>,
 }
 
-/// Headers of a delivery in the upstream's dialect.
+/// Header names in the upstream's dialect.
 struct Names {
     event: String,
     delivery: String,
 }
 
 impl Receiver {
-    /// One that knows these keys.
+    /// Creates a receiver with these keys.
     pub fn new(keys: Keys, dialect: Dialect) -> Self {
         let names = Names {
             event: dialect.delivery_header("event"),
@@ -83,15 +83,15 @@ impl Receiver {
         Self { keys, names, seen: Arc::default() }
     }
 
-    /// In the place of `before`: what that received counts as received.
+    /// Takes over the received deliveries of `before`, for a reload.
     #[must_use]
     pub fn after(self, before: &Self) -> Self {
         Self { seen: Arc::clone(&before.seen), ..self }
     }
 
-    /// Checks a delivery with this signature, and has `apply` done with what it changed. Duplicates
-    /// are known by their GUID, signature and body together: none can hide another. It counts as
-    /// seen when it has had its effect, and not before: of two that come at once, both have it.
+    /// Verifies a delivery and calls `apply` with its effect. A duplicate has the same GUID,
+    /// signature and body, so no delivery can hide another. It counts as received only after its
+    /// effect: of two at once, both have it.
     pub fn receive(
         &self,
         headers: &HeaderMap,
@@ -125,13 +125,13 @@ impl Receiver {
         Ok(Received { event: name, effect: Effect::Applied })
     }
 
-    /// Whether a delivery of this GUID has had its effect.
+    /// Returns true if a delivery of this GUID has had its effect.
     pub fn has_received(&self, guid: &str) -> bool {
         self.seen.lock().has_guid(guid)
     }
 }
 
-/// The payload, as JSON or in the field `payload` of a form.
+/// Reads the payload, as JSON or in the field `payload` of a form.
 fn payload(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
     let content_type =
         headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -169,7 +169,7 @@ mod tests {
         headers
     }
 
-    /// What came of a delivery, and what it made stale.
+    /// Returns the result of a delivery, and what it invalidated.
     fn receive(
         receiver: &Receiver,
         headers: &HeaderMap,

@@ -1,5 +1,5 @@
-//! The deliveries that were received, by GUID: a redelivery keeps the one of the first attempt
-//! (UPSTREAM.md, Webhooks).
+//! The received deliveries by GUID: a redelivery keeps the GUID of the first attempt
+//! (SPECIFICATION, "Webhooks in practice").
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,8 +8,8 @@ use ring::digest;
 use super::signature::Signature;
 use crate::clock::Timestamp;
 
-/// How many are remembered. Ours: 27 a second for an hour, in 10 MiB. What is forgotten has its
-/// effect once more when it comes again.
+/// Most GUIDs kept. Our choice: 27 a second for an hour, in 10 MiB. A forgotten delivery has its
+/// effect again when it is repeated.
 const SEEN_MAX: usize = 100_000;
 
 /// Enough of a GUID's digest to tell all of them apart.
@@ -23,24 +23,24 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Whether a delivery of this GUID with this signature, which is that of one body, was seen.
+    /// Returns true if a delivery of this GUID and signature, which stands for one body, was
+    /// received.
     pub fn has(&self, guid: &str, signature: &Signature) -> bool {
         self.by_guid.get(&key(guid)).is_some_and(|(seen, _)| seen == signature.bytes())
     }
 
-    /// Whether a delivery of this GUID was seen, whatever was in it.
+    /// Returns true if a delivery of this GUID was received, with any body.
     pub fn has_guid(&self, guid: &str) -> bool {
         self.by_guid.contains_key(&key(guid))
     }
 
-    /// It was seen.
     pub fn note(&mut self, guid: &str, signature: &Signature, now: Timestamp) {
         let key = key(guid);
         self.by_guid.insert(key, (*signature.bytes(), now));
         self.order.push_back((key, now));
         while self.order.len() > SEEN_MAX {
             let Some((oldest, at)) = self.order.pop_front() else { break };
-            // Unless it came again with another body.
+            // A repetition with another body has a later time and stays.
             if self.by_guid.get(&oldest).is_some_and(|(_, seen_at)| *seen_at == at) {
                 self.by_guid.remove(&oldest);
             }

@@ -1,35 +1,34 @@
-//! The signature of a delivery: HMAC-SHA-256 of its raw body, as `sha256=<hex>` (Document 3,
-//! Events; UPSTREAM.md, Webhooks).
+//! The signature of a delivery: HMAC-SHA-256 of its raw body, as `sha256=<hex>` (SPECIFICATION,
+//! "Deliveries").
 //!
-//! SHA-256 alone: the legacy SHA-1 header is not looked at.
+//! The legacy SHA-1 header is ignored.
 
 use http::HeaderMap;
 use ring::hmac;
 
 use crate::api::headers::HUB_SIGNATURE_256;
 
-/// What a delivery claims to be signed with.
+/// The claimed signature of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature([u8; 32]);
 
-/// The secrets that sign deliveries: the one in force, and while it is replaced the one before.
+/// The secrets that sign deliveries: the current one, and during a rotation the previous one.
 pub struct Keys(Vec<hmac::Key>);
 
 impl Keys {
-    /// From the secrets themselves.
+    /// Creates keys from the secrets.
     pub fn new<'s>(secrets: impl IntoIterator<Item = &'s [u8]>) -> Self {
         Self(secrets.into_iter().map(|secret| hmac::Key::new(hmac::HMAC_SHA256, secret)).collect())
     }
 
-    /// Whether one of them made this signature of this body; takes as long whether it is nearly
-    /// right or not at all.
+    /// Returns true if one of the keys made this signature of this body. Takes constant time.
     pub fn verify(&self, signature: &Signature, body: &[u8]) -> bool {
         self.0.iter().any(|key| hmac::verify(key, body, &signature.0).is_ok())
     }
 }
 
 impl Signature {
-    /// The one in the headers; `None` unless there is exactly one and it has the right form.
+    /// Reads the signature header; `None` unless there is exactly one of the right form.
     pub fn of(headers: &HeaderMap) -> Option<Self> {
         let mut given = headers.get_all(HUB_SIGNATURE_256).iter();
         let (Some(value), None) = (given.next(), given.next()) else { return None };
@@ -45,7 +44,7 @@ impl Signature {
         Some(Self(bytes))
     }
 
-    /// Its bytes, to tell deliveries apart.
+    /// Returns its bytes.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -65,7 +64,7 @@ fn digit(byte: u8) -> Option<u8> {
 mod tests {
     use super::*;
 
-    /// UPSTREAM.md, Webhooks: the check vector.
+    /// The documented check vector (SPECIFICATION, "Webhooks in practice").
     const SECRET: &[u8] = b"It's a Secret to Everybody";
     const BODY: &[u8] = b"Hello, World!";
     const HEX: &str = "757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";

@@ -1,17 +1,17 @@
-//! What a payload is about: its repository, organization, team, person and numbers, each by all
-//! addresses that it names.
+//! The subject of a payload: its repository, organization, team, person and numbers, each by all
+//! paths that name it.
 //!
-//! A payload is genuine, not well-formed: a name that could not be one is left out, and what is
-//! then not known is dealt with by `api/events.rs`, which makes more stale and not less.
+//! A genuine payload may still be malformed: impossible names are omitted, and `api` then
+//! invalidates more, not less.
 
 use serde_json::Value;
 
 use crate::api::Subject;
 
-/// Longer than any name of the upstream's.
+/// Longer than any name at the upstream.
 const WORD_BYTES_MAX: usize = 100;
 
-/// The parameters of `api/events.rs`, and where payloads have them.
+/// Path parameters and their places in payloads.
 const VALUES: [(&str, &[&str]); 4] = [
     ("number", &["/issue/number", "/pull_request/number", "/number"]),
     ("comment", &["/comment/id"]),
@@ -52,7 +52,7 @@ pub fn read(event: &str, payload: &Value) -> Subject {
     let person = ["/member", "/membership/user", "/collaborator"]
         .into_iter()
         .find_map(|place| payload.pointer(place));
-    // Who stars or watches is the one who does it.
+    // For stars and watches the sender is the subject.
     let person =
         person.or_else(|| payload.pointer("/sender").filter(|_| matches!(event, "star" | "watch")));
     if let Some(person) = person {
@@ -68,7 +68,7 @@ pub fn read(event: &str, payload: &Value) -> Subject {
     subject
 }
 
-/// Under its name, its number, and the name that it had before.
+/// Adds a repository by its name, its number, and its former name.
 fn add_repository(subject: &mut Subject, payload: &Value, repository: &Value) {
     let (owner, name) = owner_and_name(repository);
     let was_named = word(payload, "/changes/repository/name/from");
@@ -87,7 +87,7 @@ fn add_repository(subject: &mut Subject, payload: &Value, repository: &Value) {
     } else if let Some(owner) = owner {
         subject.owners.extend([format!("/users/{owner}"), format!("/orgs/{owner}")]);
     }
-    // Its teams had it too.
+    // The former owner's teams had access too.
     subject.organizations.extend(was_of.iter().map(|before| format!("/orgs/{before}")));
     subject.owners.extend(
         was_of
@@ -105,7 +105,7 @@ fn owner_and_name(repository: &Value) -> (Option<String>, Option<String>) {
     }
 }
 
-/// A fork, and an issue where it has gone to.
+/// Adds a new fork, and the destination of a transferred issue.
 fn add_made(subject: &mut Subject, payload: &Value) {
     let heads = |repository: &Value| {
         let named = match owner_and_name(repository) {
@@ -142,7 +142,7 @@ fn add_owner(subject: &mut Subject, owner: &Value) {
     );
 }
 
-/// Where it is about the organization itself, that is an account too.
+/// Adds the organization. An event about the organization itself concerns its account too.
 fn add_organization(subject: &mut Subject, event: &str, payload: &Value) {
     let names = [word(payload, "/organization/login"), word(payload, "/changes/login/from")];
     for login in names.into_iter().flatten() {
@@ -150,7 +150,7 @@ fn add_organization(subject: &mut Subject, event: &str, payload: &Value) {
         subject.territories.push(format!("/repos/{login}"));
         if event == "organization" {
             subject.owners.push(format!("/users/{login}"));
-            // Some routes have the name where others have the number.
+            // Some routes accept the name in place of the number.
             subject.organizations.push(format!("/organizations/{login}"));
         }
     }
@@ -159,7 +159,7 @@ fn add_organization(subject: &mut Subject, event: &str, payload: &Value) {
         .extend(number(payload, "/organization/id").map(|id| format!("/organizations/{id}")));
 }
 
-/// Also under the names that it had.
+/// Adds the team, also by its former names.
 fn add_team(subject: &mut Subject, payload: &Value) {
     let Some(team) = payload.get("team") else { return };
     let (name, id) = (word(team, "/slug"), number(team, "/id"));
@@ -180,7 +180,7 @@ fn word(value: &Value, place: &str) -> Option<String> {
     fit(value.pointer(place)?.as_str()?)
 }
 
-/// What can be a segment of a path as it stands.
+/// Returns `word` if it can be a path segment unescaped.
 fn fit(word: &str) -> Option<String> {
     let is_fit = !word.is_empty() && word.len() <= WORD_BYTES_MAX && word != "." && word != "..";
     (is_fit && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte)))

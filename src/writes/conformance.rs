@@ -1,5 +1,5 @@
-//! What every store of writes promises ([`Store`]), sentence by sentence, and beside a plain model.
-//! Left out: what only one that survives can show (`file/tests`).
+//! The promises of every store of writes ([`Store`]), and a comparison with a plain model. Left
+//! out: promises of durable stores (`file/tests`).
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,17 +12,15 @@ use super::file::FileStore;
 use super::memory::MemoryStore;
 use super::{Change, Store, Stored};
 
-/// Waits for an answer.
 pub(super) fn block_on<T>(answer: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(answer)
 }
 
-/// A write whose two texts are these.
 pub(super) fn stored(request: impl Into<Vec<u8>>, progress: impl Into<Vec<u8>>) -> Stored {
     Stored { request: Bytes::from(request.into()), progress: Bytes::from(progress.into()) }
 }
 
-/// A store in a file of this directory, and the writes that were in it.
+/// Opens a store in a file of this directory, and returns its writes.
 pub(super) fn opened(directory: &TempDir) -> (FileStore, BTreeMap<u64, Stored>) {
     let mut found = BTreeMap::new();
     let store = FileStore::open(&directory.path().join("weir.redb"), |number, stored| {
@@ -33,7 +31,7 @@ pub(super) fn opened(directory: &TempDir) -> (FileStore, BTreeMap<u64, Stored>) 
     (store.unwrap(), found)
 }
 
-/// Asks the same of every store.
+/// Runs a check on every store.
 fn each_store(check: impl Fn(&dyn Store)) {
     check(&MemoryStore::default());
     let directory = TempDir::new().unwrap();
@@ -108,13 +106,13 @@ fn only_one_that_survives_says_so() {
     assert!(opened(&TempDir::new().unwrap()).0.is_durable());
 }
 
-/// What may happen to a store.
+/// One operation on a store.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Insert(u64, usize),
     Progress(u64, usize),
     Remove(Vec<u64>),
-    /// The process ends and begins again, if the store survives that.
+    /// The process restarts, if the store survives that.
     Reopen,
 }
 
@@ -134,7 +132,7 @@ impl Step {
     }
 }
 
-/// The same change in a plain map.
+/// Makes the same change in a plain map.
 pub(super) fn model(kept: &mut BTreeMap<u64, Stored>, change: &Change) {
     match change.clone() {
         Change::Insert(number, stored) => drop(kept.insert(number, stored)),

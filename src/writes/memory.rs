@@ -1,4 +1,4 @@
-//! Writes in memory: nothing survives the process (CONTRACT §2, `writes.store`).
+//! Writes in memory: nothing survives the process.
 
 use std::collections::HashMap;
 use std::future::ready;
@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use super::outage::Outage;
 use super::{Change, Store, StoreError, Stored};
 
-/// What all of it may take. Ours: as much as the cache by default; finished writes are contents for
-/// `retention`, and there is no telling how long their answers are.
+/// Bytes of all writes. Our choice: the default size of the cache. Finished writes stay for
+/// `retention`, and their answers may be long.
 const BYTES_MAX: usize = 256 * 1024 * 1024;
-/// What a write takes beside its bytes: its place in the map and the two allocations.
+/// Overhead of a write: its map entry and two allocations.
 const ENTRY_BYTES: usize = 160;
 
 /// Writes in memory.
@@ -36,7 +36,7 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// With room for so many bytes.
+    /// Creates a store with room for so many bytes.
     pub fn with_room(bytes_max: usize) -> Self {
         Self { bytes_max, contents: Mutex::default() }
     }
@@ -64,7 +64,7 @@ impl MemoryStore {
                     contents.bytes -= self::size(&before);
                 }
             }
-            // Never refused for room: an outcome that is not contents is lost.
+            // Never refused for room: the loss of an outcome is worse.
             Change::Progress(number, progress) => {
                 if let Some(stored) = contents.writes.get_mut(&number) {
                     contents.bytes = contents.bytes - stored.progress.len() + progress.len();

@@ -1,9 +1,8 @@
-//! Writes that outlive the request that brought them: what is kept of them, and where (DESIGN D7,
-//! CONTRACT §3 and §4).
+//! Writes that outlive their request: their records and their stores (SPECIFICATION D7,
+//! "Asynchronous writes").
 //!
-//! What a queued write is, and how it is block_on in bytes, is in [`record`]; the homes that keep those
-//! bytes are [`memory`] and [`file`]. Left out: when a write is sent and what follows an answer
-//! (`decision/retry`, `gateway/queue`), and everything about HTTP.
+//! [`record`] defines a queued write and its bytes; [`memory`] and [`file`] store those bytes. Left
+//! out: sending and retries (`decision`, `gateway`), and HTTP.
 
 #[cfg(test)]
 mod conformance;
@@ -17,52 +16,52 @@ use futures_util::future::BoxFuture;
 
 pub use record::{Progress, Write, WriteId, WriteState};
 
-/// One write as a store keeps it: two texts in bytes, of which the second changes.
+/// One write in a store: two texts in bytes, of which the second changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// What was asked for: [`Write::encode`].
+    /// The request: [`Write::encode`].
     pub request: Bytes,
-    /// What has become of it: [`Progress::encode`].
+    /// The progress: [`Progress::encode`].
     pub progress: Bytes,
 }
 
-/// What a store is block_on. A write is named by the number in its id, which also gives the order of
+/// A change of a store. The number in a write's id identifies it, and gives the order of
 /// acceptance.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// A new write.
+    /// Adds a write.
     Insert(u64, Stored),
-    /// Something has become of one that is there; of one that is not, nothing is kept.
+    /// Replaces the progress of a write; ignored for an unknown number.
     Progress(u64, Bytes),
-    /// These are forgotten.
+    /// Removes writes.
     Remove(Vec<u64>),
 }
 
-/// Why a store did not do what it was block_on.
+/// Failure of a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// There is no room; nothing that was there is lost.
+    /// No room for new writes; stored ones are safe.
     #[error("there is no room for further writes: {0}")]
     Full(String),
-    /// It could not be written or read. Whether it was written is not known before the next start.
+    /// A read or write failed. Whether the change was stored is unknown until the next start.
     #[error("the store of writes failed: {0}")]
     Failed(String),
 }
 
-/// A home for writes. Cheap to share.
+/// A store of writes. Cheap to share.
 pub trait Store: Send + Sync {
-    /// Makes a change; it will survive what the store survives once the future has said so. Changes
-    /// are made in the order of these calls, also when a future is dropped or not polled: a dropped
-    /// future cancels nothing.
+    /// Makes a change, which is durable once the future resolves, as far as the store is. Changes
+    /// are made in the order of these calls, even if a future is dropped or not polled: dropping
+    /// cancels nothing.
     fn apply(&self, change: Change) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// What is kept of a write; `None` when there is none of this number.
+    /// Loads a write; `None` for an unknown number.
     fn load(&self, number: u64) -> BoxFuture<'static, Result<Option<Stored>, StoreError>>;
 
-    /// How many bytes of further writes it has room for, while it keeps so many; `None`: nobody
-    /// knows. A guess that is good for sharing the room out.
+    /// Estimates the bytes of further writes it has room for, while it keeps `kept` bytes; `None`
+    /// when unknown. Good enough for sharing the room among clients.
     fn room(&self, kept: u64) -> Option<u64>;
 
-    /// Whether what it keeps survives the process.
+    /// Returns true if its contents survive the process.
     fn is_durable(&self) -> bool;
 }

@@ -1,11 +1,10 @@
-//! While a store has no room for new writes: what there is to say when it begins and when it ends,
-//! however many are refused between.
+//! A period in which a store has no room for new writes: one log line at its begin and one at its
+//! end.
 //!
-//! Small writes may find room where large ones do not: it is over when one is kept that is as large
-//! as the smallest that was refused. Each refusal by itself is in the log line and the metrics of
-//! its request. Left out: why there is no room.
+//! Small writes may find room where large ones do not, so it ends when a write as large as the
+//! smallest refused one is stored. The log line and the metrics of its request show each refusal.
+//! Left out: the reason.
 
-/// Nothing was refused, or so many.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
     refused: u64,
@@ -13,7 +12,7 @@ pub(super) struct Outage {
 }
 
 impl Outage {
-    /// One more new write of this size is refused; whether it is the first.
+    /// Counts a refused write of this size, and returns true for the first.
     pub(super) fn refused(&mut self, size: usize) -> bool {
         let begins = self.refused == 0;
         self.smallest = if begins { size } else { self.smallest.min(size) };
@@ -21,12 +20,12 @@ impl Outage {
         begins
     }
 
-    /// Whether it is over when one of this size is kept.
+    /// Returns true if storing a write of this size ends the outage.
     pub(super) fn is_over_with(&self, size: usize) -> bool {
         self.refused > 0 && size >= self.smallest
     }
 
-    /// It is over; how many were refused.
+    /// Ends the outage and returns the number of refused writes.
     pub(super) fn end(&mut self) -> u64 {
         std::mem::take(self).refused
     }

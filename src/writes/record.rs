@@ -1,9 +1,8 @@
-//! A queued write in memory and in bytes: what was asked for, and what has become of it (CONTRACT
-//! §3).
+//! A queued write in memory and in bytes: its request, and its progress.
 //!
-//! Both are kept as a length, a JSON text and a body as it is: a text that people can read and
-//! later versions can add to, and bodies that need no escaping. No credential is among it: a write
-//! names its client and its account.
+//! Both are stored as a length, a JSON text and a raw body: people can read the text, later
+//! versions can extend it, and bodies need no escaping. No credential is stored: a write names its
+//! client and its account.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,34 +14,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 
-/// Names a write, in its status address and to operators: `NUMBER-SALT` in hex digits.
+/// Identifies a write in its status URL and to operators: `NUMBER-SALT` in hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WriteId {
-    /// The order of acceptance; never used twice by one store.
+    /// Order of acceptance; never reused by a store.
     pub number: u64,
-    /// Tells writes apart that got the same number from stores that forgot.
+    /// Distinguishes writes of the same number from stores that lost their contents.
     pub salt: u64,
 }
 
-/// What a write may be waiting for, or has come to. The words are those of the status resource.
+/// State of a write, in the words of the status resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WriteState {
-    /// Nothing of it is under way.
+    /// No attempt is under way.
     Queued,
-    /// From right before the first byte of an attempt until it is known what came of it.
+    /// An attempt is under way: from right before its first byte until its result is known.
     Sending,
     /// The upstream answered, and its answer is the outcome, whatever its status.
     Done,
-    /// It was not executed and will not be: what the gateway gave up for is the reason.
+    /// It was not executed and will not be: the gateway gave up.
     Failed,
     /// It may have been executed or not.
     Unknown,
-    /// It was taken back before anything was sent.
+    /// It was cancelled before anything was sent.
     Cancelled,
 }
 
-/// Which of the upstream's addresses a write goes to.
+/// The upstream address of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Address {
@@ -54,7 +53,7 @@ pub enum Address {
     Uploads,
 }
 
-/// In which shape a client addresses the API, and is answered.
+/// The base URL that a client uses, and that its answers show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
@@ -64,86 +63,86 @@ pub enum Shape {
     V3,
 }
 
-/// What was asked for. Does not change.
+/// The request of a write; immutable.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {
-    /// Its name.
+    /// Identity.
     pub id: WriteId,
-    /// Whose it is, by the config's name.
+    /// Client name in the config.
     pub client: Arc<str>,
-    /// Which account carries it, by the config's name.
+    /// Name in the config of the account that carries it.
     pub account: Arc<str>,
-    /// The method.
+    /// Request method.
     pub method: Method,
-    /// Where it goes.
+    /// Upstream address.
     pub address: Address,
-    /// The shape of addresses in its answer.
+    /// Base URL in its answer.
     pub shape: Shape,
-    /// The canonical path, without `/api/v3` and its like.
+    /// Canonical path, without `/api/v3` and similar prefixes.
     pub path: String,
-    /// The raw query without `?`.
+    /// Raw query without `?`.
     pub query: Option<String>,
-    /// End-to-end headers, none of them a credential.
+    /// End-to-end headers, without credentials.
     pub headers: HeaderMap,
-    /// The body, as it came.
+    /// Body as received.
     pub body: Bytes,
-    /// When it was accepted.
+    /// Time of acceptance.
     pub accepted: Timestamp,
-    /// The client's `Idempotency-Key`, and what it was used for.
+    /// The client's `Idempotency-Key`, and the request it was used for.
     pub key: Option<Key>,
 }
 
-/// An `Idempotency-Key` and what it stands for, as SHA-256.
+/// An `Idempotency-Key` and its request, as SHA-256.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    /// Of the key.
+    /// Digest of the key.
     pub name: [u8; 32],
-    /// Of method, path and query, and body.
+    /// Digest of method, path, query and body.
     pub meaning: [u8; 32],
 }
 
-/// What has become of a write.
+/// Progress of a write.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// Where it stands.
+    /// Current state.
     pub state: WriteState,
-    /// How often it was tried.
+    /// Attempts so far.
     pub attempts: u32,
-    /// When it is tried next, at the earliest.
+    /// Earliest time of the next attempt.
     pub not_before: Timestamp,
-    /// When it is given up, if it could not be sent by then.
+    /// Time at which an unsent write is given up.
     pub deadline: Timestamp,
-    /// Whether only those know of it who wait for its answer: without them it is not begun.
+    /// True if only a waiting client knows of it: without the client it is not begun.
     pub attended: bool,
-    /// Whether some attempt so far may have been executed.
+    /// True if an attempt so far may have been executed.
     pub may_have_run: bool,
-    /// When it came to its end.
+    /// Time of its end.
     pub finished: Option<Timestamp>,
     /// The upstream's answer.
     pub response: Option<Box<Response>>,
-    /// Why it came to this end, where it is no answer.
+    /// Reason of an end without an answer.
     pub reason: Option<Box<Reason>>,
 }
 
-/// An answer of the upstream, as it came.
+/// An answer of the upstream, unchanged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Response {
-    /// The status.
+    /// Status.
     pub status: StatusCode,
-    /// The headers.
+    /// Headers.
     pub headers: HeaderMap,
-    /// The body; `None`: it was longer than is kept.
+    /// Body; `None`: it was too long to keep.
     pub body: Option<Bytes>,
 }
 
-/// Why a write has no answer.
+/// Reason why a write has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// A word out of a closed set, as in metrics and logs.
+    /// A word from a closed set, as in metrics and logs.
     pub word: String,
-    /// For people.
+    /// Text for people.
     pub message: String,
-    /// What a client that waits is answered with.
+    /// Status of the answer to a waiting client.
     pub status: u16,
 }
 
@@ -153,11 +152,11 @@ pub struct Reason {
 pub struct Unreadable(String);
 
 impl WriteState {
-    /// Every one, in the order of a life.
+    /// All states in the order of a life.
     pub const ALL: [Self; 6] =
         [Self::Queued, Self::Sending, Self::Done, Self::Failed, Self::Unknown, Self::Cancelled];
 
-    /// The word for it.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -169,14 +168,14 @@ impl WriteState {
         }
     }
 
-    /// Whether it stays so, but for an operator's word.
+    /// Returns true if only an operator's action changes it.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Unknown | Self::Cancelled)
     }
 }
 
 impl Progress {
-    /// Accepted, and nothing more.
+    /// Creates the progress of a write that was just accepted.
     pub const fn queued(now: Timestamp, deadline: Timestamp) -> Self {
         Self {
             state: WriteState::Queued,
@@ -191,7 +190,7 @@ impl Progress {
         }
     }
 
-    /// In bytes.
+    /// Encodes it.
     pub fn encode(&self) -> Bytes {
         let head = ProgressHead {
             state: self.state,
@@ -214,7 +213,7 @@ impl Progress {
         joined(&head, body.unwrap_or_default())
     }
 
-    /// From [`Progress::encode`].
+    /// Decodes the bytes of [`Progress::encode`].
     pub fn decode(bytes: &Bytes) -> Result<Self, Unreadable> {
         let (head, body): (ProgressHead, Bytes) = split(bytes)?;
         let response = match head.status {
@@ -240,7 +239,7 @@ impl Progress {
 }
 
 impl Write {
-    /// Path and query as they go upstream.
+    /// Returns path and query as they go upstream.
     pub fn target(&self) -> String {
         match &self.query {
             Some(query) => format!("{}?{query}", self.path),
@@ -248,13 +247,13 @@ impl Write {
         }
     }
 
-    /// Whether doing it twice is the same as doing it once. Of a mutation the method does not say
-    /// so.
+    /// Returns true if executing it twice equals executing it once. For a GraphQL mutation the
+    /// method does not tell.
     pub fn is_idempotent(&self) -> bool {
         self.address != Address::Graphql && self.method.is_idempotent()
     }
 
-    /// In bytes.
+    /// Encodes it.
     pub fn encode(&self) -> Bytes {
         let head = WriteHead {
             id: self.id.to_string(),
@@ -272,7 +271,7 @@ impl Write {
         joined(&head, &self.body)
     }
 
-    /// From [`Write::encode`].
+    /// Decodes the bytes of [`Write::encode`].
     pub fn decode(bytes: &Bytes) -> Result<Self, Unreadable> {
         let (head, body): (WriteHead, Bytes) = split(bytes)?;
         let key = match &head.key {
@@ -312,7 +311,7 @@ impl FromStr for WriteId {
                 salt: u64::from_str_radix(salt, 16).ok()?,
             })
         });
-        // One spelling each: what is read back must be what was said.
+        // Accepts one spelling only, so that text and id correspond one to one.
         id.filter(|id| id.to_string() == text).ok_or_else(|| Unreadable("its id is not one".into()))
     }
 }
@@ -357,7 +356,7 @@ struct ProgressHead {
 }
 
 fn joined(head: &impl Serialize, body: &[u8]) -> Bytes {
-    // Structures of texts and numbers always make a JSON text.
+    // Texts and numbers always serialise to JSON.
     let head = serde_json::to_vec(head).unwrap_or_default();
     let mut bytes = BytesMut::with_capacity(4 + head.len() + body.len());
     bytes.put_u32_le(u32::try_from(head.len()).unwrap_or(u32::MAX));
@@ -378,7 +377,8 @@ fn unreadable(fault: impl fmt::Display) -> Unreadable {
     Unreadable(fault.to_string())
 }
 
-/// A byte of a header's value is a character each: they need not be UTF-8 (RFC 9110 §5.5).
+/// Maps each byte of a header's value to a character, because values need not be UTF-8 (RFC 9110
+/// §5.5).
 fn to_text(headers: &HeaderMap) -> Vec<(String, String)> {
     let text =
         |value: &HeaderValue| value.as_bytes().iter().map(|byte| char::from(*byte)).collect();
@@ -398,7 +398,7 @@ fn from_text(lines: &[(String, String)]) -> Result<HeaderMap, Unreadable> {
 fn hex(bytes: &[u8; 32]) -> String {
     use fmt::Write as _;
     bytes.iter().fold(String::with_capacity(64), |mut text, byte| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })

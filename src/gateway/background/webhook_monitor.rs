@@ -15,8 +15,7 @@ use http::{Method, header};
 
 use crate::config::Hook;
 use crate::decision::ClientId;
-use crate::webhooks::listing::{Listed, Terms};
-use crate::webhooks::watch::{Check, Findings};
+use crate::webhooks::{Check, Findings, Listed, Terms};
 
 use crate::gateway::cache::webhook_coverage::{Hooks, Watched};
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};

@@ -3,7 +3,7 @@
 use crate::api::events_of;
 use crate::clock::Timestamp;
 use crate::config::{Config, Reach};
-use crate::webhooks::watch::Watch;
+use crate::webhooks::Watch;
 use parking_lot::RwLock;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;

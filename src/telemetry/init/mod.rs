@@ -1,9 +1,9 @@
-//! Starts the telemetry of the process, once, and ends it.
+//! Start and end of the process's telemetry.
 //!
-//! Log lines go to stderr: stdout belongs to what a command prints for its user (`weir check`, the
-//! live table of `weir demo`). `WEIR_LOG` sets the level of the gateway's own lines and of nothing
-//! else. Dependencies are heard from `warn` up whatever it says: pingora and h2 write whole request
-//! heads, credentials included, at `debug` (PINGORA.md). Left out: what a line looks like (`line`).
+//! Log lines go to stderr: stdout belongs to the output of a command (`weir check`, the live table
+//! of `weir demo`). `WEIR_LOG` sets the level of the gateway's own lines only. Dependencies log
+//! from `warn` up regardless: pingora and h2 write whole request heads, credentials included, at
+//! `debug`. Left out: the format of a line (`format`).
 
 use std::io;
 
@@ -21,44 +21,42 @@ use super::format::LineFormat;
 use super::otlp::Exporter;
 use super::writer::{LogWriter, WriterThread};
 
-/// The targets of the gateway's own events and spans begin with this: the name of the crate.
+/// Prefix of the targets of the gateway's own events and spans: the name of the crate.
 const OWN: &str = env!("CARGO_CRATE_NAME");
 
-/// The environment variable that sets the level of the gateway's own log lines.
 pub const LEVEL_VARIABLE: &str = "WEIR_LOG";
 
-/// How log lines are written (CONTRACT §2, `telemetry.log`).
+/// Format of log lines (`telemetry.log`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// One JSON object a line.
+    /// One JSON object per line.
     #[default]
     Json,
-    /// For eyes.
+    /// Text for terminals.
     Text,
 }
 
-/// From which level on the gateway's own lines are written.
+/// Least severe level of the gateway's own log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLevel(LevelFilter);
 
 impl LogLevel {
-    /// The level in `WEIR_LOG`: `off`, `error`, `warn`, `info`, `debug` or `trace` (which a release
-    /// build does not have). `info` when it is unset or says anything else: a mistyped level must
-    /// not stop a gateway.
+    /// Reads `WEIR_LOG`: `off`, `error`, `warn`, `info`, `debug` or `trace` (absent from release
+    /// builds). Anything else counts as `info`: a mistyped level must not stop a gateway.
     #[must_use]
     pub fn from_environment() -> Self {
         std::env::var(LEVEL_VARIABLE).map_or_else(|_| Self::default(), |value| Self::parse(&value))
     }
 
-    /// The same, but `warn` when it is unset: for commands whose own output is what there is to
-    /// see.
+    /// Like [`LogLevel::from_environment`], but `warn` when it is unset: for commands with output
+    /// of their own.
     #[must_use]
     pub fn or_warn() -> Self {
         std::env::var(LEVEL_VARIABLE).map_or(Self(LevelFilter::WARN), |value| Self::parse(&value))
     }
 
     fn parse(value: &str) -> Self {
-        // By hand: the library takes an empty value for `error`.
+        // The library would parse an empty value as `error`.
         match value.trim().to_ascii_lowercase().as_str() {
             "off" => Self(LevelFilter::OFF),
             "error" => Self(LevelFilter::ERROR),
@@ -76,19 +74,19 @@ impl Default for LogLevel {
     }
 }
 
-/// What `[telemetry]` of the config says (CONTRACT §2), and the level.
+/// Settings of `[telemetry]`, and the level.
 #[derive(Clone, Debug)]
 pub struct TelemetrySettings {
-    /// How lines are written.
+    /// Format of log lines.
     pub log: LogFormat,
-    /// From which level on.
+    /// Level of the gateway's own lines.
     pub level: LogLevel,
-    /// Where spans go by OTLP/gRPC; without it there are none.
+    /// Destination of spans by OTLP/gRPC; without it there are none.
     pub otlp_endpoint: Option<String>,
-    /// The `service.name` of the spans.
+    /// `service.name` of the spans.
     pub service_name: String,
-    /// Which share of the traces that begin here is kept, 0 to 1. A caller's decision, in its
-    /// `traceparent`, goes before it.
+    /// Fraction of the traces begun here that is kept, 0 to 1. A caller's decision in its
+    /// `traceparent` takes precedence.
     pub sample_ratio: f64,
 }
 
@@ -104,34 +102,34 @@ impl Default for TelemetrySettings {
     }
 }
 
-/// Why telemetry did not start.
+/// Reason why telemetry did not start.
 #[derive(Debug, Error)]
 pub enum InitError {
     /// A thread could not be started.
     #[error("cannot start the thread that writes the log, or the one that exports spans: {0}")]
     Thread(#[source] io::Error),
-    /// The endpoint cannot be used. One that is merely down is no error. It is not shown: an URL
-    /// may carry a password.
+    /// The endpoint is unusable; one that is merely down is no error. It is not shown, because a
+    /// URL may carry a password.
     #[error("telemetry.otlp_endpoint cannot be used: accepted is http://HOST:PORT")]
     Endpoint,
-    /// Something in this process has set up logging before.
+    /// Logging was set up before in this process.
     #[error("logging has been set up before in this process")]
     AlreadyStarted,
 }
 
-/// Keeps telemetry going. When it is dropped, spans that are still waiting are exported and log
-/// lines are written, for at most 3 s each.
+/// Keeps telemetry running. Dropping it exports waiting spans and writes waiting log lines, for at
+/// most 3 s each.
 #[must_use = "the log and the spans end when the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard {
     exporter: Option<Exporter>,
-    /// Last, so that it writes what the exporter has to say.
+    /// Last, so that it writes the exporter's final lines.
     _writing: WriterThread,
 }
 
 impl Guard {
-    /// Exports and writes what is waiting and ends both; the same as dropping the guard. Blocks for
-    /// at most 3 s each, and does not need the caller's runtime.
+    /// Ends telemetry like dropping the guard. Blocks for at most 3 s for spans and 3 s for lines,
+    /// and needs no runtime.
     pub fn shutdown(self) {
         drop(self);
     }
@@ -145,11 +143,11 @@ impl Drop for Guard {
     }
 }
 
-/// Starts telemetry for the whole process. Needs no runtime: the exporter brings its own.
+/// Starts telemetry for the whole process. Needs no runtime: the exporter has its own.
 ///
 /// # Errors
-/// When the endpoint cannot be used, or when it was called before. An endpoint that does not answer
-/// is no error, then or later.
+/// An unusable endpoint, or a second call. An endpoint that does not answer is no error, at once or
+/// later.
 pub fn init(settings: &TelemetrySettings) -> Result<Guard, InitError> {
     let exporter = settings
         .otlp_endpoint
@@ -160,7 +158,7 @@ pub fn init(settings: &TelemetrySettings) -> Result<Guard, InitError> {
         tracing::warn!(lines, "log lines were left out, because the log was read too slowly")
     };
     let (lines, writing) = LogWriter::start(io::stderr, left_out).map_err(InitError::Thread)?;
-    // Made first, so that it is shut down when the next step fails.
+    // Created first, so that it is shut down when the next step fails.
     let guard = Guard { exporter, _writing: writing };
     subscriber(settings, guard.exporter.as_ref(), lines)
         .try_init()
@@ -168,7 +166,7 @@ pub fn init(settings: &TelemetrySettings) -> Result<Guard, InitError> {
     Ok(guard)
 }
 
-/// The subscriber that writes lines to `writer` and spans to `exporter`.
+/// Builds the subscriber that writes lines to `writer` and spans to `exporter`.
 pub(super) fn subscriber<W>(
     settings: &TelemetrySettings,
     exporter: Option<&Exporter>,
@@ -182,8 +180,8 @@ where
         .event_format(LineFormat(settings.log))
         .with_writer(writer)
         .with_filter(LogFilter(settings.level.0));
-    // A list and not an `Option`: an absent layer counts as one that wants everything, and would
-    // bring all spans to life.
+    // A list instead of an `Option`: an absent layer counts as interested in everything and would
+    // enable all spans.
     let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = vec![lines.boxed()];
     if let Some(exporter) = exporter {
         let spans = tracing_opentelemetry::layer()
@@ -199,8 +197,7 @@ where
     Registry::default().with(layers)
 }
 
-/// Lets events through: the gateway's own from a level on, everybody else's from `warn` on. Never
-/// spans.
+/// Passes events, never spans: the gateway's own from a level on, all others from `warn` on.
 struct LogFilter(LevelFilter);
 
 impl LogFilter {
@@ -224,7 +221,7 @@ impl<S> Filter<S> for LogFilter {
     }
 }
 
-/// Lets the gateway's own spans through, and no event: a trace carries no log lines.
+/// Passes the gateway's own spans and no event: a trace carries no log lines.
 struct SpanFilter;
 
 impl SpanFilter {

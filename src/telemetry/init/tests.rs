@@ -1,10 +1,10 @@
-//! Who is heard in the log, and when spans exist.
+//! Log levels by target, and the existence of spans.
 
 use std::sync::{Arc, Mutex};
 
 use super::*;
 
-/// What a subscriber with this level wrote while `act` ran.
+/// Returns what a subscriber with this level wrote while `act` ran.
 fn heard(level: &str, act: impl FnOnce()) -> String {
     let written = Arc::new(Mutex::new(Vec::new()));
     let settings =

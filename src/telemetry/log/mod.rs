@@ -1,6 +1,6 @@
-//! The one line a finished request leaves in the log.
+//! The log line of a finished request.
 //!
-//! Left out: how a line is written (`line`), and where lines go (`init`).
+//! Left out: the format of a line (`format`), and its destination (`init`).
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tracing::info;
 
 use super::outcome::Outcome;
 
-/// Writes the line of a finished request, message `request`, level info. What is not known is left
-/// out of it.
+/// Writes the line of a finished request, message `request`, level info. Unknown fields are
+/// omitted.
 pub fn emit(outcome: &Outcome) {
     info!(
         message = "request",
@@ -37,7 +37,7 @@ pub fn emit(outcome: &Outcome) {
     );
 }
 
-/// Milliseconds to three places; a hit is a fraction of one.
+/// Milliseconds to three places; a hit takes a fraction of one.
 #[expect(clippy::cast_precision_loss, reason = "microseconds are exact in an f64 for 285 years")]
 fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1000.0

@@ -1,4 +1,4 @@
-//! What a log line may and may not contain.
+//! Contents of a log line, and what it must not contain.
 
 use super::*;
 use crate::clock::Timestamp;

@@ -1,12 +1,12 @@
-//! The metrics of CONTRACT §6 and how each is measured.
+//! The metrics (SPECIFICATION, "Metrics") and their measurement.
 //!
-//! Counters and histograms are kept as things happen. Gauges are a picture of now, so they are
-//! drawn for each scrape by [`Metrics::scrape`]; what is gone since the last one (an account
-//! removed from the config) is gone from the text too.
+//! Counters and histograms are updated as events happen. Gauges show the present, so
+//! [`Metrics::scrape`] sets them for each scrape; what is gone since the last one, such as a
+//! removed account, disappears from the text.
 //!
 //! A request costs one hash of its labels, one read lock, one atomic increment and one histogram
-//! lock, and allocates nothing once its label set has been seen; see `record`. Left out: the names
-//! (`names`), and who asks for the text (`admin`).
+//! lock. It allocates nothing once its label set exists. Left out: the names (`names`), and the
+//! listener (`admin`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -30,27 +30,26 @@ use super::series::{SERIES_MAX, Series};
 use super::tally::{ClientFigures, Tally};
 use crate::clock::Timestamp;
 
-/// The media type of [`Metrics::encode`]. Prometheus reads it since version 2.5; plain Prometheus
-/// text would lose the counters' types.
+/// Media type of [`Metrics::encode`]. Prometheus reads it since version 2.5; plain Prometheus text
+/// would lose the counters' types.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Upper bounds in seconds. A hit takes well under a millisecond; the upstream gives up after 10 s
-/// (UPSTREAM.md, Limits); 30 s is the default of both `response_timeout` and `max_wait` (CONTRACT
-/// §2).
+/// (SPECIFICATION, "Limits in practice"); 30 s is the default of both `response_timeout` and
+/// `max_wait`.
 const DURATION_BUCKETS_S: [f64; 16] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
     60.0,
 ];
 
-/// A write of the queue waits for anything from nothing to a day (`PATIENCE` of the queue): the
-/// steps are those of the limits' windows, a minute and an hour.
+/// A queued write waits for up to a day: the bounds include the windows of the limits, a minute and
+/// an hour.
 const QUEUE_BUCKETS_S: [f64; 14] =
     [0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0];
-/// 0 is one that was taken back before it was sent; 8 is the default of `max_attempts` (CONTRACT
-/// §2).
+/// 0 stands for a write cancelled before it was sent; 8 is the default of `max_attempts`.
 const ATTEMPT_BUCKETS: [f64; 8] = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0];
 
-/// Labels are names from the config and words of closed sets: nobody outside can choose them to
+/// Labels are names from the config and words of closed sets, so no outsider can choose them to
 /// collide.
 type Hasher = foldhash::fast::RandomState;
 type Count<S> = Series<S, Counter>;
@@ -58,18 +57,18 @@ type Level<S> = Series<S, Gauge<u64, AtomicU64>>;
 type Fraction<S> = Series<S, Gauge<f64, AtomicU64>>;
 type Durations<S> = Series<S, Histogram>;
 
-/// One answer, or failure to answer, of the upstream.
+/// One exchange with the upstream, successful or not.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamOutcome<'a> {
-    /// The account's name in the config.
+    /// Account name in the config.
     pub account: &'a str,
-    /// The budget it was booked under.
+    /// Resource of the budget it was booked under.
     pub resource: &'a str,
-    /// The template of the endpoint table.
+    /// Route template of the endpoint table.
     pub endpoint: &'static str,
-    /// The upstream's status; `None` when no answer came.
+    /// The upstream's status; `None` without an answer.
     pub status: Option<u16>,
-    /// From sending the request to the head of its answer, or to giving up.
+    /// Time from sending the request to the head of its answer, or to giving up.
     pub duration: Duration,
 }
 
@@ -77,13 +76,13 @@ pub struct UpstreamOutcome<'a> {
 /// I/O.
 pub struct Metrics {
     registry: Registry,
-    /// One scrape at a time: the gauges belong to it from clearing to encoding.
+    /// Serialises scrapes: each owns the gauges from clearing to encoding.
     scraping: Mutex<()>,
     counts: Counts,
     gauges: Gauges,
-    /// What [`Metrics::record`] counts into, resolved once per label set.
+    /// Handles that [`Metrics::record`] counts into, resolved once per label set.
     handles: RwLock<HashMap<RequestLabels, RequestHandles, Hasher>>,
-    /// By client; what has no room is tallied under the overflow name.
+    /// By client; clients without room share the overflow name.
     tallies: RwLock<HashMap<Name, Arc<Tally>>>,
 }
 
@@ -93,7 +92,7 @@ struct RequestHandles {
     tally: Arc<Tally>,
 }
 
-/// What is counted as it happens.
+/// Counters and histograms, updated as events happen.
 struct Counts {
     requests: Count<RequestLabels>,
     request_duration: Durations<RequestDurationLabels>,
@@ -110,7 +109,7 @@ struct Counts {
     invariant_broken: Count<InvariantLabels>,
 }
 
-/// What is drawn for each scrape.
+/// Gauges, set for each scrape.
 struct Gauges {
     budget_limit: Level<BudgetLabels>,
     budget_remaining: Level<BudgetLabels>,
@@ -126,8 +125,8 @@ struct Gauges {
 }
 
 impl Metrics {
-    /// All metrics, registered and at zero. A metric with labels appears in the text with its first
-    /// label set.
+    /// Creates all metrics, registered and at zero. A metric with labels appears in the text with
+    /// its first label set.
     #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::default();
@@ -143,8 +142,8 @@ impl Metrics {
         }
     }
 
-    /// Counts a finished client request: once, its duration, its wait, and its refusal if the
-    /// gateway refused it.
+    /// Counts a finished client request: once, its duration, its wait, and its error if the gateway
+    /// refused it.
     pub fn record(&self, outcome: &Outcome) {
         let labels = RequestLabels {
             client: Name::of_client(outcome.client.as_ref()),
@@ -166,8 +165,7 @@ impl Metrics {
         self.count_first(labels, seconds, outcome.queue);
     }
 
-    /// The first request with these labels; or, when there are too many label sets, one of the
-    /// rest.
+    /// Counts the first request of a label set, or one of the overflow.
     #[cold]
     fn count_first(&self, labels: RequestLabels, seconds: f64, queue: Duration) {
         let duration = RequestDurationLabels { endpoint: labels.endpoint, cache: labels.cache };
@@ -200,8 +198,8 @@ impl Metrics {
             .observe(outcome.duration.as_secs_f64());
     }
 
-    /// Counts a limit refusal by the upstream. `limit` is a word of a closed set: `primary`, or the
-    /// secondary limit's name.
+    /// Counts an upstream limit. `limit` comes from a closed set: `primary`, or the secondary
+    /// limit's name.
     pub fn limited(&self, account: &str, limit: &'static str) {
         self.counts
             .upstream_limited
@@ -209,8 +207,8 @@ impl Metrics {
             .inc();
     }
 
-    /// Counts a refusal by the gateway that ends without an [`Outcome`]; [`Metrics::record`] counts
-    /// all others. `None` when no key was accepted.
+    /// Counts a gateway error that ends without an [`Outcome`]; [`Metrics::record`] counts all
+    /// others. `None` when no key was accepted.
     pub fn refused(&self, client: Option<&Arc<str>>, reason: &'static str) {
         self.count_refusal(Name::of_client(client), reason);
     }
@@ -233,7 +231,7 @@ impl Metrics {
         Arc::clone(tallies.entry(name).or_default())
     }
 
-    /// What a client has asked for, waited and been refused so far; `None` stands for all requests
+    /// Returns a client's requests, waits and gateway errors so far; `None` stands for all requests
     /// without an accepted key.
     pub fn client_figures(&self, client: Option<&Arc<str>>) -> ClientFigures {
         self.tallies
@@ -242,31 +240,31 @@ impl Metrics {
             .map_or_else(ClientFigures::default, |tally| tally.figures())
     }
 
-    /// Adds one wait: how long a request was held, and for what.
+    /// Adds one wait with its reason and duration.
     pub fn wait(&self, reason: &'static str, duration: Duration) {
         self.counts.wait.of(&ReasonLabels { reason }).observe(duration.as_secs_f64());
     }
 
-    /// Adds a write of the queue that has come to its end: in which state, after how many attempts,
-    /// and how long after it was accepted.
+    /// Adds a finished write of the queue: its state, its attempts, and the time since its
+    /// acceptance.
     pub fn write_ended(&self, state: &'static str, attempts: u32, after: Duration) {
         let labels = StateLabels { state };
         self.counts.write_attempts.of(&labels).observe(f64::from(attempts));
         self.counts.write_queue.of(&labels).observe(after.as_secs_f64());
     }
 
-    /// Adds `entries` to the stored answers thrown out to make room.
+    /// Adds `entries` to the stored answers evicted for room.
     pub fn evicted(&self, entries: u64) {
         self.counts.cache_evictions.inc_by(entries);
     }
 
-    /// Stored answers thrown out to make room.
+    /// Returns the stored answers evicted for room.
     pub fn evictions(&self) -> u64 {
         self.counts.cache_evictions.get()
     }
 
-    /// Finished requests by what the cache did for them, in the words of the label; without those
-    /// whose label sets found no room.
+    /// Returns finished requests by cache outcome, in the words of the label. Label sets in the
+    /// overflow are missing.
     pub fn answers_by_cache(&self) -> BTreeMap<&'static str, u64> {
         let mut answers = BTreeMap::new();
         for (labels, handles) in self.handles.read().iter() {
@@ -275,25 +273,24 @@ impl Metrics {
         answers
     }
 
-    /// Counts a predicted `ETag` that was sent. `outcome` is a word of a closed set: `confirmed`,
+    /// Counts a predicted `ETag` that was sent. `outcome` comes from a closed set: `confirmed`,
     /// `changed` or `wrong`.
     pub fn predicted(&self, endpoint: &'static str, outcome: &'static str) {
         self.counts.predicted_etags.of(&PredictionLabels { endpoint, outcome }).inc();
     }
 
-    /// Counts a webhook delivery. Call it with `event` from the delivery only when the signature
-    /// was right.
+    /// Counts a webhook delivery. Pass `event` from the delivery only if its signature was valid.
     pub fn webhook(&self, event: &str, outcome: &'static str) {
         self.counts.webhook_deliveries.of(&WebhookLabels { event: event.into(), outcome }).inc();
     }
 
-    /// Counts an invariant found broken so many times more, by its name. None makes it show as 0,
-    /// so that an alert has something to watch.
+    /// Adds `times` to the violations of an invariant. Zero makes it appear as 0, so that an alert
+    /// has a series to watch.
     pub fn invariant_broken(&self, name: &'static str, times: u64) {
         self.counts.invariant_broken.of(&InvariantLabels { invariant: name }).inc_by(times);
     }
 
-    /// Sets the gauges of a budget: an account's share of a resource.
+    /// Sets the gauges of an account's budget for a resource.
     pub fn set_budget(
         &self,
         account: &str,
@@ -315,8 +312,7 @@ impl Metrics {
         }
     }
 
-    /// Sets how much of a secondary limit is used, in the limit's own unit (requests, points, CPU
-    /// seconds).
+    /// Sets the use of a secondary limit, in the limit's own unit (requests, points, CPU seconds).
     pub fn set_secondary(&self, account: &str, limit: &'static str, in_use: f64) {
         if let Some(gauge) = self
             .gauges
@@ -327,29 +323,29 @@ impl Metrics {
         }
     }
 
-    /// Sets how many requests of a client are being held.
+    /// Sets the number of waiting requests of a client.
     pub fn set_waiting(&self, client: &str, requests: u64) {
         set(&self.gauges.waiting, &ClientLabels { client: client.into() }, requests);
     }
 
-    /// Sets how many writes are in a state (CONTRACT §3: `queued`, `sending`, …).
+    /// Sets the number of writes in a state (`queued`, `sending`, …).
     pub fn set_writes(&self, state: &'static str, writes: u64) {
         set(&self.gauges.writes, &StateLabels { state }, writes);
     }
 
-    /// Sets how long the oldest unfinished write of the queue has waited.
+    /// Sets the wait of the oldest unfinished write of the queue.
     pub fn set_oldest_write(&self, waited: Duration) {
         self.gauges.writes_oldest.set(waited.as_secs_f64());
     }
 
-    /// Sets how much the cache holds.
+    /// Sets the size of the cache.
     pub fn set_cache(&self, entries: u64, bytes: u64) {
         self.gauges.cache_entries.set(entries);
         self.gauges.cache_bytes.set(bytes);
     }
 
-    /// Sets whether a token can be used: its position in the config's list of tokens, or what it is
-    /// minted for (`installation 7`).
+    /// Sets the health of a token: its position in the config's list of tokens, or its origin
+    /// (`installation 7`).
     pub fn set_token_healthy(&self, account: &str, token: &str, healthy: bool) {
         set(
             &self.gauges.token_healthy,
@@ -358,9 +354,9 @@ impl Metrics {
         );
     }
 
-    /// The text for one scrape: forgets the gauges of the last one, lets `draw` set today's with
-    /// the `set_` methods, and encodes. One scrape at a time, so that none sees another's
-    /// half-drawn gauges; `draw` must not scrape.
+    /// Returns the text for one scrape: clears the gauges, lets `draw` set them with the `set_`
+    /// methods, and encodes. Scrapes are serialised, so that none sees another's unfinished gauges;
+    /// `draw` must not scrape.
     pub fn scrape(&self, draw: impl FnOnce(&Self)) -> String {
         let _alone = self.scraping.lock();
         self.gauges.clear();
@@ -368,13 +364,13 @@ impl Metrics {
         self.encode()
     }
 
-    /// Everything as it stands, as text of [`CONTENT_TYPE`].
+    /// Encodes the current state as text of [`CONTENT_TYPE`].
     #[must_use]
     pub fn encode(&self) -> String {
         let mut text = String::new();
         if prometheus_client::encoding::text::encode(&mut text, &self.registry).is_err() {
-            // A `String` refuses nothing that is written to it; should an encoder ever fail, half a
-            // page would be worse than none.
+            // Writing to a `String` cannot fail; if an encoder ever does, half a page would be
+            // worse than none.
             text.clear();
         }
         text
@@ -476,7 +472,7 @@ impl Gauges {
     }
 }
 
-/// Sets a level; one that no longer fits into its family is left out.
+/// Sets a gauge; one without room in its family is omitted.
 fn set<S: LabelSet>(family: &Level<S>, labels: &S, value: u64) {
     if let Some(gauge) = family.fitting(labels) {
         gauge.set(value);

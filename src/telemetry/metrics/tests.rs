@@ -1,4 +1,4 @@
-//! The text of `/metrics` against CONTRACT §6, written out here a second time so that a renamed
+//! The text of `/metrics`, written out a second time (SPECIFICATION, "Metrics"), so that a renamed
 //! metric fails.
 
 use super::*;
@@ -14,7 +14,7 @@ fn outcome() -> Outcome {
     outcome
 }
 
-/// Metrics in which every one of the contract has happened once.
+/// Metrics in which every event has happened once.
 fn everything_once() -> Metrics {
     let metrics = Metrics::new();
     metrics.record(&outcome());

@@ -1,9 +1,9 @@
-//! The export of spans by OTLP/gRPC.
+//! Export of spans by OTLP/gRPC.
 //!
-//! It has a runtime of its own, with one thread, so that it neither needs nor holds up the
-//! gateway's, and can still flush when that is gone. Finished spans wait in a bounded queue; when
-//! the endpoint is down the queue fills, and spans are dropped without a word: the exporter's own
-//! diagnostics are compiled out. Left out: which spans there are (`spans`).
+//! The exporter has a runtime of its own with one thread, so that it does not delay the gateway and
+//! can still flush when the gateway's runtime is gone. Finished spans wait in a bounded queue. When
+//! the endpoint is down the queue fills and spans are dropped silently: the exporter's own
+//! diagnostics are compiled out. Left out: the spans (`spans`).
 
 use std::time::Duration;
 
@@ -17,21 +17,19 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::init::InitError;
 
-/// How long ending the process may wait for the last spans. Within the 30 s of `listen.drain`, and
-/// short enough for a Ctrl-C.
+/// Longest wait for the last spans at exit: within the 30 s of `listen.drain`, and short enough for
+/// Ctrl-C.
 pub(super) const FLUSH_MAX: Duration = Duration::from_secs(3);
-/// How long one export may take; OTLP's default of 10 s would hold up a flush for longer than it
-/// may take.
+/// Timeout of one export. OTLP's default of 10 s would exceed [`FLUSH_MAX`].
 const EXPORT_MAX: Duration = Duration::from_secs(2);
-/// How many finished spans may wait. At 4 spans a request and an export every second this covers
-/// 2,000 requests a second; some 10 MB when full.
+/// Most finished spans in the queue. With 4 spans per request and an export per second this
+/// suffices for 2,000 requests a second; a full queue takes some 10 MB.
 const QUEUE_SPANS_MAX: usize = 8_192;
-/// How many spans one export carries; the SDK's default.
+/// Spans per export; the SDK's default.
 const BATCH_SPANS_MAX: usize = 512;
-/// How long a finished span waits at most for others to go with it.
+/// Longest wait of a finished span for others to share its export.
 const BATCH_EVERY: Duration = Duration::from_secs(1);
 
-/// The running export.
 #[derive(Debug)]
 pub(super) struct Exporter {
     provider: SdkTracerProvider,
@@ -39,13 +37,13 @@ pub(super) struct Exporter {
 }
 
 impl Exporter {
-    /// Starts exporting to `endpoint`. Connects only when there is something to send.
+    /// Starts exporting to `endpoint`. Connects with the first export.
     pub(super) fn start(
         endpoint: &str,
         service_name: &str,
         sample_ratio: f64,
     ) -> Result<Self, InitError> {
-        // Checked here because the exporter's own complaint would repeat the URL.
+        // Checked here, because the exporter's own error would repeat the URL.
         let uri: http::Uri = endpoint.parse().map_err(|_| InitError::Endpoint)?;
         if uri.scheme_str() != Some("http") || uri.authority().is_none() {
             return Err(InitError::Endpoint);
@@ -57,7 +55,7 @@ impl Exporter {
             .build()
             .map_err(InitError::Thread)?;
         let exporter = {
-            // The connection's task is spawned on the runtime that is current while it is built.
+            // The connection's task is spawned on the runtime current at this point.
             let _current = runtime.enter();
             SpanExporter::builder()
                 .with_tonic()
@@ -81,7 +79,6 @@ impl Exporter {
         })
     }
 
-    /// An exporter that hands finished spans to `processor`.
     pub(super) fn with_processor(
         processor: impl SpanProcessor + 'static,
         service_name: &str,
@@ -99,9 +96,9 @@ impl Exporter {
         self.provider.tracer("weir")
     }
 
-    /// Exports what is waiting, for at most [`FLUSH_MAX`], and ends.
+    /// Exports the queue, for at most [`FLUSH_MAX`], and ends.
     pub(super) fn shutdown(self) {
-        // What is not sent by then is lost: nobody is left to tell.
+        // Spans that are not sent by then are lost: no log is left to report them.
         let _ = self.provider.shutdown_with_timeout(FLUSH_MAX);
         if let Some(runtime) = self.runtime {
             runtime.shutdown_background();

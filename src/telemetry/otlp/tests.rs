@@ -1,4 +1,4 @@
-//! Export to a collector that listens, one that is not there, and one that never answers.
+//! Export to a collector that listens, to an absent one, and to one that never answers.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use super::*;
 use crate::telemetry::init::{TelemetrySettings, subscriber};
 use crate::telemetry::spans;
 
-/// A request as the collector got it.
+/// A request as the collector received it.
 struct Received {
     path: String,
     body: Bytes,
@@ -53,7 +53,8 @@ async fn collector() -> (SocketAddr, Receiver<Received>) {
     (address, receiver)
 }
 
-/// gRPC's answer "ok" with an empty message: a length prefix of zero, then the status as a trailer.
+/// A successful gRPC answer with an empty message: a length prefix of zero, then the status as a
+/// trailer.
 fn accepted() -> Response<impl hyper::body::Body<Data = Bytes, Error = Infallible>> {
     let trailers = HeaderMap::from_iter([(
         http::HeaderName::from_static("grpc-status"),
@@ -134,6 +135,6 @@ async fn an_export_can_end_on_a_thread_of_the_gateways_runtime() {
     let ended = std::thread::spawn(move || exporter.shutdown());
     assert!(received.recv().await.is_some());
     ended.join().unwrap();
-    // Built and dropped with a runtime current: neither may panic.
+    // Built and dropped inside a runtime: neither may panic.
     Exporter::start("http://127.0.0.1:9", "weir", 1.0).unwrap().shutdown();
 }

@@ -1,9 +1,10 @@
-//! The spans of a request: one server span `request` with the children `cache`, `admission` and
-//! `upstream`, by OpenTelemetry's names for HTTP, and W3C Trace Context in and out (CONTRACT §6).
+//! The spans of a request (SPECIFICATION, "Traces"): one server span `request` with the children
+//! `cache`, `admission` and `upstream`, by OpenTelemetry's names for HTTP, and W3C Trace Context in
+//! and out.
 //!
-//! Without an OTLP endpoint no span is ever made: the functions here then return disabled spans,
-//! which cost a load and a branch. Left out: the exporter (`otlp`), and paths, queries and headers,
-//! which no span carries.
+//! Without an OTLP endpoint no span is made: the functions here return disabled spans, which cost a
+//! load and a branch. Left out: the exporter (`otlp`), and paths, queries and headers, which no
+//! span carries.
 
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue};
@@ -16,8 +17,8 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use super::outcome::{MethodName, Outcome, WaitCause};
 
-/// The server span of a client request. Its trace is the caller's when `headers` carry a
-/// `traceparent`. Everything that is known only later is added by [`finish`].
+/// Opens the server span of a client request. It joins the caller's trace if `headers` carry a
+/// `traceparent`. [`finish`] adds what is known later.
 pub fn server_span(headers: &HeaderMap, method: MethodName, server_address: &str) -> Span {
     let span = info_span!(
         parent: None,
@@ -41,18 +42,18 @@ pub fn server_span(headers: &HeaderMap, method: MethodName, server_address: &str
     );
     if !span.is_disabled() {
         let caller = TraceContextPropagator::new().extract(&Headers(headers));
-        // It fails only for a span that no exporter sees.
+        // Fails only for a span that no exporter sees.
         let _ = span.set_parent(caller);
     }
     span
 }
 
-/// The child that covers looking into the cache.
+/// Opens the child that covers the cache lookup.
 pub fn cache_span(request: &Span) -> Span {
     info_span!(parent: request, "cache", otel.kind = "internal")
 }
 
-/// The child that covers choosing an account and waiting for its budget.
+/// Opens the child that covers the choice of an account and the wait for its budget.
 pub fn admission_span(request: &Span) -> Span {
     info_span!(
         parent: request,
@@ -64,7 +65,7 @@ pub fn admission_span(request: &Span) -> Span {
     )
 }
 
-/// Adds to a server or admission span what the request was held by.
+/// Records on a server or admission span why the request waited.
 pub fn record_wait_cause(span: &Span, cause: &WaitCause) {
     if span.is_disabled() {
         return;
@@ -78,8 +79,9 @@ pub fn record_wait_cause(span: &Span, cause: &WaitCause) {
     );
 }
 
-/// The child that covers one request to the upstream at `server_address`. A fetch outlives the
-/// request that started it (DESIGN D1), so this span refers to its parent without keeping it open.
+/// Opens the child that covers one request to the upstream at `server_address`. A fetch outlives
+/// the request that started it (SPECIFICATION D1), so this span refers to its parent without
+/// keeping it open.
 pub fn upstream_span(request: &Span, method: MethodName, server_address: &str) -> Span {
     let span = info_span!(
         parent: None,
@@ -98,10 +100,10 @@ pub fn upstream_span(request: &Span, method: MethodName, server_address: &str) -
     span
 }
 
-// Numbers are recorded as `i64`, the one integer type of OpenTelemetry: the bridge turns an
-// unsigned one into text.
+// Numbers are recorded as `i64`, OpenTelemetry's only integer type: the bridge turns an unsigned
+// one into text.
 
-/// Adds the upstream's answer to its span; `None` when no answer came.
+/// Records the upstream's answer on its span; `None` without an answer.
 pub fn finish_upstream(upstream: &Span, status: Option<u16>) {
     if upstream.is_disabled() {
         return;
@@ -120,12 +122,12 @@ pub fn finish_upstream(upstream: &Span, status: Option<u16>) {
     }
 }
 
-/// Adds what a request ended with to its server span. The span itself ends when it is dropped.
+/// Records the outcome of a request on its server span. The span ends when it is dropped.
 pub fn finish(request: &Span, outcome: &Outcome) {
     if request.is_disabled() {
         return;
     }
-    // Not by recording `otel.name`: that counts only until the span has its first child.
+    // `otel.name` would count only until the span has its first child.
     request.context().span().update_name(format!(
         "{} {}",
         outcome.method.as_str(),
@@ -154,9 +156,8 @@ fn record_name(span: &Span, field: &str, name: Option<&str>) {
     }
 }
 
-/// Writes `traceparent` (and `tracestate`) of `span` into the headers of a request to the upstream,
-/// over any that are there. Does nothing when spans are off: then a caller's own headers, if they
-/// were copied, go on unchanged.
+/// Writes `traceparent` and `tracestate` of `span` into the headers of a request to the upstream,
+/// replacing any. With spans off it does nothing, and copied headers of the caller go on unchanged.
 pub fn inject(span: &Span, headers: &mut HeaderMap) {
     if !span.is_disabled() {
         TraceContextPropagator::new().inject_context(&span.context(), &mut HeadersMut(headers));
@@ -166,8 +167,7 @@ pub fn inject(span: &Span, headers: &mut HeaderMap) {
 struct Headers<'a>(&'a HeaderMap);
 
 impl Extractor for Headers<'_> {
-    /// A header that comes more than once is as good as none (W3C Trace Context, section 3.2: it
-    /// cannot be parsed).
+    /// A repeated header cannot be parsed and counts as absent (W3C Trace Context, section 3.2).
     fn get(&self, key: &str) -> Option<&str> {
         let mut values = self.0.get_all(key).iter();
         let first = values.next()?;
@@ -184,8 +184,8 @@ struct HeadersMut<'a>(&'a mut HeaderMap);
 impl Injector for HeadersMut<'_> {
     fn set(&mut self, key: &str, value: String) {
         let Ok(name) = HeaderName::try_from(key) else { return };
-        // The caller's `tracestate` belongs to the `traceparent` that is being replaced; an empty
-        // one says nothing.
+        // The caller's `tracestate` belongs to the replaced `traceparent`, so an empty new value
+        // removes it.
         self.0.remove(&name);
         if let (false, Ok(value)) = (value.is_empty(), HeaderValue::try_from(value)) {
             self.0.insert(name, value);

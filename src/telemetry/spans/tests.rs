@@ -1,4 +1,4 @@
-//! The spans as an exporter gets them.
+//! The spans that an exporter receives.
 
 use std::future::ready;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use crate::telemetry::otlp::Exporter;
 const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const CALLER_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
-/// Keeps what was exported.
+/// Collects exported spans.
 #[derive(Clone, Debug, Default)]
 struct Kept(Arc<Mutex<Vec<SpanData>>>);
 
@@ -27,7 +27,7 @@ impl SpanExporter for Kept {
     }
 }
 
-/// The spans that were finished while `act` ran with spans on.
+/// Returns the spans that were finished while `act` ran with spans on.
 fn exported(sample_ratio: f64, act: impl FnOnce()) -> Vec<SpanData> {
     let kept = Kept::default();
     let exporter =

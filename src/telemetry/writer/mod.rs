@@ -1,11 +1,12 @@
-//! Log lines on their way out: kept for some milliseconds and written together, by a thread of
-//! their own.
+//! Buffered log output: lines are collected for some milliseconds and written together by a thread.
 //!
-//! A line costs a copy and no system call, and whoever reads the log too slowly, or not at all,
-//! holds up nobody: past [`WAITING_BYTES_MAX`] further lines are left out and counted, and the log
-//! says how many as soon as it is read again. An orderly end writes everything; a process that is
-//! killed takes the lines of its last [`WRITTEN_AFTER`] with it. Left out: what a line looks like
-//! (`line`).
+//! A line costs a copy and no system call. A slow reader of the log delays no request: beyond
+//! [`WAITING_BYTES_MAX`] lines are dropped and counted, and the log reports the count as soon as it
+//! is read again. An orderly end writes everything; a killed process loses the lines of its last
+//! [`WRITTEN_AFTER`]. Left out: the format of a line (`format`).
+//!
+//! `tracing-appender` does not serve: it allocates and queues each line by itself, bounds lines
+//! instead of bytes, and writes each with a system call.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -16,41 +17,41 @@ use parking_lot::{Condvar, Mutex};
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// How long a line waits for others. Short enough to watch a log by eye; at the highest rates the
-/// buffer is full before.
+/// Longest wait of a line for others: short enough to watch a log, and at high rates the buffer
+/// fills sooner.
 const WRITTEN_AFTER: Duration = Duration::from_millis(20);
-/// What is not kept waiting any longer: two writes to a pipe of the usual 64 KiB.
+/// Amount that is written at once: two writes to a pipe of the usual 64 KiB.
 const WRITTEN_FROM_BYTES: usize = 128 * 1024;
-/// What may wait while nobody reads: some ten thousand lines.
+/// Most bytes that wait for a reader: some ten thousand lines.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How long an orderly end waits for a reader; as long as for the spans.
+/// Longest wait for a reader at an orderly end; the same as for spans.
 const END_MAX: Duration = Duration::from_secs(3);
 
-/// Where lines are put, by everyone. Clones share it.
+/// The shared buffer; clones share it.
 #[derive(Clone, Default)]
 pub(super) struct LogWriter(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     buffer: Mutex<Buffer>,
-    /// The writing thread has something to do.
+    /// Wakes the writing thread.
     wanted: Condvar,
-    /// It has done something.
+    /// Notified when the writing thread has made progress.
     done: Condvar,
 }
 
 #[derive(Default)]
 struct Buffer {
     waiting: Vec<u8>,
-    /// What is waiting is wanted at once.
+    /// The waiting lines are to be written at once.
     is_urgent: bool,
     is_ending: bool,
     has_ended: bool,
-    /// LogWriter left out since the log last said so.
+    /// Lines dropped since the log last reported them.
     left_out: u64,
 }
 
-/// The writing thread; writes what is waiting when it is dropped.
+/// The writing thread; dropping it writes what is waiting.
 #[derive(Debug)]
 pub(super) struct WriterThread {
     lines: LogWriter,
@@ -64,8 +65,8 @@ pub(super) struct LineWriter<'l> {
 }
 
 impl LogWriter {
-    /// Starts the thread that writes to what `open` gives it. `report` is called on it with the
-    /// number of lines that were left out, when they could be written again.
+    /// Starts the thread that writes to the result of `open`. The thread calls `report` with the
+    /// number of dropped lines once it can write again.
     pub(super) fn start<W: Write>(
         open: impl FnOnce() -> W + Send + 'static,
         report: impl Fn(u64) + Send + 'static,
@@ -129,7 +130,7 @@ impl Shared {
                 std::mem::swap(&mut buffer.waiting, &mut writing);
                 std::mem::take(&mut buffer.left_out)
             };
-            // There is nowhere to say that the log cannot be written.
+            // A failing log has nowhere to be reported.
             let _ = to.write_all(&writing).and_then(|()| to.flush());
             writing.clear();
             writing.shrink_to(2 * WRITTEN_FROM_BYTES);
@@ -171,7 +172,7 @@ impl<'l> MakeWriter<'l> for LogWriter {
 }
 
 impl Write for LineWriter<'_> {
-    /// The library hands over a whole line at once.
+    /// The library passes a whole line at once.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.lines.put(line, self.is_urgent);
         Ok(line.len())

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::*;
 
-/// A log's end that gives each piece to the test, and waits with each until the test lets it go.
+/// A log destination that passes each write to the test, and blocks until the test releases it.
 struct Gated {
     pieces: Sender<Vec<u8>>,
     gate: Receiver<()>,

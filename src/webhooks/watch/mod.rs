@@ -1,11 +1,10 @@
-//! Whether a webhook can be relied upon: its list of deliveries is compared with what arrived here,
-//! and what did not arrive is asked for again.
+//! The reliability of a webhook: its list of deliveries is compared with the received ones, and
+//! missing ones are requested again.
 //!
-//! A webhook is alive for as long as the last check proves that no delivery was lost; while one is
-//! missing it is not. Nothing is concluded from the upstream's clock: its times are compared with
-//! each other alone. What was lost before the first check is of no account, because nothing that
-//! was asked for before it is covered. Asking is the gateway's (`gateway/hooks.rs`), what the
-//! upstream's answers say is read in `listing.rs`.
+//! A webhook is healthy while the last check proves that no delivery was lost. The upstream's times
+//! are compared only with each other. Losses before the first check do not matter, because no
+//! earlier request is covered. Left out: the requests (the gateway's webhook monitor), and the
+//! parsing of answers (`listing`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,50 +14,50 @@ use crate::clock::Timestamp;
 
 use super::listing::{Listed, Terms};
 
-/// What is listed and has not arrived after so long is missing. Ours: a delivery that is answered
-/// at all is within 10 s (UPSTREAM.md, Webhooks).
+/// A delivery listed for this long without arriving is missing. Our choice: the upstream waits 10 s
+/// for an answer (SPECIFICATION, "Webhooks in practice").
 const GRACE: Duration = Duration::from_secs(15);
-/// Beyond two checks, for a check's own time: an answer is older than a lost change by no more than
-/// these together.
+/// Added to two check intervals for a check's own time: the age of an answer after a lost change
+/// stays below the sum.
 pub const SLACK: Duration = Duration::from_secs(30);
-/// What was asked for so soon after a change that nobody heard of may show what was before
-/// (UPSTREAM.md, Conditional requests: replicas lag).
+/// A request this soon after an unseen change may still show the old state, because the upstream's
+/// replicas lag (SPECIFICATION, "Conditional requests in practice").
 const LAG: Duration = Duration::from_secs(10);
-/// The same delivery is asked for again after so long. Ours.
+/// Interval of requests for the same delivery. Our choice.
 const ASK_AGAIN: Duration = Duration::from_mins(5);
-/// And so often. Ours: what has not come within half an hour will not; what it would have told is
-/// then not relied upon.
+/// Most such requests. Our choice: a delivery that is missing for half an hour will not come; what
+/// it would have announced is then not relied upon.
 const ASKS_MAX: u32 = 6;
-/// So many deliveries are waited for, and asked for at once, at most. Ours: a check that finds more
+/// Most deliveries waited for, and most requested at once. Our choice: a check that finds more
 /// relies on nothing from before.
 const OPEN_MAX: usize = 1_000;
 const ASKED_AT_ONCE_MAX: usize = 20;
-/// The next check while something is missing: its arrival is noticed sooner.
+/// Check interval while a delivery is missing, so that its arrival is noticed sooner.
 const MISSING_CHECK: Duration = Duration::from_secs(10);
-/// Deliveries may appear in the list this much later than their time says. Ours.
+/// Deliveries may appear in the list this much later than their time says. Our choice.
 const OVERLAP_SECS: u64 = 60;
 
-/// One webhook, as the checks have found it.
+/// State of one webhook after its checks.
 #[derive(Debug)]
 pub struct Watch {
     check_every: Duration,
     terms: Option<Terms>,
-    /// Nothing that was asked for before is covered.
+    /// Requests before this time are not covered.
     covered_from: Timestamp,
-    /// When the last successful check began.
+    /// Start of the last successful check.
     checked_at: Option<Timestamp>,
-    /// Up to here the list was looked through, in the upstream's seconds.
+    /// End of the examined part of the list, in the upstream's seconds.
     listed_until: u64,
-    /// Deliveries that are of no account any more, with their times.
+    /// Deliveries that no longer matter, with their times.
     settled: BTreeMap<String, u64>,
-    /// Those that have not arrived.
+    /// Deliveries that have not arrived.
     open: BTreeMap<String, OpenDelivery>,
 }
 
 #[derive(Debug)]
 struct OpenDelivery {
     id: u64,
-    /// A check that did not show it yet: what it tells of happened later.
+    /// A check that did not list it: its event happened later.
     after: Timestamp,
     seen_at: Timestamp,
     missing: bool,
@@ -66,34 +65,34 @@ struct OpenDelivery {
     asked_at: Timestamp,
 }
 
-/// What one check has read.
+/// Data of one check.
 #[derive(Debug)]
 pub struct Check {
-    /// When its first request left.
+    /// Time of its first request.
     pub began_at: Timestamp,
-    /// When its last answer was there.
+    /// Time of its last answer.
     pub ended_at: Timestamp,
-    /// How the webhook is set.
+    /// Settings of the webhook.
     pub terms: Terms,
-    /// The newest first, as far back as [`Watch::goes_back_enough`] wants it.
+    /// Deliveries, the newest first, as far back as [`Watch::goes_back_enough`] requires.
     pub deliveries: Vec<Listed>,
-    /// Whether they go back as far as that.
+    /// True if they go back that far.
     pub complete: bool,
 }
 
-/// What a check has found.
+/// Result of a check.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// The events of deliveries that are found missing now.
+    /// Events of deliveries that are missing from now on.
     pub missed: Vec<Cow<'static, str>>,
-    /// Deliveries that arrived after all.
+    /// Missing deliveries that arrived.
     pub recovered: usize,
-    /// Those that are not waited for any more.
+    /// Deliveries that are no longer waited for.
     pub given_up: usize,
 }
 
 impl Watch {
-    /// One that was not checked yet and so covers nothing.
+    /// Creates a watch that was never checked and covers nothing.
     pub fn new(check_every: Duration) -> Self {
         Self {
             check_every,
@@ -106,13 +105,13 @@ impl Watch {
         }
     }
 
-    /// Whether these pages, the newest first, show all that a check has to know.
+    /// Returns true if these pages, the newest first, suffice for a check.
     pub fn goes_back_enough(&self, deliveries: &[Listed]) -> bool {
         let until = if self.checked_at.is_some() { self.listed_until } else { newest(deliveries) };
         deliveries.iter().any(|delivery| delivery.delivered_at < until.saturating_sub(OVERLAP_SECS))
     }
 
-    /// Takes over what a check has read; `arrived` says which deliveries were received here.
+    /// Applies a check; `arrived` tells which deliveries were received here.
     pub fn checked(&mut self, check: Check, arrived: impl Fn(&str) -> bool) -> Findings {
         let mut findings = Findings::default();
         let is_first = self.checked_at.is_none();
@@ -147,7 +146,7 @@ impl Watch {
         findings
     }
 
-    /// One that has not arrived. Its event, if it is missing from now on.
+    /// Records a delivery that has not arrived. Returns its event if it is missing from now on.
     fn note(&mut self, delivery: &Listed, now: Timestamp) -> Option<Cow<'static, str>> {
         let after = self.checked_at.unwrap_or(now);
         let open = self.open.entry(delivery.guid.clone()).or_insert_with(|| OpenDelivery {
@@ -158,7 +157,7 @@ impl Watch {
             asked: 0,
             asked_at: Timestamp::EPOCH,
         });
-        // The latest attempt is the one to be repeated: the oldest are forgotten first.
+        // Redelivery uses the latest attempt, because the upstream forgets the oldest first.
         open.id = open.id.max(delivery.id);
         let is_missing = delivery.failed || now.since(open.seen_at) >= GRACE;
         let is_news = is_missing && !open.missing;
@@ -166,12 +165,12 @@ impl Watch {
         is_news.then(|| delivery.event.clone())
     }
 
-    /// Forgets those that were asked for in vain, and returns how many these are.
+    /// Drops deliveries that were requested in vain, and returns their number.
     fn give_up(&mut self, now: Timestamp) -> usize {
         let before = self.open.len();
         let (settled, listed_until) = (&mut self.settled, self.listed_until);
         self.open.retain(|guid, open| {
-            // What was noted before, and is not listed any more, counts too.
+            // A known delivery counts even when it is no longer listed.
             open.missing |= now.since(open.seen_at) >= GRACE;
             let in_vain = open.asked >= ASKS_MAX && now.since(open.asked_at) >= ASK_AGAIN;
             if in_vain {
@@ -182,7 +181,7 @@ impl Watch {
         before - self.open.len()
     }
 
-    /// The attempts that are to be repeated now; they count as asked for from now on.
+    /// Returns the attempts to repeat now, and counts them as requested.
     pub fn take_due(&mut self, now: Timestamp) -> Vec<u64> {
         let is_due = |open: &&mut OpenDelivery| {
             open.missing
@@ -198,12 +197,12 @@ impl Watch {
         .collect()
     }
 
-    /// How long to rest before the next check.
+    /// Returns the pause before the next check.
     pub fn rest(&self) -> Duration {
         if self.open.is_empty() { self.check_every } else { self.check_every.min(MISSING_CHECK) }
     }
 
-    /// Whether at `now` it would have told of every one of these events that happened since
+    /// Returns true if by `now` the webhook has certainly announced every one of these events since
     /// `requested_at`.
     pub fn covers(&self, events: &[&str], requested_at: Timestamp, now: Timestamp) -> bool {
         let Some(checked_at) = self.checked_at else { return false };

@@ -1,4 +1,4 @@
-//! When a webhook covers what is stored, and what is done about deliveries that did not arrive.
+//! The coverage of a webhook, and the handling of deliveries that did not arrive.
 
 use super::*;
 
@@ -28,7 +28,7 @@ impl Played {
         }
     }
 
-    /// Checked at zero, and once more when what was asked for meanwhile is covered.
+    /// Returns a watch checked at zero, and once more when later requests are covered.
     fn alive() -> Self {
         let mut played = Self::new();
         played.check(0);

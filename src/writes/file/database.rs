@@ -1,10 +1,9 @@
-//! The database in the file: its tables, what makes it whole and ours, and how changes are
-//! committed.
+//! The database in the file: its tables, its checks, and the commit of changes.
 //!
-//! Two tables hold the two texts of each write by its number, so that progress does not write
-//! bodies again; one says whose file it is. Each text carries a checksum of its own, because redb
-//! looks at those of its pages only when a file is opened. Left out: when it is opened and
-//! committed (`worker`).
+//! Two tables hold the two texts of each write by its number, so that progress does not rewrite
+//! bodies; a third identifies the file. Each text carries a checksum of its own, because redb
+//! verifies those of its pages only when it opens a file. Left out: the time of opening and
+//! committing (`worker`).
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,46 +19,45 @@ use super::deferred::{DeferredDisk, is_for_room};
 use super::fault::Fault;
 use crate::writes::{Change, Stored};
 
-/// Whose file it is. No other program's database has a table of this name with these types.
+/// Identifies the file: no other program's database has a table of this name with these types.
 const ABOUT: TableDefinition<&str, u64> = TableDefinition::new("weir.writes");
 const REQUESTS: TableDefinition<u64, &[u8]> = TableDefinition::new("requests");
 const PROGRESS: TableDefinition<u64, &[u8]> = TableDefinition::new("progress");
 
-/// What the tables are and what is in them. Records are JSON that may grow; this counts what an
-/// older version would misread.
+/// Version of the tables and their contents. Records are JSON that may grow; this number changes
+/// when an older version would misread them.
 pub(super) const FORMAT: u64 = 1;
 const FORMAT_KEY: &str = "format";
-/// One more than the highest number that was ever used, also by writes that are forgotten since.
+/// One more than the highest number ever used, by forgotten writes too.
 const NEXT_KEY: &str = "next";
 
-/// What redb keeps of the file in memory. Ours: its default is a gigabyte; what is read again here
-/// are the upper pages of three small trees, and answers are rare.
+/// Size of redb's cache. Our choice: its default is a gigabyte; only the upper pages of three small
+/// trees are read again.
 const CACHE_BYTES: usize = 4 * 1024 * 1024;
-/// What a text begins with.
+/// Length of the checksum before each text.
 const CHECKSUM_BYTES: usize = 8;
 
-/// An open database, known to be whole and ours.
+/// An open database that passed all checks.
 pub(super) struct WritesDatabase {
-    /// Taken only by `drop`.
+    /// `None` only in `drop`.
     database: Option<Database>,
     disk: DeferredDisk,
     next: u64,
 }
 
-/// What redb did not do.
+/// A failed operation of redb.
 #[derive(Clone, Debug)]
 pub(super) struct StorageFault {
-    /// Whether it would not have failed with more room.
+    /// True if more room would have prevented it.
     pub(super) for_room: bool,
-    /// Whether what was written is in doubt, because a sync failed.
+    /// True if a sync failed, so that the written data may or may not be stored.
     pub(super) in_sync: bool,
     pub(super) text: String,
 }
 
 impl WritesDatabase {
-    /// Opens what is on the disk, checks every page and every record of it, and shows each to
-    /// `each`, in request. Changes nothing on the disk when it fails. See [`DeferredDisk::trust`] for
-    /// `rewrite`.
+    /// Opens the file, verifies every page and every record, and passes each record to `each` in
+    /// order. Changes nothing on the disk when it fails. See [`DeferredDisk::trust`] for `rewrite`.
     pub(super) fn open(
         disk: Box<dyn StorageBackend>,
         rewrite: bool,
@@ -77,12 +75,12 @@ impl WritesDatabase {
         Ok(database)
     }
 
-    /// The number after the highest that was ever used.
+    /// Returns the number after the highest one ever used.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
 
-    /// Makes all of these changes, in this request, or none; they are on the disk when it returns.
+    /// Makes all of these changes in this order, or none; they are on the disk when it returns.
     pub(super) fn commit<'c>(
         &mut self,
         changes: impl IntoIterator<Item = &'c Change>,
@@ -98,7 +96,7 @@ impl WritesDatabase {
         }
     }
 
-    /// What is kept of a write. `Ok(Err(…))`: its own record is damaged, and nothing else.
+    /// Loads a write. `Ok(Err(…))`: its own record is damaged, and nothing else.
     pub(super) fn load(&self, number: u64) -> Result<Result<Option<Stored>, String>, StorageFault> {
         let loaded = safely(|| self.try_load(number));
         let loaded = loaded.unwrap_or_else(|panic| Err(redb::Error::Corrupted(panic)));
@@ -160,9 +158,9 @@ impl WritesDatabase {
     ) -> Result<u64, redb::Error> {
         let mut writing = self.database()?.begin_write()?;
         writing.set_durability(Durability::Immediate)?;
-        // A second sync for each commit, and the reason why damage is block_on from a crash: with one,
-        // the last commit cannot be block_on from one that was cut off, and a flipped bit in it would
-        // quietly bring back what was before, also a write that has been sent since.
+        // The second sync of each commit tells damage from a crash. With a single one a flipped bit
+        // in the last commit would look like a commit cut off, and would silently restore the state
+        // before: a write that was sent since could be sent again.
         writing.set_two_phase_commit(true);
         let next = self.make(&writing, changes)?;
         writing.commit()?;
@@ -217,7 +215,7 @@ impl WritesDatabase {
     }
 
     fn database_error(&self, error: &redb::Error) -> StorageFault {
-        // What the disk said first is the reason of all that follows.
+        // The disk's first failure is the cause of all later ones.
         match self.disk.failure() {
             Some(failure) => StorageFault {
                 for_room: failure.is_for_room(),
@@ -232,7 +230,7 @@ impl WritesDatabase {
         }
     }
 
-    /// Ends it as a clean shutdown does, so that the next start need not repair.
+    /// Closes the file cleanly, so that the next start needs no repair.
     pub(super) fn close(mut self) -> Result<(), String> {
         let Some(database) = self.database.take() else { return Ok(()) };
         let closed = safely(|| database.close());
@@ -242,13 +240,13 @@ impl WritesDatabase {
 
 impl Drop for WritesDatabase {
     fn drop(&mut self) {
-        // What redb asserts of a file that it failed on must not end the process.
+        // An assertion of redb about a failed file must not end the process.
         let database = self.database.take();
         let _ = safely(|| drop(database));
     }
 }
 
-/// The bytes of a new file.
+/// Writes the bytes of a new file.
 pub(super) fn blank(disk: Box<dyn StorageBackend>) -> Result<(), Fault> {
     let made = || -> Result<(), redb::Error> {
         let database = Builder::new()
@@ -275,8 +273,7 @@ fn open_checked(disk: &DeferredDisk) -> Result<Database, Fault> {
         Ok(_) => {}
         Err(error) => return Err(Fault::Io(error.to_string())),
     }
-    // Every page is looked at each time: what is damaged must not be found out in the middle of the
-    // work.
+    // Every page is verified at each start: damage must not surface during operation.
     let opened = Builder::new()
         .set_cache_size(CACHE_BYTES)
         .set_check_integrity_on_open(true)
@@ -297,7 +294,7 @@ fn open_checked(disk: &DeferredDisk) -> Result<Database, Fault> {
 
 fn unreadable(error: &redb::Error) -> Fault {
     match error {
-        // What lies behind the end of the file was there once.
+        // A read behind the end means that the file was cut off.
         redb::Error::Io(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
             Fault::Io(error.to_string())
         }
@@ -317,8 +314,8 @@ fn foreign(error: &TableError) -> Fault {
 const REQUEST: u8 = b'r';
 const STANDING: u8 = b'p';
 
-/// A checksum of the bytes, where they belong and what they are: a text in another's place is
-/// noticed too. Half of a common digest's half is plenty against chance.
+/// Checksum of the bytes, their number and their kind, so that a misplaced text is noticed too.
+/// Eight bytes suffice against chance.
 fn checksum(kind: u8, number: u64, bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
     let mut context = Context::new(&SHA256);
     context.update(&[kind]);
@@ -341,7 +338,7 @@ fn opened(kind: u8, number: u64, kept: &[u8]) -> Result<Bytes, String> {
     }
 }
 
-/// Runs it; a panic inside, which redb may answer damaged pages with, is a text.
+/// Runs a closure and turns a panic into a text: redb may panic on damaged pages.
 fn safely<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic: Box<dyn Any + Send>| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -350,8 +347,7 @@ fn safely<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// Makes a file one of another format, or one whose first request was exchanged by something that
-/// knows redb.
+/// Gives a file another format, or replaces the first request as an editor of redb files could.
 #[cfg(test)]
 pub(super) fn spoil(disk: Box<dyn StorageBackend>, format: u64, request: Option<&[u8]>) {
     let database = Builder::new().create_with_backend(DeferredDisk::trusted(disk)).unwrap();

@@ -1,10 +1,8 @@
-//! The file as redb sees it: what it would change is held deferred until the file is known to be whole
-//! and ours.
+//! The file as redb sees it: changes are deferred until the file has passed its checks.
 //!
-//! Opening a database changes it: a flag that it is in use, the repair after a crash. A file that
-//! turns out to be damaged, newer or somebody else's must be left as it was, so everything that is
-//! changed before [`DeferredDisk::trust`] is kept in memory, in its request, and read from there. Left out:
-//! what makes a file whole (`database`).
+//! Opening a database changes it: an in-use flag, the repair after a crash. A file that turns out
+//! to be damaged, newer or foreign must stay unchanged. So changes before [`DeferredDisk::trust`]
+//! are kept in memory in their order, and read from there. Left out: the checks (`database`).
 
 use std::fmt;
 use std::io;
@@ -14,11 +12,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use redb::{BackendError, StorageBackend};
 
-/// How much is copied at once when a file is written again. Ours.
+/// Bytes copied at once when a file is rewritten. Our choice.
 const REWRITE_BYTES: usize = 1024 * 1024;
 
-/// A disk whose changes are held deferred until it is trusted. Cheap to share: redb owns one end, and
-/// the other says when.
+/// A disk whose changes are deferred until it is trusted. Cheap to share: redb owns one handle,
+/// `database` the other.
 #[derive(Clone, Debug)]
 pub(super) struct DeferredDisk(Arc<Inner>);
 
@@ -40,14 +38,13 @@ enum Op {
     Sync,
 }
 
-/// The first thing that went wrong with the disk; redb says of all that follow only that there was
-/// one.
+/// The first failure of the disk, which redb does not report for later operations.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) kind: io::ErrorKind,
     pub(super) text: String,
-    /// What was written before may be in the system's memory only, and the system believes that it
-    /// is on the disk.
+    /// Earlier writes may be in the system's memory only, although the system believes them on the
+    /// disk.
     pub(super) in_sync: bool,
 }
 
@@ -59,14 +56,14 @@ impl DeferredDisk {
         }))
     }
 
-    /// One that nothing is held deferred of.
+    /// Creates a disk that defers nothing.
     pub(super) fn trusted(disk: Box<dyn StorageBackend>) -> Self {
         Self(Arc::new(Inner { disk, state: Mutex::default() }))
     }
 
-    /// Makes the changes that were held deferred, and all further ones at once. With `rewrite`,
-    /// everything that was there is written once more before: after a sync has failed, the system
-    /// shows what it could not write, and never tries again.
+    /// Makes the deferred changes, and all further ones at once. `rewrite` first writes the whole
+    /// file again: after a failed sync the system serves what it could not write from memory, and
+    /// never retries it.
     pub(super) fn trust(&self, rewrite: bool) -> io::Result<()> {
         let state = &mut *self.0.state.lock();
         let disk = self.0.disk.as_ref();
@@ -97,7 +94,7 @@ impl DeferredDisk {
             deferred.push(held_back());
             return Ok(());
         }
-        // After a failure nothing more is written, whatever redb believes.
+        // After a failure nothing more is written, whatever redb requests.
         if state.failure.is_some() {
             return Err(io::Error::other("an earlier change of the file failed"));
         }
@@ -111,13 +108,12 @@ impl Failure {
         Self { kind: error.kind(), text: error.to_string(), in_sync }
     }
 
-    /// Whether it would not have failed with more room.
     pub(super) fn is_for_room(&self) -> bool {
         is_for_room(self.kind)
     }
 }
 
-/// Whether what failed so would not have failed with more room.
+/// Returns true if more room would have prevented an error of this kind.
 pub(super) fn is_for_room(kind: io::ErrorKind) -> bool {
     matches!(
         kind,
@@ -134,7 +130,7 @@ impl Op {
         }
     }
 
-    /// What it makes of a file's length.
+    /// Returns the file's length after the operation.
     fn len_after(&self, len: u64) -> u64 {
         match self {
             Self::Write(offset, bytes) => len.max(offset.saturating_add(bytes.len() as u64)),
@@ -143,7 +139,7 @@ impl Op {
         }
     }
 
-    /// What it makes of bytes that were read at `start`.
+    /// Applies the operation to bytes that were read at `start`.
     fn show(&self, start: u64, out: &mut [u8]) {
         let place = |offset: u64| {
             usize::try_from(offset.saturating_sub(start)).unwrap_or(usize::MAX).min(out.len())
@@ -159,7 +155,7 @@ impl Op {
                     out.copy_from_slice(bytes);
                 }
             }
-            // What is cut off and comes deferred later is zeros.
+            // Bytes that were cut off read as zeros after a later growth.
             Self::SetLen(len) => {
                 let from = place(*len);
                 if let Some(out) = out.get_mut(from..) {

@@ -1,11 +1,10 @@
-//! Writes in a file: they survive the process, and the power (CONTRACT §2, `writes.store`).
+//! Writes in a file, which survive the process and a power failure.
 //!
-//! A redb database that one thread owns (`worker`): it commits together what came while it was busy
-//! with the commit before, so that many callers share a sync of the disk. A file that is damaged,
-//! newer or somebody else's is not opened and not changed (`database`, `held`). The file is never
-//! compacted: pages of forgotten writes are used again, so it is as large as what was in it at
-//! once, and compacting would keep every change waiting. Left out: what a write is
-//! ([`crate::writes::record`]).
+//! One thread owns a redb database (`worker`). It commits together what arrived during the previous
+//! commit, so that many callers share a sync of the disk. A file that is damaged, newer or foreign
+//! is neither opened nor changed (`database`, `deferred`). The file is never compacted, which would
+//! block every change: pages of forgotten writes are reused, so its size follows the most writes at
+//! once. Left out: the contents of a write ([`crate::writes::record`]).
 
 mod database;
 mod deferred;
@@ -33,22 +32,22 @@ pub use self::fault::{Fault, OpenError};
 use self::worker::{Disk, PAGES_PER_BYTE, RESERVE_BYTES, Worker, size};
 use super::{Change, Store, StoreError, Stored};
 
-/// New writes that may wait for the thread, and the bytes of them: a second's work of a slow disk,
-/// and several of the largest bodies. Ours.
+/// Most new writes that wait for the thread, and their bytes. Our choice: a second's work of a slow
+/// disk, and several of the largest bodies.
 const INSERTS_WAITING_MAX: usize = 4096;
 const INSERT_BYTES_WAITING_MAX: usize = 64 * 1024 * 1024;
-/// What one commit takes at most: redb holds it in memory until it is synced. Ours.
+/// Bounds of one commit, which redb holds in memory until it is synced. Our choice.
 const BATCH_CHANGES_MAX: usize = 1024;
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Writes in a file. The end of it waits until all that it was block_on is on the disk.
+/// Writes in a file. Dropping it waits until all submitted changes are on the disk.
 pub struct FileStore {
     shared: Arc<Shared>,
     first_number: u64,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread and its callers share.
+/// State shared by the thread and its callers.
 struct Shared {
     queue: Mutex<RequestQueue>,
     submitted: Condvar,
@@ -59,11 +58,11 @@ struct RequestQueue {
     waiting: VecDeque<Request>,
     inserts: usize,
     insert_bytes: usize,
-    /// Free bytes on the disk and the length of the file, when the thread last looked.
+    /// Free bytes on the disk and the length of the file at the thread's last check.
     room: Option<u64>,
     length: u64,
     ending: bool,
-    /// The thread takes no more.
+    /// The thread accepts no more requests.
     ended: bool,
 }
 
@@ -73,9 +72,9 @@ enum Request {
 }
 
 impl FileStore {
-    /// Opens the file, or makes it where there is none, readable to its owner alone. Shows each
-    /// write that is kept to `each`, in the request of their numbers and one at a time; a reason from
-    /// there that one cannot be read counts as damage. When it fails the file is as it was before.
+    /// Opens the file, or creates it, readable to its owner alone. Passes each stored write to
+    /// `each`, one at a time in the order of their numbers; an error from `each` counts as damage.
+    /// On failure the file is unchanged.
     pub fn open(
         path: &Path,
         mut each: impl FnMut(u64, Stored) -> Result<(), String>,
@@ -98,7 +97,7 @@ impl FileStore {
         let thread = std::thread::Builder::new().name("weir-writes".into()).spawn({
             let shared = Arc::clone(&shared);
             move || {
-                // However it ends, nobody may wait for it after.
+                // Whatever ends the thread, no caller waits for it afterwards.
                 let _ended = EndGuard(&shared);
                 worker.run(&shared);
             }
@@ -110,8 +109,8 @@ impl FileStore {
         Ok(Self { shared, first_number, thread })
     }
 
-    /// The first number for new writes: neither this file's writes nor those that it has forgotten
-    /// had one so high.
+    /// Returns the first number for new writes, higher than any number in this file or forgotten by
+    /// it.
     pub fn first_number(&self) -> u64 {
         self.first_number
     }
@@ -136,7 +135,7 @@ impl Store for FileStore {
 
     fn room(&self, kept: u64) -> Option<u64> {
         let queue = self.shared.queue.lock();
-        // What the file has grown to, and is not in use, is used again.
+        // Unused pages of the file are reused.
         let unused = queue.length.saturating_sub(kept.saturating_mul(PAGES_PER_BYTE));
         queue
             .room
@@ -153,7 +152,7 @@ impl Drop for FileStore {
         self.shared.queue.lock().ending = true;
         self.shared.submitted.notify_one();
         if let Some(thread) = self.thread.take() {
-            // It catches what panics; what it could not keep it has said.
+            // The thread catches panics and has logged its failures.
             let _ = thread.join();
         }
     }
@@ -183,7 +182,7 @@ impl Shared {
         Ok(())
     }
 
-    /// How much room there is now.
+    /// Records the current room.
     fn note(&self, disk: &dyn Disk) {
         let (room, length) = (disk.room(), disk.length());
         let mut queue = self.queue.lock();
@@ -191,7 +190,7 @@ impl Shared {
         queue.length = length;
     }
 
-    /// Waits for queue and takes as many as go together; `None`: there will be none any more.
+    /// Waits for requests and takes a batch of them; `None` once the store is dropped.
     fn next_batch(&self) -> Option<Vec<Request>> {
         let mut queue = self.queue.lock();
         while queue.waiting.is_empty() {
@@ -217,7 +216,7 @@ impl Shared {
 }
 
 impl Request {
-    /// Of one that may be refused for room.
+    /// Returns the size of a request that may be refused for room.
     fn insert_bytes(&self) -> Option<usize> {
         match self {
             Self::Change(change @ Change::Insert(..), _) => Some(size(change)),
@@ -226,8 +225,7 @@ impl Request {
     }
 }
 
-/// Whoever still waits when the thread is gone is block_on so: their senders are dropped with the
-/// queue.
+/// Fails all waiting callers when the thread ends: their senders are dropped with the queue.
 struct EndGuard<'s>(&'s Shared);
 
 impl Drop for EndGuard<'_> {
@@ -265,8 +263,8 @@ impl Disk for DiskFile {
     }
 }
 
-/// A new file appears whole or not at all, and never in another's place: what is there and is not
-/// whole is damage.
+/// Creates a missing file atomically and never replaces one, so that an incomplete file always
+/// means damage.
 fn make_if_missing(path: &Path) -> Result<(), Fault> {
     let directory = match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
@@ -280,7 +278,7 @@ fn make_if_missing(path: &Path) -> Result<(), Fault> {
         return Ok(());
     }
     let fault = |error: io::Error| Fault::Io(error.to_string());
-    // Readable to the owner alone from the beginning, as temporary files are.
+    // Temporary files are readable to the owner alone from the start.
     let blank = tempfile::NamedTempFile::new_in(directory).map_err(fault)?;
     let backend = FileBackend::new(blank.reopen().map_err(fault)?)
         .map_err(|error| Fault::Io(error.to_string()))?;
@@ -288,7 +286,7 @@ fn make_if_missing(path: &Path) -> Result<(), Fault> {
     blank.as_file().sync_all().map_err(fault)?;
     match blank.persist_noclobber(path) {
         Ok(_) => File::open(directory).and_then(|directory| directory.sync_all()).map_err(fault),
-        // Somebody else made it meanwhile; who comes second is block_on when it is opened.
+        // Another process created it meanwhile; opening it reports the conflict.
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(fault(error.error)),
     }

@@ -1,10 +1,9 @@
-//! The one thread that owns the database: it commits together what came meanwhile, and goes on
-//! after the disk has failed.
+//! The thread that owns the database: it commits waiting changes together, and continues after a
+//! disk failure.
 //!
-//! redb refuses everything after a failed read or write, so the database is opened again then, with
-//! the same checks as at the start; what is whole on the disk goes on. New writes are what gives
-//! way: they are refused, and the outcomes of those that are there are tried once more without
-//! them. Left out: who waits for the thread (`file`).
+//! redb refuses everything after a failed read or write, so the database is reopened then, with the
+//! checks of a start. New writes give way: they are refused, and changes of existing writes are
+//! tried once more without them. Left out: the callers (`file`).
 
 use std::io;
 
@@ -15,39 +14,37 @@ use super::{Request, Shared};
 use crate::writes::outage::Outage;
 use crate::writes::{Change, StoreError, Stored};
 
-/// What stays free where the file is, for the progress of writes that are kept and for forgetting
-/// them: both need a few pages of 4 KiB each, and answers. Ours.
+/// Space kept free beside the file for progress, answers and removals, which need a few pages of 4
+/// KiB each. Our choice.
 pub(super) const RESERVE_BYTES: u64 = 8 * 1024 * 1024;
-/// How much room a new write takes beside its bytes: its pages are copied, and pages are filled to
-/// a half at least.
+/// Space of a new write relative to its bytes: its pages are copied, and pages are at least half
+/// full.
 pub(super) const PAGES_PER_BYTE: u64 = 2;
 
-/// Where the file is. Tests have others than the real one.
+/// The location of the file. Tests have others than the real one.
 pub(super) trait Disk: Send {
-    /// The file, opened by itself: locks belong to it.
+    /// Opens the file separately each time: locks belong to an open file.
     fn open(&self) -> io::Result<Box<dyn StorageBackend>>;
-    /// How many bytes are free there; `None`: nobody knows.
+    /// Returns the free bytes there; `None` when unknown.
     fn room(&self) -> Option<u64>;
-    /// How long the file is; 0 where nobody knows.
+    /// Returns the length of the file; 0 when unknown.
     fn length(&self) -> u64;
-    /// Its name for people.
+    /// Returns its name for people.
     fn path(&self) -> String;
 }
 
-/// What the thread knows.
 pub(super) struct Worker {
     disk: Box<dyn Disk>,
-    /// `None` after a failure, until it could be opened again.
+    /// `None` after a failure, until the file can be opened again.
     database: Option<WritesDatabase>,
     /// Writes that were refused after a commit that may be on the disk all the same. They are
-    /// removed before anything else is done: whoever was block_on that a write is not kept may bring it
-    /// again.
+    /// removed before anything else, because their clients may send them again.
     possibly_stored: Vec<u64>,
-    /// A sync has failed since the file was opened.
+    /// True if a sync has failed since the file was opened.
     rewrite: bool,
-    /// What was said of the last failure, if new writes are not accepted since.
+    /// The last reported failure, while new writes are refused.
     failing: Option<StoreError>,
-    /// New writes that were refused since.
+    /// New writes refused since.
     outage: Outage,
 }
 
@@ -63,7 +60,7 @@ impl Worker {
         }
     }
 
-    /// Until nobody needs it any more.
+    /// Serves requests until the store is dropped.
     pub(super) fn run(mut self, shared: &Shared) {
         while let Some(batch) = shared.next_batch() {
             let brings = batch.iter().any(|request| request.insert_bytes().is_some());
@@ -94,7 +91,7 @@ impl Worker {
             }
         }
         if !changes.is_empty() {
-            // Whoever dropped the other end does not want to know.
+            // A caller that dropped its end needs no answer.
             for (outcome, answer) in self.make(&changes).into_iter().zip(answers) {
                 let _ = answer.send(outcome);
             }
@@ -127,8 +124,8 @@ impl Worker {
         if let Err(problem) = &rest {
             self.went_wrong(problem);
         }
-        // One that is not kept for certain may be block_on so; of the others nobody knows before the
-        // file can be opened again.
+        // Writes that are certainly not stored may be reported as such; the others are unknown
+        // until the file can be opened again.
         let refusal = if self.possibly_stored.is_empty() {
             refusal
         } else {
@@ -140,7 +137,7 @@ impl Worker {
             .collect()
     }
 
-    /// Why there is no room for what is new among them.
+    /// Returns the error for new writes among `changes` when the disk has no room for them.
     fn crowded(&self, changes: &[Change]) -> Option<StoreError> {
         let bytes = changes
             .iter()
@@ -209,7 +206,7 @@ impl Worker {
         }
     }
 
-    /// The database, opened again if it was lost.
+    /// Returns the database, reopened if it was lost.
     fn database(&mut self) -> Result<&mut WritesDatabase, StoreError> {
         let database = if let Some(database) = self.database.take() {
             database
@@ -230,7 +227,7 @@ impl Worker {
         self.database = None;
     }
 
-    /// Says once that it fails, not with each write that is refused.
+    /// Logs a failure once, not with each refused write.
     fn went_wrong(&mut self, problem: &StoreError) {
         let known = self.failing.as_ref().is_some_and(|before| {
             std::mem::discriminant(before) == std::mem::discriminant(problem)
@@ -257,7 +254,7 @@ impl Worker {
 
     fn went_well(&mut self, largest_insert: Option<usize>) {
         let over = match &self.failing {
-            // What is no new write may go well on a full disk.
+            // Changes other than new writes may succeed on a full disk.
             Some(StoreError::Full(_)) => {
                 largest_insert.is_some_and(|size| self.outage.is_over_with(size))
             }
@@ -286,7 +283,7 @@ fn is_insert(change: &Change) -> bool {
     inserted(change).is_some()
 }
 
-/// How many bytes it brings.
+/// Returns the bytes that a change adds.
 pub(super) fn size(change: &Change) -> usize {
     match change {
         Change::Insert(_, stored) => stored.request.len() + stored.progress.len(),

@@ -1,4 +1,4 @@
-//! Files that are not as they should be stop the start, and stay as they are.
+//! Bad files stop the start, and stay unchanged.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,10 +15,10 @@ use super::TestDisk;
 use crate::writes::conformance::{block_on, opened, stored};
 use crate::writes::{Change, Store, Stored};
 
-/// The bytes of a file, and the writes in it.
+/// The bytes of a file, and its writes.
 type Filled = (Vec<u8>, BTreeMap<u64, Stored>);
 
-/// A file with writes of many sizes, ended well or not, and the writes.
+/// Creates a file with writes of many sizes, closed cleanly or not.
 fn file(ended_well: bool) -> Filled {
     let disk = TestDisk::blank();
     let (store, _) = disk.open().unwrap();
@@ -41,7 +41,7 @@ fn file(ended_well: bool) -> Filled {
     (if ended_well { disk.bytes() } else { killed }, expected)
 }
 
-/// A damaged file is refused and stays as it is, or nothing of it is missing.
+/// A damaged file is refused and stays unchanged, or nothing of it is missing.
 fn refused_or_whole(bytes: &[u8], expected: &BTreeMap<u64, Stored>, what: &str) -> bool {
     let disk = TestDisk::with(bytes);
     match disk.open() {
@@ -65,8 +65,7 @@ fn a_flipped_bit_in_the_head_of_the_file_is_noticed_or_harmless() {
     for ended_well in [true, false] {
         let (whole, expected) = file(ended_well);
         let mut refused = 0;
-        // Which of its two heads is the newer one is a single bit (0 of byte 9) that nothing
-        // covers.
+        // No checksum covers the bit (0 of byte 9) that selects the newer of the two heads.
         let flips = (0..320).map(|at| (at, at % 8)).chain((1..8).map(|bit| (9, bit)));
         for (at, bit) in flips {
             let mut bytes = whole.clone();
@@ -142,13 +141,13 @@ proptest! {
     }
 }
 
-/// The same, made once.
+/// The same file, created once.
 fn kept_file(ended_well: bool) -> &'static Filled {
     static FILES: OnceLock<[Filled; 2]> = OnceLock::new();
     &FILES.get_or_init(|| [file(false), file(true)])[usize::from(ended_well)]
 }
 
-/// What opening a real file with these bytes says; the file is the same afterwards.
+/// Returns the error of opening a real file with these bytes, which must leave the file unchanged.
 fn refusal(bytes: &[u8]) -> OpenError {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("weir.redb");

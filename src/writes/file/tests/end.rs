@@ -11,7 +11,7 @@ use super::{Done, TestDisk};
 use crate::writes::conformance::{Step, block_on, model, opened, steps, stored};
 use crate::writes::{Change, Store, Stored};
 
-/// What a disk writes whole or not at all.
+/// The unit that a disk writes atomically.
 const SECTOR_BYTES: usize = 512;
 
 #[test]
@@ -31,7 +31,7 @@ fn a_killed_gateway_finds_every_acknowledged_change() {
         let change = step.change(salt).unwrap();
         model(&mut expected, &change);
         block_on(store.apply(change)).unwrap();
-        // What is in the file now is what a SIGKILL leaves.
+        // The bytes in the file now are those that a SIGKILL leaves.
         fs::copy(directory.path().join("weir.redb"), &copy).unwrap();
         let mut found = BTreeMap::new();
         let again = FileStore::open(&copy, |number, stored| {
@@ -82,13 +82,12 @@ fn a_file_that_much_has_gone_through_stays_as_large_as_what_was_in_it_at_once() 
         block_on(store.apply(Change::Remove(numbers))).unwrap();
         most = most.max(size());
     }
-    // 200 writes of 6 KB at a time are 1.2 MB; all that came and went are 36 MB. How many go into a
-    // commit, and so how many pages are copied, is the machine's affair.
+    // 200 writes of 6 KB at a time are 1.2 MB; all of them together are 36 MB. The machine decides
+    // how many share a commit, and so how many pages are copied.
     assert!(most < 9_000_000, "{most} bytes");
 }
 
-/// What is on the disk when the power fails after so many operations: what was synced, and any part
-/// of what was not.
+/// Returns the disk after a power failure: everything synced, and any part of the rest.
 fn after_power_loss(before: &[u8], done: &[Done], mut chance: impl FnMut() -> bool) -> Vec<u8> {
     let synced = done.iter().rposition(|done| matches!(done, Done::Sync)).map_or(0, |at| at + 1);
     let disk = TestDisk::with(before);
@@ -121,7 +120,7 @@ proptest! {
         let before = disk.bytes();
         disk.0.lock().done.clear();
         let mut store = Some(disk.open().unwrap().0);
-        // What is kept after each change, and how much had been done when it was acknowledged.
+        // The contents after each change, and the operations done at its acknowledgement.
         let mut states: Vec<(usize, BTreeMap<u64, Stored>)> = vec![(0, BTreeMap::new())];
         for (salt, step) in steps.iter().enumerate() {
             let Some(change) = step.change(salt) else {

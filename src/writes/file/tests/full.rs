@@ -1,12 +1,12 @@
-//! A disk that is full or fails: what was accepted stays, what is new is refused, and all is well
-//! when the disk is.
+//! A full or failing disk: accepted writes stay, new ones are refused, and all is well once the
+//! disk is.
 
 use super::TestDisk;
 use crate::writes::conformance::{block_on, stored};
 use crate::writes::file::worker::RESERVE_BYTES;
 use crate::writes::{Change, Store, StoreError};
 
-/// Inserts until there is no room; says how many were accepted.
+/// Inserts until there is no room, and returns the number of accepted writes.
 fn fill(store: &dyn Store, from: u64) -> u64 {
     (from..from + 10_000)
         .find(|number| {
@@ -29,7 +29,7 @@ fn a_full_disk_refuses_new_writes_and_loses_none() {
     for number in 0..refused {
         assert!(block_on(store.load(number)).unwrap().is_some(), "write {number} is there");
     }
-    // Whoever was refused may come again: their write must not be there, now or after a start.
+    // A refused client may come again: its write must not be there, now or after a start.
     assert_eq!(block_on(store.load(refused)), Ok(None));
     let killed = TestDisk::with(&disk.bytes()).open().unwrap().1;
     assert!(killed.keys().copied().eq(0..refused));
@@ -98,7 +98,7 @@ fn a_disk_that_fails_is_asked_again_with_the_next_change() {
     assert_eq!(block_on(store.apply(Change::Progress(0, "done".into()))), Ok(()));
     assert_eq!(block_on(store.apply(Change::Insert(4, stored("c", "queued")))), Ok(()));
     drop(store);
-    // Those that failed are not there: their clients were block_on so, and may have brought them again.
+    // Failed writes are absent: their clients were refused, and may have sent them again.
     let (_, found) = disk.open().unwrap();
     assert!(found.keys().copied().eq([0, 4]), "{:?}", found.keys());
     assert_eq!(found[&0], stored("a", "done"));
@@ -165,7 +165,7 @@ fn a_sector_that_cannot_be_read_loses_nothing_else() {
 fn what_waits_for_a_slow_disk_is_bounded() {
     let disk = TestDisk::blank();
     let (store, _) = disk.open().unwrap();
-    // The disk takes nothing as long as this is held.
+    // The disk accepts nothing while this lock is held.
     let contents = disk.0.lock();
     let mut accepted = Vec::new();
     let refused = (0..)

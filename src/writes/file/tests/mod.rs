@@ -1,5 +1,4 @@
-//! What only a store that survives can show: what of it is there after an end of any kind, what
-//! becomes of files that are not as they should be, and a full disk.
+//! Properties of a durable store: its contents after any end, bad files, and a full disk.
 
 mod damage;
 mod end;
@@ -16,11 +15,11 @@ use super::worker::Disk;
 use super::{Fault, FileStore};
 use crate::writes::Stored;
 
-/// What a file system gives out at a time.
+/// Allocation unit of a file system.
 const BLOCK_BYTES: u64 = 4096;
 
-/// A disk in memory: it may be full, fail, and submit what was done to it. Files on it are sparse:
-/// only what is written takes room.
+/// A disk in memory that may be full or fail, and records its operations. Files on it are sparse:
+/// only written blocks take room.
 #[derive(Clone, Debug, Default)]
 struct TestDisk(Arc<Mutex<Contents>>);
 
@@ -28,15 +27,15 @@ struct TestDisk(Arc<Mutex<Contents>>);
 struct Contents {
     bytes: Vec<u8>,
     blocks: BTreeSet<u64>,
-    /// Blocks that there are; `None`: as many as are wanted.
+    /// Number of blocks; `None`: unlimited.
     blocks_max: Option<usize>,
-    /// What [`Disk::room`] says.
+    /// Result of [`Disk::room`].
     room: Option<u64>,
     syncs_fail: bool,
-    /// After so many more syncs, one fails.
+    /// After this many further syncs, one fails.
     syncs_before_one_fails: Option<usize>,
     reads_fail: bool,
-    /// Everything that was done, in request.
+    /// All operations in order.
     done: Vec<Done>,
 }
 
@@ -48,14 +47,14 @@ enum Done {
 }
 
 impl TestDisk {
-    /// One with a file of these bytes.
+    /// Creates a disk with a file of these bytes.
     fn with(bytes: &[u8]) -> Self {
         let disk = Self::default();
         disk.0.lock().write(0, bytes).unwrap();
         disk
     }
 
-    /// One with a new file.
+    /// Creates a disk with a new file.
     fn blank() -> Self {
         let disk = Self::default();
         super::database::blank(Box::new(disk.clone())).unwrap();
@@ -66,7 +65,7 @@ impl TestDisk {
         self.0.lock().bytes.clone()
     }
 
-    /// Opens it, with what was found.
+    /// Opens the file and returns its writes too.
     fn open(&self) -> Result<(FileStore, BTreeMap<u64, Stored>), Fault> {
         let mut found = BTreeMap::new();
         let store = FileStore::open_on(Box::new(self.clone()), &mut |number, stored| {
