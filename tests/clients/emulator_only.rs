@@ -169,7 +169,7 @@ fn an_exhausted_budget_is_a_rate_limit(library: Library) {
     match library {
         Library::Octokit => assert_eq!(values["handled"][0]["limit"], "primary", "{values}"),
         Library::PyGithub => {
-            assert_eq!(values["refused"]["kind"], "RateLimitExceededException", "{values}")
+            assert_eq!(values["refused"]["kind"], "RateLimitExceededException", "{values}");
         }
     }
 }

@@ -170,7 +170,7 @@ fn has_transition(record: &[Event], machine: &str, from: &str, trigger: Trigger,
                     if (200..300).contains(&answer.status) && is_from(answer, method, template));
             }
             Event::Passed { seconds } => {
-                triggered |= matches!(trigger, Trigger::Passing(needed) if *seconds >= needed)
+                triggered |= matches!(trigger, Trigger::Passing(needed) if *seconds >= needed);
             }
             _ => {}
         }

@@ -89,7 +89,7 @@ pub fn faults(value: &Value, object: &'static Object) -> Vec<String> {
             Some(Fit::Wrong(what)) => faults.push(format!("{}: {what}", field.name)),
             Some(Fit::Unseen) => {}
             Some(Fit::Seen(text)) => {
-                record(Event::Compared { object: object.name, field: field.name, text })
+                record(Event::Compared { object: object.name, field: field.name, text });
             }
         }
     }

@@ -161,9 +161,11 @@ fn with_servers(kind: Kind) -> Vec<(Block, Servers)> {
 fn run_in_one_shell(paper: &str, blocks: &[Block]) {
     let mut script = PRELUDE.to_owned();
     for Block { place, text, .. } in blocks {
-        let lines = text.lines().filter(|line| !is_make(line));
-        let lines: String = lines.map(|line| line.to_owned() + "\n").collect();
-        script += &format!("echo '== {place}'\n{lines}");
+        let announced = format!("echo '== {place}'");
+        for line in std::iter::once(&*announced).chain(text.lines().filter(|line| !is_make(line))) {
+            script.push_str(line);
+            script.push('\n');
+        }
     }
     let servers = Servers::named_in(&script);
     let folder = tempfile::tempdir().expect("a folder for the commands");

@@ -457,7 +457,7 @@ fn assert_true(run: &Run, ended: &Ended) {
         match state {
             "done" => assert!(!times.is_empty(), "{mark} is said to be done and was not"),
             "cancelled" => {
-                assert!(times.is_empty(), "{mark} is said to be taken back and was executed")
+                assert!(times.is_empty(), "{mark} is said to be taken back and was executed");
             }
             // The first attempt, or nobody, deleted a comment that a repetition does not find.
             "unknown" => assert!(

@@ -55,7 +55,7 @@ impl Conversation {
     fn tells(&mut self, text: &str) -> bool {
         let number = self.number;
         is_notified(&mut self.upstream, "cleo", &self.thread, |upstream| {
-            comment(upstream, "ben", number, text)
+            comment(upstream, "ben", number, text);
         })
     }
 

@@ -237,21 +237,13 @@ impl Traffic {
 
     /// Compares a response with the truth.
     fn judge(&self, target: Target, started: RequestStart, answer: &Reply) {
-        self.figures.reads.fetch_add(1, Ordering::Relaxed);
         let status = answer.cache_status();
         let started = if status.contains("collapsed") {
             RequestStart { since: self.rounds.lock()[0], ..started }
         } else {
             started
         };
-        let counter = match status {
-            _ if answer.status != 200 => &self.figures.failed,
-            _ if status.contains("detail=stale") => &self.figures.served_stale_by_choice,
-            "weir; hit" => &self.figures.hits,
-            _ if status.contains("fwd-status=304") => &self.figures.revalidated,
-            _ => &self.figures.fetched,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.count(answer);
         if answer.status != 200 {
             return;
         }
@@ -280,7 +272,7 @@ impl Traffic {
                 );
             }
             Target::Pull(place) => {
-                check(&self.threads[place].title, pull, version_in(&body["title"]), "title".into())
+                check(&self.threads[place].title, pull, version_in(&body["title"]), "title".into());
             }
             Target::List => {
                 let shown = |number: u64| {
@@ -302,19 +294,7 @@ impl Traffic {
                 check(&self.threads[place].comments, comments, newest, "comments".into());
             }
             Target::FirstComments(place) => {
-                let subject = &self.threads[place].comments;
-                let least = subject.least(started, by_choice.unwrap_or(comments));
-                // A 304 hides a new next page. Only changes through the gateway and reported ones
-                // reveal it.
-                let known = subject.least(started, Allowed::Unreported(UNKNOWN_FOR_EVER));
-                let count = body.as_array().unwrap().len();
-                if count < least.min(10) || known > 10 && answer.next_page().is_none() {
-                    let next = answer.header("link").unwrap_or("none").to_owned();
-                    self.found(&format!(
-                        "page of {}: {count} comments, {least} were due; Link {next}; {status}",
-                        self.path(target)
-                    ));
-                }
+                self.judge_page(place, started, by_choice.unwrap_or(comments), answer);
             }
             Target::Repository => check(
                 &self.repository,
@@ -322,6 +302,37 @@ impl Traffic {
                 version_in(&body["description"]),
                 "description".into(),
             ),
+        }
+    }
+
+    fn count(&self, answer: &Reply) {
+        let status = answer.cache_status();
+        let counter = match status {
+            _ if answer.status != 200 => &self.figures.failed,
+            _ if status.contains("detail=stale") => &self.figures.served_stale_by_choice,
+            "weir; hit" => &self.figures.hits,
+            _ if status.contains("fwd-status=304") => &self.figures.revalidated,
+            _ => &self.figures.fetched,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        self.figures.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Compares the first page of ten comments with the truth.
+    fn judge_page(&self, place: usize, started: RequestStart, allowed: Allowed, answer: &Reply) {
+        let subject = &self.threads[place].comments;
+        let least = subject.least(started, allowed);
+        // A 304 hides a new next page. Only changes through the gateway and reported ones reveal
+        // it.
+        let known = subject.least(started, Allowed::Unreported(UNKNOWN_FOR_EVER));
+        let count = answer.json().as_array().unwrap().len();
+        if count < least.min(10) || known > 10 && answer.next_page().is_none() {
+            let next = answer.header("link").unwrap_or("none").to_owned();
+            self.found(&format!(
+                "page of {}: {count} comments, {least} were due; Link {next}; {}",
+                self.path(Target::FirstComments(place)),
+                answer.cache_status()
+            ));
         }
     }
 
