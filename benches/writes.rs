@@ -264,7 +264,7 @@ fn hold(clock: &Clock) {
                 lane,
                 deadline: Timestamp::FAR_FUTURE,
                 memory: None,
-                asker: None,
+                waiter: None,
             };
             gateway.queue().accept(&gateway.turns(), new).await.expect("there is room");
         }

@@ -128,7 +128,7 @@ pub fn purge(gateway: &Gateway, body: &[u8]) -> Response<Full<Bytes>> {
         );
     };
     let purged = gateway.store().purge(&prefix, gateway.clock().now());
-    gateway.encodings().forget();
+    gateway.compressed_forms().forget();
     tracing::info!(
         prefix = order.prefix,
         entries = purged.entries,

@@ -268,7 +268,7 @@ fn shortened(text: &str) -> String {
 
 async fn show(gateway: &Gateway, id: WriteId) -> Response<Full<Bytes>> {
     match gateway.queue().look_up(id).await {
-        Ok(Some(listed)) => pages::page(StatusCode::OK, JSON, gateway.told(listed)),
+        Ok(Some(listed)) => pages::page(StatusCode::OK, JSON, gateway.write_status(listed)),
         Ok(None) => no_such_write(id),
         Err(fault) => store_failed(id, &fault),
     }

@@ -13,7 +13,7 @@ use crate::gateway::active::Active;
 use crate::gateway::background::audit::Audit;
 use crate::gateway::background::webhook_monitor::WebhookMonitor;
 use crate::gateway::cache::read_cache::ReadCache;
-use crate::gateway::cache::single_flight::Flights;
+use crate::gateway::cache::single_flight::SingleFlight;
 use crate::gateway::cache::store::Store;
 use crate::gateway::dispatch::admission::Admissions;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
@@ -22,7 +22,7 @@ use crate::gateway::request::body::BodyMemory;
 use crate::gateway::request::downstream::Downstream;
 use crate::gateway::request::router::Router;
 use crate::gateway::request::webhooks::{Deliveries, Webhooks};
-use crate::gateway::response::compression::Encodings;
+use crate::gateway::response::compression::CompressedForms;
 use crate::gateway::response::responder::Responder;
 use crate::gateway::write::queue::{Queue, Repetition};
 use crate::gateway::write::queued::NotRetried;
@@ -133,13 +133,13 @@ impl Gateway {
     }
 
     /// Compressed forms of stored answers.
-    pub fn encodings(&self) -> &Encodings {
-        self.responder.encodings()
+    pub fn compressed_forms(&self) -> &CompressedForms {
+        self.responder.compressed_forms()
     }
 
     /// Fetches under way.
-    pub fn flights(&self) -> &Arc<Flights> {
-        self.cache.flights()
+    pub fn single_flight(&self) -> &Arc<SingleFlight> {
+        self.cache.single_flight()
     }
 
     /// Memory for the bodies of writes that wait.
@@ -193,7 +193,7 @@ impl Gateway {
     }
 
     /// The number of webhook checks that have ended.
-    pub fn hook_checks(&self) -> u64 {
+    pub fn webhook_checks(&self) -> u64 {
         self.monitor.checks()
     }
 
@@ -203,13 +203,13 @@ impl Gateway {
     }
 
     /// Invalidates stored answers.
-    pub fn make_doubtful(&self, stale: &[Invalidation], now: Timestamp) {
-        self.cache.make_doubtful(stale, now);
+    pub fn invalidate_paths(&self, stale: &[Invalidation], now: Timestamp) {
+        self.cache.invalidate_paths(stale, now);
     }
 
     /// Renders a queued write for operators, in JSON.
-    pub fn told(&self, listed: crate::gateway::write::queue::Listed) -> bytes::Bytes {
-        self.responder.told(listed, None)
+    pub fn write_status(&self, listed: crate::gateway::write::queue::Listed) -> bytes::Bytes {
+        self.responder.write_status(listed, None)
     }
 
     /// Puts a write that has ended into the queue again.

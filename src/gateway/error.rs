@@ -15,7 +15,7 @@ pub const HELP_PATH: &str = "/_weir/help";
 
 /// Why the gateway answers a request itself.
 #[derive(Clone, Debug)]
-pub enum Refused {
+pub enum GatewayError {
     /// Not exactly one well-formed request; the connection is closed.
     Malformed(Malformed),
     /// The body broke off, or its framing did; the connection is closed.
@@ -110,7 +110,7 @@ pub enum Unknown {
     WrongKey,
 }
 
-impl Refused {
+impl GatewayError {
     /// A word for metrics and logs, out of a closed set.
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -314,7 +314,7 @@ impl Refused {
     }
 }
 
-impl From<StoreError> for Refused {
+impl From<StoreError> for GatewayError {
     fn from(fault: StoreError) -> Self {
         // The store has said so when it began; the request's own line and `weir_refused_total`
         // count each.

@@ -154,7 +154,7 @@ impl Current {
     }
 
     /// Puts a config in the place of the one in force.
-    pub fn succeed(self: &Arc<Self>, config: Config) -> Reloaded {
+    pub fn apply_config(self: &Arc<Self>, config: Config) -> Reloaded {
         let _alone = self.succession.lock();
         self.put_in_force(config)
     }
@@ -174,11 +174,11 @@ impl Current {
         }
         if has_other_rules {
             // How long an answer is good without asking was settled when it came.
-            gateway.store().make_doubtful_below("/", gateway.clock().now());
+            gateway.store().invalidate_prefix("/", gateway.clock().now());
         }
         self.keep_checking_webhooks(&gateway);
         gateway.tokens().reevaluate();
-        gateway.queue().look_anew();
+        gateway.queue().reevaluate();
         for key in &at_next_start {
             tracing::warn!(key, "has changed in the config, which takes effect at the next start");
         }

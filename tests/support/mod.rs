@@ -86,7 +86,7 @@ impl World {
     pub fn reload(&self, edit: impl FnOnce(&str) -> String) -> Reloaded {
         let text = edit(&self.text);
         assert_ne!(text, self.text, "nothing was edited");
-        self.current.succeed(config::parsed(&text))
+        self.current.apply_config(config::parsed(&text))
     }
 
     /// The requests that the emulator received, without those to its control plane.
@@ -166,7 +166,7 @@ impl World {
 
     /// Waits until this many requests wait for a fetch.
     pub async fn all_waiting_for_one_fetch(&self, waiters: usize) {
-        eventually(|| self.gateway.flights().askers() == waiters).await;
+        eventually(|| self.gateway.single_flight().waiters() == waiters).await;
     }
 
     /// Ends the emulator and keeps the gateway.

@@ -31,11 +31,11 @@ pub struct Audit {
     clock: Clock,
     metrics: Arc<Metrics>,
     admissions: Arc<Admissions>,
-    told: Mutex<BTreeMap<Invariant, Told>>,
+    reported: Mutex<BTreeMap<Invariant, Reported>>,
 }
 
 #[derive(Default)]
-struct Told {
+struct Reported {
     /// The books' own count when it was last read.
     by_books: u64,
     /// Found by the books and by audits, all together.
@@ -45,7 +45,7 @@ struct Told {
     logged_at: Timestamp,
 }
 
-impl Told {
+impl Reported {
     /// How many are to be told now; `None`: none, or the last were told less than [`PERIOD`] ago.
     fn news(&mut self, now: Timestamp) -> Option<u64> {
         let new = self.found - self.logged;
@@ -63,7 +63,7 @@ impl Audit {
             clock: env.clock.clone(),
             metrics: Arc::clone(&env.metrics),
             admissions: Arc::clone(admissions),
-            told: Mutex::default(),
+            reported: Mutex::default(),
         })
     }
 
@@ -97,11 +97,11 @@ impl Audit {
     pub fn report_broken_invariants(&self) {
         let counts: Vec<_> = self.admissions.with_ledger(|books, _| books.broken().collect());
         for (invariant, count) in counts {
-            let mut told = self.told.lock();
-            let told = told.entry(invariant).or_default();
-            let new = count.saturating_sub(told.by_books);
-            told.by_books = count;
-            told.found += new;
+            let mut reported = self.reported.lock();
+            let reported = reported.entry(invariant).or_default();
+            let new = count.saturating_sub(reported.by_books);
+            reported.by_books = count;
+            reported.found += new;
             // Also none: an alert needs a series to watch before anything breaks.
             self.metrics.invariant_broken(invariant.name(), new);
         }
@@ -109,19 +109,19 @@ impl Audit {
     }
 
     fn found(&self, invariant: Invariant, times: u64) {
-        self.told.lock().entry(invariant).or_default().found += times;
+        self.reported.lock().entry(invariant).or_default().found += times;
         self.metrics.invariant_broken(invariant.name(), times);
     }
 
     fn log_broken_invariants(&self) {
         let now = self.clock.now();
-        for (invariant, told) in self.told.lock().iter_mut() {
-            let Some(new) = told.news(now) else { continue };
+        for (invariant, reported) in self.reported.lock().iter_mut() {
+            let Some(new) = reported.news(now) else { continue };
             tracing::error!(
                 number = invariant.number(),
                 invariant = invariant.name(),
                 times = new,
-                in_all = told.found,
+                in_all = reported.found,
                 "an invariant of the books is broken: this is a fault of the gateway, please report it"
             );
         }
@@ -183,9 +183,9 @@ url = \"http://127.0.0.1:9\"
         turns(10).await;
         let lines = lines(&written);
         let [line] = lines.as_slice() else { panic!("one line: {lines:?}") };
-        let told = ["ERROR", "number=8", "invariant=\"line_adds_up\"", "times=10"]
+        let reported = ["ERROR", "number=8", "invariant=\"line_adds_up\"", "times=10"]
             .map(|word| line.contains(word));
-        assert_eq!(told, [true; 4], "{line}");
+        assert_eq!(reported, [true; 4], "{line}");
         assert!(
             env.metrics
                 .encode()
@@ -195,13 +195,13 @@ url = \"http://127.0.0.1:9\"
 
     #[test]
     fn an_invariant_that_breaks_all_the_time_is_told_once_a_minute_and_none_is_forgotten() {
-        let (mut told, start) = (Told::default(), Timestamp::from_secs(1_000));
-        assert_eq!(told.news(start), None, "nothing is broken");
-        told.found = 3;
-        assert_eq!(told.news(start), Some(3), "the first time at once");
-        told.found = 10;
-        assert_eq!(told.news(start + PERIOD - Duration::from_millis(1)), None);
-        assert_eq!(told.news(start + PERIOD), Some(7));
-        assert_eq!(told.news(start + PERIOD * 2), None, "what was told is not told again");
+        let (mut reported, start) = (Reported::default(), Timestamp::from_secs(1_000));
+        assert_eq!(reported.news(start), None, "nothing is broken");
+        reported.found = 3;
+        assert_eq!(reported.news(start), Some(3), "the first time at once");
+        reported.found = 10;
+        assert_eq!(reported.news(start + PERIOD - Duration::from_millis(1)), None);
+        assert_eq!(reported.news(start + PERIOD), Some(7));
+        assert_eq!(reported.news(start + PERIOD * 2), None, "what was told is not told again");
     }
 }

@@ -23,7 +23,7 @@ use crate::gateway::dispatch::attempt::Unanswered;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Job, PATIENCE, Unconditional};
 use crate::gateway::dispatch::permissions::Whom;
-use crate::gateway::dispatch::progress::Effort;
+use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::dispatch::route::MINT;
 use crate::gateway::environment::Environment;
 use crate::gateway::random::unit_random;
@@ -130,16 +130,16 @@ impl Minter {
         let job = self
             .mint_job(minting)
             .ok_or_else(|| MintFailure::Passing("the app cannot sign".into()))?;
-        let effort = Effort::default();
+        let progress = RequestProgress::default();
         for _ in 0..ATTEMPTS_MAX {
             return match self
                 .dispatcher
-                .attempt(&job, &Whom::Anyone, &effort, &Unconditional, Reuse::Never)
+                .attempt(&job, &Whom::Anyone, &progress, &Unconditional, Reuse::Never)
                 .await
             {
                 Ok(answer) => Ok(answer),
                 Err(Unanswered::TokenRejected) => continue,
-                Err(Unanswered::Refused(refusal)) => Err(self.not_admitted(&refusal)),
+                Err(Unanswered::Denied(refusal)) => Err(self.not_admitted(&refusal)),
                 Err(Unanswered::Failed(error)) => Err(MintFailure::Passing(error.to_string())),
                 Err(Unanswered::Limited(_)) => {
                     Err(MintFailure::Passing("the upstream refused it for a limit".into()))

@@ -17,11 +17,11 @@ use crate::config::Hook;
 use crate::decision::ClientId;
 use crate::webhooks::{Check, Findings, Listed, Terms};
 
-use crate::gateway::cache::webhook_coverage::{Hooks, Watched};
+use crate::gateway::cache::webhook_coverage::{Watched, WebhookCoverage};
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Unconditional;
-use crate::gateway::dispatch::progress::Effort;
+use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::environment::Environment;
 use crate::gateway::request::webhooks::Webhooks;
 
@@ -35,7 +35,7 @@ const PAGES_MAX: usize = 10;
 pub struct WebhookMonitor {
     env: Arc<Environment>,
     dispatcher: Arc<Dispatcher>,
-    coverage: Arc<Hooks>,
+    coverage: Arc<WebhookCoverage>,
     webhooks: Arc<Webhooks>,
 }
 
@@ -69,7 +69,7 @@ impl WebhookMonitor {
     pub fn new(
         env: &Arc<Environment>,
         dispatcher: &Arc<Dispatcher>,
-        coverage: &Arc<Hooks>,
+        coverage: &Arc<WebhookCoverage>,
         webhooks: &Arc<Webhooks>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -171,7 +171,7 @@ impl WebhookMonitor {
         );
         let answer = self
             .dispatcher
-            .perform(&job, &Effort::default(), &Unconditional)
+            .perform(&job, &RequestProgress::default(), &Unconditional)
             .await
             .map_err(|refused| refused.reason().to_owned())?;
         if !answer.status.is_success() {
@@ -180,7 +180,7 @@ impl WebhookMonitor {
         let next = self.next_page(&answer);
         match answer.body {
             AnswerBody::Whole(body) => Ok((next, body)),
-            AnswerBody::Large { .. } => Err("the answer is too large".into()),
+            AnswerBody::SharedBody { .. } => Err("the answer is too large".into()),
         }
     }
 

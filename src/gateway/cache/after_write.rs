@@ -31,7 +31,7 @@ struct Shown {
 impl ReadCache {
     /// After a write that was, or may have been, executed.
     pub fn invalidate(&self, job: &Job) {
-        self.make_doubtful(
+        self.invalidate_paths(
             &stale_after_write(&job.request.method, path_of(&job.request.target)),
             self.env.clock.now(),
         );
@@ -50,9 +50,7 @@ impl ReadCache {
                 .and_then(|reference| self.env.urls.named_path(&job.request.target, reference))
             {
                 // Until now there may have been nothing there, nor below it.
-                Some(path) if is_done && is_deep(&path) => {
-                    self.store.make_doubtful_below(&path, now)
-                }
+                Some(path) if is_done && is_deep(&path) => self.store.invalidate_prefix(&path, now),
                 Some(path) => self.store.written(&path, now),
                 None => {}
             }
@@ -68,22 +66,22 @@ impl ReadCache {
         let other = shown.url.as_ref().and_then(|url| self.env.urls.named_path(target, url));
         let other = other.filter(|path| is_deep(path) && !path.eq_ignore_ascii_case(target_path));
         if let Some(path) = &other {
-            self.make_doubtful(&stale_after_write(&Method::PATCH, path), now);
+            self.invalidate_paths(&stale_after_write(&Method::PATCH, path), now);
         }
         if shown.milestone.is_some() {
             for path in [Some(target_path), other.as_deref()].into_iter().flatten() {
-                self.make_doubtful(&stale_by_milestone(path), now);
+                self.invalidate_paths(&stale_by_milestone(path), now);
             }
         }
     }
 
     /// Something changed at `now`.
-    pub fn make_doubtful(&self, stale: &[Invalidation], now: Timestamp) {
+    pub fn invalidate_paths(&self, stale: &[Invalidation], now: Timestamp) {
         for stale in stale {
             match stale {
                 Invalidation::Exactly(path) => self.store.written(path, now),
-                Invalidation::Below(path) => self.store.make_doubtful_below(path, now),
-                Invalidation::Everything => self.store.make_doubtful_below("/", now),
+                Invalidation::Below(path) => self.store.invalidate_prefix(path, now),
+                Invalidation::Everything => self.store.invalidate_prefix("/", now),
             }
         }
     }

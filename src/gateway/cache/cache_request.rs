@@ -7,7 +7,7 @@ use http::HeaderMap;
 use std::sync::Arc;
 
 /// What a read is asked for.
-pub struct Question {
+pub struct CacheRequest {
     /// The request as it would go upstream.
     pub job: Job,
     /// Whose view the answer shows.
@@ -15,5 +15,5 @@ pub struct Question {
     /// The client's own headers: conditions, `Accept`, what `Vary` names.
     pub asked: Arc<HeaderMap>,
     /// What they say of stored answers.
-    pub wishes: RequestDirectives,
+    pub directives: RequestDirectives,
 }

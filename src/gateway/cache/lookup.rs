@@ -7,7 +7,7 @@ use crate::telemetry::CacheOutcome;
 use std::sync::Arc;
 
 /// What a look into the store has found that may not be served without asking.
-pub struct Sought {
+pub struct CacheLookup {
     /// The address's.
     pub(super) address: CacheKey,
     /// That of the answer.

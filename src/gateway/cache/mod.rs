@@ -3,6 +3,7 @@
 pub mod after_write;
 pub mod cache_request;
 pub mod conditions;
+pub mod fetch;
 pub mod invalidation;
 pub mod lookup;
 pub mod pages;

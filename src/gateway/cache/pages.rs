@@ -3,7 +3,7 @@
 use crate::decision::cache::key::CacheKey;
 use crate::decision::cache::pagination::{Page, PageSizes, continues_list};
 use crate::gateway::address::path_of;
-use crate::gateway::cache::cache_request::Question;
+use crate::gateway::cache::cache_request::CacheRequest;
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::url_rewrite::map::Body;
@@ -14,11 +14,11 @@ impl ReadCache {
     pub fn note_change(
         &self,
         key: &CacheKey,
-        question: &Question,
+        cache_request: &CacheRequest,
         before: Option<&Entry>,
         after: &Entry,
     ) {
-        let target = &question.job.request.target;
+        let target = &cache_request.job.request.target;
         let is_news = match before {
             Some(before) => {
                 before.status() != after.status() || before.body.text() != after.body.text()
@@ -65,11 +65,16 @@ impl ReadCache {
 }
 
 /// What an answer is as a page of a list.
-pub fn page_of(question: &Question, status: StatusCode, headers: &HeaderMap, body: &Body) -> Page {
+pub fn page_of(
+    cache_request: &CacheRequest,
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &Body,
+) -> Page {
     if status != StatusCode::OK {
         return Page::Other;
     }
-    let endpoint = question.job.route.endpoint;
+    let endpoint = cache_request.job.route.endpoint;
     let sizes = PageSizes { default: endpoint.per_page_default, max: endpoint.per_page_max };
-    Page::of(&question.job.request.target, sizes, headers, body.text())
+    Page::of(&cache_request.job.request.target, sizes, headers, body.text())
 }

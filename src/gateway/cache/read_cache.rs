@@ -1,11 +1,11 @@
 //! The read cache as a part of the gateway: what is stored, and the fetches that fill it.
 
-use crate::gateway::cache::invalidation::pagination::Neighbours;
+use crate::gateway::cache::invalidation::pagination::PaginationChanges;
 use crate::gateway::cache::predicted_etags::Predictor;
-use crate::gateway::cache::registry::Streams;
-use crate::gateway::cache::single_flight::Flights;
+use crate::gateway::cache::registry::BodyRegistry;
+use crate::gateway::cache::single_flight::SingleFlight;
 use crate::gateway::cache::store::Store;
-use crate::gateway::cache::webhook_coverage::Hooks;
+use crate::gateway::cache::webhook_coverage::WebhookCoverage;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::environment::Environment;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ pub struct ReadCache {
     pub(super) dispatcher: Arc<Dispatcher>,
     pub(super) store: Arc<Store>,
     /// Fetches under way, by what they fetch.
-    pub(super) flights: Arc<Flights>,
+    pub(super) single_flight: Arc<SingleFlight>,
     /// Bodies too large to hold that are being read.
-    pub(super) streams: Arc<Streams>,
+    pub(super) registry: Arc<BodyRegistry>,
     /// Routes that webhooks cover.
-    pub(super) coverage: Arc<Hooks>,
+    pub(super) coverage: Arc<WebhookCoverage>,
     /// Lists that were seen to change.
-    pub(super) pagination: Arc<Neighbours>,
+    pub(super) pagination: Arc<PaginationChanges>,
     /// Present where the config asks for predicted ETags.
     pub(super) predictor: Option<Arc<Predictor>>,
 }
@@ -45,9 +45,10 @@ impl ReadCache {
             env: Arc::clone(env),
             dispatcher: Arc::clone(dispatcher),
             store: before.map_or_else(store, |before| Arc::clone(&before.store)),
-            flights: before.map_or_else(Arc::default, |before| Arc::clone(&before.flights)),
-            streams: before.map_or_else(Arc::default, |before| Arc::clone(&before.streams)),
-            coverage: Arc::new(Hooks::new(config)),
+            single_flight: before
+                .map_or_else(Arc::default, |before| Arc::clone(&before.single_flight)),
+            registry: before.map_or_else(Arc::default, |before| Arc::clone(&before.registry)),
+            coverage: Arc::new(WebhookCoverage::new(config)),
             pagination: before.map_or_else(Arc::default, |before| Arc::clone(&before.pagination)),
             predictor: Predictor::of(config).map(|new| earlier.unwrap_or(new)),
         })
@@ -57,11 +58,11 @@ impl ReadCache {
         &self.store
     }
 
-    pub fn flights(&self) -> &Arc<Flights> {
-        &self.flights
+    pub fn single_flight(&self) -> &Arc<SingleFlight> {
+        &self.single_flight
     }
 
-    pub fn coverage(&self) -> &Arc<Hooks> {
+    pub fn coverage(&self) -> &Arc<WebhookCoverage> {
         &self.coverage
     }
 }

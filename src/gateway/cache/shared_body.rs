@@ -55,7 +55,7 @@ pub struct Head {
 }
 
 /// A body that is being read.
-pub struct Large {
+pub struct SharedBody {
     /// What came before it.
     pub head: Head,
     /// What it depends on.
@@ -82,7 +82,7 @@ struct State {
     /// What all have.
     gone: Gone,
     end: Option<Result<(), Lost>>,
-    door: Door,
+    join: JoinState,
     readers: Vec<Option<Place>>,
     /// Since when somebody waits for the slowest.
     stalled_since: Option<Instant>,
@@ -100,7 +100,7 @@ pub struct Gone {
 
 /// Whether the body can be joined: only at its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Door {
+enum JoinState {
     /// By those who waited for its fetch, some of whom may still be on their way, and by others.
     Awaiting,
     /// By whoever comes before the window is full.
@@ -133,13 +133,13 @@ enum Step {
 
 /// A body that has just begun, in the hands of those who waited for it; dropped when all of them
 /// have joined, or will not.
-pub struct Landing(pub Arc<Large>);
+pub struct Landing(pub Arc<SharedBody>);
 
 impl Drop for Landing {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        if state.door == Door::Awaiting {
-            state.door = Door::Open;
+        if state.join == JoinState::Awaiting {
+            state.join = JoinState::Open;
         }
         self.0.rid_of_source(&mut state);
         drop(state);
@@ -147,21 +147,23 @@ impl Drop for Landing {
     }
 }
 
-impl Large {
+impl SharedBody {
     /// An answer whose body is too large, or is treated so. `is_for_others`: whether more than one
     /// reader may have it.
     pub fn new(answer: Answer, vary: Option<Box<Vary>>, is_for_others: bool) -> Self {
         let Answer { status, headers, body, token, requested_at, .. } = answer;
         let (first, source) = match body {
             AnswerBody::Whole(bytes) => (bytes, None),
-            AnswerBody::Large { first, exchange, held } => (first, Some(Source { exchange, held })),
+            AnswerBody::SharedBody { first, exchange, held } => {
+                (first, Some(Source { exchange, held }))
+            }
         };
         let mut state = State {
             window: VecDeque::new(),
             window_bytes: 0,
             gone: Gone { pieces: 0, bytes: 0, digest: Some(Context::new(&SHA256)) },
             end: source.is_none().then_some(Ok(())),
-            door: Door::Awaiting,
+            join: JoinState::Awaiting,
             readers: Vec::new(),
             stalled_since: None,
         };
@@ -187,11 +189,11 @@ impl Large {
     /// it is not for others.
     pub(super) fn take_place(&self) -> Option<usize> {
         let mut state = self.state.lock();
-        if state.door == Door::Closed {
+        if state.join == JoinState::Closed {
             return None;
         }
         if !self.is_for_others {
-            state.door = Door::Closed;
+            state.join = JoinState::Closed;
         }
         Some(state.add_reader())
     }
@@ -199,7 +201,7 @@ impl Large {
     /// A place for the only reader.
     pub(super) fn take_only_place(&self) -> usize {
         let mut state = self.state.lock();
-        state.door = Door::Closed;
+        state.join = JoinState::Closed;
         state.add_reader()
     }
 
@@ -278,8 +280,8 @@ impl Large {
 
     /// Ends the exchange when nobody will read it any more. Whoever is reading right now wants it.
     fn rid_of_source(&self, state: &mut State) {
-        if state.door != Door::Awaiting && state.wanting().next().is_none() {
-            state.door = Door::Closed;
+        if state.join != JoinState::Awaiting && state.wanting().next().is_none() {
+            state.join = JoinState::Closed;
             if let Ok(mut source) = self.source.try_lock() {
                 *source = None;
             }
@@ -334,8 +336,8 @@ impl State {
             Some(end) => end.map(|()| Step::Take(Turn::End)),
             None if self.window_bytes < WINDOW_BYTES => Ok(Step::Read),
             // Who may still come can ask for itself.
-            None if self.door == Door::Open => {
-                self.door = Door::Closed;
+            None if self.join == JoinState::Open => {
+                self.join = JoinState::Closed;
                 self.settle();
                 self.step(reader, now)
             }
@@ -355,8 +357,8 @@ impl State {
     fn let_go(&mut self, now: Instant) {
         let Some(since) = self.stalled_since else { return };
         let stalled = now.saturating_duration_since(since);
-        if self.door == Door::Awaiting && stalled >= PATIENCE {
-            self.door = Door::Closed;
+        if self.join == JoinState::Awaiting && stalled >= PATIENCE {
+            self.join = JoinState::Closed;
         }
         for place in self
             .readers
@@ -373,7 +375,7 @@ impl State {
 
     /// Forgets what everybody has.
     fn settle(&mut self) {
-        if self.door != Door::Closed {
+        if self.join != JoinState::Closed {
             return;
         }
         let (mut count, mut slowest) = (0, u64::MAX);

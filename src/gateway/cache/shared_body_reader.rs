@@ -13,12 +13,12 @@ use ring::digest::{Context, SHA256};
 
 use crate::tokens::{Credential, TokenId};
 
-use crate::gateway::cache::cache_request::Question;
-use crate::gateway::cache::shared_body::{Gone, Head, Large, Lost, Turn};
+use crate::gateway::cache::cache_request::CacheRequest;
+use crate::gateway::cache::shared_body::{Gone, Head, Lost, SharedBody, Turn};
 use crate::gateway::dispatch::answer::Answer;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Conditions;
-use crate::gateway::dispatch::progress::Effort;
+use crate::gateway::dispatch::progress::RequestProgress;
 
 /// What the client was told of the body.
 const TOLD: [header::HeaderName; 4] =
@@ -26,29 +26,29 @@ const TOLD: [header::HeaderName; 4] =
 
 /// One of those who read a body. Dropped, it is wanted by one less.
 pub struct Reader {
-    stream: Arc<Large>,
+    stream: Arc<SharedBody>,
     place: usize,
     /// How it goes on when it is let go; only from the beginning of a body that others read too.
-    again: Option<Again>,
+    again: Option<Resume>,
     /// The part of a piece that it does not have yet.
     rest: Option<Bytes>,
 }
 
 /// Asks the same once more.
-pub struct Again {
+pub struct Resume {
     /// Who asks.
     pub dispatcher: Arc<Dispatcher>,
     /// What is asked.
-    pub question: Arc<Question>,
+    pub cache_request: Arc<CacheRequest>,
 }
 
-impl Again {
+impl Resume {
     /// A reader of another answer to the same that goes on after what is `gone`, with what it has
     /// of a piece.
     pub async fn go_on(self, head: &Head, gone: Gone) -> Result<(Reader, Option<Bytes>), Lost> {
         let answer = self
             .dispatcher
-            .perform(&self.question.job, &Effort::default(), &SameToken(head.token))
+            .perform(&self.cache_request.job, &RequestProgress::default(), &SameToken(head.token))
             .await
             .map_err(|_| Lost)?;
         if !is_same(head, &answer) {
@@ -75,14 +75,14 @@ impl Again {
 
 impl Reader {
     /// A place at its beginning; `None` when that is gone, or for somebody else.
-    pub fn join(stream: &Arc<Large>, again: Option<Again>) -> Option<Self> {
+    pub fn join(stream: &Arc<SharedBody>, again: Option<Resume>) -> Option<Self> {
         let place = stream.take_place()?;
         Some(Self { stream: Arc::clone(stream), place, again, rest: None })
     }
 
     /// The only one of an answer.
     pub fn alone(answer: Answer) -> Self {
-        let stream = Arc::new(Large::new(answer, None, false));
+        let stream = Arc::new(SharedBody::new(answer, None, false));
         let place = stream.take_only_place();
         Self { stream, place, again: None, rest: None }
     }

@@ -30,8 +30,8 @@ use crate::decision::cache::key::CacheKey;
 
 use crate::gateway::cache::shared_body::Landing;
 use crate::gateway::cache::store::Entry;
-use crate::gateway::dispatch::progress::Effort;
-use crate::gateway::error::Refused;
+use crate::gateway::dispatch::progress::RequestProgress;
+use crate::gateway::error::GatewayError;
 use crate::telemetry::Fetch;
 
 /// DESIGN D1: how long a fetch without askers may go on.
@@ -39,18 +39,18 @@ const ORPHAN_GRACE: Duration = Duration::from_secs(2);
 
 /// How a fetch ended.
 #[derive(Clone)]
-pub enum Landed {
+pub enum FetchResult {
     /// With an answer that everyone who waited may have.
     Entry(Arc<Entry>, Fetch),
     /// With a body too large to hold, which is read as it comes by everyone who waited.
-    Large(Arc<Landing>),
+    SharedBody(Arc<Landing>),
     /// Without an answer.
-    Refused(Refused),
+    Failed(GatewayError),
 }
 
 /// A fetch that is under way.
 struct Underway {
-    effort: Effort,
+    progress: RequestProgress,
     /// When it was started: it may show a state from before a later write.
     started_at: Timestamp,
     /// Whose place it waits at, and with which priority.
@@ -62,20 +62,20 @@ struct Underway {
     followers: OnceLock<watch::Sender<Option<Arrival>>>,
     /// Another one has brought the answer, and which.
     superseded: Notify,
-    superseded_by: Mutex<Option<Landed>>,
+    superseded_by: Mutex<Option<FetchResult>>,
 }
 
 /// The end of a fetch, and whether it is that of another one.
 #[derive(Clone)]
 struct Arrival {
-    landed: Landed,
+    fetched_result: FetchResult,
     is_of_other: bool,
 }
 
 /// An asker's place in a fetch; the fetch is deserted when the last one is dropped.
-pub struct Seat {
+pub struct Participant {
     /// What the fetch has cost.
-    pub effort: Effort,
+    pub progress: RequestProgress,
     /// Whether this asker started it.
     pub role: Role,
     place: Place,
@@ -83,17 +83,17 @@ pub struct Seat {
 
 enum Place {
     /// It drives the fetch.
-    Pilot(Flight),
+    Leader(LeadingFetch),
     /// It waits for another one's.
-    Passenger(watch::Receiver<Option<Arrival>>),
+    Follower(watch::Receiver<Option<Arrival>>),
 }
 
 /// A fetch in the hands of whoever started it; dropped before its end it goes on by itself, as far
 /// as it is wanted.
-struct Flight(Option<(Departure, FetchFuture)>);
+struct LeadingFetch(Option<(Departure, FetchFuture)>);
 
 /// Boxed, so that it can be handed over to a task midway.
-type FetchFuture = Pin<Box<dyn Future<Output = Landed> + Send>>;
+type FetchFuture = Pin<Box<dyn Future<Output = FetchResult> + Send>>;
 
 /// Whether an asker started the fetch it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub enum Role {
 
 /// Who wants to take part.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker {
+pub struct Waiter {
     /// When it asks.
     pub now: Timestamp,
     /// At whose place it would wait for a fetch of its own, and with which priority.
@@ -117,69 +117,75 @@ pub struct Asker {
 
 /// All fetches that are under way, those for the same beside each other.
 #[derive(Default)]
-pub struct Flights {
+pub struct SingleFlight {
     by_key: Mutex<ByKey>,
 }
 
 type ByKey = HashMap<CacheKey, Vec<Arc<Underway>>, foldhash::fast::RandomState>;
 
-impl Flights {
+impl SingleFlight {
     /// Joins a fetch for `key` that is on its way or waits where this asker would; else starts the
     /// one that `start` makes. Fetches of which `is_stale` says that they began too early are no
     /// longer joined by anybody.
     pub fn join<F>(
         self: &Arc<Self>,
         key: &CacheKey,
-        asker: Asker,
+        waiter: Waiter,
         is_stale: impl Fn(Timestamp) -> bool,
-        start: impl FnOnce(Effort) -> F,
-    ) -> Seat
+        start: impl FnOnce(RequestProgress) -> F,
+    ) -> Participant
     where
-        F: Future<Output = Landed> + Send + 'static,
+        F: Future<Output = FetchResult> + Send + 'static,
     {
         let mut by_key = self.by_key.lock();
-        let flights = by_key.entry(key.clone()).or_default();
-        flights.retain(|underway| !is_stale(underway.started_at));
-        if let Some(underway) = flights.iter().find(|underway| underway.is_as_early_as(asker)) {
+        let single_flight = by_key.entry(key.clone()).or_default();
+        single_flight.retain(|underway| !is_stale(underway.started_at));
+        if let Some(underway) =
+            single_flight.iter().find(|underway| underway.is_as_early_as(waiter))
+        {
             return underway.follow();
         }
         let underway = Arc::new(Underway {
-            effort: Effort::default(),
-            started_at: asker.now,
-            client: asker.client,
-            priority: asker.priority,
+            progress: RequestProgress::default(),
+            started_at: waiter.now,
+            client: waiter.client,
+            priority: waiter.priority,
             is_led: AtomicBool::new(true),
             followers: OnceLock::new(),
             superseded: Notify::new(),
             superseded_by: Mutex::default(),
         });
-        flights.push(Arc::clone(&underway));
+        single_flight.push(Arc::clone(&underway));
         drop(by_key);
-        let effort = underway.effort.clone();
-        let departure = Departure { flights: Arc::clone(self), key: key.clone(), underway };
-        let fetch = Box::pin(start(effort.clone()));
-        Seat { effort, role: Role::Leader, place: Place::Pilot(Flight(Some((departure, fetch)))) }
+        let progress = underway.progress.clone();
+        let departure = Departure { single_flight: Arc::clone(self), key: key.clone(), underway };
+        let fetch = Box::pin(start(progress.clone()));
+        Participant {
+            progress,
+            role: Role::Leader,
+            place: Place::Leader(LeadingFetch(Some((departure, fetch)))),
+        }
     }
 
     /// How many requests wait for a fetch, all fetches together.
-    pub fn askers(&self) -> usize {
-        self.by_key.lock().values().flatten().map(|underway| underway.askers()).sum()
+    pub fn waiters(&self) -> usize {
+        self.by_key.lock().values().flatten().map(|underway| underway.waiters()).sum()
     }
 }
 
 impl Underway {
     /// Whether it is on its way, or waits no longer for it than this asker would.
-    fn is_as_early_as(&self, asker: Asker) -> bool {
-        self.client == asker.client && self.priority >= asker.priority
-            || !self.effort.waits_in_line()
+    fn is_as_early_as(&self, waiter: Waiter) -> bool {
+        self.client == waiter.client && self.priority >= waiter.priority
+            || !self.progress.waits_in_line()
     }
 
     /// A place for one more.
-    fn follow(&self) -> Seat {
-        Seat {
-            effort: self.effort.clone(),
+    fn follow(&self) -> Participant {
+        Participant {
+            progress: self.progress.clone(),
             role: Role::Follower,
-            place: Place::Passenger(self.channel().subscribe()),
+            place: Place::Follower(self.channel().subscribe()),
         }
     }
 
@@ -187,7 +193,7 @@ impl Underway {
         self.followers.get_or_init(|| watch::Sender::new(None))
     }
 
-    fn askers(&self) -> usize {
+    fn waiters(&self) -> usize {
         self.followers.get().map_or(0, watch::Sender::receiver_count)
             + usize::from(self.is_led.load(Ordering::Relaxed))
     }
@@ -200,51 +206,51 @@ impl Underway {
     }
 }
 
-impl Seat {
+impl Participant {
     /// Waits for the end. Who started the fetch follows another one when that brings the answer.
-    pub async fn landed(&mut self) -> Landed {
+    pub async fn fetched_result(&mut self) -> FetchResult {
         let arrival = match &mut self.place {
-            Place::Pilot(flight) => Some(flight.landed().await),
+            Place::Leader(leading) => Some(leading.fetched_result().await),
             // Without one the task was ended from outside, as at the end of the process.
-            Place::Passenger(arrivals) => {
+            Place::Follower(arrivals) => {
                 arrivals.wait_for(Option::is_some).await.ok().and_then(|arrival| arrival.clone())
             }
         };
-        let Some(Arrival { landed, is_of_other }) = arrival else {
-            return Landed::Refused(Refused::UpstreamFailed);
+        let Some(Arrival { fetched_result, is_of_other }) = arrival else {
+            return FetchResult::Failed(GatewayError::UpstreamFailed);
         };
         if is_of_other {
             self.role = Role::Follower;
         }
-        landed
+        fetched_result
     }
 }
 
-impl Flight {
-    async fn landed(&mut self) -> Arrival {
-        let of_own = |landed| Arrival { landed, is_of_other: false };
-        let died = of_own(Landed::Refused(Refused::UpstreamFailed));
+impl LeadingFetch {
+    async fn fetched_result(&mut self) -> Arrival {
+        let of_own = |fetched_result| Arrival { fetched_result, is_of_other: false };
+        let died = of_own(FetchResult::Failed(GatewayError::UpstreamFailed));
         let Some((departure, fetch)) = &mut self.0 else { return died };
-        let landed = tokio::select! {
+        let fetched_result = tokio::select! {
             biased;
             // A fetch that panics ends as one that failed, for everybody who waits for it.
-            landed = AssertUnwindSafe(fetch).catch_unwind() => Some(landed),
+            fetched_result = AssertUnwindSafe(fetch).catch_unwind() => Some(fetched_result),
             () = departure.underway.superseded.notified() => None,
         };
         let Some((departure, fetch)) = self.0.take() else { return died };
-        match landed {
-            Some(Ok(landed)) => of_own(departure.land(landed)),
+        match fetched_result {
+            Some(Ok(fetched_result)) => of_own(departure.land(fetched_result)),
             Some(Err(_)) => died,
             None => {
                 let by = departure.underway.superseded_by.lock().take();
                 departure.give_up(fetch);
-                by.map_or(died, |landed| Arrival { landed, is_of_other: true })
+                by.map_or(died, |fetched_result| Arrival { fetched_result, is_of_other: true })
             }
         }
     }
 }
 
-impl Drop for Flight {
+impl Drop for LeadingFetch {
     fn drop(&mut self) {
         let Some((departure, fetch)) = self.0.take() else { return };
         departure.underway.is_led.store(false, Ordering::Relaxed);
@@ -257,7 +263,7 @@ impl Drop for Flight {
 
 /// The other end of a fetch: takes it off the list and tells the askers, however it ends.
 struct Departure {
-    flights: Arc<Flights>,
+    single_flight: Arc<SingleFlight>,
     key: CacheKey,
     underway: Arc<Underway>,
 }
@@ -267,21 +273,21 @@ impl Departure {
     async fn fly(self, mut fetch: FetchFuture) {
         loop {
             tokio::select! {
-                landed = &mut fetch => {
-                    self.land(landed);
+                fetched_result = &mut fetch => {
+                    self.land(fetched_result);
                     return;
                 }
                 () = self.underway.superseded.notified() => return self.give_up(fetch),
                 () = self.underway.channel().closed() => {
-                    if self.underway.effort.is_on_wire()
-                        && let Ok(landed) = tokio::time::timeout(ORPHAN_GRACE, &mut fetch).await
+                    if self.underway.progress.is_on_wire()
+                        && let Ok(fetched_result) = tokio::time::timeout(ORPHAN_GRACE, &mut fetch).await
                     {
-                        self.land(landed);
+                        self.land(fetched_result);
                         return;
                     }
                     // Somebody may have joined meanwhile; under the lock nobody can.
-                    let mut by_key = self.flights.by_key.lock();
-                    if self.underway.askers() == 0 {
+                    let mut by_key = self.single_flight.by_key.lock();
+                    if self.underway.waiters() == 0 {
                         self.strike(&mut by_key);
                         return;
                     }
@@ -292,8 +298,8 @@ impl Departure {
 
     /// Whether somebody waits for it, or it is on its way; else it is off the list from now on.
     fn is_wanted(&self) -> bool {
-        let mut by_key = self.flights.by_key.lock();
-        let is_wanted = self.underway.askers() > 0 || self.underway.effort.is_on_wire();
+        let mut by_key = self.single_flight.by_key.lock();
+        let is_wanted = self.underway.waiters() > 0 || self.underway.progress.is_on_wire();
         if !is_wanted {
             self.strike(&mut by_key);
         }
@@ -302,21 +308,24 @@ impl Departure {
 
     /// Its askers have their answer. What is on its way all the same, by a hair, is not cut off.
     fn give_up(&self, fetch: FetchFuture) {
-        if let (true, Ok(runtime)) = (self.underway.effort.is_on_wire(), Handle::try_current()) {
+        if let (true, Ok(runtime)) = (self.underway.progress.is_on_wire(), Handle::try_current()) {
             runtime.spawn(tokio::time::timeout(ORPHAN_GRACE, fetch));
         }
     }
 
     /// Tells everybody but the one who drives it, to whom the answer is given back.
-    fn land(self, landed: Landed) -> Landed {
+    fn land(self, fetched_result: FetchResult) -> FetchResult {
         // Off the list first: who comes from now on finds the stored answer.
-        let mut by_key = self.flights.by_key.lock();
+        let mut by_key = self.single_flight.by_key.lock();
         let is_listed = self.strike(&mut by_key);
-        if is_listed && let (Landed::Entry(..), Some(beside)) = (&landed, by_key.get_mut(&self.key))
+        if is_listed
+            && let (FetchResult::Entry(..), Some(beside)) =
+                (&fetched_result, by_key.get_mut(&self.key))
         {
-            for waiting in beside.extract_if(.., |underway| !underway.effort.is_on_wire()) {
-                waiting.tell(|| Arrival { landed: landed.clone(), is_of_other: true });
-                *waiting.superseded_by.lock() = Some(landed.clone());
+            for waiting in beside.extract_if(.., |underway| !underway.progress.is_on_wire()) {
+                waiting
+                    .tell(|| Arrival { fetched_result: fetched_result.clone(), is_of_other: true });
+                *waiting.superseded_by.lock() = Some(fetched_result.clone());
                 waiting.superseded.notify_one();
             }
             if beside.is_empty() {
@@ -324,18 +333,19 @@ impl Departure {
             }
         }
         drop(by_key);
-        self.underway.tell(|| Arrival { landed: landed.clone(), is_of_other: false });
-        landed
+        self.underway
+            .tell(|| Arrival { fetched_result: fetched_result.clone(), is_of_other: false });
+        fetched_result
     }
 
     /// Takes it off the list; whether it was there. It is not when it was found to have begun too
     /// early.
     fn strike(&self, by_key: &mut ByKey) -> bool {
-        let Some(flights) = by_key.get_mut(&self.key) else { return false };
-        let before = flights.len();
-        flights.retain(|listed| !Arc::ptr_eq(listed, &self.underway));
-        let is_listed = flights.len() < before;
-        if flights.is_empty() {
+        let Some(single_flight) = by_key.get_mut(&self.key) else { return false };
+        let before = single_flight.len();
+        single_flight.retain(|listed| !Arc::ptr_eq(listed, &self.underway));
+        let is_listed = single_flight.len() < before;
+        if single_flight.is_empty() {
             by_key.remove(&self.key);
         }
         is_listed
@@ -344,13 +354,13 @@ impl Departure {
 
 impl Drop for Departure {
     fn drop(&mut self) {
-        self.strike(&mut self.flights.by_key.lock());
+        self.strike(&mut self.single_flight.by_key.lock());
         let Some(followers) = self.underway.followers.get() else { return };
-        followers.send_if_modified(|landed| {
-            let died = landed.is_none();
+        followers.send_if_modified(|fetched_result| {
+            let died = fetched_result.is_none();
             if died {
-                *landed = Some(Arrival {
-                    landed: Landed::Refused(Refused::UpstreamFailed),
+                *fetched_result = Some(Arrival {
+                    fetched_result: FetchResult::Failed(GatewayError::UpstreamFailed),
                     is_of_other: false,
                 });
             }
@@ -366,20 +376,20 @@ mod tests {
     use super::*;
     use crate::decision::cache::key::{Accept, Scope};
 
-    fn asker() -> Asker {
-        Asker { now: Timestamp::from_secs(1), client: 0, priority: Priority::Normal }
+    fn waiter() -> Waiter {
+        Waiter { now: Timestamp::from_secs(1), client: 0, priority: Priority::Normal }
     }
 
     /// What ends a fetch, and what tells that it was dropped.
     type Ends = (oneshot::Sender<()>, oneshot::Receiver<()>);
 
     /// Asks; a fetch that is started dies when nobody is left to end it.
-    fn ask(flights: &Arc<Flights>) -> (Seat, Option<Ends>) {
+    fn ask(single_flight: &Arc<SingleFlight>) -> (Participant, Option<Ends>) {
         let mut ends = None;
         let key = CacheKey::new(Scope::Public, "/meta", &Accept::Json, "");
-        let seat = flights.join(
+        let participant = single_flight.join(
             &key,
-            asker(),
+            waiter(),
             |_| false,
             |_| {
                 let ((tell, told), (dropped, drops)) =
@@ -388,51 +398,54 @@ mod tests {
                 async move {
                     let _until_dropped = dropped;
                     if told.await.is_ok() {
-                        Landed::Refused(Refused::Unreachable)
+                        FetchResult::Failed(GatewayError::Unreachable)
                     } else {
                         panic!("the fetch dies")
                     }
                 }
             },
         );
-        (seat, ends)
+        (participant, ends)
     }
 
-    fn is_unreachable(landed: &Landed) -> bool {
-        matches!(landed, Landed::Refused(Refused::Unreachable))
+    fn is_unreachable(fetched_result: &FetchResult) -> bool {
+        matches!(fetched_result, FetchResult::Failed(GatewayError::Unreachable))
     }
 
     #[tokio::test]
     async fn a_fetch_in_line_ends_at_once_with_its_only_asker() {
-        let flights = Arc::<Flights>::default();
-        let (mut seat, ends) = ask(&flights);
-        assert!(seat.landed().now_or_never().is_none());
-        assert_eq!(flights.askers(), 1);
-        drop(seat);
+        let single_flight = Arc::<SingleFlight>::default();
+        let (mut participant, ends) = ask(&single_flight);
+        assert!(participant.fetched_result().now_or_never().is_none());
+        assert_eq!(single_flight.waiters(), 1);
+        drop(participant);
         let (_tell, mut drops) = ends.unwrap();
         assert!(drops.try_recv() == Err(oneshot::error::TryRecvError::Closed), "it is still there");
-        assert_eq!(flights.askers(), 0);
+        assert_eq!(single_flight.waiters(), 0);
     }
 
     #[tokio::test]
     async fn a_fetch_that_others_wait_for_goes_on_without_the_one_who_started_it() {
-        let flights = Arc::<Flights>::default();
-        let (mut leader, ends) = ask(&flights);
-        let (mut follower, none) = ask(&flights);
-        assert!(none.is_none() && leader.landed().now_or_never().is_none());
-        assert_eq!((flights.askers(), follower.role), (2, Role::Follower));
+        let single_flight = Arc::<SingleFlight>::default();
+        let (mut leader, ends) = ask(&single_flight);
+        let (mut follower, none) = ask(&single_flight);
+        assert!(none.is_none() && leader.fetched_result().now_or_never().is_none());
+        assert_eq!((single_flight.waiters(), follower.role), (2, Role::Follower));
         drop(leader);
-        assert_eq!(flights.askers(), 1);
+        assert_eq!(single_flight.waiters(), 1);
         ends.unwrap().0.send(()).unwrap();
-        assert!(is_unreachable(&follower.landed().await));
+        assert!(is_unreachable(&follower.fetched_result().await));
     }
 
     #[tokio::test]
     async fn a_fetch_that_is_on_its_way_is_brought_to_its_end_for_nobody() {
-        let flights = Arc::<Flights>::default();
-        let (mut seat, ends) = ask(&flights);
-        assert!(seat.landed().now_or_never().is_none() && seat.effort.may_send());
-        drop(seat);
+        let single_flight = Arc::<SingleFlight>::default();
+        let (mut participant, ends) = ask(&single_flight);
+        assert!(
+            participant.fetched_result().now_or_never().is_none()
+                && participant.progress.may_send()
+        );
+        drop(participant);
         let (tell, drops) = ends.unwrap();
         tokio::task::yield_now().await;
         assert!(tell.send(()).is_ok(), "it was cut off");
@@ -441,13 +454,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_fetch_that_dies_is_a_failure_for_everybody() {
-        let flights = Arc::<Flights>::default();
-        let (mut leader, ends) = ask(&flights);
-        let (mut follower, _) = ask(&flights);
+        let single_flight = Arc::<SingleFlight>::default();
+        let (mut leader, ends) = ask(&single_flight);
+        let (mut follower, _) = ask(&single_flight);
         drop(ends);
-        for seat in [&mut leader, &mut follower] {
-            assert!(matches!(seat.landed().await, Landed::Refused(Refused::UpstreamFailed)));
+        for participant in [&mut leader, &mut follower] {
+            assert!(matches!(
+                participant.fetched_result().await,
+                FetchResult::Failed(GatewayError::UpstreamFailed)
+            ));
         }
-        assert_eq!(flights.askers(), 0);
+        assert_eq!(single_flight.waiters(), 0);
     }
 }

@@ -20,10 +20,10 @@ use crate::decision::cache::freshness::Validated;
 use crate::decision::cache::key::CacheKey;
 use crate::decision::cache::settling::Trust;
 
-use crate::gateway::cache::invalidation::log::Doubt;
+use crate::gateway::cache::invalidation::log::InvalidationLog;
 use crate::gateway::cache::invalidation::purge::{Prefix, Purged, Purges};
 use crate::gateway::cache::stored_head::{SharedLines, StoredHead};
-use crate::gateway::cache::validation::{Confirmation, Print, Prints};
+use crate::gateway::cache::validation::{Fingerprint, Fingerprints, ValidationTimes};
 use crate::gateway::url_rewrite::map::Body;
 
 /// What the table takes for an entry: a slot (the key, the entry's address, its state and its
@@ -56,9 +56,9 @@ pub struct Entry {
     /// Status, validators and age.
     pub stored: Stored,
     /// When it was last confirmed.
-    pub confirmation: Confirmation,
+    pub validation: ValidationTimes,
     /// What the 304 said that made it.
-    pub print: Print,
+    pub fingerprint: Fingerprint,
     /// What it depends on beyond its key; mostly nothing.
     pub vary: Option<Box<Vary>>,
 }
@@ -86,13 +86,13 @@ impl Vary {
 
 impl Entry {
     /// What its last confirmation makes of it.
-    pub fn confirmed(&self) -> Validated<'_> {
-        self.stored.validated(self.confirmation.confirmed_at(), self.confirmation.requested_at())
+    pub fn validated(&self) -> Validated<'_> {
+        self.stored.validated(self.validation.validated_at(), self.validation.requested_at())
     }
 
     /// When the request left that brought or confirmed it: a later change makes it doubtful.
     pub fn requested_at(&self) -> Timestamp {
-        self.confirmation.requested_at()
+        self.validation.requested_at()
     }
 
     /// Whether it answers another request with these headers.
@@ -170,9 +170,9 @@ pub struct Store {
     /// Lines that many heads have.
     pub shared_lines: SharedLines,
     /// Knows 304s again.
-    pub prints: Prints,
+    pub fingerprints: Fingerprints,
     purges: Purges,
-    doubt: Doubt,
+    log: InvalidationLog,
     on_evicted: Box<dyn Fn(u64) + Send + Sync>,
 }
 
@@ -228,9 +228,9 @@ impl Store {
         Self {
             entries,
             shared_lines: SharedLines::default(),
-            prints: Prints::default(),
+            fingerprints: Fingerprints::default(),
             purges: Purges::default(),
-            doubt: Doubt::default(),
+            log: InvalidationLog::default(),
             on_evicted: Box::new(on_evicted),
         }
     }
@@ -293,13 +293,13 @@ impl Store {
     /// `path` changed, or may have changed, at `now`: what was asked for before is doubtful, with
     /// any query and for everyone.
     pub fn written(&self, path: &str, now: Timestamp) {
-        self.doubt.changed(path, now);
+        self.log.changed(path, now);
     }
 
     /// `prefix` and all paths below it changed, or may have changed, at `now`; `/`: all that is
     /// stored. It ends with a whole segment.
-    pub fn make_doubtful_below(&self, prefix: &str, now: Timestamp) {
-        self.doubt.changed_below(prefix, now);
+    pub fn invalidate_prefix(&self, prefix: &str, now: Timestamp) {
+        self.log.changed_below(prefix, now);
     }
 
     /// How far an answer to `path` (without query) may be trusted whose request left at
@@ -313,7 +313,7 @@ impl Store {
 
     /// The same but for purges, after which the upstream's answers mean what they meant before.
     pub fn trust_by_changes(&self, path: &str, requested_at: Timestamp) -> Trust {
-        Trust::after(self.doubt.last_change(path, requested_at), requested_at)
+        Trust::after(self.log.last_change(path, requested_at), requested_at)
     }
 
     /// Takes out what begins so. One part of the store after the other is locked meanwhile, each
@@ -388,8 +388,8 @@ mod tests {
             head: StoredHead::new(&headers, None, &store.shared_lines),
             body: Body::opaque(vec![b'x'; body_bytes].into()),
             stored: Stored::new(NOW, StatusCode::OK, &headers, None, None),
-            confirmation: Confirmation::new(NOW, NOW),
-            print: Print::default(),
+            validation: ValidationTimes::new(NOW, NOW),
+            fingerprint: Fingerprint::default(),
             vary: Entry::vary_of(&headers, &headers),
         })
     }

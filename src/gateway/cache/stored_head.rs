@@ -16,7 +16,7 @@ use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
 
-use crate::gateway::http::content_coding::Codings;
+use crate::gateway::http::content_coding::ContentCodings;
 
 /// Headers whose values repeat from answer to answer; of others each entry has its own.
 /// `Content-Type` is first, because a 304 leaves it out.
@@ -82,7 +82,7 @@ pub struct StoredHead {
     type_bytes: u16,
     is_shared: bool,
     /// Whether the body may be given in another coding.
-    pub codings: Codings,
+    pub codings: ContentCodings,
 }
 
 /// The blocks of repeated lines that are kept once. Bounded; what finds no place is kept with its
@@ -158,7 +158,7 @@ impl StoredHead {
             addresses_at,
             type_bytes,
             is_shared,
-            codings: Codings::of(headers, etag),
+            codings: ContentCodings::of(headers, etag),
         }
     }
 

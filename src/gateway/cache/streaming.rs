@@ -3,11 +3,11 @@
 use crate::decision::cache::cache_control::CacheControl;
 use crate::decision::cache::key::CacheKey;
 use crate::gateway::address::path_of;
-use crate::gateway::cache::cache_request::Question;
+use crate::gateway::cache::cache_request::CacheRequest;
 use crate::gateway::cache::lookup::ReadAnswer;
 use crate::gateway::cache::read_cache::ReadCache;
-use crate::gateway::cache::shared_body::{Landing, Large};
-use crate::gateway::cache::shared_body_reader::{Again, Reader};
+use crate::gateway::cache::shared_body::{Landing, SharedBody};
+use crate::gateway::cache::shared_body_reader::{Reader, Resume};
 use crate::gateway::cache::single_flight::Role;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::answer::Answer;
@@ -22,38 +22,52 @@ const JOINED_AFTER_MAX: Duration = Duration::from_secs(2);
 impl ReadCache {
     /// An answer whose body is too large to hold, for those who waited for it and whoever comes
     /// before its beginning is gone.
-    pub fn begin_stream(&self, key: CacheKey, question: &Question, answer: Answer) -> Arc<Landing> {
-        let vary = Entry::vary_of(&answer.headers, &question.asked);
+    pub fn begin_shared_body(
+        &self,
+        key: CacheKey,
+        cache_request: &CacheRequest,
+        answer: Answer,
+    ) -> Arc<Landing> {
+        let vary = Entry::vary_of(&answer.headers, &cache_request.asked);
         // RFC 9111 §5.2.2.5.
         let is_for_others = !CacheControl::parse(&answer.headers).no_store;
         let is_failure = answer.status.is_server_error();
-        let stream = Arc::new(Large::new(answer, vary, is_for_others));
+        let stream = Arc::new(SharedBody::new(answer, vary, is_for_others));
         if is_for_others && !is_failure {
-            self.streams.begun(key, &stream);
+            self.registry.begun(key, &stream);
         }
         Arc::new(Landing(stream))
     }
 
     /// One that another request has begun, if it is what was asked for and its beginning is still
     /// there.
-    pub fn join_stream(&self, key: &CacheKey, question: &Arc<Question>) -> Option<ReadAnswer> {
-        let stream = self.streams.find(key).filter(|stream| stream.fits(&question.asked))?;
+    pub fn join_shared_body(
+        &self,
+        key: &CacheKey,
+        cache_request: &Arc<CacheRequest>,
+    ) -> Option<ReadAnswer> {
+        let stream = self.registry.find(key).filter(|stream| stream.fits(&cache_request.asked))?;
         let (now, requested_at) = (self.env.clock.now(), stream.head.requested_at);
         let is_new = now.since(requested_at) <= JOINED_AFTER_MAX;
         let is_right = is_new
-            && self.store.trust(path_of(&question.job.request.target), requested_at).holds(now);
-        if is_right { self.streamed(&stream, question, Role::Follower) } else { None }
+            && self
+                .store
+                .trust(path_of(&cache_request.job.request.target), requested_at)
+                .holds(now);
+        if is_right { self.streamed(&stream, cache_request, Role::Follower) } else { None }
     }
 
     /// A place at the beginning of a body for the one who asks this.
     pub fn streamed(
         &self,
-        stream: &Arc<Large>,
-        question: &Arc<Question>,
+        stream: &Arc<SharedBody>,
+        cache_request: &Arc<CacheRequest>,
         role: Role,
     ) -> Option<ReadAnswer> {
-        let again =
-            Again { dispatcher: Arc::clone(&self.dispatcher), question: Arc::clone(question) };
+        let again = Resume {
+            dispatcher: Arc::clone(&self.dispatcher),
+            cache_request: Arc::clone(cache_request),
+        };
         let reader = Reader::join(stream, Some(again))?;
         let cache = match role {
             Role::Leader => CacheOutcome::Fetched(Fetch::TooLarge),

@@ -25,7 +25,7 @@ const PASSING_PREFIX: &str = "x-ratelimit-";
 /// says (RFC 9111 §3.2).
 const EXCHANGE_SUFFIX: &str = "-request-id";
 
-/// How many bits of [`Confirmation`] say how long the answer took: a quarter of an hour in
+/// How many bits of [`ValidationTimes`] say how long the answer took: a quarter of an hour in
 /// milliseconds. What took longer counts as confirmed earlier.
 const TOOK_BITS: u32 = 20;
 /// See [`TOOK_BITS`].
@@ -37,48 +37,51 @@ const REQUESTED_MAX: u64 = u64::MAX >> TOOK_BITS;
 /// The last confirmation of an entry, or the answer that brought it: when its request left, and in
 /// the lower bits how long its answer took. One number, so that the two are of one request and the
 /// later request is the greater number.
-pub struct Confirmation(AtomicU64);
+pub struct ValidationTimes(AtomicU64);
 
 /// What a 304 says, and to which token, as a fingerprint that means nothing in another process; all
 /// zero where another that says the same could mean something else. 48 bits, which an entry has
 /// room for: what changes passes for unchanged once in 10^14 times, and only in headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Print([u16; 3]);
+pub struct Fingerprint([u16; 3]);
 
 /// Makes fingerprints.
 #[derive(Default)]
-pub struct Prints(RandomState);
+pub struct Fingerprints(RandomState);
 
-impl Prints {
+impl Fingerprints {
     /// Of all headers but those that differ each time.
-    pub fn of(&self, token: TokenKey, headers: &HeaderMap, mode: Mode) -> Print {
-        let mut print = self.0.build_hasher();
-        print.write_u64(token.0);
+    pub fn of(&self, token: TokenKey, headers: &HeaderMap, mode: Mode) -> Fingerprint {
+        let mut fingerprint = self.0.build_hasher();
+        fingerprint.write_u64(token.0);
         for (name, value) in headers {
             let name = name.as_str();
             let names_exchange = mode == Mode::Revalidate && name.ends_with(EXCHANGE_SUFFIX);
             if !PASSING.contains(&name) && !name.starts_with(PASSING_PREFIX) && !names_exchange {
                 for part in [name.as_bytes(), value.as_bytes()] {
                     // With its length, so that no part can pass for the beginning of the next.
-                    print.write_usize(part.len());
-                    print.write(part);
+                    fingerprint.write_usize(part.len());
+                    fingerprint.write(part);
                 }
             }
         }
-        let print = print.finish();
+        let fingerprint = fingerprint.finish();
         // The lower 48 bits.
-        Print([0, 16, 32].map(|shift| u16::try_from(print >> shift & 0xffff).unwrap_or_default()))
+        Fingerprint(
+            [0, 16, 32]
+                .map(|shift| u16::try_from(fingerprint >> shift & 0xffff).unwrap_or_default()),
+        )
     }
 }
 
-impl Print {
+impl Fingerprint {
     /// Whether it is known that this says what `other` says.
     pub fn repeats(self, other: Self) -> bool {
         self != Self::default() && self == other
     }
 }
 
-impl Confirmation {
+impl ValidationTimes {
     /// Of an entry that is being made.
     pub fn new(requested_at: Timestamp, now: Timestamp) -> Self {
         Self(AtomicU64::new(packed(requested_at, now)))
@@ -90,7 +93,7 @@ impl Confirmation {
     }
 
     /// When the answer was there.
-    pub fn confirmed_at(&self) -> Timestamp {
+    pub fn validated_at(&self) -> Timestamp {
         let both = self.0.load(Ordering::Acquire);
         Timestamp::from_millis((both >> TOOK_BITS) + (both & TOOK_MAX))
     }
@@ -128,39 +131,41 @@ mod tests {
 
     #[test]
     fn what_is_said_again_moves_the_times_of_one_request_together_and_never_back() {
-        let confirmation = Confirmation::new(at(10), at(11));
-        let times = || (confirmation.requested_at(), confirmation.confirmed_at());
+        let validation = ValidationTimes::new(at(10), at(11));
+        let times = || (validation.requested_at(), validation.validated_at());
         assert_eq!(times(), (at(10), at(11)));
-        confirmation.repeated(at(20), at(30));
+        validation.repeated(at(20), at(30));
         assert_eq!(times(), (at(20), at(30)));
-        confirmation.repeated(at(15), at(40));
+        validation.repeated(at(15), at(40));
         assert_eq!(times(), (at(20), at(30)), "what left earlier confirms less");
     }
 
     #[test]
     fn times_that_cannot_be_said_are_taken_for_earlier_ones() {
-        let confirmation = Confirmation::new(at(10), at(10_000));
-        assert!(confirmation.requested_at() == at(10) && confirmation.confirmed_at() < at(10_000));
-        let confirmation = Confirmation::new(Timestamp::FAR_FUTURE, Timestamp::FAR_FUTURE);
-        assert!(confirmation.confirmed_at() < Timestamp::FAR_FUTURE);
+        let validation = ValidationTimes::new(at(10), at(10_000));
+        assert!(validation.requested_at() == at(10) && validation.validated_at() < at(10_000));
+        let validation = ValidationTimes::new(Timestamp::FAR_FUTURE, Timestamp::FAR_FUTURE);
+        assert!(validation.validated_at() < Timestamp::FAR_FUTURE);
     }
 
     #[test]
     fn what_says_something_else_or_is_not_known_repeats_nothing() {
-        let prints = Prints::default();
+        let fingerprints = Fingerprints::default();
         let [one, other] = ["\"a\"", "\"b\""]
-            .map(|etag| prints.of(MINE, &map(&[("etag", etag)]), Mode::Revalidate));
+            .map(|etag| fingerprints.of(MINE, &map(&[("etag", etag)]), Mode::Revalidate));
         assert!(one.repeats(one) && !one.repeats(other));
-        for (known, said) in
-            [(one, Print::default()), (Print::default(), one), (Print::default(), Print::default())]
-        {
+        for (known, said) in [
+            (one, Fingerprint::default()),
+            (Fingerprint::default(), one),
+            (Fingerprint::default(), Fingerprint::default()),
+        ] {
             assert!(!said.repeats(known));
         }
     }
 
     #[test]
     fn dates_and_counters_say_nothing_new_and_everything_else_does() {
-        let prints = Prints::default();
+        let fingerprints = Fingerprints::default();
         let said = map(&[
             ("etag", "\"a\""),
             ("date", "now"),
@@ -168,7 +173,7 @@ mod tests {
             ("x-request-id", "1"),
             ("cache-control", "private"),
         ]);
-        let print = prints.of(MINE, &said, Mode::Revalidate);
+        let fingerprint = fingerprints.of(MINE, &said, Mode::Revalidate);
         for (name, value) in [
             ("date", "later"),
             ("x-ratelimit-remaining", "6"),
@@ -177,7 +182,7 @@ mod tests {
         ] {
             let mut again = said.clone();
             again.insert(name, HeaderValue::from_static(value));
-            assert_eq!(prints.of(MINE, &again, Mode::Revalidate), print, "{name}");
+            assert_eq!(fingerprints.of(MINE, &again, Mode::Revalidate), fingerprint, "{name}");
         }
         for (name, value) in [
             ("etag", "\"b\""),
@@ -187,12 +192,19 @@ mod tests {
         ] {
             let mut again = said.clone();
             again.insert(name, HeaderValue::from_static(value));
-            assert_ne!(prints.of(MINE, &again, Mode::Revalidate), print, "{name}");
+            assert_ne!(fingerprints.of(MINE, &again, Mode::Revalidate), fingerprint, "{name}");
         }
         let mut again = said.clone();
         again.insert("x-service-request-id", HeaderValue::from_static("1"));
-        assert_eq!(prints.of(MINE, &again, Mode::Revalidate), print, "it names the exchange");
-        assert_ne!(prints.of(MINE, &again, Mode::Rfc9111), prints.of(MINE, &said, Mode::Rfc9111));
-        assert_ne!(prints.of(TokenKey(2), &said, Mode::Revalidate), print);
+        assert_eq!(
+            fingerprints.of(MINE, &again, Mode::Revalidate),
+            fingerprint,
+            "it names the exchange"
+        );
+        assert_ne!(
+            fingerprints.of(MINE, &again, Mode::Rfc9111),
+            fingerprints.of(MINE, &said, Mode::Rfc9111)
+        );
+        assert_ne!(fingerprints.of(TokenKey(2), &said, Mode::Revalidate), fingerprint);
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The webhooks of the config, and what each rule of the cache needs to be told of.
 #[derive(Default)]
-pub struct Hooks {
+pub struct WebhookCoverage {
     pub watched: Vec<Watched>,
     needs: Vec<Need>,
     /// How many checks have ended, well or not.
@@ -31,7 +31,7 @@ struct Need {
     of_owner: bool,
 }
 
-impl Hooks {
+impl WebhookCoverage {
     pub fn new(config: &Config) -> Self {
         let hooks = config.webhooks.iter().flat_map(|webhooks| &webhooks.hooks);
         let watched = hooks.map(|hook| Watched {

@@ -35,7 +35,7 @@ pub struct Admissions {
 
 struct Inner {
     admission: Admission,
-    askers: HashMap<Ticket, oneshot::Sender<Result<Grant, LimitDenied>>>,
+    waiters: HashMap<Ticket, oneshot::Sender<Result<Grant, LimitDenied>>>,
     /// What the timer sleeps until; `None`: until it is told.
     armed: Option<Timestamp>,
 }
@@ -65,7 +65,7 @@ impl Admissions {
     /// With empty books.
     pub fn new(settings: Settings, clock: Clock) -> Arc<Self> {
         let inner =
-            Inner { admission: Admission::new(settings), askers: HashMap::new(), armed: None };
+            Inner { admission: Admission::new(settings), waiters: HashMap::new(), armed: None };
         Arc::new(Self { inner: Mutex::new(inner), clock, moved: Notify::new() })
     }
 
@@ -86,7 +86,7 @@ impl Admissions {
                 Decision::Waiting { ticket, by } => {
                     held(now, &by);
                     let (sender, receiver) = oneshot::channel();
-                    inner.askers.insert(ticket, sender);
+                    inner.waiters.insert(ticket, sender);
                     Err(Place { admissions: Arc::clone(self), ticket, receiver })
                 }
             };
@@ -198,8 +198,8 @@ impl Admissions {
     /// the next.
     fn deliver(&self, inner: &mut Inner) {
         while let Some((ticket, decision)) = inner.admission.next_decided() {
-            let undelivered = match inner.askers.remove(&ticket) {
-                Some(asker) => asker.send(decision).err(),
+            let undelivered = match inner.waiters.remove(&ticket) {
+                Some(waiter) => waiter.send(decision).err(),
                 None => Some(decision),
             };
             if let Some(Ok(grant)) = undelivered {
@@ -229,7 +229,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut inner = self.admissions.inner.lock();
-        if inner.askers.remove(&self.ticket).is_some() {
+        if inner.waiters.remove(&self.ticket).is_some() {
             inner.admission.abandon(self.admissions.clock.now(), self.ticket);
         } else if let Ok(Ok(grant)) = self.receiver.try_recv() {
             // Granted while leaving.

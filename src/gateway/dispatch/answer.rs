@@ -32,7 +32,7 @@ pub enum AnswerBody {
     /// All of it.
     Whole(Bytes),
     /// More than `hold_max`: what was read so far, and where the rest comes from.
-    Large {
+    SharedBody {
         /// What was read.
         first: Bytes,
         /// The rest.

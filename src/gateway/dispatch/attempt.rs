@@ -23,8 +23,8 @@ use crate::gateway::dispatch::admission::Lease;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody, Held, said};
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Conditions, Job};
-use crate::gateway::dispatch::permissions::{Offer, Whom, lesson};
-use crate::gateway::dispatch::progress::{Effort, Hold};
+use crate::gateway::dispatch::permissions::{Offer, Whom, observation};
+use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::upstream::fetch::{Collected, Exchange, FetchError, Reuse, UpstreamRequest};
 
 /// A refusal's body is never longer than this; what follows says nothing more about limits.
@@ -64,7 +64,7 @@ struct Admitted {
 
 /// Why one attempt brought no answer.
 pub enum Unanswered {
-    Refused(LimitDenied),
+    Denied(LimitDenied),
     Limited(UpstreamLimit),
     TokenRejected,
     /// The upstream wants another kind of credential for this route.
@@ -80,9 +80,9 @@ impl Unanswered {
     pub const fn was_not_made(&self) -> bool {
         matches!(
             self,
-            Self::Refused(_)
+            Self::Denied(_)
                 | Self::NoToken(_)
-                | Self::Failed(FetchError::Connect(_) | FetchError::Deserted)
+                | Self::Failed(FetchError::Connect(_) | FetchError::Cancelled)
         )
     }
 }
@@ -93,18 +93,18 @@ impl Dispatcher {
         &self,
         job: &Job,
         whom: &Whom,
-        effort: &Effort,
+        progress: &RequestProgress,
         conditions: &impl Conditions,
         reuse: Reuse,
     ) -> Result<Answer, Unanswered> {
-        let prepared = self.prepare(job, whom, effort, conditions).await?;
+        let prepared = self.prepare(job, whom, progress, conditions).await?;
         if let Some(journal) = &job.journal
             && journal.sending().await.is_err()
         {
-            return self.conclude(job, effort, prepared, Err(FetchError::Deserted));
+            return self.finish(job, progress, prepared, Err(FetchError::Cancelled));
         }
         let answered = async {
-            let mut exchange = self.send(&prepared, effort, reuse).await?;
+            let mut exchange = self.send(&prepared, progress, reuse).await?;
             let (status, headers) = (exchange.status(), exchange.take_headers());
             let bytes_max = if status.is_success() {
                 job.hold_max
@@ -114,7 +114,7 @@ impl Dispatcher {
             Ok((status, headers, exchange.collect(bytes_max).await?))
         };
         let result = answered.instrument(prepared.span.clone()).await;
-        self.conclude(job, effort, prepared, result)
+        self.finish(job, progress, prepared, result)
     }
 
     /// Admission, and the request complete with its credential.
@@ -122,12 +122,12 @@ impl Dispatcher {
         &self,
         job: &'j Job,
         whom: &Whom,
-        effort: &Effort,
+        progress: &RequestProgress,
         conditions: &impl Conditions,
     ) -> Result<Prepared<'j>, Unanswered> {
         let Admitted { lease, credential, resource, expected } =
-            self.admit(job, whom, effort, conditions.preferred()).await?;
-        effort.attempted(lease.account(), &resource);
+            self.admit(job, whom, progress, conditions.preferred()).await?;
+        progress.attempted(lease.account(), &resource);
         let mut added = conditions.with(&credential);
         added.extend(
             credential.authorization.clone().map(|value| (http::header::AUTHORIZATION, value)),
@@ -159,31 +159,31 @@ impl Dispatcher {
     pub async fn send(
         &self,
         prepared: &Prepared<'_>,
-        effort: &Effort,
+        progress: &RequestProgress,
         reuse: Reuse,
     ) -> Result<Exchange, FetchError> {
         let may_send = || {
             prepared.lease.sending();
-            effort.may_send()
+            progress.may_send()
         };
         self.upstream.send(&prepared.request, reuse, may_send).await
     }
 
     /// The end of an attempt, however it came: figures, span, books.
-    pub fn conclude(
+    pub fn finish(
         &self,
         job: &Job,
-        effort: &Effort,
+        progress: &RequestProgress,
         prepared: Prepared<'_>,
         result: Result<(StatusCode, HeaderMap, Collected), FetchError>,
     ) -> Result<Answer, Unanswered> {
         let Prepared { lease, credential, resource, span, requested_at, stored, expected, .. } =
             prepared;
         let elapsed = self.env.clock.now().since(requested_at);
-        effort.ended(elapsed);
+        progress.ended(elapsed);
         let status = result.as_ref().ok().map(|(status, ..)| status.as_u16());
         spans::finish_upstream(&span, status);
-        if let Err(error @ (FetchError::Connect(_) | FetchError::Deserted)) = result {
+        if let Err(error @ (FetchError::Connect(_) | FetchError::Cancelled)) = result {
             lease.never_sent();
             return Err(Unanswered::Failed(error));
         }
@@ -202,11 +202,11 @@ impl Dispatcher {
             self.learn(job, answer, stored);
         }
         let is_denied = match &settled {
-            Ok(answer) => matches!(lesson(answer, stored), Some(Observation::Denied(_))),
+            Ok(answer) => matches!(observation(answer, stored), Some(Observation::Denied(_))),
             Err(unanswered) => matches!(unanswered, Unanswered::CredentialUnfit),
         };
         match expected {
-            Some(refusal) if is_denied => Err(Unanswered::Refused(refusal)),
+            Some(refusal) if is_denied => Err(Unanswered::Denied(refusal)),
             _ => settled,
         }
     }
@@ -216,22 +216,22 @@ impl Dispatcher {
         &self,
         job: &Job,
         whom: &Whom,
-        effort: &Effort,
+        progress: &RequestProgress,
         prefer: Option<TokenId>,
     ) -> Result<Admitted, Unanswered> {
         let mut without_token = Vec::new();
         let mut rounds = 0;
         loop {
             let (lease, expected) =
-                match self.admit_once(job, whom, &without_token, effort, prefer).await {
+                match self.admit_once(job, whom, &without_token, progress, prefer).await {
                     // A second look that is not made refuses nothing.
-                    Err(Unanswered::Refused(refusal)) if matches!(whom, Whom::Anyone) => {
+                    Err(Unanswered::Denied(refusal)) if matches!(whom, Whom::Anyone) => {
                         rounds += 1;
-                        if rounds < TOKEN_WAITS_MAX && self.another_minted(job, effort).await {
+                        if rounds < TOKEN_WAITS_MAX && self.another_minted(job, progress).await {
                             continue;
                         }
-                        effort.refused(Hold::from(&refusal));
-                        return Err(Unanswered::Refused(refusal));
+                        progress.refused(Hold::from(&refusal));
+                        return Err(Unanswered::Denied(refusal));
                     }
                     admitted => admitted?,
                 };
@@ -258,16 +258,18 @@ impl Dispatcher {
         job: &Job,
         whom: &Whom,
         without_token: &[AccountId],
-        effort: &Effort,
+        progress: &RequestProgress,
         prefer: Option<TokenId>,
     ) -> Result<(Lease, Option<LimitDenied>), Unanswered> {
         let mut refused = None;
         for mut offer in self.offers(job, whom, without_token, self.env.clock.now()) {
-            let Some(awake) = self.awake(job, &offer.accounts, offer.deadline, effort).await else {
+            let Some(with_usable_token) =
+                self.with_usable_token(job, &offer.accounts, offer.deadline, progress).await
+            else {
                 continue;
             };
-            offer.accounts = awake;
-            match (self.acquire(job, &offer, effort, prefer).await, offer.resort) {
+            offer.accounts = with_usable_token;
+            match (self.acquire(job, &offer, progress, prefer).await, offer.resort) {
                 (Ok(lease), DenialRole::Ordinary) => return Ok((lease, None)),
                 (Ok(lease), DenialRole::Last) => return Ok((lease, refused)),
                 (Err(refusal), DenialRole::Ordinary) => refused = Some(refusal),
@@ -280,7 +282,7 @@ impl Dispatcher {
             self.tokens.missed(&job.route.candidates, job.route.endpoint.tokens, now);
             self.tokens.lack(&job.route.candidates, job.route.endpoint.tokens, now)
         };
-        Err(refused.map_or_else(|| Unanswered::NoToken(lack()), Unanswered::Refused))
+        Err(refused.map_or_else(|| Unanswered::NoToken(lack()), Unanswered::Denied))
     }
 
     /// A place for one of an offer's accounts.
@@ -288,7 +290,7 @@ impl Dispatcher {
         &self,
         job: &Job,
         offer: &Offer,
-        effort: &Effort,
+        progress: &RequestProgress,
         prefer: Option<TokenId>,
     ) -> Result<Lease, LimitDenied> {
         let demand = Demand {
@@ -307,13 +309,13 @@ impl Dispatcher {
         };
         let now = self.env.clock.now();
         let span = spans::admission_span(&job.span);
-        let waiting = self.waits(job.client, effort);
-        let held = |since, refusal: &LimitDenied| effort.held(since, Hold::from(refusal));
+        let waiting = self.waits(job.client, progress);
+        let held = |since, refusal: &LimitDenied| progress.held(since, Hold::from(refusal));
         let admitted =
             self.admissions.acquire(demand, offer.deadline, held).instrument(span.clone()).await;
         drop(waiting);
         if !span.is_disabled()
-            && let Some(hold) = effort.figures(now).held
+            && let Some(hold) = progress.figures(now).held
         {
             spans::record_wait_cause(&span, &hold.for_log(&self.env));
         }
@@ -395,7 +397,7 @@ impl Dispatcher {
     ) -> Result<Answer, Unanswered> {
         let now = self.env.clock.now();
         // What is wrong with a client's own credential is for the client to hear.
-        if status == StatusCode::UNAUTHORIZED && job.brought.is_none() {
+        if status == StatusCode::UNAUTHORIZED && job.client_credential.is_none() {
             return Err(self.unauthorized(job, lease, credential, &headers, &body));
         }
         if !status.is_server_error() {
@@ -437,7 +439,11 @@ impl Dispatcher {
             }
             Collected::TooLarge(first, exchange) => {
                 lease.answer_begun(status, rate.as_ref());
-                AnswerBody::Large { first, exchange, held: Held { lease: Some(lease), status } }
+                AnswerBody::SharedBody {
+                    first,
+                    exchange,
+                    held: Held { lease: Some(lease), status },
+                }
             }
         };
         Ok(Answer {

@@ -312,10 +312,12 @@ url = \"http://127.0.0.1:9\"
     fn what_sets_lists_apart_does_not_pile_up_either() {
         let candidates = candidates("");
         let pool = candidates.list(ids(0..10_000));
-        for awake in 0..1_000 {
+        for with_usable_token in 0..1_000 {
             drop(candidates.part(
                 &pool,
-                AccountSet::AllBut(ids((0..10_000).filter(|account| *account != awake))),
+                AccountSet::AllBut(ids(
+                    (0..10_000).filter(|account| *account != with_usable_token),
+                )),
             ));
         }
         let apart = candidates.apart.lock();

@@ -7,31 +7,31 @@ use http::HeaderValue;
 use std::sync::Arc;
 
 /// A client's own credential, for one request.
-pub struct Brought {
+pub struct ClientCredential {
     pub authorization: HeaderValue,
-    pub seat: Arc<Seat>,
+    pub account_place: Arc<DynamicAccount>,
 }
 
 /// What a credential has as long as it keeps its place.
-pub struct Seat {
+pub struct DynamicAccount {
     pub key: CredentialKey,
     pub account: AccountId,
     pub token: TokenId,
 }
 
-impl Brought {
+impl ClientCredential {
     /// Whose view it shows.
     pub fn scope(&self) -> Scope {
-        Scope::Credential(self.seat.key)
+        Scope::Credential(self.account_place.key)
     }
 
     /// The account behind it.
     pub fn account(&self) -> AccountId {
-        self.seat.account
+        self.account_place.account
     }
 
     /// What a request is sent with.
     pub fn credential(&self) -> Credential {
-        Credential::of_client(self.seat.token, self.authorization.clone())
+        Credential::of_client(self.account_place.token, self.authorization.clone())
     }
 }

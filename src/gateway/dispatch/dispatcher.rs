@@ -7,7 +7,7 @@ use crate::gateway::dispatch::account_lists::AccountLists;
 use crate::gateway::dispatch::admission::Admissions;
 use crate::gateway::dispatch::body_limits::WAITING_BYTES_MAX;
 use crate::gateway::environment::Environment;
-use crate::gateway::error::Refused;
+use crate::gateway::error::GatewayError;
 use crate::gateway::upstream::fetch::Upstream;
 use crate::tokens::{Source, Tokens};
 use parking_lot::Mutex;
@@ -118,9 +118,9 @@ impl Dispatcher {
     }
 
     /// As many writes wait as may, in number or in bytes.
-    pub fn queue_full(&self, view: &Arc<[AccountId]>, resource: ResourceName) -> Refused {
+    pub fn queue_full(&self, view: &Arc<[AccountId]>, resource: ResourceName) -> GatewayError {
         let view = self.admissions.view(view, &resource).0;
         let until = self.env.clock.now() + self.env.config.writes.spacing.max(QUEUE_FULL_PAUSE_MIN);
-        Refused::Limited { limit: LimitKind::QueueFull, until, resource, view }
+        GatewayError::Limited { limit: LimitKind::QueueFull, until, resource, view }
     }
 }

@@ -15,7 +15,7 @@ use crate::tokens::{Credential, TokenId};
 
 use crate::decision::cache::key::Scope;
 use crate::gateway::address::Service;
-use crate::gateway::dispatch::client_credential::Brought;
+use crate::gateway::dispatch::client_credential::ClientCredential;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::journal::Journal;
 use crate::gateway::dispatch::route::Route;
@@ -46,7 +46,7 @@ pub struct Job {
     /// Memory for the body of a write, held until the job is done.
     pub memory: Option<OwnedSemaphorePermit>,
     /// A credential that the client brings itself.
-    pub brought: Option<Arc<Brought>>,
+    pub client_credential: Option<Arc<ClientCredential>>,
     /// For a write that is kept: the record of its attempts.
     pub journal: Option<Arc<dyn Journal>>,
     /// Where informational answers go; `None`: nowhere.
@@ -150,7 +150,7 @@ impl Dispatcher {
             hold_max,
             span: tracing::Span::none(),
             memory: None,
-            brought: None,
+            client_credential: None,
             journal: None,
             interims: None,
         }

@@ -19,8 +19,8 @@ use crate::gateway::dispatch::attempt::Unanswered;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Conditions, Job};
 use crate::gateway::dispatch::permissions::Whom;
-use crate::gateway::dispatch::progress::Effort;
-use crate::gateway::error::Refused;
+use crate::gateway::dispatch::progress::RequestProgress;
+use crate::gateway::error::GatewayError;
 use crate::gateway::random::unit_random;
 use crate::gateway::upstream::fetch::{FetchError, Reuse};
 
@@ -45,11 +45,11 @@ impl Dispatcher {
     pub async fn perform(
         &self,
         job: &Job,
-        effort: &Effort,
+        progress: &RequestProgress,
         conditions: &impl Conditions,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, GatewayError> {
         let mut may_have_run = job.journal.as_ref().is_some_and(|journal| journal.may_have_run());
-        let performed = self.attempts(job, effort, conditions, &mut may_have_run).await;
+        let performed = self.attempts(job, progress, conditions, &mut may_have_run).await;
         if !may_have_run || job.is_read() {
             return performed;
         }
@@ -58,11 +58,13 @@ impl Dispatcher {
         // something in its way: it may be the earlier one's doing.
         match performed {
             Ok(answer) if answer.status.is_client_error() && job.journal.is_none() => {
-                Err(Refused::OutcomeUnknown)
+                Err(GatewayError::OutcomeUnknown)
             }
             // A queued write that is not to be sent now may be sent later.
-            Err(refused) if !matches!(refused, Refused::ClientGone) || job.journal.is_none() => {
-                Err(Refused::OutcomeUnknown)
+            Err(refused)
+                if !matches!(refused, GatewayError::ClientGone) || job.journal.is_none() =>
+            {
+                Err(GatewayError::OutcomeUnknown)
             }
             performed => performed,
         }
@@ -71,10 +73,10 @@ impl Dispatcher {
     async fn attempts(
         &self,
         job: &Job,
-        effort: &Effort,
+        progress: &RequestProgress,
         conditions: &impl Conditions,
         may_have_run: &mut bool,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, GatewayError> {
         let mut attempt = job.journal.as_ref().map_or(0, |journal| journal.attempts());
         let mut refusals = 0;
         let mut rejections = 0;
@@ -83,14 +85,14 @@ impl Dispatcher {
         loop {
             attempt += 1;
             let reuse = if has_met_stale { Reuse::Never } else { self.reuse(job, attempt) };
-            match self.attempt(job, &Whom::Anyone, effort, conditions, reuse).await {
+            match self.attempt(job, &Whom::Anyone, progress, conditions, reuse).await {
                 // A plain HTTP cache passes on what it was answered; what was lost is repeated all
                 // the same (RFC 9110 §9.2.2).
                 Ok(answer)
                     if !answer.status.is_server_error()
                         || self.env.mode == Mode::Rfc9111 && job.is_read() =>
                 {
-                    return self.second_look(job, effort, conditions, reuse, answer).await;
+                    return self.permission_retry(job, progress, conditions, reuse, answer).await;
                 }
                 Ok(answer) => match self.next(job, attempt, Failure::Upstream5xx) {
                     Next::Retry { not_before } if not_before <= job.deadline => {
@@ -103,13 +105,15 @@ impl Dispatcher {
                     Next::Unknown | Next::Retry { .. }
                         if !job.is_read() && job.journal.is_none() =>
                     {
-                        return Err(Refused::OutcomeUnknown);
+                        return Err(GatewayError::OutcomeUnknown);
                     }
                     _ => return Ok(answer),
                 },
-                Err(Unanswered::Refused(refusal)) => return Err(self.limited(job, &refusal)),
+                Err(Unanswered::Denied(refusal)) => return Err(self.limited(job, &refusal)),
                 Err(Unanswered::NoToken(lack)) => {
-                    return Err(lack.map_or(Refused::TokensRejected, Refused::TokenUnavailable));
+                    return Err(
+                        lack.map_or(GatewayError::TokensRejected, GatewayError::TokenUnavailable)
+                    );
                 }
                 // Each rejection benches a token or has it replaced once; the bound is for an
                 // upstream that takes back whatever it gives.
@@ -118,7 +122,7 @@ impl Dispatcher {
                     rejections += 1;
                     job.failed(self.env.clock.now(), false);
                     if rejections > REJECTIONS_MAX {
-                        return Err(Refused::TokensRejected);
+                        return Err(GatewayError::TokensRejected);
                     }
                 }
                 // Each refusal closes an account or a budget, so that a read goes to the next one.
@@ -157,9 +161,11 @@ impl Dispatcher {
                     attempt -= 1;
                     unfit += 1;
                 }
-                Err(Unanswered::CredentialUnfit) => return Err(Refused::NoToken(UNFIT.into())),
+                Err(Unanswered::CredentialUnfit) => {
+                    return Err(GatewayError::NoToken(UNFIT.into()));
+                }
                 Err(Unanswered::Failed(error)) => {
-                    effort.failed(&error);
+                    progress.failed(&error);
                     *may_have_run |= error.may_have_run();
                     let not_before = self.after_failure(job, attempt, &error)?;
                     job.failed(not_before, error.may_have_run());
@@ -175,19 +181,19 @@ impl Dispatcher {
         job: &Job,
         attempt: u32,
         error: &FetchError,
-    ) -> Result<Timestamp, Refused> {
+    ) -> Result<Timestamp, GatewayError> {
         let (failure, is_timeout) = match error {
-            FetchError::Deserted => return Err(Refused::ClientGone),
+            FetchError::Cancelled => return Err(GatewayError::ClientGone),
             FetchError::Connect(_) | FetchError::Unsendable(_) => (Failure::Connect, false),
             FetchError::Lost(_) | FetchError::Stale(_) => (Failure::Ambiguous, false),
             FetchError::Timeout => (Failure::Ambiguous, true),
         };
         match self.next(job, attempt, failure) {
             Next::Retry { not_before } if not_before <= job.deadline => Ok(not_before),
-            _ if failure == Failure::Connect => Err(Refused::Unreachable),
-            _ if !job.is_read() => Err(Refused::OutcomeUnknown),
-            _ if is_timeout => Err(Refused::UpstreamTimeout),
-            _ => Err(Refused::UpstreamFailed),
+            _ if failure == Failure::Connect => Err(GatewayError::Unreachable),
+            _ if !job.is_read() => Err(GatewayError::OutcomeUnknown),
+            _ if is_timeout => Err(GatewayError::UpstreamTimeout),
+            _ => Err(GatewayError::UpstreamFailed),
         }
     }
 
@@ -214,12 +220,12 @@ impl Dispatcher {
     }
 
     /// A refusal of the books, in the client's terms.
-    pub fn limited(&self, job: &Job, refusal: &LimitDenied) -> Refused {
+    pub fn limited(&self, job: &Job, refusal: &LimitDenied) -> GatewayError {
         self.limited_for(&job.route.view, refusal)
     }
 
     /// The same for a client that is told about these accounts.
-    pub fn limited_for(&self, view: &Arc<[AccountId]>, refusal: &LimitDenied) -> Refused {
+    pub fn limited_for(&self, view: &Arc<[AccountId]>, refusal: &LimitDenied) -> GatewayError {
         let now = self.env.clock.now();
         let until = match refusal.until {
             Until::Time(at) => at,
@@ -227,18 +233,23 @@ impl Dispatcher {
             Until::Event => now + Duration::from_secs(1),
         };
         let view = self.admissions.view(view, &refusal.resource).0;
-        Refused::Limited { limit: refusal.limit, until, resource: refusal.resource.clone(), view }
+        GatewayError::Limited {
+            limit: refusal.limit,
+            until,
+            resource: refusal.resource.clone(),
+            view,
+        }
     }
 
     /// The pause between two attempts. A queued write goes back to its queue for a long one: its
     /// place is for those that can be sent.
-    async fn rest(&self, job: &Job, not_before: Timestamp) -> Result<(), Refused> {
+    async fn rest(&self, job: &Job, not_before: Timestamp) -> Result<(), GatewayError> {
         /// Ours: shorter ones are not worth a way back.
         const REST_HERE_MAX: Duration = Duration::from_secs(2);
         let is_queued =
             job.journal.as_ref().is_some_and(|journal| journal.patience() == Patience::Queued);
         if is_queued && not_before > self.env.clock.now() + REST_HERE_MAX {
-            return Err(Refused::ClientGone);
+            return Err(GatewayError::ClientGone);
         }
         self.env.wait_until(not_before).await;
         Ok(())
@@ -251,7 +262,7 @@ impl Dispatcher {
     }
 
     /// The upstream went on refusing until no attempt was left.
-    pub fn limited_now(&self, job: &Job) -> Refused {
+    pub fn limited_now(&self, job: &Job) -> GatewayError {
         let resource = job.route.endpoint.resource.clone();
         let refusal = LimitDenied {
             limit: LimitKind::Cooldown,

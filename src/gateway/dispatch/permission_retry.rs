@@ -23,10 +23,10 @@ use crate::gateway::dispatch::attempt::Unanswered;
 use crate::gateway::dispatch::candidates::Accounts;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Conditions, Job};
-use crate::gateway::dispatch::permissions::{Whom, lesson};
-use crate::gateway::dispatch::progress::{Effort, Hold};
+use crate::gateway::dispatch::permissions::{Whom, observation};
+use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::dispatch::token_keys::key_of;
-use crate::gateway::error::Refused;
+use crate::gateway::error::GatewayError;
 use crate::gateway::upstream::fetch::{FetchError, Reuse};
 
 /// How long a second look waits for a token to be minted. Ours: several times what a mint takes;
@@ -49,14 +49,14 @@ enum Looked {
 impl Dispatcher {
     /// A read that was denied is asked once more of another account that may see more, and what
     /// that one says counts when it is more than another denial.
-    pub async fn second_look(
+    pub async fn permission_retry(
         &self,
         job: &Job,
-        effort: &Effort,
+        progress: &RequestProgress,
         conditions: &impl Conditions,
         reuse: Reuse,
         mut first: Answer,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, GatewayError> {
         let Some(denial) = denial_of(job, &first, conditions.stored()) else { return Ok(first) };
         let stored = conditions.seen_by().map(|tokens| {
             let mut owners: Vec<AccountId> =
@@ -67,7 +67,7 @@ impl Dispatcher {
         let mut denied_by = vec![first.account];
         let looked = match self.second_candidates(job, first.account, stored.as_deref()).await {
             Some((accounts, patience)) => {
-                self.look(job, effort, conditions, reuse, (accounts, patience)).await
+                self.look(job, progress, conditions, reuse, (accounts, patience)).await
             }
             None => Looked::Nothing(None),
         };
@@ -89,7 +89,7 @@ impl Dispatcher {
             }
             Looked::Nothing(unanswered) => unanswered,
         };
-        effort.answered_by(first.account);
+        progress.answered_by(first.account);
         let now = self.env.clock.now();
         let (hopeless, late) = self.without_token(job);
         let denials = Denials { by: &denied_by, stored: stored.as_deref(), hopeless: &hopeless };
@@ -102,7 +102,7 @@ impl Dispatcher {
             &tokens_of,
         );
         let refused = if first.verdict == DenialConfidence::Void {
-            self.instead_of_void(job, effort, unanswered, &late)
+            self.instead_of_void(job, progress, unanswered, &late)
         } else {
             None
         };
@@ -113,20 +113,22 @@ impl Dispatcher {
     async fn look(
         &self,
         job: &Job,
-        effort: &Effort,
+        progress: &RequestProgress,
         conditions: &impl Conditions,
         mut reuse: Reuse,
         (accounts, patience): (Accounts, WaitLimit),
     ) -> Looked {
-        let mut look = Looking { dispatcher: self, asked: job.asked, found: RetryResult::NotSent };
+        let mut look =
+            RetryGuard { dispatcher: self, asked: job.asked, found: RetryResult::NotSent };
         let deadline = job.deadline.min(self.env.clock.now() + LOOK_WAITS_MAX);
-        let Some(accounts) = self.awake(job, &accounts, deadline, effort).await else {
+        let Some(accounts) = self.with_usable_token(job, &accounts, deadline, progress).await
+        else {
             return Looked::Nothing(None);
         };
         let whom = Whom::These(accounts, patience);
         let mut refusals = 0;
         let looked = loop {
-            match Box::pin(self.attempt(job, &whom, effort, conditions, reuse)).await {
+            match Box::pin(self.attempt(job, &whom, progress, conditions, reuse)).await {
                 Err(Unanswered::Failed(FetchError::Stale(_))) if reuse == Reuse::Idle => {
                     reuse = Reuse::Never
                 }
@@ -136,7 +138,7 @@ impl Dispatcher {
             }
         };
         let served =
-            |answer: &Answer| lesson(answer, conditions.stored()) == Some(Observation::Served);
+            |answer: &Answer| observation(answer, conditions.stored()) == Some(Observation::Served);
         look.found = match &looked {
             Ok(second) if served(second) => RetryResult::Something,
             Err(unanswered) if unanswered.was_not_made() => RetryResult::NotSent,
@@ -213,23 +215,23 @@ impl Dispatcher {
     fn instead_of_void(
         &self,
         job: &Job,
-        effort: &Effort,
+        progress: &RequestProgress,
         unanswered: Option<Unanswered>,
         late: &[AccountId],
-    ) -> Option<Refused> {
+    ) -> Option<GatewayError> {
         match unanswered {
-            Some(Unanswered::Refused(refusal)) => {
-                effort.refused(Hold::from(&refusal));
+            Some(Unanswered::Denied(refusal)) => {
+                progress.refused(Hold::from(&refusal));
                 Some(self.limited(job, &refusal))
             }
             Some(Unanswered::Limited(_)) => Some(self.limited_now(job)),
-            Some(Unanswered::Failed(FetchError::Deserted)) => Some(Refused::ClientGone),
-            Some(Unanswered::Failed(FetchError::Timeout)) => Some(Refused::UpstreamTimeout),
+            Some(Unanswered::Failed(FetchError::Cancelled)) => Some(GatewayError::ClientGone),
+            Some(Unanswered::Failed(FetchError::Timeout)) => Some(GatewayError::UpstreamTimeout),
             Some(Unanswered::Failed(FetchError::Connect(_) | FetchError::Unsendable(_))) => {
-                Some(Refused::Unreachable)
+                Some(GatewayError::Unreachable)
             }
             Some(Unanswered::Failed(FetchError::Lost(_) | FetchError::Stale(_))) => {
-                Some(Refused::UpstreamFailed)
+                Some(GatewayError::UpstreamFailed)
             }
             Some(
                 Unanswered::TokenRejected | Unanswered::CredentialUnfit | Unanswered::NoToken(_),
@@ -237,19 +239,19 @@ impl Dispatcher {
             | None => self
                 .tokens
                 .lack(late, job.route.endpoint.tokens, self.env.clock.now())
-                .map(Refused::TokenUnavailable),
+                .map(GatewayError::TokenUnavailable),
         }
     }
 }
 
 /// A second look under way; tells its end however it comes.
-struct Looking<'g> {
+struct RetryGuard<'g> {
     dispatcher: &'g Dispatcher,
     asked: AccessQuery,
     found: RetryResult,
 }
 
-impl Drop for Looking<'_> {
+impl Drop for RetryGuard<'_> {
     fn drop(&mut self) {
         self.dispatcher.permissions.observed.lock().retry_ended(self.asked, self.found);
         self.dispatcher.permissions.probe_ended.notify_waiters();
@@ -270,7 +272,7 @@ fn denial_of(job: &Job, first: &Answer, stored: Option<StatusCode>) -> Option<De
     if !matches!(first.body, AnswerBody::Whole(_)) || first.status == StatusCode::NOT_MODIFIED {
         return None;
     }
-    match lesson(first, stored)? {
+    match observation(first, stored)? {
         Observation::Denied(denial) => Some(denial),
         Observation::Served | Observation::ServedElsewhere(_) => None,
     }

@@ -104,7 +104,7 @@ impl Dispatcher {
         without_token: &[AccountId],
         now: Timestamp,
     ) -> Vec<AccountId> {
-        let mut unusable = self.asleep(job, &job.route.candidates, now);
+        let mut unusable = self.without_usable_token(job, &job.route.candidates, now);
         unusable.retain(|account| {
             !self.tokens.comes(*account, job.route.endpoint.tokens, now, job.deadline)
         });
@@ -130,8 +130,8 @@ impl Dispatcher {
         preferred: Option<TokenId>,
         now: Timestamp,
     ) -> Option<Credential> {
-        if let Some(brought) = &job.brought {
-            return Some(brought.credential());
+        if let Some(client_credential) = &job.client_credential {
+            return Some(client_credential.credential());
         }
         // A body that is passed on once cannot be sent again after its token was refused.
         let trial = if matches!(job.request.body, OutgoingBody::Streamed(_)) {
@@ -156,17 +156,17 @@ impl Dispatcher {
     pub fn learn(&self, job: &Job, answer: &Answer, stored: Option<StatusCode>) {
         // What a client's own credential may do is that client's business, and its place somebody
         // else's next.
-        if job.brought.is_some() {
+        if job.client_credential.is_some() {
             return;
         }
-        let Some(lesson) = lesson(answer, stored) else { return };
+        let Some(observation) = observation(answer, stored) else { return };
         let accepted = accepted_permission(&answer.headers, self.env.config.upstream.dialect);
         let holder = Holder { account: answer.account, token: key_of(answer.token.slot()) };
         self.permissions.observed.lock().record(
             self.env.clock.now(),
             job.asked,
             holder,
-            lesson,
+            observation,
             accepted.as_ref(),
         );
     }
@@ -174,12 +174,12 @@ impl Dispatcher {
     /// Remembers that the upstream wants another kind of credential than this one.
     pub fn unfit(&self, job: &Job, account: AccountId, credential: &Credential) {
         let holder = Holder { account, token: key_of(credential.token.slot()) };
-        let lesson = Observation::Denied(Denial::MissingPermission { by_token: false });
+        let observation = Observation::Denied(Denial::MissingPermission { by_token: false });
         self.permissions.observed.lock().record(
             self.env.clock.now(),
             job.asked,
             holder,
-            lesson,
+            observation,
             None,
         );
     }
@@ -205,7 +205,7 @@ fn deadline(job: &Job, patience: WaitLimit, now: Timestamp) -> Timestamp {
 }
 
 /// What an answer teaches; `None`: nothing. Limit refusals and a 401 do not come here.
-pub fn lesson(answer: &Answer, stored: Option<StatusCode>) -> Option<Observation> {
+pub fn observation(answer: &Answer, stored: Option<StatusCode>) -> Option<Observation> {
     let body: &[u8] = if let AnswerBody::Whole(bytes) = &answer.body { bytes } else { b"" };
     // What is confirmed is as it was stored: also a 404.
     let status = if answer.status == StatusCode::NOT_MODIFIED { stored? } else { answer.status };
@@ -234,7 +234,7 @@ mod tests {
             requested_at: Timestamp::EPOCH,
             verdict: DenialConfidence::Final,
         };
-        lesson(&answer, stored.map(status_of))
+        observation(&answer, stored.map(status_of))
     }
 
     #[test]

@@ -16,13 +16,13 @@ use crate::telemetry::WaitCause;
 
 /// The effort of one request. Clones share their state.
 #[derive(Clone, Default)]
-pub struct Effort(Arc<Mutex<State>>);
+pub struct RequestProgress(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     place: Place,
     /// The client has left: nothing more may be sent.
-    deserted: bool,
+    cancelled: bool,
     /// Some attempt was sent, whatever became of it.
     was_sent: bool,
     figures: Figures,
@@ -94,7 +94,7 @@ enum Place {
     OnWire,
 }
 
-/// The figures of an [`Effort`].
+/// The figures of an [`RequestProgress`].
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// Requests sent upstream.
@@ -115,15 +115,15 @@ pub struct Figures {
 
 /// Whether a request whose client has left is still to be brought to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum CancelOutcome {
     /// It was caught before anything was sent, or between two attempts: it will not be sent any
     /// more.
-    CalledBack,
+    Stopped,
     /// It is on its way: the books, the lane and the cache need its outcome.
     OnWire,
 }
 
-impl Effort {
+impl RequestProgress {
     /// Whether an attempt is on its way right now.
     pub fn is_on_wire(&self) -> bool {
         self.0.lock().place == Place::OnWire
@@ -140,10 +140,10 @@ impl Effort {
     }
 
     /// The client has left.
-    pub fn desert(&self) -> Fate {
+    pub fn cancel(&self) -> CancelOutcome {
         let mut state = self.0.lock();
-        state.deserted = true;
-        if state.place == Place::OnWire { Fate::OnWire } else { Fate::CalledBack }
+        state.cancelled = true;
+        if state.place == Place::OnWire { CancelOutcome::OnWire } else { CancelOutcome::Stopped }
     }
 
     /// A copy of the figures; a wait that goes on counts up to `now`.
@@ -209,11 +209,11 @@ impl Effort {
     /// The first byte is about to leave; `false`: it must not, the client has left.
     pub fn may_send(&self) -> bool {
         let mut state = self.0.lock();
-        if !state.deserted {
+        if !state.cancelled {
             state.place = Place::OnWire;
             state.was_sent = true;
         }
-        !state.deserted
+        !state.cancelled
     }
 
     /// The attempt has ended.
@@ -235,38 +235,38 @@ mod tests {
 
     #[test]
     fn what_is_on_its_way_is_brought_to_its_end_and_nothing_is_sent_after_it() {
-        let effort = Effort::default();
-        assert!(effort.may_send());
-        assert_eq!(effort.desert(), Fate::OnWire);
-        effort.ended(Duration::ZERO);
-        assert!(!effort.may_send());
-        assert!(effort.was_sent() && !effort.is_on_wire());
+        let progress = RequestProgress::default();
+        assert!(progress.may_send());
+        assert_eq!(progress.cancel(), CancelOutcome::OnWire);
+        progress.ended(Duration::ZERO);
+        assert!(!progress.may_send());
+        assert!(progress.was_sent() && !progress.is_on_wire());
     }
 
     #[test]
     fn of_several_waits_the_longest_is_told_and_one_that_goes_on_counts() {
-        let effort = Effort::default();
+        let progress = RequestProgress::default();
         let (start, limit) = (Timestamp::from_secs(100), |limit| Hold {
             by: HeldBy::Limit(limit),
             account: None,
             until: Until::Event,
         });
         let after = |secs| start + Duration::from_secs(secs);
-        effort.held(start, Hold::TURN);
-        assert_eq!(effort.figures(after(2)).queue, Duration::from_secs(2));
-        assert_eq!(effort.released(after(5)), Some((HeldBy::Turn, Duration::from_secs(5))));
-        effort.held(after(5), limit(LimitKind::Concurrency));
+        progress.held(start, Hold::TURN);
+        assert_eq!(progress.figures(after(2)).queue, Duration::from_secs(2));
+        assert_eq!(progress.released(after(5)), Some((HeldBy::Turn, Duration::from_secs(5))));
+        progress.held(after(5), limit(LimitKind::Concurrency));
         assert_eq!(
-            effort.figures(after(6)).held.map(|hold| hold.by.name()),
+            progress.figures(after(6)).held.map(|hold| hold.by.name()),
             Some("concurrency"),
             "it is what holds it now"
         );
-        effort.released(after(7));
-        let figures = effort.figures(after(9));
+        progress.released(after(7));
+        let figures = progress.figures(after(9));
         assert_eq!((figures.queue, figures.held), (Duration::from_secs(7), Some(Hold::TURN)));
-        effort.refused(limit(LimitKind::Primary));
+        progress.refused(limit(LimitKind::Primary));
         assert_eq!(
-            effort.figures(after(9)).held,
+            progress.figures(after(9)).held,
             Some(limit(LimitKind::Primary)),
             "a refusal says more"
         );
@@ -274,19 +274,19 @@ mod tests {
 
     #[test]
     fn a_wait_of_no_time_is_none() {
-        let (effort, now) = (Effort::default(), Timestamp::from_secs(100));
-        effort.held(now, Hold::TURN);
-        assert_eq!(effort.released(now), None);
-        assert_eq!(effort.figures(now).held, None);
-        assert_eq!(effort.released(now), None);
+        let (progress, now) = (RequestProgress::default(), Timestamp::from_secs(100));
+        progress.held(now, Hold::TURN);
+        assert_eq!(progress.released(now), None);
+        assert_eq!(progress.figures(now).held, None);
+        assert_eq!(progress.released(now), None);
     }
 
     #[test]
     fn what_waits_is_called_back_also_between_two_attempts() {
-        let effort = Effort::default();
-        assert!(effort.may_send());
-        effort.ended(Duration::ZERO);
-        assert_eq!(effort.desert(), Fate::CalledBack);
-        assert!(!effort.may_send());
+        let progress = RequestProgress::default();
+        assert!(progress.may_send());
+        progress.ended(Duration::ZERO);
+        assert_eq!(progress.cancel(), CancelOutcome::Stopped);
+        assert!(!progress.may_send());
     }
 }

@@ -7,7 +7,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 
 /// Whether an answer may be given in another coding than its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Codings {
+pub enum ContentCodings {
     /// It may not.
     AsItIs,
     /// It may, which its `Vary` says already.
@@ -16,7 +16,7 @@ pub enum Codings {
     ChosenUnsaid,
 }
 
-impl Codings {
+impl ContentCodings {
     /// Of an answer with these headers, which clients know by this `ETag`. A strong one names bytes
     /// (RFC 9110 §8.8.3.3), so that what has it is left alone; what must not be stored is, too,
     /// because its compressed form would be.
@@ -175,8 +175,8 @@ mod tests {
         assert!(!accepts_gzip(&unreadable));
     }
 
-    fn codings(pairs: &[(&'static str, &'static str)]) -> Codings {
-        Codings::of(&headers(pairs), Some(&HeaderValue::from_static("W/\"a\"")))
+    fn codings(pairs: &[(&'static str, &'static str)]) -> ContentCodings {
+        ContentCodings::of(&headers(pairs), Some(&HeaderValue::from_static("W/\"a\"")))
     }
 
     #[test]
@@ -189,13 +189,13 @@ mod tests {
         ] {
             assert_eq!(
                 codings(&[("content-type", content_type)]),
-                Codings::ChosenUnsaid,
+                ContentCodings::ChosenUnsaid,
                 "{content_type}"
             );
         }
         let said =
             [("content-type", "text/plain"), ("vary", "Accept"), ("vary", "x, Accept-Encoding")];
-        assert_eq!(codings(&said), Codings::Chosen);
+        assert_eq!(codings(&said), ContentCodings::Chosen);
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
         for content_type in ["image/png", "application/octet-stream", "application/zip"] {
             assert_eq!(
                 codings(&[("content-type", content_type)]),
-                Codings::AsItIs,
+                ContentCodings::AsItIs,
                 "{content_type}"
             );
         }
@@ -217,13 +217,13 @@ mod tests {
         ] {
             assert_eq!(
                 codings(&[("content-type", "text/plain"), other]),
-                Codings::AsItIs,
+                ContentCodings::AsItIs,
                 "{other:?}"
             );
         }
         let text = headers(&[("content-type", "text/plain")]);
         for etag in [None, Some(&HeaderValue::from_static("\"a\""))] {
-            assert_eq!(Codings::of(&text, etag), Codings::AsItIs, "{etag:?}");
+            assert_eq!(ContentCodings::of(&text, etag), ContentCodings::AsItIs, "{etag:?}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod chunks;
 pub mod content_coding;
+pub mod head_writer;
 pub mod headers;
 pub mod interim;
 pub mod media_type;

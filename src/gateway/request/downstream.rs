@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::gateway::address::{Root, Service};
 use crate::gateway::request::body::BodyMemory;
-use crate::gateway::request::validate::Intake;
+use crate::gateway::request::validate::ValidRequest;
 use crate::gateway::url_rewrite::map::Origin;
 use std::sync::Arc;
 
@@ -47,12 +47,12 @@ impl Downstream {
     }
 
     /// The address of the gateway as a request names it.
-    pub fn origin(&self, scheme: &str, intake: &Intake) -> Origin {
+    pub fn origin(&self, scheme: &str, valid: &ValidRequest) -> Origin {
         let base =
-            self.public_base.clone().unwrap_or_else(|| [scheme, "://", &intake.host].concat());
+            self.public_base.clone().unwrap_or_else(|| [scheme, "://", &valid.host].concat());
         // Uploads and GraphQL have one address each that is not under /api/v3; answers to them keep
         // the shape the client is known by.
-        let root = if intake.service == Service::Uploads { Root::V3 } else { intake.root };
+        let root = if valid.service == Service::Uploads { Root::V3 } else { valid.root };
         Origin { base, root }
     }
 }

@@ -20,21 +20,21 @@ use crate::decision::AccountId;
 use crate::decision::cache::key::CredentialKey;
 use crate::tokens::TokenId;
 
-use crate::gateway::dispatch::client_credential::{Brought, Seat};
+use crate::gateway::dispatch::client_credential::{ClientCredential, DynamicAccount};
 use crate::gateway::random;
 
 /// Who has which place.
-pub struct Guests {
+pub struct DynamicAccounts {
     /// Under which credentials are known.
     secret: hmac::Key,
     /// Of the first place; those of the config come before it.
     first: AccountId,
     places: u32,
-    seated: Mutex<Seated>,
+    occupied: Mutex<Occupied>,
 }
 
 #[derive(Default)]
-struct Seated {
+struct Occupied {
     by_key: HashMap<CredentialKey, Taken>,
     /// How many requests have asked for a place.
     asked: u64,
@@ -43,62 +43,67 @@ struct Seated {
 }
 
 struct Taken {
-    seat: Arc<Seat>,
+    account_place: Arc<DynamicAccount>,
     /// When it was last asked for, as a count of requests.
     used: u64,
 }
 
-impl Guests {
+impl DynamicAccounts {
     /// None has come yet.
     pub fn new(config: &Config) -> Self {
         Self {
             secret: hmac::Key::new(hmac::HMAC_SHA256, &random::secret()),
             first: AccountId(config.places.first),
             places: config.places.dynamic,
-            seated: Mutex::default(),
+            occupied: Mutex::default(),
         }
     }
 
     /// The credential with a place; `None` when there is none free. `vacate` frees the place of who
     /// has been away longest, unless it finds it in use.
-    pub(super) fn seat(
+    pub(super) fn account_place(
         &self,
         mut authorization: HeaderValue,
         vacate: impl Fn(AccountId) -> bool,
-    ) -> Option<Brought> {
+    ) -> Option<ClientCredential> {
         authorization.set_sensitive(true);
         let digest = hmac::sign(&self.secret, authorization.as_bytes());
         let key = CredentialKey::of_digest(digest.as_ref().try_into().ok()?);
-        let mut seated = self.seated.lock();
-        seated.asked += 1;
-        let used = seated.asked;
-        if let Some(taken) = seated.by_key.get_mut(&key) {
+        let mut occupied = self.occupied.lock();
+        occupied.asked += 1;
+        let used = occupied.asked;
+        if let Some(taken) = occupied.by_key.get_mut(&key) {
             taken.used = used;
-            return Some(Brought { authorization, seat: Arc::clone(&taken.seat) });
+            return Some(ClientCredential {
+                authorization,
+                account_place: Arc::clone(&taken.account_place),
+            });
         }
-        let in_use = u32::try_from(seated.by_key.len()).unwrap_or(u32::MAX);
+        let in_use = u32::try_from(occupied.by_key.len()).unwrap_or(u32::MAX);
         let account = if in_use < self.places {
             AccountId(self.first.0 + in_use)
         } else {
-            seated.unseat(vacate)?
+            occupied.vacate_idle(vacate)?
         };
         // Its validators belong to it alone; a number that came round again would still be in
         // another scope.
-        let token = TokenId::of_client(seated.given);
-        seated.given = seated.given.wrapping_add(1);
-        let seat = Arc::new(Seat { key, account, token });
-        seated.by_key.insert(key, Taken { seat: Arc::clone(&seat), used });
-        Some(Brought { authorization, seat })
+        let token = TokenId::of_client(occupied.given);
+        occupied.given = occupied.given.wrapping_add(1);
+        let account_place = Arc::new(DynamicAccount { key, account, token });
+        occupied.by_key.insert(key, Taken { account_place: Arc::clone(&account_place), used });
+        Some(ClientCredential { authorization, account_place })
     }
 }
 
-impl Seated {
+impl Occupied {
     /// Takes its place from the credential that has not been used for longest and of which nothing
     /// is under way.
-    fn unseat(&mut self, vacate: impl Fn(AccountId) -> bool) -> Option<AccountId> {
-        let idle = self.by_key.values().filter(|taken| Arc::strong_count(&taken.seat) == 1);
-        let mut idle: Vec<_> =
-            idle.map(|taken| (taken.used, taken.seat.key, taken.seat.account)).collect();
+    fn vacate_idle(&mut self, vacate: impl Fn(AccountId) -> bool) -> Option<AccountId> {
+        let idle =
+            self.by_key.values().filter(|taken| Arc::strong_count(&taken.account_place) == 1);
+        let mut idle: Vec<_> = idle
+            .map(|taken| (taken.used, taken.account_place.key, taken.account_place.account))
+            .collect();
         idle.sort_unstable_by_key(|(used, ..)| *used);
         let (_, key, account) = idle.into_iter().find(|(_, _, account)| vacate(*account))?;
         self.by_key.remove(&key);
@@ -110,56 +115,61 @@ impl Seated {
 mod tests {
     use super::*;
 
-    fn guests(places: u32) -> Guests {
+    fn dynamic_accounts(places: u32) -> DynamicAccounts {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, b"secret");
-        Guests { secret, first: AccountId(3), places, seated: Mutex::default() }
+        DynamicAccounts { secret, first: AccountId(3), places, occupied: Mutex::default() }
     }
 
-    pub(super) fn seat(guests: &Guests, credential: &'static str) -> Option<Brought> {
-        guests.seat(HeaderValue::from_static(credential), |_| true)
+    pub(super) fn account_place(
+        dynamic_accounts: &DynamicAccounts,
+        credential: &'static str,
+    ) -> Option<ClientCredential> {
+        dynamic_accounts.account_place(HeaderValue::from_static(credential), |_| true)
     }
 
     #[test]
     fn a_credential_keeps_its_place_and_another_has_another() {
-        let guests = guests(2);
+        let dynamic_accounts = dynamic_accounts(2);
         let [one, again, other] = ["Bearer a", "Bearer a", "token a"]
-            .map(|credential| seat(&guests, credential).unwrap());
+            .map(|credential| account_place(&dynamic_accounts, credential).unwrap());
         assert_eq!((one.account(), one.scope()), (again.account(), again.scope()));
         assert!(
             one.account() != other.account()
                 && one.scope() != other.scope()
-                && one.seat.token != other.seat.token
+                && one.account_place.token != other.account_place.token
         );
         assert!(one.account().0 >= 3 && other.account().0 >= 3);
     }
 
     #[test]
     fn the_place_of_whoever_was_away_longest_goes_to_the_next() {
-        let guests = guests(2);
-        let first = seat(&guests, "Bearer a").unwrap().account();
-        drop(seat(&guests, "Bearer b"));
-        drop(seat(&guests, "Bearer a"));
-        let next = seat(&guests, "Bearer c").unwrap();
+        let dynamic_accounts = dynamic_accounts(2);
+        let first = account_place(&dynamic_accounts, "Bearer a").unwrap().account();
+        drop(account_place(&dynamic_accounts, "Bearer b"));
+        drop(account_place(&dynamic_accounts, "Bearer a"));
+        let next = account_place(&dynamic_accounts, "Bearer c").unwrap();
         assert_ne!(next.account(), first);
-        assert_eq!(seat(&guests, "Bearer a").unwrap().account(), first);
+        assert_eq!(account_place(&dynamic_accounts, "Bearer a").unwrap().account(), first);
     }
 
     #[test]
     fn who_is_under_way_keeps_its_place() {
-        let guests = guests(1);
-        let under_way = seat(&guests, "Bearer a").unwrap();
-        assert!(seat(&guests, "Bearer b").is_none());
+        let dynamic_accounts = dynamic_accounts(1);
+        let under_way = account_place(&dynamic_accounts, "Bearer a").unwrap();
+        assert!(account_place(&dynamic_accounts, "Bearer b").is_none());
         drop(under_way);
         assert!(
-            guests.seat(HeaderValue::from_static("Bearer b"), |_| false).is_none(),
+            dynamic_accounts
+                .account_place(HeaderValue::from_static("Bearer b"), |_| false)
+                .is_none(),
             "the books know of something"
         );
-        assert!(seat(&guests, "Bearer b").is_some());
+        assert!(account_place(&dynamic_accounts, "Bearer b").is_some());
     }
 
     #[test]
     fn a_credential_cannot_be_printed() {
-        let brought = seat(&guests(1), "Bearer s3cret").unwrap();
-        assert!(!format!("{:?}", brought.credential()).contains("s3cret"));
+        let client_credential = account_place(&dynamic_accounts(1), "Bearer s3cret").unwrap();
+        assert!(!format!("{:?}", client_credential.credential()).contains("s3cret"));
     }
 }

@@ -24,19 +24,19 @@ use crate::api::{OperationKey, ResourceName};
 use crate::decision::cache::freshness::Mode;
 use crate::gateway::dispatch::account_lists::AccountLists;
 use crate::gateway::dispatch::candidates::{Accounts, Place, Territories};
-use crate::gateway::dispatch::client_credential::Brought;
+use crate::gateway::dispatch::client_credential::ClientCredential;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::route::MINT;
 use crate::gateway::dispatch::route::Route;
 use crate::gateway::environment::Environment;
+use crate::gateway::error::GatewayError;
 use crate::gateway::error::Malformed;
-use crate::gateway::error::Refused;
 use crate::gateway::request::clients::Client;
 use crate::gateway::request::clients::{Clients, KEY_HEADER};
 use crate::gateway::request::graphql_prices::GraphqlPrices;
-use crate::gateway::request::passthrough::Guests;
-use crate::gateway::request::validate::Intake;
+use crate::gateway::request::passthrough::DynamicAccounts;
 use crate::gateway::request::validate::Methods;
+use crate::gateway::request::validate::ValidRequest;
 use crate::tokens::Tokens;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -50,7 +50,7 @@ pub struct Router {
     table: &'static Table,
     roots_about_caller: Arc<BTreeSet<String>>,
     clients: Clients,
-    dynamic_accounts: Arc<Guests>,
+    dynamic_accounts: Arc<DynamicAccounts>,
     graphql_prices: Arc<GraphqlPrices>,
 }
 
@@ -75,7 +75,7 @@ impl Router {
             ),
             clients: Clients::new(&env.config),
             dynamic_accounts: before.map_or_else(
-                || Arc::new(Guests::new(&env.config)),
+                || Arc::new(DynamicAccounts::new(&env.config)),
                 |before| Arc::clone(&before.dynamic_accounts),
             ),
             graphql_prices: before
@@ -105,22 +105,22 @@ impl Router {
 impl Router {
     /// The upstream credential that a known client brings beside its key, with a place in the
     /// books; `None` when there is none, or it is not to be used.
-    pub fn brought(
+    pub fn client_credential(
         &self,
         client: &Client,
         asked: &HeaderMap,
         is_read: bool,
-    ) -> Result<Option<Arc<Brought>>, Refused> {
+    ) -> Result<Option<Arc<ClientCredential>>, GatewayError> {
         if !self.env.config.passthrough.enabled || !asked.contains_key(KEY_HEADER) {
             return Ok(None);
         }
         let mut values = asked.get_all(AUTHORIZATION).iter();
         let Some(value) = values.next() else { return Ok(None) };
         if values.next().is_some() {
-            return Err(Refused::Malformed(Malformed::Bad("several Authorization headers")));
+            return Err(GatewayError::Malformed(Malformed::Bad("several Authorization headers")));
         }
         if value.as_bytes().trim_ascii().is_empty() {
-            return Err(Refused::Malformed(Malformed::Bad(
+            return Err(GatewayError::Malformed(Malformed::Bad(
                 "an Authorization header without a credential",
             )));
         }
@@ -130,47 +130,53 @@ impl Router {
             return Ok(None);
         }
         let vacate = |account| self.dispatcher.admissions().vacate(account);
-        let brought = self.dynamic_accounts.seat(value.clone(), vacate).map(Arc::new);
-        brought.map(Some).ok_or_else(|| {
+        let client_credential =
+            self.dynamic_accounts.account_place(value.clone(), vacate).map(Arc::new);
+        client_credential.map(Some).ok_or_else(|| {
             self.dispatcher.queue_full(&self.view_of(client, is_read), ResourceName::core())
         })
     }
 
     /// Whose budget a client is told about: that of the credential it brings, else its pool's or
     /// account's.
-    pub fn view_for(&self, client: &Client, brought: Option<&Brought>, is_read: bool) -> Accounts {
-        brought.map_or_else(
+    pub fn view_for(
+        &self,
+        client: &Client,
+        client_credential: Option<&ClientCredential>,
+        is_read: bool,
+    ) -> Accounts {
+        client_credential.map_or_else(
             || self.view_of(client, is_read),
-            |brought| self.accounts.alone(brought.account()),
+            |client_credential| self.accounts.alone(client_credential.account()),
         )
     }
 
     /// The endpoint's name, also of a request that turns out to have no route.
-    pub fn classify<'p>(&self, intake: &'p Intake) -> Classified<'static, 'p> {
-        self.table.classify(&intake.method, &intake.path)
+    pub fn classify<'p>(&self, valid: &'p ValidRequest) -> Classified<'static, 'p> {
+        self.table.classify(&valid.method, &valid.path)
     }
 
     /// The route of a REST request or an upload.
     pub fn route(
         &self,
         classified: Classified<'static, '_>,
-        intake: &Intake,
+        valid: &ValidRequest,
         client: &Client,
-        brought: Option<&Brought>,
-    ) -> Result<Route, Refused> {
+        client_credential: Option<&ClientCredential>,
+    ) -> Result<Route, GatewayError> {
         let Classified { endpoint, params } = classified;
         if endpoint.template == MINT {
             // Its answer is an upstream credential, which no client sees (CONTRACT §4, 6).
-            return Err(Refused::NoToken(
+            return Err(GatewayError::NoToken(
                 "installation tokens are minted for the gateway alone".into(),
             ));
         }
-        let is_read = matches!(intake.method, Method::GET | Method::HEAD);
-        let view = self.view_for(client, brought, is_read);
+        let is_read = matches!(valid.method, Method::GET | Method::HEAD);
+        let view = self.view_for(client, client_credential, is_read);
         let own = client.account;
-        let about_caller = endpoint.about_caller || self.may_be_about_caller(endpoint, intake);
-        let (scope, accounts) = if let Some(brought) = brought {
-            (brought.scope(), self.accounts.alone(brought.account()))
+        let about_caller = endpoint.about_caller || self.may_be_about_caller(endpoint, valid);
+        let (scope, accounts) = if let Some(client_credential) = client_credential {
+            (client_credential.scope(), self.accounts.alone(client_credential.account()))
         } else if is_read && !about_caller {
             (
                 Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX)),
@@ -188,15 +194,15 @@ impl Router {
                 .acting_app(endpoint, client, is_read)
                 .or(own)
                 .or(alone)
-                .ok_or(Refused::NoAccount)?;
+                .ok_or(GatewayError::NoAccount)?;
             (Scope::Account(account.0), self.accounts.alone(account))
         };
         // Which kind a client's own credential is, and what it reaches, is not known; the upstream
         // will say.
-        let candidates = if brought.is_some() {
+        let candidates = if client_credential.is_some() {
             accounts
         } else {
-            self.able(endpoint, &params, &intake.path, &accounts)?
+            self.able(endpoint, &params, &valid.path, &accounts)?
         };
         let spacing = match (is_read, endpoint.notifies) {
             (true, _) => WriteSpacing::None,
@@ -212,7 +218,7 @@ impl Router {
             lane: if is_read {
                 String::new()
             } else {
-                lane_of(&percent_decode_str(&intake.path).decode_utf8_lossy())
+                lane_of(&percent_decode_str(&valid.path).decode_utf8_lossy())
             },
             cost: endpoint.primary_cost,
             points: endpoint.points,
@@ -244,8 +250,8 @@ impl Router {
     /// Whether a request may be answered differently for each account although its endpoint is not:
     /// an unknown spelling of a route about "me" that the upstream may know, or a search that names
     /// "me".
-    fn may_be_about_caller(&self, endpoint: &Endpoint, intake: &Intake) -> bool {
-        let query = intake.query.as_deref().unwrap_or_default();
+    fn may_be_about_caller(&self, endpoint: &Endpoint, valid: &ValidRequest) -> bool {
+        let query = valid.query.as_deref().unwrap_or_default();
         if query.bytes().any(|byte| matches!(byte, b'@' | b'%')) {
             let decoded = percent_decode_str(query).decode_utf8_lossy().to_ascii_lowercase();
             if decoded.contains("@me") {
@@ -255,7 +261,7 @@ impl Router {
         if !endpoint.generic {
             return false;
         }
-        let first = intake.path.split('/').nth(1).unwrap_or_default();
+        let first = valid.path.split('/').nth(1).unwrap_or_default();
         let word: String = first
             .chars()
             .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
@@ -271,11 +277,12 @@ impl Router {
         &self,
         client: &Client,
         asked: &GraphqlRequest,
-        brought: Option<&Brought>,
-    ) -> Result<Route, Refused> {
+        client_credential: Option<&ClientCredential>,
+    ) -> Result<Route, GatewayError> {
         let Classified { endpoint, .. } = self.table.classify(&Method::POST, "/graphql");
-        let guest =
-            brought.map(|brought| (brought.scope(), self.accounts.alone(brought.account())));
+        let guest = client_credential.map(|client_credential| {
+            (client_credential.scope(), self.accounts.alone(client_credential.account()))
+        });
         let own = guest.or_else(|| {
             client.account.map(|account| (Scope::Account(account.0), self.accounts.alone(account)))
         });
@@ -286,9 +293,9 @@ impl Router {
                 Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX)),
                 self.accounts.pool(client.pool),
             )),
-            _ => own.ok_or(Refused::NoAccount)?,
+            _ => own.ok_or(GatewayError::NoAccount)?,
         };
-        let candidates = if brought.is_some() {
+        let candidates = if client_credential.is_some() {
             accounts
         } else {
             self.able(endpoint, &Params::default(), "/graphql", &accounts)?
@@ -332,7 +339,7 @@ impl Router {
         params: &Params<'_, '_>,
         path: &str,
         accounts: &Accounts,
-    ) -> Result<Accounts, Refused> {
+    ) -> Result<Accounts, GatewayError> {
         let place = place_of(params, path);
         let wanted = Wanted::by(endpoint);
         let is_able = |account| {
@@ -344,7 +351,7 @@ impl Router {
             self.accounts.candidates.territories(place),
             is_able,
         );
-        able.ok_or_else(|| Refused::NoToken(self.why_nobody(endpoint, place, accounts)))
+        able.ok_or_else(|| GatewayError::NoToken(self.why_nobody(endpoint, place, accounts)))
     }
 
     /// Why none of `accounts` may carry a request.

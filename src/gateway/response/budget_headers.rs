@@ -3,7 +3,7 @@
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::BudgetView;
-use crate::gateway::response::gateway_headers::Head;
+use crate::gateway::http::head_writer::Head;
 use serde_json::json;
 
 /// The five rate headers of one answer.

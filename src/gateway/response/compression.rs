@@ -22,7 +22,7 @@ use crate::decision::cache::request_directives::RequestDirectives;
 
 use crate::gateway::cache::store::Entry;
 use crate::gateway::environment::Environment;
-use crate::gateway::http::content_coding::{Codings, accepts_gzip};
+use crate::gateway::http::content_coding::{ContentCodings, accepts_gzip};
 use crate::gateway::response::form::{Form, is_not_modified};
 use crate::gateway::url_rewrite::map::{Body, Origin};
 
@@ -47,14 +47,14 @@ const FORM_BYTES: usize = 256;
 const USUAL_BYTES: u64 = 8 * 1024;
 
 /// A text, compressed.
-pub struct Gzipped {
+pub struct CompressedForm {
     /// `None`: it gets no shorter.
     bytes: Option<Bytes>,
     /// What it was made of. As long as it is kept no other text has its place in memory.
     text: Bytes,
 }
 
-impl Gzipped {
+impl CompressedForm {
     fn of(rendered: &[u8], text: Bytes) -> Self {
         let mut encoder =
             GzEncoder::new(Vec::with_capacity(rendered.len() / 4), Compression::new(LEVEL));
@@ -78,8 +78,8 @@ pub enum Sent {
 }
 
 /// The compressed forms of what is served most.
-pub struct Encodings {
-    kept: Cache<Key, Arc<Gzipped>, ByMemory>,
+pub struct CompressedForms {
+    kept: Cache<Key, Arc<CompressedForm>, ByMemory>,
     /// How many are compressed beside the threads that serve connections.
     beside: Semaphore,
 }
@@ -121,13 +121,13 @@ impl<'o> Looked<'o> {
 #[derive(Clone)]
 struct ByMemory;
 
-impl Weighter<Key, Arc<Gzipped>> for ByMemory {
-    fn weight(&self, _: &Key, form: &Arc<Gzipped>) -> u64 {
+impl Weighter<Key, Arc<CompressedForm>> for ByMemory {
+    fn weight(&self, _: &Key, form: &Arc<CompressedForm>) -> u64 {
         (FORM_BYTES + form.text.len() + form.bytes.as_ref().map_or(0, Bytes::len)) as u64
     }
 }
 
-impl Encodings {
+impl CompressedForms {
     /// Beside a cache of so many bytes, of which one body takes up to `object_max`.
     pub fn new(cache_bytes: u64, object_max: u64) -> Self {
         let bytes_max = cache_bytes / SHARE_OF_CACHE;
@@ -159,11 +159,11 @@ impl Encodings {
         self.kept.clear();
     }
 
-    fn get(&self, body: &Body, origin: &Origin) -> Option<Arc<Gzipped>> {
+    fn get(&self, body: &Body, origin: &Origin) -> Option<Arc<CompressedForm>> {
         self.kept.get(&Looked::of(body, origin))
     }
 
-    fn keep(&self, body: &Body, origin: &Origin, form: Gzipped) -> Sent {
+    fn keep(&self, body: &Body, origin: &Origin, form: CompressedForm) -> Sent {
         let sent = form.sent();
         let Looked { at, length, origin } = Looked::of(body, origin);
         self.kept.insert(Key { at, length, origin: origin.cloned() }, Arc::new(form));
@@ -171,7 +171,7 @@ impl Encodings {
     }
 }
 
-impl Gzipped {
+impl CompressedForm {
     fn sent(&self) -> Sent {
         self.bytes.clone().map_or(Sent::AsItIs, Sent::Gzip)
     }
@@ -179,10 +179,10 @@ impl Gzipped {
 
 /// Whether clients get this answer in one form or another: what it is, not who asks.
 pub fn is_chosen(entry: &Entry) -> bool {
-    entry.head.codings != Codings::AsItIs && entry.body.text().len() >= TEXT_BYTES_MIN
+    entry.head.codings != ContentCodings::AsItIs && entry.body.text().len() >= TEXT_BYTES_MIN
 }
 
-impl Encodings {
+impl CompressedForms {
     /// What is sent of a whole body to this client.
     pub fn sent(&self, env: &Environment, entry: &Entry, form: &Form<'_>) -> Sent {
         // RFC 9111 §5.2.1.6. First what costs least.
@@ -198,8 +198,10 @@ impl Encodings {
         if entry.body.text().len() > HERE_BYTES_MAX {
             return Sent::Later;
         }
-        let made =
-            Gzipped::of(&env.urls.render(&entry.body, form.origin), entry.body.shared_text());
+        let made = CompressedForm::of(
+            &env.urls.render(&entry.body, form.origin),
+            entry.body.shared_text(),
+        );
         self.keep(&entry.body, form.origin, made)
     }
 
@@ -233,8 +235,9 @@ impl Encodings {
             kept.sent()
         } else {
             let (rendered, text) = (env.urls.render(&entry.body, origin), entry.body.shared_text());
-            let made =
-                tokio::task::spawn_blocking(move || Gzipped::of(&rendered, text)).await.ok()?;
+            let made = tokio::task::spawn_blocking(move || CompressedForm::of(&rendered, text))
+                .await
+                .ok()?;
             self.keep(&entry.body, origin, made)
         };
         if let Sent::Gzip(bytes) = sent { Some(bytes) } else { None }
@@ -252,9 +255,9 @@ mod tests {
 
     #[test]
     fn a_form_is_found_for_the_very_text_it_was_made_of_and_no_other() {
-        let encodings = Encodings::new(1 << 20, 1 << 16);
+        let encodings = CompressedForms::new(1 << 20, 1 << 16);
         let [one, same] = [(); 2].map(|()| Body::opaque(vec![b'x'; 4096].into()));
-        encodings.keep(&one, &origin("a"), Gzipped::of(one.text(), one.shared_text()));
+        encodings.keep(&one, &origin("a"), CompressedForm::of(one.text(), one.shared_text()));
         assert!(encodings.get(&one.clone(), &origin("b")).is_some(), "it is alike for all");
         assert!(encodings.get(&same, &origin("a")).is_none());
         // The place of a text that is gone is not given to another as long as its form is kept.
@@ -278,9 +281,10 @@ mod tests {
             "https://api.example.com/graphql",
             "https://uploads.example.com",
         );
-        let body = urls.mark_json(Bytes::from_static(b"{\"url\":\"https://api.example.com/a\"}"));
-        let encodings = Encodings::new(1 << 20, 1 << 16);
-        encodings.keep(&body, &origin("http://a"), Gzipped::of(b"", body.shared_text()));
+        let body =
+            urls.with_url_offsets(Bytes::from_static(b"{\"url\":\"https://api.example.com/a\"}"));
+        let encodings = CompressedForms::new(1 << 20, 1 << 16);
+        encodings.keep(&body, &origin("http://a"), CompressedForm::of(b"", body.shared_text()));
         assert!(
             encodings.get(&body, &origin("http://a")).is_some()
                 && encodings.get(&body, &origin("http://b")).is_none()
@@ -289,13 +293,17 @@ mod tests {
 
     #[test]
     fn the_forms_take_an_eighth_of_the_cache_and_what_gets_no_longer_is_kept_as_that() {
-        let encodings = Encodings::new(1 << 20, 1 << 16);
+        let encodings = CompressedForms::new(1 << 20, 1 << 16);
         for _ in 0..100 {
             let body = Body::opaque(vec![b'x'; 4096].into());
-            encodings.keep(&body, &origin("a"), Gzipped::of(body.text(), body.shared_text()));
+            encodings.keep(
+                &body,
+                &origin("a"),
+                CompressedForm::of(body.text(), body.shared_text()),
+            );
         }
         assert!(encodings.kept.weight() <= 1 << 17 && encodings.kept.len() > 10);
         let noise = ring::digest::digest(&ring::digest::SHA512, b"noise");
-        assert!(matches!(Gzipped::of(noise.as_ref(), Bytes::new()).sent(), Sent::AsItIs));
+        assert!(matches!(CompressedForm::of(noise.as_ref(), Bytes::new()).sent(), Sent::AsItIs));
     }
 }

@@ -4,7 +4,7 @@
 //! The wording and the headers of limit refusals are those that client libraries act on
 //! (CLIENTS.md, 4 and 5); why a request is refused is decided elsewhere.
 
-use crate::gateway::error::Refused;
+use crate::gateway::error::GatewayError;
 use crate::gateway::response::budget_headers::RateView;
 use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
@@ -25,28 +25,30 @@ use crate::gateway::url_rewrite::map::Origin;
 const WAIT_SECS_MAX: u64 = 24 * 60 * 60;
 
 /// The answer. `origin` is the gateway's address as the client knows it.
-pub fn render_error(error: &Refused, origin: &Origin, now: Timestamp) -> Reply {
-    if let Refused::Limited { limit, until, resource, view } = error {
+pub fn render_error(error: &GatewayError, origin: &Origin, now: Timestamp) -> Reply {
+    if let GatewayError::Limited { limit, until, resource, view } = error {
         return limited(*limit, *until, resource, view, origin, now);
     }
     let (status, message) = error.status_and_message();
     let reply = error_reply(status, &message, origin, error.reason());
     match error {
-        Refused::Malformed(Malformed::Method) => reply
+        GatewayError::Malformed(Malformed::Method) => reply
             .with(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")),
-        Refused::Unauthenticated(_) => {
+        GatewayError::Unauthenticated(_) => {
             reply.with(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"weir\""))
         }
-        Refused::TokenUnavailable(Lack { until: Some(until), .. }) => {
+        GatewayError::TokenUnavailable(Lack { until: Some(until), .. }) => {
             reply.with(RETRY_AFTER, HeaderValue::from(secs_until(*until, now)))
         }
-        Refused::Unreachable
-        | Refused::Draining
-        | Refused::DeliveriesFull
-        | Refused::NotKept
-        | Refused::MayBeKept
-        | Refused::NotReadable
-        | Refused::TokenUnavailable(_) => reply.with(RETRY_AFTER, HeaderValue::from_static("5")),
+        GatewayError::Unreachable
+        | GatewayError::Draining
+        | GatewayError::DeliveriesFull
+        | GatewayError::NotKept
+        | GatewayError::MayBeKept
+        | GatewayError::NotReadable
+        | GatewayError::TokenUnavailable(_) => {
+            reply.with(RETRY_AFTER, HeaderValue::from_static("5"))
+        }
         _ => reply,
     }
 }
@@ -146,7 +148,8 @@ mod tests {
     }
 
     fn limited(limit: LimitKind, until: Timestamp) -> (Reply, serde_json::Value) {
-        let error = Refused::Limited { limit, until, resource: ResourceName::core(), view: view() };
+        let error =
+            GatewayError::Limited { limit, until, resource: ResourceName::core(), view: view() };
         let reply = render_error(&error, &origin(), NOW);
         let ReplyBody::Whole(body) = &reply.body else { panic!("refusals are small") };
         let body = serde_json::from_slice(body).unwrap();
@@ -225,8 +228,13 @@ mod tests {
     fn every_limit_has_a_word_of_its_own_in_metrics_and_logs() {
         let all = [LimitKind::Primary, LimitKind::BatchFloor].into_iter().chain(OTHER_LIMITS);
         let word = |limit| {
-            Refused::Limited { limit, until: NOW, resource: ResourceName::core(), view: view() }
-                .reason()
+            GatewayError::Limited {
+                limit,
+                until: NOW,
+                resource: ResourceName::core(),
+                view: view(),
+            }
+            .reason()
         };
         let words: std::collections::BTreeSet<_> = all.map(word).collect();
         assert_eq!(words.len(), 2 + OTHER_LIMITS.len());

@@ -6,76 +6,21 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::HeaderValue;
 
 use crate::api::ResourceName;
 use crate::telemetry::{CacheOutcome, Fetch};
 
 use crate::gateway::dispatch::progress::Figures;
 use crate::gateway::environment::Environment;
+use crate::gateway::http::head_writer::{Head, with_digits};
 use crate::gateway::response::budget_headers::RateView;
-
-/// The digits of the largest number.
-const DIGITS_MAX: usize = 20;
 
 /// Room for what is said of the time that it took.
 const TIMING_BYTES_USUAL: usize = 64;
 
-/// A head that is being put together.
-pub trait Head {
-    /// Says `name: value`, the name in lower case. Nothing of that name may have been said, unless
-    /// the head can take it back.
-    fn say(&mut self, name: &str, value: &[u8]);
-
-    /// The same with a number.
-    fn say_number(&mut self, name: &str, number: u64) {
-        with_digits(number, |digits| self.say(name, digits));
-    }
-}
-
-/// Gives the plain digits of a number to `take`; without the machinery of formatting, because an
-/// answer says some ten numbers.
-fn with_digits<T>(number: u64, take: impl FnOnce(&[u8]) -> T) -> T {
-    let mut digits = [0; DIGITS_MAX];
-    let mut rest = number;
-    let mut begin = DIGITS_MAX;
-    for (place, digit) in digits.iter_mut().enumerate().rev() {
-        *digit = b'0' + u8::try_from(rest % 10).unwrap_or(0);
-        rest /= 10;
-        begin = place;
-        if rest == 0 {
-            break;
-        }
-    }
-    take(digits.get(begin..).unwrap_or_default())
-}
-
-impl Head for HeaderMap {
-    /// A value that no header can hold is left out; what was said before of that name is taken
-    /// back.
-    fn say(&mut self, name: &str, value: &[u8]) {
-        if let (Ok(name), Ok(value)) =
-            (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value))
-        {
-            self.insert(name, value);
-        }
-    }
-}
-
-/// A head in the form of HTTP/1.1.
-pub struct OnWire<'b>(pub &'b mut Vec<u8>);
-
-impl Head for OnWire<'_> {
-    fn say(&mut self, name: &str, value: &[u8]) {
-        self.0.reserve(name.len() + value.len() + 4);
-        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
-            self.0.extend_from_slice(part);
-        }
-    }
-}
-
 /// What is added to one answer.
-pub struct Added<'a> {
+pub struct GatewayHeaders<'a> {
     /// What the cache did.
     pub cache: CacheOutcome,
     /// What the request has cost.
@@ -87,7 +32,7 @@ pub struct Added<'a> {
 }
 
 /// Says what the gateway adds.
-pub fn add_gateway_headers(env: &Environment, head: &mut impl Head, added: &Added<'_>) {
+pub fn add_gateway_headers(env: &Environment, head: &mut impl Head, added: &GatewayHeaders<'_>) {
     if let Some((view, resource)) = &added.view {
         view.write(head, resource);
     }
@@ -139,21 +84,5 @@ const fn spent_nothing(cache: CacheOutcome) -> bool {
         | CacheOutcome::StaleIfError => true,
         CacheOutcome::Fetched(fetch) => matches!(fetch, Fetch::Revalidated),
         CacheOutcome::Bypass | CacheOutcome::None => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_number_is_said_in_plain_digits() {
-        for number in [0, 7, 10, 4_999_999, u64::MAX] {
-            let (mut map, mut wire) = (HeaderMap::new(), Vec::new());
-            map.say_number("x-n", number);
-            OnWire(&mut wire).say_number("x-n", number);
-            assert_eq!(map["x-n"], number.to_string());
-            assert_eq!(wire, format!("x-n: {number}\r\n").into_bytes());
-        }
     }
 }

@@ -25,7 +25,8 @@ use crate::gateway::cache::shared_body::{Head, Lost};
 use crate::gateway::cache::shared_body_reader::Reader;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
-use crate::gateway::http::content_coding::Codings;
+use crate::gateway::http::content_coding::ContentCodings;
+use crate::gateway::http::head_writer::{Head as _, OnWire};
 use crate::gateway::http::headers::declared_length;
 use crate::gateway::http::headers::{remove_digests, to_client};
 use crate::gateway::http::interim::Interim;
@@ -34,8 +35,8 @@ use crate::gateway::http::range::{Part, part_of};
 use crate::gateway::response::compression::Sent;
 use crate::gateway::response::compression::is_chosen;
 use crate::gateway::response::form::{Form, has_precondition, is_not_modified};
+use crate::gateway::response::gateway_headers::GatewayHeaders;
 use crate::gateway::response::gateway_headers::add_gateway_headers;
-use crate::gateway::response::gateway_headers::{Added, Head as _, OnWire};
 use crate::gateway::response::reply::{Reply, ReplyBody};
 use crate::gateway::response::responder::Responder;
 use crate::gateway::url_rewrite::json_stream::JsonStream;
@@ -97,7 +98,7 @@ impl Responder {
             return Reply::empty(StatusCode::PRECONDITION_FAILED);
         }
         let mut headers = entry.head.to_map();
-        if is_chosen(entry) && entry.head.codings == Codings::ChosenUnsaid {
+        if is_chosen(entry) && entry.head.codings == ContentCodings::ChosenUnsaid {
             headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
         }
         self.rewrite_addresses(&mut headers, form.origin);
@@ -156,7 +157,7 @@ impl Responder {
         &self,
         entry: &Entry,
         form: &Form<'_>,
-        added: &Added<'_>,
+        added: &GatewayHeaders<'_>,
         now: Timestamp,
         into: &mut Vec<u8>,
     ) -> Put {
@@ -186,7 +187,7 @@ impl Responder {
             into.extend_from_slice(lines);
         }
         let head = &mut OnWire(into);
-        if is_chosen(entry) && entry.head.codings == Codings::ChosenUnsaid {
+        if is_chosen(entry) && entry.head.codings == ContentCodings::ChosenUnsaid {
             head.say(header::VARY.as_str(), b"Accept-Encoding");
         }
         if gzip.is_some() {
@@ -230,13 +231,13 @@ impl Responder {
             CacheOutcome::Fetched(Fetch::Revalidated) | CacheOutcome::Collapsed(Fetch::Revalidated)
         ) || self.env.mode == Mode::Rfc9111 && entry.stored.came_aged();
         is_stored.then(|| {
-            u32::try_from(entry.confirmed().age(now, self.env.mode).as_secs()).unwrap_or(1 << 31)
+            u32::try_from(entry.validated().age(now, self.env.mode).as_secs()).unwrap_or(1 << 31)
         })
     }
 
     /// The answer to a read that is too large to hold; a client that has it already is told so, and
     /// the rest of it is not read.
-    pub fn reply_from_large(&self, reader: Box<Reader>, form: &Form<'_>) -> Reply {
+    pub fn reply_from_shared_body(&self, reader: Box<Reader>, form: &Form<'_>) -> Reply {
         let head = reader.head();
         let (etag, date) =
             (head.headers.get(header::ETAG).cloned(), head.headers.get(header::LAST_MODIFIED));
@@ -270,7 +271,7 @@ impl Responder {
         };
         let mut headers = self.headers_of_answer(&answer.headers, origin);
         let body = if is_json(&answer.headers) {
-            self.env.urls.render(&self.env.urls.mark_json(blank_secrets(bytes)), origin)
+            self.env.urls.render(&self.env.urls.with_url_offsets(blank_secrets(bytes)), origin)
         } else {
             bytes.clone()
         };
@@ -313,7 +314,7 @@ impl Responder {
         let Response { status, mut headers, body } = kept;
         let body = body.unwrap_or_default();
         let body = if is_json(&headers) {
-            let marked = self.env.urls.mark_json(body);
+            let marked = self.env.urls.with_url_offsets(body);
             if !marked.is_alike_for_all() {
                 remove_digests(&mut headers);
             }

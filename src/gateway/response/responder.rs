@@ -2,7 +2,7 @@
 
 use crate::gateway::cache::store::Entry;
 use crate::gateway::environment::Environment;
-use crate::gateway::response::compression::Encodings;
+use crate::gateway::response::compression::CompressedForms;
 use crate::gateway::response::form::Form;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Renders stored, fetched and kept answers as a client sees them.
 pub struct Responder {
     pub(super) env: Arc<Environment>,
-    pub(super) encodings: Arc<Encodings>,
+    pub(super) encodings: Arc<CompressedForms>,
 }
 
 impl Responder {
@@ -18,14 +18,14 @@ impl Responder {
     pub fn new(env: &Arc<Environment>, before: Option<&Self>) -> Self {
         let cache = &env.config.cache;
         let encodings = before.map_or_else(
-            || Arc::new(Encodings::new(cache.max_size, cache.max_object)),
+            || Arc::new(CompressedForms::new(cache.max_size, cache.max_object)),
             |before| Arc::clone(&before.encodings),
         );
         Self { env: Arc::clone(env), encodings }
     }
 
     /// Compressed forms of stored answers.
-    pub fn encodings(&self) -> &Encodings {
+    pub fn compressed_forms(&self) -> &CompressedForms {
         &self.encodings
     }
 

@@ -24,7 +24,7 @@ use crate::writes::record::Shape;
 impl Responder {
     /// A write as the status resource tells it; the answer's addresses as this client, or else the
     /// upstream, writes them.
-    pub fn told(&self, listed: Listed, origin: Option<&Origin>) -> Bytes {
+    pub fn write_status(&self, listed: Listed, origin: Option<&Origin>) -> Bytes {
         let Listed { write, progress } = listed;
         let response = progress.response.map(|response| match origin {
             Some(origin) => {
@@ -37,7 +37,7 @@ impl Responder {
                 body: ReplyBody::Whole(response.body.unwrap_or_default()),
             },
         });
-        let told = Told {
+        let status = WriteStatus {
             id: write.id.to_string(),
             state: progress.state,
             method: write.method.as_str(),
@@ -45,22 +45,24 @@ impl Responder {
             client: &write.client,
             account: &write.account,
             attempts: progress.attempts,
-            accepted_at: past(write.accepted),
-            not_before: (!progress.state.is_final()).then(|| progress.not_before.rfc3339()),
-            finished_at: progress.finished.map(past),
+            times: Times {
+                accepted_at: past(write.accepted),
+                not_before: (!progress.state.is_final()).then(|| progress.not_before.rfc3339()),
+                finished_at: progress.finished.map(past),
+            },
             reason: progress.reason.as_ref().map(|reason| &*reason.word),
             message: progress.reason.as_ref().map(|reason| &*reason.message),
-            response: response.as_ref().map(TellResponse::of),
+            response: response.as_ref().map(ResponseStatus::of),
         };
         // Texts and numbers always make JSON, and the answer's own is JSON where it stands as it
         // is.
-        Bytes::from(serde_json::to_vec(&told).unwrap_or_default())
+        Bytes::from(serde_json::to_vec(&status).unwrap_or_default())
     }
 }
 
 /// The status resource (CONTRACT §3, and what else helps).
 #[derive(Serialize)]
-struct Told<'w> {
+struct WriteStatus<'w> {
     id: String,
     state: WriteState,
     method: &'w str,
@@ -68,51 +70,58 @@ struct Told<'w> {
     client: &'w str,
     account: &'w str,
     attempts: u32,
-    accepted_at: String,
-    not_before: Option<String>,
-    finished_at: Option<String>,
+    #[serde(flatten)]
+    times: Times,
     reason: Option<&'w str>,
     message: Option<&'w str>,
-    response: Option<TellResponse<'w>>,
+    response: Option<ResponseStatus<'w>>,
 }
 
 #[derive(Serialize)]
-struct TellResponse<'w> {
+struct Times {
+    accepted_at: String,
+    not_before: Option<String>,
+    finished_at: Option<String>,
+}
+
+#[derive(Serialize)]
+struct ResponseStatus<'w> {
     status: u16,
     headers: BTreeMap<&'w str, String>,
-    body: TellBody<'w>,
+    body: ResponseBody<'w>,
 }
 
 /// JSON as it is, a text as a string, anything else in Base64 in an object.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum TellBody<'w> {
+enum ResponseBody<'w> {
     Json(&'w RawValue),
     Text(&'w str),
     Bytes { base64: String },
     None,
 }
 
-impl<'w> TellResponse<'w> {
+impl<'w> ResponseStatus<'w> {
     fn of(reply: &'w Reply) -> Self {
         let ReplyBody::Whole(body) = &reply.body else {
             return Self {
                 status: reply.status.as_u16(),
                 headers: BTreeMap::new(),
-                body: TellBody::None,
+                body: ResponseBody::None,
             };
         };
         let mut headers = BTreeMap::<_, String>::new();
         for (name, value) in &reply.headers {
             let value = String::from_utf8_lossy(value.as_bytes());
-            let told = headers.entry(name.as_str()).or_default();
-            *told = if told.is_empty() { value.into_owned() } else { format!("{told}, {value}") };
+            let status = headers.entry(name.as_str()).or_default();
+            *status =
+                if status.is_empty() { value.into_owned() } else { format!("{status}, {value}") };
         }
         let body = match (serde_json::from_slice(body), std::str::from_utf8(body)) {
-            _ if body.is_empty() => TellBody::None,
-            (Ok(json), _) => TellBody::Json(json),
-            (Err(_), Ok(text)) => TellBody::Text(text),
-            (Err(_), Err(_)) => TellBody::Bytes { base64: BASE64_STANDARD.encode(body) },
+            _ if body.is_empty() => ResponseBody::None,
+            (Ok(json), _) => ResponseBody::Json(json),
+            (Err(_), Ok(text)) => ResponseBody::Text(text),
+            (Err(_), Err(_)) => ResponseBody::Bytes { base64: BASE64_STANDARD.encode(body) },
         };
         Self { status: reply.status.as_u16(), headers, body }
     }

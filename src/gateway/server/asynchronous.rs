@@ -25,27 +25,25 @@ use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::dispatch::route::Route;
 use crate::gateway::environment::Environment;
-use crate::gateway::error::Refused;
+use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers;
 use crate::gateway::request::clients::{Client, Clients};
-use crate::gateway::request::validate::Intake;
+use crate::gateway::request::local_routes::OWN_WRITES;
+use crate::gateway::request::validate::ValidRequest;
 use crate::gateway::response::reply::{Reply, ReplyBody};
 use crate::gateway::server::credentials::carries_credential;
+use crate::gateway::server::handler::Handler;
 use crate::gateway::server::interims::gone;
 use crate::gateway::server::request::Request;
-use crate::gateway::server::session::Door;
-use crate::gateway::server::stages::Stop;
+use crate::gateway::server::request::Stop;
 use crate::gateway::upstream::outgoing::OutgoingBody;
 use crate::gateway::url_rewrite::map::Origin;
-use crate::gateway::write::attended::{Attending, not_readable};
-use crate::gateway::write::queue::Asker;
+use crate::gateway::write::attended::{SyncWait, not_readable};
 use crate::gateway::write::queue::Class;
 use crate::gateway::write::queue::PATIENCE;
+use crate::gateway::write::queue::SyncWaiter;
 use crate::gateway::write::queue::{Accepted, New, NotAccepted, NotChanged};
 
-/// The status resource, as metrics name it.
-pub(super) const OWN_WRITE: &str = "/_weir/writes/{id}";
-const OWN_WRITES: &str = "/_weir/writes/";
 /// How long an `Idempotency-Key` may be. Ours: several times a UUID, as other services have it.
 const KEY_BYTES_MAX: usize = 255;
 /// The header of RFC 7240 §3.
@@ -66,17 +64,17 @@ impl Terms {
         route: &Route,
         query: Option<&str>,
         clients: &Clients,
-    ) -> Result<Option<Self>, Refused> {
+    ) -> Result<Option<Self>, GatewayError> {
         if route.spacing == WriteSpacing::None {
             return Ok(None);
         }
         let key = idempotency_key(&request.asked)?;
         // Nothing of a credential is kept: neither one that a client brings, nor one that the
         // upstream makes.
-        let is_kept = request.brought.is_none()
+        let is_kept = request.identity.client_credential.is_none()
             && !carries_credential(route.endpoint, &request.asked, query, clients);
         if key.is_some() && !is_kept {
-            return Err(Refused::BadKey(
+            return Err(GatewayError::BadKey(
                 "an Idempotency-Key cannot be used where a credential is brought or made",
             ));
         }
@@ -85,20 +83,20 @@ impl Terms {
     }
 }
 
-impl Door {
+impl Handler {
     /// The status resource.
     pub(super) async fn standing_reply(
         &self,
         id: WriteId,
         origin: &Origin,
-    ) -> Result<Reply, Refused> {
+    ) -> Result<Reply, GatewayError> {
         let listed = self
             .gateway
             .queue()
             .look_up(id)
             .await
             .map_err(not_readable)?
-            .ok_or(Refused::NoSuchResource)?;
+            .ok_or(GatewayError::NoSuchResource)?;
         let again = (!listed.progress.state.is_final()).then(|| {
             let wait = listed.progress.not_before.since(self.gateway.env.clock.now()).as_secs();
             HeaderValue::from(wait.clamp(1, 60))
@@ -109,18 +107,18 @@ impl Door {
             .insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
         reply.headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         reply.headers.extend(again.map(|again| (RETRY_AFTER, again)));
-        reply.body = ReplyBody::Whole(self.gateway.responder.told(listed, Some(origin)));
+        reply.body = ReplyBody::Whole(self.gateway.responder.write_status(listed, Some(origin)));
         Ok(reply)
     }
 
     /// Gives a write to the queue, and answers with where it stands or, to a client that waits,
     /// with what came of it.
-    pub(super) async fn hand_over(
+    pub(super) async fn enqueue(
         &self,
         session: &mut ServerSession,
         request: &mut Request,
         client: &Client,
-        intake: &Intake,
+        valid: &ValidRequest,
         job: Job,
         terms: Terms,
     ) -> Result<Reply, Stop> {
@@ -128,31 +126,32 @@ impl Door {
         let gateway = &self.gateway;
         let deadline =
             if terms.is_async { gateway.env.clock.now() + PATIENCE } else { job.deadline };
-        let write = kept_write(&gateway.env, client, intake, &job, &terms);
+        let write = kept_write(&gateway.env, client, valid, &job, &terms);
         let class = Class {
             client: client.index,
             content: job.route.content,
             resource: job.route.endpoint.resource.clone(),
         };
         let Job { memory, route, .. } = job;
-        let asker = (!terms.is_async).then(|| {
+        let waiter = (!terms.is_async).then(|| {
             let waits = gateway.dispatcher.waiting().get(client.index as usize).map(Counted::new);
-            Box::new(Asker::new(
-                request.effort.clone(),
+            Box::new(SyncWaiter::new(
+                request.progress.clone(),
                 request.span.clone(),
                 request.interims.clone(),
                 waits,
             ))
         });
-        let new = New { write, class, lane: route.lane.clone(), deadline, memory, asker };
+        let new = New { write, class, lane: route.lane.clone(), deadline, memory, waiter };
         let accepted = gateway.queue().accept(&gateway.turns(), new).await;
-        let Accepted { id, watched, effort } = accepted.map_err(|refused| match refused {
-            NotAccepted::KeyTaken => Refused::KeyTaken,
-            NotAccepted::Full => {
-                gateway.dispatcher.queue_full(&route.view, route.endpoint.resource.clone())
-            }
-            NotAccepted::Store(fault) => fault.into(),
-        })?;
+        let Accepted { id, watched, request_progress } =
+            accepted.map_err(|refused| match refused {
+                NotAccepted::KeyTaken => GatewayError::KeyTaken,
+                NotAccepted::Full => {
+                    gateway.dispatcher.queue_full(&route.view, route.endpoint.resource.clone())
+                }
+                NotAccepted::Store(fault) => fault.into(),
+            })?;
         if terms.is_async {
             let mut reply = self.standing_reply(id, &request.origin).await?;
             reply.status = StatusCode::ACCEPTED;
@@ -161,8 +160,8 @@ impl Door {
                 .with(PREFERENCE_APPLIED, HeaderValue::from_static("respond-async")));
         }
         // Whoever asked first: all who wait for it are told what it costs.
-        request.effort = effort.unwrap_or_default();
-        let attending = Attending { queue: &gateway.queue(), id, watched };
+        request.progress = request_progress.unwrap_or_default();
+        let attending = SyncWait { queue: &gateway.queue(), id, watched };
         let attended = gateway.writes.attended(attending, &route, deadline);
         let kept = self
             .while_there(session, &request.origin, request.interims.clone(), attended)
@@ -171,7 +170,7 @@ impl Door {
         // A write has one account that may carry it; also one that was carried out before this
         // request.
         if let [account] = *route.candidates {
-            request.effort.answered_by(account);
+            request.progress.answered_by(account);
         }
         Ok(gateway.responder.reply_from_kept(kept, &request.origin))
     }
@@ -182,27 +181,22 @@ impl Door {
         session: &mut ServerSession,
         request: &mut Request,
         client: &Client,
-        intake: &Intake,
+        valid: &ValidRequest,
         id: WriteId,
     ) -> Result<Reply, Stop> {
-        self.whole_body(
-            session,
-            request,
-            intake,
-            crate::gateway::server::stages::IDLE_BODY_BYTES_MAX,
-        )
-        .await?;
+        self.whole_body(session, request, valid, crate::gateway::server::body::IDLE_BODY_BYTES_MAX)
+            .await?;
         let gateway = &self.gateway;
         // Others' writes are as if they were not.
         if gateway.queue().standing(id).is_none_or(|standing| standing.client != client.index) {
-            return Err(Refused::NoSuchResource.into());
+            return Err(GatewayError::NoSuchResource.into());
         }
-        if intake.method == Method::DELETE {
+        if valid.method == Method::DELETE {
             return match gateway.queue().cancel(id, "its client").await {
                 Ok(()) => Ok(Reply::empty(StatusCode::NO_CONTENT)),
-                Err(NotChanged::State(state)) => Err(Refused::NotQueued(state).into()),
+                Err(NotChanged::State(state)) => Err(GatewayError::NotQueued(state).into()),
                 Err(NotChanged::NoSuchWrite | NotChanged::Full) => {
-                    Err(Refused::NoSuchResource.into())
+                    Err(GatewayError::NoSuchResource.into())
                 }
                 Err(NotChanged::Store(fault)) => Err(not_readable(fault).into()),
             };
@@ -221,19 +215,11 @@ impl Door {
     }
 }
 
-/// The write that a request of the gateway's own is about.
-pub(super) fn own_write_id(intake: &Intake) -> Option<WriteId> {
-    let id = intake.path.strip_prefix(OWN_WRITES)?;
-    matches!(intake.method, Method::GET | Method::HEAD | Method::DELETE)
-        .then(|| id.parse().ok())
-        .flatten()
-}
-
 /// What is kept of a request. Its name comes later.
 fn kept_write(
     env: &Environment,
     client: &Client,
-    intake: &Intake,
+    valid: &ValidRequest,
     job: &Job,
     terms: &Terms,
 ) -> Write {
@@ -251,45 +237,47 @@ fn kept_write(
         id: WriteId { number: 0, salt: 0 },
         client: Arc::clone(&client.name),
         account,
-        method: intake.method.clone(),
-        address: match intake.service {
+        method: valid.method.clone(),
+        address: match valid.service {
             Service::Graphql => Address::Graphql,
             Service::Uploads => Address::Uploads,
             Service::Rest | Service::Weir => Address::Rest,
         },
-        shape: if intake.root == Root::V3 { Shape::V3 } else { Shape::Plain },
-        path: intake.path.clone(),
-        query: intake.query.clone(),
+        shape: if valid.root == Root::V3 { Shape::V3 } else { Shape::Plain },
+        path: valid.path.clone(),
+        query: valid.query.clone(),
         headers,
-        key: terms.key.map(|name| Key { name, meaning: meaning(intake, &body) }),
+        key: terms.key.map(|name| Key { name, meaning: meaning(valid, &body) }),
         body,
         accepted: env.clock.now(),
     }
 }
 
 /// The digest of the client's `Idempotency-Key`.
-fn idempotency_key(asked: &HeaderMap) -> Result<Option<[u8; 32]>, Refused> {
+fn idempotency_key(asked: &HeaderMap) -> Result<Option<[u8; 32]>, GatewayError> {
     let mut values = asked.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(Refused::BadKey("there is more than one Idempotency-Key"));
+        return Err(GatewayError::BadKey("there is more than one Idempotency-Key"));
     }
     let key = value.as_bytes();
     if key.is_empty()
         || key.len() > KEY_BYTES_MAX
         || !key.iter().all(|byte| (b' '..=b'~').contains(byte))
     {
-        return Err(Refused::BadKey("an Idempotency-Key has 1 to 255 printable ASCII characters"));
+        return Err(GatewayError::BadKey(
+            "an Idempotency-Key has 1 to 255 printable ASCII characters",
+        ));
     }
     Ok(Some(digest(key)))
 }
 
 /// What an `Idempotency-Key` is compared by: method, path and body.
-fn meaning(intake: &Intake, body: &[u8]) -> [u8; 32] {
+fn meaning(valid: &ValidRequest, body: &[u8]) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     // Neither has a zero in it.
     for part in
-        [intake.method.as_str(), "\0", service_name(intake.service), "\0", &intake.target(), "\0"]
+        [valid.method.as_str(), "\0", service_name(valid.service), "\0", &valid.target(), "\0"]
     {
         context.update(part.as_bytes());
     }

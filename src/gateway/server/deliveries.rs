@@ -12,16 +12,15 @@ use serde_json::json;
 
 use crate::webhooks::{BODY_BYTES_MAX, Effect, Received, Rejected, Signature};
 
-use crate::gateway::error::Refused;
+use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{BodyFault, BodyRead, HeldBody};
-use crate::gateway::request::validate::Intake;
+use crate::gateway::request::local_routes::WEBHOOKS_PATH;
+use crate::gateway::request::validate::ValidRequest;
 use crate::gateway::response::reply::Reply;
+use crate::gateway::server::body::expects;
+use crate::gateway::server::handler::Handler;
+use crate::gateway::server::request::Stop;
 use crate::gateway::server::request::{Body, Request};
-use crate::gateway::server::session::Door;
-use crate::gateway::server::stages::{Stop, expects};
-
-/// Where the upstream delivers to.
-pub const WEBHOOKS_PATH: &str = "/_weir/webhooks";
 
 /// The event of a delivery whose word cannot be taken for it.
 const UNVERIFIED: &str = "unverified";
@@ -30,33 +29,33 @@ const UNVERIFIED: &str = "unverified";
 /// (UPSTREAM.md, Webhooks).
 const WHOLE_WITHIN: Duration = Duration::from_secs(10);
 
-impl Door {
+impl Handler {
     /// Answers a delivery. Nothing of one that is not signed is looked at but its size.
     pub(super) async fn delivery(
         &self,
         session: &mut ServerSession,
         request: &mut Request,
-        intake: &Intake,
+        valid: &ValidRequest,
     ) -> Result<Reply, Stop> {
         let gateway = &self.gateway;
         request.outcome.endpoint = WEBHOOKS_PATH;
         let Some(receiver) = &gateway.webhooks.receiver() else {
-            return Err(Refused::NoSuchResource.into());
+            return Err(GatewayError::NoSuchResource.into());
         };
-        let refuse = |refused: Refused| {
+        let refuse = |refused: GatewayError| {
             gateway.env.metrics.webhook(UNVERIFIED, refused.reason());
             Err(refused.into())
         };
         let Some(signature) = Signature::of(&request.asked) else {
-            return refuse(Refused::WrongSignature);
+            return refuse(GatewayError::WrongSignature);
         };
-        let body = match self.delivered(session, request, intake).await {
+        let body = match self.delivered(session, request, valid).await {
             Ok(body) => body,
             Err(refused) => return refuse(refused),
         };
         let now = gateway.env.clock.now();
         match receiver.receive(&request.asked, &signature, &body.bytes, now, |stale| {
-            gateway.cache.make_doubtful(stale, now)
+            gateway.cache.invalidate_paths(stale, now)
         }) {
             Ok(Received { event, effect }) => {
                 let outcome = match effect {
@@ -66,8 +65,8 @@ impl Door {
                 gateway.env.metrics.webhook(&event, outcome);
                 Ok(Reply::json(StatusCode::ACCEPTED, &json!({ "message": outcome })))
             }
-            Err(Rejected::Signature) => refuse(Refused::WrongSignature),
-            Err(Rejected::Malformed) => refuse(Refused::MalformedDelivery),
+            Err(Rejected::Signature) => refuse(GatewayError::WrongSignature),
+            Err(Rejected::Malformed) => refuse(GatewayError::MalformedDelivery),
         }
     }
 
@@ -76,17 +75,17 @@ impl Door {
         &self,
         session: &mut ServerSession,
         request: &mut Request,
-        intake: &Intake,
-    ) -> Result<HeldBody, Refused> {
+        valid: &ValidRequest,
+    ) -> Result<HeldBody, GatewayError> {
         let gateway = &self.gateway;
         let deadline = gateway.env.clock.now() + WHOLE_WITHIN;
         let Ok(_place) = gateway.webhooks.deliveries().places.try_acquire() else {
-            return Err(Refused::DeliveriesFull);
+            return Err(GatewayError::DeliveriesFull);
         };
         let expects = expects(&request.asked, session.req_header().version);
         let pause_max = gateway.env.config.listen.body_timeout;
         let read = tokio::select! {
-            read = gateway.webhooks.deliveries().bodies.read(session, intake.body, expects, BODY_BYTES_MAX, pause_max) => read,
+            read = gateway.webhooks.deliveries().bodies.read(session, valid.body, expects, BODY_BYTES_MAX, pause_max) => read,
             () = gateway.env.clock.reach(deadline) => Err(BodyFault::Timeout),
         };
         let refused = match read {
@@ -95,17 +94,12 @@ impl Door {
                 request.outcome.bytes_in = body.bytes.len() as u64;
                 return Ok(body);
             }
-            Ok(BodyRead::TooLarge(_)) => return Err(Refused::BodyTooLarge),
-            Err(BodyFault::NoRoom) => return Err(Refused::DeliveriesFull),
-            Err(BodyFault::Timeout) => Refused::BodyTimeout,
-            Err(BodyFault::Broken) => Refused::BrokenBody,
+            Ok(BodyRead::TooLarge(_)) => return Err(GatewayError::BodyTooLarge),
+            Err(BodyFault::NoRoom) => return Err(GatewayError::DeliveriesFull),
+            Err(BodyFault::Timeout) => GatewayError::BodyTimeout,
+            Err(BodyFault::Broken) => GatewayError::BrokenBody,
         };
         request.body = Body::Settled;
         Err(refused)
     }
-}
-
-/// Whether a request is a delivery of a webhook.
-pub(super) fn is_delivery(intake: &Intake) -> bool {
-    intake.method == http::Method::POST && intake.path == WEBHOOKS_PATH
 }

@@ -21,15 +21,15 @@ use crate::telemetry::CacheOutcome;
 
 use crate::clock::timer_now;
 use crate::gateway::cache::store::Entry;
-use crate::gateway::error::Refused;
+use crate::gateway::error::GatewayError;
 use crate::gateway::request::validate::{self, Wire};
 use crate::gateway::response::render::{Put, encode};
 use crate::gateway::server::connection::{Came, Connection, Watch};
-use crate::gateway::server::header_memo::{Lines, Said};
+use crate::gateway::server::handler::{Frontend, Handler, PREFACE_BEGINS};
+use crate::gateway::server::header_memo::{HeaderMemo, Lines};
 use crate::gateway::server::miss::{Asked, Asking};
-use crate::gateway::server::request::{Request, Sorted, Task};
-use crate::gateway::server::session::{Door, FrontDoor, PREFACE_BEGINS};
-use crate::gateway::server::stages::Known;
+use crate::gateway::server::request::Known;
+use crate::gateway::server::request::{Classification, Request, Task};
 
 /// How the request lines that are taken here end.
 const LINE_ENDS: &[u8] = b" HTTP/1.1\r\n";
@@ -48,7 +48,7 @@ pub(super) enum Next {
     /// To its end.
     Over,
     /// What came is not the beginning of a request, or came too late to be one.
-    Unreadable(Refused),
+    Unreadable(GatewayError),
     /// HTTP/2 is spoken, or perhaps.
     Preface,
     /// A session is to serve the next request, whose head is there by `deadline` or never.
@@ -69,12 +69,12 @@ pub(super) enum Age {
     Used,
 }
 
-impl FrontDoor {
+impl Frontend {
     /// Answers what is asked on a connection as long as it is reads; `door` goes by the config in
     /// force when each of them begins.
     pub(super) async fn reads(
         &self,
-        door: &mut Door,
+        handler: &mut Handler,
         connection: &mut Connection,
         watch: &mut Watch,
         mut age: Age,
@@ -84,14 +84,14 @@ impl FrontDoor {
         let mut said = None;
         loop {
             let began = timer_now();
-            let listen = &door.gateway.env.config.listen;
+            let listen = &handler.gateway.env.config.listen;
             let until =
                 began + if age == Age::New { listen.header_timeout } else { listen.idle_timeout };
             while is_too_short(connection.ahead()) {
                 match connection.more(watch, until).await {
                     Came::Bytes => {}
                     Came::Late if age == Age::New && !connection.ahead().is_empty() => {
-                        return Next::Unreadable(Refused::HeadTimeout);
+                        return Next::Unreadable(GatewayError::HeadTimeout);
                     }
                     Came::Late | Came::Over => return Next::Over,
                 }
@@ -99,16 +99,16 @@ impl FrontDoor {
             if age == Age::New && connection.ahead().starts_with(PREFACE_BEGINS) {
                 return Next::Preface;
             }
-            if self.renew(door) {
+            if self.renew(handler) {
                 // Whoever it was by the config before may be nobody now.
                 said = None;
             }
-            let listen = &door.gateway.env.config.listen;
-            let active = door.gateway.env.active.enter();
+            let listen = &handler.gateway.env.config.listen;
+            let active = handler.gateway.env.active.enter();
             let looked = if *shutdown.borrow() {
                 None
             } else {
-                door.look(connection.ahead(), &mut said, &mut buffer)
+                handler.look(connection.ahead(), &mut said, &mut buffer)
             };
             let deadline =
                 || if age == Age::New { until } else { timer_now() + listen.header_timeout };
@@ -117,7 +117,7 @@ impl FrontDoor {
                 return if connection.has_line(watch, deadline).await
                     && let Err(malformed) = validate::check_line(connection.ahead())
                 {
-                    Next::Unreadable(Refused::Malformed(malformed))
+                    Next::Unreadable(GatewayError::Malformed(malformed))
                 } else {
                     Next::Session { known: None, deadline }
                 };
@@ -125,26 +125,26 @@ impl FrontDoor {
             let asked = match looked {
                 Looked::Hit(request, body_bytes) => Asked::Answered(request, body_bytes),
                 Looked::Stale(asking) => {
-                    door.ask_here(connection, *asking, shutdown, &mut buffer).await
+                    handler.ask_here(connection, *asking, shutdown, &mut buffer).await
                 }
                 Looked::Other(known) => Asked::Known(known),
             };
             match asked {
                 Asked::Answered(request, body_bytes) => {
                     let is_written = connection.write(watch, &buffer, listen.body_timeout).await;
-                    door.conclude(request, is_written.then_some(body_bytes));
+                    handler.finish(request, is_written.then_some(body_bytes));
                     if !is_written {
                         return Next::Over;
                     }
                 }
                 Asked::Gone(request) => {
-                    door.conclude(request, None);
+                    handler.finish(request, None);
                     return Next::Over;
                 }
                 Asked::Known(known) => {
                     // Informational answers that the client has not taken yet.
                     if !connection.write(watch, &buffer, listen.body_timeout).await {
-                        door.conclude(known.request, None);
+                        handler.finish(known.request, None);
                         return Next::Over;
                     }
                     return Next::Session { known: Some(known), deadline: deadline() };
@@ -208,31 +208,31 @@ fn lines_of(rest: &[u8]) -> Option<Lines> {
     Lines::read(rest.get(..length)?)
 }
 
-impl Door {
+impl Handler {
     /// Looks for what answers the request at the beginning of what was read, and writes it into
     /// `buffer` when it is a hit; with the length of its head. `said` is what the connection's last
     /// request said, and becomes what this one says. `None` for what is not for here.
     fn look(
         &self,
         read: &[u8],
-        said: &mut Option<Said>,
+        said: &mut Option<HeaderMemo>,
         buffer: &mut Vec<u8>,
     ) -> Option<(Looked, usize)> {
         let (RequestLine { method, target }, rest) = RequestLine::of(read)?;
         let line_length = read.len() - rest.len();
         let again = said.as_ref().and_then(|said| Some((said, said.again(rest)?)));
-        let (mut request, intake, new, length) = if let Some((said, lines)) = again {
+        let (mut request, valid, new, length) = if let Some((said, lines)) = again {
             let length = line_length + lines.len();
-            let intake =
+            let valid =
                 validate::check_again(&method, &target, read.get(..length)?, &said.known.host);
             let mut request =
                 Request::new(&self.gateway, method, target.path(), Arc::clone(&lines.headers));
-            request.known = Some(Arc::clone(&said.known));
-            (request, intake, None, length)
+            request.identity.known = Some(Arc::clone(&said.known));
+            (request, valid, None, length)
         } else {
             let lines = lines_of(rest)?;
             let length = line_length + lines.len();
-            let intake = validate::check(
+            let valid = validate::check(
                 &method,
                 self.gateway.router.methods(),
                 &target,
@@ -241,7 +241,7 @@ impl Door {
             );
             (
                 Request::new(&self.gateway, method, target.path(), Arc::clone(&lines.headers)),
-                intake,
+                valid,
                 Some(lines),
                 length,
             )
@@ -252,16 +252,16 @@ impl Door {
         // the clock serves all of it.
         let now = request.arrived;
         let sorted =
-            intake.map_err(Refused::Malformed).and_then(|intake| self.sort(&mut request, intake));
-        if let (Some(lines), Ok(Sorted::Allowed(allowed))) = (new, &sorted) {
-            *said = Said::new(lines, &allowed.intake.host, &allowed.client);
+            valid.map_err(GatewayError::Malformed).and_then(|valid| self.sort(&mut request, valid));
+        if let (Some(lines), Ok(Classification::Allowed(allowed))) = (new, &sorted) {
+            *said = HeaderMemo::new(lines, &allowed.valid.host, &allowed.client);
         }
         let allowed = match sorted {
-            Ok(Sorted::Allowed(allowed)) => allowed,
+            Ok(Classification::Allowed(allowed)) => allowed,
             sorted => return Some((Looked::Other(Box::new(Known { request, sorted })), length)),
         };
         if let Task::Read(route) = &allowed.task {
-            match self.stored(&mut request, &allowed.intake, route, now) {
+            match self.stored(&mut request, &allowed.valid, route, now) {
                 Ok(entry) => {
                     if let Some(body_bytes) =
                         self.put(&entry, CacheOutcome::Hit, &mut request, now, buffer)
@@ -269,16 +269,19 @@ impl Door {
                         return Some((Looked::Hit(request, body_bytes), length));
                     }
                 }
-                Err(sought) => {
+                Err(lookup) => {
                     return Some((
-                        Looked::Stale(Box::new(Asking { request, allowed, sought })),
+                        Looked::Stale(Box::new(Asking { request, allowed, lookup })),
                         length,
                     ));
                 }
             }
         }
         Some((
-            Looked::Other(Box::new(Known { request, sorted: Ok(Sorted::Allowed(allowed)) })),
+            Looked::Other(Box::new(Known {
+                request,
+                sorted: Ok(Classification::Allowed(allowed)),
+            })),
             length,
         ))
     }
@@ -309,7 +312,7 @@ impl Door {
         }
         let mut reply =
             self.gateway.responder.reply_from_entry(entry, cache, &request.form(), None, now);
-        self.dress(request, &mut reply);
+        self.add_gateway_headers_to(request, &mut reply);
         encode(&request.method, reply, buffer)
     }
 }

@@ -33,13 +33,13 @@ pub(super) struct Lines {
 }
 
 /// Lines that an allowed request said, and what was found out about them.
-pub(super) struct Said {
+pub(super) struct HeaderMemo {
     lines: Lines,
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<KnownHeaders>,
 }
 
 /// What follows from header lines.
-pub(super) struct Known {
+pub(super) struct KnownHeaders {
     /// The one `Host`.
     pub(super) host: String,
     /// Whose key they carry.
@@ -98,10 +98,10 @@ impl Lines {
     }
 }
 
-impl Said {
+impl HeaderMemo {
     /// Remembers what was found out about lines; `None` where they are too long to be kept.
     pub(super) fn new(lines: Lines, host: &str, client: &Arc<Client>) -> Option<Self> {
-        let known = || Known {
+        let known = || KnownHeaders {
             host: host.to_owned(),
             client: Arc::clone(client),
             to_upstream: OnceLock::new(),

@@ -2,8 +2,8 @@
 
 use crate::gateway::http::interim::{Interim, Interims};
 use crate::gateway::response::render::{self, Broken};
+use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::Request;
-use crate::gateway::server::session::Door;
 use crate::gateway::url_rewrite::map::Origin;
 use http::Version;
 use pingora::ErrorType;
@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-impl Door {
+impl Handler {
     /// Puts one into a buffer, in HTTP/1.1.
     pub fn put_interim(&self, interim: &Interim, origin: &Origin, into: &mut Vec<u8>) {
         render::encode_interim(

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::gateway::reload::Current;
-use crate::gateway::server::session::FrontDoor;
+use crate::gateway::server::handler::Frontend;
 
 /// One write for each ordinary answer (PINGORA.md, Speed on this path).
 const WRITE_BUFFER_BYTES: usize = 16 * 1024;
@@ -79,7 +79,7 @@ impl Listening {
         let gateway = current.gateway();
         let (stop, stopped) = watch::channel(false);
         let mut fds = Fds::new();
-        let mut service = Service::new("weir".into(), FrontDoor::new(current, "http"));
+        let mut service = Service::new("weir".into(), Frontend::new(current, "http"));
         let mut addresses = Vec::new();
         for address in &gateway.env.config.listen.http {
             let listener = TcpListener::bind(address).map_err(|error| {

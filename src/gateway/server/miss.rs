@@ -9,17 +9,17 @@
 use pingora::server::ShutdownWatch;
 use tracing::Instrument;
 
-use crate::gateway::cache::lookup::{ReadAnswer, Sought};
+use crate::gateway::cache::lookup::{CacheLookup, ReadAnswer};
 use crate::gateway::server::connection::Connection;
-use crate::gateway::server::request::{Allowed, Request, Sorted, Task};
-use crate::gateway::server::session::Door;
-use crate::gateway::server::stages::Known;
+use crate::gateway::server::handler::Handler;
+use crate::gateway::server::request::Known;
+use crate::gateway::server::request::{Allowed, Classification, Request, Task};
 
 /// A read that nothing stored answers.
 pub(super) struct Asking {
     pub(super) request: Request,
     pub(super) allowed: Box<Allowed>,
-    pub(super) sought: Sought,
+    pub(super) lookup: CacheLookup,
 }
 
 /// What came of asking.
@@ -32,7 +32,7 @@ pub(super) enum Asked {
     Known(Box<Known>),
 }
 
-impl Door {
+impl Handler {
     /// Asks, as long as the client is there. Nothing that it sends meanwhile is lost. Informational
     /// answers are written as the client takes them; what is left of them in the buffer, in which
     /// there is nothing else by then, goes before the answer.
@@ -43,19 +43,19 @@ impl Door {
         shutdown: &ShutdownWatch,
         buffer: &mut Vec<u8>,
     ) -> Asked {
-        let Asking { mut request, allowed, sought } = asking;
-        let Allowed { intake, client, task } = *allowed;
+        let Asking { mut request, allowed, lookup } = asking;
+        let Allowed { valid, client, task } = *allowed;
         let Task::Read(route) = task else {
-            let sorted = Ok(Sorted::Allowed(Box::new(Allowed { intake, client, task })));
+            let sorted = Ok(Classification::Allowed(Box::new(Allowed { valid, client, task })));
             return Asked::Known(Box::new(Known { request, sorted }));
         };
         let span = request.span.clone();
         let interims = request.take_interims();
-        let mut effort = request.effort.clone();
+        let mut progress = request.progress.clone();
         // Boxed before anything is put around it, which would move all of its large state each
         // time.
         let mut asked =
-            Box::pin(self.ask(&request, &mut effort, &client, &intake, route, Some(sought)))
+            Box::pin(self.ask(&request, &mut progress, &client, &valid, route, Some(lookup)))
                 .instrument(span);
         let answered = loop {
             tokio::select! {
@@ -66,7 +66,7 @@ impl Door {
             }
         };
         drop(asked);
-        request.effort = effort;
+        request.progress = progress;
         if let Some(Ok(answered)) = &answered {
             request.outcome.cache = answered.outcome();
         }
@@ -87,7 +87,9 @@ impl Door {
             Some(Ok(answered)) => Ok(answered),
         };
         let sorted = match sorted {
-            Ok(answered) => Ok(Sorted::Answered(Box::new(self.reply(&request, answered).await))),
+            Ok(answered) => {
+                Ok(Classification::Answered(Box::new(self.reply(&request, answered).await)))
+            }
             Err(refused) => Err(refused),
         };
         Asked::Known(Box::new(Known { request, sorted }))

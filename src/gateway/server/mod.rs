@@ -1,14 +1,20 @@
 //! Listeners, sessions, and the stages of a request in their order.
 
-pub mod asynchronous;
-pub mod connection;
-pub mod credentials;
-pub mod deliveries;
-pub mod fast_path;
-pub mod header_memo;
-pub mod interims;
+mod asynchronous;
+mod body;
+mod classify;
+mod connection;
+mod credentials;
+mod deliveries;
+mod fast_path;
+mod finish;
+mod handler;
+mod header_memo;
+mod interims;
 pub mod listen;
-pub mod miss;
-pub mod request;
-pub mod session;
-pub mod stages;
+mod miss;
+mod reads;
+mod request;
+mod session;
+mod stages;
+mod writes;

@@ -19,70 +19,30 @@ use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::clock::timer_now;
-use crate::gateway::Gateway;
+use crate::gateway::error::GatewayError;
 use crate::gateway::error::Malformed;
-use crate::gateway::error::Refused;
-use crate::gateway::reload::Current;
 use crate::gateway::request::validate::HEAD_BYTES_MAX;
 use crate::gateway::response::error::render_error;
 use crate::gateway::response::render;
 use crate::gateway::server::connection::{Connection, Watch};
 use crate::gateway::server::fast_path::{Age, Next};
-use crate::gateway::server::stages::Known;
+use crate::gateway::server::handler::{Frontend, Handler};
+use crate::gateway::server::request::Known;
 
 /// How long an unread request body is drained so that its connection can be used again.
 const DRAIN_BODY: Duration = Duration::from_secs(5);
-/// How HTTP/2's connection preface begins, and no request of HTTP/1.1 that is served here (RFC 9113
-/// §3.4).
-pub(super) const PREFACE_BEGINS: &[u8; 4] = b"PRI ";
+
 /// The length of the whole preface.
 const PREFACE_BYTES: usize = 24;
 
-/// A listener's application: bounds the time before the first bytes, tells HTTP/2 from HTTP/1.1,
-/// answers hits (`hit.rs`), and hands everything else to a [`Door`].
-///
-/// The framework would look for the whole preface without a deadline, and so never answer a request
-/// shorter than that.
-pub struct FrontDoor {
-    current: Arc<Current>,
-    scheme: &'static str,
-}
-
-/// The HTTP side of a listener, for requests by one config.
-pub struct Door {
-    pub(super) gateway: Arc<Gateway>,
-    pub(super) scheme: &'static str,
-}
-
 /// The same for connections that speak HTTP/2.
-struct StreamsDoor {
-    front: Arc<FrontDoor>,
+struct Http2Frontend {
+    front: Arc<Frontend>,
     options: HttpServerOptions,
 }
 
-impl FrontDoor {
-    /// For a listener of this scheme, `http` or `https`.
-    pub fn new(current: &Arc<Current>, scheme: &'static str) -> Self {
-        Self { current: Arc::clone(current), scheme }
-    }
-
-    /// For a request that begins now.
-    fn door(&self) -> Door {
-        Door { gateway: self.current.gateway(), scheme: self.scheme }
-    }
-
-    /// Has `door` go by the config in force; whether it did not.
-    pub(super) fn renew(&self, door: &mut Door) -> bool {
-        let is_old = !self.current.is(&door.gateway);
-        if is_old {
-            *door = self.door();
-        }
-        is_old
-    }
-}
-
 #[async_trait]
-impl ServerApp for FrontDoor {
+impl ServerApp for Frontend {
     async fn process_new(
         self: &Arc<Self>,
         stream: Stream,
@@ -91,33 +51,37 @@ impl ServerApp for FrontDoor {
         let mut connection = Box::new(Connection::new(stream));
         let mut watch = Watch::new(shutdown);
         let mut age = Age::New;
-        let mut door = self.door();
+        let mut handler = self.handler();
         loop {
-            match self.reads(&mut door, &mut connection, &mut watch, age, shutdown).await {
+            match self.reads(&mut handler, &mut connection, &mut watch, age, shutdown).await {
                 Next::Over => return None,
                 Next::Unreadable(refused) => {
-                    door.refuse_unread(&mut ServerSession::new_http1(connection), refused).await;
+                    handler.refuse_unread(&mut ServerSession::new_http1(connection), refused).await;
                     return None;
                 }
                 Next::Preface => {
-                    let listen = &door.gateway.env.config.listen;
+                    let listen = &handler.gateway.env.config.listen;
                     timeout(listen.header_timeout, connection.try_peek(&mut [0; PREFACE_BYTES]))
                         .await
                         .ok()?
                         .ok()?;
-                    let _connection = door.gateway.env.active.connect();
+                    let _connection = handler.gateway.env.active.connect();
                     let mut options = HttpServerOptions::default();
                     options.h2c = true;
                     options.h2_idle_timeout = Some(listen.idle_timeout);
-                    return Arc::new(StreamsDoor { front: Arc::clone(self), options })
+                    return Arc::new(Http2Frontend { front: Arc::clone(self), options })
                         .process_new(connection, shutdown)
                         .await;
                 }
                 Next::Session { known, deadline } => {
                     let session = ServerSession::new_http1(connection);
-                    let stream =
-                        Box::pin(door.one(session, known, HeadDue { at: deadline, age }, shutdown))
-                            .await?;
+                    let stream = Box::pin(handler.one(
+                        session,
+                        known,
+                        HeadDue { at: deadline, age },
+                        shutdown,
+                    ))
+                    .await?;
                     (connection, age) = (Connection::of(stream)?, Age::Used);
                 }
             }
@@ -133,16 +97,16 @@ struct HeadDue {
 }
 
 #[async_trait]
-impl HttpServerApp for StreamsDoor {
+impl HttpServerApp for Http2Frontend {
     /// The framework's way here is that of HTTP/2, a session for each request.
     async fn process_new_http(
         self: &Arc<Self>,
         session: ServerSession,
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
-        let door = self.front.door();
-        let at = timer_now() + door.gateway.env.config.listen.header_timeout;
-        let stream = door.one(session, None, HeadDue { at, age: Age::New }, shutdown).await?;
+        let handler = self.front.handler();
+        let at = timer_now() + handler.gateway.env.config.listen.header_timeout;
+        let stream = handler.one(session, None, HeadDue { at, age: Age::New }, shutdown).await?;
         Some(ReusedHttpStream::new(stream, None))
     }
 
@@ -158,7 +122,7 @@ impl HttpServerApp for StreamsDoor {
     }
 }
 
-impl Door {
+impl Handler {
     /// One request of a session; returns the connection when it can carry another.
     async fn one(
         &self,
@@ -190,7 +154,7 @@ impl Door {
                 if *error.etype() == ErrorType::InvalidHTTPHeader {
                     self.refuse_unread(
                         &mut session,
-                        Refused::Malformed(fault_of_head(&error.to_string())),
+                        GatewayError::Malformed(fault_of_head(&error.to_string())),
                     )
                     .await;
                 }
@@ -198,7 +162,7 @@ impl Door {
             }
             Err(_) => {
                 if due.age == Age::New {
-                    self.refuse_unread(&mut session, Refused::HeadTimeout).await;
+                    self.refuse_unread(&mut session, GatewayError::HeadTimeout).await;
                 }
                 return None;
             }
@@ -215,7 +179,7 @@ impl Door {
     }
 
     /// Refuses what has no readable head; the connection is closed afterwards.
-    async fn refuse_unread(&self, session: &mut ServerSession, refused: Refused) {
+    async fn refuse_unread(&self, session: &mut ServerSession, refused: GatewayError) {
         session.set_keepalive(None);
         let origin = self.gateway.downstream.unknown_origin();
         let reply = render_error(&refused, &origin, self.gateway.env.clock.now());

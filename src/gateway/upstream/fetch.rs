@@ -105,7 +105,7 @@ pub enum FetchError {
     Stale(String),
     /// The client left before anything was sent.
     #[error("the client left before anything was sent")]
-    Deserted,
+    Cancelled,
     /// No answer within `response_timeout`; the upstream may have executed the request.
     #[error("no answer from the upstream in time")]
     Timeout,
@@ -203,7 +203,7 @@ impl Upstream {
         let head = head_of(&to.url, request)?;
         let Connected { mut connection, is_reused } = self.connect(to, reuse).await?;
         if !may_send() {
-            return Err(FetchError::Deserted);
+            return Err(FetchError::Cancelled);
         }
         match self.exchange_head(&mut connection, &head, request).await {
             Ok((status, headers)) => Ok(Exchange {

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use memchr::{memchr, memmem};
 
 use crate::gateway::address::Root;
-use crate::gateway::url_rewrite::offsets::{Mark, Marks};
+use crate::gateway::url_rewrite::offsets::{UrlOffset, UrlOffsets};
 
 /// The key of a short-lived secret (Document 3, Repository object).
 const SECRET_KEY: &[u8] = b"\"temp_clone_token\"";
@@ -41,7 +41,7 @@ pub struct Origin {
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     bytes: Bytes,
-    marks: Marks,
+    offsets: UrlOffsets,
 }
 
 impl UrlMap {
@@ -187,8 +187,8 @@ impl UrlMap {
     /// Finds the API URLs of a JSON body: string values of `url`, of keys ending in `_url` but for
     /// `html_url`, and of the keys of `_links`.
     #[must_use]
-    pub fn mark_json(&self, bytes: Bytes) -> Body {
-        let mut marks = Marks::builder();
+    pub fn with_url_offsets(&self, bytes: Bytes) -> Body {
+        let mut offsets = UrlOffsets::builder();
         let mut key: &[u8] = &[];
         let mut at = 0;
         while let Some(open) = find(&bytes, at, b'"') {
@@ -201,20 +201,20 @@ impl UrlMap {
                 if is_url_key(key)
                     && let Some(prefix) = self.prefix_of(text)
                 {
-                    marks.push(Mark { at: open + 1, prefix });
+                    offsets.push(UrlOffset { at: open + 1, prefix });
                 }
                 key = &[];
             }
             at = end + 1;
         }
-        Body { bytes, marks: marks.finish() }
+        Body { bytes, offsets: offsets.finish() }
     }
 
     /// The body as this client sees it; the stored bytes themselves when there is nothing to
     /// change.
     #[must_use]
     pub fn render(&self, body: &Body, origin: &Origin) -> Bytes {
-        if body.marks.is_empty() {
+        if body.offsets.is_empty() {
             return body.bytes.clone();
         }
         let mut out = Vec::with_capacity(self.rendered_bytes(body, origin));
@@ -226,21 +226,21 @@ impl UrlMap {
     #[must_use]
     pub fn rendered_bytes(&self, body: &Body, origin: &Origin) -> usize {
         // Every address that is replaced stands in the body.
-        let grown = |length: usize, mark: Mark| {
-            length + origin.base.len() + self.replacement(mark.prefix, origin).len()
-                - self.prefixes[mark.prefix].upstream.len()
+        let grown = |length: usize, offset: UrlOffset| {
+            length + origin.base.len() + self.replacement(offset.prefix, origin).len()
+                - self.prefixes[offset.prefix].upstream.len()
         };
-        body.marks.iter().fold(body.bytes.len(), grown)
+        body.offsets.iter().fold(body.bytes.len(), grown)
     }
 
     /// Writes the body as this client sees it.
     pub fn render_into(&self, body: &Body, origin: &Origin, out: &mut Vec<u8>) {
         let mut done = 0;
-        for mark in body.marks.iter() {
-            out.extend_from_slice(&body.bytes[done..mark.at]);
+        for offset in body.offsets.iter() {
+            out.extend_from_slice(&body.bytes[done..offset.at]);
             out.extend_from_slice(origin.base.as_bytes());
-            out.extend_from_slice(self.replacement(mark.prefix, origin).as_bytes());
-            done = mark.at + self.prefixes[mark.prefix].upstream.len();
+            out.extend_from_slice(self.replacement(offset.prefix, origin).as_bytes());
+            done = offset.at + self.prefixes[offset.prefix].upstream.len();
         }
         out.extend_from_slice(&body.bytes[done..]);
     }
@@ -250,13 +250,13 @@ impl Body {
     /// A body that is passed on as it is.
     #[must_use]
     pub fn opaque(bytes: Bytes) -> Self {
-        Self { bytes, marks: Marks::default() }
+        Self { bytes, offsets: UrlOffsets::default() }
     }
 
     /// Whether every client gets the same bytes.
     #[must_use]
     pub fn is_alike_for_all(&self) -> bool {
-        self.marks.is_empty()
+        self.offsets.is_empty()
     }
 
     /// The text as it is kept, with the upstream's addresses.
@@ -274,7 +274,7 @@ impl Body {
     /// Bytes on the heap, by allocation: the text and the marks.
     #[must_use]
     pub fn allocations(&self) -> [usize; 2] {
-        [self.bytes.len(), self.marks.bytes()]
+        [self.bytes.len(), self.offsets.bytes()]
     }
 }
 
@@ -392,7 +392,7 @@ mod tests {
 
     fn rendered(json: &str, root: Root) -> String {
         let map = map();
-        let body = map.mark_json(Bytes::copy_from_slice(json.as_bytes()));
+        let body = map.with_url_offsets(Bytes::copy_from_slice(json.as_bytes()));
         String::from_utf8(map.render(&body, &origin(root)).to_vec()).unwrap()
     }
 

@@ -9,7 +9,7 @@ const PREFIX_BITS: u32 = 2;
 
 /// A place in a body where an upstream prefix stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct UrlOffset {
     /// Where it begins.
     pub at: usize,
     /// Which one: below four.
@@ -18,7 +18,7 @@ pub struct Mark {
 
 /// All places of one body, in order.
 #[derive(Clone, Debug, Default)]
-pub struct Marks(Box<[u8]>);
+pub struct UrlOffsets(Box<[u8]>);
 
 /// Collects them.
 #[derive(Default)]
@@ -27,7 +27,7 @@ pub struct Builder {
     last: usize,
 }
 
-impl Marks {
+impl UrlOffsets {
     /// For those of one body.
     pub fn builder() -> Builder {
         Builder::default()
@@ -50,7 +50,7 @@ impl Marks {
     }
 
     /// In order.
-    pub fn iter(&self) -> impl Iterator<Item = Mark> {
+    pub fn iter(&self) -> impl Iterator<Item = UrlOffset> {
         let (mut packed, mut at) = (self.0.iter(), 0);
         std::iter::from_fn(move || {
             let (mut number, mut shift) = (0, 0);
@@ -63,30 +63,30 @@ impl Marks {
                 shift += 7;
             }
             at += number >> PREFIX_BITS;
-            Some(Mark { at, prefix: number & ((1 << PREFIX_BITS) - 1) })
+            Some(UrlOffset { at, prefix: number & ((1 << PREFIX_BITS) - 1) })
         })
     }
 }
 
 impl Builder {
     /// Adds one that stands behind the others.
-    pub fn push(&mut self, mark: Mark) {
+    pub fn push(&mut self, offset: UrlOffset) {
         debug_assert!(
-            mark.at >= self.last && mark.prefix < 1 << PREFIX_BITS,
+            offset.at >= self.last && offset.prefix < 1 << PREFIX_BITS,
             "marks come in order"
         );
-        let mut number = (mark.at - self.last) << PREFIX_BITS | mark.prefix;
+        let mut number = (offset.at - self.last) << PREFIX_BITS | offset.prefix;
         while number >= 0x80 {
             self.packed.push(seven_bits(number) | 0x80);
             number >>= 7;
         }
         self.packed.push(seven_bits(number));
-        self.last = mark.at;
+        self.last = offset.at;
     }
 
     /// Exactly as large as needed.
-    pub fn finish(self) -> Marks {
-        Marks(self.packed.as_slice().into())
+    pub fn finish(self) -> UrlOffsets {
+        UrlOffsets(self.packed.as_slice().into())
     }
 }
 
@@ -110,14 +110,14 @@ mod tests {
             (8 * 1024 * 1024, 1),
             (1 << 40, 3),
         ];
-        let marks = places.map(|(at, prefix)| Mark { at, prefix });
-        let mut builder = Marks::builder();
-        for mark in &marks {
-            builder.push(*mark);
+        let offsets = places.map(|(at, prefix)| UrlOffset { at, prefix });
+        let mut builder = UrlOffsets::builder();
+        for offset in &offsets {
+            builder.push(*offset);
         }
         let packed = builder.finish();
-        assert_eq!(packed.iter().collect::<Vec<_>>(), marks);
-        assert_eq!(packed.count(), marks.len());
-        assert!(Marks::default().is_empty() && Marks::default().iter().next().is_none());
+        assert_eq!(packed.iter().collect::<Vec<_>>(), offsets);
+        assert_eq!(packed.count(), offsets.len());
+        assert!(UrlOffsets::default().is_empty() && UrlOffsets::default().iter().next().is_none());
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::clock::Timestamp;
 use crate::gateway::dispatch::route::Route;
-use crate::gateway::error::Refused;
+use crate::gateway::error::GatewayError;
 use crate::gateway::write::queue::{Queue, Watched};
 use crate::gateway::write::writes::Writes;
 use crate::writes::record::Response;
@@ -10,13 +10,13 @@ use crate::writes::{StoreError, WriteId, WriteState};
 use std::sync::Arc;
 
 /// Counts as one who waits for a write, until it is dropped.
-pub struct Attending<'q> {
+pub struct SyncWait<'q> {
     pub queue: &'q Arc<Queue>,
     pub id: WriteId,
     pub watched: Option<Arc<Watched>>,
 }
 
-impl Drop for Attending<'_> {
+impl Drop for SyncWait<'_> {
     fn drop(&mut self) {
         self.queue.left(self.id);
     }
@@ -26,10 +26,10 @@ impl Writes {
     /// What came of a write that somebody waits for.
     pub async fn attended(
         &self,
-        attending: Attending<'_>,
+        attending: SyncWait<'_>,
         route: &Route,
         deadline: Timestamp,
-    ) -> Result<Response, Refused> {
+    ) -> Result<Response, GatewayError> {
         let id = attending.id;
         let ended = self.queue.attend(id, attending.watched.as_deref());
         tokio::pin!(ended);
@@ -49,19 +49,19 @@ impl Writes {
             return Err(refused);
         }
         let Some(progress) = self.queue.outcome(id).await.map_err(not_readable)? else {
-            return Err(Refused::NotReadable);
+            return Err(GatewayError::NotReadable);
         };
         match (progress.state, progress.response, progress.reason) {
             (WriteState::Done | WriteState::Failed, Some(response), _) => Ok(*response),
-            (WriteState::Unknown, ..) => Err(Refused::OutcomeUnknown),
-            (_, _, Some(reason)) => Err(Refused::Ended(reason)),
-            _ => Err(Refused::OutcomeUnknown),
+            (WriteState::Unknown, ..) => Err(GatewayError::OutcomeUnknown),
+            (_, _, Some(reason)) => Err(GatewayError::Ended(reason)),
+            _ => Err(GatewayError::OutcomeUnknown),
         }
     }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "what `map_err` hands over")]
-pub fn not_readable(fault: StoreError) -> Refused {
+pub fn not_readable(fault: StoreError) -> GatewayError {
     tracing::error!(error = %fault, "what became of a write cannot be told");
-    Refused::NotReadable
+    GatewayError::NotReadable
 }

@@ -22,7 +22,7 @@ pub fn kept_response(env: &Environment, answer: Answer) -> Response {
             Some(blanked)
         }
         AnswerBody::Whole(bytes) => Some(bytes),
-        AnswerBody::Large { .. } => {
+        AnswerBody::SharedBody { .. } => {
             for name in [header::CONTENT_ENCODING, header::ETAG, header::CONTENT_RANGE] {
                 headers.remove(name);
             }

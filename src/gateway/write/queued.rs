@@ -8,8 +8,8 @@ use crate::gateway::address::{Root, Service};
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::dispatch::journal::Journal;
 use crate::gateway::dispatch::route::Route;
-use crate::gateway::error::Refused;
-use crate::gateway::request::validate::{BodyFraming, Intake};
+use crate::gateway::error::GatewayError;
+use crate::gateway::request::validate::{BodyFraming, ValidRequest};
 use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
 use crate::gateway::write::queue::{NotChanged, Repetition};
 use crate::gateway::write::writes::Writes;
@@ -40,7 +40,7 @@ impl Writes {
         write: &Write,
         deadline: Timestamp,
         journal: Arc<dyn Journal>,
-    ) -> Result<(Job, Option<OperationKey>), Refused> {
+    ) -> Result<(Job, Option<OperationKey>), GatewayError> {
         let asked = (write.address == Address::Graphql).then(|| {
             GraphqlRequest::read(&write.method, write.query.as_deref(), &write.headers, &write.body)
         });
@@ -66,7 +66,7 @@ impl Writes {
             hold_max: self.env.hold_max(),
             span: tracing::Span::none(),
             memory: None,
-            brought: None,
+            client_credential: None,
             journal: Some(journal),
             interims: None,
         };
@@ -78,9 +78,9 @@ impl Writes {
         &self,
         write: &Write,
         graphql: Option<&GraphqlRequest>,
-    ) -> Result<(Route, u32), Refused> {
+    ) -> Result<(Route, u32), GatewayError> {
         let gone = |what: String| {
-            Refused::NoToken(format!("since it was accepted, {what} the gateway's config"))
+            GatewayError::NoToken(format!("since it was accepted, {what} the gateway's config"))
         };
         let client = self
             .router
@@ -95,9 +95,9 @@ impl Writes {
             )));
         }
         if !permitted(&client.allow, &write.method, &write.path) {
-            return Err(Refused::NotAllowed);
+            return Err(GatewayError::NotAllowed);
         }
-        let intake = Intake {
+        let valid = ValidRequest {
             method: write.method.clone(),
             root: if write.shape == Shape::V3 { Root::V3 } else { Root::Plain },
             service: service_of(write.address),
@@ -111,7 +111,7 @@ impl Writes {
             (Address::Graphql, None) => {
                 self.router.graphql_route(client, &GraphqlRequest::UNCLEAR, None)?
             }
-            _ => self.router.route(self.router.classify(&intake), &intake, client, None)?,
+            _ => self.router.route(self.router.classify(&valid), &valid, client, None)?,
         };
         Ok((route, client.index))
     }

@@ -13,7 +13,7 @@ use http::HeaderMap;
 use tokio::sync::mpsc;
 
 use crate::clock::Timestamp;
-use crate::gateway::error::Refused;
+use crate::gateway::error::GatewayError;
 use crate::gateway::write::writes::Writes;
 use crate::writes::record::{Reason, Unreadable};
 use crate::writes::{Change, Progress, Stored, Write, WriteState};
@@ -187,9 +187,9 @@ impl Queue {
         if let Some(key) = write.key {
             inner.keys.insert((class.client, key.name), Keyed { number, meaning: key.meaning });
         }
-        inner.census.add(number, write.accepted, state);
+        inner.counts.add(number, write.accepted, state);
         let bytes = size.all();
-        inner.holdings.add(class.client, bytes);
+        inner.usage.add(class.client, bytes);
         inner.finished.insert(
             number,
             Finished {
@@ -229,7 +229,7 @@ impl Queue {
 
 impl Writes {
     /// Where a write of an earlier process belongs now: its class and its lane.
-    fn home_of(&self, write: &Write) -> Result<(Class, String), Refused> {
+    fn home_of(&self, write: &Write) -> Result<(Class, String), GatewayError> {
         let (route, client) = self.queued_route(write, None)?;
         let content = route.content || write.address == crate::writes::record::Address::Graphql;
         Ok((Class { client, content, resource: route.endpoint.resource.clone() }, route.lane))

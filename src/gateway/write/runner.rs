@@ -15,7 +15,7 @@ use crate::writes::{Progress, Write, WriteId, WriteState};
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::dispatch::journal::Journal as _;
 use crate::gateway::environment::Environment;
-use crate::gateway::error::Refused;
+use crate::gateway::error::GatewayError;
 use crate::gateway::write::kept_response::kept_response;
 use crate::gateway::write::queue::journal::QueueJournal;
 use crate::gateway::write::queue::live::Inner;
@@ -92,7 +92,7 @@ impl Queue {
                 self.dispatch.lock().ended(&class);
                 continue;
             };
-            live.waiters.asker.get_or_insert_default();
+            live.waiters.waiter.get_or_insert_default();
             self.turn_is_over(live);
             let place = Place { queue: Arc::clone(self), class: live.class.clone() };
             let journal = QueueJournal::new(self, &writes.env.active, number, live);
@@ -150,7 +150,7 @@ impl Queue {
     /// The config has changed: whatever is not on its way to the upstream is begun anew by the one
     /// in force, which may have no place for it; what is, when it comes back and is to be tried
     /// again.
-    pub fn look_anew(&self) {
+    pub fn reevaluate(&self) {
         let inner = &mut *self.inner.lock();
         let under_way = |live: &Live| live.run.is_called && live.is_kept && !live.is_ending();
         let numbers: Vec<u64> = inner
@@ -160,20 +160,20 @@ impl Queue {
             .map(|(number, _)| *number)
             .collect();
         for number in numbers {
-            self.begin_anew_off_wire(inner, number);
+            self.restart_off_wire(inner, number);
         }
     }
 
     /// Begins a write anew as soon as it is not on the wire.
-    pub(in crate::gateway::write) fn begin_anew_off_wire(&self, inner: &mut Inner, number: u64) {
+    pub(in crate::gateway::write) fn restart_off_wire(&self, inner: &mut Inner, number: u64) {
         match inner.live.get_mut(&number) {
             Some(live) if live.run.on_wire.is_some() => live.run.is_overtaken = true,
-            _ => self.begin_anew(inner, number),
+            _ => self.restart(inner, number),
         }
     }
 
     /// Ends a write's run, whatever it is about to do, and has another one begin.
-    pub(in crate::gateway::write) fn begin_anew(&self, inner: &mut Inner, number: u64) {
+    pub(in crate::gateway::write) fn restart(&self, inner: &mut Inner, number: u64) {
         let Some(live) = inner.live.get_mut(&number) else { return };
         live.run.is_overtaken = false;
         if let Some(running) = live.run.task.take() {
@@ -233,7 +233,7 @@ struct Ended {
     response: Option<Box<Response>>,
     reason: Option<Box<Reason>>,
     /// The gateway's own word, where nothing was executed.
-    refused: Option<Refused>,
+    refused: Option<GatewayError>,
 }
 
 impl Writes {
@@ -249,11 +249,13 @@ impl Writes {
         else {
             return Came::Away;
         };
-        let (effort, span, interims) = {
+        let (request_progress, span, interims) = {
             let inner = queue.inner.lock();
-            let asker = inner.live.get(&number).and_then(|live| live.waiters.asker.as_deref());
-            asker
-                .map(|asker| (asker.effort.clone(), asker.span.clone(), asker.interims.clone()))
+            let waiter = inner.live.get(&number).and_then(|live| live.waiters.waiter.as_deref());
+            waiter
+                .map(|waiter| {
+                    (waiter.request_progress.clone(), waiter.span.clone(), waiter.interims.clone())
+                })
                 .unwrap_or_default()
         };
         let (mut job, priced) = match self.queued_job(write, progress.deadline, journal.clone()) {
@@ -272,7 +274,7 @@ impl Writes {
         }
         let attempts_before = progress.attempts;
         let (answered, may_have_run) = loop {
-            let answered = self.carry(&job, &effort).await;
+            let answered = self.carry(&job, &request_progress).await;
             let progress = {
                 let inner = queue.inner.lock();
                 let Some(live) = inner.live.get(&number).filter(|live| !live.is_ending()) else {
@@ -280,12 +282,12 @@ impl Writes {
                 };
                 if self.env.is_draining()
                     && live.waiters.attended.is_none()
-                    && matches!(answered, Err(Refused::ClientGone))
+                    && matches!(answered, Err(GatewayError::ClientGone))
                 {
                     return Came::Away;
                 }
                 if live.waiters.attended == Some(0) && live.progress.state == WriteState::Queued {
-                    return Came::ToEnd(Ended::refused(&Refused::ClientGone, false));
+                    return Came::ToEnd(Ended::refused(&GatewayError::ClientGone, false));
                 }
                 live.progress.clone()
             };
@@ -294,29 +296,33 @@ impl Writes {
             let may_rest = journal.patience() == Patience::Queued && soon < progress.deadline;
             match answered {
                 // Somebody has taken it over since who need not wait.
-                Err(Refused::Limited { .. }) if progress.deadline > job.deadline => {
+                Err(GatewayError::Limited { .. }) if progress.deadline > job.deadline => {
                     job.deadline = progress.deadline
                 }
                 // The line before the books is full, which is no reason to give up what was
                 // accepted.
-                Err(Refused::Limited { limit: LimitKind::QueueFull, until, .. }) if may_rest => {
+                Err(GatewayError::Limited { limit: LimitKind::QueueFull, until, .. })
+                    if may_rest =>
+                {
                     return Came::ToRest(until.max(soon));
                 }
                 // No token could carry it, and it is not the one that was refused with the last of
                 // them (DESIGN D7): one may come, or be good again.
-                Err(Refused::TokensRejected)
+                Err(GatewayError::TokensRejected)
                     if may_rest && progress.attempts == attempts_before =>
                 {
                     return Came::ToRest(now + TOKEN_REST);
                 }
-                Err(Refused::TokenUnavailable(Lack { cause: Cause::Passing, until, .. }))
-                    if may_rest =>
-                {
+                Err(GatewayError::TokenUnavailable(Lack {
+                    cause: Cause::Passing, until, ..
+                })) if may_rest => {
                     return Came::ToRest(until.unwrap_or(soon).max(soon));
                 }
                 // It has failed and is to be tried again later, or the store would not have it:
                 // nothing was sent since.
-                Err(Refused::ClientGone) => return Came::ToRest(progress.not_before.max(soon)),
+                Err(GatewayError::ClientGone) => {
+                    return Came::ToRest(progress.not_before.max(soon));
+                }
                 answered => break (answered, progress.may_have_run),
             }
         };
@@ -325,7 +331,7 @@ impl Writes {
             Err(refused) => {
                 return Came::ToEnd(
                     Ended::refused(&refused, may_have_run)
-                        .after(effort.figures(self.env.clock.now()).error),
+                        .after(request_progress.figures(self.env.clock.now()).error),
                 );
             }
         };
@@ -367,8 +373,8 @@ impl Writes {
 
 impl Ended {
     /// `may_have_run`: an earlier attempt may have been executed.
-    fn refused(refused: &Refused, may_have_run: bool) -> Self {
-        let state = if may_have_run || matches!(refused, Refused::OutcomeUnknown) {
+    fn refused(refused: &GatewayError, may_have_run: bool) -> Self {
+        let state = if may_have_run || matches!(refused, GatewayError::OutcomeUnknown) {
             WriteState::Unknown
         } else {
             WriteState::Failed
@@ -390,7 +396,7 @@ impl Ended {
 
 /// What is known of a write of which nobody knows whether it was executed.
 fn outcome_unknown(known: &str) -> Reason {
-    let Reason { word, status, .. } = Refused::OutcomeUnknown.as_reason();
+    let Reason { word, status, .. } = GatewayError::OutcomeUnknown.as_reason();
     let message = format!(
         "It is unknown whether this write was executed: {known}. Look before you send it again."
     );

@@ -26,7 +26,7 @@ struct Inner {
 
 /// Who is told when a turn comes.
 enum Called {
-    Asker(oneshot::Sender<()>),
+    SyncWaiter(oneshot::Sender<()>),
     Queued(u64),
 }
 
@@ -58,7 +58,7 @@ impl Turns {
             inner.lanes.enter(LaneKey { client, resource: resource.to_owned() })?;
         let called = (place == LanePosition::Behind).then(|| {
             let (sender, receiver) = oneshot::channel();
-            inner.waiting.insert(ticket, Called::Asker(sender));
+            inner.waiting.insert(ticket, Called::SyncWaiter(sender));
             receiver
         });
         Ok(Turn { turns: Arc::clone(self), ticket, called })
@@ -103,7 +103,7 @@ impl Turns {
     fn call(&self, called: Called) {
         match called {
             // Its receiver may have gone; then its own drop calls the one after it.
-            Called::Asker(sender) => drop(sender.send(())),
+            Called::SyncWaiter(sender) => drop(sender.send(())),
             // Nobody listens only while the gateway ends.
             Called::Queued(number) => drop(self.calls.send(number)),
         }

@@ -18,8 +18,8 @@ use crate::gateway::dispatch::attempt::{Prepared, Unanswered};
 use crate::gateway::dispatch::job::{Job, Unconditional};
 use crate::gateway::dispatch::perform::UNFIT;
 use crate::gateway::dispatch::permissions::Whom;
-use crate::gateway::dispatch::progress::Effort;
-use crate::gateway::error::Refused;
+use crate::gateway::dispatch::progress::RequestProgress;
+use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{BegunBody, BodyFault};
 use crate::gateway::upstream::fetch::{Collected, Exchange, FetchError, Reuse, Sending};
 use crate::gateway::write::turns::Turn;
@@ -37,23 +37,25 @@ impl Writes {
         session: &mut ServerSession,
         mut turn: Turn,
         job: &Job,
-        effort: &Effort,
+        request_progress: &RequestProgress,
         body: BegunBody,
-    ) -> Result<Answer, Refused> {
-        self.come_to_turn(&mut turn, job, effort).await?;
-        let _aftermath = Aftermath { cache: &self.cache, job, effort };
-        match self.upload_once(session, job, effort, body).await {
+    ) -> Result<Answer, GatewayError> {
+        self.come_to_turn(&mut turn, job, request_progress).await?;
+        let _aftermath = Aftermath { cache: &self.cache, job, request_progress };
+        match self.upload_once(session, job, request_progress, body).await {
             Ok(answer) => {
                 self.cache.invalidate_named(job, &answer);
                 // Whatever its method, it cannot be sent again to find out: its body is gone.
                 if answer.status.is_server_error() && !job.is_read() {
-                    Err(Refused::OutcomeUnknown)
+                    Err(GatewayError::OutcomeUnknown)
                 } else {
                     Ok(answer)
                 }
             }
             Err(Stopped::Client(refused)) => Err(refused),
-            Err(Stopped::Upstream(unanswered)) => Err(self.not_repeated(job, effort, unanswered)),
+            Err(Stopped::Upstream(unanswered)) => {
+                Err(self.not_repeated(job, request_progress, unanswered))
+            }
         }
     }
 
@@ -61,29 +63,30 @@ impl Writes {
         &self,
         session: &mut ServerSession,
         job: &Job,
-        effort: &Effort,
+        request_progress: &RequestProgress,
         body: BegunBody,
     ) -> Result<Answer, Stopped> {
         let prepared = self
             .dispatcher
-            .prepare(job, &Whom::Anyone, effort, &Unconditional)
+            .prepare(job, &Whom::Anyone, request_progress, &Unconditional)
             .await
             .map_err(Stopped::Upstream)?;
         let span = prepared.span.clone();
-        match self.exchange(session, job, effort, &prepared, body).instrument(span).await {
+        match self.exchange(session, job, request_progress, &prepared, body).instrument(span).await
+        {
             Ok(answered) => self
                 .dispatcher
-                .conclude(job, effort, prepared, Ok(answered))
+                .finish(job, request_progress, prepared, Ok(answered))
                 .map_err(Stopped::Upstream),
             Err(Stopped::Upstream(Unanswered::Failed(error))) => self
                 .dispatcher
-                .conclude(job, effort, prepared, Err(error))
+                .finish(job, request_progress, prepared, Err(error))
                 .map_err(Stopped::Upstream),
             Err(stopped) => {
                 // Upstream has part of a request, which it will not execute; the books count it as
                 // spent all the same.
                 let broken = FetchError::Lost("the client's body broke off".into());
-                let _ = self.dispatcher.conclude(job, effort, prepared, Err(broken));
+                let _ = self.dispatcher.finish(job, request_progress, prepared, Err(broken));
                 Err(stopped)
             }
         }
@@ -93,12 +96,15 @@ impl Writes {
         &self,
         session: &mut ServerSession,
         job: &Job,
-        effort: &Effort,
+        request_progress: &RequestProgress,
         prepared: &Prepared<'_>,
         body: BegunBody,
     ) -> Result<(StatusCode, HeaderMap, Collected), Stopped> {
-        let mut exchange =
-            self.dispatcher.send(prepared, effort, Reuse::Never).await.map_err(Stopped::failed)?;
+        let mut exchange = self
+            .dispatcher
+            .send(prepared, request_progress, Reuse::Never)
+            .await
+            .map_err(Stopped::failed)?;
         if self.pass_on(session, job, &mut exchange, body).await? == Sending::GoesOn {
             exchange.finish_streamed(job.interims.as_deref()).await.map_err(Stopped::failed)?;
         }
@@ -129,28 +135,37 @@ impl Writes {
             if self.env.clock.now().since(began)
                 > pause_max + Duration::from_secs(received / UPLOAD_BYTES_PER_SECOND_MIN)
             {
-                return Err(Stopped::Client(Refused::BodyTimeout));
+                return Err(Stopped::Client(GatewayError::BodyTimeout));
             }
             next = reader.next(session).await.map_err(|fault| match fault {
-                BodyFault::Timeout => Stopped::Client(Refused::BodyTimeout),
-                BodyFault::Broken | BodyFault::NoRoom => Stopped::Client(Refused::BrokenBody),
+                BodyFault::Timeout => Stopped::Client(GatewayError::BodyTimeout),
+                BodyFault::Broken | BodyFault::NoRoom => Stopped::Client(GatewayError::BrokenBody),
             })?;
         }
         Ok(Sending::GoesOn)
     }
 
-    fn not_repeated(&self, job: &Job, effort: &Effort, unanswered: Unanswered) -> Refused {
+    fn not_repeated(
+        &self,
+        job: &Job,
+        request_progress: &RequestProgress,
+        unanswered: Unanswered,
+    ) -> GatewayError {
         match unanswered {
-            Unanswered::Refused(refusal) => self.dispatcher.limited(job, &refusal),
+            Unanswered::Denied(refusal) => self.dispatcher.limited(job, &refusal),
             Unanswered::Limited(refusal) => self
                 .dispatcher
                 .limited(job, &refused_by_upstream(&refusal, job, self.env.clock.now())),
-            Unanswered::NoToken(Some(lack)) => Refused::TokenUnavailable(lack),
-            Unanswered::NoToken(None) | Unanswered::TokenRejected => Refused::TokensRejected,
-            Unanswered::CredentialUnfit => Refused::NoToken(UNFIT.into()),
+            Unanswered::NoToken(Some(lack)) => GatewayError::TokenUnavailable(lack),
+            Unanswered::NoToken(None) | Unanswered::TokenRejected => GatewayError::TokensRejected,
+            Unanswered::CredentialUnfit => GatewayError::NoToken(UNFIT.into()),
             Unanswered::Failed(error) => {
-                effort.failed(&error);
-                if effort.was_sent() { Refused::OutcomeUnknown } else { Refused::Unreachable }
+                request_progress.failed(&error);
+                if request_progress.was_sent() {
+                    GatewayError::OutcomeUnknown
+                } else {
+                    GatewayError::Unreachable
+                }
             }
         }
     }
@@ -158,7 +173,7 @@ impl Writes {
 
 /// Which side ended an upload.
 enum Stopped {
-    Client(Refused),
+    Client(GatewayError),
     Upstream(Unanswered),
 }
 

@@ -14,9 +14,9 @@ use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::dispatch::answer::Answer;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Job, Unconditional};
-use crate::gateway::dispatch::progress::{Effort, Hold};
+use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::environment::Environment;
-use crate::gateway::error::Refused;
+use crate::gateway::error::GatewayError;
 use crate::gateway::request::router::Router;
 use crate::gateway::write::queue::Queue;
 use crate::gateway::write::turns::Turn;
@@ -64,7 +64,7 @@ impl Writes {
 
 impl Writes {
     /// Takes a place in the lane of the written resource; the caller has the whole body.
-    pub fn take_turn(&self, client: u32, job: &Job) -> Result<Turn, Refused> {
+    pub fn take_turn(&self, client: u32, job: &Job) -> Result<Turn, GatewayError> {
         self.turns.enter(client, &job.route.lane).map_err(|_| {
             self.dispatcher.queue_full(&job.route.view, job.route.endpoint.resource.clone())
         })
@@ -75,10 +75,10 @@ impl Writes {
         &self,
         turn: &mut Turn,
         job: &Job,
-        effort: &Effort,
-    ) -> Result<(), Refused> {
-        let waiting = self.dispatcher.waits(job.client, effort);
-        effort.held(self.env.clock.now(), Hold::TURN);
+        request_progress: &RequestProgress,
+    ) -> Result<(), GatewayError> {
+        let waiting = self.dispatcher.waits(job.client, request_progress);
+        request_progress.held(self.env.clock.now(), Hold::TURN);
         let came = tokio::select! {
             // First: who will not wait at all is not refused for it when there is nothing to wait
             // for.
@@ -106,7 +106,7 @@ impl Writes {
         resource: ResourceName,
         spacing: WriteSpacing,
         ahead: usize,
-    ) -> Refused {
+    ) -> GatewayError {
         let writes = &self.env.config.writes;
         let spacing = if spacing == WriteSpacing::Notifies {
             writes.spacing.max(writes.notify_spacing)
@@ -127,19 +127,23 @@ impl Writes {
         self: Arc<Self>,
         mut turn: Turn,
         job: Job,
-        effort: Effort,
-    ) -> Result<Answer, Refused> {
-        self.come_to_turn(&mut turn, &job, &effort).await?;
-        let answer = self.carry(&job, &effort).await;
+        request_progress: RequestProgress,
+    ) -> Result<Answer, GatewayError> {
+        self.come_to_turn(&mut turn, &job, &request_progress).await?;
+        let answer = self.carry(&job, &request_progress).await;
         // The next write of the lane, and whoever hears of this one, must find the cache told.
         drop(turn);
         answer
     }
 
     /// Performs a write whose turn it is. The cache is told, however it ends.
-    pub async fn carry(&self, job: &Job, effort: &Effort) -> Result<Answer, Refused> {
-        let _aftermath = Aftermath { cache: &self.cache, job, effort };
-        let answer = self.dispatcher.perform(job, effort, &Unconditional).await;
+    pub async fn carry(
+        &self,
+        job: &Job,
+        request_progress: &RequestProgress,
+    ) -> Result<Answer, GatewayError> {
+        let _aftermath = Aftermath { cache: &self.cache, job, request_progress };
+        let answer = self.dispatcher.perform(job, request_progress, &Unconditional).await;
         if let Ok(answer) = &answer {
             self.cache.invalidate_named(job, answer);
         }
@@ -155,12 +159,12 @@ pub struct Aftermath<'w> {
     /// The write.
     pub job: &'w Job,
     /// Whether it was sent.
-    pub effort: &'w Effort,
+    pub request_progress: &'w RequestProgress,
 }
 
 impl Drop for Aftermath<'_> {
     fn drop(&mut self) {
-        if self.effort.was_sent() {
+        if self.request_progress.was_sent() {
             self.cache.invalidate(self.job);
         }
     }

@@ -96,7 +96,7 @@ async fn a_removed_clients_key_is_refused_on_open_connections_too() {
     world.get(WIDGETS).await.assert_status(401);
     world.get_with(WIDGETS, &[("authorization", &bearer(OTHER_KEY))]).await.assert_status(200);
     // The reload brings the account back.
-    world.current.succeed(
+    world.current.apply_config(
         weir::config::parse(&world.text, "test", &|_| None, std::path::Path::new(".")).unwrap(),
     );
     connection.send(request.as_bytes()).await;

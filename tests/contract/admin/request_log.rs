@@ -106,7 +106,7 @@ async fn a_follower_logs_the_limit_of_its_leader_and_its_own_wait() {
                     &[("prefer", "wait=3"), ("x-request-id", "second")],
                 );
                 let time = async {
-                    eventually(|| world.gateway.flights().askers() == 3).await;
+                    eventually(|| world.gateway.single_flight().waiters() == 3).await;
                     world.clock.advance(Duration::from_secs(4));
                 };
                 let (second, ()) = tokio::join!(second, time);

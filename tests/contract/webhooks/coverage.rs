@@ -95,13 +95,13 @@ fn asked(world: &World, method: &str, end: &str) -> usize {
 
 /// Waits until this many checks have ended.
 async fn checks(world: &World, count: u64) {
-    eventually(|| world.gateway.hook_checks() >= count).await;
+    eventually(|| world.gateway.webhook_checks() >= count).await;
 }
 
 /// Lets minutes pass, with the checks that fall due.
 async fn minutes(world: &World, count: u64) {
     for _ in 0..count {
-        let before = world.gateway.hook_checks();
+        let before = world.gateway.webhook_checks();
         world.advance_both(Duration::from_secs(60));
         checks(world, before + 1).await;
     }
@@ -165,7 +165,7 @@ async fn a_lost_delivery_is_noticed_and_redelivered() {
     assert_eq!(answer.json()["title"], "nobody heard");
     // The gateway knows the missed event. The next check, which follows soon, sees that it has
     // arrived.
-    let before = world.gateway.hook_checks();
+    let before = world.gateway.webhook_checks();
     world.advance_both(Duration::from_secs(10));
     checks(&world, before + 1).await;
     assert!(is_hit(&world, OTHER).await);

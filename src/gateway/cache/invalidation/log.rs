@@ -34,7 +34,7 @@ const DEPTH_MAX: usize = 32;
 const CHUNK_BYTES: usize = 32;
 
 /// All marks.
-pub struct Doubt {
+pub struct InvalidationLog {
     shards: [RwLock<Shard>; SHARDS],
     hasher: RandomState,
     /// The latest change of all, in milliseconds; zero: none yet.
@@ -69,13 +69,13 @@ enum Extent {
     Below,
 }
 
-impl Default for Doubt {
+impl Default for InvalidationLog {
     fn default() -> Self {
         Self::bounded(GENERATION_MAX)
     }
 }
 
-impl Doubt {
+impl InvalidationLog {
     fn bounded(generation_max: usize) -> Self {
         Self {
             shards: std::array::from_fn(|_| RwLock::default()),
@@ -246,17 +246,17 @@ mod tests {
     const CHANGE: Timestamp = Timestamp::from_secs(2_000);
     const LIST: &str = "/repos/acme/widgets/issues";
 
-    fn change_of(doubt: &Doubt, path: &str) -> Option<Timestamp> {
-        doubt.last_change(path, EARLY)
+    fn change_of(log: &InvalidationLog, path: &str) -> Option<Timestamp> {
+        log.last_change(path, EARLY)
     }
 
     #[test]
     fn a_change_is_found_at_its_path_and_nowhere_else() {
-        let doubt = Doubt::default();
-        assert_eq!(change_of(&doubt, LIST), None);
-        doubt.changed(LIST, CHANGE);
+        let log = InvalidationLog::default();
+        assert_eq!(change_of(&log, LIST), None);
+        log.changed(LIST, CHANGE);
         for path in [LIST, "/repos/Acme/WIDGETS/issues", "/repos/acme/widgets/issues/"] {
-            assert_eq!(change_of(&doubt, path), Some(CHANGE), "{path}");
+            assert_eq!(change_of(&log, path), Some(CHANGE), "{path}");
         }
         for path in [
             "/repos/acme/widgets",
@@ -265,7 +265,7 @@ mod tests {
             "/repos/acmewidgets/issues",
             "/",
         ] {
-            assert_eq!(change_of(&doubt, path), None, "{path}");
+            assert_eq!(change_of(&log, path), None, "{path}");
         }
     }
 
@@ -277,17 +277,17 @@ mod tests {
             ("%21$&'()*+,;=", "!%24%26%27%28%29%2a%2B%2C%3B%3D"),
         ] {
             for (written, read) in [(written, read), (read, written)] {
-                let doubt = Doubt::default();
-                doubt.changed(&format!("/enterprises/e/teams/{written}"), CHANGE);
+                let log = InvalidationLog::default();
+                log.changed(&format!("/enterprises/e/teams/{written}"), CHANGE);
                 assert_eq!(
-                    change_of(&doubt, &format!("/enterprises/e/teams/{read}")),
+                    change_of(&log, &format!("/enterprises/e/teams/{read}")),
                     Some(CHANGE),
                     "{written} {read}"
                 );
-                let doubt = Doubt::default();
-                doubt.changed_below(&format!("/enterprises/e/teams/{written}"), CHANGE);
+                let log = InvalidationLog::default();
+                log.changed_below(&format!("/enterprises/e/teams/{written}"), CHANGE);
                 assert_eq!(
-                    change_of(&doubt, &format!("/enterprises/e/teams/{read}/organizations")),
+                    change_of(&log, &format!("/enterprises/e/teams/{read}/organizations")),
                     Some(CHANGE),
                     "{written} {read}"
                 );
@@ -297,41 +297,41 @@ mod tests {
 
     #[test]
     fn a_change_below_is_found_at_every_depth_and_not_beside_it() {
-        let doubt = Doubt::default();
-        doubt.changed_below("/repos/acme/widgets", CHANGE);
+        let log = InvalidationLog::default();
+        log.changed_below("/repos/acme/widgets", CHANGE);
         for path in [
             "/repos/acme/widgets",
             LIST,
             "/repos/acme/widgets/issues/5/comments",
             "/repos/ACME/widgets/contents/a/b/c",
         ] {
-            assert_eq!(change_of(&doubt, path), Some(CHANGE), "{path}");
+            assert_eq!(change_of(&log, path), Some(CHANGE), "{path}");
         }
         for path in
             ["/repos/acme", "/repos/acme/widgets2", "/repos/acme/gadgets/issues", "/orgs/acme"]
         {
-            assert_eq!(change_of(&doubt, path), None, "{path}");
+            assert_eq!(change_of(&log, path), None, "{path}");
         }
     }
 
     #[test]
     fn the_latest_of_several_changes_counts_and_one_that_has_settled_does_not() {
-        let doubt = Doubt::default();
-        doubt.changed(LIST, CHANGE);
-        doubt.changed_below("/repos/acme", CHANGE + Duration::from_secs(5));
-        doubt.changed(LIST, CHANGE + Duration::from_secs(1));
-        assert_eq!(change_of(&doubt, LIST), Some(CHANGE + Duration::from_secs(5)));
-        assert_eq!(doubt.last_change(LIST, CHANGE + Duration::from_secs(15)), None);
-        assert!(doubt.last_change(LIST, CHANGE + Duration::from_millis(14_999)).is_some());
+        let log = InvalidationLog::default();
+        log.changed(LIST, CHANGE);
+        log.changed_below("/repos/acme", CHANGE + Duration::from_secs(5));
+        log.changed(LIST, CHANGE + Duration::from_secs(1));
+        assert_eq!(change_of(&log, LIST), Some(CHANGE + Duration::from_secs(5)));
+        assert_eq!(log.last_change(LIST, CHANGE + Duration::from_secs(15)), None);
+        assert!(log.last_change(LIST, CHANGE + Duration::from_millis(14_999)).is_some());
     }
 
     #[test]
     fn a_star_stands_for_whatever_it_may_mean() {
-        let doubt = Doubt::default();
-        doubt.changed("/repositories/*/issues/5", CHANGE);
-        doubt.changed_below("/repos/acme/widgets/issues/*/timeline", CHANGE);
+        let log = InvalidationLog::default();
+        log.changed("/repositories/*/issues/5", CHANGE);
+        log.changed_below("/repos/acme/widgets/issues/*/timeline", CHANGE);
         for path in ["/repositories/7/issues/5", "/repos/acme/widgets/issues/8/timeline"] {
-            assert_eq!(change_of(&doubt, path), Some(CHANGE), "{path}");
+            assert_eq!(change_of(&log, path), Some(CHANGE), "{path}");
         }
         for path in [
             "/repositories/7/issues/6",
@@ -339,45 +339,42 @@ mod tests {
             "/repos/acme/widgets/issues/8",
             "/repos/acme/gadgets/issues/8/timeline",
         ] {
-            assert_eq!(change_of(&doubt, path), None, "{path}");
+            assert_eq!(change_of(&log, path), None, "{path}");
         }
-        doubt.changed("/gists/*/comments", CHANGE);
+        log.changed("/gists/*/comments", CHANGE);
         assert_eq!(
-            change_of(&doubt, "/gists/5/forks"),
+            change_of(&log, "/gists/5/forks"),
             Some(CHANGE),
             "a star that nobody looks for makes more doubtful, not less"
         );
-        assert_eq!(change_of(&doubt, "/users/ada"), None);
+        assert_eq!(change_of(&log, "/users/ada"), None);
     }
 
     #[test]
     fn when_anything_may_have_changed_everything_is_doubtful() {
         for root in ["", "/", "*", "/*"] {
-            let doubt = Doubt::default();
-            doubt.changed_below(root, CHANGE);
-            assert_eq!(change_of(&doubt, LIST), Some(CHANGE), "{root:?}");
+            let log = InvalidationLog::default();
+            log.changed_below(root, CHANGE);
+            assert_eq!(change_of(&log, LIST), Some(CHANGE), "{root:?}");
         }
     }
 
     #[test]
     fn marks_are_bounded_and_a_forgotten_one_leaves_its_answers_doubtful() {
-        let doubt = Doubt::bounded(8);
+        let log = InvalidationLog::bounded(8);
         let last = CHANGE + Duration::from_secs(20_000);
         for number in 0..20_000 {
-            doubt.changed(&format!("/gists/{number}"), CHANGE + Duration::from_secs(number));
+            log.changed(&format!("/gists/{number}"), CHANGE + Duration::from_secs(number));
         }
-        let kept: usize = doubt
-            .shards
-            .iter()
-            .map(|shard| shard.read().young.len() + shard.read().old.len())
-            .sum();
+        let kept: usize =
+            log.shards.iter().map(|shard| shard.read().young.len() + shard.read().old.len()).sum();
         assert!(kept <= SHARDS * 2 * 8, "{kept}");
         for number in (0..20_000).step_by(97) {
-            let change = change_of(&doubt, &format!("/gists/{number}"));
+            let change = change_of(&log, &format!("/gists/{number}"));
             assert!(change >= Some(CHANGE + Duration::from_secs(number)), "{number}: {change:?}");
         }
         assert_eq!(
-            doubt.last_change("/user", last + SECOND_RECHECK),
+            log.last_change("/user", last + SECOND_RECHECK),
             None,
             "what was asked for lately is trusted"
         );
@@ -385,11 +382,11 @@ mod tests {
 
     #[test]
     fn very_deep_paths_are_covered_by_what_leads_to_them() {
-        let doubt = Doubt::default();
+        let log = InvalidationLog::default();
         let deep = format!("/repos/acme/widgets/contents{}", "/x".repeat(100));
-        doubt.changed_below(&deep, CHANGE);
-        assert_eq!(change_of(&doubt, &format!("{deep}/y")), Some(CHANGE));
-        doubt.changed(&format!("{deep}/z"), CHANGE + Duration::from_secs(1));
-        assert_eq!(change_of(&doubt, &format!("{deep}/z")), Some(CHANGE + Duration::from_secs(1)));
+        log.changed_below(&deep, CHANGE);
+        assert_eq!(change_of(&log, &format!("{deep}/y")), Some(CHANGE));
+        log.changed(&format!("{deep}/z"), CHANGE + Duration::from_secs(1));
+        assert_eq!(change_of(&log, &format!("{deep}/z")), Some(CHANGE + Duration::from_secs(1)));
     }
 }

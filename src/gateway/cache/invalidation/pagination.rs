@@ -22,14 +22,14 @@ const GENERATION_MAX: usize = 16 * 1024;
 
 /// All marks.
 #[derive(Default)]
-pub struct Neighbours {
-    marks: Mutex<Marks>,
+pub struct PaginationChanges {
+    marks: Mutex<UrlOffsets>,
     hasher: RandomState,
 }
 
 /// When the young generation is full, the old one is forgotten.
 #[derive(Default)]
-struct Marks {
+struct UrlOffsets {
     young: HashMap<u64, Mark>,
     old: HashMap<u64, Mark>,
     /// The latest change that was forgotten.
@@ -63,7 +63,7 @@ impl Mark {
     }
 }
 
-impl Neighbours {
+impl PaginationChanges {
     /// A fetch for `key` showed at `now` that something at this path, which has no query, is no
     /// longer what was stored.
     pub fn changed(&self, path: &str, key: &CacheKey, now: Timestamp) {
@@ -116,8 +116,10 @@ mod tests {
 
     #[test]
     fn a_page_is_no_neighbour_of_itself_and_the_others_and_what_is_above_are() {
-        let (neighbours, [one, two, three]) =
-            (Neighbours::default(), [1, 2, 3].map(|page| key(&format!("{LIST}?page={page}"))));
+        let (neighbours, [one, two, three]) = (
+            PaginationChanges::default(),
+            [1, 2, 3].map(|page| key(&format!("{LIST}?page={page}"))),
+        );
         let later = AT + Duration::from_secs(1);
         neighbours.changed(LIST, &one, AT);
         assert_eq!([&one, &two].map(|key| neighbours.change_beside(LIST, key)), [None, Some(AT)]);
@@ -142,7 +144,7 @@ mod tests {
 
     #[test]
     fn marks_are_bounded_and_what_is_forgotten_counts_as_seen() {
-        let neighbours = Neighbours::default();
+        let neighbours = PaginationChanges::default();
         for number in 0..GENERATION_MAX * 3 {
             neighbours.changed(
                 &format!("/gists/{number}"),

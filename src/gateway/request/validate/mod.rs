@@ -21,7 +21,7 @@ const TARGET_BYTES_MAX: usize = 8 * 1024;
 
 /// A request that is well-formed, with its address in canonical form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Intake {
+pub struct ValidRequest {
     /// One of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS; with [`Methods::All`] any but CONNECT
     /// and TRACE.
     pub method: Method,
@@ -51,7 +51,7 @@ pub enum BodyFraming {
     Chunked,
 }
 
-impl Intake {
+impl ValidRequest {
     /// Path and query as they go upstream.
     #[must_use]
     pub fn target(&self) -> String {
@@ -94,7 +94,7 @@ pub fn check(
     uri: &Uri,
     headers: &HeaderMap,
     wire: Wire<'_>,
-) -> Result<Intake, Malformed> {
+) -> Result<ValidRequest, Malformed> {
     check_size(uri, headers, wire)?;
     let body = check_framing(headers, wire)?;
     let is_passed = match *method {
@@ -126,7 +126,7 @@ pub fn check_again(
     uri: &Uri,
     head: &[u8],
     host: &str,
-) -> Result<Intake, Malformed> {
+) -> Result<ValidRequest, Malformed> {
     if target_bytes(uri) > TARGET_BYTES_MAX {
         return Err(Malformed::TargetTooLong);
     }
@@ -150,7 +150,7 @@ fn addressed(
     uri: &Uri,
     host: String,
     body: BodyFraming,
-) -> Result<Intake, Malformed> {
+) -> Result<ValidRequest, Malformed> {
     // RFC 9112 §3.2.4: the gateway as a whole is asked for its options alone.
     let path = if uri.path() == "*" && *method == Method::OPTIONS { "/" } else { uri.path() };
     let (root, service, path) = split_shape(&decode_unreserved(check_path(path)?));
@@ -158,7 +158,7 @@ fn addressed(
         return Err(Malformed::Bad("an address prefix twice"));
     }
     let query = uri.query().map(check_query).transpose()?;
-    Ok(Intake { method: method.clone(), root, service, path, query, host, body })
+    Ok(ValidRequest { method: method.clone(), root, service, path, query, host, body })
 }
 
 fn target_bytes(uri: &Uri) -> usize {

@@ -3,7 +3,7 @@
 use super::*;
 use http::HeaderValue;
 
-fn take(raw: &str) -> Result<Intake, Malformed> {
+fn take(raw: &str) -> Result<ValidRequest, Malformed> {
     let mut lines = raw.split("\r\n");
     let mut request_line = lines.next().unwrap_or_default().split(' ');
     let method = Method::from_bytes(request_line.next().unwrap_or_default().as_bytes()).unwrap();
@@ -19,7 +19,7 @@ fn take(raw: &str) -> Result<Intake, Malformed> {
     check(&method, Methods::Documented, &uri, &headers, Wire::Http1(raw.as_bytes()))
 }
 
-fn get(target: &str) -> Result<Intake, Malformed> {
+fn get(target: &str) -> Result<ValidRequest, Malformed> {
     take(&format!("GET {target} HTTP/1.1\r\nHost: weir:8080\r\n\r\n"))
 }
 
@@ -45,9 +45,9 @@ fn every_shape_leads_to_the_same_canonical_path() {
         ),
         ("/_weir/writes/1", Root::Plain, Service::Weir, "/_weir/writes/1"),
     ] {
-        let intake = get(target).unwrap();
+        let valid = get(target).unwrap();
         assert_eq!(
-            (intake.root, intake.service, intake.path.as_str()),
+            (valid.root, valid.service, valid.path.as_str()),
             (root, service, path),
             "{target}"
         );

@@ -11,10 +11,10 @@ use crate::decision::scheduler::fair_share::may_take;
 use crate::decision::writes::lanes::LanesFull;
 use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId};
 
-use crate::gateway::dispatch::progress::Effort;
+use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::random;
 use crate::gateway::write::queue::live::{Class, Inner, Keyed, Live, Size, Watched};
-use crate::gateway::write::queue::sync_waiter::Asker;
+use crate::gateway::write::queue::sync_waiter::SyncWaiter;
 use crate::gateway::write::queue::write_queue::{KEPT_MAX, PATIENCE, Queue};
 use crate::gateway::write::turns::Turns;
 
@@ -32,7 +32,7 @@ pub struct New {
     pub memory: Option<OwnedSemaphorePermit>,
     /// Who waits for its answer, if anybody does, and is never told that it is kept: it is not
     /// begun without them.
-    pub asker: Option<Box<Asker>>,
+    pub waiter: Option<Box<SyncWaiter>>,
 }
 
 /// A write that is in the queue.
@@ -43,7 +43,7 @@ pub struct Accepted {
     /// For those who wait for it.
     pub watched: Option<Arc<Watched>>,
     /// What it costs, where somebody waits for it.
-    pub effort: Option<Effort>,
+    pub request_progress: Option<RequestProgress>,
 }
 
 /// Why a write is not accepted.
@@ -72,12 +72,12 @@ impl Queue {
         new: New,
     ) -> Result<Accepted, NotAccepted> {
         let (queue, turns) = (Arc::clone(self), Arc::clone(turns));
-        let accepting = tokio::spawn(async move { queue.take_in(&turns, new).await });
+        let accepting = tokio::spawn(async move { queue.validate(&turns, new).await });
         let lost = |_| Err(NotAccepted::Store(StoreError::Failed("it was interrupted".into())));
         accepting.await.unwrap_or_else(lost)
     }
 
-    async fn take_in(&self, turns: &Arc<Turns>, mut new: New) -> Result<Accepted, NotAccepted> {
+    async fn validate(&self, turns: &Arc<Turns>, mut new: New) -> Result<Accepted, NotAccepted> {
         let now = self.clock.now();
         let client = new.class.client;
         let (number, kept) = loop {
@@ -97,7 +97,7 @@ impl Queue {
             };
             // The same write comes twice at once: the second hears of it when the first is kept, or
             // takes its place.
-            if let Some(accepted) = self.kept(earlier, &mut new.asker).await? {
+            if let Some(accepted) = self.kept(earlier, &mut new.waiter).await? {
                 return Ok(accepted);
             }
         };
@@ -105,10 +105,11 @@ impl Queue {
         match kept.await {
             Ok(()) => {
                 let inner = &mut *self.inner.lock();
-                let (mut watched, mut effort) = (None, None);
+                let (mut watched, mut request_progress) = (None, None);
                 if let Some(live) = inner.live.get_mut(&number) {
                     watched.clone_from(&live.waiters.watched);
-                    effort = live.waiters.asker.as_ref().map(|asker| asker.effort.clone());
+                    request_progress =
+                        live.waiters.waiter.as_ref().map(|waiter| waiter.request_progress.clone());
                     live.is_kept = true;
                     if self.store.is_durable() {
                         live.memory = None;
@@ -116,7 +117,7 @@ impl Queue {
                     live.tell();
                 }
                 self.start_if_due(inner, number);
-                Ok(Accepted { id, watched, effort })
+                Ok(Accepted { id, watched, request_progress })
             }
             Err(fault) => {
                 let gone = {
@@ -144,7 +145,7 @@ impl Queue {
     ) -> Result<(u64, BoxFuture<'static, Result<(), StoreError>>), NotAccepted> {
         let number = inner.next_number;
         new.write.id = WriteId { number, salt: random::salt() };
-        let attended = new.asker.is_some();
+        let attended = new.waiter.is_some();
         let progress = Progress { attended, ..Progress::queued(now, new.deadline) };
         let stored = Stored { request: new.write.encode(), progress: progress.encode() };
         let size = Size::of(&stored);
@@ -159,7 +160,7 @@ impl Queue {
             Live::new(new.write.id, new.class.clone(), now, new.write.key, progress, turn, size);
         live.memory = new.memory.take();
         live.waiters.attended = attended.then_some(1);
-        live.waiters.asker = new.asker.take();
+        live.waiters.waiter = new.waiter.take();
         if live.turn.ahead() > 0 {
             live.is_behind(now);
         }
@@ -172,7 +173,7 @@ impl Queue {
     /// Whether a client may have so much more of the store, of which others want their part; its
     /// finished writes are there until they are forgotten.
     fn has_room(&self, inner: &Inner, client: u32, size: Size) -> Result<(), NotAccepted> {
-        let (own, all) = (inner.holdings.of(client), inner.holdings.all());
+        let (own, all) = (inner.usage.of(client), inner.usage.all());
         let free = self.store.room(all.bytes).unwrap_or(u64::MAX);
         let wanted = u64::from(size.all());
         // Where there is no room for anybody, the store says so in its own words.
@@ -186,7 +187,7 @@ impl Queue {
     async fn kept(
         &self,
         number: u64,
-        asker: &mut Option<Box<Asker>>,
+        waiter: &mut Option<Box<SyncWaiter>>,
     ) -> Result<Option<Accepted>, NotAccepted> {
         // It belongs to nobody's connection from here on, which has to be kept before it is told.
         let (told, id) = loop {
@@ -194,16 +195,16 @@ impl Queue {
                 let inner = &mut *self.inner.lock();
                 if let Some(finished) = inner.finished.get(&number) {
                     let id = WriteId { number, salt: finished.salt };
-                    return Ok(Some(Accepted { id, watched: None, effort: None }));
+                    return Ok(Some(Accepted { id, watched: None, request_progress: None }));
                 }
                 let Some(live) = inner.live.get_mut(&number) else { return Ok(None) };
                 let id = WriteId { number, salt: live.salt };
                 match (live.is_kept, &mut live.waiters.attended) {
                     (false, _) => Arc::clone(live.waiters.watched.get_or_insert_default()),
-                    (true, None) => return Ok(Some(live.joined(id, asker, self.clock.now()))),
-                    (true, Some(waiting)) if asker.is_some() => {
+                    (true, None) => return Ok(Some(live.joined(id, waiter, self.clock.now()))),
+                    (true, Some(waiting)) if waiter.is_some() => {
                         *waiting += 1;
-                        return Ok(Some(live.joined(id, asker, self.clock.now())));
+                        return Ok(Some(live.joined(id, waiter, self.clock.now())));
                     }
                     (true, Some(_)) => {
                         live.waiters.attended = None;
@@ -214,7 +215,7 @@ impl Queue {
                         let told = self.store.apply(Change::Progress(number, progress.encode()));
                         if !live.is_ending() {
                             // It was begun with the patience of those who waited.
-                            self.begin_anew_off_wire(inner, number);
+                            self.restart_off_wire(inner, number);
                         }
                         break (told, id);
                     }
@@ -227,24 +228,30 @@ impl Queue {
             }
         };
         told.await
-            .map(|()| Some(Accepted { id, watched: None, effort: None }))
+            .map(|()| Some(Accepted { id, watched: None, request_progress: None }))
             .map_err(NotAccepted::Store)
     }
 }
 
 impl Live {
     /// One more waits for it, or wants to know where it stands.
-    fn joined(&mut self, id: WriteId, asker: &mut Option<Box<Asker>>, now: Timestamp) -> Accepted {
-        if self.waiters.asker.is_none() {
+    fn joined(
+        &mut self,
+        id: WriteId,
+        waiter: &mut Option<Box<SyncWaiter>>,
+        now: Timestamp,
+    ) -> Accepted {
+        if self.waiters.waiter.is_none() {
             // Not under way yet, and so far nobody waited.
-            self.waiters.asker = asker.take();
+            self.waiters.waiter = waiter.take();
             self.is_behind(now);
         }
-        let effort = self.waiters.asker.as_ref().map(|asker| asker.effort.clone());
+        let request_progress =
+            self.waiters.waiter.as_ref().map(|waiter| waiter.request_progress.clone());
         Accepted {
             id,
             watched: Some(Arc::clone(self.waiters.watched.get_or_insert_default())),
-            effort,
+            request_progress,
         }
     }
 }
@@ -288,7 +295,7 @@ mod tests {
             lane: "/repos/acme/widgets".into(),
             deadline: Timestamp::FAR_FUTURE,
             memory: None,
-            asker: None,
+            waiter: None,
         }
     }
 

@@ -10,13 +10,13 @@ use crate::writes::WriteState;
 
 /// The figures of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct Counts {
     /// In the order of [`WriteState::ALL`].
     counts: [u64; WriteState::ALL.len()],
     unfinished: BTreeSet<(Timestamp, u64)>,
 }
 
-impl Census {
+impl Counts {
     /// A write is there, since this time.
     pub fn add(&mut self, number: u64, since: Timestamp, state: WriteState) {
         self.count_of(state, |count| count.saturating_add(1));
@@ -76,33 +76,33 @@ mod tests {
 
     #[test]
     fn the_oldest_is_the_one_that_has_waited_longest_whatever_its_number() {
-        let mut census = Census::default();
+        let mut counts = Counts::default();
         for (number, since) in [(7, 300), (8, 200), (9, 400)] {
-            census.add(number, at(since), WriteState::Queued);
+            counts.add(number, at(since), WriteState::Queued);
         }
-        assert_eq!(census.oldest(), Some(at(200)));
-        census.change(8, at(200), WriteState::Queued, WriteState::Sending);
+        assert_eq!(counts.oldest(), Some(at(200)));
+        counts.change(8, at(200), WriteState::Queued, WriteState::Sending);
         assert_eq!(
-            census.oldest(),
+            counts.oldest(),
             Some(at(200)),
             "one that is being sent has not come to its end"
         );
-        census.change(8, at(200), WriteState::Sending, WriteState::Unknown);
-        assert_eq!(census.oldest(), Some(at(300)));
-        census.remove(7, at(300), WriteState::Queued);
-        census.remove(9, at(400), WriteState::Queued);
-        assert_eq!(census.oldest(), None);
-        assert_eq!(census.counts().map(|(_, count)| count), [0, 0, 0, 0, 1, 0]);
-        census.forget(WriteState::Unknown);
-        assert_eq!(census, Census::default());
+        counts.change(8, at(200), WriteState::Sending, WriteState::Unknown);
+        assert_eq!(counts.oldest(), Some(at(300)));
+        counts.remove(7, at(300), WriteState::Queued);
+        counts.remove(9, at(400), WriteState::Queued);
+        assert_eq!(counts.oldest(), None);
+        assert_eq!(counts.counts().map(|(_, count)| count), [0, 0, 0, 0, 1, 0]);
+        counts.forget(WriteState::Unknown);
+        assert_eq!(counts, Counts::default());
     }
 
     #[test]
     fn no_change_is_no_change() {
-        let mut census = Census::default();
-        census.add(1, at(5), WriteState::Sending);
-        let before = census.clone();
-        census.change(1, at(5), WriteState::Sending, WriteState::Sending);
-        assert_eq!(census, before);
+        let mut counts = Counts::default();
+        counts.add(1, at(5), WriteState::Sending);
+        let before = counts.clone();
+        counts.change(1, at(5), WriteState::Sending, WriteState::Sending);
+        assert_eq!(counts, before);
     }
 }

@@ -70,7 +70,7 @@ impl QueueJournal {
         // One that may have been executed cannot be taken back any more, and is sending until its
         // end.
         if !live.progress.may_have_run {
-            inner.census.change(
+            inner.counts.change(
                 self.number,
                 live.accepted,
                 live.progress.state,
@@ -82,7 +82,7 @@ impl QueueJournal {
         let kept = self.queue.store.apply(Change::Progress(self.number, live.progress.encode()));
         if live.run.is_overtaken {
             // The next attempt is for the config in force to make.
-            self.queue.begin_anew(inner, self.number);
+            self.queue.restart(inner, self.number);
         }
         Some(kept)
     }
@@ -116,7 +116,7 @@ impl Journal for QueueJournal {
                     return Err(MustNotBeSent);
                 }
                 live.run.on_wire = Some(self.active.enter());
-                inner.census.change(
+                inner.counts.change(
                     self.number,
                     live.accepted,
                     live.progress.state,

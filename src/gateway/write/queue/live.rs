@@ -3,10 +3,10 @@
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::gateway::active::Entered;
-use crate::gateway::error::Refused;
-use crate::gateway::write::queue::counts::Census;
-use crate::gateway::write::queue::sync_waiter::Asker;
-use crate::gateway::write::queue::usage::Holdings;
+use crate::gateway::error::GatewayError;
+use crate::gateway::write::queue::counts::Counts;
+use crate::gateway::write::queue::sync_waiter::SyncWaiter;
+use crate::gateway::write::queue::usage::Usage;
 use crate::gateway::write::turns::Turn;
 use crate::writes::record::Key;
 use crate::writes::{Progress, Stored, WriteId, WriteState};
@@ -35,9 +35,9 @@ pub struct Inner {
     pub live: BTreeMap<u64, Box<Live>>,
     pub finished: BTreeMap<u64, Finished>,
     /// Of both.
-    pub census: Census,
+    pub counts: Counts,
     /// Of both, too: what they take of the store.
-    pub holdings: Holdings,
+    pub usage: Usage,
     /// By client and key.
     pub keys: HashMap<(u32, [u8; 32]), Keyed>,
     /// When finished writes are forgotten.
@@ -88,7 +88,7 @@ pub struct Waiters {
     /// without any, it is given up.
     pub attended: Option<u32>,
     /// Whom it is carried out for, once somebody waits for it or it is under way.
-    pub asker: Option<Box<Asker>>,
+    pub waiter: Option<Box<SyncWaiter>>,
     pub watched: Option<Arc<Watched>>,
 }
 
@@ -120,7 +120,7 @@ pub struct Keyed {
 pub struct Watched {
     pub changed: Notify,
     /// Why it was given up without a trace, where it was attended.
-    pub refused: Mutex<Option<Refused>>,
+    pub refused: Mutex<Option<GatewayError>>,
 }
 
 impl Live {
@@ -164,38 +164,38 @@ impl Live {
 
     /// Others go first, which whoever waits for it is to know.
     pub fn is_behind(&mut self, now: Timestamp) {
-        self.waiters.asker.iter_mut().for_each(|asker| asker.is_behind(now));
+        self.waiters.waiter.iter_mut().for_each(|waiter| waiter.is_behind(now));
     }
 }
 
 impl Inner {
     /// A write comes in.
     pub fn add_live(&mut self, number: u64, live: Live) {
-        self.census.add(number, live.accepted, live.progress.state);
-        self.holdings.add(live.class.client, live.size.all());
+        self.counts.add(number, live.accepted, live.progress.state);
+        self.usage.add(live.class.client, live.size.all());
         self.live.insert(number, Box::new(live));
     }
 
     /// A write is gone as if it had never been.
     pub fn take_live(&mut self, number: u64) -> Option<Box<Live>> {
         let live = self.live.remove(&number)?;
-        self.census.remove(number, live.accepted, live.progress.state);
-        self.holdings.remove(live.class.client, live.size.all());
+        self.counts.remove(number, live.accepted, live.progress.state);
+        self.usage.remove(live.class.client, live.size.all());
         Some(live)
     }
 
     /// Census and holdings, counted anew.
-    pub fn counted(&self) -> (Census, Holdings) {
-        let (mut census, mut holdings) = (Census::default(), Holdings::default());
+    pub fn counted(&self) -> (Counts, Usage) {
+        let (mut counts, mut usage) = (Counts::default(), Usage::default());
         for (number, live) in &self.live {
-            census.add(*number, live.accepted, live.progress.state);
-            holdings.add(live.class.client, live.size.all());
+            counts.add(*number, live.accepted, live.progress.state);
+            usage.add(live.class.client, live.size.all());
         }
         for (number, finished) in &self.finished {
-            census.add(*number, Timestamp::EPOCH, finished.state);
-            holdings.add(finished.class.client, finished.bytes);
+            counts.add(*number, Timestamp::EPOCH, finished.state);
+            usage.add(finished.class.client, finished.bytes);
         }
-        (census, holdings)
+        (counts, usage)
     }
 
     pub fn forget_key(&mut self, client: u32, key: Option<[u8; 32]>, number: u64) {

@@ -20,5 +20,5 @@ pub(in crate::gateway::write) mod write_queue;
 pub use accept::{Accepted, New, NotAccepted};
 pub use live::{Class, Watched};
 pub use operator_actions::{Listed, NotChanged, Repetition, Selection};
-pub use sync_waiter::Asker;
+pub use sync_waiter::SyncWaiter;
 pub use write_queue::{PATIENCE, Queue, Standing};

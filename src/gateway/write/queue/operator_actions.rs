@@ -7,7 +7,7 @@ use crate::clock::Timestamp;
 use crate::writes::record::Reason;
 use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId, WriteState};
 
-use crate::gateway::error::Refused;
+use crate::gateway::error::GatewayError;
 use crate::gateway::write::queue::live::Inner;
 use crate::gateway::write::queue::live::{Keyed, Live, Size, Watched};
 use crate::gateway::write::queue::write_queue::{PATIENCE, Queue};
@@ -169,8 +169,8 @@ impl Queue {
             }
             let before = inner.finished.remove(&id.number);
             if let Some(before) = &before {
-                inner.census.forget(before.state);
-                inner.holdings.remove(before.class.client, before.bytes);
+                inner.counts.forget(before.state);
+                inner.usage.remove(before.class.client, before.bytes);
             }
             if let Some(key) = write.key {
                 inner
@@ -202,8 +202,8 @@ impl Queue {
                     taken.tell();
                 }
                 if let Some(before) = before {
-                    inner.census.add(id.number, Timestamp::EPOCH, before.state);
-                    inner.holdings.add(before.class.client, before.bytes);
+                    inner.counts.add(id.number, Timestamp::EPOCH, before.state);
+                    inner.usage.add(before.class.client, before.bytes);
                     inner.finished.insert(id.number, before);
                     inner.expiry.insert((forgotten_at, id.number));
                 }
@@ -229,7 +229,7 @@ impl Queue {
     pub(in crate::gateway::write) fn give_up_attended(
         &self,
         number: u64,
-        refused: &Refused,
+        refused: &GatewayError,
     ) -> bool {
         let inner = &mut *self.inner.lock();
         let is_attended = inner
@@ -242,7 +242,7 @@ impl Queue {
         is_attended
     }
 
-    fn drop_live(&self, inner: &mut Inner, number: u64, refused: Option<&Refused>) {
+    fn drop_live(&self, inner: &mut Inner, number: u64, refused: Option<&GatewayError>) {
         let Some(mut live) = inner.take_live(number) else { return };
         self.turn_is_over(&mut live);
         inner.forget_key(live.class.client, live.key.map(|key| key.name), number);
@@ -312,7 +312,7 @@ impl Queue {
     }
 
     /// Until an attended write has ended: how, when it was given up.
-    pub async fn attend(&self, id: WriteId, watched: Option<&Watched>) -> Option<Refused> {
+    pub async fn attend(&self, id: WriteId, watched: Option<&Watched>) -> Option<GatewayError> {
         self.ended(id).await;
         watched.and_then(|watched| watched.refused.lock().clone())
     }
@@ -359,7 +359,7 @@ mod tests {
                 content: false,
                 resource: ResourceName::core(),
             };
-            inner.census.add(number, Timestamp::EPOCH, state);
+            inner.counts.add(number, Timestamp::EPOCH, state);
             inner.finished.insert(number, Finished { salt: 0, class, state, bytes: 0, key: None });
         }
         Arc::clone(&queue)

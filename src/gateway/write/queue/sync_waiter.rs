@@ -6,15 +6,15 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 
 use crate::gateway::counted::Counted;
-use crate::gateway::dispatch::progress::{Effort, Hold};
+use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::http::interim::Interims;
 
 /// The request that a write is carried out for; of one that nobody waits for, nothing but its
 /// effort.
 #[derive(Default)]
-pub struct Asker {
+pub struct SyncWaiter {
     /// Shared by all requests that wait for the write.
-    pub effort: Effort,
+    pub request_progress: RequestProgress,
     /// The first one's span, for those of the attempts.
     pub span: Option<tracing::Span>,
     /// Where informational answers go.
@@ -25,22 +25,22 @@ pub struct Asker {
     pub is_held: bool,
 }
 
-impl Asker {
+impl SyncWaiter {
     /// Of a request that is about to wait.
     pub fn new(
-        effort: Effort,
+        request_progress: RequestProgress,
         span: tracing::Span,
         interims: Option<Arc<Interims>>,
         waits: Option<Counted>,
     ) -> Self {
-        Self { effort, span: Some(span), interims, waits, is_held: false }
+        Self { request_progress, span: Some(span), interims, waits, is_held: false }
     }
 
     /// Others go first from now on, unless they did so before.
     pub fn is_behind(&mut self, now: Timestamp) {
         if !self.is_held {
             self.is_held = true;
-            self.effort.held(now, Hold::TURN);
+            self.request_progress.held(now, Hold::TURN);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 /// What is held, by client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holdings {
+pub struct Usage {
     by_client: HashMap<u32, Held>,
     all: Held,
 }
@@ -20,7 +20,7 @@ pub struct Held {
     pub bytes: u64,
 }
 
-impl Holdings {
+impl Usage {
     /// One more write.
     pub fn add(&mut self, client: u32, bytes: u32) {
         for held in [&mut self.all, self.by_client.entry(client).or_default()] {
@@ -59,22 +59,19 @@ mod tests {
 
     #[test]
     fn what_is_gone_is_held_by_nobody() {
-        let mut holdings = Holdings::default();
+        let mut usage = Usage::default();
         for (client, bytes) in [(1, 10), (1, 20), (2, 5)] {
-            holdings.add(client, bytes);
+            usage.add(client, bytes);
         }
         assert_eq!(
-            (holdings.of(1), holdings.all()),
+            (usage.of(1), usage.all()),
             (Held { writes: 2, bytes: 30 }, Held { writes: 3, bytes: 35 })
         );
-        holdings.remove(1, 20);
-        holdings.remove(1, 10);
-        assert_eq!(
-            (holdings.of(1), holdings.of(2)),
-            (Held::default(), Held { writes: 1, bytes: 5 })
-        );
-        holdings.remove(2, 5);
-        holdings.remove(3, 5);
-        assert_eq!(holdings, Holdings::default());
+        usage.remove(1, 20);
+        usage.remove(1, 10);
+        assert_eq!((usage.of(1), usage.of(2)), (Held::default(), Held { writes: 1, bytes: 5 }));
+        usage.remove(2, 5);
+        usage.remove(3, 5);
+        assert_eq!(usage, Usage::default());
     }
 }

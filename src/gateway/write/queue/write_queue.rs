@@ -16,8 +16,8 @@ use crate::telemetry::Metrics;
 use crate::writes::{Change, Progress, Store, WriteId, WriteState};
 
 use crate::gateway::request::body::BodyMemory;
-use crate::gateway::write::queue::counts::Census;
-use crate::gateway::write::queue::usage::Holdings;
+use crate::gateway::write::queue::counts::Counts;
+use crate::gateway::write::queue::usage::Usage;
 
 /// Writes of one class that stand in the line before the books at once. Ours: more than an account
 /// may have under way where it sends them a second apart, few enough that ten thousand queued ones
@@ -81,8 +81,8 @@ impl Queue {
             next_number: 1,
             live: BTreeMap::new(),
             finished: BTreeMap::new(),
-            census: Census::default(),
-            holdings: Holdings::default(),
+            counts: Counts::default(),
+            usage: Usage::default(),
             keys: HashMap::new(),
             expiry: BTreeSet::new(),
             unkept: BTreeSet::new(),
@@ -114,11 +114,11 @@ impl Queue {
     pub fn counts(&self) -> [(WriteState, u64); WriteState::ALL.len()] {
         let inner = self.inner.lock();
         debug_assert_eq!(
-            (&inner.census, &inner.holdings),
+            (&inner.counts, &inner.usage),
             (&inner.counted().0, &inner.counted().1),
             "a state was changed and not counted"
         );
-        inner.census.counts()
+        inner.counts.counts()
     }
 
     /// How many writes have not come to their end.
@@ -133,7 +133,7 @@ impl Queue {
 
     /// When the oldest write was accepted that has not come to its end.
     pub fn oldest(&self) -> Option<Timestamp> {
-        self.inner.lock().census.oldest()
+        self.inner.lock().counts.oldest()
     }
 
     /// Where a write stands; `None` when there is none of this name.
@@ -193,9 +193,9 @@ impl Queue {
     ) -> Option<JoinHandle<()>> {
         let live = inner.live.get_mut(&number).filter(|live| !live.is_ending())?;
         let encoded = progress.encode();
-        inner.holdings.remove(live.class.client, live.size.all());
+        inner.usage.remove(live.class.client, live.size.all());
         live.size.progress = bytes_of(&encoded);
-        inner.holdings.add(live.class.client, live.size.all());
+        inner.usage.add(live.class.client, live.size.all());
         let kept = self.store.apply(Change::Progress(number, encoded));
         self.metrics.write_ended(
             progress.state.name(),
@@ -229,7 +229,7 @@ impl Queue {
             return;
         }
         if let Some(ending) = live.ending.take() {
-            inner.census.change(number, live.accepted, live.progress.state, ending.state);
+            inner.counts.change(number, live.accepted, live.progress.state, ending.state);
             live.progress = *ending;
         }
         let watched = live.waiters.watched.clone();
@@ -277,8 +277,8 @@ impl Queue {
                 }
                 for number in &old {
                     let Some(finished) = inner.finished.remove(number) else { continue };
-                    inner.census.forget(finished.state);
-                    inner.holdings.remove(finished.class.client, finished.bytes);
+                    inner.counts.forget(finished.state);
+                    inner.usage.remove(finished.class.client, finished.bytes);
                     inner.forget_key(finished.class.client, finished.key.map(|key| *key), *number);
                 }
                 (old, inner.expiry.first().map(|(at, _)| *at))
@@ -331,10 +331,10 @@ impl Queue {
 
     /// A write waits for its turn no more: it has come, or the write is no more.
     pub(in crate::gateway::write) fn turn_is_over(&self, live: &mut Live) {
-        let Some(asker) = &mut live.waiters.asker else { return };
-        asker.waits = None;
-        if std::mem::take(&mut asker.is_held)
-            && let Some((by, waited)) = asker.effort.released(self.clock.now())
+        let Some(waiter) = &mut live.waiters.waiter else { return };
+        waiter.waits = None;
+        if std::mem::take(&mut waiter.is_held)
+            && let Some((by, waited)) = waiter.request_progress.released(self.clock.now())
         {
             self.metrics.wait(by.name(), waited);
         }

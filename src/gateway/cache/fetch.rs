@@ -1,0 +1,311 @@
+//! The fetch that fills the cache: what a 304 validates, and what another answer replaces.
+
+use crate::config::CacheRule;
+use crate::decision::cache::cache_control::{poll_interval, storable, vary_names};
+use crate::decision::cache::freshness::Mode;
+use crate::decision::cache::freshness::Stored;
+use crate::decision::cache::key::CacheKey;
+use crate::decision::cache::merge::merge_not_modified;
+use crate::decision::permissions::denial_confidence::DenialConfidence;
+use crate::gateway::cache::cache_request::CacheRequest;
+use crate::gateway::cache::conditions::OfEntry;
+use crate::gateway::cache::pages::page_of;
+use crate::gateway::cache::predicted_etags::Worth;
+use crate::gateway::cache::read_cache::ReadCache;
+use crate::gateway::cache::single_flight::FetchResult;
+use crate::gateway::cache::store::{Entry, Vary, etag_of};
+use crate::gateway::cache::stored_head::StoredHead;
+use crate::gateway::cache::validation::{Fingerprint, ValidationTimes};
+use crate::gateway::dispatch::answer::{Answer, AnswerBody};
+use crate::gateway::dispatch::job::Job;
+use crate::gateway::dispatch::progress::RequestProgress;
+use crate::gateway::dispatch::token_keys::token_key;
+use crate::gateway::error::GatewayError;
+use crate::gateway::http::content_coding::ContentCodings;
+use crate::gateway::http::headers;
+use crate::gateway::http::media_type::{has_json_type, is_json};
+use crate::gateway::url_rewrite::map::{Body, without_secrets};
+use crate::telemetry::Fetch;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl ReadCache {
+    /// The fetch itself, conditional when something is stored.
+    pub(super) async fn fetch(
+        self: Arc<Self>,
+        key: CacheKey,
+        cache_request: Arc<CacheRequest>,
+        entry: Option<Arc<Entry>>,
+        progress: RequestProgress,
+    ) -> FetchResult {
+        let (performed, was_asked) =
+            self.ask_upstream(&key, &cache_request.job, entry.as_deref(), &progress).await;
+        match (performed, entry) {
+            (Err(refused), _) => FetchResult::Failed(refused),
+            (Ok(answer), Some(entry)) if answer.status == StatusCode::NOT_MODIFIED && was_asked => {
+                self.validated(key, &cache_request, &entry, &answer)
+            }
+            // An answer to a condition that was never sent; nothing can be made of it.
+            (Ok(answer), _) if answer.status == StatusCode::NOT_MODIFIED => {
+                FetchResult::Failed(GatewayError::UpstreamFailed)
+            }
+            (Ok(answer), entry) => self.fetched(key, &cache_request, entry.as_deref(), answer),
+        }
+    }
+
+    /// Asks the upstream, and says whether with conditions.
+    async fn ask_upstream(
+        &self,
+        key: &CacheKey,
+        job: &Job,
+        entry: Option<&Entry>,
+        progress: &RequestProgress,
+    ) -> (Result<Answer, GatewayError>, bool) {
+        loop {
+            let conditions = OfEntry::new(self, key, job, entry);
+            let mut performed = self.dispatcher.perform(job, progress, &conditions).await;
+            let (was_asked, sent) = conditions.sent();
+            if let (Ok(answer), Some(sent)) = (&mut performed, sent)
+                && self.predictor.as_ref().is_some_and(|predictor| {
+                    predictor.judge(&self.env, job, &sent, entry, answer) == Worth::Nothing
+                })
+            {
+                // Nothing is predicted for this route by now, so it is asked so once.
+                continue;
+            }
+            return (performed, was_asked);
+        }
+    }
+
+    /// A 304 has come. What the last one said already is not taken over again.
+    fn validated(
+        &self,
+        key: CacheKey,
+        cache_request: &CacheRequest,
+        entry: &Arc<Entry>,
+        answer: &Answer,
+    ) -> FetchResult {
+        let (now, token) = (self.env.clock.now(), token_key(answer.token));
+        // RFC 9111 §5.2.1.5: an answer to a request that says so leaves nothing behind, but for
+        // what keeps the upstream from being polled.
+        let may_leave =
+            !cache_request.directives.no_store || entry.stored.is_polled(&answer.headers);
+        let is_repeatable = entry.stored.is_repeated_by(&answer.headers);
+        let fingerprint = if is_repeatable {
+            self.store.fingerprints.of(token, &answer.headers, self.env.mode)
+        } else {
+            Fingerprint::default()
+        };
+        if may_leave && fingerprint.repeats(entry.fingerprint) {
+            entry.validation.repeated(answer.requested_at, now);
+            return FetchResult::Entry(Arc::clone(entry), Fetch::Revalidated);
+        }
+        let news = headers::to_client(&answer.headers, self.env.mode);
+        let mut stored = entry.stored.clone();
+        let head = if entry.head.says_already(&news) {
+            entry.head.clone()
+        } else {
+            let mut merged = entry.head.to_map();
+            let mut etag = merged.remove(header::ETAG);
+            let is_own = etag.is_some()
+                && news.contains_key(header::LINK)
+                && etag == etag_of(entry.body.text(), &merged);
+            merge_not_modified(&mut merged, &news, self.env.mode);
+            if news.contains_key(header::LINK) {
+                stored.page = page_of(cache_request, entry.status(), &merged, &entry.body);
+            }
+            if is_own {
+                etag = etag_of(entry.body.text(), &merged);
+            }
+            StoredHead::new(&merged, etag.as_ref(), &self.store.shared_lines)
+        };
+        stored.revalidate(now, &answer.headers, Some(token), self.ttl(cache_request));
+        let validation = ValidationTimes::new(answer.requested_at, now);
+        // RFC 9111 §3.2: the 304's `Vary` takes the place of the stored one, and its values are
+        // those of the request that was answered so.
+        let vary = if news.contains_key(header::VARY) {
+            Entry::vary_of(&answer.headers, &cache_request.asked)
+        } else {
+            entry.vary.clone()
+        };
+        // What may not be kept by the 304's word was kept until now (§5.2.2.5, §4.3.4).
+        let may_stay = storable(entry.status(), &answer.headers);
+        let may_keep = may_leave && may_stay && vary.as_deref() != Some(&Vary::Everything);
+        if !may_keep && (!may_stay || vary != entry.vary) {
+            self.store.remove(&key, answer.requested_at);
+        }
+        let entry = Arc::new(Entry {
+            head,
+            body: entry.body.clone(),
+            stored,
+            validation,
+            fingerprint,
+            vary,
+        });
+        if may_keep {
+            self.store.put(key, Arc::clone(&entry));
+        }
+        FetchResult::Entry(entry, Fetch::Revalidated)
+    }
+
+    fn fetched(
+        &self,
+        key: CacheKey,
+        cache_request: &CacheRequest,
+        before: Option<&Entry>,
+        mut answer: Answer,
+    ) -> FetchResult {
+        let AnswerBody::Whole(bytes) = &mut answer.body else {
+            self.store.remove(&key, answer.requested_at);
+            return FetchResult::SharedBody(self.begin_shared_body(key, cache_request, answer));
+        };
+        let length = bytes.len();
+        let bytes = std::mem::take(bytes);
+        // RFC 9111 §3, §5.2.1.5; a wish, which goes behind the upstream's on how often it is
+        // polled.
+        let may_be_stored =
+            storable(answer.status, &answer.headers) && answer.verdict == DenialConfidence::Final;
+        let may_be_kept = may_be_stored && self.may_keep_encoding(&answer.headers);
+        let is_unwanted =
+            cache_request.directives.no_store && poll_interval(&answer.headers).is_none();
+        let keep = may_be_kept && !is_unwanted;
+        let body = if is_json(&answer.headers) {
+            self.env.urls.with_url_offsets(without_secrets(bytes))
+        } else {
+            Body::opaque(bytes)
+        };
+        let is_as_sent = body.is_alike_for_all() && body.text().len() == length;
+        let mut said = headers::to_client(&answer.headers, self.env.mode);
+        if !is_as_sent {
+            headers::remove_digests(&mut said);
+        }
+        let etag = self.etag_for_clients(&answer, &said, &body, is_as_sent);
+        let now = self.env.clock.now();
+        let mut stored = Stored::new(
+            now,
+            answer.status,
+            &answer.headers,
+            Some(token_key(answer.token)),
+            self.ttl(cache_request),
+        );
+        stored.page = page_of(cache_request, answer.status, &answer.headers, &body);
+        stored.watched_by = self.watched_by(cache_request);
+        let vary = Entry::vary_of(&answer.headers, &cache_request.asked);
+        let is_same = |before: &&Entry| {
+            before.status() == answer.status
+                && before.vary == vary
+                && before.body.text() == body.text()
+        };
+        if let Some(before) = before.filter(is_same) {
+            stored.remember_etags(&before.stored);
+        }
+        let mut head = StoredHead::new(&said, etag.as_ref(), &self.store.shared_lines);
+        if is_unwanted {
+            // Another form of it would be kept.
+            head.codings = ContentCodings::AsItIs;
+        }
+        let entry = Arc::new(Entry {
+            head,
+            stored,
+            validation: ValidationTimes::new(answer.requested_at, now),
+            fingerprint: Fingerprint::default(),
+            vary,
+            body,
+        });
+        self.note_change(&key, cache_request, before, &entry);
+        let fetch = match (keep, before.is_some()) {
+            (_, true) => Fetch::Changed { status: answer.status.as_u16() },
+            (true, false) => Fetch::Stored,
+            (false, false) => Fetch::NotStored,
+        };
+        if keep {
+            self.store.put(key, Arc::clone(&entry));
+        } else if answer.status.is_server_error() || answer.verdict == DenialConfidence::Void {
+            // It says nothing of what is stored.
+        } else if may_be_kept {
+            self.found_another(key, before, &entry);
+        } else {
+            self.store.remove(&key, answer.requested_at);
+        }
+        FetchResult::Entry(entry, fetch)
+    }
+
+    /// An answer that its asker does not want stored. What others have stays theirs; where it is
+    /// another one by now, it has to be confirmed before it is served again.
+    fn found_another(&self, key: CacheKey, before: Option<&Entry>, found: &Entry) {
+        let is_other = |before: &&Entry| {
+            before.status() != found.status() || before.body.text() != found.body.text()
+        };
+        let is_kept = |before: &&Entry| {
+            self.store.get(&key).is_some_and(|kept| std::ptr::eq(&raw const *kept, *before))
+        };
+        let Some(before) = before.filter(is_other).filter(is_kept) else { return };
+        let mut stored = before.stored.clone();
+        stored.invalidate();
+        let validation =
+            ValidationTimes::new(before.requested_at(), before.validation.validated_at());
+        let (head, body, vary) = (before.head.clone(), before.body.clone(), before.vary.clone());
+        self.store.put(
+            key,
+            Arc::new(Entry {
+                head,
+                body,
+                stored,
+                validation,
+                fingerprint: Fingerprint::default(),
+                vary,
+            }),
+        );
+    }
+
+    /// An encoding that was not asked for cannot be rewritten, and is not for others who did not
+    /// ask for it either. A plain HTTP cache repeats what the upstream does not call a choice (RFC
+    /// 9111 §4.1), unless it would have had to look into it (DESIGN D2, secrets).
+    fn may_keep_encoding(&self, headers: &HeaderMap) -> bool {
+        let is_choice =
+            || vary_names(headers).is_none_or(|names| names.contains(&header::ACCEPT_ENCODING));
+        !headers.contains_key(header::CONTENT_ENCODING)
+            || self.env.mode == Mode::Rfc9111 && !is_choice() && !has_json_type(headers)
+    }
+
+    /// What clients know an answer by: the gateway's own validator, which is the same whichever
+    /// token fetched the body. In a plain HTTP cache the upstream's, where each client gets the
+    /// very bytes that the upstream named so (RFC 9110 §8.8.3).
+    fn etag_for_clients(
+        &self,
+        answer: &Answer,
+        said: &HeaderMap,
+        body: &Body,
+        is_as_sent: bool,
+    ) -> Option<HeaderValue> {
+        if answer.status != StatusCode::OK {
+            return None;
+        }
+        let upstreams = answer
+            .headers
+            .get(header::ETAG)
+            .filter(|_| self.env.mode == Mode::Rfc9111 && is_as_sent);
+        upstreams.cloned().or_else(|| etag_of(body.text(), said))
+    }
+
+    fn rule(&self, cache_request: &CacheRequest) -> Option<(usize, &CacheRule)> {
+        self.env
+            .config
+            .cache
+            .rules
+            .iter()
+            .enumerate()
+            .find(|(_, rule)| *rule.route == *cache_request.job.route.endpoint.template)
+    }
+
+    fn watched_by(&self, cache_request: &CacheRequest) -> Option<NonZeroU16> {
+        let (place, _) = self.rule(cache_request).filter(|(_, rule)| rule.webhook_ttl.is_some())?;
+        NonZeroU16::new(u16::try_from(place).ok()?.checked_add(1)?)
+    }
+
+    fn ttl(&self, cache_request: &CacheRequest) -> Option<Duration> {
+        self.rule(cache_request).and_then(|(_, rule)| rule.ttl)
+    }
+}

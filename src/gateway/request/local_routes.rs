@@ -1,0 +1,26 @@
+//! Routes that the gateway answers itself: kept writes and deliveries of webhooks.
+
+use crate::gateway::request::validate::ValidRequest;
+use crate::writes::WriteId;
+use http::Method;
+
+/// The status resource, as metrics name it.
+pub const OWN_WRITE: &str = "/_weir/writes/{id}";
+
+pub const OWN_WRITES: &str = "/_weir/writes/";
+
+/// The write that a request of the gateway's own is about.
+pub fn own_write_id(valid: &ValidRequest) -> Option<WriteId> {
+    let id = valid.path.strip_prefix(OWN_WRITES)?;
+    matches!(valid.method, Method::GET | Method::HEAD | Method::DELETE)
+        .then(|| id.parse().ok())
+        .flatten()
+}
+
+/// Where the upstream delivers to.
+pub const WEBHOOKS_PATH: &str = "/_weir/webhooks";
+
+/// Whether a request is a delivery of a webhook.
+pub fn is_delivery(valid: &ValidRequest) -> bool {
+    valid.method == http::Method::POST && valid.path == WEBHOOKS_PATH
+}

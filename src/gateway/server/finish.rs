@@ -1,0 +1,87 @@
+//! The last stages: the error as an answer, the gateway's own headers, and the record of the outcome.
+
+use crate::api::ResourceName;
+use crate::clock::Timestamp;
+use crate::gateway::error::GatewayError;
+use crate::gateway::response::budget_headers::RateView;
+use crate::gateway::response::error::render_error;
+use crate::gateway::response::gateway_headers::GatewayHeaders;
+use crate::gateway::response::gateway_headers::add_gateway_headers;
+use crate::gateway::response::reply::Reply;
+use crate::gateway::server::handler::Handler;
+use crate::gateway::server::request::Request;
+use crate::telemetry::{LogText, log, spans};
+use std::sync::Arc;
+
+impl Handler {
+    /// The answer to a refusal.
+    pub(super) fn refusal(&self, request: &mut Request, refused: &GatewayError) -> Reply {
+        request.outcome.refusal = Some(refused.reason());
+        if let GatewayError::Limited { limit, until, .. } = refused {
+            request.progress.refused_somewhere(*limit, *until);
+        }
+        render_error(refused, &request.origin, self.gateway.env.clock.now())
+    }
+
+    /// What every answer carries beside its own.
+    pub(super) fn add_gateway_headers_to(&self, request: &mut Request, reply: &mut Reply) {
+        let mut added = self.added(request, self.gateway.env.clock.now());
+        // A refusal carries its own.
+        added.view =
+            added.view.filter(|_| !reply.headers.contains_key(crate::api::headers::RATE_LIMIT));
+        add_gateway_headers(&self.gateway.env, &mut reply.headers, &added);
+        request.outcome.status = reply.status.as_u16();
+    }
+
+    /// What the gateway adds to a request's answer.
+    pub(super) fn added<'r>(&self, request: &'r Request, now: Timestamp) -> GatewayHeaders<'r> {
+        let figures = request.progress.figures(now);
+        let view = request.identity.client.as_ref().map(|client| {
+            let booked = figures
+                .resource
+                .as_ref()
+                .or_else(|| request.routed.as_ref().map(|routed| &routed.endpoint.resource));
+            let resource = booked.cloned().unwrap_or(ResourceName::core());
+            let accounts = request.routed.as_ref().map_or_else(
+                || {
+                    self.gateway.router.view_for(
+                        client,
+                        request.identity.client_credential.as_deref(),
+                        true,
+                    )
+                },
+                |routed| Arc::clone(&routed.view),
+            );
+            let (view, now) = self.gateway.dispatcher.admissions().view(&accounts, &resource);
+            (RateView::served(&view, now), resource)
+        });
+        GatewayHeaders { cache: request.outcome.cache, figures, view, id: &request.id }
+    }
+
+    /// The one place where a request ends: log, metrics, span (DESIGN D11).
+    pub(super) fn finish(&self, mut request: Request, bytes_out: Option<u64>) {
+        let now = self.gateway.env.clock.now();
+        let figures = request.progress.figures(now);
+        let outcome = &mut request.outcome;
+        outcome.bytes_out = bytes_out.unwrap_or_default();
+        outcome.total = now.since(request.arrived);
+        outcome.upstream_attempts = figures.attempts;
+        outcome.upstream = figures.upstream;
+        outcome.queue = figures.queue;
+        outcome.account =
+            figures.account.map(|account| Arc::clone(self.gateway.env.shared_name(account)));
+        outcome.held = figures.held.map(|hold| hold.for_log(&self.gateway.env));
+        // A request that was refused or left while it waited was asked of no account, but of a
+        // budget.
+        let asked_of = || {
+            let routed = outcome.held.as_ref().and(request.routed.as_ref());
+            routed.map(|routed| routed.endpoint.resource.clone())
+        };
+        outcome.resource =
+            figures.resource.or_else(asked_of).map(|resource| resource.as_str().into());
+        outcome.error = figures.error.as_deref().map(LogText::error);
+        self.gateway.env.metrics.record(outcome);
+        log::emit(outcome);
+        spans::finish(&request.span, outcome);
+    }
+}

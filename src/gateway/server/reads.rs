@@ -1,0 +1,113 @@
+//! Reads: the job and the cache request that a request becomes, and the answer to it.
+
+use crate::decision::cache::request_directives::RequestDirectives;
+use crate::decision::permissions::AccessQuery;
+use crate::gateway::cache::cache_request::CacheRequest;
+use crate::gateway::cache::lookup::{CacheLookup, ReadAnswer};
+use crate::gateway::dispatch::job::Job;
+use crate::gateway::dispatch::progress::RequestProgress;
+use crate::gateway::dispatch::route::Route;
+use crate::gateway::error::GatewayError;
+use crate::gateway::http::headers;
+use crate::gateway::request::clients::Client;
+use crate::gateway::request::validate::ValidRequest;
+use crate::gateway::response::reply::Reply;
+use crate::gateway::server::handler::Handler;
+use crate::gateway::server::request::{Request, Stop};
+use crate::gateway::upstream::outgoing::OutgoingBody;
+use crate::gateway::upstream::outgoing::OutgoingRequest;
+use http::Method;
+use pingora::protocols::http::ServerSession;
+use std::sync::Arc;
+
+impl Handler {
+    pub(super) async fn read_for_session(
+        &self,
+        session: &mut ServerSession,
+        request: &mut Request,
+        client: &Client,
+        valid: &ValidRequest,
+        route: Route,
+        lookup: Option<CacheLookup>,
+    ) -> Result<Reply, Stop> {
+        let mut progress = request.progress.clone();
+        let asked = self.ask(request, &mut progress, client, valid, route, lookup);
+        let answered =
+            self.while_there(session, &request.origin, request.interims.clone(), asked).await;
+        request.progress = progress;
+        let answered = answered.ok_or(Stop::ClientGone)??;
+        request.outcome.cache = answered.outcome();
+        Ok(self.reply(request, answered).await)
+    }
+
+    /// A read that needs the upstream, or another request's fetch, whose effort becomes its own.
+    /// Dropped, it is left.
+    pub(super) async fn ask(
+        &self,
+        request: &Request,
+        progress: &mut RequestProgress,
+        client: &Client,
+        valid: &ValidRequest,
+        route: Route,
+        lookup: Option<CacheLookup>,
+    ) -> Result<ReadAnswer, GatewayError> {
+        let scope = route.scope;
+        let mut job = self.job(request, client, valid, route, OutgoingBody::Absent);
+        job.request.method = Method::GET;
+        let directives = RequestDirectives::of(&request.asked, self.gateway.env.mode);
+        let cache_request =
+            Arc::new(CacheRequest { job, scope, asked: Arc::clone(&request.asked), directives });
+        self.gateway.cache.read(cache_request, lookup, progress).await
+    }
+
+    /// The answer to a read.
+    pub(super) async fn reply(&self, request: &Request, answered: ReadAnswer) -> Reply {
+        match answered {
+            ReadAnswer::Entry(entry, cache) => {
+                let gzip = self.gateway.responder.gzipped(&entry, &request.form()).await;
+                self.gateway.responder.reply_from_entry(
+                    &entry,
+                    cache,
+                    &request.form(),
+                    gzip,
+                    self.gateway.env.clock.now(),
+                )
+            }
+            ReadAnswer::Streamed(reader, _) => {
+                self.gateway.responder.reply_from_shared_body(reader, &request.form())
+            }
+        }
+    }
+
+    /// What is asked of the upstream for a request.
+    pub(super) fn job(
+        &self,
+        request: &Request,
+        client: &Client,
+        valid: &ValidRequest,
+        route: Route,
+        body: OutgoingBody,
+    ) -> Job {
+        let wait = headers::prefer_wait(&request.asked)
+            .map_or(client.max_wait, |wait| wait.min(client.max_wait));
+        Job {
+            asked: AccessQuery::of(route.endpoint, &valid.path),
+            route: Arc::new(route),
+            request: OutgoingRequest {
+                service: valid.service,
+                method: valid.method.clone(),
+                target: valid.target(),
+                headers: request.to_upstream(self.gateway.env.config.upstream.dialect),
+                body,
+            },
+            client: client.index,
+            deadline: request.arrived + wait,
+            hold_max: self.gateway.env.hold_max(),
+            span: request.span.clone(),
+            memory: None,
+            client_credential: request.identity.client_credential.clone(),
+            journal: None,
+            interims: request.interims.clone(),
+        }
+    }
+}
