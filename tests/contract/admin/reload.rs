@@ -367,7 +367,7 @@ async fn a_client_restored_by_a_reload_finds_its_writes() {
         recovery,
     );
     let before = restarted.gateway().queue().standing(done).unwrap();
-    restarted.succeed(config::parsed(&world.text));
+    restarted.apply_config(config::parsed(&world.text));
     let gateway = restarted.gateway();
     assert_eq!(&*gateway.config().clients[before.client as usize].name, "ci");
     assert!(!gateway.config().clients[before.client as usize].retired);
