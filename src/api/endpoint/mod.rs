@@ -16,8 +16,8 @@ use std::fmt;
 
 use http::Method;
 
-use super::endpoint::kinds::TokenKinds;
-use super::endpoint::resource::ResourceName;
+use kinds::TokenKinds;
+use resource::ResourceName;
 
 /// Items on a page when the caller names no number (SPECIFICATION, "Conventions").
 pub const PER_PAGE_DEFAULT: u32 = 30;

@@ -171,24 +171,11 @@ impl Stored {
 
     /// See [`Validated::is_fresh`].
     pub fn is_fresh(&self, now: Timestamp, mode: Mode) -> bool {
-        self.validated(self.validated_at, self.validated_at).is_fresh(now, mode)
+        self.current().is_fresh(now, mode)
     }
 
-    /// See [`Validated::is_fresh_after`].
-    pub fn is_fresh_after(
-        &self,
-        now: Timestamp,
-        mode: Mode,
-        trust: impl FnOnce() -> Trust,
-        watched: Option<Duration>,
-    ) -> bool {
+    fn current(&self) -> Validated<'_> {
         self.validated(self.validated_at, self.validated_at)
-            .is_fresh_after(now, mode, trust, watched)
-    }
-
-    /// See [`Validated::age`].
-    pub fn age(&self, now: Timestamp, mode: Mode) -> Duration {
-        self.validated(self.validated_at, self.validated_at).age(now, mode)
     }
 
     /// Time of storage, or of the last [`Stored::revalidate`].
@@ -505,13 +492,14 @@ mod tests {
             Stored::new(NOW, StatusCode::OK, &headers(&[]), MINE, Some(Duration::from_secs(60)));
         let (after, until) =
             (|secs| NOW + Duration::from_secs(secs), Trust::Until(NOW + Duration::from_secs(2)));
-        let is_fresh = |now, trust| ruled.is_fresh_after(now, Mode::Revalidate, || trust, None);
+        let is_fresh =
+            |now, trust| ruled.current().is_fresh_after(now, Mode::Revalidate, || trust, None);
         assert!(!is_fresh(NOW, Trust::Invalidated));
         assert!(is_fresh(after(1), until) && !is_fresh(after(2), until));
         assert!(is_fresh(after(59), Trust::Settled) && !is_fresh(after(60), Trust::Settled));
         let plain = stored(200, &[]);
         assert!(
-            !plain.is_fresh_after(NOW, Mode::Revalidate, || until, None),
+            !plain.current().is_fresh_after(NOW, Mode::Revalidate, || until, None),
             "where every hit is validated, trust serves nothing"
         );
     }
@@ -520,9 +508,9 @@ mod tests {
     fn second_looks_after_a_change_keep_to_the_poll_interval() {
         let polled = stored(200, &[("x-poll-interval", "60")]);
         let now = NOW + Duration::from_secs(3);
-        assert!(polled.is_fresh_after(now, Mode::Revalidate, || Trust::Until(NOW), None));
+        assert!(polled.current().is_fresh_after(now, Mode::Revalidate, || Trust::Until(NOW), None));
         assert!(
-            !polled.is_fresh_after(now, Mode::Revalidate, || Trust::Invalidated, None),
+            !polled.current().is_fresh_after(now, Mode::Revalidate, || Trust::Invalidated, None),
             "a client sees what it has done"
         );
     }
@@ -530,8 +518,9 @@ mod tests {
     #[test]
     fn while_a_webhook_watches_it_another_lifetime_holds() {
         let (plain, six_hours) = (stored(200, &[]), Some(Duration::from_hours(6)));
-        let is_fresh =
-            |after, trust| plain.is_fresh_after(NOW + after, Mode::Revalidate, || trust, six_hours);
+        let is_fresh = |after, trust| {
+            plain.current().is_fresh_after(NOW + after, Mode::Revalidate, || trust, six_hours)
+        };
         assert!(
             is_fresh(Duration::from_hours(5), Trust::Settled)
                 && !is_fresh(Duration::from_hours(6), Trust::Settled)
@@ -584,11 +573,11 @@ mod tests {
     fn where_every_hit_is_confirmed_the_time_in_other_caches_does_not_count() {
         let aged = stored(200, &[("age", "7200")]);
         assert_eq!(
-            aged.age(NOW + Duration::from_secs(1), Mode::Revalidate),
+            aged.current().age(NOW + Duration::from_secs(1), Mode::Revalidate),
             Duration::from_secs(1)
         );
         assert_eq!(
-            aged.age(NOW + Duration::from_secs(1), Mode::Rfc9111),
+            aged.current().age(NOW + Duration::from_secs(1), Mode::Rfc9111),
             Duration::from_secs(7_201)
         );
     }

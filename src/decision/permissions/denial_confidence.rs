@@ -9,8 +9,7 @@ use crate::clock::Timestamp;
 use super::memory::Mark;
 use super::plan::union;
 use super::{About, AccessQuery, KnownAccounts, Permissions};
-use crate::decision::types::AccountId;
-use crate::decision::types::TokenKey;
+use crate::decision::types::{AccountId, TokenKey};
 
 /// Confidence in a denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,8 +36,7 @@ use crate::api::{
 };
 use crate::clock::Timestamp;
 
-use super::types::AccountId;
-use super::types::TokenKey;
+use super::types::{AccountId, TokenKey};
 use memory::{Key, Mark, Record, Records, Subject};
 use probe_budget::ProbeBudget;
 pub use probe_budget::RetryResult;

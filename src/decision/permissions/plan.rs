@@ -13,8 +13,7 @@ use crate::clock::Timestamp;
 use super::denial_confidence::{DenialConfidence, Denials};
 use super::probe_budget::Pass;
 use super::{AccessQuery, Denied, KnownAccounts, Permissions};
-use crate::decision::types::AccountId;
-use crate::decision::types::TokenKey;
+use crate::decision::types::{AccountId, TokenKey};
 
 /// Time that a request waits for a good account while others might be good. Ours: longer than an
 /// answer that frees a place, shorter than a person notices.

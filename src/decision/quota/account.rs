@@ -4,56 +4,56 @@
 
 use http::StatusCode;
 
+use super::account_choice::Offer;
+use super::limits::block::{Block, both};
+use super::limits::cooldown::{Cooldown, Named};
+use super::limits::primary::{
+    Answer, Charge, Headroom, PrimaryWindow, Terms, WHOLE, WOBBLE, WindowDemand,
+};
+use super::limits::secondary::{Secondary, Weight};
 use super::ranking::{Standing, Sums};
 use super::{FREE, Lease, OVERFLOW};
 use crate::api::{RateHeaders, ResourceName, UpstreamLimit};
 use crate::clock::Timestamp;
-use crate::decision::quota::account_choice::Offer;
-use crate::decision::quota::limits::block::{Block, both};
-use crate::decision::quota::limits::cooldown::{Cooldown, Named};
-use crate::decision::quota::limits::primary::{
-    Answer, Charge, Headroom, PrimaryWindow, Terms, WHOLE, WOBBLE, WindowDemand,
-};
-use crate::decision::quota::limits::secondary::{Secondary, Weight};
 use crate::decision::types::{AccountSettings, Demand, LeaseId, LimitKind, Priority, Until};
 
 /// Primary windows of one account. Ours: four times the known resources; further resources share
 /// the last window.
-pub(super) const WINDOWS_MAX: usize = 64;
+pub const WINDOWS_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct WindowIndex(u8);
+pub struct WindowIndex(u8);
 
 const _: () = assert!(WINDOWS_MAX < u8::MAX as usize);
 
 impl WindowIndex {
-    pub(super) fn of(index: usize) -> Self {
+    pub fn of(index: usize) -> Self {
         Self(u8::try_from(index).unwrap_or(u8::MAX))
     }
 
-    pub(super) fn index(self) -> usize {
+    pub fn index(self) -> usize {
         self.0.into()
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Account {
-    pub(super) settings: AccountSettings,
-    pub(super) terms: Terms,
+pub struct Account {
+    pub settings: AccountSettings,
+    pub terms: Terms,
     /// In the order of first use. Windows are never removed, so a lease can name its window by
     /// index.
-    pub(super) windows: Vec<(ResourceName, PrimaryWindow)>,
-    pub(super) secondary: Secondary,
-    pub(super) cooldown: Cooldown,
+    pub windows: Vec<(ResourceName, PrimaryWindow)>,
+    pub secondary: Secondary,
+    pub cooldown: Cooldown,
 }
 
 impl Account {
-    pub(super) fn new(settings: AccountSettings, terms: Terms, secondary: Secondary) -> Self {
+    pub fn new(settings: AccountSettings, terms: Terms, secondary: Secondary) -> Self {
         Self { settings, terms, windows: Vec::new(), secondary, cooldown: Cooldown::default() }
     }
 
     /// Returns what the account offers now, or everything that denies the request.
-    pub(super) fn offer(
+    pub fn offer(
         &mut self,
         now: Timestamp,
         demand: &Demand,
@@ -81,7 +81,7 @@ impl Account {
     }
 
     /// State for a resource, independent of a request's weight beyond one unit.
-    pub(super) fn standing(&self, now: Timestamp, resource: &ResourceName) -> Standing {
+    pub fn standing(&self, now: Timestamp, resource: &ResourceName) -> Standing {
         let place = self.find_window(resource);
         let closed = self.closure_in(now, self.budget_at(place, resource));
         let sums = self.sums_in(now, self.shown_at(place), resource);
@@ -113,11 +113,7 @@ impl Account {
     }
 
     /// Headroom for a resource, or the closure for all its requests.
-    pub(super) fn closure(
-        &self,
-        now: Timestamp,
-        resource: &ResourceName,
-    ) -> Result<Headroom, Block> {
+    pub fn closure(&self, now: Timestamp, resource: &ResourceName) -> Result<Headroom, Block> {
         self.closure_in(now, self.budget(resource))
     }
 
@@ -143,7 +139,7 @@ impl Account {
         }
     }
 
-    pub(super) fn sums(&self, now: Timestamp, resource: &ResourceName) -> Sums {
+    pub fn sums(&self, now: Timestamp, resource: &ResourceName) -> Sums {
         self.sums_in(now, self.shown_at(self.find_window(resource)), resource)
     }
 
@@ -177,12 +173,12 @@ impl Account {
     }
 
     /// Window with the figures of a resource.
-    pub(super) fn shown_at(&self, place: Option<WindowIndex>) -> Option<&PrimaryWindow> {
+    pub fn shown_at(&self, place: Option<WindowIndex>) -> Option<&PrimaryWindow> {
         self.windows.get(place?.index()).map(|(_, window)| window)
     }
 
     /// Index of a resource's window, or of the shared one, if it exists.
-    pub(super) fn find_window(&self, resource: &ResourceName) -> Option<WindowIndex> {
+    pub fn find_window(&self, resource: &ResourceName) -> Option<WindowIndex> {
         let found = self.windows.iter().position(|(name, _)| name == resource);
         found
             .or_else(|| (self.windows.len() > WINDOWS_MAX).then_some(WINDOWS_MAX))
@@ -190,7 +186,7 @@ impl Account {
     }
 
     /// Index of a resource's window, created on first use.
-    pub(super) fn window_index(&mut self, resource: &ResourceName) -> WindowIndex {
+    pub fn window_index(&mut self, resource: &ResourceName) -> WindowIndex {
         self.find_window(resource).unwrap_or_else(|| {
             let name = if self.windows.len() < WINDOWS_MAX {
                 resource.clone()
@@ -205,21 +201,21 @@ impl Account {
         })
     }
 
-    pub(super) fn window_of(&mut self, lease: &Lease) -> Option<&mut PrimaryWindow> {
+    pub fn window_of(&mut self, lease: &Lease) -> Option<&mut PrimaryWindow> {
         lease.window.and_then(|place| self.window_at(place))
     }
 
-    pub(super) fn window_at(&mut self, place: WindowIndex) -> Option<&mut PrimaryWindow> {
+    pub fn window_at(&mut self, place: WindowIndex) -> Option<&mut PrimaryWindow> {
         self.windows.get_mut(place.index()).map(|(_, window)| window)
     }
 
-    pub(super) fn resource_at(&self, place: WindowIndex) -> Option<&ResourceName> {
+    pub fn resource_at(&self, place: WindowIndex) -> Option<&ResourceName> {
         self.windows.get(place.index()).map(|(resource, _)| resource)
     }
 
     /// Ends the lease in its primary window, and settles the answer in the window that it names.
     /// `is_refused`: nothing was executed.
-    pub(super) fn settle_primary(
+    pub fn settle_primary(
         &mut self,
         now: Timestamp,
         lease: LeaseId,
@@ -249,7 +245,7 @@ impl Account {
     }
 
     /// Closes what an upstream limit closes (SPECIFICATION D6).
-    pub(super) fn heed(
+    pub fn heed(
         &mut self,
         now: Timestamp,
         ended: &Lease,

@@ -23,28 +23,28 @@ const IN_FLIGHT_BITS: u32 = 12;
 
 /// Offer of an account that could send the request now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Offer {
+pub struct Offer {
     /// Remaining part of its budget, in ten-thousandths.
-    pub(super) share: u32,
+    pub share: u32,
     /// Requests in flight on the account.
-    pub(super) in_flight: u32,
+    pub in_flight: u32,
 }
 
 impl Offer {
     /// Rank for comparisons, never 0: the larger share first, then the less busy account. Among
     /// equals the first in the list is chosen.
-    pub(super) fn rank(self) -> u32 {
+    pub fn rank(self) -> u32 {
         ((self.share + 1) << IN_FLIGHT_BITS) | (IN_FLIGHT_MAX - self.in_flight.min(IN_FLIGHT_MAX))
     }
 }
 
 /// Share of an offer with this rank.
-pub(super) const fn share_of(rank: u32) -> u32 {
+pub const fn share_of(rank: u32) -> u32 {
     (rank >> IN_FLIGHT_BITS).saturating_sub(1)
 }
 
 /// Returns true when the preferred account's share is about as good as the best.
-pub(super) fn is_about_as_good(preferred: u32, best: u32) -> bool {
+pub fn is_about_as_good(preferred: u32, best: u32) -> bool {
     preferred > PREFERRED_FROM || best.saturating_sub(preferred) < ABOUT_EQUAL
 }
 

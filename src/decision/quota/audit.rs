@@ -3,9 +3,8 @@
 
 use super::account::{Account, WindowIndex};
 use super::{Lease, QuotaLedger, place};
-use crate::decision::types::AccountId;
-use crate::decision::types::HashMap;
 use crate::decision::types::invariants::Invariant;
+use crate::decision::types::{AccountId, HashMap};
 
 impl QuotaLedger {
     /// Checks every window against the sums over the open leases, and returns the broken

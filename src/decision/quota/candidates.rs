@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
-use crate::decision::types::AccountId;
-use crate::decision::types::HashMap;
+use crate::decision::types::{AccountId, HashMap};
 use smallvec::SmallVec;
 
 use super::account::Account;
@@ -30,11 +29,11 @@ const RANKINGS_MAX: usize = 32;
 
 /// Name of a list while requests wait on it or use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(in crate::decision) struct ListId(u32);
+pub struct ListId(u32);
 
 impl ListId {
     /// Numbers of dropped lists are reused, so the index is bounded by the number of lists.
-    pub(in crate::decision) fn index(self) -> usize {
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -44,28 +43,28 @@ const NO_COMPONENT: u32 = 0;
 
 /// Name of a set of accounts that compete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(in crate::decision) struct Component(u32);
+pub struct Component(u32);
 
 impl Component {
     #[cfg(test)]
-    pub(in crate::decision) const ANY: Self = Self(0);
+    pub const ANY: Self = Self(0);
 
     /// Bounded by the number of accounts, plus one for lists without an account.
-    pub(in crate::decision) fn index(self) -> usize {
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 /// Merge of two components.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::decision) struct Union {
-    pub(in crate::decision) from: Component,
-    pub(in crate::decision) into: Component,
+pub struct Union {
+    pub from: Component,
+    pub into: Component,
 }
 
 /// State of a list without an open account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::decision) struct Closed {
+pub struct Closed {
     /// Resource of the ranking.
     ranked_by: ResourceName,
     until: Timestamp,
@@ -76,11 +75,7 @@ pub(in crate::decision) struct Closed {
 impl Closed {
     /// Returns `None` when some account is open. `is_for_all`: the denial follows from this state
     /// alone.
-    pub(super) fn of(
-        ranking: &Ranking,
-        ranked_by: &ResourceName,
-        is_for_all: bool,
-    ) -> Option<Self> {
+    pub fn of(ranking: &Ranking, ranked_by: &ResourceName, is_for_all: bool) -> Option<Self> {
         let all = ranking.all();
         (all.rank == 0).then(|| Self {
             ranked_by: ranked_by.clone(),
@@ -91,7 +86,7 @@ impl Closed {
     }
 
     /// Returns true when all requests for this resource would be denied alike.
-    pub(in crate::decision) fn is_for_all(&self) -> bool {
+    pub fn is_for_all(&self) -> bool {
         self.is_for_all
     }
 }
@@ -108,7 +103,7 @@ struct List {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Candidates {
+pub struct Candidates {
     lists: Vec<Option<List>>,
     vacant: Vec<u32>,
     by_allocation: HashMap<usize, ListId>,
@@ -122,21 +117,21 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
-    pub(super) fn new(accounts: usize) -> Self {
+    pub fn new(accounts: usize) -> Self {
         let mut candidates = Self { component: vec![NO_COMPONENT], ..Self::default() };
         candidates.grow(accounts);
         candidates
     }
 
     /// Grows to this number of accounts.
-    pub(super) fn grow(&mut self, accounts: usize) {
+    pub fn grow(&mut self, accounts: usize) {
         self.of_account.resize_with(accounts, SmallVec::new);
         let known = u32::try_from(self.component.len()).unwrap_or(u32::MAX);
         self.component.extend((known..).take((accounts + 1).saturating_sub(self.component.len())));
     }
 
     /// Returns the list of these accounts, new or known.
-    pub(super) fn find(&mut self, accounts: &Arc<[AccountId]>) -> ListId {
+    pub fn find(&mut self, accounts: &Arc<[AccountId]>) -> ListId {
         self.questions += 1;
         let known = self
             .by_allocation
@@ -152,12 +147,12 @@ impl Candidates {
     }
 
     /// Returns the list with this allocation, if it is known.
-    pub(super) fn known(&self, accounts: &Arc<[AccountId]>) -> Option<ListId> {
+    pub fn known(&self, accounts: &Arc<[AccountId]>) -> Option<ListId> {
         self.by_allocation.get(&allocation(accounts)).copied()
     }
 
     /// Returns the list's ranking by a resource, up to date at `now`.
-    pub(super) fn ranking(
+    pub fn ranking(
         &mut self,
         now: Timestamp,
         id: ListId,
@@ -187,7 +182,7 @@ impl Candidates {
     }
 
     /// Returns true when a closed list has not changed since `seen` and does not change by now.
-    pub(super) fn is_closed_as(&self, id: ListId, seen: &Closed, now: Timestamp) -> bool {
+    pub fn is_closed_as(&self, id: ListId, seen: &Closed, now: Timestamp) -> bool {
         let ranking = self
             .list(id)
             .and_then(|list| list.rankings.iter().find(|(name, _)| *name == seen.ranked_by));
@@ -198,7 +193,7 @@ impl Candidates {
     }
 
     /// Returns the sums over a list's accounts, if it has a ranking by the resource.
-    pub(super) fn sums(
+    pub fn sums(
         &mut self,
         now: Timestamp,
         accounts: &Arc<[AccountId]>,
@@ -215,7 +210,7 @@ impl Candidates {
     }
 
     /// Updates the rankings of a changed account.
-    pub(super) fn changed(&mut self, now: Timestamp, id: AccountId, account: &Account) {
+    pub fn changed(&mut self, now: Timestamp, id: AccountId, account: &Account) {
         let Self { of_account, lists, .. } = self;
         for (list, at) in of_account.get(place(id)).into_iter().flatten() {
             let Some(Some(list)) = lists.get_mut(list.index()) else { continue };
@@ -225,44 +220,44 @@ impl Candidates {
         }
     }
 
-    pub(super) fn lists_of(&self, account: AccountId) -> impl Iterator<Item = ListId> + '_ {
+    pub fn lists_of(&self, account: AccountId) -> impl Iterator<Item = ListId> + '_ {
         self.of_account.get(place(account)).into_iter().flatten().map(|(list, _)| *list)
     }
 
-    pub(super) fn holds(&self, id: ListId, account: AccountId) -> bool {
+    pub fn holds(&self, id: ListId, account: AccountId) -> bool {
         self.lists_of(account).any(|list| list == id)
     }
 
     /// Keeps the list for a waiting request, until [`Candidates::release`].
-    pub(super) fn hold(&mut self, id: ListId) {
+    pub fn hold(&mut self, id: ListId) {
         if let Some(list) = self.list_mut(id) {
             list.waiting += 1;
         }
     }
 
-    pub(super) fn release(&mut self, id: ListId) {
+    pub fn release(&mut self, id: ListId) {
         if let Some(list) = self.list_mut(id) {
             list.waiting = list.waiting.saturating_sub(1);
         }
     }
 
     /// Returns true when requests wait on a list with this account.
-    pub(super) fn is_waited_on(&self, account: AccountId) -> bool {
+    pub fn is_waited_on(&self, account: AccountId) -> bool {
         self.lists_of(account).any(|list| self.list(list).is_some_and(|list| list.waiting > 0))
     }
 
     #[cfg(test)]
-    pub(super) fn rankings(&self) -> usize {
+    pub fn rankings(&self) -> usize {
         self.lists.iter().flatten().map(|list| list.rankings.len()).sum()
     }
 
-    pub(super) fn component_of(&self, id: ListId) -> Component {
+    pub fn component_of(&self, id: ListId) -> Component {
         let first = self.list(id).and_then(|list| list.first);
         Component(first.map_or(NO_COMPONENT, |first| self.head_of(first)))
     }
 
     /// Takes the merges since the last call.
-    pub(super) fn take_unions(&mut self) -> Vec<Union> {
+    pub fn take_unions(&mut self) -> Vec<Union> {
         std::mem::take(&mut self.unions)
     }
 

@@ -18,6 +18,7 @@ mod account;
 mod account_choice;
 mod audit;
 mod candidates;
+mod denial;
 mod dynamic_accounts;
 pub(super) mod limits;
 mod ranking;
@@ -29,24 +30,22 @@ use http::StatusCode;
 use crate::api::{EndpointId, RateHeaders, ResourceName};
 use crate::clock::Timestamp;
 
-use super::quota::account_choice::{is_about_as_good, share_of};
-use super::quota::limits::block::Block;
-use super::quota::limits::elapsed::{ELAPSED_MILLIS_MAX, Elapsed};
-use super::quota::limits::primary::{
-    Charge, Mark, Terms, WOBBLE, WindowDemand, in_ten_thousandths,
-};
-use super::quota::limits::secondary::{Secondary, Sent, Spacing, Weight};
-use super::types::HashMap;
 use super::types::id_map::IdMap;
 use super::types::invariants::{Broken, Invariant};
 use super::types::{
-    AccountId, AccountLayout, ClientId, ClientSettings, Demand, Grant, LeaseId, LimitDenied,
-    LimitKind, Priority, Settings, Settlement, Until,
+    AccountId, AccountLayout, ClientId, ClientSettings, Demand, Grant, HashMap, LeaseId,
+    LimitDenied, LimitKind, Priority, Settings, Settlement, Until,
 };
+use account_choice::{is_about_as_good, share_of};
+use limits::elapsed::{ELAPSED_MILLIS_MAX, Elapsed};
+use limits::primary::{Charge, Mark, Terms, WOBBLE, WindowDemand, in_ten_thousandths};
+use limits::secondary::{Secondary, Sent, Spacing, Weight};
 
 use account::{Account, WindowIndex};
 use candidates::Candidates;
 pub(super) use candidates::{Closed, Component, ListId, Union};
+pub(super) use denial::{Blocked, Scope};
+use denial::{Refused, nobody};
 use dynamic_accounts::DynamicAccounts;
 pub use view::{AccountSnapshot, BudgetView, SecondarySnapshot, WindowSnapshot};
 
@@ -115,25 +114,6 @@ pub(super) struct Touched {
     pub(super) endpoint: EndpointId,
     /// True when the lease left no trace, so earlier times may no longer hold.
     pub(super) is_undone: bool,
-}
-
-/// Denial, with the time of the next check.
-#[derive(Clone, Debug)]
-pub(super) struct Blocked {
-    pub(super) refusal: LimitDenied,
-    pub(super) scope: Scope,
-    /// State of the list, when none of its accounts was open.
-    pub(super) closed: Option<Closed>,
-    pub(super) wake: Option<Timestamp>,
-}
-
-/// Range of a denial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scope {
-    /// Other endpoints have their own points, and other costs may fit.
-    Endpoint,
-    /// All requests that count in the same windows.
-    All,
 }
 
 impl QuotaLedger {
@@ -543,66 +523,6 @@ impl QuotaLedger {
         if reserved != Some(named) {
             self.learned.insert(ended.weight.endpoint(), named.clone());
         }
-    }
-}
-
-/// Denials by the accounts that cannot send a request.
-struct Refused {
-    /// Account that opens first, and the time of the next check.
-    nearest: Option<(AccountId, Block)>,
-    scope: Scope,
-    cost: u32,
-}
-
-impl Refused {
-    fn by(&mut self, id: AccountId, block: Block) {
-        // A window with too few units until its end may serve a cheaper request.
-        let is_too_dear = self.cost > 1
-            && block.limit == LimitKind::Primary
-            && matches!(block.until, Until::Time(_));
-        if block.limit == LimitKind::Points || is_too_dear {
-            self.scope = Scope::Endpoint;
-        }
-        self.nearest = Some(match self.nearest {
-            None => (id, block),
-            Some((before, nearest)) => {
-                let both = nearest.or(block);
-                (
-                    if (both.limit, both.until) == (nearest.limit, nearest.until) {
-                        before
-                    } else {
-                        id
-                    },
-                    both,
-                )
-            }
-        });
-    }
-
-    fn blocked(self, wake: Option<Timestamp>, resource: ResourceName) -> Blocked {
-        let Some((account, block)) = self.nearest else { return nobody(resource) };
-        let refusal = LimitDenied {
-            limit: block.limit,
-            account: Some(account),
-            resource,
-            until: block.until,
-        };
-        Blocked {
-            refusal,
-            scope: self.scope,
-            closed: None,
-            wake: [block.wake, wake].into_iter().flatten().min(),
-        }
-    }
-}
-
-fn nobody(resource: ResourceName) -> Blocked {
-    let until = Until::Time(Timestamp::FAR_FUTURE);
-    Blocked {
-        refusal: LimitDenied { limit: LimitKind::NoAccount, account: None, resource, until },
-        scope: Scope::All,
-        closed: None,
-        wake: None,
     }
 }
 

@@ -11,32 +11,32 @@ use crate::clock::Timestamp;
 
 /// State of an account for one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub struct Standing {
     /// Rank among the open accounts ([`crate::decision::quota::account_choice::Offer::rank`]); 0
     /// when closed.
-    pub(super) rank: u32,
+    pub rank: u32,
     /// End of its closure; the epoch when an event ends it.
-    pub(super) until: Timestamp,
+    pub until: Timestamp,
     /// Time at which it changes without an event.
-    pub(super) wake: Timestamp,
+    pub wake: Timestamp,
     /// Its part in the views of the list.
-    pub(super) sums: Sums,
+    pub sums: Sums,
 }
 
 /// Figures of several accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sums {
-    pub(super) limit: u64,
+pub struct Sums {
+    pub limit: u64,
     /// Units that can still be admitted.
-    pub(super) free: u64,
+    pub free: u64,
     /// Earliest known reset.
-    pub(super) reset: Timestamp,
+    pub reset: Timestamp,
 }
 
 impl Sums {
-    pub(super) const NONE: Self = Self { limit: 0, free: 0, reset: Timestamp::FAR_FUTURE };
+    pub const NONE: Self = Self { limit: 0, free: 0, reset: Timestamp::FAR_FUTURE };
 
-    pub(super) fn and(self, other: Self) -> Self {
+    pub fn and(self, other: Self) -> Self {
         Self {
             limit: self.limit + other.limit,
             free: self.free + other.free,
@@ -47,7 +47,7 @@ impl Sums {
 
 impl Standing {
     /// Absent account.
-    pub(super) const NOBODY: Self = Self {
+    pub const NOBODY: Self = Self {
         rank: 0,
         until: Timestamp::FAR_FUTURE,
         wake: Timestamp::FAR_FUTURE,
@@ -150,7 +150,7 @@ impl Family {
 /// its own children are family `4f + c + 1`. The leaves are the last level. The root is separate: a
 /// list of one account, of which there may be one for each account, has nothing else.
 #[derive(Debug)]
-pub(super) struct Ranking {
+pub struct Ranking {
     root: Node,
     families: Vec<Family>,
     first_leaf: usize,
@@ -161,7 +161,7 @@ pub(super) struct Ranking {
 
 impl Ranking {
     /// Builds the tree over accounts in the order of their list.
-    pub(super) fn new(standings: impl ExactSizeIterator<Item = Standing>) -> Self {
+    pub fn new(standings: impl ExactSizeIterator<Item = Standing>) -> Self {
         let (mut leaves, mut nodes) = (1, 0);
         while leaves < standings.len() {
             leaves *= CHILDREN;
@@ -204,7 +204,7 @@ impl Ranking {
     }
 
     /// Changes the state of the account at `place`.
-    pub(super) fn set(&mut self, place: usize, standing: Standing) {
+    pub fn set(&mut self, place: usize, standing: Standing) {
         let units = [standing.sums.limit, standing.sums.free];
         let before = match self.units.get_mut(place) {
             Some(before) => std::mem::replace(before, units),
@@ -247,14 +247,14 @@ impl Ranking {
     }
 
     /// Summary of all accounts.
-    pub(super) fn all(&self) -> Standing {
+    pub fn all(&self) -> Standing {
         let Node { best, ends: Ends { until, wake, reset } } = self.root;
         let [limit, free] = self.all_units;
         Standing { rank: best.rank(), until, wake, sums: Sums { limit, free, reset } }
     }
 
     /// Rank of the account at `place`.
-    pub(super) fn rank_of(&self, place: usize) -> u32 {
+    pub fn rank_of(&self, place: usize) -> u32 {
         let leaf = self.first_leaf + place;
         self.families
             .get(leaf / CHILDREN)
@@ -263,23 +263,23 @@ impl Ranking {
     }
 
     /// Place of the best open account, the first among equals.
-    pub(super) fn best(&self) -> Option<usize> {
+    pub fn best(&self) -> Option<usize> {
         self.root.best.place()
     }
 
     /// Place of the account with the nearest end of closure, the first among equals.
-    pub(super) fn nearest(&self) -> Option<usize> {
+    pub fn nearest(&self) -> Option<usize> {
         (self.root.ends.until < Timestamp::FAR_FUTURE).then(|| self.descend(|ends| ends.until))
     }
 
     /// Place of an account whose state is outdated.
-    pub(super) fn due(&self, now: Timestamp) -> Option<usize> {
+    pub fn due(&self, now: Timestamp) -> Option<usize> {
         let wake = self.root.ends.wake;
         (wake <= now && wake < Timestamp::FAR_FUTURE).then(|| self.descend(|ends| ends.wake))
     }
 
     /// Iterates over the open accounts from the best to the worst.
-    pub(super) fn best_first(&self) -> BestFirst<'_> {
+    pub fn best_first(&self) -> BestFirst<'_> {
         let mut best_first = BestFirst { ranking: self, frontier: BinaryHeap::new() };
         match self.families.first() {
             Some(family) => best_first.open(0, family),
@@ -306,7 +306,7 @@ impl Ranking {
     }
 }
 
-pub(super) struct BestFirst<'r> {
+pub struct BestFirst<'r> {
     ranking: &'r Ranking,
     /// Nodes by their best account. Among equals the first place comes first, and no other node is
     /// opened before.

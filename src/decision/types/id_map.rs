@@ -19,7 +19,7 @@ const KEPT_BESIDE: usize = 256;
 const NOWHERE: u32 = u32::MAX;
 
 #[derive(Debug)]
-pub(in crate::decision) struct IdMap<T> {
+pub struct IdMap<T> {
     values: Slab<T>,
     /// Slot of each key from `first` on.
     row: VecDeque<u32>,
@@ -36,7 +36,7 @@ impl<T> Default for IdMap<T> {
 
 impl<T> IdMap<T> {
     /// Inserts a value; an existing value of the key is replaced.
-    pub(in crate::decision) fn insert(&mut self, name: u64, value: T) {
+    pub fn insert(&mut self, name: u64, value: T) {
         self.remove(name);
         let place = u32::try_from(self.values.insert(value)).unwrap_or(NOWHERE);
         if self.row.is_empty() {
@@ -60,7 +60,7 @@ impl<T> IdMap<T> {
         }
     }
 
-    pub(in crate::decision) fn remove(&mut self, name: u64) -> Option<T> {
+    pub fn remove(&mut self, name: u64) -> Option<T> {
         let in_row =
             self.at(name).and_then(|at| self.row.get_mut(at)).filter(|place| **place != NOWHERE);
         let place = match in_row {
@@ -74,27 +74,27 @@ impl<T> IdMap<T> {
         self.values.try_remove(place as usize)
     }
 
-    pub(in crate::decision) fn get(&self, name: u64) -> Option<&T> {
+    pub fn get(&self, name: u64) -> Option<&T> {
         self.values.get(self.place(name)?)
     }
 
-    pub(in crate::decision) fn get_mut(&mut self, name: u64) -> Option<&mut T> {
+    pub fn get_mut(&mut self, name: u64) -> Option<&mut T> {
         self.values.get_mut(self.place(name)?)
     }
 
-    pub(in crate::decision) fn contains(&self, name: u64) -> bool {
+    pub fn contains(&self, name: u64) -> bool {
         self.place(name).is_some()
     }
 
-    pub(in crate::decision) fn values(&self) -> impl Iterator<Item = &T> {
+    pub fn values(&self) -> impl Iterator<Item = &T> {
         self.values.iter().map(|(_, value)| value)
     }
 
-    pub(in crate::decision) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    pub(in crate::decision) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 

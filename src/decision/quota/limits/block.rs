@@ -7,25 +7,25 @@ use crate::decision::types::{LimitKind, Until};
 
 /// Denial by one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::decision::quota) struct Block {
-    pub(in crate::decision::quota) limit: LimitKind,
+pub struct Block {
+    pub limit: LimitKind,
     /// End of the denial, as reported.
-    pub(in crate::decision::quota) until: Until,
+    pub until: Until,
     /// Time of the next check without an event; `None` when only an event can change it.
-    pub(in crate::decision::quota) wake: Option<Timestamp>,
+    pub wake: Option<Timestamp>,
 }
 
 impl Block {
-    pub(in crate::decision::quota) const fn at(limit: LimitKind, time: Timestamp) -> Self {
+    pub const fn at(limit: LimitKind, time: Timestamp) -> Self {
         Self { limit, until: Until::Time(time), wake: Some(time) }
     }
 
-    pub(in crate::decision::quota) const fn event(limit: LimitKind) -> Self {
+    pub const fn event(limit: LimitKind) -> Self {
         Self { limit, until: Until::Event, wake: None }
     }
 
     /// Combines two limits of one account: the later time holds. An event is nearer than any time.
-    pub(in crate::decision::quota) fn and(self, other: Self) -> Self {
+    pub fn and(self, other: Self) -> Self {
         let (mut later, earlier) =
             if other.rank() > self.rank() { (other, self) } else { (self, other) };
         if later.until == Until::Event {
@@ -35,7 +35,7 @@ impl Block {
     }
 
     /// Combines two accounts: the nearer end holds, with a check whenever either may have changed.
-    pub(in crate::decision::quota) fn or(self, other: Self) -> Self {
+    pub fn or(self, other: Self) -> Self {
         let wake = [self.wake, other.wake].into_iter().flatten().min();
         let nearer = if other.rank() < self.rank() { other } else { self };
         Self { wake, ..nearer }
@@ -50,7 +50,7 @@ impl Block {
 }
 
 /// Combines two optional limits of one account.
-pub(in crate::decision::quota) fn both(one: Option<Block>, other: Option<Block>) -> Option<Block> {
+pub fn both(one: Option<Block>, other: Option<Block>) -> Option<Block> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.and(other)),
         (one, other) => one.or(other),

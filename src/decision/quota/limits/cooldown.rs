@@ -20,24 +20,24 @@ const PAUSE_MAX: Duration = Duration::from_mins(15);
 const JITTER: f64 = 0.25;
 /// Longest closure of any kind. Ours: no documented window exceeds an hour. A time beyond a day is
 /// the upstream's mistake and would disable an account until the next restart.
-pub(in crate::decision::quota) const CLOSED_MAX: Duration = Duration::from_hours(24);
+pub const CLOSED_MAX: Duration = Duration::from_hours(24);
 
 /// Shortest closure of any kind. Ours: an upstream that says "now", or names a time in the past,
 /// has denied all the same. Asking again at once would loop at the speed of the network.
-pub(in crate::decision::quota) const CLOSED_MIN: Duration = Duration::from_secs(1);
+pub const CLOSED_MIN: Duration = Duration::from_secs(1);
 
 /// Times that an upstream limit names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::decision::quota) struct Named {
+pub struct Named {
     /// `retry-after`.
-    pub(in crate::decision::quota) pause: Option<Duration>,
+    pub pause: Option<Duration>,
     /// Reset, when nothing remained.
-    pub(in crate::decision::quota) reset: Option<Timestamp>,
+    pub reset: Option<Timestamp>,
 }
 
 /// Closure of an account.
 #[derive(Debug, Default)]
-pub(in crate::decision::quota) struct Cooldown {
+pub struct Cooldown {
     closed_until: Timestamp,
     refused_at: Option<Timestamp>,
     /// Limits since the last success; those of one burst count once.
@@ -46,18 +46,12 @@ pub(in crate::decision::quota) struct Cooldown {
 
 impl Cooldown {
     /// End of the closure, while it lasts.
-    pub(in crate::decision::quota) fn until(&self, now: Timestamp) -> Option<Timestamp> {
+    pub fn until(&self, now: Timestamp) -> Option<Timestamp> {
         (now < self.closed_until).then_some(self.closed_until)
     }
 
     /// Records a limit for a request that was admitted at `admitted_at`.
-    pub(in crate::decision::quota) fn refused(
-        &mut self,
-        now: Timestamp,
-        admitted_at: Timestamp,
-        named: Named,
-        jitter: f64,
-    ) {
+    pub fn refused(&mut self, now: Timestamp, admitted_at: Timestamp, named: Named, jitter: f64) {
         // Requests in flight at the first limit were denied for the same reason.
         if self.is_later_than_refusal(admitted_at) {
             self.strikes = self.strikes.saturating_add(1);
@@ -71,7 +65,7 @@ impl Cooldown {
 
     /// Records a success. If the request was admitted after the last limit, the next pause is short
     /// again.
-    pub(in crate::decision::quota) fn served(&mut self, admitted_at: Timestamp) {
+    pub fn served(&mut self, admitted_at: Timestamp) {
         if self.is_later_than_refusal(admitted_at) {
             self.strikes = 0;
         }
@@ -88,7 +82,7 @@ impl Cooldown {
 }
 
 /// Clamps a caller's random number to 0 to 1.
-pub(in crate::decision) fn unit(jitter: f64) -> f64 {
+pub fn unit(jitter: f64) -> f64 {
     if jitter.is_nan() { 0.0 } else { jitter.clamp(0.0, 1.0) }
 }
 

@@ -8,7 +8,7 @@ use crate::api::EndpointId;
 
 /// Longest time that is believed: the service ends a request after 10 s (SPECIFICATION, "Limits in
 /// practice").
-pub(in crate::decision::quota) const ELAPSED_MILLIS_MAX: u32 = 10_000;
+pub const ELAPSED_MILLIS_MAX: u32 = 10_000;
 /// Answers after which the older ones count half. Ours: minutes of traffic of a busy endpoint.
 const MEMORY: u32 = 400;
 /// Percentile of the estimate (SPECIFICATION D5).
@@ -73,14 +73,14 @@ impl Histogram {
 
 /// Histograms of all endpoints. Bounded by the table.
 #[derive(Debug, Default)]
-pub(in crate::decision::quota) struct Elapsed {
+pub struct Elapsed {
     by_endpoint: Vec<Histogram>,
 }
 
 impl Elapsed {
     /// Milliseconds that 95 of 100 answers of this endpoint take at most; `None` before the first
     /// answer.
-    pub(in crate::decision::quota) fn estimate(&self, endpoint: EndpointId) -> Option<u32> {
+    pub fn estimate(&self, endpoint: EndpointId) -> Option<u32> {
         self.by_endpoint
             .get(endpoint.index())
             .filter(|histogram| histogram.total > 0)
@@ -88,7 +88,7 @@ impl Elapsed {
     }
 
     /// Records an answer.
-    pub(in crate::decision::quota) fn took(&mut self, endpoint: EndpointId, millis: u32) {
+    pub fn took(&mut self, endpoint: EndpointId, millis: u32) {
         if self.by_endpoint.len() <= endpoint.index() {
             self.by_endpoint.resize(endpoint.index() + 1, Histogram::EMPTY);
         }

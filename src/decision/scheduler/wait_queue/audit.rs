@@ -3,15 +3,14 @@
 
 use std::collections::BTreeSet;
 
+use super::deadline_heap::DeadlineHeap;
 use super::{Group, GroupId, Place, QueueId, Rank, WaitQueue, Wake, wake_of};
 use crate::clock::Timestamp;
-use crate::decision::scheduler::wait_queue::deadline_heap::DeadlineHeap;
-use crate::decision::types::HashMap;
-use crate::decision::types::Ticket;
+use crate::decision::types::{HashMap, Ticket};
 
 impl WaitQueue {
     /// Returns true when all indexes agree.
-    pub(in crate::decision::scheduler) fn adds_up(&self) -> bool {
+    pub fn adds_up(&self) -> bool {
         let waits = |ticket: Ticket| self.waiters.contains(ticket.0);
         let waiting = self.waiters.len();
         let wakes: BTreeSet<(Timestamp, Wake)> =
@@ -56,7 +55,7 @@ impl WaitQueue {
     }
 
     #[cfg(test)]
-    pub(in crate::decision::scheduler) fn is_first_of_queue(&self, ticket: Ticket) -> bool {
+    pub fn is_first_of_queue(&self, ticket: Ticket) -> bool {
         let place = self.waiters.get(ticket.0).expect("it waits");
         self.queues.iter().any(|(_, queue)| queue.heads.first() == Some((place.rank, place.group)))
     }

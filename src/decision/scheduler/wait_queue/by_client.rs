@@ -3,8 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::decision::types::HashMap;
-use crate::decision::types::{ClientId, Priority, Ticket};
+use crate::decision::types::{ClientId, HashMap, Priority, Ticket};
 
 /// Ours: below this, stale entries are not worth a pass over all.
 const TIDY_FROM: usize = 64;
@@ -14,7 +13,7 @@ const KEPT: usize = 4;
 /// Clients with waiting requests. Stale entries are dropped when they are met, or when they are the
 /// majority.
 #[derive(Debug, Default)]
-pub(super) struct ByClient {
+pub struct ByClient {
     clients: HashMap<ClientId, Waiting>,
     /// The least important and largest on top; a size other than the client's is stale.
     sizes: BinaryHeap<(Reverse<Priority>, usize, ClientId)>,
@@ -29,7 +28,7 @@ struct Waiting {
 }
 
 impl ByClient {
-    pub(super) fn add(&mut self, client: ClientId, priority: Priority, ticket: Ticket) {
+    pub fn add(&mut self, client: ClientId, priority: Priority, ticket: Ticket) {
         let waiting = self.clients.entry(client).or_insert_with(|| Waiting {
             priority,
             count: 0,
@@ -49,12 +48,7 @@ impl ByClient {
     }
 
     /// Removes a request; `waits` tells stale tickets.
-    pub(super) fn remove(
-        &mut self,
-        client: ClientId,
-        ticket: Ticket,
-        waits: impl Fn(Ticket) -> bool,
-    ) {
+    pub fn remove(&mut self, client: ClientId, ticket: Ticket, waits: impl Fn(Ticket) -> bool) {
         let Some(waiting) = self.clients.get_mut(&client) else { return };
         waiting.count = waiting.count.saturating_sub(1);
         // A client's requests are mostly served in the order of arrival.
@@ -68,7 +62,7 @@ impl ByClient {
 
     /// Newest request of the client with the most waiting requests of the lowest priority; `None`
     /// when the new request itself belongs there.
-    pub(super) fn displaced_by(
+    pub fn displaced_by(
         &mut self,
         client: ClientId,
         priority: Priority,
@@ -99,7 +93,7 @@ impl ByClient {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.clients.values().map(|waiting| waiting.count).sum()
     }
 }

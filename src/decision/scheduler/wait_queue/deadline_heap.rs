@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 
 /// Most requests may wait equally long, so their times come in order and need no heap.
 #[derive(Debug)]
-pub(super) struct DeadlineHeap<T> {
+pub struct DeadlineHeap<T> {
     in_order: VecDeque<(Timestamp, T)>,
     /// Times earlier than one before them.
     others: BinaryHeap<Reverse<(Timestamp, T)>>,
@@ -25,7 +25,7 @@ where
 }
 
 impl<T: Copy + Ord> DeadlineHeap<T> {
-    pub(super) fn push(&mut self, at: Timestamp, what: T) {
+    pub fn push(&mut self, at: Timestamp, what: T) {
         if self.in_order.back().is_some_and(|(last, _)| at < *last) {
             self.others.push(Reverse((at, what)));
         } else {
@@ -34,7 +34,7 @@ impl<T: Copy + Ord> DeadlineHeap<T> {
     }
 
     /// Drops stale entries from the front, so that [`DeadlineHeap::first`] is valid.
-    pub(super) fn clean(&mut self, waits: impl Fn(Timestamp, T) -> bool) {
+    pub fn clean(&mut self, waits: impl Fn(Timestamp, T) -> bool) {
         while self.in_order.pop_front_if(|(at, what)| !waits(*at, *what)).is_some() {}
         while let Some(Reverse((at, what))) = self.others.peek()
             && !waits(*at, *what)
@@ -44,7 +44,7 @@ impl<T: Copy + Ord> DeadlineHeap<T> {
     }
 
     /// First entry, valid if [`DeadlineHeap::clean`] was called after the last change.
-    pub(super) fn first(&self) -> Option<(Timestamp, T)> {
+    pub fn first(&self) -> Option<(Timestamp, T)> {
         let first = self.in_order.front().copied();
         match self.others.peek() {
             None => first,
@@ -52,13 +52,13 @@ impl<T: Copy + Ord> DeadlineHeap<T> {
         }
     }
 
-    pub(super) fn is_due(&self, now: Timestamp) -> bool {
+    pub fn is_due(&self, now: Timestamp) -> bool {
         self.in_order.front().is_some_and(|(at, _)| *at <= now)
             || self.others.peek().is_some_and(|Reverse((at, _))| *at <= now)
     }
 
     /// Drops stale and duplicate entries when they are the majority; `waiting` entries are valid.
-    pub(super) fn tidy(&mut self, waiting: usize, waits: impl Fn(Timestamp, T) -> bool) {
+    pub fn tidy(&mut self, waiting: usize, waits: impl Fn(Timestamp, T) -> bool) {
         if self.in_order.len() + self.others.len() > KEPT * waiting + TIDY_FROM {
             let mut all: Vec<(Timestamp, T)> =
                 self.iter().filter(|(at, what)| waits(*at, *what)).collect();
@@ -68,7 +68,7 @@ impl<T: Copy + Ord> DeadlineHeap<T> {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Timestamp, T)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Timestamp, T)> {
         self.in_order.iter().copied().chain(self.others.iter().map(|Reverse(one)| *one))
     }
 }

@@ -1,25 +1,25 @@
 //! The keys of queues and groups (what blocks one request blocks all with its key), and the order
 //! of service.
 
+use super::shares::Tag;
 use crate::api::{EndpointId, ResourceName};
 use crate::decision::quota::ListId;
-use crate::decision::scheduler::wait_queue::shares::Tag;
 use crate::decision::types::{Demand, Priority, Ticket, WriteSpacing};
 
 /// Index of a queue while requests wait in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::decision::scheduler) struct QueueId(u32);
+pub struct QueueId(u32);
 
 /// Index of a group while requests wait in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::decision::scheduler) struct GroupId(u32);
+pub struct GroupId(u32);
 
 /// Common properties of the requests in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::decision::scheduler) struct QueueKey {
-    pub(in crate::decision::scheduler) list: ListId,
-    pub(in crate::decision::scheduler) priority: Priority,
-    pub(in crate::decision::scheduler) resource: ResourceName,
+pub struct QueueKey {
+    pub list: ListId,
+    pub priority: Priority,
+    pub resource: ResourceName,
     price: Price,
     graphql: bool,
     content: bool,
@@ -34,32 +34,27 @@ enum Price {
 }
 
 impl QueueId {
-    pub(super) fn index(self) -> usize {
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 
-    pub(super) fn of(index: usize) -> Self {
+    pub fn of(index: usize) -> Self {
         Self(u32::try_from(index).unwrap_or(u32::MAX))
     }
 }
 
 impl GroupId {
-    pub(super) fn index(self) -> usize {
+    pub fn index(self) -> usize {
         self.0 as usize
     }
 
-    pub(super) fn of(index: usize) -> Self {
+    pub fn of(index: usize) -> Self {
         Self(u32::try_from(index).unwrap_or(u32::MAX))
     }
 }
 
 impl QueueKey {
-    pub(in crate::decision::scheduler) fn new(
-        demand: &Demand,
-        list: ListId,
-        priority: Priority,
-        resource: ResourceName,
-    ) -> Self {
+    pub fn new(demand: &Demand, list: ListId, priority: Priority, resource: ResourceName) -> Self {
         let Demand { cost, graphql, content, token_request, write, .. } = *demand;
         let price = if cost == 0 { Price::Free } else { Price::Counted };
         Self { list, priority, resource, price, graphql, content, token_request, write }
@@ -68,21 +63,21 @@ impl QueueKey {
 
 /// Common properties of the requests in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct GroupKey {
-    pub(super) queue: QueueId,
-    pub(super) endpoint: EndpointId,
+pub struct GroupKey {
+    pub queue: QueueId,
+    pub endpoint: EndpointId,
     cost: u32,
     points: u32,
 }
 
 impl GroupKey {
-    pub(super) fn new(queue: QueueId, demand: &Demand) -> Self {
+    pub fn new(queue: QueueId, demand: &Demand) -> Self {
         let Demand { endpoint, cost, points, .. } = *demand;
         Self { queue, endpoint, cost, points }
     }
 
     /// The key as one number, for faster lookups.
-    pub(super) fn packed(self) -> u128 {
+    pub fn packed(self) -> u128 {
         let Self { queue, endpoint, cost, points } = self;
         u128::from(queue.0) << 96
             | (endpoint.index() as u128) << 64
@@ -94,24 +89,24 @@ impl GroupKey {
 /// Order of service: priority, share, age. Packed into one number, because ranks are compared more
 /// often than anything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::decision::scheduler) struct Rank(u128);
+pub struct Rank(u128);
 
 /// Tickets are counted from 0: this many bits outlast any process.
 const TICKET_BITS: u32 = 56;
 
 impl Rank {
-    pub(super) fn new(priority: Priority, tag: Tag, Ticket(ticket): Ticket) -> Self {
+    pub fn new(priority: Priority, tag: Tag, Ticket(ticket): Ticket) -> Self {
         let behind = Priority::Interactive as u128 - priority as u128;
         Self(((behind << u64::BITS | u128::from(tag.number())) << TICKET_BITS) | u128::from(ticket))
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the middle is meant")]
-    pub(super) const fn tag(self) -> Tag {
+    pub const fn tag(self) -> Tag {
         Tag::of((self.0 >> TICKET_BITS) as u64)
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the lowest part is meant")]
-    pub(super) const fn ticket(self) -> Ticket {
+    pub const fn ticket(self) -> Ticket {
         Ticket(self.0 as u64 & ((1 << TICKET_BITS) - 1))
     }
 }

@@ -22,21 +22,20 @@ use slab::Slab;
 use crate::api::EndpointId;
 use crate::clock::Timestamp;
 
-use super::wait_queue::by_client::ByClient;
-use super::wait_queue::deadline_heap::DeadlineHeap;
-use super::wait_queue::rank_queue::RankQueue;
-use super::wait_queue::shares::Tag;
 use crate::decision::quota::{Blocked, Closed, ListId, Scope};
-use crate::decision::types::HashMap;
 use crate::decision::types::id_map::IdMap;
-use crate::decision::types::{ClientId, Demand, Priority, Ticket};
+use crate::decision::types::{ClientId, Demand, HashMap, Priority, Ticket};
+use by_client::ByClient;
+use deadline_heap::DeadlineHeap;
+use rank_queue::RankQueue;
+use shares::Tag;
 use smallvec::SmallVec;
 
 use keys::GroupKey;
-pub(super) use keys::{GroupId, QueueId, QueueKey, Rank};
+pub use keys::{GroupId, QueueId, QueueKey, Rank};
 
 #[derive(Debug)]
-pub(super) struct KeyedQueue {
+pub struct KeyedQueue {
     key: QueueKey,
     /// First requests of the groups that are not held. An entry is stale when the group has another
     /// first request, or is held.
@@ -71,25 +70,25 @@ struct Held {
 }
 
 #[derive(Debug)]
-pub(super) struct Waiter {
-    pub(super) demand: Demand,
-    pub(super) deadline: Timestamp,
+pub struct Waiter {
+    pub demand: Demand,
+    pub deadline: Timestamp,
 }
 
 #[derive(Debug)]
-pub(super) struct Place {
-    pub(super) group: GroupId,
-    pub(super) rank: Rank,
+pub struct Place {
+    pub group: GroupId,
+    pub rank: Rank,
     waiter: Waiter,
 }
 
 /// Request that has left the queue.
 #[derive(Debug)]
-pub(super) struct Removed {
-    pub(super) client: ClientId,
-    pub(super) list: ListId,
-    pub(super) priority: Priority,
-    pub(super) tag: Tag,
+pub struct Removed {
+    pub client: ClientId,
+    pub list: ListId,
+    pub priority: Priority,
+    pub tag: Tag,
 }
 
 /// Subject of a wake-up.
@@ -100,7 +99,7 @@ enum Wake {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct WaitQueue {
+pub struct WaitQueue {
     queues: Slab<KeyedQueue>,
     groups: Slab<Group>,
     /// Groups that are not the first of their queue.
@@ -122,7 +121,7 @@ pub(super) struct WaitQueue {
 
 impl WaitQueue {
     /// Block of a new request behind others with the same needs.
-    pub(super) fn blocked(&self, key: &QueueKey, demand: &Demand) -> Option<&Blocked> {
+    pub fn blocked(&self, key: &QueueKey, demand: &Demand) -> Option<&Blocked> {
         let id = self.find_queue(key)?;
         let queue = self.queues.get(id.index())?;
         let held = self
@@ -133,7 +132,7 @@ impl WaitQueue {
     }
 
     /// Adds a request with its block.
-    pub(super) fn push(
+    pub fn push(
         &mut self,
         ticket: Ticket,
         key: QueueKey,
@@ -179,7 +178,7 @@ impl WaitQueue {
     }
 
     /// Removes a ticket at any position.
-    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Removed> {
+    pub fn remove(&mut self, ticket: Ticket) -> Option<Removed> {
         let Place { group: id, rank, waiter } = self.waiters.remove(ticket.0)?;
         let waits = |ticket: Ticket| self.waiters.contains(ticket.0);
         let waits_till = |_, ticket| waits(ticket);
@@ -250,7 +249,7 @@ impl WaitQueue {
     }
 
     /// Schedules an attempt of every queue and group.
-    pub(super) fn retry_all(&mut self) {
+    pub fn retry_all(&mut self) {
         let held: Vec<GroupId> = self.held.values().flatten().map(|(_, group)| *group).collect();
         for group in held {
             self.release(group);
@@ -269,7 +268,7 @@ impl WaitQueue {
     }
 
     /// Marks blocks that may no longer hold, whatever the state of their lists.
-    pub(super) fn doubt(&mut self, queues: &[QueueId]) {
+    pub fn doubt(&mut self, queues: &[QueueId]) {
         for id in queues {
             if let Some(blocked) =
                 self.queues.get_mut(id.index()).and_then(|queue| queue.blocked.as_mut())
@@ -279,15 +278,12 @@ impl WaitQueue {
         }
     }
 
-    pub(super) fn head(&self, queue: QueueId) -> Option<(Rank, GroupId)> {
+    pub fn head(&self, queue: QueueId) -> Option<(Rank, GroupId)> {
         self.queues.get(queue.index())?.heads.first()
     }
 
     /// First request of a group, with the key and the last block of its queue.
-    pub(super) fn first(
-        &self,
-        group: GroupId,
-    ) -> Option<(Ticket, &Demand, &QueueKey, Option<&Blocked>)> {
+    pub fn first(&self, group: GroupId) -> Option<(Ticket, &Demand, &QueueKey, Option<&Blocked>)> {
         let group = self.groups.get(group.index())?;
         let ticket = group.ranks.first()?.ticket();
         let queue = self.queues.get(group.key.queue.index())?;
@@ -300,7 +296,7 @@ impl WaitQueue {
     }
 
     /// Blocks a queue.
-    pub(super) fn block(&mut self, id: QueueId, blocked: Blocked) {
+    pub fn block(&mut self, id: QueueId, blocked: Blocked) {
         let Some(queue) = self.queues.get_mut(id.index()) else { return };
         let (before, after) =
             (queue.blocked.as_ref().and_then(|blocked| blocked.wake), blocked.wake);
@@ -309,7 +305,7 @@ impl WaitQueue {
     }
 
     /// Holds a single group, while others of its queue may be admitted.
-    pub(super) fn hold(&mut self, id: GroupId, by: Blocked) {
+    pub fn hold(&mut self, id: GroupId, by: Blocked) {
         let Some(group) = self.groups.get_mut(id.index()) else { return };
         let Some(queue) = self.queues.get(group.key.queue.index()) else { return };
         let (queue_id, list, after) = (group.key.queue, queue.key.list, by.wake);
@@ -341,7 +337,7 @@ impl WaitQueue {
     }
 
     /// Releases the held groups of an endpoint in a list, and `first` more of the list.
-    pub(super) fn release_of(&mut self, list: ListId, endpoint: EndpointId, first: usize) {
+    pub fn release_of(&mut self, list: ListId, endpoint: EndpointId, first: usize) {
         if self.held.is_empty() {
             return;
         }
@@ -354,7 +350,7 @@ impl WaitQueue {
     }
 
     /// Adds the queues that are due.
-    pub(super) fn take_due(&mut self, now: Timestamp, due: &mut Vec<QueueId>) {
+    pub fn take_due(&mut self, now: Timestamp, due: &mut Vec<QueueId>) {
         while let Some((at, wake)) = self.wakes.first().filter(|(at, _)| *at <= now) {
             match wake {
                 Wake::Queue(queue) => {
@@ -372,37 +368,37 @@ impl WaitQueue {
         }
     }
 
-    pub(super) fn queues_of(&self, list: ListId) -> impl Iterator<Item = QueueId> + '_ {
+    pub fn queues_of(&self, list: ListId) -> impl Iterator<Item = QueueId> + '_ {
         self.by_list.get(list.index()).into_iter().flatten().copied()
     }
 
     /// Time of the next check or deadline.
-    pub(super) fn next_wakeup(&self) -> Option<Timestamp> {
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
         let (wake, deadline) =
             (self.wakes.first().map(|(at, _)| at), self.deadlines.first().map(|(at, _)| at));
         wake.into_iter().chain(deadline).min()
     }
 
     /// True when a check or deadline is due.
-    pub(super) fn is_due(&self, now: Timestamp) -> bool {
+    pub fn is_due(&self, now: Timestamp) -> bool {
         self.wakes.is_due(now) || self.deadlines.is_due(now)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.waiters.len()
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
     /// Request that makes room in a full queue: the newest of the client with the most waiting
     /// requests of the lowest priority. `None` when the new request itself belongs there.
-    pub(super) fn displaced_by(&mut self, client: ClientId, priority: Priority) -> Option<Ticket> {
+    pub fn displaced_by(&mut self, client: ClientId, priority: Priority) -> Option<Ticket> {
         self.by_client.displaced_by(client, priority, |ticket| self.waiters.contains(ticket.0))
     }
 

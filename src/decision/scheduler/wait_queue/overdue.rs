@@ -1,19 +1,15 @@
 //! Deadlines that have come, or come too early for a block: in a queue, in a group, in the whole
 //! wait queue.
 
+use super::deadline_heap::DeadlineHeap;
 use super::{Group, GroupId, Place, QueueId, WaitQueue};
 use crate::clock::Timestamp;
-use crate::decision::scheduler::wait_queue::deadline_heap::DeadlineHeap;
 use crate::decision::types::id_map::IdMap;
 use crate::decision::types::{LimitDenied, Ticket};
 
 impl WaitQueue {
     /// First request of a blocked queue with a deadline before `time`.
-    pub(in crate::decision::scheduler) fn queue_deadline_before(
-        &mut self,
-        id: QueueId,
-        time: Timestamp,
-    ) -> Option<Ticket> {
+    pub fn queue_deadline_before(&mut self, id: QueueId, time: Timestamp) -> Option<Ticket> {
         let Self { queues, groups, waiters, held, .. } = self;
         let queue = queues.get_mut(id.index())?;
         let deadlines = queue.deadlines.get_or_insert_with(|| {
@@ -32,11 +28,7 @@ impl WaitQueue {
     }
 
     /// First request of a held group with a deadline before `time`.
-    pub(in crate::decision::scheduler) fn group_deadline_before(
-        &mut self,
-        id: GroupId,
-        time: Timestamp,
-    ) -> Option<Ticket> {
+    pub fn group_deadline_before(&mut self, id: GroupId, time: Timestamp) -> Option<Ticket> {
         let Self { groups, waiters, .. } = self;
         let group = groups.get_mut(id.index())?;
         if group.deadlines.is_none() {
@@ -46,10 +38,7 @@ impl WaitQueue {
     }
 
     /// First request whose deadline has come, with its block.
-    pub(in crate::decision::scheduler) fn first_overdue(
-        &self,
-        now: Timestamp,
-    ) -> Option<(Ticket, LimitDenied)> {
+    pub fn first_overdue(&self, now: Timestamp) -> Option<(Ticket, LimitDenied)> {
         let (_, ticket) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now)?;
         let group = self.groups.get(self.waiters.get(ticket.0)?.group.index())?;
         let held = group.held.as_ref().map(|held| &held.by);

@@ -6,29 +6,29 @@ use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
 /// Ours: below this, stale entries are not worth a pass over all.
-pub(super) const TIDY_FROM: usize = 64;
+pub const TIDY_FROM: usize = 64;
 /// Entries kept per valid entry before stale ones are dropped: a pass then drops three of four.
 /// Ours.
-pub(super) const KEPT: usize = 4;
+pub const KEPT: usize = 4;
 
 /// The first entry is stored inline: most queues have no other.
 #[derive(Debug)]
-pub(super) struct RankQueue<T> {
+pub struct RankQueue<T> {
     first: Option<T>,
     behind: BinaryHeap<Reverse<T>>,
 }
 
 impl<T: Copy + Ord> RankQueue<T> {
-    pub(super) fn empty() -> Self {
+    pub fn empty() -> Self {
         Self { first: None, behind: BinaryHeap::new() }
     }
 
     /// First entry, valid if [`RankQueue::clean`] was called after the last change.
-    pub(super) fn first(&self) -> Option<T> {
+    pub fn first(&self) -> Option<T> {
         self.first
     }
 
-    pub(super) fn push(&mut self, one: T) {
+    pub fn push(&mut self, one: T) {
         match &mut self.first {
             None => self.first = Some(one),
             Some(first) if one < *first => self.behind.push(Reverse(std::mem::replace(first, one))),
@@ -37,7 +37,7 @@ impl<T: Copy + Ord> RankQueue<T> {
     }
 
     /// Removes the first entry, and may insert another.
-    pub(super) fn replace_first(&mut self, by: Option<T>) {
+    pub fn replace_first(&mut self, by: Option<T>) {
         let Some(one) = by else {
             self.first = self.behind.pop().map(|Reverse(next)| next);
             return;
@@ -49,14 +49,14 @@ impl<T: Copy + Ord> RankQueue<T> {
     }
 
     /// Drops stale entries from the front.
-    pub(super) fn clean(&mut self, is_in: impl Fn(T) -> bool) {
+    pub fn clean(&mut self, is_in: impl Fn(T) -> bool) {
         while self.first.is_some_and(|first| !is_in(first)) {
             self.first = self.behind.peek_mut().map(|next| PeekMut::pop(next).0);
         }
     }
 
     /// Drops stale and duplicate entries when they are the majority; `count` entries are valid.
-    pub(super) fn tidy(&mut self, count: usize, is_in: impl Fn(T) -> bool) {
+    pub fn tidy(&mut self, count: usize, is_in: impl Fn(T) -> bool) {
         if self.behind.len() > KEPT * count + TIDY_FROM {
             let mut all = std::mem::take(&mut self.behind).into_vec();
             all.retain(|Reverse(one)| is_in(*one));
@@ -67,7 +67,7 @@ impl<T: Copy + Ord> RankQueue<T> {
     }
 
     /// All entries, stale ones included.
-    pub(super) fn iter(&self) -> impl Iterator<Item = T> {
+    pub fn iter(&self) -> impl Iterator<Item = T> {
         self.first.iter().chain(self.behind.iter().map(|Reverse(one)| one)).copied()
     }
 }

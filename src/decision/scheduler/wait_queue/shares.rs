@@ -11,12 +11,11 @@
 use std::num::NonZeroU32;
 
 use crate::decision::quota::{Component, Union};
-use crate::decision::types::HashMap;
-use crate::decision::types::{ClientId, ClientSettings, Priority};
+use crate::decision::types::{ClientId, ClientSettings, HashMap, Priority};
 
 /// Place in the order of service; the lower goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::decision::scheduler) struct Tag(u64);
+pub struct Tag(u64);
 
 /// One unit for a client of weight 1. Divisible by all small weights, with room for more requests
 /// than there will be.
@@ -56,13 +55,13 @@ struct Turns {
 
 /// Orders of all components, by priority.
 #[derive(Debug, Default)]
-pub(in crate::decision::scheduler) struct Shares {
+pub struct Shares {
     orders: Vec<[Order; 3]>,
 }
 
 impl Shares {
     /// Tags a client's next request, which waits; never before its waiting ones.
-    pub(in crate::decision::scheduler) fn take(
+    pub fn take(
         &mut self,
         component: Component,
         client: ClientId,
@@ -78,7 +77,7 @@ impl Shares {
     }
 
     /// Serves a request that did not wait.
-    pub(in crate::decision::scheduler) fn serve_at_once(
+    pub fn serve_at_once(
         &mut self,
         component: Component,
         client: ClientId,
@@ -90,13 +89,7 @@ impl Shares {
     }
 
     /// Serves a waiting request with this tag.
-    pub(in crate::decision::scheduler) fn serve(
-        &mut self,
-        component: Component,
-        client: ClientId,
-        priority: Priority,
-        tag: Tag,
-    ) {
+    pub fn serve(&mut self, component: Component, client: ClientId, priority: Priority, tag: Tag) {
         let (served, turns) = self.turns(component, client, priority);
         *served = tag.max(*served);
         turns.waiting = turns.waiting.saturating_sub(1);
@@ -105,7 +98,7 @@ impl Shares {
     /// Removes an unserved request with this tag, and gives its turn back. Otherwise a client that
     /// asks for too much would fall behind with every request that it gives up. A past turn is not
     /// given back, else waiting in vain would be saved up.
-    pub(in crate::decision::scheduler) fn give_back(
+    pub fn give_back(
         &mut self,
         component: Component,
         client: ClientId,
@@ -152,7 +145,7 @@ impl Shares {
     }
 
     /// Merges two components.
-    pub(in crate::decision::scheduler) fn unite(&mut self, union: Union) {
+    pub fn unite(&mut self, union: Union) {
         let Some(from) = self.orders.get_mut(union.from.index()).map(std::mem::take) else {
             return;
         };
@@ -186,11 +179,11 @@ impl Turns {
 }
 
 impl Tag {
-    pub(in crate::decision::scheduler) const fn number(self) -> u64 {
+    pub const fn number(self) -> u64 {
         self.0
     }
 
-    pub(in crate::decision::scheduler) const fn of(number: u64) -> Self {
+    pub const fn of(number: u64) -> Self {
         Self(number)
     }
 

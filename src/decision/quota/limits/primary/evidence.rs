@@ -32,7 +32,7 @@ const RATE_MIN: f64 = 10.0 / 3_600.0;
 
 /// Knowledge at a request's admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::decision) struct Mark {
+pub struct Mark {
     /// Units of ended requests.
     ended: u64,
     at: Timestamp,
@@ -40,7 +40,7 @@ pub(in crate::decision) struct Mark {
 
 /// Running sums of one window.
 #[derive(Debug, Default)]
-pub(super) struct Evidence {
+pub struct Evidence {
     /// Units of all admitted requests, except free and unsent ones.
     charged: u64,
     /// Units of ended requests among them.
@@ -75,38 +75,38 @@ struct First {
 
 /// Count in an answer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Count {
-    pub(super) limit: u32,
-    pub(super) remaining: u32,
+pub struct Count {
+    pub limit: u32,
+    pub remaining: u32,
     /// Cost of the answered request itself.
-    pub(super) cost: u32,
+    pub cost: u32,
 }
 
 impl Evidence {
-    pub(super) fn admitted(&mut self, now: Timestamp, cost: u32) -> Mark {
+    pub fn admitted(&mut self, now: Timestamp, cost: u32) -> Mark {
         let mark = Mark { ended: self.ended, at: now };
         self.charged += u64::from(cost);
         mark
     }
 
     /// Removes a request that was free or never sent.
-    pub(super) fn uncharged(&mut self, cost: u32) {
+    pub fn uncharged(&mut self, cost: u32) {
         self.charged = self.charged.saturating_sub(u64::from(cost));
     }
 
     /// Ends a counted request with a known count.
-    pub(super) fn counted(&mut self, cost: u32) {
+    pub fn counted(&mut self, cost: u32) {
         self.ended += u64::from(cost);
     }
 
     /// Ends a counted request without a known count.
-    pub(super) fn counted_unseen(&mut self, now: Timestamp, cost: u32) {
+    pub fn counted_unseen(&mut self, now: Timestamp, cost: u32) {
         self.counted(cost);
         self.hold(now, cost);
     }
 
     /// Ends a request that may have been counted, or may still be.
-    pub(super) fn lost(&mut self, now: Timestamp, cost: u32) {
+    pub fn lost(&mut self, now: Timestamp, cost: u32) {
         self.counted(cost);
         self.hold(now + EXECUTED_WITHIN, cost);
     }
@@ -131,7 +131,7 @@ impl Evidence {
 
     /// Records the count of an answer for the current window; `mark` is from its request's
     /// admission.
-    pub(super) fn shown(&mut self, now: Timestamp, mark: Mark, count: Count) {
+    pub fn shown(&mut self, now: Timestamp, mark: Mark, count: Count) {
         // The entries are in order of loss. The loop stops at the first that is not over, which is
         // soon.
         while let Some((_, units)) = self.unseen.pop_front_if(|(over, _)| *over <= mark.at) {
@@ -140,22 +140,22 @@ impl Evidence {
         self.others.shown(now, mark, count, self.charged);
     }
 
-    pub(super) fn new_window(&mut self, now: Timestamp) {
+    pub fn new_window(&mut self, now: Timestamp) {
         self.others.new_window(now);
     }
 
     /// Units that may have been counted and are in no known count.
-    pub(super) fn unseen(&self) -> u32 {
+    pub fn unseen(&self) -> u32 {
         self.unseen_units
     }
 
     #[cfg(test)]
-    pub(super) fn held_entries(&self) -> usize {
+    pub fn held_entries(&self) -> usize {
         self.unseen.len()
     }
 
     /// Units to leave to others until the next answer. Time alone changes it only at whole seconds.
-    pub(super) fn margin(&self, now: Timestamp) -> u32 {
+    pub fn margin(&self, now: Timestamp) -> u32 {
         self.others.margin(Timestamp::from_secs(now.as_secs()))
     }
 }

@@ -25,21 +25,21 @@ use crate::clock::Timestamp;
 use super::block::Block;
 use crate::decision::types::{LeaseId, LimitKind, Pace, Priority, Until};
 
-pub(in crate::decision::quota) use evidence::Mark;
+pub use evidence::Mark;
 use evidence::{Count, Evidence};
 
 /// Largest difference between resets of one window (SPECIFICATION, "Limits in practice": a wobble
 /// of a second, either way).
-pub(in crate::decision::quota) const WOBBLE: Duration = Duration::from_secs(2);
+pub const WOBBLE: Duration = Duration::from_secs(2);
 /// Addition to the reset that an upstream limit names (SPECIFICATION, "After a limit").
-pub(in crate::decision::quota) const AFTER_RESET: Duration = Duration::from_secs(1);
+pub const AFTER_RESET: Duration = Duration::from_secs(1);
 /// Closure by a limit that names no time (SPECIFICATION, "After a limit": at least one minute).
 const CLOSED_WITHOUT_A_TIME: Duration = Duration::from_mins(1);
 /// Probes in a row without rate headers after which a resource counts as unmetered. Ours: one such
 /// answer may come from something on the way.
-pub(in crate::decision::quota) const HEADERLESS_PROBES: u32 = 3;
+pub const HEADERLESS_PROBES: u32 = 3;
 /// Whole budget, in the unit of [`Headroom::share`].
-pub(in crate::decision::quota) const WHOLE: u32 = 10_000;
+pub const WHOLE: u32 = 10_000;
 
 /// Knowledge of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ struct Seen {
 
 /// Accounting of an answered request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::decision::quota) enum Charge {
+pub enum Charge {
     /// Counted.
     Spent,
     /// Possibly counted, now or a little later.
@@ -74,55 +74,55 @@ pub(in crate::decision::quota) enum Charge {
 
 /// Settings for a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::decision::quota) struct Terms {
+pub struct Terms {
     /// Units left to others.
-    pub(in crate::decision::quota) reserve: u32,
+    pub reserve: u32,
     /// Part of the limit, in ten-thousandths, that requests of priority `batch` leave to the
     /// others.
-    pub(in crate::decision::quota) batch_floor: u32,
-    pub(in crate::decision::quota) pace: Pace,
+    pub batch_floor: u32,
+    pub pace: Pace,
 }
 
 /// Demand of a request on a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::decision::quota) struct WindowDemand {
-    pub(in crate::decision::quota) cost: u32,
-    pub(in crate::decision::quota) priority: Priority,
+pub struct WindowDemand {
+    pub cost: u32,
+    pub priority: Priority,
 }
 
 /// Room for a request in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::decision::quota) struct Headroom {
+pub struct Headroom {
     /// Remaining part after leases and reserve, in ten-thousandths of the limit.
-    pub(in crate::decision::quota) share: u32,
+    pub share: u32,
     /// Time at which the window changes by itself, if any.
-    pub(in crate::decision::quota) until: Option<Timestamp>,
+    pub until: Option<Timestamp>,
 }
 
 /// Figures of a window, for views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::decision::quota) struct Figures {
-    pub(in crate::decision::quota) limit: u32,
+pub struct Figures {
+    pub limit: u32,
     /// Before leases and reserve.
-    pub(in crate::decision::quota) remaining: u32,
-    pub(in crate::decision::quota) leased: u32,
+    pub remaining: u32,
+    pub leased: u32,
     /// `None` for an unknown window.
-    pub(in crate::decision::quota) reset: Option<Timestamp>,
+    pub reset: Option<Timestamp>,
 }
 
 /// Accounting of an answer with rate headers.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::decision::quota) struct Answer<'r> {
-    pub(in crate::decision::quota) rate: &'r RateHeaders,
+pub struct Answer<'r> {
+    pub rate: &'r RateHeaders,
     /// Cost of its request: none for a 304 or a limit (SPECIFICATION, "Errors").
-    pub(in crate::decision::quota) cost: u32,
+    pub cost: u32,
     /// From its request's admission, if that was to this window.
-    pub(in crate::decision::quota) mark: Option<Mark>,
+    pub mark: Option<Mark>,
 }
 
 /// Window of one account and resource.
 #[derive(Debug)]
-pub(in crate::decision::quota) struct PrimaryWindow {
+pub struct PrimaryWindow {
     state: State,
     /// Units of all open leases.
     leased: u64,
@@ -140,7 +140,7 @@ pub(in crate::decision::quota) struct PrimaryWindow {
 }
 
 impl PrimaryWindow {
-    pub(in crate::decision::quota) fn new(resource: &ResourceName) -> Self {
+    pub fn new(resource: &ResourceName) -> Self {
         Self {
             state: State::Unknown,
             leased: 0,
@@ -155,7 +155,7 @@ impl PrimaryWindow {
     }
 
     /// Returns the headroom for a request, or the denial.
-    pub(in crate::decision::quota) fn headroom(
+    pub fn headroom(
         &self,
         now: Timestamp,
         wanted: WindowDemand,
@@ -207,13 +207,7 @@ impl PrimaryWindow {
     }
 
     /// Takes a request, after [`PrimaryWindow::headroom`] has granted it.
-    pub(in crate::decision::quota) fn lease(
-        &mut self,
-        now: Timestamp,
-        lease: LeaseId,
-        cost: u32,
-        terms: Terms,
-    ) -> Mark {
+    pub fn lease(&mut self, now: Timestamp, lease: LeaseId, cost: u32, terms: Terms) -> Mark {
         if let (Pace::Even, State::Seen(seen)) = (terms.pace, self.current(now)) {
             let free = self.left(seen).saturating_sub(self.held(now, terms.reserve)).max(1);
             self.next_at = now + seen.reset.since(now).saturating_mul(cost) / free;
@@ -226,25 +220,19 @@ impl PrimaryWindow {
     }
 
     /// Takes a request that another account's window admitted and that counts here too.
-    pub(in crate::decision::quota) fn encumber(&mut self, now: Timestamp, cost: u32) -> Mark {
+    pub fn encumber(&mut self, now: Timestamp, cost: u32) -> Mark {
         self.leased = self.leased.saturating_add(cost.into());
         self.evidence.admitted(now, cost)
     }
 
     /// Ends a lease that was not sent, was denied, or counted elsewhere.
-    pub(in crate::decision::quota) fn refund(&mut self, lease: LeaseId, cost: u32) {
+    pub fn refund(&mut self, lease: LeaseId, cost: u32) {
         self.release(lease, cost);
         self.evidence.uncharged(cost);
     }
 
     /// Ends a lease with a known charge only.
-    pub(in crate::decision::quota) fn charge(
-        &mut self,
-        now: Timestamp,
-        lease: LeaseId,
-        cost: u32,
-        charge: Charge,
-    ) {
+    pub fn charge(&mut self, now: Timestamp, lease: LeaseId, cost: u32, charge: Charge) {
         let was_probe = self.release(lease, cost);
         match charge {
             Charge::Free => self.evidence.uncharged(cost),
@@ -261,14 +249,14 @@ impl PrimaryWindow {
 
     /// Ends a lease whose answer includes it in its count, or shows that it was free;
     /// [`PrimaryWindow::observe`] follows.
-    pub(in crate::decision::quota) fn answered(&mut self, lease: LeaseId, leased: u32, cost: u32) {
+    pub fn answered(&mut self, lease: LeaseId, leased: u32, cost: u32) {
         self.release(lease, leased);
         self.evidence.uncharged(leased.saturating_sub(cost));
         self.evidence.counted(cost.min(leased));
     }
 
     /// Updates the window by an answer. The answer's lease has ended, or was another window's.
-    pub(in crate::decision::quota) fn observe(&mut self, now: Timestamp, answer: Answer<'_>) {
+    pub fn observe(&mut self, now: Timestamp, answer: Answer<'_>) {
         self.headerless_probes = 0;
         let rate = answer.rate;
         let new = Seen {
@@ -305,12 +293,7 @@ impl PrimaryWindow {
 
     /// Closes the window after an upstream limit. Of a named reset and a pause the later holds; a
     /// reset in the past counts as now. Without both the known reset holds.
-    pub(in crate::decision::quota) fn close(
-        &mut self,
-        now: Timestamp,
-        reset: Option<Timestamp>,
-        pause: Option<Duration>,
-    ) {
+    pub fn close(&mut self, now: Timestamp, reset: Option<Timestamp>, pause: Option<Duration>) {
         let known = match self.state {
             State::Seen(seen) if seen.reset > now => Some(seen.reset),
             _ => None,
@@ -325,11 +308,7 @@ impl PrimaryWindow {
     }
 
     /// Figures for views; unknown ones are presumed.
-    pub(in crate::decision::quota) fn figures(
-        &self,
-        now: Timestamp,
-        presumed_limit: impl Fn() -> u32,
-    ) -> Figures {
+    pub fn figures(&self, now: Timestamp, presumed_limit: impl Fn() -> u32) -> Figures {
         let (limit, remaining, reset) = match (self.current(now), self.state) {
             (State::Seen(seen), _) => (
                 seen.limit,
@@ -350,7 +329,7 @@ impl PrimaryWindow {
         Figures { limit, remaining, leased: self.leased_units(), reset }
     }
 
-    pub(in crate::decision::quota) fn leased(&self) -> u64 {
+    pub fn leased(&self) -> u64 {
         self.leased
     }
 
@@ -360,18 +339,13 @@ impl PrimaryWindow {
     }
 
     /// Invariant 1.
-    pub(in crate::decision::quota) fn is_sane(&self) -> bool {
+    pub fn is_sane(&self) -> bool {
         !matches!(self.state, State::Seen(seen) if seen.remaining > seen.limit)
     }
 
     /// Returns true when the count covers a request of `cost` (invariant 2; computed differently
     /// from [`PrimaryWindow::headroom`]).
-    pub(in crate::decision::quota) fn covers(
-        &self,
-        now: Timestamp,
-        cost: u32,
-        reserve: u32,
-    ) -> bool {
+    pub fn covers(&self, now: Timestamp, cost: u32, reserve: u32) -> bool {
         match self.current(now) {
             State::Seen(seen) => {
                 let taken = self.leased + u64::from(self.evidence.unseen());
@@ -442,7 +416,7 @@ fn next_second(now: Timestamp) -> Timestamp {
 }
 
 /// Converts a part of 0 to 1.
-pub(in crate::decision::quota) fn in_ten_thousandths(part: f64) -> u32 {
+pub fn in_ten_thousandths(part: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -459,10 +433,7 @@ fn share(free: u32, limit: u32) -> u32 {
 }
 
 /// Presumed limit of an account until an answer names it (SPECIFICATION, "Primary rate limits").
-pub(in crate::decision::quota) fn presumed_limit(
-    kind: AccountKind,
-    resource: &ResourceName,
-) -> u32 {
+pub fn presumed_limit(kind: AccountKind, resource: &ResourceName) -> u32 {
     match kind {
         AccountKind::Anonymous if *resource == ResourceName::core() => 60,
         AccountKind::Workflow if *resource == ResourceName::core() => 1_000,

@@ -24,7 +24,7 @@ use super::elapsed::ELAPSED_MILLIS_MAX;
 use crate::decision::types::{Demand, LimitKind, SecondaryLimits, WriteSpacing};
 
 use points::Points;
-pub(in crate::decision::quota) use sliding_window::TICK;
+pub use sliding_window::TICK;
 use sliding_window::{Limit, SlidingWindow};
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -41,7 +41,7 @@ const BURST_GRAIN: Duration = Duration::from_millis(100);
 
 /// Outcome of a request for the upstream's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::decision::quota) enum Sent {
+pub enum Sent {
     /// Possibly sent, with a known end after this many milliseconds.
     For(u32),
     /// Provably not sent.
@@ -50,7 +50,7 @@ pub(in crate::decision::quota) enum Sent {
 
 /// Weight of a request in the secondary limits.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::decision::quota) struct Weight {
+pub struct Weight {
     endpoint: EndpointId,
     points: u32,
     graphql: bool,
@@ -62,12 +62,12 @@ pub(in crate::decision::quota) struct Weight {
 }
 
 impl Weight {
-    pub(in crate::decision::quota) fn new(demand: &Demand, cpu_millis: u32) -> Self {
+    pub fn new(demand: &Demand, cpu_millis: u32) -> Self {
         let Demand { endpoint, points, graphql, content, token_request, write, .. } = *demand;
         Self { endpoint, points, graphql, content, token_request, write, cpu_millis }
     }
 
-    pub(in crate::decision::quota) fn endpoint(self) -> EndpointId {
+    pub fn endpoint(self) -> EndpointId {
         self.endpoint
     }
 
@@ -79,9 +79,9 @@ impl Weight {
 
 /// Least distances between writes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::decision::quota) struct Spacing {
-    pub(in crate::decision::quota) any: Duration,
-    pub(in crate::decision::quota) notifying: Duration,
+pub struct Spacing {
+    pub any: Duration,
+    pub notifying: Duration,
 }
 
 /// Admission times of an account's writes.
@@ -106,7 +106,7 @@ struct Special {
 }
 
 #[derive(Debug)]
-pub(in crate::decision::quota) struct Secondary {
+pub struct Secondary {
     concurrency_max: u32,
     in_flight: u32,
     rest_points: Points,
@@ -119,7 +119,7 @@ pub(in crate::decision::quota) struct Secondary {
 }
 
 impl Secondary {
-    pub(in crate::decision::quota) fn new(limits: SecondaryLimits, spacing: Spacing) -> Self {
+    pub fn new(limits: SecondaryLimits, spacing: Spacing) -> Self {
         Self {
             concurrency_max: limits.concurrency.max(1),
             in_flight: 0,
@@ -150,11 +150,7 @@ impl Secondary {
     }
 
     /// Applies other limits. Entries go on counting, even above the new limits.
-    pub(in crate::decision::quota) fn reconfigure(
-        &mut self,
-        limits: SecondaryLimits,
-        spacing: Spacing,
-    ) {
+    pub fn reconfigure(&mut self, limits: SecondaryLimits, spacing: Spacing) {
         let new = Self::new(limits, spacing);
         self.concurrency_max = new.concurrency_max;
         self.rest_points.set_max(limits.rest_points_per_minute);
@@ -204,7 +200,7 @@ impl Secondary {
     /// CPU time that a request holds before its endpoint has answered, in milliseconds: REST,
     /// GraphQL. All permitted requests in flight fill half of the short window, which leaves the
     /// other half to the next ones.
-    pub(in crate::decision::quota) fn elapsed_unknown(limits: SecondaryLimits) -> [u32; 2] {
+    pub fn elapsed_unknown(limits: SecondaryLimits) -> [u32; 2] {
         let part = |seconds: u32| {
             (millis(seconds) / BURST_PART / 2 / limits.concurrency.max(1))
                 .clamp(1, ELAPSED_MILLIS_MAX)
@@ -216,7 +212,7 @@ impl Secondary {
     }
 
     /// Returns true when no limit denies a request.
-    pub(in crate::decision::quota) fn admits(&mut self, now: Timestamp, weight: Weight) -> bool {
+    pub fn admits(&mut self, now: Timestamp, weight: Weight) -> bool {
         if !weight.is_plain() {
             return self.block(now, weight).is_none();
         }
@@ -228,11 +224,7 @@ impl Secondary {
     }
 
     /// Returns the denial of a request, if any.
-    pub(in crate::decision::quota) fn block(
-        &mut self,
-        now: Timestamp,
-        weight: Weight,
-    ) -> Option<Block> {
+    pub fn block(&mut self, now: Timestamp, weight: Weight) -> Option<Block> {
         let mut block = (self.in_flight >= self.concurrency_max)
             .then_some(Block::event(LimitKind::Concurrency));
         block = both(block, self.points_block(now, weight));
@@ -256,12 +248,12 @@ impl Secondary {
     }
 
     /// Returns true unless concurrency denies every request.
-    pub(in crate::decision::quota) fn has_slot(&self) -> bool {
+    pub fn has_slot(&self) -> bool {
         self.in_flight < self.concurrency_max
     }
 
     /// Takes an admitted request. Returns false when invariant 4 breaks in its windows.
-    pub(in crate::decision::quota) fn enter(&mut self, now: Timestamp, weight: Weight) -> bool {
+    pub fn enter(&mut self, now: Timestamp, weight: Weight) -> bool {
         self.in_flight += 1;
         self.cpu.enter(weight.cpu_millis);
         self.cpu_burst.enter(weight.cpu_millis);
@@ -291,12 +283,7 @@ impl Secondary {
 
     /// Ends a request; the module says how long it still counts. Returns false when invariant 4
     /// breaks in its windows.
-    pub(in crate::decision::quota) fn leave(
-        &mut self,
-        now: Timestamp,
-        weight: Weight,
-        sent: Sent,
-    ) -> bool {
+    pub fn leave(&mut self, now: Timestamp, weight: Weight, sent: Sent) -> bool {
         self.in_flight = self.in_flight.saturating_sub(1);
         if !weight.is_plain() {
             self.leave_special(now, weight, sent);
@@ -358,10 +345,7 @@ impl Secondary {
     }
 
     /// Use and maximum of each limit; of the points per endpoint the fullest.
-    pub(in crate::decision::quota) fn usage(
-        &self,
-        now: Timestamp,
-    ) -> impl Iterator<Item = (LimitKind, u32, u32)> {
+    pub fn usage(&self, now: Timestamp) -> impl Iterator<Item = (LimitKind, u32, u32)> {
         let fullest =
             self.rest_points.tallies().map(|points| points.in_use(now)).max().unwrap_or_default();
         let windows = [
@@ -388,17 +372,17 @@ impl Secondary {
         .chain(cpu)
     }
 
-    pub(in crate::decision::quota) fn in_flight(&self) -> u32 {
+    pub fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
     /// Invariant 3.
-    pub(in crate::decision::quota) fn is_within_concurrency(&self) -> bool {
+    pub fn is_within_concurrency(&self) -> bool {
         self.is_adjusting || self.in_flight <= self.concurrency_max
     }
 
     /// Invariant 4, for the windows that a request touches.
-    pub(in crate::decision::quota) fn is_within(&self, weight: Weight) -> bool {
+    pub fn is_within(&self, weight: Weight) -> bool {
         let points = self.rest_points.get(weight.endpoint).filter(|_| !weight.graphql);
         self.is_adjusting
             || points.is_none_or(|points| points.is_within(self.rest_points.limit()))
@@ -415,7 +399,7 @@ impl Secondary {
     }
 
     /// Invariant 4, for all windows.
-    pub(in crate::decision::quota) fn is_within_windows(&self) -> bool {
+    pub fn is_within_windows(&self) -> bool {
         let Special { graphql_points, content_minute, content_hour, token_requests, .. } =
             &*self.special;
         self.is_adjusting
@@ -426,7 +410,7 @@ impl Secondary {
     }
 
     /// Invariant 5 forbids a second write in flight.
-    pub(in crate::decision::quota) fn would_be_second_write(&self, weight: Weight) -> bool {
+    pub fn would_be_second_write(&self, weight: Weight) -> bool {
         weight.write != WriteSpacing::None && self.special.writes_before.is_some()
     }
 

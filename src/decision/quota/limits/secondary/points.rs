@@ -14,7 +14,7 @@ const FEW: usize = 16;
 const SWEEP_FROM: usize = 8;
 
 #[derive(Debug)]
-pub(super) struct Points {
+pub struct Points {
     limit: Limit,
     /// Number of tallies at the next sweep.
     sweep_at: u32,
@@ -24,20 +24,20 @@ pub(super) struct Points {
 }
 
 impl Points {
-    pub(super) fn new(limit: Limit) -> Self {
+    pub fn new(limit: Limit) -> Self {
         Self { limit, sweep_at: 0, small_list: Vec::new(), many: None }
     }
 
-    pub(super) fn limit(&self) -> Limit {
+    pub fn limit(&self) -> Limit {
         self.limit
     }
 
-    pub(super) fn set_max(&mut self, max: u32) {
+    pub fn set_max(&mut self, max: u32) {
         self.limit.set_max(max);
     }
 
     /// Drops all requests in flight.
-    pub(super) fn nothing_in_flight(&mut self) {
+    pub fn nothing_in_flight(&mut self) {
         let many = self.many.iter_mut().flat_map(|many| many.values_mut());
         self.small_list
             .iter_mut()
@@ -46,14 +46,14 @@ impl Points {
             .for_each(Tally::nothing_in_flight);
     }
 
-    pub(super) fn get(&self, endpoint: EndpointId) -> Option<&Tally<Seldom>> {
+    pub fn get(&self, endpoint: EndpointId) -> Option<&Tally<Seldom>> {
         match &self.many {
             None => self.small_list.iter().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally),
             Some(many) => many.get(&endpoint),
         }
     }
 
-    pub(super) fn get_mut(&mut self, endpoint: EndpointId) -> Option<&mut Tally<Seldom>> {
+    pub fn get_mut(&mut self, endpoint: EndpointId) -> Option<&mut Tally<Seldom>> {
         match &mut self.many {
             None => {
                 self.small_list.iter_mut().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally)
@@ -63,7 +63,7 @@ impl Points {
     }
 
     /// Takes an amount that the limit admits. Returns true while the limit holds.
-    pub(super) fn enter(&mut self, now: Timestamp, endpoint: EndpointId, amount: u32) -> bool {
+    pub fn enter(&mut self, now: Timestamp, endpoint: EndpointId, amount: u32) -> bool {
         let limit = self.limit;
         let enter = |tally: &mut Tally<Seldom>| {
             tally.enter(limit, amount);
@@ -103,11 +103,11 @@ impl Points {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.many.as_ref().map_or(self.small_list.len(), |many| many.len())
     }
 
-    pub(super) fn tallies(&self) -> impl Iterator<Item = &Tally<Seldom>> {
+    pub fn tallies(&self) -> impl Iterator<Item = &Tally<Seldom>> {
         let many = self.many.iter().flat_map(|many| many.values());
         self.small_list.iter().map(|(_, tally)| tally).chain(many)
     }

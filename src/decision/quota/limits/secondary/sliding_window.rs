@@ -16,11 +16,11 @@ use crate::decision::quota::limits::block::Block;
 use crate::decision::types::LimitKind;
 
 /// Smallest step of time: a place is free after the end of the window.
-pub(in crate::decision) const TICK: Duration = Duration::from_millis(1);
+pub const TICK: Duration = Duration::from_millis(1);
 
 /// At most `max` in any stretch of `length`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limit {
+pub struct Limit {
     /// In milliseconds, like `grain`.
     length: u32,
     grain: u32,
@@ -28,20 +28,20 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    pub(super) fn new(length: Duration, max: u32) -> Self {
+    pub fn new(length: Duration, max: u32) -> Self {
         Self { length: whole_millis(length), grain: 1, max: max.max(1) }
     }
 
     /// Caps an amount to the whole limit.
-    pub(super) fn weigh(self, amount: u32) -> u32 {
+    pub fn weigh(self, amount: u32) -> u32 {
         amount.min(self.max)
     }
 
-    pub(super) fn max(self) -> u32 {
+    pub fn max(self) -> u32 {
         self.max
     }
 
-    pub(super) fn set_max(&mut self, max: u32) {
+    pub fn set_max(&mut self, max: u32) {
         self.max = max.max(1);
     }
 }
@@ -51,7 +51,7 @@ impl Limit {
 type Entry = (u32, u32);
 
 /// Storage of all entries but the newest, ascending.
-pub(super) trait Earlier: Default {
+pub trait Earlier: Default {
     fn list(&self) -> Option<&VecDeque<Entry>>;
     fn list_mut(&mut self) -> Option<&mut VecDeque<Entry>>;
     fn made(&mut self) -> &mut VecDeque<Entry>;
@@ -75,7 +75,7 @@ impl Earlier for VecDeque<Entry> {
 /// For tallies that mostly have none: small, because there are many.
 #[derive(Debug, Default)]
 #[expect(clippy::box_collection, reason = "a quarter of the size as long as there are none")]
-pub(super) struct Seldom(Option<Box<VecDeque<Entry>>>);
+pub struct Seldom(Option<Box<VecDeque<Entry>>>);
 
 impl Earlier for Seldom {
     fn list(&self) -> Option<&VecDeque<Entry>> {
@@ -93,7 +93,7 @@ impl Earlier for Seldom {
 
 /// Entries that count.
 #[derive(Debug, Default)]
-pub(super) struct Tally<E> {
+pub struct Tally<E> {
     /// Last moment of the newest entry, and its amount (0 for none). It is stored inline, because
     /// most tallies of points have one entry and cache misses dominate the cost.
     newest: Timestamp,
@@ -106,14 +106,14 @@ pub(super) struct Tally<E> {
 impl<E: Earlier> Tally<E> {
     /// Returns true when the limit admits `amount` more. An amount above the whole limit counts as
     /// the whole limit.
-    pub(super) fn has_room(&mut self, limit: Limit, now: Timestamp, amount: u32) -> bool {
+    pub fn has_room(&mut self, limit: Limit, now: Timestamp, amount: u32) -> bool {
         self.expire(now);
         self.in_flight.saturating_add(self.answered).saturating_add(limit.weigh(amount))
             <= limit.max
     }
 
     /// Returns the denial of `amount` more, if any.
-    pub(super) fn block(
+    pub fn block(
         &mut self,
         limit: Limit,
         now: Timestamp,
@@ -135,13 +135,13 @@ impl<E: Earlier> Tally<E> {
         Some(Block::event(kind))
     }
 
-    pub(super) fn enter(&mut self, limit: Limit, amount: u32) {
+    pub fn enter(&mut self, limit: Limit, amount: u32) {
         self.in_flight = self.in_flight.saturating_add(limit.weigh(amount));
     }
 
     /// Ends the place of `held`. From now on `counted` counts for a whole window; 0 for a request
     /// that was never sent.
-    pub(super) fn leave(&mut self, limit: Limit, now: Timestamp, held: u32, counted: u32) {
+    pub fn leave(&mut self, limit: Limit, now: Timestamp, held: u32, counted: u32) {
         self.in_flight = self.in_flight.saturating_sub(limit.weigh(held));
         self.expire(now);
         if counted == 0 {
@@ -182,28 +182,28 @@ impl<E: Earlier> Tally<E> {
     }
 
     /// Last moments and amounts, ascending.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (Timestamp, u32)> {
+    pub fn entries(&self) -> impl Iterator<Item = (Timestamp, u32)> {
         let newest = (self.newest_amount > 0).then_some((self.newest, self.newest_amount));
         let earlier = self.earlier.list().into_iter().flatten();
         earlier.map(|(last, amount)| (at_or_before(self.newest, *last), *amount)).chain(newest)
     }
 
     /// Amount in use at `now`, in flight or still counting.
-    pub(super) fn in_use(&self, now: Timestamp) -> u32 {
+    pub fn in_use(&self, now: Timestamp) -> u32 {
         let counting = self.entries().filter(|(last, _)| *last >= now).map(|(_, amount)| amount);
         counting.fold(self.in_flight, u32::saturating_add)
     }
 
-    pub(super) fn is_within(&self, limit: Limit) -> bool {
+    pub fn is_within(&self, limit: Limit) -> bool {
         self.in_flight.saturating_add(self.answered) <= limit.max
     }
 
     /// Drops all requests in flight.
-    pub(super) fn nothing_in_flight(&mut self) {
+    pub fn nothing_in_flight(&mut self) {
         self.in_flight = 0;
     }
 
-    pub(super) fn is_empty(&mut self, now: Timestamp) -> bool {
+    pub fn is_empty(&mut self, now: Timestamp) -> bool {
         self.expire(now);
         self.in_flight == 0 && self.newest_amount == 0
     }
@@ -211,61 +211,61 @@ impl<E: Earlier> Tally<E> {
 
 /// Tally with its own limit.
 #[derive(Debug)]
-pub(super) struct SlidingWindow {
+pub struct SlidingWindow {
     limit: Limit,
     tally: Tally<VecDeque<Entry>>,
 }
 
 impl SlidingWindow {
-    pub(super) fn new(length: Duration, max: u32) -> Self {
+    pub fn new(length: Duration, max: u32) -> Self {
         Self { limit: Limit::new(length, max), tally: Tally::default() }
     }
 
     /// Merges entries within `grain`: never free too early, and late by at most that.
-    pub(super) fn grained(mut self, grain: Duration) -> Self {
+    pub fn grained(mut self, grain: Duration) -> Self {
         self.limit.grain = whole_millis(grain);
         self
     }
 
-    pub(super) fn has_room(&mut self, now: Timestamp, amount: u32) -> bool {
+    pub fn has_room(&mut self, now: Timestamp, amount: u32) -> bool {
         self.tally.has_room(self.limit, now, amount)
     }
 
-    pub(super) fn block(&mut self, now: Timestamp, amount: u32, kind: LimitKind) -> Option<Block> {
+    pub fn block(&mut self, now: Timestamp, amount: u32, kind: LimitKind) -> Option<Block> {
         self.tally.block(self.limit, now, amount, kind)
     }
 
-    pub(super) fn enter(&mut self, amount: u32) {
+    pub fn enter(&mut self, amount: u32) {
         self.tally.enter(self.limit, amount);
     }
 
-    pub(super) fn leave(&mut self, now: Timestamp, held: u32, counted: u32) {
+    pub fn leave(&mut self, now: Timestamp, held: u32, counted: u32) {
         self.tally.leave(self.limit, now, held, counted);
     }
 
-    pub(super) fn in_use(&self, now: Timestamp) -> u32 {
+    pub fn in_use(&self, now: Timestamp) -> u32 {
         self.tally.in_use(now)
     }
 
-    pub(super) fn is_within(&self) -> bool {
+    pub fn is_within(&self) -> bool {
         self.tally.is_within(self.limit)
     }
 
-    pub(super) fn limit(&self) -> Limit {
+    pub fn limit(&self) -> Limit {
         self.limit
     }
 
-    pub(super) fn set_max(&mut self, max: u32) {
+    pub fn set_max(&mut self, max: u32) {
         self.limit.set_max(max);
     }
 
     /// Drops all requests in flight.
-    pub(super) fn nothing_in_flight(&mut self) {
+    pub fn nothing_in_flight(&mut self) {
         self.tally.nothing_in_flight();
     }
 
     #[cfg(test)]
-    pub(super) fn entries_held(&self) -> usize {
+    pub fn entries_held(&self) -> usize {
         self.tally.entries().count()
     }
 }

@@ -1,0 +1,86 @@
+//! Denials: the combination of the blocks of several accounts into one.
+
+use super::candidates::Closed;
+use super::limits::block::Block;
+use crate::api::ResourceName;
+use crate::clock::Timestamp;
+use crate::decision::types::{AccountId, LimitDenied, LimitKind, Until};
+
+/// Denial, with the time of the next check.
+#[derive(Clone, Debug)]
+pub struct Blocked {
+    pub refusal: LimitDenied,
+    pub scope: Scope,
+    /// State of the list, when none of its accounts was open.
+    pub closed: Option<Closed>,
+    pub wake: Option<Timestamp>,
+}
+
+/// Range of a denial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Other endpoints have their own points, and other costs may fit.
+    Endpoint,
+    /// All requests that count in the same windows.
+    All,
+}
+
+/// Denials by the accounts that cannot send a request.
+pub struct Refused {
+    /// Account that opens first, and the time of the next check.
+    pub nearest: Option<(AccountId, Block)>,
+    pub scope: Scope,
+    pub cost: u32,
+}
+
+impl Refused {
+    pub fn by(&mut self, id: AccountId, block: Block) {
+        // A window with too few units until its end may serve a cheaper request.
+        let is_too_dear = self.cost > 1
+            && block.limit == LimitKind::Primary
+            && matches!(block.until, Until::Time(_));
+        if block.limit == LimitKind::Points || is_too_dear {
+            self.scope = Scope::Endpoint;
+        }
+        self.nearest = Some(match self.nearest {
+            None => (id, block),
+            Some((before, nearest)) => {
+                let both = nearest.or(block);
+                (
+                    if (both.limit, both.until) == (nearest.limit, nearest.until) {
+                        before
+                    } else {
+                        id
+                    },
+                    both,
+                )
+            }
+        });
+    }
+
+    pub fn blocked(self, wake: Option<Timestamp>, resource: ResourceName) -> Blocked {
+        let Some((account, block)) = self.nearest else { return nobody(resource) };
+        let refusal = LimitDenied {
+            limit: block.limit,
+            account: Some(account),
+            resource,
+            until: block.until,
+        };
+        Blocked {
+            refusal,
+            scope: self.scope,
+            closed: None,
+            wake: [block.wake, wake].into_iter().flatten().min(),
+        }
+    }
+}
+
+pub fn nobody(resource: ResourceName) -> Blocked {
+    let until = Until::Time(Timestamp::FAR_FUTURE);
+    Blocked {
+        refusal: LimitDenied { limit: LimitKind::NoAccount, account: None, resource, until },
+        scope: Scope::All,
+        closed: None,
+        wake: None,
+    }
+}
