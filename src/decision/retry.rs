@@ -42,7 +42,6 @@ pub enum Patience {
     Queued,
 }
 
-/// Pauses that grow by a factor.
 struct Pauses {
     first: Duration,
     factor: u32,
@@ -135,10 +134,8 @@ impl Patience {
     }
 }
 
-/// Effect of repeating a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repeat {
-    /// No effect.
     Read,
     /// The effect of one execution.
     Idempotent,

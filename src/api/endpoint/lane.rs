@@ -117,14 +117,12 @@ mod tests {
     use super::*;
     use crate::api::{Dialect, Table};
 
-    /// Fills each parameter of a template with this value.
     fn filled(template: &str, value: &str) -> String {
         let fill =
             |segment: &str| if segment.starts_with('{') { value } else { segment }.to_owned();
         template.split('/').map(fill).collect::<Vec<_>>().join("/")
     }
 
-    /// Templates of write routes.
     fn written() -> BTreeSet<&'static str> {
         let writes = Table::embedded(Dialect::Service)
             .iter()

@@ -53,13 +53,11 @@ impl<'p> Iterator for Collections<'p> {
     }
 }
 
-/// Splits a path after its first `count` segments; a shorter path has an empty rest.
 pub(in crate::api) fn split_after(path: &str, count: usize) -> (&str, &str) {
     let end = path.bytes().enumerate().filter(|(_, byte)| *byte == b'/').nth(count);
     path.split_at(end.map_or(path.len(), |(end, _)| end))
 }
 
-/// Counts the segments of a path that begins with `/`.
 pub(in crate::api) fn segment_count(path: &str) -> usize {
     path.bytes().filter(|byte| *byte == b'/').count()
 }

@@ -246,7 +246,6 @@ fn by_number(template: &str) -> Option<String> {
     (!tail.starts_with("/{")).then(|| format!("{number}{tail}"))
 }
 
-/// Finds the class of unknown routes with the same first segment.
 fn class_of(endpoints: &[Endpoint], method: &Method, template: &str) -> Option<EndpointId> {
     let first = |template: &str| template.split('/').nth(1).map(str::to_owned);
     let same = |endpoint: &&Endpoint| {

@@ -22,7 +22,6 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Parses `text`, with the product segment of `dialect` in its templates.
     pub(super) fn read(text: &str, dialect: Dialect) -> Self {
         let mut lines = Self::default();
         let mut section = None;

@@ -14,7 +14,6 @@ use serde_json::Value;
 
 /// Members that name a stored document, which the upstream may run instead of the given one.
 const STORED_DOCUMENT: [&str; 5] = ["id", "documentId", "doc_id", "queryId", "persistedQuery"];
-/// Member of `extensions` that names a stored document.
 const PERSISTED: &str = "persistedQuery";
 
 pub(super) struct Envelope<'b> {

@@ -110,7 +110,6 @@ impl OperationKey {
     }
 }
 
-/// Executable parts of a document.
 struct Executable<'d> {
     operations: Vec<&'d OperationDefinition>,
     fragments: HashMap<&'d Name, &'d FragmentDefinition>,

@@ -47,7 +47,6 @@ const NOTIFYING: [&str; 6] = [
     "requestReviews",
 ];
 
-/// Returns the effect of the mutation with this name.
 pub(super) fn effect_of(name: &str) -> GraphqlEffect {
     let is_machinery = || MACHINERY.iter().any(|beginning| name.starts_with(beginning));
     let adds_content = |what: &str| ADDED_CONTENT.iter().any(|content| what.contains(content));

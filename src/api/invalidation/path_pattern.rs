@@ -3,7 +3,6 @@
 //! Each caller decides about one segment: aliases know wild segments, write effects know parameters
 //! with values, and events compare patterns with route templates.
 
-/// The verdict about one segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
     Yes,

@@ -135,7 +135,6 @@ const NEW_REPOSITORY: &[&str] = &[
 
 const NEW_LABEL: &[&str] = &["/repos/{owner}/{repo}/labels/**", "/search/labels"];
 
-/// Returns the side effects of a write to `path`, which may contain `*`.
 pub(super) fn side_effects(path: &str) -> Vec<Invalidation> {
     let fitting =
         ROWS.iter().filter_map(|(pattern, changed)| Some((values(pattern, path)?, *changed)));

@@ -38,7 +38,6 @@ const ROUTES: &[&str] = &[
     "/repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers",
 ];
 
-/// Returns true when events cover all changes of this route.
 pub(super) fn is_fully_covered(template: &str) -> bool {
     ROUTES.contains(&template)
 }

@@ -148,7 +148,6 @@ fn caused_in_repository(path: &str) -> Vec<Invalidation> {
     caused(IN_REPOSITORY, path.get(head.len()..).unwrap_or_default(), subject_of_repository(head))
 }
 
-/// Part of a path that names a repository.
 fn repository_of(path: &str) -> Option<&str> {
     root(path).filter(|_| path.starts_with("/repos/") || path.starts_with("/repositories/"))
 }
@@ -200,7 +199,6 @@ fn caused_in_organization(path: &str) -> Vec<Invalidation> {
     caused(IN_ORGANIZATION, &tail, subject)
 }
 
-/// Repository that a team gains or loses.
 fn repository_of_team(tail: &str) -> Option<String> {
     let (_, names) = tail.split_once("/repos/").filter(|_| tail.starts_with("/team"))?;
     Some(format!("/repos/{names}"))
@@ -210,7 +208,6 @@ fn anybody() -> Vec<String> {
     addresses("/users/*")
 }
 
-/// Effects of the caller's stars and subscriptions.
 fn caused_by_caller(path: &str) -> Vec<Invalidation> {
     let starred = path.strip_prefix("/user/starred/").map(|name| (name, "star"));
     let Some((name, event)) =
@@ -238,7 +235,6 @@ fn caused(
     events.iter().flat_map(|event| stale_after(event, &subject, unknown)).collect()
 }
 
-/// Values of a pattern's parameters in a matching path.
 pub(super) fn values(pattern: &'static str, tail: &str) -> Option<Vec<(&'static str, String)>> {
     let mut values = Vec::new();
     let is_match = matches(pattern, tail, |wanted, value| match wanted {
@@ -251,7 +247,6 @@ pub(super) fn values(pattern: &'static str, tail: &str) -> Option<Vec<(&'static 
     is_match.then_some(values)
 }
 
-/// Part of a path that names its repository or organization.
 fn root(path: &str) -> Option<&str> {
     let wanted = root_segments(path);
     (wanted > 0 && segment_count(path) >= wanted).then(|| split_after(path, wanted).0)

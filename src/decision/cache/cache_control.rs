@@ -32,7 +32,6 @@ const AGE_UNREADABLE: Duration = Duration::from_secs(1 << 32);
 /// number would freeze the answers that clients see.
 pub(super) const POLL_INTERVAL_MAX: Duration = Duration::from_hours(1);
 
-/// Names of the parsed directives.
 const KNOWN: [&str; 9] = [
     "no-store",
     "no-cache",

@@ -44,7 +44,6 @@ impl<'l> Iterator for Directives<'l> {
     }
 }
 
-/// End of the first directive; `None` inside quotes that do not end.
 fn end_of_first(line: &str) -> Option<usize> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     for (at, byte) in line.bytes().enumerate() {

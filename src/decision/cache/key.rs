@@ -134,7 +134,6 @@ impl CacheKey {
         self.packed.len() + 2 * size_of::<usize>()
     }
 
-    /// First byte, rest of the scope, and text.
     fn parts(&self) -> (u8, &[u8], &[u8]) {
         let (first, rest) = self.packed.split_first().unwrap_or((&PUBLIC, &[]));
         let (own, text) =
@@ -152,7 +151,6 @@ impl fmt::Debug for CacheKey {
     }
 }
 
-/// Writes a number in as few bytes as it needs.
 fn push_number(packed: &mut Vec<u8>, kind: u8, number: u32) {
     let bytes = number.to_le_bytes();
     let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);

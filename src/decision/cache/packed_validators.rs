@@ -76,7 +76,6 @@ impl PackedValidators {
         unpacked(form, text)
     }
 
-    /// Stores a date, and the `ETag` that a token received.
     pub(super) fn learn(
         &mut self,
         date: Option<&HeaderValue>,

@@ -18,7 +18,6 @@ use super::directives::{Directives, known};
 use super::freshness::{Mode, Validated};
 use super::settling::Trust;
 
-/// Names of the parsed directives.
 const KNOWN: [&str; 8] = [
     "no-cache",
     "no-store",
@@ -193,7 +192,6 @@ impl Validated<'_> {
         is_taken && !self.stored.forbids_stale
     }
 
-    /// Time since it was last fresh.
     pub(super) fn over(self, now: Timestamp, mode: Mode) -> Duration {
         self.worth(now, mode, None).over
     }
@@ -214,7 +212,6 @@ impl Validated<'_> {
     }
 }
 
-/// Remaining freshness, or staleness: one of them is zero.
 #[derive(Clone, Copy, Debug)]
 struct Worth {
     left: Duration,

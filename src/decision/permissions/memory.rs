@@ -35,13 +35,11 @@ pub(super) const ENTRIES_MAX: usize = 16_384;
 /// without access may start again.
 pub(super) const TOKENS_MAX: usize = 32;
 
-/// Subject of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Subject {
     Endpoint(EndpointId),
     /// All endpoints with this permission at this level; the name as a fingerprint.
     Permission(u64, Access),
-    /// The place as a whole.
     ResourceScope,
 }
 
@@ -51,10 +49,8 @@ pub(super) struct Key {
     pub(super) place: ResourceScope,
 }
 
-/// Finding about a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// Served.
     Good,
     /// Lacks a permission, by the upstream's message or because another token was served.
     Lacking,
@@ -101,7 +97,6 @@ impl Line {
 }
 
 impl Records {
-    /// Replaces the record of a token.
     pub(super) fn put(&mut self, now: Timestamp, key: Key, holder: Holder, mark: Mark) {
         let lines = self.lines_mut(key);
         let was_bad = lines
@@ -125,7 +120,6 @@ impl Records {
         self.lines_mut(key).retain(|line| line.holder != holder);
     }
 
-    /// Drops this mark of all tokens.
     pub(super) fn forget(&mut self, key: Key, mark: Mark) {
         self.lines_mut(key).retain(|line| line.mark != mark);
     }
@@ -148,7 +142,6 @@ impl Records {
         self.lines(key).iter().any(|line| line.mark != Mark::Good && line.holds(now))
     }
 
-    /// Tokens with a record, expired ones included.
     pub(super) fn holders(&self, key: Key) -> impl Iterator<Item = Holder> {
         self.lines(key).iter().map(|line| line.holder)
     }

@@ -86,21 +86,16 @@ pub enum Observation {
     ServedElsewhere(Denial),
 }
 
-/// Recorded state of a token or account for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AccountState {
-    /// Served.
     Good,
-    /// No record.
     Unknown,
-    /// Denied.
     Bad(Denied),
 }
 
 /// Record against an account; the older one is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Denied {
-    /// Time of the denial.
     at: Timestamp,
     /// Time from which it may be tried while no other account can send the request.
     again: Timestamp,
@@ -109,7 +104,6 @@ pub(super) struct Denied {
 /// Recorded accounts of a pool for one request; unknown ones are in neither list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct KnownAccounts {
-    /// Served accounts.
     good: Vec<AccountId>,
     /// Denied accounts, the oldest record first.
     bad: Vec<(AccountId, Denied)>,

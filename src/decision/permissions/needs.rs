@@ -57,7 +57,6 @@ pub fn unmet(endpoint: &Endpoint, named: &str, accounts: &[AccountTokens<'_>]) -
     )
 }
 
-/// Requirement for a token.
 fn needed(endpoint: &Endpoint) -> String {
     let says = |wanted| {
         TokenKind::ALL.into_iter().filter(move |kind| endpoint.tokens.accepts(*kind) == wanted)

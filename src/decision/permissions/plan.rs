@@ -182,7 +182,6 @@ fn stages(
     stages
 }
 
-/// Union in ascending order without duplicates.
 pub(super) fn union(
     sorted: &[AccountId],
     others: impl IntoIterator<Item = AccountId>,

@@ -31,7 +31,6 @@ pub enum RetryResult {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
-    /// Granted and paid for.
     Given,
     /// The results of retries in progress decide.
     Awaited,

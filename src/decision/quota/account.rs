@@ -52,7 +52,6 @@ impl Account {
         Self { settings, terms, windows: Vec::new(), secondary, cooldown: Cooldown::default() }
     }
 
-    /// Returns what the account offers now, or everything that denies the request.
     pub fn offer(
         &mut self,
         now: Timestamp,
@@ -112,7 +111,6 @@ impl Account {
         }
     }
 
-    /// Headroom for a resource, or the closure for all its requests.
     pub fn closure(&self, now: Timestamp, resource: &ResourceName) -> Result<Headroom, Block> {
         self.closure_in(now, self.budget(resource))
     }
@@ -172,7 +170,6 @@ impl Account {
         self.shown_at(place).filter(|_| resource.as_str() != FREE)
     }
 
-    /// Window with the figures of a resource.
     pub fn shown_at(&self, place: Option<WindowIndex>) -> Option<&PrimaryWindow> {
         self.windows.get(place?.index()).map(|(_, window)| window)
     }

@@ -21,7 +21,6 @@ const ABOUT_EQUAL: u32 = WHOLE / 10;
 const IN_FLIGHT_MAX: u32 = (1 << IN_FLIGHT_BITS) - 1;
 const IN_FLIGHT_BITS: u32 = 12;
 
-/// Offer of an account that could send the request now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Remaining part of its budget, in ten-thousandths.
@@ -38,7 +37,6 @@ impl Offer {
     }
 }
 
-/// Share of an offer with this rank.
 pub const fn share_of(rank: u32) -> u32 {
     (rank >> IN_FLIGHT_BITS).saturating_sub(1)
 }

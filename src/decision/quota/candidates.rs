@@ -27,7 +27,6 @@ const LISTS_PER_ACCOUNT: usize = 4;
 /// demand.
 const RANKINGS_MAX: usize = 32;
 
-/// Name of a list while requests wait on it or use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ListId(u32);
 
@@ -41,7 +40,6 @@ impl ListId {
 /// Component of lists without an account.
 const NO_COMPONENT: u32 = 0;
 
-/// Name of a set of accounts that compete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Component(u32);
 
@@ -55,7 +53,6 @@ impl Component {
     }
 }
 
-/// Merge of two components.
 #[derive(Clone, Copy, Debug)]
 pub struct Union {
     pub from: Component,
@@ -65,7 +62,6 @@ pub struct Union {
 /// State of a list without an open account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// Resource of the ranking.
     ranked_by: ResourceName,
     until: Timestamp,
     wake: Timestamp,
@@ -98,7 +94,6 @@ struct List {
     /// Time of the last use, as a count of lookups.
     used: u64,
     waiting: u32,
-    /// First account of the list; it identifies the component.
     first: Option<AccountId>,
 }
 
@@ -123,14 +118,12 @@ impl Candidates {
         candidates
     }
 
-    /// Grows to this number of accounts.
     pub fn grow(&mut self, accounts: usize) {
         self.of_account.resize_with(accounts, SmallVec::new);
         let known = u32::try_from(self.component.len()).unwrap_or(u32::MAX);
         self.component.extend((known..).take((accounts + 1).saturating_sub(self.component.len())));
     }
 
-    /// Returns the list of these accounts, new or known.
     pub fn find(&mut self, accounts: &Arc<[AccountId]>) -> ListId {
         self.questions += 1;
         let known = self
@@ -209,7 +202,6 @@ impl Candidates {
         }
     }
 
-    /// Updates the rankings of a changed account.
     pub fn changed(&mut self, now: Timestamp, id: AccountId, account: &Account) {
         let Self { of_account, lists, .. } = self;
         for (list, at) in of_account.get(place(id)).into_iter().flatten() {
@@ -256,7 +248,6 @@ impl Candidates {
         Component(first.map_or(NO_COMPONENT, |first| self.head_of(first)))
     }
 
-    /// Takes the merges since the last call.
     pub fn take_unions(&mut self) -> Vec<Union> {
         std::mem::take(&mut self.unions)
     }

@@ -16,7 +16,6 @@ pub struct Blocked {
     pub wake: Option<Timestamp>,
 }
 
-/// Range of a denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// Other endpoints have their own points, and other costs may fit.
@@ -25,7 +24,6 @@ pub enum Scope {
     All,
 }
 
-/// Denials by the accounts that cannot send a request.
 pub struct Refused {
     /// Account that opens first, and the time of the next check.
     pub nearest: Option<(AccountId, Block)>,

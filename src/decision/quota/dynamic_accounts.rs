@@ -12,7 +12,6 @@ use super::limits::secondary::{Secondary, Spacing};
 use super::{QuotaLedger, place};
 use crate::decision::types::{AccountId, AccountLayout, AccountSettings, SecondaryLimits};
 
-/// Initial state of a dynamic account.
 #[derive(Debug)]
 pub(super) struct DynamicAccounts {
     pub(super) places: AccountLayout,
@@ -22,7 +21,6 @@ pub(super) struct DynamicAccounts {
 }
 
 impl DynamicAccounts {
-    /// A new account without history; its unknown kind counts as a user.
     pub(super) fn arrival(&self) -> Account {
         let settings = AccountSettings {
             name: "".into(),

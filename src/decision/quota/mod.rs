@@ -79,7 +79,6 @@ pub struct QuotaLedger {
     broken: Broken,
 }
 
-/// Holdings of an admitted request.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     account: AccountId,
@@ -171,7 +170,6 @@ impl QuotaLedger {
         self.admit(now, lease, demand, list).map_err(|blocked| blocked.refusal)
     }
 
-    /// Admits a demand on a known list.
     pub(super) fn admit(
         &mut self,
         now: Timestamp,
@@ -246,7 +244,6 @@ impl QuotaLedger {
         self.end(now, lease, settlement, jitter);
     }
 
-    /// Ends a lease, and returns what it may have freed.
     pub(super) fn end(
         &mut self,
         now: Timestamp,
@@ -495,7 +492,6 @@ impl QuotaLedger {
         self.leases.insert(lease.0, open);
     }
 
-    /// Ends the second payer's part of a lease.
     fn settle_also(&mut self, now: Timestamp, lease: LeaseId, ended: &Lease, charge: Charge) {
         let Some((payer, at)) = ended.also else { return };
         if let Some(window) =
@@ -505,7 +501,6 @@ impl QuotaLedger {
         }
     }
 
-    /// Updates the rankings of a lease's accounts.
     fn changed(&mut self, now: Timestamp, touched: &Lease) {
         for id in touched.accounts().into_iter().flatten() {
             if let Some(account) = self.accounts.get(place(id)) {
@@ -538,7 +533,6 @@ fn client_of(clients: &[ClientSettings], client: ClientId) -> ClientSettings {
     known.unwrap_or(ClientSettings { priority, ..ClientSettings::default() })
 }
 
-/// Index of an account in the ledger.
 fn place(account: AccountId) -> usize {
     usize::try_from(account.0).unwrap_or(usize::MAX)
 }

@@ -9,7 +9,6 @@ use std::collections::BinaryHeap;
 
 use crate::clock::Timestamp;
 
-/// State of an account for one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Rank among the open accounts ([`crate::decision::quota::account_choice::Offer::rank`]); 0
@@ -23,13 +22,10 @@ pub struct Standing {
     pub sums: Sums,
 }
 
-/// Figures of several accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
     pub limit: u64,
-    /// Units that can still be admitted.
     pub free: u64,
-    /// Earliest known reset.
     pub reset: Timestamp,
 }
 
@@ -46,7 +42,6 @@ impl Sums {
 }
 
 impl Standing {
-    /// Absent account.
     pub const NOBODY: Self = Self {
         rank: 0,
         until: Timestamp::FAR_FUTURE,
@@ -90,7 +85,6 @@ impl Best {
     }
 }
 
-/// Earliest times below a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ends {
     until: Timestamp,
@@ -114,7 +108,6 @@ impl Ends {
     }
 }
 
-/// Summary of the accounts below a node.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     best: Best,
@@ -125,7 +118,6 @@ struct Node {
 /// Four are summed up as fast as they are loaded.
 const CHILDREN: usize = 4;
 
-/// Children of one node.
 #[derive(Clone, Copy, Debug)]
 struct Family {
     best: [Best; CHILDREN],
@@ -160,7 +152,6 @@ pub struct Ranking {
 }
 
 impl Ranking {
-    /// Builds the tree over accounts in the order of their list.
     pub fn new(standings: impl ExactSizeIterator<Item = Standing>) -> Self {
         let (mut leaves, mut nodes) = (1, 0);
         while leaves < standings.len() {
@@ -203,7 +194,6 @@ impl Ranking {
         }
     }
 
-    /// Changes the state of the account at `place`.
     pub fn set(&mut self, place: usize, standing: Standing) {
         let units = [standing.sums.limit, standing.sums.free];
         let before = match self.units.get_mut(place) {
@@ -246,14 +236,12 @@ impl Ranking {
         }
     }
 
-    /// Summary of all accounts.
     pub fn all(&self) -> Standing {
         let Node { best, ends: Ends { until, wake, reset } } = self.root;
         let [limit, free] = self.all_units;
         Standing { rank: best.rank(), until, wake, sums: Sums { limit, free, reset } }
     }
 
-    /// Rank of the account at `place`.
     pub fn rank_of(&self, place: usize) -> u32 {
         let leaf = self.first_leaf + place;
         self.families

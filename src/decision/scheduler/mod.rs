@@ -389,7 +389,6 @@ impl Admission {
     }
 }
 
-/// Denial by a full queue.
 fn queue_full(blocked: &LimitDenied) -> LimitDenied {
     LimitDenied {
         limit: LimitKind::QueueFull,
@@ -399,7 +398,6 @@ fn queue_full(blocked: &LimitDenied) -> LimitDenied {
     }
 }
 
-/// True when a denial outlasts a deadline.
 fn is_hopeless(refusal: &LimitDenied, deadline: Timestamp) -> bool {
     matches!(refusal.until, Until::Time(until) if until > deadline)
 }

@@ -24,7 +24,6 @@ pub struct IdMap<T> {
     /// Slot of each key from `first` on.
     row: VecDeque<u32>,
     first: u64,
-    /// Keys outside the row.
     others: HashMap<u64, u32>,
 }
 
@@ -35,7 +34,6 @@ impl<T> Default for IdMap<T> {
 }
 
 impl<T> IdMap<T> {
-    /// Inserts a value; an existing value of the key is replaced.
     pub fn insert(&mut self, name: u64, value: T) {
         self.remove(name);
         let place = u32::try_from(self.values.insert(value)).unwrap_or(NOWHERE);

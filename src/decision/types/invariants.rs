@@ -60,12 +60,10 @@ impl Invariant {
     }
 }
 
-/// Number of breaches of each invariant.
 #[derive(Debug, Default)]
 pub(in crate::decision) struct Broken([u64; Invariant::ALL.len()]);
 
 impl Broken {
-    /// Counts a breach unless the invariant holds.
     pub(in crate::decision) fn check(&mut self, invariant: Invariant, holds: bool) {
         debug_assert!(holds, "invariant {} is broken: {}", invariant.number(), invariant.name());
         if !holds {

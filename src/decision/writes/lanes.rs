@@ -42,10 +42,8 @@ pub struct LanesFull;
 pub struct Lanes {
     tickets_max: usize,
     next_ticket: u64,
-    /// Writes of each lane in order.
     lines: HashMap<Arc<LaneKey>, BTreeSet<LaneTicket>>,
     tickets: HashMap<LaneTicket, Arc<LaneKey>>,
-    /// Number of writes of each client.
     by_client: HashMap<u32, usize>,
 }
 

@@ -133,7 +133,6 @@ impl Subject {
         }
     }
 
-    /// Everything that the subject names.
     fn whole(&self) -> Vec<Invalidation> {
         let named = if self.repositories.is_empty() {
             [&self.organizations[..], &self.territories, &self.teams]
@@ -187,7 +186,6 @@ impl Subject {
     }
 }
 
-/// Returns true when a row's pattern may match a path of a route.
 fn may_match(pattern: &str, template: &str) -> bool {
     let heads: &[&str] = match pattern.split('/').next().unwrap_or_default() {
         "" => &[""],
@@ -204,7 +202,6 @@ fn may_match(pattern: &str, template: &str) -> bool {
     heads.iter().any(|head| is_like(&whole(head), template))
 }
 
-/// Returns true when a pattern may match a path of a route template.
 pub(super) fn is_like(pattern: &str, template: &str) -> bool {
     let is_open = |segment: &str| segment == "*" || segment.starts_with('{');
     matches(pattern, template, |wanted, given| match wanted {

@@ -23,7 +23,6 @@ const SECONDARY_WORDS: [&str; 3] = [
     "abuse detection mechanism",
     "temporarily blocked from content creation",
 ];
-/// Phrases of a primary limit, in lower case.
 const PRIMARY_WORDS: [&str; 1] = ["api rate limit exceeded"];
 /// Suffixes of the documentation address of a secondary limit, in lower case.
 const SECONDARY_ADDRESSES: [&str; 2] = ["secondary-rate-limits", "#abuse-rate-limits"];

@@ -5,7 +5,6 @@ use crate::clock::Timestamp;
 
 use crate::decision::types::{LimitKind, Until};
 
-/// Denial by one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     pub limit: LimitKind,
@@ -49,7 +48,6 @@ impl Block {
     }
 }
 
-/// Combines two optional limits of one account.
 pub fn both(one: Option<Block>, other: Option<Block>) -> Option<Block> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.and(other)),

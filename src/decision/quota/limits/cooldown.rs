@@ -26,7 +26,6 @@ pub const CLOSED_MAX: Duration = Duration::from_hours(24);
 /// has denied all the same. Asking again at once would loop at the speed of the network.
 pub const CLOSED_MIN: Duration = Duration::from_secs(1);
 
-/// Times that an upstream limit names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     /// `retry-after`.
@@ -35,7 +34,6 @@ pub struct Named {
     pub reset: Option<Timestamp>,
 }
 
-/// Closure of an account.
 #[derive(Debug, Default)]
 pub struct Cooldown {
     closed_until: Timestamp,
@@ -45,12 +43,10 @@ pub struct Cooldown {
 }
 
 impl Cooldown {
-    /// End of the closure, while it lasts.
     pub fn until(&self, now: Timestamp) -> Option<Timestamp> {
         (now < self.closed_until).then_some(self.closed_until)
     }
 
-    /// Records a limit for a request that was admitted at `admitted_at`.
     pub fn refused(&mut self, now: Timestamp, admitted_at: Timestamp, named: Named, jitter: f64) {
         // Requests in flight at the first limit were denied for the same reason.
         if self.is_later_than_refusal(admitted_at) {

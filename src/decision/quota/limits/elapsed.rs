@@ -71,7 +71,6 @@ impl Histogram {
     }
 }
 
-/// Histograms of all endpoints. Bounded by the table.
 #[derive(Debug, Default)]
 pub struct Elapsed {
     by_endpoint: Vec<Histogram>,
@@ -87,7 +86,6 @@ impl Elapsed {
             .map(|histogram| STEPS[histogram.step])
     }
 
-    /// Records an answer.
     pub fn took(&mut self, endpoint: EndpointId, millis: u32) {
         if self.by_endpoint.len() <= endpoint.index() {
             self.by_endpoint.resize(endpoint.index() + 1, Histogram::EMPTY);

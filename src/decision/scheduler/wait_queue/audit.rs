@@ -9,7 +9,6 @@ use crate::clock::Timestamp;
 use crate::decision::types::{HashMap, Ticket};
 
 impl WaitQueue {
-    /// Returns true when all indexes agree.
     pub fn adds_up(&self) -> bool {
         let waits = |ticket: Ticket| self.waiters.contains(ticket.0);
         let waiting = self.waiters.len();
@@ -124,7 +123,6 @@ impl WaitQueue {
     }
 }
 
-/// Counts the entries that still wait.
 fn count(deadlines: &DeadlineHeap<Ticket>, waits: impl Fn(Ticket) -> bool) -> usize {
     deadlines.iter().filter(|(_, ticket)| waits(*ticket)).count()
 }

@@ -47,7 +47,6 @@ impl ByClient {
         }
     }
 
-    /// Removes a request; `waits` tells stale tickets.
     pub fn remove(&mut self, client: ClientId, ticket: Ticket, waits: impl Fn(Ticket) -> bool) {
         let Some(waiting) = self.clients.get_mut(&client) else { return };
         waiting.count = waiting.count.saturating_sub(1);

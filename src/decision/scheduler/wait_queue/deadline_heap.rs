@@ -73,7 +73,6 @@ impl<T: Copy + Ord> DeadlineHeap<T> {
     }
 }
 
-/// From entries in order.
 impl<T: Copy + Ord> FromIterator<(Timestamp, T)> for DeadlineHeap<T> {
     fn from_iter<I: IntoIterator<Item = (Timestamp, T)>>(in_order: I) -> Self {
         let mut due = Self::default();

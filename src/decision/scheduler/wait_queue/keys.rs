@@ -6,15 +6,12 @@ use crate::api::{EndpointId, ResourceName};
 use crate::decision::quota::ListId;
 use crate::decision::types::{Demand, Priority, Ticket, WriteSpacing};
 
-/// Index of a queue while requests wait in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(u32);
 
-/// Index of a group while requests wait in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(u32);
 
-/// Common properties of the requests in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueKey {
     pub list: ListId,
@@ -61,7 +58,6 @@ impl QueueKey {
     }
 }
 
-/// Common properties of the requests in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupKey {
     pub queue: QueueId,

@@ -82,7 +82,6 @@ pub struct Place {
     waiter: Waiter,
 }
 
-/// Request that has left the queue.
 #[derive(Debug)]
 pub struct Removed {
     pub client: ClientId,
@@ -91,7 +90,6 @@ pub struct Removed {
     pub tag: Tag,
 }
 
-/// Subject of a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wake {
     Queue(QueueId),
@@ -131,7 +129,6 @@ impl WaitQueue {
             .or_else(|| queue.blocked.as_ref().filter(|_| queue.heads.first().is_some()))
     }
 
-    /// Adds a request with its block.
     pub fn push(
         &mut self,
         ticket: Ticket,
@@ -177,7 +174,6 @@ impl WaitQueue {
         }
     }
 
-    /// Removes a ticket at any position.
     pub fn remove(&mut self, ticket: Ticket) -> Option<Removed> {
         let Place { group: id, rank, waiter } = self.waiters.remove(ticket.0)?;
         let waits = |ticket: Ticket| self.waiters.contains(ticket.0);
@@ -221,7 +217,6 @@ impl WaitQueue {
         Some(Removed { client: waiter.demand.client, list, priority, tag: rank.tag() })
     }
 
-    /// Drops stale heads.
     fn clean_heads(&mut self, id: QueueId) {
         let Some(queue) = self.queues.get_mut(id.index()) else { return };
         let is_head = |(rank, id): (Rank, GroupId)| {
@@ -248,7 +243,6 @@ impl WaitQueue {
         self.move_wake(Wake::Queue(id), before, Some(Timestamp::EPOCH));
     }
 
-    /// Schedules an attempt of every queue and group.
     pub fn retry_all(&mut self) {
         let held: Vec<GroupId> = self.held.values().flatten().map(|(_, group)| *group).collect();
         for group in held {
@@ -295,7 +289,6 @@ impl WaitQueue {
         ))
     }
 
-    /// Blocks a queue.
     pub fn block(&mut self, id: QueueId, blocked: Blocked) {
         let Some(queue) = self.queues.get_mut(id.index()) else { return };
         let (before, after) =
@@ -349,7 +342,6 @@ impl WaitQueue {
         }
     }
 
-    /// Adds the queues that are due.
     pub fn take_due(&mut self, now: Timestamp, due: &mut Vec<QueueId>) {
         while let Some((at, wake)) = self.wakes.first().filter(|(at, _)| *at <= now) {
             match wake {
@@ -372,14 +364,12 @@ impl WaitQueue {
         self.by_list.get(list.index()).into_iter().flatten().copied()
     }
 
-    /// Time of the next check or deadline.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         let (wake, deadline) =
             (self.wakes.first().map(|(at, _)| at), self.deadlines.first().map(|(at, _)| at));
         wake.into_iter().chain(deadline).min()
     }
 
-    /// True when a check or deadline is due.
     pub fn is_due(&self, now: Timestamp) -> bool {
         self.wakes.is_due(now) || self.deadlines.is_due(now)
     }
@@ -510,7 +500,6 @@ impl WaitQueue {
     }
 }
 
-/// Time of the next check.
 fn wake_of(queues: &Slab<KeyedQueue>, groups: &Slab<Group>, wake: Wake) -> Option<Timestamp> {
     match wake {
         Wake::Queue(queue) => queues.get(queue.index())?.blocked.as_ref()?.wake,

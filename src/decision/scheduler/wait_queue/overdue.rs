@@ -37,7 +37,6 @@ impl WaitQueue {
         first_before(group.deadlines.as_mut()?, waiters, time)
     }
 
-    /// First request whose deadline has come, with its block.
     pub fn first_overdue(&self, now: Timestamp) -> Option<(Ticket, LimitDenied)> {
         let (_, ticket) = self.deadlines.first().filter(|(deadline, _)| *deadline <= now)?;
         let group = self.groups.get(self.waiters.get(ticket.0)?.group.index())?;

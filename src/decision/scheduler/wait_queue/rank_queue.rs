@@ -36,7 +36,6 @@ impl<T: Copy + Ord> RankQueue<T> {
         }
     }
 
-    /// Removes the first entry, and may insert another.
     pub fn replace_first(&mut self, by: Option<T>) {
         let Some(one) = by else {
             self.first = self.behind.pop().map(|Reverse(next)| next);
@@ -48,7 +47,6 @@ impl<T: Copy + Ord> RankQueue<T> {
         });
     }
 
-    /// Drops stale entries from the front.
     pub fn clean(&mut self, is_in: impl Fn(T) -> bool) {
         while self.first.is_some_and(|first| !is_in(first)) {
             self.first = self.behind.peek_mut().map(|next| PeekMut::pop(next).0);
@@ -66,7 +64,6 @@ impl<T: Copy + Ord> RankQueue<T> {
         }
     }
 
-    /// All entries, stale ones included.
     pub fn iter(&self) -> impl Iterator<Item = T> {
         self.first.iter().chain(self.behind.iter().map(|Reverse(one)| one)).copied()
     }

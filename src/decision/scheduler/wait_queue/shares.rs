@@ -27,7 +27,6 @@ const SWEEP_FROM: usize = 1_024;
 
 #[derive(Debug, Default)]
 struct Order {
-    /// Time being served.
     served: Tag,
     /// One client's turns are stored inline: where each account competes alone, as for writes,
     /// there is mostly no other.
@@ -39,11 +38,9 @@ struct Order {
 #[derive(Debug, Default)]
 struct Others {
     clients: HashMap<ClientId, Turns>,
-    /// Number of clients at the next sweep.
     sweep_at: usize,
 }
 
-/// Turns of one client.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turns {
     /// End of its last request, without those that left unserved.
@@ -53,7 +50,6 @@ struct Turns {
     waiting: usize,
 }
 
-/// Orders of all components, by priority.
 #[derive(Debug, Default)]
 pub struct Shares {
     orders: Vec<[Order; 3]>,
@@ -76,7 +72,6 @@ impl Shares {
         start
     }
 
-    /// Serves a request that did not wait.
     pub fn serve_at_once(
         &mut self,
         component: Component,
@@ -88,7 +83,6 @@ impl Shares {
         turns.end = served.after(settings.weight);
     }
 
-    /// Serves a waiting request with this tag.
     pub fn serve(&mut self, component: Component, client: ClientId, priority: Priority, tag: Tag) {
         let (served, turns) = self.turns(component, client, priority);
         *served = tag.max(*served);
@@ -144,7 +138,6 @@ impl Shares {
         &mut self.orders[component.index()]
     }
 
-    /// Merges two components.
     pub fn unite(&mut self, union: Union) {
         let Some(from) = self.orders.get_mut(union.from.index()).map(std::mem::take) else {
             return;

@@ -30,15 +30,12 @@ const UNSEEN_MAX: usize = 64;
 /// Rate per second below which the account counts as unshared. Ours: ten requests an hour.
 const RATE_MIN: f64 = 10.0 / 3_600.0;
 
-/// Knowledge at a request's admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Units of ended requests.
     ended: u64,
     at: Timestamp,
 }
 
-/// Running sums of one window.
 #[derive(Debug, Default)]
 pub struct Evidence {
     /// Units of all admitted requests, except free and unsent ones.
@@ -52,7 +49,6 @@ pub struct Evidence {
     others: Others,
 }
 
-/// Spending of others.
 #[derive(Debug, Default)]
 struct Others {
     /// First sight of the window, with the units charged and used by then.
@@ -73,12 +69,10 @@ struct First {
     used: u64,
 }
 
-/// Count in an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Count {
     pub limit: u32,
     pub remaining: u32,
-    /// Cost of the answered request itself.
     pub cost: u32,
 }
 
@@ -89,17 +83,14 @@ impl Evidence {
         mark
     }
 
-    /// Removes a request that was free or never sent.
     pub fn uncharged(&mut self, cost: u32) {
         self.charged = self.charged.saturating_sub(u64::from(cost));
     }
 
-    /// Ends a counted request with a known count.
     pub fn counted(&mut self, cost: u32) {
         self.ended += u64::from(cost);
     }
 
-    /// Ends a counted request without a known count.
     pub fn counted_unseen(&mut self, now: Timestamp, cost: u32) {
         self.counted(cost);
         self.hold(now, cost);
@@ -185,7 +176,6 @@ impl Others {
         self.spent = 0;
     }
 
-    /// Units per second in this window so far.
     fn rate(&self, now: Timestamp) -> f64 {
         let over =
             self.since.map_or(Duration::ZERO, |first| now.since(first.at)).max(RATE_OVER_MIN);

@@ -41,14 +41,11 @@ pub const HEADERLESS_PROBES: u32 = 3;
 /// Whole budget, in the unit of [`Headroom::share`].
 pub const WHOLE: u32 = 10_000;
 
-/// Knowledge of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// No knowledge.
     Unknown,
     /// The window as last seen. After its end only its limit counts.
     Seen(Seen),
-    /// No limit.
     Unmetered,
 }
 
@@ -59,23 +56,18 @@ struct Seen {
     reset: Timestamp,
 }
 
-/// Accounting of an answered request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
-    /// Counted.
     Spent,
     /// Possibly counted, now or a little later.
     Lost,
-    /// Free.
     Free,
     /// Counted, by an upstream without rate headers.
     SpentWithoutHeaders,
 }
 
-/// Settings for a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Units left to others.
     pub reserve: u32,
     /// Part of the limit, in ten-thousandths, that requests of priority `batch` leave to the
     /// others.
@@ -83,14 +75,12 @@ pub struct Terms {
     pub pace: Pace,
 }
 
-/// Demand of a request on a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowDemand {
     pub cost: u32,
     pub priority: Priority,
 }
 
-/// Room for a request in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headroom {
     /// Remaining part after leases and reserve, in ten-thousandths of the limit.
@@ -99,7 +89,6 @@ pub struct Headroom {
     pub until: Option<Timestamp>,
 }
 
-/// Figures of a window, for views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
     pub limit: u32,
@@ -110,7 +99,6 @@ pub struct Figures {
     pub reset: Option<Timestamp>,
 }
 
-/// Accounting of an answer with rate headers.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'r> {
     pub rate: &'r RateHeaders,
@@ -120,13 +108,10 @@ pub struct Answer<'r> {
     pub mark: Option<Mark>,
 }
 
-/// Window of one account and resource.
 #[derive(Debug)]
 pub struct PrimaryWindow {
     state: State,
-    /// Units of all open leases.
     leased: u64,
-    /// Lease of the probe in flight.
     probe: Option<LeaseId>,
     headerless_probes: u32,
     /// End of a closure by an upstream limit.
@@ -154,7 +139,6 @@ impl PrimaryWindow {
         }
     }
 
-    /// Returns the headroom for a request, or the denial.
     pub fn headroom(
         &self,
         now: Timestamp,
@@ -231,7 +215,6 @@ impl PrimaryWindow {
         self.evidence.uncharged(cost);
     }
 
-    /// Ends a lease with a known charge only.
     pub fn charge(&mut self, now: Timestamp, lease: LeaseId, cost: u32, charge: Charge) {
         let was_probe = self.release(lease, cost);
         match charge {
@@ -307,7 +290,6 @@ impl PrimaryWindow {
             .max(until.clamp(now + super::cooldown::CLOSED_MIN, now + super::cooldown::CLOSED_MAX));
     }
 
-    /// Figures for views; unknown ones are presumed.
     pub fn figures(&self, now: Timestamp, presumed_limit: impl Fn() -> u32) -> Figures {
         let (limit, remaining, reset) = match (self.current(now), self.state) {
             (State::Seen(seen), _) => (
@@ -374,14 +356,12 @@ impl PrimaryWindow {
         }
     }
 
-    /// Ends a lease; returns true for the probe.
     fn release(&mut self, lease: LeaseId, cost: u32) -> bool {
         self.leased = self.leased.saturating_sub(cost.into());
         self.probe.take_if(|probe| *probe == lease).is_some()
     }
 }
 
-/// Window that an answer shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sight {
     NewWindow,
@@ -410,12 +390,10 @@ impl Seen {
     }
 }
 
-/// Start of the next whole second.
 fn next_second(now: Timestamp) -> Timestamp {
     Timestamp::from_secs(now.as_secs() + 1)
 }
 
-/// Converts a part of 0 to 1.
 pub fn in_ten_thousandths(part: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -426,7 +404,6 @@ pub fn in_ten_thousandths(part: f64) -> u32 {
     units
 }
 
-/// `free` in ten-thousandths of `limit`.
 fn share(free: u32, limit: u32) -> u32 {
     let share = u64::from(free) * u64::from(WHOLE) / u64::from(limit.max(1));
     u32::try_from(share).unwrap_or(WHOLE).min(WHOLE)

@@ -39,16 +39,13 @@ const HELD_UP_FROM: u32 = 2;
 const CPU_GRAIN: Duration = Duration::from_millis(500);
 const BURST_GRAIN: Duration = Duration::from_millis(100);
 
-/// Outcome of a request for the upstream's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// Possibly sent, with a known end after this many milliseconds.
     For(u32),
-    /// Provably not sent.
     No,
 }
 
-/// Weight of a request in the secondary limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Weight {
     endpoint: EndpointId,
@@ -77,21 +74,18 @@ impl Weight {
     }
 }
 
-/// Least distances between writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spacing {
     pub any: Duration,
     pub notifying: Duration,
 }
 
-/// Admission times of an account's writes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Writes {
     any: Option<Timestamp>,
     notifying: Option<Timestamp>,
 }
 
-/// Windows of the rarer kinds of requests.
 #[derive(Debug)]
 struct Special {
     graphql_points: SlidingWindow,
@@ -149,7 +143,6 @@ impl Secondary {
         }
     }
 
-    /// Applies other limits. Entries go on counting, even above the new limits.
     pub fn reconfigure(&mut self, limits: SecondaryLimits, spacing: Spacing) {
         let new = Self::new(limits, spacing);
         self.concurrency_max = new.concurrency_max;
@@ -166,7 +159,6 @@ impl Secondary {
         self.adjust();
     }
 
-    /// Checks whether the changed limits hold by now.
     fn adjust(&mut self) {
         if self.in_flight == 0 {
             // A request gives back its weight by today's limit, but took it by the earlier one.
@@ -211,7 +203,6 @@ impl Secondary {
         ]
     }
 
-    /// Returns true when no limit denies a request.
     pub fn admits(&mut self, now: Timestamp, weight: Weight) -> bool {
         if !weight.is_plain() {
             return self.block(now, weight).is_none();
@@ -223,7 +214,6 @@ impl Secondary {
             && self.cpu_burst.has_room(now, weight.cpu_millis)
     }
 
-    /// Returns the denial of a request, if any.
     pub fn block(&mut self, now: Timestamp, weight: Weight) -> Option<Block> {
         let mut block = (self.in_flight >= self.concurrency_max)
             .then_some(Block::event(LimitKind::Concurrency));
@@ -409,7 +399,6 @@ impl Secondary {
                     .all(SlidingWindow::is_within)
     }
 
-    /// Invariant 5 forbids a second write in flight.
     pub fn would_be_second_write(&self, weight: Weight) -> bool {
         weight.write != WriteSpacing::None && self.special.writes_before.is_some()
     }

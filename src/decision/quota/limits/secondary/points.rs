@@ -16,7 +16,6 @@ const SWEEP_FROM: usize = 8;
 #[derive(Debug)]
 pub struct Points {
     limit: Limit,
-    /// Number of tallies at the next sweep.
     sweep_at: u32,
     small_list: Vec<(EndpointId, Tally<Seldom>)>,
     /// Holds all tallies above [`FEW`].
@@ -36,7 +35,6 @@ impl Points {
         self.limit.set_max(max);
     }
 
-    /// Drops all requests in flight.
     pub fn nothing_in_flight(&mut self) {
         let many = self.many.iter_mut().flat_map(|many| many.values_mut());
         self.small_list

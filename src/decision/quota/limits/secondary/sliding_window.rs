@@ -91,7 +91,6 @@ impl Earlier for Seldom {
     }
 }
 
-/// Entries that count.
 #[derive(Debug, Default)]
 pub struct Tally<E> {
     /// Last moment of the newest entry, and its amount (0 for none). It is stored inline, because
@@ -112,7 +111,6 @@ impl<E: Earlier> Tally<E> {
             <= limit.max
     }
 
-    /// Returns the denial of `amount` more, if any.
     pub fn block(
         &mut self,
         limit: Limit,
@@ -181,7 +179,6 @@ impl<E: Earlier> Tally<E> {
         }
     }
 
-    /// Last moments and amounts, ascending.
     pub fn entries(&self) -> impl Iterator<Item = (Timestamp, u32)> {
         let newest = (self.newest_amount > 0).then_some((self.newest, self.newest_amount));
         let earlier = self.earlier.list().into_iter().flatten();
@@ -198,7 +195,6 @@ impl<E: Earlier> Tally<E> {
         self.in_flight.saturating_add(self.answered) <= limit.max
     }
 
-    /// Drops all requests in flight.
     pub fn nothing_in_flight(&mut self) {
         self.in_flight = 0;
     }
@@ -209,7 +205,6 @@ impl<E: Earlier> Tally<E> {
     }
 }
 
-/// Tally with its own limit.
 #[derive(Debug)]
 pub struct SlidingWindow {
     limit: Limit,
@@ -259,7 +254,6 @@ impl SlidingWindow {
         self.limit.set_max(max);
     }
 
-    /// Drops all requests in flight.
     pub fn nothing_in_flight(&mut self) {
         self.tally.nothing_in_flight();
     }
@@ -283,7 +277,6 @@ fn at_or_before(end: Timestamp, bits: u32) -> Timestamp {
     )
 }
 
-/// At least one millisecond.
 fn whole_millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1)
 }
