@@ -93,21 +93,31 @@ impl File {
     /// The code before the unit tests.
     fn shipped_code(&self) -> String {
         let mut code = self.code();
-        code.truncate(code.find(UNIT_TESTS).unwrap_or(code.len()));
+        code.truncate(unit_tests_at(&code).unwrap_or(code.len()));
         code
     }
 
     /// The unit tests alone, on the lines where they stand in the file.
     fn unit_tests(&self) -> String {
         let code = self.code();
-        code.find(UNIT_TESTS)
+        unit_tests_at(&code)
             .map(|at| "\n".repeat(code[..at].matches('\n').count()) + &code[at..])
             .unwrap_or_default()
     }
 }
 
-/// Where a file's unit tests begin; they are its end.
-const UNIT_TESTS: &str = "#[cfg(test)]\nmod tests {";
+/// The place where a file's unit tests begin; they are its end.
+fn unit_tests_at(code: &str) -> Option<usize> {
+    ["", "pub "]
+        .iter()
+        .filter_map(|public| {
+            code.find(&format!(
+                "#[cfg(test)]
+{public}mod tests {{"
+            ))
+        })
+        .min()
+}
 
 /// A line without its comment and the contents of its strings. Strings of several lines are not
 /// understood; their lines count as code.

@@ -8,8 +8,6 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-use super::primary::AFTER_RESET;
-
 /// Shortest pause without a named time (SPECIFICATION, "After a limit").
 const PAUSE_FIRST: Duration = Duration::from_mins(1);
 /// Longest pause without a named time. Ours: long against a window of a minute, short against one
@@ -18,6 +16,8 @@ const PAUSE_MAX: Duration = Duration::from_mins(15);
 /// Largest random addition to a pause, as a part of it. Ours: it spreads accounts that were limited
 /// together.
 const JITTER: f64 = 0.25;
+/// Addition to the reset that an upstream limit names (SPECIFICATION, "After a limit").
+pub const AFTER_RESET: Duration = Duration::from_secs(1);
 /// Longest closure of any kind. Ours: no documented window exceeds an hour. A time beyond a day is
 /// the upstream's mistake and would disable an account until the next restart.
 pub const CLOSED_MAX: Duration = Duration::from_hours(24);

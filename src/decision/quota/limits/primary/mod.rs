@@ -23,6 +23,7 @@ use crate::api::{AccountKind, RateHeaders, ResourceName, default_limit};
 use crate::clock::Timestamp;
 
 use super::block::Block;
+use super::cooldown::{AFTER_RESET, CLOSED_MAX, CLOSED_MIN};
 use crate::decision::types::{LeaseId, LimitKind, Pace, Priority, Until};
 
 pub use evidence::Mark;
@@ -31,8 +32,6 @@ use evidence::{Count, Evidence};
 /// Largest difference between resets of one window (SPECIFICATION, "Limits in practice": a wobble
 /// of a second, either way).
 pub const WOBBLE: Duration = Duration::from_secs(2);
-/// Addition to the reset that an upstream limit names (SPECIFICATION, "After a limit").
-pub const AFTER_RESET: Duration = Duration::from_secs(1);
 /// Closure by a limit that names no time (SPECIFICATION, "After a limit": at least one minute).
 const CLOSED_WITHOUT_A_TIME: Duration = Duration::from_mins(1);
 /// Probes in a row without rate headers after which a resource counts as unmetered. Ours: one such
@@ -285,9 +284,7 @@ impl PrimaryWindow {
             reset.or(known.filter(|_| pause.is_none())).map(|reset| reset.max(now) + AFTER_RESET);
         let by_pause = pause.map(|pause| now + pause);
         let until = by_reset.max(by_pause).unwrap_or(now + CLOSED_WITHOUT_A_TIME);
-        self.closed_until = self
-            .closed_until
-            .max(until.clamp(now + super::cooldown::CLOSED_MIN, now + super::cooldown::CLOSED_MAX));
+        self.closed_until = self.closed_until.max(until.clamp(now + CLOSED_MIN, now + CLOSED_MAX));
     }
 
     pub fn figures(&self, now: Timestamp, presumed_limit: impl Fn() -> u32) -> Figures {
