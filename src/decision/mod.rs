@@ -11,12 +11,14 @@
 //! | [`writes`] | the order of writes to one resource, and the writes in progress (D7) |
 //! | [`scheduler`] | admission: now, later or never (D10) |
 //! | `quota` | the account: primary budgets (D4), secondary limits (D5), cooldowns (D6) |
+//! | [`attempts`] | the step after each attempt of a request (D6, D7) |
 //! | [`retry`] | the step after a failure (D7) |
 //! | [`types`] | nothing: identifiers, settings, requests and grants, and the numbered invariants |
 //!
 //! [`crate::api`] knows the upstream's answers. Waiting and sending belong to the gateway.
 
 pub mod access;
+pub mod attempts;
 pub mod cache;
 pub mod permissions;
 mod quota;

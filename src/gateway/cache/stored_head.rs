@@ -11,12 +11,12 @@ use std::collections::HashSet;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
 
 use crate::gateway::http::content_coding::ContentCodings;
+use crate::gateway::http::header_lines::{append_to, lines, push_line};
 
 /// Headers whose values repeat from answer to answer; of others each entry has its own.
 /// `Content-Type` is first, because a 304 leaves it out.
@@ -207,21 +207,8 @@ impl StoredHead {
 
     /// The same as a map, to be changed.
     pub fn to_map(&self) -> HeaderMap {
-        let mut text = BytesMut::with_capacity(self.repeated.len() + self.own.len());
-        text.extend_from_slice(&self.repeated);
-        text.extend_from_slice(&self.own);
-        let text = text.freeze();
-        let mut map = HeaderMap::with_capacity(self.lines().count() + 10);
-        for (name, value) in lines(&text) {
-            let value = text.slice_ref(value);
-            // They were a map's before.
-            if let (Ok(name), Ok(value)) = (
-                HeaderName::from_bytes(name.as_bytes()),
-                HeaderValue::from_maybe_shared::<Bytes>(value),
-            ) {
-                map.append(name, value);
-            }
-        }
+        let mut map = HeaderMap::new();
+        append_to(&mut map, [&self.repeated, &self.own], &[]);
         map
     }
 
@@ -261,22 +248,6 @@ impl SharedLines {
         let has_place = known.len() < SHARED_MAX && known.insert(made.clone());
         (made, has_place)
     }
-}
-
-fn push_line(lines: &mut Vec<u8>, name: &str, value: &[u8]) {
-    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
-        lines.extend_from_slice(part);
-    }
-}
-
-/// Takes lines apart. A value holds neither `\r` nor `\n`, a name no colon: `http` has seen to
-/// that.
-fn lines(text: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
-    text.split(|byte| *byte == b'\n').filter_map(|line| {
-        let colon = memchr::memchr(b':', line)?;
-        let name = std::str::from_utf8(line.get(..colon)?).ok()?;
-        Some((name, line.get(colon + 2..line.len().checked_sub(1)?)?))
-    })
 }
 
 #[cfg(test)]

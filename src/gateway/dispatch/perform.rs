@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use crate::api::UpstreamLimit;
 use crate::clock::Timestamp;
+use crate::decision::attempts::{Attempted, Attempts, Ended, Failed, Finished, Record, Step};
 use crate::decision::cache::freshness::Mode;
-use crate::decision::retry::{Failure, Next, Patience, Policy};
+use crate::decision::retry::{Patience, Policy};
 use crate::decision::{AccountId, LimitDenied, LimitKind, Until};
 
 use crate::gateway::dispatch::answer::Answer;
@@ -29,10 +30,6 @@ use crate::gateway::upstream::fetch::{FetchError, Reuse};
 const READS: Policy =
     Policy { max_attempts: NonZeroU32::MIN.saturating_add(2), patience: Patience::Waiting };
 
-/// How many refused tokens one request goes through. Ours: more than the tokens of an account that
-/// are revoked at once.
-const REJECTIONS_MAX: u32 = 20;
-
 /// How many further credentials a read is tried with that the upstream wants another kind for.
 /// Ours: as many as there are kinds that differ.
 const UNFIT_MAX: usize = 3;
@@ -48,174 +45,127 @@ impl Dispatcher {
         progress: &RequestProgress,
         conditions: &impl Conditions,
     ) -> Result<Answer, GatewayError> {
-        let mut may_have_run = job.journal.as_ref().is_some_and(|journal| journal.may_have_run());
-        let performed = self.attempts(job, progress, conditions, &mut may_have_run).await;
-        if !may_have_run || job.is_read() {
-            return performed;
-        }
-        // Whatever stopped a later attempt, an earlier one may have been executed: that is what a
-        // writer has to know (CONTRACT §4, 3). Also when a repetition finds nothing to delete, or
-        // something in its way: it may be the earlier one's doing.
-        match performed {
-            Ok(answer) if answer.status.is_client_error() && job.journal.is_none() => {
-                Err(GatewayError::OutcomeUnknown)
-            }
-            // A queued write that is not to be sent now may be sent later.
-            Err(refused)
-                if !matches!(refused, GatewayError::ClientGone) || job.journal.is_none() =>
-            {
-                Err(GatewayError::OutcomeUnknown)
-            }
-            performed => performed,
-        }
-    }
-
-    async fn attempts(
-        &self,
-        job: &Job,
-        progress: &RequestProgress,
-        conditions: &impl Conditions,
-        may_have_run: &mut bool,
-    ) -> Result<Answer, GatewayError> {
-        let mut attempt = job.journal.as_ref().map_or(0, |journal| journal.attempts());
-        let mut refusals = 0;
-        let mut rejections = 0;
-        let mut unfit = 0;
-        let mut has_met_stale = false;
-        loop {
-            attempt += 1;
-            let reuse = if has_met_stale { Reuse::Never } else { self.reuse(job, attempt) };
-            match self.attempt(job, &Whom::Anyone, progress, conditions, reuse).await {
-                // A plain HTTP cache passes on what it was answered; what was lost is repeated all
-                // the same (RFC 9110 §9.2.2).
-                Ok(answer)
-                    if !answer.status.is_server_error()
-                        || self.env.mode == Mode::Rfc9111 && job.is_read() =>
-                {
-                    return self.permission_retry(job, progress, conditions, reuse, answer).await;
-                }
-                Ok(answer) => match self.next(job, attempt, Failure::Upstream5xx) {
-                    Next::Retry { not_before } if not_before <= job.deadline => {
-                        *may_have_run = true;
-                        job.failed(not_before, true);
-                        self.rest(job, not_before).await?;
-                    }
-                    // With a queued write the answer is kept, as that of one whose outcome is
-                    // unknown.
-                    Next::Unknown | Next::Retry { .. }
-                        if !job.is_read() && job.journal.is_none() =>
-                    {
-                        return Err(GatewayError::OutcomeUnknown);
-                    }
-                    _ => return Ok(answer),
-                },
-                Err(Unanswered::Denied(refusal)) => return Err(self.limited(job, &refusal)),
-                Err(Unanswered::NoToken(lack)) => {
-                    return Err(
-                        lack.map_or(GatewayError::TokensRejected, GatewayError::TokenUnavailable)
-                    );
-                }
-                // Each rejection benches a token or has it replaced once; the bound is for an
-                // upstream that takes back whatever it gives.
-                Err(Unanswered::TokenRejected) => {
-                    attempt -= 1;
-                    rejections += 1;
-                    job.failed(self.env.clock.now(), false);
-                    if rejections > REJECTIONS_MAX {
-                        return Err(GatewayError::TokensRejected);
-                    }
-                }
-                // Each refusal closes an account or a budget, so that a read goes to the next one.
-                // An upstream that goes on refusing all of them is not asked any more.
-                Err(Unanswered::Limited(_)) if job.is_read() => {
-                    attempt -= 1;
-                    refusals += 1;
-                    if refusals > job.route.candidates.len() {
-                        return Err(self.limited_now(job));
-                    }
-                }
-                // The books know until when; a queued write has to know it by itself, should this
-                // process not live to see it.
-                Err(Unanswered::Limited(refusal)) => {
-                    match self.next(
-                        job,
-                        attempt,
-                        Failure::UpstreamLimit { until: self.closed_until(&refusal) },
-                    ) {
-                        Next::Retry { not_before } => job.failed(not_before, false),
-                        Next::RetryElsewhere => {}
-                        _ => return Err(self.limited_now(job)),
-                    }
-                }
-                // The connection had been closed by the upstream, most likely before the request:
-                // at once, and on one of its own. There is an attempt left for it.
-                Err(Unanswered::Failed(FetchError::Stale(_))) if reuse == Reuse::Idle => {
-                    *may_have_run = true;
-                    job.failed(self.env.clock.now(), true);
-                    has_met_stale = true;
-                }
-                // It is remembered as denied, so that another one goes first.
-                Err(Unanswered::CredentialUnfit)
-                    if job.is_read() && unfit < self.others_of(job, UNFIT_MAX) =>
-                {
-                    attempt -= 1;
-                    unfit += 1;
-                }
-                Err(Unanswered::CredentialUnfit) => {
-                    return Err(GatewayError::NoToken(UNFIT.into()));
-                }
-                Err(Unanswered::Failed(error)) => {
-                    progress.failed(&error);
-                    *may_have_run |= error.may_have_run();
-                    let not_before = self.after_failure(job, attempt, &error)?;
-                    job.failed(not_before, error.may_have_run());
-                    self.rest(job, not_before).await?;
-                }
-            }
-        }
-    }
-
-    /// When to try again after a failure, or what to tell the client.
-    fn after_failure(
-        &self,
-        job: &Job,
-        attempt: u32,
-        error: &FetchError,
-    ) -> Result<Timestamp, GatewayError> {
-        let (failure, is_timeout) = match error {
-            FetchError::Cancelled => return Err(GatewayError::ClientGone),
-            FetchError::Connect(_) | FetchError::Unsendable(_) => (Failure::Connect, false),
-            FetchError::Lost(_) | FetchError::Stale(_) => (Failure::Ambiguous, false),
-            FetchError::Timeout => (Failure::Ambiguous, true),
+        let mut attempts = self.attempts_of(job);
+        let performed = self.attempt_all(job, progress, conditions, &mut attempts).await;
+        let finished = match &performed {
+            Ok(answer) if answer.status.is_client_error() => Finished::ClientError,
+            Ok(_) => Finished::Answered,
+            Err(GatewayError::ClientGone) => Finished::NotNow,
+            Err(_) => Finished::Failed,
         };
-        match self.next(job, attempt, failure) {
-            Next::Retry { not_before } if not_before <= job.deadline => Ok(not_before),
-            _ if failure == Failure::Connect => Err(GatewayError::Unreachable),
-            _ if !job.is_read() => Err(GatewayError::OutcomeUnknown),
-            _ if is_timeout => Err(GatewayError::UpstreamTimeout),
-            _ => Err(GatewayError::UpstreamFailed),
+        if attempts.outcome_is_unknown(finished) {
+            return Err(GatewayError::OutcomeUnknown);
         }
+        performed
     }
 
-    fn next(&self, job: &Job, attempt: u32, failure: Failure) -> Next {
-        let patience = job.journal.as_ref().map_or(Patience::Waiting, |journal| journal.patience());
+    fn attempts_of(&self, job: &Job) -> Attempts {
+        let journal = job.journal.as_ref();
+        let patience = journal.map_or(Patience::Waiting, |journal| journal.patience());
         let policy = if job.is_read() {
             READS
         } else {
             Policy { max_attempts: self.env.config.writes.max_attempts, patience }
         };
-        policy.next(self.env.clock.now(), job.repeated_as(), attempt, failure, unit_random())
+        Attempts::new(Attempted {
+            policy,
+            method: job.repeated_as().clone(),
+            is_read: job.is_read(),
+            kept: journal.map(|journal| (journal.attempts(), journal.may_have_run())),
+            candidates: job.route.candidates.len(),
+            deadline: job.deadline,
+        })
     }
 
-    /// Whether an attempt may go over a connection that was used before: that of a write only while
-    /// it could be repeated, should the connection die under it.
-    fn reuse(&self, job: &Job, attempt: u32) -> Reuse {
-        if job.is_read()
-            || matches!(self.next(job, attempt, Failure::Ambiguous), Next::Retry { .. })
-        {
-            Reuse::of(&job.request.method)
-        } else {
-            Reuse::Never
+    async fn attempt_all(
+        &self,
+        job: &Job,
+        progress: &RequestProgress,
+        conditions: &impl Conditions,
+        attempts: &mut Attempts,
+    ) -> Result<Answer, GatewayError> {
+        loop {
+            let reuse = if attempts.begin(self.env.clock.now(), unit_random()) {
+                Reuse::of(&job.request.method)
+            } else {
+                Reuse::Never
+            };
+            let attempted = self.attempt(job, &Whom::Anyone, progress, conditions, reuse).await;
+            let ended = match &attempted {
+                Err(Unanswered::Denied(denied)) => return Err(self.limited(job, denied)),
+                Err(Unanswered::NoToken(lack)) => {
+                    let lack = lack.clone();
+                    return Err(
+                        lack.map_or(GatewayError::TokensRejected, GatewayError::TokenUnavailable)
+                    );
+                }
+                Err(unanswered) => self.ended(job, unanswered, reuse),
+                // A plain HTTP cache passes on what it was answered; what was lost is repeated all
+                // the same (RFC 9110 §9.2.2).
+                Ok(answer)
+                    if answer.status.is_server_error()
+                        && !(self.env.mode == Mode::Rfc9111 && job.is_read()) =>
+                {
+                    Ended::ServerError
+                }
+                Ok(_) => Ended::Answered,
+            };
+            if let (Err(Unanswered::Failed(error)), false) =
+                (&attempted, ended == Ended::StaleConnection)
+            {
+                progress.failed(error);
+            }
+            let decided = attempts.ended(self.env.clock.now(), ended, unit_random());
+            if let Some(Record { not_before, may_have_run }) = decided.record {
+                job.failed(not_before, may_have_run);
+            }
+            match decided.step {
+                Step::Send => {}
+                Step::Wait(until) => self.env.wait_until(until).await,
+                Step::Deliver => {
+                    let answer = attempted.map_err(|_| GatewayError::UpstreamFailed)?;
+                    if ended == Ended::ServerError {
+                        return Ok(answer);
+                    }
+                    return self.permission_retry(job, progress, conditions, reuse, answer).await;
+                }
+                Step::Fail(failed) => return Err(self.error_of(job, failed)),
+            }
+        }
+    }
+
+    /// An attempt without an answer in the terms of `decision`.
+    pub(super) fn ended(&self, job: &Job, unanswered: &Unanswered, reuse: Reuse) -> Ended {
+        match unanswered {
+            Unanswered::TokenRejected => Ended::TokenRejected,
+            Unanswered::CredentialUnfit => {
+                Ended::CredentialUnfit { others: self.others_of(job, UNFIT_MAX) }
+            }
+            Unanswered::Limited(limit) => Ended::Limited { until: self.closed_until(limit) },
+            Unanswered::Failed(FetchError::Stale(_)) if reuse == Reuse::Idle => {
+                Ended::StaleConnection
+            }
+            Unanswered::Failed(FetchError::Connect(_) | FetchError::Unsendable(_)) => {
+                Ended::NotSent
+            }
+            Unanswered::Failed(FetchError::Lost(_) | FetchError::Stale(_)) => Ended::Lost,
+            Unanswered::Failed(FetchError::Timeout) => Ended::TimedOut,
+            Unanswered::Failed(FetchError::Cancelled)
+            | Unanswered::Denied(_)
+            | Unanswered::NoToken(_) => Ended::Cancelled,
+        }
+    }
+
+    fn error_of(&self, job: &Job, failed: Failed) -> GatewayError {
+        match failed {
+            Failed::TokensRejected => GatewayError::TokensRejected,
+            Failed::Unfit => GatewayError::NoToken(UNFIT.into()),
+            Failed::Limited => self.limited_now(job),
+            Failed::NotNow => GatewayError::ClientGone,
+            Failed::Unreachable => GatewayError::Unreachable,
+            Failed::OutcomeUnknown => GatewayError::OutcomeUnknown,
+            Failed::TimedOut => GatewayError::UpstreamTimeout,
+            Failed::Lost => GatewayError::UpstreamFailed,
         }
     }
 
@@ -239,20 +189,6 @@ impl Dispatcher {
             resource: refusal.resource.clone(),
             view,
         }
-    }
-
-    /// The pause between two attempts. A queued write goes back to its queue for a long one: its
-    /// place is for those that can be sent.
-    async fn rest(&self, job: &Job, not_before: Timestamp) -> Result<(), GatewayError> {
-        /// Ours: shorter ones are not worth a way back.
-        const REST_HERE_MAX: Duration = Duration::from_secs(2);
-        let is_queued =
-            job.journal.as_ref().is_some_and(|journal| journal.patience() == Patience::Queued);
-        if is_queued && not_before > self.env.clock.now() + REST_HERE_MAX {
-            return Err(GatewayError::ClientGone);
-        }
-        self.env.wait_until(not_before).await;
-        Ok(())
     }
 
     /// Until when the upstream is not to be asked again after a refusal, as far as it says

@@ -17,6 +17,7 @@ use crate::decision::permissions::plan::{PermissionRetry, WaitLimit};
 use crate::decision::permissions::{AccessQuery, Holder, Observation, RetryResult};
 use crate::tokens::Cause;
 
+use crate::decision::attempts::PermissionAttempts;
 use crate::gateway::address::Service;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::dispatch::attempt::Unanswered;
@@ -32,10 +33,6 @@ use crate::gateway::upstream::fetch::{FetchError, Reuse};
 /// How long a second look waits for a token to be minted. Ours: several times what a mint takes;
 /// while the upstream mints nothing, what is missing is still said to be missing, soon enough.
 const LOOK_WAITS_MAX: Duration = Duration::from_secs(5);
-/// How often a second look is refused by the upstream for a limit. Ours: each refusal closes an
-/// account or a budget, so that the books answer next.
-const LOOK_REFUSALS_MAX: u32 = 3;
-
 /// What a second look brought.
 enum Looked {
     /// What was asked for.
@@ -115,7 +112,7 @@ impl Dispatcher {
         job: &Job,
         progress: &RequestProgress,
         conditions: &impl Conditions,
-        mut reuse: Reuse,
+        reuse: Reuse,
         (accounts, patience): (Accounts, WaitLimit),
     ) -> Looked {
         let mut look =
@@ -126,14 +123,13 @@ impl Dispatcher {
             return Looked::Nothing(None);
         };
         let whom = Whom::These(accounts, patience);
-        let mut refusals = 0;
+        let mut attempts = PermissionAttempts::default();
         let looked = loop {
+            let reuse = if attempts.may_reuse() { reuse } else { Reuse::Never };
             match Box::pin(self.attempt(job, &whom, progress, conditions, reuse)).await {
-                Err(Unanswered::Failed(FetchError::Stale(_))) if reuse == Reuse::Idle => {
-                    reuse = Reuse::Never
-                }
-                // Others of them may be open, and the books know until when this one is not.
-                Err(Unanswered::Limited(_)) if refusals < LOOK_REFUSALS_MAX => refusals += 1,
+                // Other accounts of them may be open, and admission knows until when this one is
+                // not.
+                Err(unanswered) if attempts.is_sent_again(self.ended(job, &unanswered, reuse)) => {}
                 looked => break looked,
             }
         };

@@ -1,12 +1,15 @@
 //! The head of an answer while it is written: as a map for the framework, or as bytes of HTTP/1.1.
 
+use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::gateway::http::header_lines::{append_to, lines, push_line};
 
 /// The digits of the largest number.
 const DIGITS_MAX: usize = 20;
 
-/// A head that is being put together.
-pub trait Head {
+/// Fields of a head that is being put together.
+pub trait Fields {
     /// Says `name: value`, the name in lower case. Nothing of that name may have been said, unless
     /// the head can take it back.
     fn say(&mut self, name: &str, value: &[u8]);
@@ -15,6 +18,21 @@ pub trait Head {
     fn say_number(&mut self, name: &str, number: u64) {
         with_digits(number, |digits| self.say(name, digits));
     }
+}
+
+/// The head of an answer that is being put together.
+pub trait Head: Fields {
+    /// Begins the head. `bytes`: the room that the fields and the body are going to take.
+    fn begin(&mut self, status: StatusCode, bytes: usize);
+
+    /// Says one more field of this name.
+    fn add(&mut self, name: &HeaderName, value: &HeaderValue);
+
+    /// Says stored lines, but for those of the names in `omitted`.
+    fn add_lines(&mut self, blocks: [&[u8]; 2], omitted: &[&str]);
+
+    /// Says the fields of a map, before any other.
+    fn add_map(&mut self, fields: HeaderMap);
 }
 
 /// Gives the plain digits of a number to `take`; without the machinery of formatting, because an
@@ -34,7 +52,17 @@ pub fn with_digits<T>(number: u64, take: impl FnOnce(&[u8]) -> T) -> T {
     take(digits.get(begin..).unwrap_or_default())
 }
 
-impl Head for HeaderMap {
+/// A head as the framework takes it.
+#[derive(Default)]
+pub struct MapHead {
+    pub status: StatusCode,
+    pub fields: HeaderMap,
+}
+
+/// A head in the form of HTTP/1.1.
+pub struct OnWire<'b>(pub &'b mut Vec<u8>);
+
+impl Fields for HeaderMap {
     /// A value that no header can hold is left out; what was said before of that name is taken
     /// back.
     fn say(&mut self, name: &str, value: &[u8]) {
@@ -46,15 +74,70 @@ impl Head for HeaderMap {
     }
 }
 
-/// A head in the form of HTTP/1.1.
-pub struct OnWire<'b>(pub &'b mut Vec<u8>);
+impl Fields for MapHead {
+    fn say(&mut self, name: &str, value: &[u8]) {
+        self.fields.say(name, value);
+    }
+}
 
-impl Head for OnWire<'_> {
+impl Head for MapHead {
+    fn begin(&mut self, status: StatusCode, _: usize) {
+        self.status = status;
+    }
+
+    fn add(&mut self, name: &HeaderName, value: &HeaderValue) {
+        self.fields.append(name, value.clone());
+    }
+
+    fn add_lines(&mut self, blocks: [&[u8]; 2], omitted: &[&str]) {
+        append_to(&mut self.fields, blocks, omitted);
+    }
+
+    fn add_map(&mut self, fields: HeaderMap) {
+        self.fields = fields;
+    }
+}
+
+impl Fields for OnWire<'_> {
     fn say(&mut self, name: &str, value: &[u8]) {
         self.0.reserve(name.len() + value.len() + 4);
-        for part in [name.as_bytes(), b": ", value, b"\r\n"] {
-            self.0.extend_from_slice(part);
+        push_line(self.0, name, value);
+    }
+}
+
+impl Head for OnWire<'_> {
+    fn begin(&mut self, status: StatusCode, bytes: usize) {
+        self.0.reserve(bytes);
+        push_status(self.0, status);
+    }
+
+    fn add(&mut self, name: &HeaderName, value: &HeaderValue) {
+        self.say(name.as_str(), value.as_bytes());
+    }
+
+    fn add_lines(&mut self, blocks: [&[u8]; 2], omitted: &[&str]) {
+        for block in blocks {
+            if omitted.is_empty() {
+                self.0.extend_from_slice(block);
+                continue;
+            }
+            for (name, value) in lines(block).filter(|(name, _)| !omitted.contains(name)) {
+                push_line(self.0, name, value);
+            }
         }
+    }
+
+    fn add_map(&mut self, fields: HeaderMap) {
+        fields.iter().for_each(|(name, value)| self.add(name, value));
+    }
+}
+
+/// The status line of HTTP/1.1.
+pub fn push_status(into: &mut Vec<u8>, status: StatusCode) {
+    for part in
+        ["HTTP/1.1 ", status.as_str(), " ", status.canonical_reason().unwrap_or_default(), "\r\n"]
+    {
+        into.extend_from_slice(part.as_bytes());
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::BudgetView;
-use crate::gateway::http::head_writer::Head;
+use crate::gateway::http::head_writer::Fields;
 use serde_json::json;
 
 /// The five rate headers of one answer.
@@ -45,7 +45,7 @@ impl RateView {
     }
 
     /// Says the headers, each exactly once.
-    pub fn write(self, head: &mut impl Head, resource: &ResourceName) {
+    pub fn write(self, head: &mut impl Fields, resource: &ResourceName) {
         use crate::api::headers::{
             RATE_LIMIT, RATE_REMAINING, RATE_RESET, RATE_RESOURCE, RATE_USED,
         };

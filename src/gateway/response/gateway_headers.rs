@@ -13,7 +13,7 @@ use crate::telemetry::{CacheOutcome, Fetch};
 
 use crate::gateway::dispatch::progress::Figures;
 use crate::gateway::environment::Environment;
-use crate::gateway::http::head_writer::{Head, with_digits};
+use crate::gateway::http::head_writer::{Fields, with_digits};
 use crate::gateway::response::budget_headers::RateView;
 
 /// Room for what is said of the time that it took.
@@ -32,7 +32,7 @@ pub struct GatewayHeaders<'a> {
 }
 
 /// Says what the gateway adds.
-pub fn add_gateway_headers(env: &Environment, head: &mut impl Head, added: &GatewayHeaders<'_>) {
+pub fn add_gateway_headers(env: &Environment, head: &mut impl Fields, added: &GatewayHeaders<'_>) {
     if let Some((view, resource)) = &added.view {
         view.write(head, resource);
     }

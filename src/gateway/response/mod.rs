@@ -1,7 +1,9 @@
 //! An answer or an error as the client sees it.
 
+pub mod body;
 pub mod budget_headers;
 pub mod compression;
+pub mod content;
 pub mod error;
 pub mod form;
 pub mod gateway_headers;
@@ -9,4 +11,5 @@ pub mod local_pages;
 pub mod render;
 pub mod reply;
 pub mod responder;
+pub mod write;
 pub mod write_status;

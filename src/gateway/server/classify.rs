@@ -11,6 +11,7 @@ use crate::gateway::http::headers;
 use crate::gateway::request::local_routes::{OWN_WRITE, is_delivery, own_write_id};
 use crate::gateway::request::validate::ValidRequest;
 use crate::gateway::response::local_pages::{public_page, rate_limit};
+use crate::gateway::response::render::Content;
 use crate::gateway::response::reply::Reply;
 use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::{Allowed, Classification, Request, Task};
@@ -34,12 +35,12 @@ impl Handler {
         if valid.method == Method::OPTIONS {
             let reply =
                 Reply { headers: headers::preflight(), ..Reply::empty(StatusCode::NO_CONTENT) };
-            return Ok(Classification::Answered(Box::new(reply)));
+            return Ok(Classification::Answered(Box::new(Content::Made(reply))));
         }
         if let Some(page) =
             (valid.service == Service::Weir).then(|| public_page(&valid.path)).flatten()
         {
-            return Ok(Classification::Answered(Box::new(page)));
+            return Ok(Classification::Answered(Box::new(Content::Made(page))));
         }
         if valid.service == Service::Weir && is_delivery(&valid) {
             return Ok(Classification::Delivery(Box::new(valid)));
@@ -75,10 +76,10 @@ impl Handler {
         let client_credential = request.identity.client_credential.as_deref();
         if is_read && valid.path == "/rate_limit" {
             request.outcome.endpoint = "/rate_limit";
-            return Ok(Classification::Answered(Box::new(rate_limit(
+            return Ok(Classification::Answered(Box::new(Content::Made(rate_limit(
                 &gateway.dispatcher,
                 &gateway.router.view_for(&client, client_credential, true),
-            ))));
+            )))));
         }
         // Without a query, a GET is for the schema: a read like any other.
         let task = if valid.service == Service::Graphql

@@ -17,13 +17,12 @@ use pingora::server::ShutdownWatch;
 use tokio::time::Instant;
 
 use crate::clock::Timestamp;
-use crate::telemetry::CacheOutcome;
 
 use crate::clock::timer_now;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::validate::{self, Wire};
-use crate::gateway::response::render::{Put, encode};
+use crate::gateway::response::render::Compression;
 use crate::gateway::server::connection::{Came, Connection, Watch};
 use crate::gateway::server::handler::{Frontend, Handler, PREFACE_BEGINS};
 use crate::gateway::server::header_memo::{HeaderMemo, Lines};
@@ -263,9 +262,7 @@ impl Handler {
         if let Task::Read(route) = &allowed.task {
             match self.stored(&mut request, &allowed.valid, route, now) {
                 Ok(entry) => {
-                    if let Some(body_bytes) =
-                        self.put(&entry, CacheOutcome::Hit, &mut request, now, buffer)
-                    {
+                    if let Ok(body_bytes) = self.put(entry, &mut request, now, buffer) {
                         return Some((Looked::Hit(request, body_bytes), length));
                     }
                 }
@@ -286,33 +283,23 @@ impl Handler {
         ))
     }
 
-    /// Writes the answer that an entry is; returns the length of its body.
+    /// Renders a stored answer into the buffer. Returns the bytes of its body, or the entry when
+    /// that is for the session: its body has to be compressed first, elsewhere.
     pub(super) fn put(
         &self,
-        entry: &Entry,
-        cache: CacheOutcome,
+        entry: Arc<Entry>,
         request: &mut Request,
         now: Timestamp,
         buffer: &mut Vec<u8>,
-    ) -> Option<u64> {
-        match self.gateway.responder.put_entry(
-            entry,
-            &request.form(),
-            &self.added(request, now),
-            now,
-            buffer,
-        ) {
-            Put::Written { status, body_bytes } => {
-                request.outcome.status = status.as_u16();
-                return Some(body_bytes);
-            }
-            // The session waits for it.
-            Put::Later => return None,
-            Put::Part => {}
-        }
-        let mut reply =
-            self.gateway.responder.reply_from_entry(entry, cache, &request.form(), None, now);
-        self.add_gateway_headers_to(request, &mut reply);
-        encode(&request.method, reply, buffer)
+    ) -> Result<u64, Arc<Entry>> {
+        let responder = &self.gateway.responder;
+        let Some(selection) = responder.select(&entry, &request.form(), Compression::AtOnce) else {
+            return Err(entry);
+        };
+        let added = self.gateway_headers(request, now);
+        let (status, body_bytes) =
+            responder.render_into(entry, selection, &request.form(), added, now, buffer);
+        request.outcome.status = status.as_u16();
+        Ok(body_bytes)
     }
 }

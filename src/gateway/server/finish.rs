@@ -3,10 +3,12 @@
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::gateway::error::GatewayError;
+use crate::gateway::http::head_writer::MapHead;
+use crate::gateway::response::body::RenderedBody;
 use crate::gateway::response::budget_headers::RateView;
 use crate::gateway::response::error::render_error;
 use crate::gateway::response::gateway_headers::GatewayHeaders;
-use crate::gateway::response::gateway_headers::add_gateway_headers;
+use crate::gateway::response::render::Content;
 use crate::gateway::response::reply::Reply;
 use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::Request;
@@ -23,18 +25,26 @@ impl Handler {
         render_error(refused, &request.origin, self.gateway.env.clock.now())
     }
 
-    /// What every answer carries beside its own.
-    pub(super) fn add_gateway_headers_to(&self, request: &mut Request, reply: &mut Reply) {
-        let mut added = self.added(request, self.gateway.env.clock.now());
-        // A refusal carries its own.
-        added.view =
-            added.view.filter(|_| !reply.headers.contains_key(crate::api::headers::RATE_LIMIT));
-        add_gateway_headers(&self.gateway.env, &mut reply.headers, &added);
-        request.outcome.status = reply.status.as_u16();
+    /// Renders a request's answer for its session.
+    pub(super) fn render(
+        &self,
+        request: &mut Request,
+        content: Content,
+    ) -> (MapHead, RenderedBody) {
+        let now = self.gateway.env.clock.now();
+        let added = Some(self.gateway_headers(request, now));
+        let responder = &self.gateway.responder;
+        let (head, body) = responder.render_for_session(content, &request.form(), added, now);
+        request.outcome.status = head.status.as_u16();
+        (head, body)
     }
 
     /// What the gateway adds to a request's answer.
-    pub(super) fn added<'r>(&self, request: &'r Request, now: Timestamp) -> GatewayHeaders<'r> {
+    pub(super) fn gateway_headers<'r>(
+        &self,
+        request: &'r Request,
+        now: Timestamp,
+    ) -> GatewayHeaders<'r> {
         let figures = request.progress.figures(now);
         let view = request.identity.client.as_ref().map(|client| {
             let booked = figures

@@ -1,7 +1,7 @@
 //! Informational answers on their way to the client of a session, and the watch for its leaving.
 
 use crate::gateway::http::interim::{Interim, Interims};
-use crate::gateway::response::render::{self, Broken};
+use crate::gateway::response::write::{self, Broken};
 use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::Request;
 use crate::gateway::url_rewrite::map::Origin;
@@ -16,7 +16,7 @@ use std::time::Duration;
 impl Handler {
     /// Puts one into a buffer, in HTTP/1.1.
     pub fn put_interim(&self, interim: &Interim, origin: &Origin, into: &mut Vec<u8>) {
-        render::encode_interim(
+        write::encode_interim(
             interim.status,
             &self.gateway.responder.headers_of_interim(interim, origin),
             into,
@@ -43,7 +43,7 @@ impl Handler {
         interim: &Interim,
     ) -> Result<(), Broken> {
         let headers = self.gateway.responder.headers_of_interim(interim, origin);
-        render::write_interim(session, interim.status, headers, self.body_timeout()).await
+        write::write_interim(session, interim.status, headers, self.body_timeout()).await
     }
 
     fn body_timeout(&self) -> Duration {

@@ -79,16 +79,16 @@ impl Handler {
             Some(Ok(ReadAnswer::Entry(entry, cache)))
                 if !(self.gateway.env.is_draining() || *shutdown.borrow()) =>
             {
-                match self.put(&entry, cache, &mut request, self.gateway.env.clock.now(), buffer) {
-                    Some(body_bytes) => return Asked::Answered(request, body_bytes),
-                    None => Ok(ReadAnswer::Entry(entry, cache)),
+                match self.put(entry, &mut request, self.gateway.env.clock.now(), buffer) {
+                    Ok(body_bytes) => return Asked::Answered(request, body_bytes),
+                    Err(entry) => Ok(ReadAnswer::Entry(entry, cache)),
                 }
             }
             Some(Ok(answered)) => Ok(answered),
         };
         let sorted = match sorted {
             Ok(answered) => {
-                Ok(Classification::Answered(Box::new(self.reply(&request, answered).await)))
+                Ok(Classification::Answered(Box::new(self.content(&request, answered).await)))
             }
             Err(refused) => Err(refused),
         };

@@ -11,7 +11,7 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers;
 use crate::gateway::request::clients::Client;
 use crate::gateway::request::validate::ValidRequest;
-use crate::gateway::response::reply::Reply;
+use crate::gateway::response::render::{Compression, Content, Selection};
 use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::{Request, Stop};
 use crate::gateway::upstream::outgoing::OutgoingBody;
@@ -29,7 +29,7 @@ impl Handler {
         valid: &ValidRequest,
         route: Route,
         lookup: Option<CacheLookup>,
-    ) -> Result<Reply, Stop> {
+    ) -> Result<Content, Stop> {
         let mut progress = request.progress.clone();
         let asked = self.ask(request, &mut progress, client, valid, route, lookup);
         let answered =
@@ -37,7 +37,7 @@ impl Handler {
         request.progress = progress;
         let answered = answered.ok_or(Stop::ClientGone)??;
         request.outcome.cache = answered.outcome();
-        Ok(self.reply(request, answered).await)
+        Ok(self.content(request, answered).await)
     }
 
     /// A read that needs the upstream, or another request's fetch, whose effort becomes its own.
@@ -61,20 +61,18 @@ impl Handler {
     }
 
     /// The answer to a read.
-    pub(super) async fn reply(&self, request: &Request, answered: ReadAnswer) -> Reply {
+    pub(super) async fn content(&self, request: &Request, answered: ReadAnswer) -> Content {
+        let (responder, form) = (&self.gateway.responder, request.form());
         match answered {
-            ReadAnswer::Entry(entry, cache) => {
-                let gzip = self.gateway.responder.gzipped(&entry, &request.form()).await;
-                self.gateway.responder.reply_from_entry(
-                    &entry,
-                    cache,
-                    &request.form(),
-                    gzip,
-                    self.gateway.env.clock.now(),
-                )
+            ReadAnswer::Entry(entry, _) => {
+                let gzip = responder.gzipped(&entry, &form).await;
+                let selection = responder
+                    .select(&entry, &form, Compression::Done(gzip))
+                    .unwrap_or(Selection::Whole);
+                Content::Stored(entry, selection)
             }
             ReadAnswer::Streamed(reader, _) => {
-                self.gateway.responder.reply_from_shared_body(reader, &request.form())
+                Content::Made(responder.reply_from_shared_body(reader, &form))
             }
         }
     }

@@ -27,7 +27,7 @@ use crate::gateway::random;
 use crate::gateway::request::clients::Client;
 use crate::gateway::request::validate::ValidRequest;
 use crate::gateway::response::form::Form;
-use crate::gateway::response::reply::Reply;
+use crate::gateway::response::render::Content;
 use crate::gateway::server::header_memo;
 use crate::gateway::url_rewrite::map::Origin;
 
@@ -97,7 +97,7 @@ pub(super) enum Task {
 /// What is known of a request before anything is waited for.
 pub(super) enum Classification {
     /// The gateway answers it from what it knows.
-    Answered(Box<Reply>),
+    Answered(Box<Content>),
     /// The upstream's own, which has no key.
     Delivery(Box<ValidRequest>),
     /// It is to be carried out.

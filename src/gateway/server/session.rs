@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::Method;
+use http::{HeaderMap, Method};
 use pingora::ErrorType;
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
 use pingora::protocols::http::ServerSession;
@@ -23,7 +23,9 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::error::Malformed;
 use crate::gateway::request::validate::HEAD_BYTES_MAX;
 use crate::gateway::response::error::render_error;
-use crate::gateway::response::render;
+use crate::gateway::response::form::Form;
+use crate::gateway::response::render::Content;
+use crate::gateway::response::write;
 use crate::gateway::server::connection::{Connection, Watch};
 use crate::gateway::server::fast_path::{Age, Next};
 use crate::gateway::server::handler::{Frontend, Handler};
@@ -182,17 +184,22 @@ impl Handler {
     async fn refuse_unread(&self, session: &mut ServerSession, refused: GatewayError) {
         session.set_keepalive(None);
         let origin = self.gateway.downstream.unknown_origin();
-        let reply = render_error(&refused, &origin, self.gateway.env.clock.now());
+        let now = self.gateway.env.clock.now();
+        let content = Content::Made(render_error(&refused, &origin, now));
+        let asked = HeaderMap::new();
+        let form = Form { method: &Method::GET, asked: &asked, origin: &origin };
+        let (head, body) = self.gateway.responder.render_for_session(content, &form, None, now);
         self.gateway.env.metrics.refused(None, refused.reason());
         tracing::info!(
             refusal = refused.reason(),
             "a connection without a readable request was closed"
         );
         // It is being closed in any case.
-        let _ = render::write(
+        let _ = write::write(
             session,
             &Method::GET,
-            reply,
+            head,
+            body,
             self.gateway.env.config.listen.body_timeout,
         )
         .await;

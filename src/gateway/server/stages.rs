@@ -14,8 +14,8 @@ use crate::telemetry::CacheOutcome;
 use crate::gateway::cache::lookup::ReadAnswer;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::validate::{self, BodyFraming, ValidRequest, Wire};
-use crate::gateway::response::render::{self, Broken};
-use crate::gateway::response::reply::Reply;
+use crate::gateway::response::render::Content;
+use crate::gateway::response::write::{self, Broken};
 use crate::gateway::server::body::{IDLE_BODY_BYTES_MAX, linger};
 use crate::gateway::server::handler::Handler;
 use crate::gateway::server::interims::takes_interims;
@@ -48,26 +48,28 @@ impl Handler {
         let answered = self.answer(session, &mut request, sorted).instrument(span).await;
         let (reply, closes) = match answered {
             Ok(reply) => (Some(reply), false),
-            Err(Stop::Error(refused)) => {
-                (Some(self.refusal(&mut request, &refused)), refused.closes_connection())
-            }
+            Err(Stop::Error(refused)) => (
+                Some(Content::Made(self.refusal(&mut request, &refused))),
+                refused.closes_connection(),
+            ),
             Err(Stop::ClientGone) => (None, true),
         };
         if closes {
             session.set_keepalive(None);
         }
         let written = match reply {
-            Some(mut reply) => {
-                self.add_gateway_headers_to(&mut request, &mut reply);
+            Some(content) => {
+                let (head, body) = self.render(&mut request, content);
                 if self.gateway.env.is_draining() {
                     session.set_keepalive(None);
                 }
                 match self.pass_on_interims(session, &request).await {
                     Ok(()) => {
-                        render::write(
+                        write::write(
                             session,
                             &request.method,
-                            reply,
+                            head,
+                            body,
                             self.gateway.env.config.listen.body_timeout,
                         )
                         .await
@@ -93,7 +95,7 @@ impl Handler {
         session: &mut ServerSession,
         request: &mut Request,
         known: Option<Result<Classification, GatewayError>>,
-    ) -> Result<Reply, Stop> {
+    ) -> Result<Content, Stop> {
         let is_looked_for = known.is_some();
         let sorted = if let Some(sorted) = known {
             sorted?
@@ -102,9 +104,9 @@ impl Handler {
             self.sort(request, valid)?
         };
         let allowed = match sorted {
-            Classification::Answered(reply) => return Ok(*reply),
+            Classification::Answered(content) => return Ok(*content),
             Classification::Delivery(valid) => {
-                return Box::pin(self.delivery(session, request, &valid)).await;
+                return Box::pin(self.delivery(session, request, &valid)).await.map(Content::Made);
             }
             Classification::Allowed(allowed) => allowed,
         };
@@ -113,7 +115,9 @@ impl Handler {
             request.take_interims();
         }
         match task {
-            Task::Graphql => Box::pin(self.graphql(session, request, &client, &valid)).await,
+            Task::Graphql => {
+                Box::pin(self.graphql(session, request, &client, &valid)).await.map(Content::Made)
+            }
             Task::Read(route) => {
                 // Some libraries send a body with a GET; it means nothing and must be out of the
                 // way.
@@ -125,9 +129,8 @@ impl Handler {
                     Some(self.stored(request, &valid, &route, now))
                 } {
                     Some(Ok(entry)) => {
-                        return Ok(self
-                            .reply(request, ReadAnswer::Entry(entry, CacheOutcome::Hit))
-                            .await);
+                        let hit = ReadAnswer::Entry(entry, CacheOutcome::Hit);
+                        return Ok(self.content(request, hit).await);
                     }
                     Some(Err(lookup)) => Some(lookup),
                     None => None,
@@ -135,9 +138,15 @@ impl Handler {
                 Box::pin(self.read_for_session(session, request, &client, &valid, route, lookup))
                     .await
             }
-            Task::Own(id) => Box::pin(self.own_write(session, request, &client, &valid, id)).await,
+            Task::Own(id) => {
+                let answered =
+                    Box::pin(self.own_write(session, request, &client, &valid, id)).await;
+                answered.map(Content::Made)
+            }
             Task::Write(route) => {
-                Box::pin(self.write_request(session, request, &client, &valid, route)).await
+                let answered =
+                    Box::pin(self.write_request(session, request, &client, &valid, route)).await;
+                answered.map(Content::Made)
             }
         }
     }

@@ -1,0 +1,456 @@
+//! The attempts of one request: what follows each of them, until there is an answer to deliver or
+//! an error to report.
+//!
+//! A state machine without I/O: it is given how an attempt ended and the time, and says what to do
+//! next. How often and how soon a request is repeated is decided by [`Policy`]; which account
+//! carries the next attempt is decided by admission.
+
+use std::time::Duration;
+
+use http::Method;
+
+use super::retry::{Failure, Next, Patience, Policy};
+use crate::clock::Timestamp;
+
+/// Rejected tokens that one request goes through. Ours: more than the tokens of an account that are
+/// revoked at once.
+const REJECTIONS_MAX: u32 = 20;
+/// The longest pause that a queued write spends in its place before the accounts. Ours: what lasts
+/// longer is spent in the queue.
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Upstream limits that a permission retry goes through. Ours: it costs budget and helps seldom.
+const RETRY_LIMITS_MAX: u32 = 3;
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With an answer that is not the upstream's own failure, or that is delivered in any case.
+    Answered,
+    /// With a status of 500 or above.
+    ServerError,
+    /// The upstream does not accept the token any more.
+    TokenRejected,
+    /// The upstream wants another kind of credential.
+    CredentialUnfit {
+        /// Further credentials that may be tried.
+        others: usize,
+    },
+    /// The upstream refused it for a limit.
+    Limited {
+        /// The time at which the account may be asked again.
+        until: Timestamp,
+    },
+    /// An idle connection was closed by the upstream, most likely before the request.
+    StaleConnection,
+    /// No connection, hence not executed.
+    NotSent,
+    /// The answer was lost.
+    Lost,
+    /// No answer in time.
+    TimedOut,
+    /// The request was cancelled before anything was sent.
+    Cancelled,
+}
+
+/// What follows an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// What the record of a kept write says of the attempt first.
+    pub record: Option<Record>,
+    /// What to do next.
+    pub step: Step,
+}
+
+/// What is known of an attempt that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The earliest time of the next attempt.
+    pub not_before: Timestamp,
+    /// Whether the upstream may have executed it.
+    pub may_have_run: bool,
+}
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Send it again; admission chooses the account.
+    Send,
+    /// Send it again at this time.
+    Wait(Timestamp),
+    /// Deliver the answer.
+    Deliver,
+    /// Report an error.
+    Fail(Failed),
+}
+
+/// The error that ends a request without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// One token after the other was rejected.
+    TokensRejected,
+    /// No credential is of the kind that the upstream wants.
+    Unfit,
+    /// The upstream's limits.
+    Limited,
+    /// It was cancelled, or is to be sent by a later run.
+    NotNow,
+    /// No connection.
+    Unreachable,
+    /// A write may have been executed or not.
+    OutcomeUnknown,
+    /// A read got no answer in time.
+    TimedOut,
+    /// The answer to a read was lost.
+    Lost,
+}
+
+/// How all attempts together ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// With an answer of 400 to 499.
+    ClientError,
+    /// With any other answer.
+    Answered,
+    /// Not for now: it may be sent later.
+    NotNow,
+    /// With an error.
+    Failed,
+}
+
+/// The attempts of one request so far.
+#[derive(Clone, Debug)]
+pub struct Attempts {
+    policy: Policy,
+    /// The method that counts for repetitions.
+    method: Method,
+    is_read: bool,
+    /// Somebody keeps the request and reports its outcome.
+    is_kept: bool,
+    candidates: usize,
+    deadline: Timestamp,
+    attempt: u32,
+    limited: usize,
+    rejections: u32,
+    unfit: usize,
+    has_met_stale: bool,
+    may_have_run: bool,
+}
+
+/// A request as far as its attempts depend on it.
+#[derive(Clone, Debug)]
+pub struct Attempted {
+    /// How often and how soon it is repeated.
+    pub policy: Policy,
+    /// The method that counts for repetitions.
+    pub method: Method,
+    /// Whether it changes nothing.
+    pub is_read: bool,
+    /// Whether a queue keeps it: `None`, or the attempts of earlier runs and whether one of them
+    /// may have been executed.
+    pub kept: Option<(u32, bool)>,
+    /// The number of accounts that may carry it.
+    pub candidates: usize,
+    /// The time until which a repetition may begin.
+    pub deadline: Timestamp,
+}
+
+impl Attempts {
+    /// The attempts of a request before the first of this run.
+    pub fn new(request: Attempted) -> Self {
+        let Attempted { policy, method, is_read, kept, candidates, deadline } = request;
+        let (attempt, may_have_run) = kept.unwrap_or_default();
+        Self {
+            policy,
+            method,
+            is_read,
+            is_kept: kept.is_some(),
+            candidates,
+            deadline,
+            attempt,
+            limited: 0,
+            rejections: 0,
+            unfit: 0,
+            has_met_stale: false,
+            may_have_run,
+        }
+    }
+
+    /// Counts an attempt that begins. Returns whether it may use an idle connection: one that dies
+    /// leaves it unclear whether the request was executed.
+    pub fn begin(&mut self, now: Timestamp, jitter: f64) -> bool {
+        self.attempt += 1;
+        !self.has_met_stale
+            && (self.is_read
+                || matches!(self.next(now, Failure::Ambiguous, jitter), Next::Retry { .. }))
+    }
+
+    /// Decides what follows an attempt.
+    pub fn ended(&mut self, now: Timestamp, ended: Ended, jitter: f64) -> Decided {
+        let only = |step| Decided { record: None, step };
+        match ended {
+            Ended::Answered => only(Step::Deliver),
+            Ended::ServerError => self.server_error(now, jitter),
+            // Each rejection takes a token out of use or has it replaced; the bound is for an
+            // upstream that takes back whatever it gives.
+            Ended::TokenRejected => {
+                self.attempt -= 1;
+                self.rejections += 1;
+                let record = Some(Record { not_before: now, may_have_run: false });
+                let step = if self.rejections > REJECTIONS_MAX {
+                    Step::Fail(Failed::TokensRejected)
+                } else {
+                    Step::Send
+                };
+                Decided { record, step }
+            }
+            // It is remembered as denied, so that another one goes first.
+            Ended::CredentialUnfit { others } if self.is_read && self.unfit < others => {
+                self.attempt -= 1;
+                self.unfit += 1;
+                only(Step::Send)
+            }
+            Ended::CredentialUnfit { .. } => only(Step::Fail(Failed::Unfit)),
+            Ended::Limited { until } => self.limited(now, until, jitter),
+            // At once, and on a connection of its own. There is an attempt left for it.
+            Ended::StaleConnection => {
+                self.has_met_stale = true;
+                self.may_have_run = true;
+                let record = Some(Record { not_before: now, may_have_run: true });
+                Decided { record, step: Step::Send }
+            }
+            Ended::Cancelled => only(Step::Fail(Failed::NotNow)),
+            Ended::NotSent => self.failed(now, Failure::Connect, Failed::Unreachable, jitter),
+            Ended::Lost => self.failed(now, Failure::Ambiguous, Failed::Lost, jitter),
+            Ended::TimedOut => self.failed(now, Failure::Ambiguous, Failed::TimedOut, jitter),
+        }
+    }
+
+    /// Whether a writer has to be told that the outcome is unknown, whatever stopped the last
+    /// attempt: an earlier one may have been executed. Also when a repetition finds nothing to
+    /// delete, or something in its way: it may be the earlier one's doing.
+    pub fn outcome_is_unknown(&self, finished: Finished) -> bool {
+        self.may_have_run
+            && !self.is_read
+            && match finished {
+                Finished::Answered => false,
+                // A queue judges an answer by itself, and may send later what is not sent now.
+                Finished::ClientError | Finished::NotNow => !self.is_kept,
+                Finished::Failed => true,
+            }
+    }
+
+    fn server_error(&mut self, now: Timestamp, jitter: f64) -> Decided {
+        match self.next(now, Failure::Upstream5xx, jitter) {
+            Next::Retry { not_before } if not_before <= self.deadline => {
+                self.may_have_run = true;
+                self.pause(now, Record { not_before, may_have_run: true })
+            }
+            // A queue keeps the answer, as that of a write whose outcome is unknown.
+            Next::Unknown | Next::Retry { .. } if !self.is_read && !self.is_kept => {
+                Decided { record: None, step: Step::Fail(Failed::OutcomeUnknown) }
+            }
+            _ => Decided { record: None, step: Step::Deliver },
+        }
+    }
+
+    fn limited(&mut self, now: Timestamp, until: Timestamp, jitter: f64) -> Decided {
+        // Each limit closes an account or a budget, so that a read goes to the next one. An
+        // upstream that goes on refusing all of them is not asked any more.
+        if self.is_read {
+            self.attempt -= 1;
+            self.limited += 1;
+            let is_over = self.limited > self.candidates;
+            let step = if is_over { Step::Fail(Failed::Limited) } else { Step::Send };
+            return Decided { record: None, step };
+        }
+        // Admission knows until when; a kept write has to know it by itself, should this process
+        // not live to see it.
+        match self.next(now, Failure::UpstreamLimit { until }, jitter) {
+            Next::Retry { not_before } => {
+                let record = Some(Record { not_before, may_have_run: false });
+                Decided { record, step: Step::Send }
+            }
+            Next::RetryElsewhere => Decided { record: None, step: Step::Send },
+            _ => Decided { record: None, step: Step::Fail(Failed::Limited) },
+        }
+    }
+
+    fn failed(&mut self, now: Timestamp, failure: Failure, read: Failed, jitter: f64) -> Decided {
+        let may_have_run = failure == Failure::Ambiguous;
+        self.may_have_run |= may_have_run;
+        match self.next(now, failure, jitter) {
+            Next::Retry { not_before } if not_before <= self.deadline => {
+                self.pause(now, Record { not_before, may_have_run })
+            }
+            _ => {
+                let is_unknown = may_have_run && !self.is_read;
+                let failed = if is_unknown { Failed::OutcomeUnknown } else { read };
+                Decided { record: None, step: Step::Fail(failed) }
+            }
+        }
+    }
+
+    fn pause(&self, now: Timestamp, record: Record) -> Decided {
+        let is_for_the_queue =
+            self.policy.patience == Patience::Queued && record.not_before > now + PAUSE_MAX;
+        let step = if is_for_the_queue {
+            Step::Fail(Failed::NotNow)
+        } else {
+            Step::Wait(record.not_before)
+        };
+        Decided { record: Some(record), step }
+    }
+
+    fn next(&self, now: Timestamp, failure: Failure, jitter: f64) -> Next {
+        self.policy.next(now, &self.method, self.attempt, failure, jitter)
+    }
+}
+
+/// The attempts of a permission retry, which repeats little.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PermissionAttempts {
+    limited: u32,
+    has_met_stale: bool,
+}
+
+impl PermissionAttempts {
+    /// Whether an attempt may use an idle connection.
+    pub fn may_reuse(&self) -> bool {
+        !self.has_met_stale
+    }
+
+    /// Whether it is sent again.
+    pub fn is_sent_again(&mut self, ended: Ended) -> bool {
+        match ended {
+            Ended::StaleConnection => {
+                self.has_met_stale = true;
+                true
+            }
+            Ended::Limited { .. } if self.limited < RETRY_LIMITS_MAX => {
+                self.limited += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+
+    fn of(method: Method, kept: Option<(u32, bool)>) -> Attempts {
+        let patience = if kept.is_some() { Patience::Queued } else { Patience::Waiting };
+        let max_attempts = NonZeroU32::new(3).unwrap();
+        let is_read = method == Method::GET;
+        Attempts::new(Attempted {
+            policy: Policy { max_attempts, patience },
+            method,
+            is_read,
+            kept,
+            candidates: 2,
+            deadline: NOW + Duration::from_secs(30),
+        })
+    }
+
+    fn steps(attempts: &mut Attempts, ended: Ended, times: usize) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for _ in 0..times {
+            attempts.begin(NOW, 0.0);
+            steps.push(attempts.ended(NOW, ended, 0.0).step);
+        }
+        steps
+    }
+
+    #[test]
+    fn a_lost_read_is_repeated_and_then_fails() {
+        let steps = steps(&mut of(Method::GET, None), Ended::Lost, 3);
+        assert!(matches!(steps[..2], [Step::Wait(_), Step::Wait(_)]), "{steps:?}");
+        assert_eq!(steps[2], Step::Fail(Failed::Lost));
+    }
+
+    #[test]
+    fn a_lost_post_is_not_repeated() {
+        let mut attempts = of(Method::POST, None);
+        assert!(!attempts.begin(NOW, 0.0), "no idle connection is risked");
+        let decided = attempts.ended(NOW, Ended::Lost, 0.0);
+        assert_eq!(decided.step, Step::Fail(Failed::OutcomeUnknown));
+        assert!(attempts.outcome_is_unknown(Finished::Failed));
+    }
+
+    #[test]
+    fn a_repeated_write_that_finds_an_obstacle_is_unknown() {
+        let mut attempts = of(Method::PUT, None);
+        assert!(matches!(steps(&mut attempts, Ended::Lost, 1)[..], [Step::Wait(_)]));
+        assert!(attempts.outcome_is_unknown(Finished::ClientError));
+        assert!(!attempts.outcome_is_unknown(Finished::Answered));
+    }
+
+    #[test]
+    fn an_unsent_write_is_repeated_and_known() {
+        let mut attempts = of(Method::POST, None);
+        assert!(matches!(steps(&mut attempts, Ended::NotSent, 1)[..], [Step::Wait(_)]));
+        assert!(!attempts.outcome_is_unknown(Finished::Failed));
+    }
+
+    #[test]
+    fn limits_and_rejections_cost_a_read_no_attempt() {
+        let mut attempts = of(Method::GET, None);
+        let limited = Ended::Limited { until: NOW };
+        assert_eq!(steps(&mut attempts, limited, 2), [Step::Send; 2]);
+        assert_eq!(steps(&mut attempts, Ended::TokenRejected, 2), [Step::Send; 2]);
+        assert_eq!(steps(&mut attempts, limited, 1), [Step::Fail(Failed::Limited)]);
+    }
+
+    #[test]
+    fn an_upstream_that_rejects_every_token_is_given_up() {
+        let steps = steps(&mut of(Method::GET, None), Ended::TokenRejected, 21);
+        assert_eq!(steps.last(), Some(&Step::Fail(Failed::TokensRejected)));
+        assert_eq!(steps[..20], [Step::Send; 20]);
+    }
+
+    #[test]
+    fn a_stale_connection_is_met_once() {
+        let mut attempts = of(Method::GET, None);
+        assert!(attempts.begin(NOW, 0.0));
+        let decided = attempts.ended(NOW, Ended::StaleConnection, 0.0);
+        assert_eq!(decided.step, Step::Send);
+        assert_eq!(decided.record, Some(Record { not_before: NOW, may_have_run: true }));
+        assert!(!attempts.begin(NOW, 0.0));
+    }
+
+    #[test]
+    fn a_queued_write_spends_long_pauses_in_the_queue() {
+        let mut attempts = of(Method::PUT, Some((1, false)));
+        attempts.begin(NOW, 0.0);
+        let decided = attempts.ended(NOW, Ended::ServerError, 0.0);
+        assert_eq!(decided.step, Step::Fail(Failed::NotNow));
+        assert!(decided.record.is_some_and(|record| record.may_have_run));
+        assert!(!attempts.outcome_is_unknown(Finished::NotNow));
+    }
+
+    #[test]
+    fn a_server_error_after_the_last_attempt_is_delivered() {
+        let steps = steps(&mut of(Method::GET, None), Ended::ServerError, 2);
+        assert!(matches!(steps[..], [Step::Wait(_), Step::Deliver]), "{steps:?}");
+        let mut write = of(Method::POST, None);
+        write.begin(NOW, 0.0);
+        let decided = write.ended(NOW, Ended::ServerError, 0.0);
+        assert_eq!(decided.step, Step::Fail(Failed::OutcomeUnknown));
+    }
+
+    #[test]
+    fn a_permission_retry_goes_through_three_limits_and_one_stale_connection() {
+        let mut attempts = PermissionAttempts::default();
+        assert!(attempts.may_reuse() && attempts.is_sent_again(Ended::StaleConnection));
+        assert!(!attempts.may_reuse());
+        let limited = Ended::Limited { until: NOW };
+        let again = [(); 4].map(|()| attempts.is_sent_again(limited));
+        assert_eq!(again, [true, true, true, false]);
+        assert!(!attempts.is_sent_again(Ended::Answered));
+    }
+}

@@ -1,0 +1,163 @@
+//! Answers that were fetched, kept, or are being read, as replies to a client.
+
+use crate::decision::cache::conditional::{Outcome as Conditional, evaluate, fails, is_exact};
+use crate::decision::cache::freshness::Mode;
+use crate::gateway::cache::shared_body::Head;
+use crate::gateway::cache::shared_body_reader::Reader;
+use crate::gateway::dispatch::answer::{Answer, AnswerBody};
+use crate::gateway::http::headers::declared_length;
+use crate::gateway::http::headers::{remove_digests, to_client};
+use crate::gateway::http::interim::Interim;
+use crate::gateway::http::media_type::is_json;
+use crate::gateway::response::form::Form;
+use crate::gateway::response::reply::{Reply, ReplyBody};
+use crate::gateway::response::responder::Responder;
+use crate::gateway::url_rewrite::json_stream::JsonStream;
+use crate::gateway::url_rewrite::map::{Origin, blank_secrets};
+use crate::writes::record::Response;
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+
+/// What a 304 does not say, because it describes a body (CLIENTS.md, 10).
+pub const NOT_OF_A_304: [HeaderName; 3] =
+    [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::LINK];
+
+impl Responder {
+    /// Its headers as the client gets them: nothing in them that an answer would not say, and no
+    /// length, for there is no body.
+    pub fn headers_of_interim(&self, interim: &Interim, origin: &Origin) -> HeaderMap {
+        let mut headers = to_client(&interim.headers, self.env.mode);
+        self.rewrite_addresses(&mut headers, origin);
+        headers
+    }
+
+    /// The answer to a read that is too large to hold; a client that has it already is told so, and
+    /// the rest of it is not read.
+    pub fn reply_from_shared_body(&self, reader: Box<Reader>, form: &Form<'_>) -> Reply {
+        let head = reader.head();
+        let (etag, date) =
+            (head.headers.get(header::ETAG).cloned(), head.headers.get(header::LAST_MODIFIED));
+        let known_by = etag
+            .as_ref()
+            .map(|etag| if is_json(&head.headers) { weak(etag) } else { etag.clone() });
+        if fails(form.asked, head.status, known_by.as_ref().map(HeaderValue::as_bytes), date) {
+            return Reply::empty(StatusCode::PRECONDITION_FAILED);
+        }
+        let date = date.filter(|date| is_exact(&head.headers, Some(date), head.requested_at));
+        let is_not_modified =
+            evaluate(form.asked, head.status, etag.into_iter(), date) == Conditional::NotModified;
+        let mut reply = self.reply_from_reader(reader, form.origin);
+        if is_not_modified {
+            for name in NOT_OF_A_304 {
+                reply.headers.remove(name);
+            }
+            return Reply {
+                status: StatusCode::NOT_MODIFIED,
+                headers: reply.headers,
+                body: ReplyBody::Whole(Bytes::new()),
+            };
+        }
+        reply
+    }
+
+    /// An answer that is not kept: that of a write, or one too large to hold.
+    pub fn reply_from_answer(&self, answer: Answer, origin: &Origin) -> Reply {
+        let AnswerBody::Whole(bytes) = &answer.body else {
+            return self.reply_from_reader(Box::new(Reader::alone(answer)), origin);
+        };
+        let mut headers = self.headers_of_answer(&answer.headers, origin);
+        let body = if is_json(&answer.headers) {
+            self.env.urls.render(&self.env.urls.with_url_offsets(blank_secrets(bytes)), origin)
+        } else {
+            bytes.clone()
+        };
+        if body != *bytes {
+            remove_digests(&mut headers);
+        }
+        Reply { status: answer.status, headers, body: ReplyBody::Whole(body) }
+    }
+
+    fn reply_from_reader(&self, reader: Box<Reader>, origin: &Origin) -> Reply {
+        let Head { status, headers: said, .. } = reader.head();
+        let (status, mut headers) = (*status, self.headers_of_answer(said, origin));
+        let rewriting =
+            is_json(said).then(|| Box::new(JsonStream::new(self.env.urls.clone(), origin.clone())));
+        if rewriting.is_some() {
+            // RFC 9110 §8.8.1: each client's bytes are others.
+            if let Some(etag) = headers.get_mut(header::ETAG) {
+                *etag = weak(etag);
+            }
+            remove_digests(&mut headers);
+        }
+        // Rewriting changes the length.
+        if let Some(length) = declared_length(said).filter(|_| rewriting.is_none()) {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        Reply { status, headers, body: ReplyBody::Streamed { rewriting, reader } }
+    }
+
+    fn headers_of_answer(&self, said: &HeaderMap, origin: &Origin) -> HeaderMap {
+        let mut headers = to_client(said, self.env.mode);
+        if let (Mode::Rfc9111, Some(age)) = (self.env.mode, said.get(header::AGE)) {
+            headers.insert(header::AGE, age.clone());
+        }
+        self.rewrite_addresses(&mut headers, origin);
+        headers
+    }
+
+    /// A kept answer as this client gets it.
+    pub fn reply_from_kept(&self, kept: Response, origin: &Origin) -> Reply {
+        let Response { status, mut headers, body } = kept;
+        let body = body.unwrap_or_default();
+        let body = if is_json(&headers) {
+            let marked = self.env.urls.with_url_offsets(body);
+            if !marked.is_alike_for_all() {
+                remove_digests(&mut headers);
+            }
+            self.env.urls.render(&marked, origin)
+        } else {
+            body
+        };
+        self.rewrite_addresses(&mut headers, origin);
+        Reply { status, headers, body: ReplyBody::Whole(body) }
+    }
+
+    pub fn rewrite_addresses(&self, headers: &mut HeaderMap, origin: &Origin) {
+        let links: Result<Vec<&str>, _> =
+            headers.get_all(header::LINK).iter().map(HeaderValue::to_str).collect();
+        // One line, whatever the upstream sent (CLIENTS.md, 1). What cannot be read could lead a
+        // client's key elsewhere.
+        let link = links.map(|links| {
+            (!links.is_empty()).then(|| self.env.urls.rewrite_link(&links.join(", "), origin))
+        });
+        headers.remove(header::LINK);
+        if let Ok(Some(Ok(link))) = link.map(|link| link.map(HeaderValue::try_from)) {
+            headers.insert(header::LINK, link);
+        }
+        for name in [header::LOCATION, header::CONTENT_LOCATION] {
+            let url = headers.get(&name).and_then(|value| value.to_str().ok());
+            // A path that is the same here is passed on as it is by a plain HTTP cache; it leads
+            // where it should.
+            let is_same_here = |url: &&str| {
+                url.starts_with('/') && !url.starts_with("//") && self.env.urls.keeps_paths(origin)
+            };
+            let url = url.filter(|url| self.env.mode == Mode::Revalidate || !is_same_here(url));
+            if let Some(Ok(url)) = url
+                .and_then(|url| self.env.urls.rewrite_reference(url, origin))
+                .map(HeaderValue::try_from)
+            {
+                headers.insert(name, url);
+            }
+        }
+    }
+}
+
+/// The weak form of an `ETag`.
+fn weak(etag: &HeaderValue) -> HeaderValue {
+    if etag.as_bytes().starts_with(b"W/") {
+        return etag.clone();
+    }
+    // It was a header's value before.
+    HeaderValue::from_bytes(&[b"W/", etag.as_bytes()].concat()).unwrap_or_else(|_| etag.clone())
+}

@@ -1,0 +1,150 @@
+//! The two writers of answers: to a session of the framework, and into a buffer.
+
+use crate::gateway::cache::shared_body::Lost;
+use crate::gateway::http::head_writer::{Fields as _, MapHead, OnWire, push_status};
+use crate::gateway::response::body::RenderedBody;
+use bytes::Bytes;
+use http::header::{self, HeaderMap};
+use http::{Method, StatusCode, Version};
+use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::date::get_cached_date;
+use std::future::Future;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// What is written at once; the time allowed for a pause is counted for each.
+const SLICE_BYTES: usize = 64 * 1024;
+
+/// The answer could not be written to its end: the connection is of no more use.
+pub struct Broken;
+
+/// Writes an answer to a session. Returns the bytes of its body.
+pub async fn write(
+    session: &mut ServerSession,
+    method: &Method,
+    head: MapHead,
+    body: RenderedBody,
+    pause_max: Duration,
+) -> Result<u64, Broken> {
+    let MapHead { status, fields } = head;
+    let (_, sends_body) = body_of(method, status);
+    let has_length = fields.contains_key(header::CONTENT_LENGTH);
+    let mut head = head_of(status, fields);
+    let mut writer = Writer { session, pause_max, written: 0 };
+    match body {
+        RenderedBody::Whole(body) => {
+            writer.head(head).await?;
+            writer.last(if sends_body { body } else { Bytes::new() }).await?;
+        }
+        RenderedBody::Streamed { mut rewriting, mut reader } => {
+            // HTTP/1.0 has no chunks: there the end of the connection is the end of the body.
+            let has_chunks = !writer.session.is_http2()
+                && writer.session.req_header().version == Version::HTTP_11;
+            if has_chunks && !has_length {
+                head.insert_header(header::TRANSFER_ENCODING, "chunked").map_err(|_| Broken)?;
+            }
+            writer.head(head).await?;
+            // A body that breaks off upstream must break off here too: ended properly it would pass
+            // for a whole one.
+            while sends_body && let Some(piece) = reader.next().await.map_err(|Lost| Broken)? {
+                writer
+                    .slices(
+                        rewriting
+                            .as_mut()
+                            .map_or_else(|| piece.clone(), |rewriting| rewriting.push(&piece)),
+                    )
+                    .await?;
+            }
+            drop(reader);
+            writer.last(rewriting.map_or_else(Bytes::new, |rewriting| rewriting.finish())).await?;
+        }
+    }
+    Ok(writer.written)
+}
+
+/// Ends a head in a buffer as the framework would end it.
+pub fn finish_head(into: &mut Vec<u8>) {
+    let mut head = OnWire(into);
+    head.say(header::DATE.as_str(), get_cached_date().as_bytes());
+    head.say(header::CONNECTION.as_str(), b"keep-alive");
+    into.extend_from_slice(b"\r\n");
+}
+
+/// Writes an informational answer before the final one.
+pub async fn write_interim(
+    session: &mut ServerSession,
+    status: StatusCode,
+    headers: HeaderMap,
+    pause_max: Duration,
+) -> Result<(), Broken> {
+    in_time(pause_max, session.write_response_header(Box::new(head_of(status, headers)))).await
+}
+
+/// Writes one into a buffer, in HTTP/1.1.
+pub fn encode_interim(status: StatusCode, headers: &HeaderMap, into: &mut Vec<u8>) {
+    push_status(into, status);
+    for (name, value) in headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            into.extend_from_slice(part);
+        }
+    }
+    into.extend_from_slice(b"\r\n");
+}
+
+/// Whether an answer has no body by its status, and whether it is sent with one.
+pub fn body_of(method: &Method, status: StatusCode) -> (bool, bool) {
+    let has_no_body = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        || status.is_informational();
+    (has_no_body, !has_no_body && *method != Method::HEAD)
+}
+
+/// A head made of these headers as they are, none of them copied.
+fn head_of(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
+    let (mut parts, ()) = http::Response::new(()).into_parts();
+    parts.status = status;
+    parts.headers = headers;
+    ResponseHeader::from(parts)
+}
+
+/// The client's side of an answer.
+struct Writer<'s> {
+    session: &'s mut ServerSession,
+    pause_max: Duration,
+    written: u64,
+}
+
+impl Writer<'_> {
+    async fn head(&mut self, head: ResponseHeader) -> Result<(), Broken> {
+        in_time(self.pause_max, self.session.write_response_header(Box::new(head))).await
+    }
+
+    /// In slices, so that the time allowed is that of a pause and not of the whole body.
+    async fn slices(&mut self, mut body: Bytes) -> Result<(), Broken> {
+        while !body.is_empty() {
+            let slice = body.split_to(body.len().min(SLICE_BYTES));
+            self.written += slice.len() as u64;
+            in_time(self.pause_max, self.session.write_response_body(slice, false)).await?;
+        }
+        Ok(())
+    }
+
+    /// What is left, and the end of the body.
+    async fn last(&mut self, mut body: Bytes) -> Result<(), Broken> {
+        let slice = body.split_off(body.len() - body.len() % SLICE_BYTES);
+        self.slices(body).await?;
+        self.written += slice.len() as u64;
+        in_time(self.pause_max, self.session.write_response_body(slice, true)).await
+    }
+}
+
+/// The framework bounds the writing of bodies, but neither heads nor flushes.
+async fn in_time(
+    limit: Duration,
+    write: impl Future<Output = pingora::Result<()>>,
+) -> Result<(), Broken> {
+    match timeout(limit, write).await {
+        Ok(Ok(())) => Ok(()),
+        _ => Err(Broken),
+    }
+}
