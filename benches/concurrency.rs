@@ -1,8 +1,9 @@
-//! Whether a thousand clients keep as many requests with the upstream as it allows, and never one
-//! more (benches/README.md): real sockets, real time, and the emulator's own record of what
-//! arrived. Run it with `cargo bench --bench concurrency`; an argument is the upstream's latency in
-//! milliseconds. It fails when one request too many was in flight or one was refused; how near the
-//! average comes to the limit depends on how busy the machine is, and is a figure only.
+//! Concurrency of a thousand clients at the upstream (benches/README.md): real sockets, real time,
+//! and the emulator's own record.
+//!
+//! Run it with `cargo bench --bench concurrency`; an argument is the upstream's latency in
+//! milliseconds. It fails when one request too many was in flight or one was denied. The average in
+//! flight depends on the load of the machine, and is a figure only.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,25 +27,24 @@ use weir::gateway::Current;
 use weir::gateway::Listening;
 use weir::telemetry::Metrics;
 
-/// The one that `weir` ships with.
+/// The allocator of `weir`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const KEY: &str = "weir_key_of_all_the_clients_of_this_measurement";
 const TOKEN: &str = "emu_classic_ada_all_scopes";
-/// Each with a connection of its own.
+/// Each has a connection of its own.
 const CLIENTS: u64 = 1_000;
-/// Document 1, Secondary rate limits.
+/// The upstream's limit (SPECIFICATION, "Secondary rate limits").
 const PLACES: u32 = 100;
-/// How long the upstream takes for an answer where nothing else is said: a slow one, so that a
-/// place stands empty for little of the time.
+/// Default latency of the upstream: slow, so that a slot is free for little of the time.
 const LATENCY: Duration = Duration::from_secs(1);
-/// How long the clients ask. With a thousand of them and a second's latency each waits for 10 s of
-/// its 30.
+/// Length of the measurement. With a thousand clients and a second's latency each request waits for
+/// 10 s of its 30.
 const LENGTH: Duration = Duration::from_secs(20);
-/// The beginning, which is not measured: connections are made, and the first answers come.
+/// Time before the measurement, for connections and first answers.
 const WARM_UP: Duration = Duration::from_secs(3);
-/// What is asked for: endpoints in turn, because each may take 900 a minute.
+/// Endpoints in turn, because each permits 900 requests a minute.
 const LISTS: [&str; 5] = ["issues", "labels", "commits", "pulls", "milestones"];
 
 /// The emulator with its latency and the gateway in front of it, both on loopback.
@@ -76,14 +76,12 @@ impl Stage {
         Ok(Self { emulator, listening, clock, latency })
     }
 
-    /// What the emulator has seen.
     fn seen(&self) -> Vec<Entry> {
         self.emulator.with_emulator(|emulator| emulator.transcript(0))
     }
 
-    /// Requests with the emulator on average from the end of the warm-up until `end`, by its own
-    /// record: each is there from its arrival for the latency at least. So this is the least that
-    /// it can have been.
+    /// Returns the average of requests in flight from the end of the warm-up until `end`, by the
+    /// emulator's record. Each is in flight for at least the latency, so this is a lower bound.
     fn average_in_flight(&self, seen: &[Entry], end: u64) -> f64 {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let begin = seen.first().map_or(end, |first| first.at_millis + millis(WARM_UP));
@@ -97,7 +95,7 @@ impl Stage {
 }
 
 /// The defaults but for one limit: the gateway takes elapsed time for CPU time, and these answers
-/// are slow without being dear.
+/// are slow without being expensive.
 fn config_text(upstream: SocketAddr) -> String {
     format!(
         r#"
@@ -123,8 +121,7 @@ fn config_text(upstream: SocketAddr) -> String {
     )
 }
 
-/// One client: asks again as soon as it is answered, each time for something else. How many answers
-/// of each status it got.
+/// Runs one client that sends a new request after each answer. Returns its answers by status.
 async fn client(
     number: u64,
     address: SocketAddr,
@@ -135,7 +132,7 @@ async fn client(
         .map_err(|fault| format!("client {number} cannot connect: {fault}"))?;
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|fault| fault.to_string())?;
-    // It ends with its client; what goes wrong on it, the client is told.
+    // It ends with its client, which sees its errors.
     tokio::spawn(connection);
     let (mut statuses, mut turn) = (BTreeMap::new(), number);
     while goes_on.load(Ordering::Relaxed) {
@@ -166,7 +163,7 @@ async fn measure(latency: Duration) -> Result<ExitCode, String> {
         .collect();
     tokio::time::sleep(LENGTH).await;
     let (end, seen) = (stage.clock.now().as_millis(), stage.seen());
-    // Who waits now is answered all the same.
+    // Waiting requests are still answered.
     goes_on.store(false, Ordering::Relaxed);
     let mut statuses: BTreeMap<StatusCode, u64> = BTreeMap::new();
     for client in clients {
@@ -175,7 +172,7 @@ async fn measure(latency: Duration) -> Result<ExitCode, String> {
         }
     }
     let all = stage.seen();
-    // An entry counts who was there before it.
+    // An entry counts the requests before it.
     let most = all.iter().map(|entry| entry.concurrency + 1).max().unwrap_or(0);
     let refused = all.iter().filter(|entry| entry.refused.is_some()).count();
     let average = stage.average_in_flight(&seen, end);

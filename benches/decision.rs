@@ -1,7 +1,8 @@
-//! What one admission and its settlement cost, and whether that grows with the accounts or with
-//! those who wait (benches/README.md). The pure core alone, one thread, virtual time. Run it with
-//! `cargo bench --bench decision`; `-- 10000 1000` measures only the rows of ten thousand accounts
-//! with a thousand waiting.
+//! Cost of one admission and its settlement, by accounts and by waiting requests
+//! (benches/README.md). The pure core alone, one thread, virtual time.
+//!
+//! Run it with `cargo bench --bench decision`; `-- 10000 1000` measures only the rows of ten
+//! thousand accounts with a thousand waiting.
 
 mod process;
 
@@ -20,16 +21,16 @@ use weir::decision::{
 
 use process::busy;
 
-/// The one that `weir` ships with.
+/// The allocator of `weir`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const BEGINNING: Timestamp = Timestamp::from_secs(1_800_000_000);
 /// Virtual time between two events.
 const STEP: Duration = Duration::from_millis(1);
-/// How long each row is measured, in time on a core.
+/// CPU time of each row's measurement.
 const MEASURED: Duration = Duration::from_millis(700);
-/// Most events between two looks at the clock.
+/// Most events between two readings of the clock.
 const ROUND: usize = 1_000;
 /// Requests in flight on each account when others wait.
 const CONCURRENCY: u32 = 4;
@@ -37,16 +38,16 @@ const CLIENTS: u32 = 50;
 const ACCOUNTS: [u32; 5] = [1, 10, 100, 1_000, 10_000];
 const WAITING: [usize; 4] = [0, 10, 1_000, 10_000];
 
-/// Which accounts a demand may use.
+/// Accounts of a request.
 #[derive(Clone, Copy, PartialEq)]
 enum Shape {
     /// All of them: one large pool.
     Pool,
-    /// One: as writes and routes about "me" do.
+    /// One: as for writes and routes about "me".
     Own,
 }
 
-/// The core, saturated, with its requests in flight and its virtual time.
+/// The saturated core, with its requests in flight and its virtual time.
 struct Bench {
     admission: Admission,
     lists: Vec<Arc<[AccountId]>>,
@@ -125,13 +126,13 @@ impl Bench {
         decision
     }
 
-    /// The oldest request in flight is answered; who waited for its place is admitted.
+    /// Answers the oldest request in flight; a waiting request takes its slot.
     fn answer(&mut self) {
         self.now = self.now + STEP;
         let Some(grant) = self.open.pop_front() else { return };
         let used = &mut self.used[grant.account.0 as usize];
         *used += 1;
-        // A budget is used up and renewed again and again.
+        // A budget is used up and renewed repeatedly.
         let rate = RateHeaders {
             limit: 5_000,
             remaining: 5_000 - *used % 4_900,
@@ -145,7 +146,7 @@ impl Bench {
         self.open.extend(self.admission.take_decided().filter_map(|(_, decision)| decision.ok()));
     }
 
-    /// Every account known and, if somebody is to wait, full.
+    /// Makes every account known and, if requests are to wait, full.
     fn warm_up(&mut self, waiting: usize) {
         for _ in 0..self.used.len() * 2 {
             self.ask();
@@ -157,17 +158,17 @@ impl Bench {
     }
 }
 
-/// What was measured, in microseconds.
+/// Results in microseconds.
 struct Figures {
-    /// A settlement with the admission that it allows; without a line, an admission with its
-    /// settlement.
+    /// A settlement with the admission that it allows; without waiting requests, an admission with
+    /// its settlement.
     served: f64,
-    /// An arrival that joins the line.
+    /// An arrival that joins the queue.
     joined: f64,
 }
 
-/// With a line, a round lets as many join as it then serves, so that the line grows and shrinks by
-/// a tenth, or by a hundred where that is more.
+/// Measures one cell. With waiting requests, a round adds as many as it then serves, so that the
+/// queue grows and shrinks by a tenth, or by a hundred if that is more.
 fn measure(clock: &Clock, accounts: u32, waiting: usize, shape: Shape) -> Figures {
     let mut bench = Bench::new(accounts, shape);
     bench.warm_up(waiting);
@@ -207,12 +208,11 @@ fn measure(clock: &Clock, accounts: u32, waiting: usize, shape: Shape) -> Figure
     }
 }
 
-/// The one that was named, else all.
+/// Returns the named one, else all.
 fn chosen<T: Copy>(all: &[T], named: Option<T>) -> Vec<T> {
     named.map_or_else(|| all.to_vec(), |named| vec![named])
 }
 
-/// The cells of a line.
 fn each(waiting: &[usize], cell: impl Fn(&usize) -> String) -> String {
     waiting.iter().map(cell).collect::<Vec<_>>().join(" | ")
 }

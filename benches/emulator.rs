@@ -1,6 +1,7 @@
-//! How many requests a second the emulator's `respond` alone answers, and what a large world costs
-//! (benches/README.md). No socket, one thread, virtual time. Run it with `cargo bench --bench
-//! emulator`; an argument chooses the rows whose names contain it.
+//! Requests per second of the emulator's `respond` alone, and the cost of a large world
+//! (benches/README.md). No socket, one thread, virtual time.
+//!
+//! Run it with `cargo bench --bench emulator`; an argument selects the rows whose names contain it.
 
 mod process;
 
@@ -14,30 +15,29 @@ use weir::emulator::{Conditions, Emulator, Options};
 
 use process::busy;
 
-/// The one that `weir` ships with.
+/// The allocator of `weir`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const TOKEN: &str = "Bearer emu_classic_ada_all_scopes";
 const BEGINNING: Timestamp = Timestamp::from_secs(1_800_000_000);
-/// Virtual time between two requests: about as fast as an account may ask for hours.
+/// Virtual time between two requests: about the rate that an account may sustain for hours.
 const STEP: Duration = Duration::from_millis(100);
-/// How long each row is measured, in time on a core.
+/// CPU time of each row's measurement.
 const MEASURED: Duration = Duration::from_secs(1);
-/// Turns between two looks at the clock.
+/// Turns between two readings of the clock.
 const ROUND: usize = 60;
 /// Repositories of the small and the large world.
 const WORLDS: [u32; 2] = [20, 10_000];
-/// How many issues take turns: one that gathers thousands of comments would be measured instead of
-/// the rest.
+/// Number of issues in turn: with a single one its thousands of comments would dominate.
 const ISSUES: u32 = 60;
 /// Limits that would end the measurement.
 const LIMITS: [&str; 6] =
     ["core", "search", "graphql", "content.minute", "content.hour", "points.rest"];
 
-/// Name, method, path (where `{n}` is each of the first issues in turn), body, and the status that
-/// shows that the right thing is measured.
+/// Name, method, path (`{n}` stands for each of the first issues in turn), body, and the expected
+/// status.
 type Row = (&'static str, &'static str, &'static str, &'static str, u16);
 
 const MIX: [Row; 6] = [
@@ -72,7 +72,6 @@ const OTHERS: [Row; 8] = [
     ("the rate limits", "GET", "/rate_limit", "", 200),
 ];
 
-/// An emulator and its virtual time.
 struct Upstream {
     emulator: Emulator,
     now: Timestamp,
@@ -100,7 +99,6 @@ impl Upstream {
         (response.status(), response.body().len())
     }
 
-    /// The row's requests.
     fn requests(&mut self, row: Row) -> Vec<Request<Bytes>> {
         let numbers = if row.2.contains("{n}") { 1..=ISSUES } else { 1..=1 };
         numbers
@@ -108,7 +106,7 @@ impl Upstream {
             .collect()
     }
 
-    /// One request; one that is to be answered 304 names what the same request was answered before.
+    /// Builds one request; one for a 304 carries the validator of an earlier answer.
     fn request(&mut self, (name, method, _, body, status): Row, path: &str) -> Request<Bytes> {
         let builder = || {
             Request::builder()
@@ -131,8 +129,8 @@ impl Upstream {
         build(tag.into_iter().fold(builder(), |builder, tag| builder.header("if-none-match", tag)))
     }
 
-    /// Asks these in turn until the time is over; requests per second, and bytes of all bodies
-    /// together.
+    /// Sends these in turn until the time is over. Returns requests per second, and the bytes of
+    /// all bodies together.
     fn measure(&mut self, rows: &[Row], clock: &Clock) -> (f64, usize) {
         let requests: Vec<Vec<Request<Bytes>>> =
             rows.iter().map(|row| self.requests(*row)).collect();
@@ -160,7 +158,7 @@ impl Upstream {
     }
 }
 
-/// Resident memory of this process in KiB, where the system tells it.
+/// Resident memory of this process in KiB; 0 when unknown.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0");

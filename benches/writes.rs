@@ -1,8 +1,8 @@
-//! What it costs to keep writes (benches/README.md): new ones per second, into the file alone and
-//! through the gateway's listener; the start with many of them, and the memory they take.
+//! Cost of stored writes (benches/README.md): new ones per second, in the file alone and through
+//! the gateway's listener; the start with many of them, and their memory.
 //!
 //! Run it with `cargo bench --bench writes`; an argument is the directory whose disk is measured,
-//! `target` without one.
+//! `target` by default.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,22 +28,22 @@ use weir::writes::memory::MemoryStore;
 use weir::writes::record::{Address, Shape};
 use weir::writes::{Change, Progress, Store, Stored, Write, WriteId};
 
-/// The one that `weir` ships with.
+/// The allocator of `weir`.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const CALLERS: [u64; 3] = [1, 64, 1_000];
-/// How long each number of callers is measured.
+/// Time of the measurement for each number of callers.
 const MEASURED: Duration = Duration::from_secs(5);
 const QUEUED: u64 = 10_000;
 const BODY_BYTES: usize = 1024;
 const ACCEPTED: Timestamp = Timestamp::from_secs(1_800_000_000);
-/// Clients with a connection each, and clients of the config among whom they are dealt.
+/// Clients with a connection each, and clients of the config among which they are distributed.
 const CONNECTIONS: u64 = 64;
 const KEY: &str = "weir_key_of_all_the_clients_of_this_measurement";
-/// Tells this program to be the one that starts.
+/// Makes this program the process that starts.
 const RECOVER: &str = "--recover";
-/// Tells this program to be the one that keeps writes in memory.
+/// Makes this program the process that keeps writes in memory.
 const HOLD: &str = "--hold";
 
 fn main() {
@@ -72,7 +72,7 @@ fn main() {
     recovery(directory.path());
 }
 
-/// Callers that each bring a write as soon as the one before is kept.
+/// Runs callers that each insert a write when the previous one is stored.
 fn enqueue(path: &Path, callers: u64, clock: &Clock) {
     let store = Arc::new(FileStore::open(path, |_, _| Ok(())).expect("a new file"));
     let numbers = Arc::new(AtomicU64::new(0));
@@ -117,7 +117,7 @@ fn print_rate(callers: u64, took: Duration, waits: &mut [u64]) {
     println!("{callers:>8}  {rate:>12}  {:>10}  {:>10}", wait(50), wait(99));
 }
 
-/// The start with a file full of queued writes: after a clean end, and after a SIGKILL.
+/// Measures the start with a file full of queued writes: after a clean end, and after a SIGKILL.
 fn recovery(directory: &Path) {
     let (ended, killed) = (directory.join("ended.redb"), directory.join("killed.redb"));
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -125,7 +125,7 @@ fn recovery(directory: &Path) {
     let mut last = None;
     for number in 0..QUEUED {
         last = Some(store.apply(Change::Insert(number, write(number))));
-        // A second commit for each thousand: more may not wait.
+        // Waits after each thousand: more may not wait at once.
         if number % 1_000 == 999 {
             runtime.block_on(last.take().expect("it was just made")).expect("it is kept");
         }
@@ -138,7 +138,7 @@ fn recovery(directory: &Path) {
         "\n{QUEUED} queued writes of {BODY_BYTES} bytes, {} MiB of file",
         size / (1024 * 1024)
     );
-    // In a process of its own each: what this one has in memory already says nothing.
+    // Each in a process of its own: the memory of this one is not comparable.
     let program = std::env::current_exe().expect("this program");
     for (how, path) in [("ended well", &ended), ("killed", &killed)] {
         println!("  {how}:");
@@ -150,7 +150,7 @@ fn recovery(directory: &Path) {
     assert!(status.is_ok_and(|status| status.success()), "they cannot be held");
 }
 
-/// A gateway whose upstream nobody is, and which would wait an hour between two attempts.
+/// A gateway without an upstream, and with an hour between two attempts.
 fn config() -> Arc<config::Config> {
     let text = format!(
         "[listen]\nhttp = [\"127.0.0.1:0\"]\n[upstream]\nurl = \"http://127.0.0.1:9\"\n\
@@ -162,8 +162,8 @@ fn config() -> Arc<config::Config> {
     Arc::new(config::parse(&text, "bench", &|_| None, Path::new(".")).expect("it is a config"))
 }
 
-/// Requests with `Prefer: respond-async` on real sockets, each sent when the one before is answered
-/// with 202.
+/// Sends requests with `Prefer: respond-async` on real sockets, each after the 202 of the one
+/// before.
 fn through_the_gateway(path: &Path, clock: &Clock) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
@@ -217,7 +217,7 @@ fn through_the_gateway(path: &Path, clock: &Clock) {
     print_rate(CONNECTIONS, took, &mut waits);
 }
 
-/// A start of the queue, and what it takes.
+/// Measures a start of the queue, and its memory.
 fn recover(path: &Path, clock: &Clock) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
@@ -241,7 +241,7 @@ fn recover(path: &Path, clock: &Clock) {
     );
 }
 
-/// As many in a gateway that has no file.
+/// Measures as many writes in a gateway without a file.
 fn hold(clock: &Clock) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
@@ -281,7 +281,7 @@ fn print_memory(what: &str, before: u64) {
     );
 }
 
-/// A usual one: a comment with a key.
+/// A typical write: a comment with a key.
 fn write(number: u64) -> Stored {
     Stored {
         request: comment(number).encode(),
@@ -310,7 +310,7 @@ fn comment(number: u64) -> Write {
     }
 }
 
-/// What of this process is in memory.
+/// Resident memory of this process.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,11 +1,11 @@
-//! What a measurement asks of the system about its own process.
+//! Measurements of this process by the system.
 
 use std::time::Duration;
 
 use weir::clock::{Clock, Timestamp};
 
-/// Time that this process was on a core, so that a busy machine does not spoil the figures; where
-/// the system does not tell it, the clock's.
+/// CPU time of this process, so that a busy machine does not spoil the figures; the clock's time
+/// where the system does not tell.
 pub fn busy(clock: &Clock) -> Duration {
     let told = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let nanos = told.split_whitespace().next().and_then(|first| first.parse().ok());

@@ -1,8 +1,8 @@
-//! `GET /api/budgets`: the books of every account and the health of its tokens, in the shape that
-//! `weir budgets` reads again.
+//! `GET /api/budgets`: every account's budgets and the health of its tokens, in a shape that `weir
+//! budgets` reads.
 //!
-//! Times are told twice: as seconds since the epoch, rounded up, and as RFC 3339. Left out:
-//! credentials, and what each client makes of the books (`clients`).
+//! Times appear twice: as seconds since the epoch, rounded up, and as RFC 3339. Left out:
+//! credentials, and the clients' use (`clients`).
 
 use std::collections::HashMap;
 
@@ -13,12 +13,11 @@ use crate::decision::{AccountId, AccountSnapshot, WindowSnapshot};
 use crate::gateway::Gateway;
 use crate::tokens::{Health, HealthState};
 
-/// Everything an operator can know of limits at one moment.
+/// State of all limits at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Budgets {
-    /// When this was true, by the gateway's clock.
+    /// Time of the snapshot by the gateway's clock.
     pub now: u64,
-    /// The same.
     pub now_iso: String,
     /// Requests that wait for admission.
     pub waiting: u64,
@@ -26,23 +25,18 @@ pub struct Budgets {
     pub accounts: Vec<AccountBudgets>,
 }
 
-/// One account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AccountBudgets {
-    /// Its name in the config.
+    /// Name in the config.
     pub account: String,
     /// Units of each window that are left to others; see `reserve` in the config.
     pub reserve: u32,
-    /// Closed for all requests until then, after the upstream refused it for a secondary limit;
-    /// `null` when it is open.
+    /// Time until which a secondary limit closes it for all requests; `null` when it is open.
     pub cooldown_until: Option<u64>,
-    /// The same.
     pub cooldown_until_iso: Option<String>,
-    /// The primary budgets that have been asked for, sorted by resource.
+    /// Primary budgets used so far, sorted by resource.
     pub resources: Vec<ResourceBudget>,
-    /// The secondary limits.
     pub secondary: Vec<SecondaryUse>,
-    /// Its tokens.
     pub tokens: Vec<TokenState>,
 }
 
@@ -51,51 +45,47 @@ pub struct AccountBudgets {
 pub struct ResourceBudget {
     /// The upstream's name for it.
     pub resource: String,
-    /// Whether the upstream has message so in this window; otherwise the figures are presumed from the
+    /// True if the upstream has reported this window; otherwise the figures are presumed from the
     /// documented limits.
     pub known: bool,
     /// Requests of each window.
     pub limit: u32,
-    /// Requests left; those in flight are still in it.
+    /// Requests left, those in flight included.
     pub remaining: u32,
-    /// Requests in flight, which will take theirs from what remains.
+    /// Requests in flight, which will reduce `remaining`.
     pub reserved: u32,
     /// `limit - remaining`.
     pub used: u32,
-    /// When the window ends; presumed when the rest is.
+    /// End of the window; presumed while `known` is false.
     pub reset: u64,
-    /// The same.
     pub reset_iso: String,
 }
 
-/// One secondary limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SecondaryUse {
-    /// Its name, which refusals, metrics and the log use too; of the points per endpoint the
-    /// fullest.
+    /// Name, as in errors, metrics and the log; of the points per endpoint the fullest.
     pub limit: String,
-    /// What is in use, in the limit's own unit.
+    /// Use in the limit's own unit.
     pub in_use: u32,
-    /// The most that may be.
     pub max: u32,
 }
 
-/// One token, or whatever else an account acts with.
+/// One credential of an account.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenState {
-    /// Its position in the config's list of tokens, from 0, or what it is made for (`installation
-    /// 7`, `app 3`, `anonymous`); also its name in metrics.
+    /// Position in the config's list of tokens, from 0, or its origin (`installation 7`, `app 3`,
+    /// `anonymous`); also its name in metrics.
     pub token: String,
-    /// Whether it can be used, or is minted when it is asked for.
+    /// True if it can be used, or is minted on demand.
     pub healthy: bool,
-    /// `healthy`; `benched` after the upstream refused it; `minting` while there is none yet;
-    /// `expired` when it ended and nobody has missed it.
+    /// `healthy`; `benched` after the upstream rejected it; `minting` while there is none yet;
+    /// `expired` when it ended while idle.
     pub state: String,
-    /// Why it cannot be used, or may soon not be; `null` when nothing is wrong.
+    /// Problem that makes it unusable, now or soon; `null` without one.
     pub reason: Option<String>,
 }
 
-/// The books as they stand.
+/// Takes a snapshot of all budgets.
 pub fn of(gateway: &Gateway) -> Budgets {
     let (now, snapshot) = accounts_of(gateway);
     let mut tokens = token_states(gateway, now);
@@ -113,7 +103,7 @@ pub fn of(gateway: &Gateway) -> Budgets {
     }
 }
 
-/// The books of the accounts of the config in force, with the time at which the picture was taken.
+/// Returns the budgets of the current config's accounts, with the time of the snapshot.
 pub(super) fn accounts_of(gateway: &Gateway) -> (Timestamp, Vec<AccountSnapshot>) {
     let (now, mut snapshot) = gateway.admissions().snapshot();
     snapshot.retain(|account| {
@@ -122,7 +112,7 @@ pub(super) fn accounts_of(gateway: &Gateway) -> (Timestamp, Vec<AccountSnapshot>
     (now, snapshot)
 }
 
-/// What is known of the tokens' health, by account: the only place that puts it into words.
+/// Returns the tokens' health by account. All texts about it are made here.
 pub(super) fn token_states(
     gateway: &Gateway,
     now: Timestamp,

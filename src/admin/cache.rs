@@ -1,8 +1,8 @@
-//! `GET /api/cache`: what is stored and what came of it. `POST /api/cache/purge {"prefix":
-//! "/repos/acme/"}`: what begins so is taken out (CONTRACT §5).
+//! `GET /api/cache`: size and effect of the store. `POST /api/cache/purge {"prefix":
+//! "/repos/acme/"}`: removes answers by path prefix (SPECIFICATION, "Admin listener").
 //!
-//! Both walk the stored answers part by part, beside the workers. Left out: single answers, their
-//! paths and queries below the second segment.
+//! Both walk the stored answers shard by shard, beside the workers. Left out: single answers, their
+//! queries, and paths below the second segment.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,61 +17,56 @@ use crate::decision::cache::key::Scope;
 use crate::gateway::Gateway;
 use crate::gateway::Prefix;
 
-/// How many beginnings of paths are shown.
+/// Most path prefixes shown.
 const SHOWN_MAX: usize = 20;
-/// How many are told apart while counting; the rest is counted under `other`.
+/// Most path prefixes counted; the rest counts as `other`.
 const COUNTED_MAX: usize = 10_000;
 
-/// The figures.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Figures {
     /// Stored answers.
     pub entries: u64,
-    /// Bytes that they take in memory.
+    /// Their bytes in memory.
     pub bytes: u64,
-    /// Bytes that they may take.
     pub max_bytes: u64,
-    /// Answers thrown out to make room, since the start.
+    /// Answers evicted for room since the start.
     pub evictions: u64,
-    /// Reads since the start, by what the cache did for them: the words of the metrics' label
-    /// `cache`.
+    /// Reads since the start by cache outcome: the words of the metrics' label `cache`.
     pub answers: std::collections::BTreeMap<String, u64>,
-    /// By whose view they show, the largest first.
+    /// By scope, the largest first.
     pub scopes: Vec<Part>,
-    /// By the first segments of their path, the largest first.
+    /// By the first segments of the path, the largest first.
     pub prefixes: Vec<Part>,
 }
 
-/// A part of the stored answers.
+/// A group of stored answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Part {
-    /// What they have in common.
+    /// Their common scope or prefix.
     pub name: String,
-    /// How many.
     pub entries: u64,
     /// Their bytes in memory.
     pub bytes: u64,
 }
 
-/// What a purge has done.
+/// Result of a purge.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Purged {
-    /// As it was asked for.
     pub prefix: String,
-    /// Answers taken out.
+    /// Answers removed.
     pub entries: u64,
     /// Their bytes in memory.
     pub bytes: u64,
 }
 
-/// What a purge is asked with.
+/// Body of a purge.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PurgeRequest {
     prefix: String,
 }
 
-/// As they stand.
+/// Takes a snapshot of the store.
 pub fn figures(gateway: &Gateway) -> Figures {
     let (mut scopes, mut prefixes) = (HashMap::new(), HashMap::new());
     let add = |parts: &mut HashMap<Arc<str>, (u64, u64)>, name: &str, bytes: u64| {
@@ -103,7 +98,7 @@ pub fn figures(gateway: &Gateway) -> Figures {
     }
 }
 
-/// Takes out what the body names.
+/// Removes the answers that the body names.
 pub fn purge(gateway: &Gateway, body: &[u8]) -> Response<Full<Bytes>> {
     const EXAMPLE: &str = "{\"prefix\": \"/repos/acme/\"}";
     if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_err() {
@@ -151,13 +146,13 @@ fn scope_name(gateway: &Gateway, scope: Scope) -> String {
         Scope::Account(account) => {
             format!("account {}", gateway.account_name(crate::decision::AccountId(account)))
         }
-        // Whose it is cannot be told, and is not to be.
+        // The owner of a client's credential is unknown on purpose.
         Scope::Credential(_) => "credentials of clients".into(),
         Scope::Public => "everyone".into(),
     }
 }
 
-/// The first two segments of a path below `/repos`, else the first.
+/// Returns the first two segments of a path below `/repos`, else the first.
 fn beginning(path_and_query: &str) -> &str {
     let path = path_and_query.split('?').next().unwrap_or_default();
     let segments = if path.starts_with("/repos/") { 3 } else { 2 };

@@ -1,7 +1,6 @@
-//! `GET /api/clients`: what each client of the config has asked for, waited and been refused since
-//! the process began.
+//! `GET /api/clients`: each client's requests, waits and gateway errors since the process began.
 //!
-//! The same requests as in `weir_requests_total` and `weir_refused_total`. Left out: keys and their
+//! The counts match `weir_requests_total` and `weir_refused_total`. Left out: keys and their
 //! hashes.
 
 use std::collections::BTreeMap;
@@ -14,59 +13,50 @@ use crate::decision::Priority;
 use crate::gateway::Gateway;
 use crate::telemetry::ClientFigures;
 
-/// All clients.
 #[derive(Debug, Serialize)]
 pub struct Clients {
     /// In the order of the config.
     pub clients: Vec<ClientUse>,
-    /// Requests that no key was accepted for.
+    /// Requests without an accepted key.
     pub without_key: RequestCounts,
 }
 
-/// One client.
 #[derive(Debug, Serialize)]
 pub struct ClientUse {
-    /// Its name in the config.
+    /// Name in the config.
     pub client: String,
-    /// Its priority in the config.
     pub priority: &'static str,
-    /// Its weight in the config.
     pub weight: u32,
-    /// How many of its requests are held right now.
+    /// Requests that wait right now.
     pub waiting: u64,
-    /// What it has asked for.
     #[serde(flatten)]
     pub asked: RequestCounts,
-    /// How long its finished requests were held.
     pub waits: Waits,
 }
 
-/// Requests and refusals.
 #[derive(Debug, Serialize)]
 pub struct RequestCounts {
     /// Requests finished.
     pub requests: u64,
-    /// Of these, refused by the gateway.
+    /// Requests among them that the gateway refused.
     pub refused: u64,
-    /// The same by reason.
+    /// `refused` by reason.
     pub refused_by: BTreeMap<&'static str, u64>,
 }
 
-/// How long requests were held, in seconds; of those that were not held at all there is only the
-/// difference to `requests`.
+/// Waits of finished requests.
 #[derive(Debug, Serialize)]
 pub struct Waits {
-    /// Requests that were held for a millisecond or more.
+    /// Requests that waited for a millisecond or more.
     pub count: u64,
-    /// All their waits together.
     pub sum_seconds: f64,
-    /// What half of them did not exceed; at most a quarter too high.
+    /// Median; at most a quarter too high.
     pub p50_seconds: f64,
-    /// What 99 of 100 did not exceed; at most a quarter too high.
+    /// 99th percentile; at most a quarter too high.
     pub p99_seconds: f64,
 }
 
-/// The clients as they stand.
+/// Takes a snapshot of all clients.
 pub fn of(gateway: &Gateway) -> Clients {
     let clients = gateway
         .config()

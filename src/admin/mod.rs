@@ -1,16 +1,15 @@
-//! The admin listener: health, metrics, the books and the queue of writes, for operators only
-//! (CONTRACT §5).
+//! The admin listener: health, metrics, budgets and the queue of writes, for operators only
+//! (SPECIFICATION, "Admin listener").
 //!
-//! The dashboard will live here too. It is served by its own small server, so that a flood of
-//! clients on the gateway's listeners does not blind the operator. Nothing here shows a credential:
-//! what is shown is made of names of the config and figures.
+//! A small server of its own keeps the operator's view when clients flood the gateway's listeners.
+//! Nothing here shows a credential, only names of the config and figures.
 
-pub mod budgets;
-pub mod cache;
-pub mod clients;
+pub(crate) mod budgets;
+pub(crate) mod cache;
+mod clients;
 mod pages;
 mod reload;
-pub mod writes;
+pub(crate) mod writes;
 
 use std::convert::Infallible;
 use std::io;
@@ -35,17 +34,16 @@ use crate::config::digest;
 use crate::gateway::Current;
 use crate::gateway::Gateway;
 
-/// How long an operator's request head may take. CONTRACT §2 has the same for clients.
+/// Timeout of a request head; the default for clients is the same.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest body of an order. Ours: a prefix to purge is part of a path, and a head is no longer
+/// Longest body. Our choice: a prefix to purge is part of a path, and no request head is longer
 /// than this.
 const ORDER_BYTES_MAX: usize = 32 * 1024;
 
-/// What a page in JSON says that it is.
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// What a 401 of this listener asks for; also how it is told from others.
+/// Challenge of a 401, by which commands recognise this listener.
 pub const CHALLENGE: &str = "Bearer realm=\"weir admin\"";
 
 /// The open admin listener, if there is one.
@@ -54,8 +52,8 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Opens the listener that the config names and serves it until the process ends: health must
-    /// be answered while draining.
+    /// Opens the listener of the config and serves it until the process ends: health must be
+    /// answered during a drain.
     pub async fn open(current: &Arc<Current>) -> io::Result<Self> {
         let Some(address) = current.gateway().config().listen.admin else {
             return Ok(Self { address: None });
@@ -66,7 +64,7 @@ impl Admin {
         Ok(Self { address: Some(address) })
     }
 
-    /// Where it listens.
+    /// Returns its address.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
@@ -75,7 +73,7 @@ impl Admin {
 async fn accept(listener: TcpListener, current: Arc<Current>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of file descriptors, most likely: the next one may succeed.
+            // Probably out of file descriptors; the next accept may succeed.
             tokio::task::yield_now().await;
             continue;
         };
@@ -85,22 +83,21 @@ async fn accept(listener: TcpListener, current: Arc<Current>) {
                 let (current, (head, body)) = (Arc::clone(&current), request.into_parts());
                 async move {
                     let body = read(&head, body).await;
-                    // A task of its own: what was ordered is done, also when the operator breaks
-                    // off.
+                    // A separate task, so that an action completes even if the operator
+                    // disconnects.
                     let answer = tokio::spawn(answer(current, head, body)).await;
                     Ok::<_, Infallible>(answer.unwrap_or_else(|_| not_made()))
                 }
             });
             let mut server = auto::Builder::new(TokioExecutor::new());
             server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-            // A client of this listener that breaks off is its own loss.
+            // An error here means that the client disconnected.
             let _ = server.serve_connection(TokioIo::new(stream), service).await;
         });
     }
 }
 
-/// The body of a request that means something by it. `None`: too long, too slow or cut off. All
-/// others are answered without.
+/// Reads the body of a POST. `None`: too long, too slow or cut off. Other bodies are ignored.
 async fn read(head: &Parts, body: Incoming) -> Option<Bytes> {
     if head.method != Method::POST {
         return Some(Bytes::new());
@@ -124,7 +121,7 @@ async fn answer(
     reply
 }
 
-/// The page for whoever may see it.
+/// Checks the token and answers with the page.
 async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Response<Full<Bytes>> {
     let gateway = current.gateway();
     let path = request.uri.path();
@@ -150,13 +147,12 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Res
     if let Some(page) = writes::Page::of(path) {
         return page.answer(&gateway, &request, body.as_ref()).await;
     }
-    // A page about thousands of accounts takes tens of milliseconds, which clients should not wait
-    // for.
+    // A page about thousands of accounts takes tens of milliseconds, which must not delay clients.
     let made = tokio::task::spawn_blocking(move || walked(&gateway, &request, body.as_ref())).await;
     made.unwrap_or_else(|_| not_made())
 }
 
-/// A page that is made by walking through what there is, and waits for nothing.
+/// Answers with a page that is computed without waiting.
 fn walked(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Response<Full<Bytes>> {
     let path = request.uri.path();
     if path == "/api/cache/purge" {
@@ -197,8 +193,8 @@ fn not_allowed(message: &str, allowed: &'static str) -> Response<Full<Bytes>> {
     reply
 }
 
-/// Whether the request carries the admin token. Hashes are compared, so that the time says nothing
-/// about the token, not even its length.
+/// Returns true if the request carries the admin token. Comparing hashes keeps the time independent
+/// of the token, its length included.
 fn is_authorized(request: &Parts, token: &SecretString) -> bool {
     let given = request.headers.get(header::AUTHORIZATION).and_then(|value| {
         let (scheme, given) = value.as_bytes().split_at_checked(b"Bearer ".len())?;

@@ -1,4 +1,4 @@
-//! What the admin listener answers.
+//! Small pages of the admin listener: health, metrics, errors.
 
 use std::sync::atomic::Ordering;
 
@@ -12,12 +12,11 @@ use crate::gateway::Gateway;
 use crate::telemetry::CONTENT_TYPE;
 use crate::writes::WriteState;
 
-/// A line of text.
 pub fn text(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
     page(status, HeaderValue::from_static("text/plain; charset=utf-8"), format!("{text}\n"))
 }
 
-/// `GET /readyz`: whether to send requests here.
+/// `GET /readyz`: readiness for requests.
 pub fn readiness(gateway: &Gateway) -> Response<Full<Bytes>> {
     if gateway.is_draining() {
         text(StatusCode::SERVICE_UNAVAILABLE, "draining")
@@ -26,7 +25,7 @@ pub fn readiness(gateway: &Gateway) -> Response<Full<Bytes>> {
     } else {
         let health = gateway.tokens().health(gateway.clock().now());
         let unusable = health.iter().filter(|token| !token.state.is_healthy()).count();
-        // Only how many: whose they are is for those who hold the admin token.
+        // Only the number: the accounts are for holders of the admin token.
         let note = if unusable == 0 {
             String::new()
         } else {
@@ -36,7 +35,7 @@ pub fn readiness(gateway: &Gateway) -> Response<Full<Bytes>> {
     }
 }
 
-/// What is wrong with each account, a line for each of its tokens.
+/// Describes the problem of each account, one line per token.
 fn token_report(gateway: &Gateway) -> String {
     let states = token_states(gateway, gateway.clock().now());
     let accounts = gateway.config().accounts.iter().enumerate();
@@ -72,8 +71,8 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
         metrics.set_oldest_write(
             gateway.queue().oldest().map(|oldest| now.since(oldest)).unwrap_or_default(),
         );
-        // Those that wait on a connection are queued and sent like the others, and forgotten when
-        // they end.
+        // Writes with a waiting connection pass through the queue too, and are forgotten at their
+        // end.
         let on_wire = gateway.writes_on_wire();
         metrics.set_writes(WriteState::Sending.name(), on_wire);
         metrics.set_writes(
@@ -101,8 +100,8 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
                 );
             }
         }
-        // With thousands of accounts not every series has room: what is in use goes before what is
-        // not.
+        // With thousands of accounts not every series has room: used limits come before unused
+        // ones.
         let limits = || {
             snapshot
                 .iter()
@@ -125,7 +124,6 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
     page(StatusCode::OK, HeaderValue::from_static(CONTENT_TYPE), body)
 }
 
-/// Anything as JSON.
 pub fn json(status: StatusCode, content: &impl Serialize) -> Response<Full<Bytes>> {
     match serde_json::to_vec(content) {
         Ok(body) => page(status, super::JSON, body),
@@ -134,12 +132,11 @@ pub fn json(status: StatusCode, content: &impl Serialize) -> Response<Full<Bytes
     }
 }
 
-/// What is wrong with a request to this listener.
+/// Answers with an error in JSON.
 pub fn error(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
     json(status, &serde_json::json!({ "message": message }))
 }
 
-/// A page of any kind.
 pub fn page(
     status: StatusCode,
     content_type: HeaderValue,

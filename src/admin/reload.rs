@@ -1,4 +1,4 @@
-//! `POST /api/reload`: the config is read again (CONTRACT §5).
+//! `POST /api/reload`: reads the config again (SPECIFICATION, "Admin listener").
 
 use std::sync::Arc;
 
@@ -11,30 +11,27 @@ use super::{not_made, pages};
 use crate::config::Fault;
 use crate::gateway::{Current, NotReloaded};
 
-/// What came of it.
 #[derive(Serialize)]
 struct ReloadReport<'r> {
     message: &'r str,
-    /// Keys that have changed, and go by their old values until the next start.
+    /// Changed keys that keep their old values until the next start.
     at_next_start: &'r [&'static str],
 }
 
-/// Why nothing came of it.
 #[derive(Serialize)]
 struct ReloadError<'r> {
     message: &'r str,
     faults: Vec<FaultReport<'r>>,
 }
 
-/// What is wrong with the config.
 #[derive(Serialize)]
 struct FaultReport<'r> {
     file: &'r str,
-    /// From 1; `null` when it is about the file as a whole.
+    /// From 1; `null` for the file as a whole.
     line: Option<usize>,
     key: &'r str,
     problem: &'r str,
-    /// What would be right; `null` where nothing is to be said.
+    /// Accepted values; `null` when they cannot be named.
     accepted: Option<&'r str>,
 }
 

@@ -1,9 +1,8 @@
 //! The queue of writes for operators: `GET /api/writes`, `GET /api/writes/{id}`, `POST
-//! /api/writes/{id}/cancel` and `…/retry` (CONTRACT §5).
+//! /api/writes/{id}/cancel` and `…/retry` (SPECIFICATION, "Admin listener").
 //!
-//! A list tells what decides about a write and what came of it, never what was in its body, its
-//! headers or its query; one write is told as its client is told. Left out: what may become of a
-//! write (`gateway/queue`).
+//! A list shows the state and outcome of writes, never a body, a header or a query; a single write
+//! is shown as its client sees it. Left out: the transitions of a write (the gateway's queue).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,76 +21,66 @@ use crate::gateway::NotRetried;
 use crate::gateway::{Listed, NotChanged, Repetition, Selection};
 use crate::writes::{StoreError, WriteId, WriteState};
 
-/// Writes of one page, unless it is said how many.
+/// Default page size.
 const LISTED: usize = 100;
-/// Writes of one page, at most: some 300 KiB of JSON where paths are short.
+/// Largest page: some 300 KiB of JSON with short paths.
 pub const LISTED_MAX: usize = 1_000;
-/// What may be read from the store for one page: records hold bodies, of which nothing is told
-/// here. Ours: a fraction of a second.
+/// Most bytes read from the store for one page, because records include bodies, which are not
+/// shown. Our choice: a fraction of a second.
 const READ_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// What an id looks like, for whoever has it wrong.
+/// Example of an id for error messages.
 pub const EXAMPLE_ID: &str = "1f-0000000000000007";
 
 /// The queue and some of its writes.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Listing {
-    /// When this was true, by the gateway's clock.
+    /// Time of the snapshot by the gateway's clock.
     pub now_iso: String,
-    /// Whether what is accepted survives the process.
+    /// True if accepted writes survive the process.
     pub durable: bool,
-    /// How many writes are in each state, whatever the list is about.
+    /// All writes by state, whatever the page shows.
     pub counts: BTreeMap<WriteState, u64>,
-    /// How long the oldest has waited that has not come to its end; `null` when there is none.
+    /// Wait of the oldest unfinished write; `null` when there is none.
     pub oldest_seconds: Option<f64>,
     /// The oldest first.
     pub writes: Vec<Item>,
-    /// After which one the next page begins (`after`); `null` when this was the last.
+    /// `after` of the next page; `null` on the last.
     pub next: Option<String>,
 }
 
-/// One write in a list. What is `null` has not come about, or cannot be read.
+/// One write in a list. `null` stands for what has not happened, or cannot be read.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Item {
-    /// Its name.
     pub id: String,
-    /// Where it stands.
     pub state: WriteState,
-    /// Whose it is, by the config's name.
+    /// Client name in the config.
     pub client: Option<String>,
-    /// Which account carries it, by the config's name.
+    /// Name in the config of the account that carries it.
     pub account: Option<String>,
-    /// The method.
     pub method: Option<String>,
-    /// The path, without its query.
+    /// Path without its query.
     pub path: Option<String>,
-    /// How often it was tried.
     pub attempts: Option<u32>,
-    /// When it was accepted.
     pub accepted_at: Option<String>,
-    /// When it is tried next, at the earliest.
+    /// Earliest time of the next attempt.
     pub not_before: Option<String>,
-    /// When it came to its end.
     pub finished_at: Option<String>,
-    /// A word for why it came to this end, where no answer says so.
+    /// Reason of an end without an answer, from a closed set.
     pub reason: Option<String>,
-    /// The status of the upstream's answer.
+    /// Status of the upstream's answer.
     pub status: Option<u16>,
 }
 
-/// What a request to this part of the API is about.
+/// A page of this part of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page<'p> {
-    /// The queue.
     List,
-    /// One write.
     Show(&'p str),
-    /// To take it back.
     Cancel(&'p str),
-    /// To try it again.
     Retry(&'p str),
 }
 
-/// What a retry may be asked with.
+/// Body of a retry.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RetryRequest {
@@ -99,7 +88,7 @@ struct RetryRequest {
     even_if_executed: bool,
 }
 
-/// Why something cannot be done with a write.
+/// Error of an operator action.
 #[derive(Serialize)]
 struct ActionError<'n> {
     message: &'n str,
@@ -108,7 +97,7 @@ struct ActionError<'n> {
 }
 
 impl<'p> Page<'p> {
-    /// What a path is about; `None`: it is not of this part.
+    /// Parses a path; `None` outside this part of the API.
     pub fn of(path: &'p str) -> Option<Self> {
         let rest = path.strip_prefix("/api/writes")?;
         if rest.is_empty() {
@@ -128,7 +117,7 @@ impl<'p> Page<'p> {
         matches!(self, Self::Cancel(_) | Self::Retry(_))
     }
 
-    /// The answer. `body` is that of a POST, if it came whole.
+    /// Answers the request. `body` is that of a POST, if it arrived whole.
     pub async fn answer(
         self,
         gateway: &Arc<Gateway>,
@@ -172,10 +161,10 @@ async fn list(gateway: &Arc<Gateway>, query: &str) -> Response<Full<Bytes>> {
         Err(message) => return unprocessable(&message),
     };
     let shown_max = selection.at_most;
-    // One more tells whether there is a next page.
+    // One more reveals a next page.
     selection.at_most += 1;
     let queue = Arc::clone(&gateway.queue());
-    // There may be a million writes to look through.
+    // The scan may cover a million writes.
     let Ok(mut ids) = tokio::task::spawn_blocking(move || queue.select(&selection)).await else {
         return pages::error(StatusCode::INTERNAL_SERVER_ERROR, "the list could not be made");
     };
@@ -194,7 +183,7 @@ async fn list(gateway: &Arc<Gateway>, query: &str) -> Response<Full<Bytes>> {
                 read_bytes += listed.write.body.len() + answer.map_or(0, Bytes::len);
                 writes.push(Item::of(listed));
             }
-            // Forgotten in between.
+            // Forgotten meanwhile.
             Ok(None) => {}
             Err(fault) => writes.extend(Item::unreadable(gateway, id, &fault)),
         }
@@ -212,7 +201,7 @@ async fn list(gateway: &Arc<Gateway>, query: &str) -> Response<Full<Bytes>> {
     pages::json(StatusCode::OK, &listing)
 }
 
-/// What a query asks for, or what is wrong with it.
+/// Parses the query, or returns the problem.
 fn selection(gateway: &Gateway, query: &str) -> Result<Selection, String> {
     let mut selection = Selection { at_most: LISTED, ..Selection::default() };
     let mut seen = Vec::new();
@@ -261,7 +250,7 @@ fn selection(gateway: &Gateway, query: &str) -> Result<Selection, String> {
     Ok(selection)
 }
 
-/// A word of the question as it may stand in the answer.
+/// Shortens a word of the request for the answer.
 fn shortened(text: &str) -> String {
     text.chars().take(100).collect()
 }
@@ -291,7 +280,7 @@ async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Response<Full<Bytes>> {
     }
 }
 
-/// What the body of a retry says; or the status and the words of a refusal.
+/// Parses the body of a retry, or returns status and message of an error.
 fn retry_order(body: Option<&Bytes>) -> Result<Repetition, (StatusCode, String)> {
     const EXAMPLE: &str = "the body may be empty, or like {\"even_if_executed\": true}";
     let Some(body) = body else {
@@ -306,7 +295,7 @@ fn retry_order(body: Option<&Bytes>) -> Result<Repetition, (StatusCode, String)>
     if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_err() {
         return Err((StatusCode::BAD_REQUEST, format!("the body is not JSON; {EXAMPLE}")));
     }
-    // A list is no order, though its places could be taken for the fields.
+    // Rejects a list, whose items would be taken for the fields.
     let is_object = body.trim_ascii_start().starts_with(b"{");
     match serde_json::from_slice(body) {
         Ok(RetryRequest { even_if_executed: true }) if is_object => Ok(Repetition::EvenIfExecuted),
@@ -410,7 +399,7 @@ impl Item {
         }
     }
 
-    /// What is known without the store. One record that cannot be read must not hide all others.
+    /// Returns what is known without the store: one unreadable record must not hide all others.
     fn unreadable(gateway: &Gateway, id: WriteId, fault: &StoreError) -> Option<Self> {
         tracing::error!(write = %id, error = %fault, "a write of the queue could not be read");
         let standing = gateway.queue().standing(id)?;

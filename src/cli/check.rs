@@ -7,16 +7,15 @@ use std::process::ExitCode;
 
 use crate::config::{self, Config};
 
-/// What the command ends with (CONTRACT.md, 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Valid,
     Faulty,
-    /// The report could not be written, as when a pager was closed.
+    /// The output could not be written, for example to a closed pager.
     Unwritten,
 }
 
-/// Checks the config at `path`: the effective one goes to standard output; faults, notes and
+/// Checks the config at `path`. The effective one goes to standard output; faults, notes and
 /// warnings go to standard error.
 pub fn run(path: &Path) -> ExitCode {
     match check(path, &mut io::stdout().lock(), &mut io::stderr().lock()) {

@@ -1,4 +1,4 @@
-//! `weir key`: makes a client key. It is shown once and kept nowhere; the config gets its hash.
+//! `weir key`: makes a client key. It is shown once and stored nowhere; the config gets its hash.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -8,9 +8,9 @@ use secrecy::ExposeSecret;
 
 use crate::config::{digest_hex, generate};
 
-/// Makes a key and prints it to standard output with the `key_sha256` line for the config.
+/// Prints a new key to standard output with the `key_sha256` line for the config.
 pub fn run() -> ExitCode {
-    // Standard error may be closed; what goes there is only said beside the key and the exit code.
+    // Standard error may be closed; key and exit code do not depend on it.
     match print_key(&SystemRandom::new(), &mut io::stdout().lock()) {
         Ok(()) => {
             let _ = writeln!(

@@ -1,6 +1,6 @@
-//! The subcommands (CONTRACT §1), one file each.
+//! The subcommands (SPECIFICATION, "Commands").
 //!
-//! Exit codes: 0 done, 1 it failed while running, 2 bad usage or bad config.
+//! Exit codes: 0 success, 1 failure while running, 2 bad usage or bad config.
 
 mod admin;
 mod check;
@@ -60,7 +60,7 @@ enum Command {
     Key,
 }
 
-/// Runs the subcommand that the process's arguments name.
+/// Runs the subcommand of the process's arguments.
 pub fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Serve(serve) => serve.run(),

@@ -1,4 +1,4 @@
-//! What every long-running command shares: its runtime, and the signals that end it.
+//! Exit codes, runtime and signals of the long-running commands.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -7,12 +7,12 @@ use rustix::process::Signal as Number;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Bad usage or a bad config.
+/// Exit code of bad usage or a bad config.
 pub const BAD_CONFIG: u8 = 2;
-/// It failed while running.
+/// Exit code of a failure while running.
 pub const FAILED: u8 = 1;
 
-/// A runtime with this many worker threads; as many as the machine has cores when not said.
+/// Builds a runtime; without a number it has one worker thread per core.
 pub fn runtime(threads: Option<NonZeroUsize>) -> io::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     if let Some(threads) = threads {
@@ -21,7 +21,6 @@ pub fn runtime(threads: Option<NonZeroUsize>) -> io::Result<Runtime> {
     builder.thread_name("weir").enable_all().build()
 }
 
-/// What an operator asks of a running command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessSignal {
     /// SIGTERM or Ctrl-C: drain and end.
@@ -30,18 +29,18 @@ pub enum ProcessSignal {
     Reload,
 }
 
-/// The signals of CONTRACT §1, and one that must not end a command.
+/// The handled signals (SPECIFICATION, "Commands").
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Signal,
-    /// Of no interest, but taken over: by default a write beyond the limit on the size of files
-    /// ends the process. So it fails like one on a full disk.
+    /// SIGXFSZ by default ends a process that writes beyond the file size limit. Handled, the write
+    /// fails like one on a full disk.
     _too_large: Signal,
 }
 
 impl Signals {
-    /// Takes the signals over from their default actions. To be called on a runtime.
+    /// Replaces the signals' default actions. Requires a runtime.
     pub fn install() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -51,7 +50,6 @@ impl Signals {
         })
     }
 
-    /// The next one.
     pub async fn next(&mut self) -> ProcessSignal {
         tokio::select! {
             _ = self.terminate.recv() => ProcessSignal::End,

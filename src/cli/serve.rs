@@ -1,4 +1,4 @@
-//! `weir serve`: the gateway, until it is told to end.
+//! `weir serve`: runs the gateway.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -20,7 +20,6 @@ use crate::writes::Store;
 use crate::writes::file::FileStore;
 use crate::writes::memory::MemoryStore;
 
-/// The arguments of `weir serve`.
 #[derive(Args)]
 pub struct Serve {
     /// The config file
@@ -41,7 +40,7 @@ impl Serve {
                 return FAILED.into();
             }
         };
-        // First: a signal that comes while the config is read is not to be the end.
+        // First, so that a signal during the reading of the config does not kill the process.
         let signals = match runtime.block_on(async { Signals::install() }) {
             Ok(signals) => signals,
             Err(fault) => {
@@ -64,7 +63,7 @@ impl Serve {
             }
         };
         let code = runtime.block_on(serve(config, self.config, signals));
-        // Detached fetches have had their time; what is left may not hold the exit up.
+        // Detached fetches have had their time; the rest may not delay the exit.
         runtime.shutdown_background();
         guard.shutdown();
         code
@@ -110,8 +109,8 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Exit
     }
     while signals.next().await == ProcessSignal::Reload {
         let current = Arc::clone(&current);
-        // Not waited for: reading files may take its time, and the end is to be heard of meanwhile.
-        // What came of it is logged.
+        // Not awaited: reading files may take long, and signals must be handled meanwhile. The
+        // result is logged.
         drop(tokio::task::spawn_blocking(move || current.reload()));
     }
     let gateway = current.gateway();
@@ -131,7 +130,7 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Exit
     ExitCode::SUCCESS
 }
 
-/// Where queued writes are kept, and those that an earlier run left there.
+/// Opens the store of queued writes, and reads those of an earlier run.
 fn open_writes(wanted: &WriteStore) -> Result<(Arc<dyn Store>, Recovery), String> {
     let mut recovery = Recovery::default();
     let WriteStore::File(path) = wanted else {

@@ -105,6 +105,7 @@ impl ClockOffset {
     }
 
     /// Returns the milliseconds that the upstream is ahead of us.
+    #[cfg(test)]
     pub fn millis(&self) -> i64 {
         self.millis
     }

@@ -1,9 +1,8 @@
-//! A question to the admin listener of a running gateway, for the commands that operators type
-//! (CONTRACT §1, §5).
+//! Client of the admin listener of a running gateway, for the operators' commands.
 //!
-//! Where it listens and the admin token come from `[listen]` of the config; only that section is
-//! read, so that the command works where the upstream's credentials are not at hand. What is options,
-//! and how the answer is shown, is each command's own.
+//! The address and the admin token come from `[listen]` of the config. Only that section is read,
+//! so that a command works where the upstream's credentials are absent. Each command has its own
+//! request and output.
 
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -25,21 +24,18 @@ use crate::admin::CHALLENGE;
 use crate::cli::process::{BAD_CONFIG, FAILED, runtime};
 use crate::config::{self, Faults};
 
-/// The config that is read when none is named and there is one (CONTRACT §1).
+/// The default config, if it exists.
 const DEFAULT_CONFIG: &str = "weir.toml";
-/// Where the admin token is looked for when no config has one: the name that CONTRACT §2 uses for
-/// it.
+/// Variable of the admin token when no config has one: the name in SPECIFICATION, "Configuration".
 const TOKEN_VARIABLE: &str = "WEIR_ADMIN_TOKEN";
-/// How long the whole exchange may take. Ours: an operator at a terminal; the answer takes
+/// Timeout of the whole exchange. Our choice: an operator waits at a terminal; an answer takes
 /// milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest answer: 10,000 accounts with ten resources each are a fifth of it.
+/// Longest answer: 10,000 accounts with ten resources each take a fifth of it.
 const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// Which gateway is options, and how its answer is printed.
 #[derive(Args, Debug)]
 pub struct GatewayOptions {
-    /// Which.
     #[command(flatten)]
     pub gateway: AdminArguments,
     /// Print the answer of the admin API as it is
@@ -47,7 +43,6 @@ pub struct GatewayOptions {
     pub json: bool,
 }
 
-/// Which gateway is options.
 #[derive(Args, Clone, Debug)]
 pub struct AdminArguments {
     /// The admin listener of the running gateway [default: `admin` in the config's listen section]
@@ -58,69 +53,53 @@ pub struct AdminArguments {
     config: Option<PathBuf>,
 }
 
-/// An admin listener, not asked yet.
+/// An admin listener and its token.
 #[derive(Debug)]
 pub struct AdminApi {
-    /// Where it is, as `host:port`.
+    /// `host:port`.
     pub address: String,
     token: Option<SecretString>,
 }
 
-/// Why there is no answer. Each says what to do about it.
+/// Reason for no answer, with advice.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// The config cannot be read.
     #[error("{0}")]
     Config(Faults),
-    /// Nothing says where the gateway is.
     #[error("where is the gateway? give --admin ADDR, or --config FILE with `admin` in [listen]")]
     NoAddress,
-    /// Nobody listens there.
     #[error(
         "nothing answers at {address}: {problem}\nis the gateway running there, and does its config have `admin = \"{address}\"` in [listen]?"
     )]
-    Unreachable {
-        /// Where it was looked for.
-        address: String,
-        /// The system's words.
-        problem: std::io::Error,
-    },
-    /// It takes too long.
+    Unreachable { address: String, problem: std::io::Error },
     #[error("{0} took the question and did not answer within {PATIENCE:?}")]
     Timeout(String),
-    /// It wants another token, or any.
+    /// The token is missing or wrong.
     #[error(
         "{address} does not accept {given}; it is `admin_token` in [listen] of its config: name that file with --config, or set {TOKEN_VARIABLE}"
     )]
     Unauthorized {
-        /// Who said so.
         address: String,
-        /// What was tried.
+        /// The token that was sent, for people.
         given: &'static str,
     },
-    /// It is options for what cannot be: its own words.
+    /// A bad request, in the gateway's words.
     #[error("{0}")]
     Rejected(String),
-    /// It cannot be done with this write: the gateway's words, and where the write stands.
+    /// An action that this write does not permit, in the gateway's words.
     #[error("{message}")]
     NotDone {
-        /// Why.
         message: String,
         /// The write's state, if it has one.
         state: Option<String>,
     },
-    /// Something else listens there.
+    /// Another kind of server listens there.
     #[error("{address} is not the admin listener of a gateway: {problem}")]
-    NotAdmin {
-        /// Where.
-        address: String,
-        /// How that shows.
-        problem: String,
-    },
+    NotAdmin { address: String, problem: String },
 }
 
 impl Fault {
-    /// The exit code (CONTRACT §1).
+    /// Returns the exit code (SPECIFICATION, "Commands").
     pub fn code(&self) -> u8 {
         if matches!(self, Self::Config(_) | Self::NoAddress | Self::Rejected(_)) {
             BAD_CONFIG
@@ -131,8 +110,8 @@ impl Fault {
 }
 
 impl AdminArguments {
-    /// Asks the gateway, prints what it says, and ends as CONTRACT §1 has it. `command` is the one
-    /// that was typed.
+    /// Runs `request` against the gateway, prints its output, and returns the exit code
+    /// (SPECIFICATION, "Commands").
     pub fn ask(
         self,
         command: &str,
@@ -145,7 +124,7 @@ impl AdminArguments {
             runtime.block_on(question(&api))
         });
         match options {
-            // A pager that was closed has seen enough, but the command has not done what it says.
+            // A closed pager is no success, because the output is incomplete.
             Ok(text) => match io::stdout().lock().write_all(text.as_bytes()) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(_) => FAILED.into(),
@@ -157,7 +136,7 @@ impl AdminArguments {
         }
     }
 
-    /// Finds out where to ask and with which token.
+    /// Determines the address and the token.
     pub fn resolve(self) -> Result<AdminApi, Fault> {
         let environment = std::env::var(TOKEN_VARIABLE).ok();
         self.resolve_in(Path::new(DEFAULT_CONFIG), environment)
@@ -185,12 +164,12 @@ impl AdminArguments {
 }
 
 impl AdminApi {
-    /// The answer to `GET path`, when it is one of an admin listener.
+    /// Returns the answer to `GET path`, if it is one of an admin listener.
     pub async fn get(&self, path: &str) -> Result<Bytes, Fault> {
         self.in_time(self.exchange(Method::GET, path, Bytes::new())).await
     }
 
-    /// The answer to `POST path` with this body.
+    /// Returns the answer to `POST path` with this body.
     pub async fn post(&self, path: &str, body: &serde_json::Value) -> Result<Bytes, Fault> {
         self.in_time(self.exchange(Method::POST, path, Bytes::from(body.to_string()))).await
     }
@@ -228,7 +207,7 @@ impl AdminApi {
             StatusCode::UNAUTHORIZED if is_of_admin(answer.headers()) => {
                 return Err(self.unauthorized());
             }
-            // Those of the last three that are about a write say so.
+            // Of the last three, answers about a write have a body of their own.
             StatusCode::OK
             | StatusCode::UNPROCESSABLE_ENTITY
             | StatusCode::NOT_FOUND
@@ -251,7 +230,6 @@ impl AdminApi {
         }
     }
 
-    /// What is options is no admin listener.
     pub fn not_admin(&self, problem: &dyn std::fmt::Display) -> Fault {
         Fault::NotAdmin { address: self.address.clone(), problem: problem.to_string() }
     }
@@ -266,15 +244,14 @@ impl AdminApi {
     }
 }
 
-/// The `message` of an error, or what there is in its place.
+/// Returns the `message` of an error, or a substitute.
 fn message_of(body: &[u8]) -> String {
     let error: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     let message = error.as_ref().and_then(|error| error.get("message")?.as_str());
     message.map_or_else(|| String::from_utf8_lossy(body).into_owned(), str::to_owned)
 }
 
-/// What an admin listener says of a write with which something cannot be done; `None`: that is none
-/// of its answers.
+/// Parses the refusal of an operator action; `None` for any other body.
 fn not_done(body: &[u8]) -> Option<Fault> {
     let answer: serde_json::Value = serde_json::from_slice(body).ok()?;
     let text = |key: &str| answer.get(key)?.as_str().map(str::to_owned);
@@ -282,13 +259,12 @@ fn not_done(body: &[u8]) -> Option<Fault> {
     Some(Fault::NotDone { message: text("message")?, state: text("state") })
 }
 
-/// Whether a 401 is that of an admin listener and not of something else that wants credentials.
+/// Returns true if a 401 comes from an admin listener.
 fn is_of_admin(headers: &http::HeaderMap) -> bool {
     headers.get(header::WWW_AUTHENTICATE).is_some_and(|value| value == CHALLENGE)
 }
 
-/// Where to connect for what a listener is bound to: "every address" is none that can be connected
-/// to.
+/// Returns an address to connect to: "every address" becomes loopback.
 fn reachable(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

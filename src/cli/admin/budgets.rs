@@ -1,7 +1,6 @@
-//! `weir budgets`: what is left of every account's budgets, options of a running gateway (CONTRACT
-//! §1).
+//! `weir budgets`: what is left of every account's budgets, from a running gateway.
 //!
-//! How the table looks is in `table`; how the gateway is found and options, in `admin_api`.
+//! `table` formats the answer; `api` finds the gateway and fetches it.
 
 use std::process::ExitCode;
 
@@ -11,7 +10,6 @@ use super::api::{AdminApi, Fault, GatewayOptions};
 use super::table;
 use crate::admin::budgets::Budgets as Answer;
 
-/// The arguments of `weir budgets`.
 #[derive(Args)]
 pub struct Budgets {
     #[command(flatten)]
@@ -19,7 +17,6 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// Asks once and prints.
     pub fn run(self) -> ExitCode {
         let GatewayOptions { gateway, json } = self.options;
         gateway.ask("weir budgets", async |api| ask(api, json).await)
@@ -28,7 +25,7 @@ impl Budgets {
 
 async fn ask(api: &AdminApi, json: bool) -> Result<String, Fault> {
     let body = api.get("/api/budgets").await?;
-    // Also for `--json`: what is piped on should be what it is taken for.
+    // Checked for `--json` too: the next program in a pipe must get what it expects.
     let answer: Answer = serde_json::from_slice(&body)
         .map_err(|_| api.not_admin(&"its answer is not the books of a gateway"))?;
     Ok(if json {

@@ -1,7 +1,7 @@
-//! `weir cache`: what is stored in a running gateway; `weir cache purge PREFIX` takes some of it
-//! out (CONTRACT §1, §5).
+//! `weir cache`: the store of a running gateway; `weir cache purge PREFIX` removes some of its
+//! answers.
 //!
-//! How the gateway is found and options is in `admin_api`.
+//! `api` finds the gateway and sends the request.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -11,7 +11,6 @@ use clap::{Args, Subcommand};
 use super::api::{AdminApi, Fault, GatewayOptions};
 use crate::admin::cache::{Figures, Part, Purged};
 
-/// The arguments of `weir cache`.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Cache {
@@ -33,7 +32,6 @@ enum Action {
 }
 
 impl Cache {
-    /// Asks once and prints.
     pub fn run(self) -> ExitCode {
         let (options, prefix) = match self.action {
             Some(Action::Purge { prefix, options }) => (options, Some(prefix)),
@@ -50,7 +48,7 @@ async fn ask(api: &AdminApi, prefix: Option<String>, json: bool) -> Result<Strin
         }
         None => api.get("/api/cache").await?,
     };
-    // Also for `--json`: what is piped on should be what it is taken for.
+    // Checked for `--json` too: the next program in a pipe must get what it expects.
     let text = if prefix.is_some() {
         serde_json::from_slice(&body).map(|purged: Purged| details(&purged))
     } else {
@@ -80,7 +78,7 @@ fn table(figures: &Figures) -> String {
     );
     let answers: Vec<_> =
         figures.answers.iter().map(|(cache, count)| format!("{count} {cache}")).collect();
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(
         text,
         "answers since the start: {}",
@@ -109,7 +107,7 @@ fn part_table(title: &str, parts: &[Part]) -> String {
 }
 
 fn mib(bytes: u64) -> String {
-    // Tenths of a MiB are what an operator looks at.
+    // Rounds down to tenths of a MiB.
     let tenths = bytes.saturating_mul(10) / (1024 * 1024);
     format!("{}.{} MiB", tenths / 10, tenths % 10)
 }

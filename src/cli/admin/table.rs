@@ -1,9 +1,8 @@
-//! The books as a table for people: what needs attention first, then every account with what is
-//! left of it.
+//! Budgets as a table for people: problems first, then every account with what is left of it.
 //!
-//! Pure text from the admin API's answer, so that it reads the same in a terminal, a pager and a
-//! ticket. Times are details from the gateway's own clock: "in 12 min" is true also where the
-//! operator's clock is wrong.
+//! Pure text from the admin API's answer, so that a terminal, a pager and a ticket show the same.
+//! Times are relative to the gateway's own clock: "in 12 min" is true even if the operator's clock
+//! is wrong.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -12,10 +11,10 @@ use crate::admin::budgets::{AccountBudgets, Budgets, ResourceBudget};
 
 /// Characters of a full bar.
 const BAR: usize = 20;
-/// The longest text that is shown of any one thing; some names come from the upstream.
+/// Longest text shown in one place; some names come from the upstream.
 const TEXT_CHARS_MAX: usize = 160;
 
-/// What is wrong with an account; greater is worse.
+/// Problem of an account; greater is worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Severity {
     None,
@@ -24,7 +23,6 @@ enum Severity {
     Token,
 }
 
-/// One line of the table.
 struct Row {
     account: String,
     resource: String,
@@ -33,7 +31,6 @@ struct Row {
     whole: String,
 }
 
-/// The table.
 pub fn render(budgets: &Budgets, address: &str) -> String {
     let mut accounts: Vec<&AccountBudgets> = budgets.accounts.iter().collect();
     accounts.sort_by_key(|account| (Reverse(severity(account)), least_left(account)));
@@ -115,18 +112,17 @@ fn complaints(account: &AccountBudgets, now: u64) -> Vec<String> {
     complaints
 }
 
-/// Whether nothing more is admitted: what is left is in flight or reserved.
+/// Returns true if nothing more is admitted: the rest is in flight or reserved.
 fn is_exhausted(account: &AccountBudgets, budget: &ResourceBudget) -> bool {
     budget.remaining <= budget.reserved.saturating_add(account.reserve)
 }
 
-/// The smallest share that is left of any of its budgets, in thousandths.
+/// Returns the smallest share left of any of its budgets, in thousandths.
 fn least_left(account: &AccountBudgets) -> u64 {
     account.resources.iter().map(|budget| share(budget, 1_000)).min().unwrap_or(1_000)
 }
 
-/// What is left, in parts of `whole`, rounded down: something that is used never shows as
-/// untouched.
+/// Returns what is left in parts of `whole`, rounded down: a used budget never shows as full.
 fn share(budget: &ResourceBudget, whole: u64) -> u64 {
     (u64::from(budget.remaining) * whole)
         .checked_div(u64::from(budget.limit))
@@ -186,7 +182,7 @@ fn left(budget: &ResourceBudget) -> String {
     format!("{bar} {:>3} %  {} of {}", share(budget, 100), budget.remaining, budget.limit)
 }
 
-/// A time as an operator counts: from now.
+/// Formats a time relative to now.
 fn when(at: u64, now: u64) -> String {
     match at.saturating_sub(now) {
         0 => "now".into(),
@@ -200,12 +196,12 @@ fn counted(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A text from outside as a terminal may see it, cut to a length.
+/// Makes a text from outside safe for a terminal, and shortens it.
 pub fn plain(text: &str) -> String {
     visible(text).chars().take(TEXT_CHARS_MAX).collect()
 }
 
-/// The same at its full length.
+/// Makes a text from outside safe for a terminal.
 pub fn visible(text: &str) -> String {
     let is_shown = |character: char| {
         character == ' ' || character.is_ascii_graphic() || character.is_alphanumeric()

@@ -1,8 +1,6 @@
-//! `weir writes`: the queue of writes of a running gateway, and an operator's word about one of
-//! them (CONTRACT §1, §5).
+//! `weir writes`: the queue of writes of a running gateway, and operator actions on one of them.
 //!
-//! How the gateway is found and options is in `admin_api`; what may become of a write, in the
-//! gateway's queue.
+//! `api` finds the gateway and sends the request; the gateway's queue decides about the action.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -18,7 +16,6 @@ use super::table::{plain, visible};
 use crate::admin::writes::{EXAMPLE_ID, Item, LISTED_MAX, Listing};
 use crate::writes::{WriteId, WriteState};
 
-/// The arguments of `weir writes`.
 #[derive(Args)]
 pub struct Writes {
     #[command(subcommand)]
@@ -49,7 +46,7 @@ enum Action {
     ///
     /// One that is unknown may have been executed: the answer was lost, or was an error that does
     /// not tell. Trying it again may execute it a second time, so it is refused without
-    /// --even-if-executed. Look first whether the upstream has done what was options.
+    /// --even-if-executed. Look first whether the upstream has done what was asked.
     Retry {
         /// Its id
         #[arg(value_parser = write_id)]
@@ -80,7 +77,7 @@ struct List {
     options: GatewayOptions,
 }
 
-/// One write, as far as it is shown to people.
+/// The parts of a write that people see.
 #[derive(Deserialize)]
 struct WriteDetails {
     #[serde(flatten)]
@@ -96,7 +93,6 @@ struct WriteResponse {
 }
 
 impl Writes {
-    /// Asks once and prints.
     pub fn run(self) -> ExitCode {
         const COMMAND: &str = "weir writes";
         match self.action {
@@ -134,7 +130,7 @@ impl List {
             ("after", &self.after.map(|id| id.to_string())),
         ] {
             if let Some(value) = value {
-                // Writing to a string does not fail.
+                // Writing to a string cannot fail.
                 let _ = write!(path, "&{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
             }
         }
@@ -143,7 +139,7 @@ impl List {
     }
 }
 
-/// An answer as it is, or as people read it. Also the first must be what it is taken for.
+/// Prints an answer as it is, or for people. The raw answer is checked too.
 fn printed<'b, T: Deserialize<'b>>(
     api: &AdminApi,
     body: &'b [u8],
@@ -155,7 +151,7 @@ fn printed<'b, T: Deserialize<'b>>(
     Ok(if json { String::from_utf8_lossy(body).into_owned() + "\n" } else { tell(&answer) })
 }
 
-/// What the API says with a word of its own is said with a flag here.
+/// Replaces the API's field by the command's flag.
 fn in_our_words(id: WriteId, fault: Fault) -> Fault {
     match fault {
         Fault::NotDone { state: Some(state), .. } if state == WriteState::Unknown.name() => {
@@ -258,7 +254,7 @@ fn row(write: &Item, now_iso: &str) -> ([String; 7], String) {
     let so_far = match (write.status, &write.reason, &write.not_before) {
         (Some(status), ..) => status.to_string(),
         (None, Some(reason), _) => plain(reason),
-        // In this form the later time is the greater text.
+        // RFC 3339 times in UTC compare as texts.
         (None, None, Some(not_before)) if not_before.as_str() > now_iso => {
             format!("not before {}", plain(not_before))
         }

@@ -1,5 +1,5 @@
-//! The sample bots: pollers, crawlers, watchers and commenters, as a company has them. They know
-//! nothing of limits.
+//! The sample bots: pollers, crawlers, watchers and commenters, as in a company. They know nothing
+//! of limits.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,37 +19,32 @@ use tokio::time::{sleep, timeout};
 
 use super::stage::Stage;
 
-/// The pause of a bot between two rounds.
+/// Pause of a bot between two rounds.
 const PAUSE: Duration = Duration::from_millis(700);
-/// The longest wait for an answer: the gateway holds a request for a minute at most, and answers
-/// then.
+/// Timeout of a bot: the gateway holds a request for at most a minute, and then answers.
 const ANSWER_MAX: Duration = Duration::from_secs(90);
 
-/// What the bots saw, all together.
+/// Results of all bots together.
 #[derive(Default)]
 pub struct Counters {
-    /// Requests answered.
     pub requests: AtomicU64,
-    /// GETs answered.
     pub reads: AtomicU64,
-    /// GETs that say they spent nothing (`X-From-Cache: 1`).
+    /// GETs that spent no budget (`X-From-Cache: 1`).
     pub free_reads: AtomicU64,
     /// Writes answered 201.
     pub writes: AtomicU64,
     /// Requests that the gateway refused for a limit.
     pub refused: AtomicU64,
-    /// Answers that a bot does not expect, and requests without an answer.
+    /// Unexpected answers, and requests without an answer.
     pub failures: AtomicU64,
 }
 
-/// All bots.
 pub struct Bots {
     counters: Arc<Counters>,
     stopped: Arc<AtomicBool>,
     members: Vec<Bot>,
 }
 
-/// The bots' tasks.
 pub struct Running(JoinSet<()>);
 
 #[derive(Clone)]
@@ -61,20 +56,20 @@ struct Bot {
     http: Client<HttpConnector, Full<Bytes>>,
     counters: Arc<Counters>,
     stopped: Arc<AtomicBool>,
-    /// Comments it was told are made.
+    /// Comments answered 201.
     commented: Arc<AtomicU64>,
 }
 
-/// What the emulator holds of the bots' writes.
+/// The bots' comments as the emulator stores them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WrittenComments {
-    /// Comments that the bots were told are made.
+    /// Comments answered 201.
     pub confirmed: u64,
-    /// Of those, the ones that are there exactly once.
+    /// Comments among them that exist exactly once.
     pub once: u64,
-    /// Comments that stand before an earlier one of the same bot.
+    /// Comments before an earlier one of the same bot.
     pub out_of_order: u64,
-    /// Comments that are there more than once.
+    /// Comments that exist more than once.
     pub doubled: u64,
 }
 
@@ -85,7 +80,7 @@ struct BotResponse {
 }
 
 impl Bots {
-    /// One bot per key of the stage, speaking to the gateway at `address`.
+    /// Creates one bot per key of the stage for the gateway at `address`.
     pub fn new(address: SocketAddr, stage: &Stage) -> Self {
         let (counters, stopped) = (Arc::new(Counters::default()), Arc::new(AtomicBool::new(false)));
         let http = Client::builder(TokioExecutor::new()).build_http();
@@ -103,7 +98,6 @@ impl Bots {
         Self { counters, stopped, members }
     }
 
-    /// Lets them run.
     pub fn start(&self) -> Running {
         let mut running = JoinSet::new();
         for bot in self.members.iter().cloned() {
@@ -112,17 +106,16 @@ impl Bots {
         Running(running)
     }
 
-    /// Asks them to finish what they are at.
+    /// Stops the bots after their current requests.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// What they have counters so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Compares what the bots were told with what the emulator holds.
+    /// Compares the answers to the bots with the emulator's contents.
     pub fn truth(&self, stage: &Stage) -> WrittenComments {
         let mut truth = WrittenComments::default();
         for bot in self.members.iter().filter(|bot| bot.is_commenter()) {
@@ -144,7 +137,7 @@ impl Bots {
 }
 
 impl Running {
-    /// Until all bots have finished.
+    /// Waits for all bots.
     pub async fn finished(mut self) {
         while self.0.join_next().await.is_some() {}
     }
@@ -152,7 +145,7 @@ impl Running {
 
 impl Bot {
     async fn run(self) {
-        // Not all at the same instant, as bots are not.
+        // Real bots do not start at the same instant.
         sleep(Duration::from_millis(37 * (self.number as u64 % 20))).await;
         let mut round = 0;
         while !self.is_stopped() {
@@ -179,7 +172,7 @@ impl Bot {
         &self.repositories[(self.number + round) % self.repositories.len()]
     }
 
-    /// Asks again and again what is new.
+    /// Polls for news.
     async fn poll(&self) {
         self.get("/notifications").await;
         self.get(&format!(
@@ -205,7 +198,7 @@ impl Bot {
         }
     }
 
-    /// Looks at the same few things for ever.
+    /// Reads the same few resources all the time.
     async fn watch(&self, round: usize) {
         let repository = self.repository(round / 4);
         for path in ["", "/labels", "/releases", "/pulls"] {
@@ -213,7 +206,7 @@ impl Bot {
         }
     }
 
-    /// Writes, and expects to be told the truth about it.
+    /// Writes a comment.
     async fn comment(&self) {
         let number = self.commented.load(Ordering::Relaxed) + 1;
         let body = json!({ "body": format!("bot-{} says {number}", self.number) }).to_string();
@@ -235,7 +228,7 @@ impl Bot {
         format!("/repos/{}/issues/1/comments", self.repository(0))
     }
 
-    /// The numbers of this bot's own comments, in the order in which they stand.
+    /// Returns the numbers of this bot's own comments in their stored order.
     fn numbers_of(&self, comments: &[Value]) -> Vec<u64> {
         let own = format!("bot-{} says ", self.number);
         comments
@@ -296,7 +289,7 @@ impl Bot {
     }
 }
 
-/// The target of `rel="next"`.
+/// Returns the target of `rel="next"`.
 fn next_page(headers: &HeaderMap) -> Option<String> {
     let link = headers.get(header::LINK)?.to_str().ok()?;
     let entry = link.split(", ").find(|entry| entry.contains("rel=\"next\""))?;

@@ -1,8 +1,8 @@
-//! `weir demo`: the gateway in front of the embedded emulator, driven by sample bots (CONTRACT §1).
+//! `weir demo`: the gateway in front of the embedded emulator, driven by sample bots.
 //!
-//! Everything is as in production: the gateway's own config, listener and upstream client; the bots
-//! speak HTTP to it. The figures come from the bots (what clients saw) and from the emulator (what
-//! really arrived).
+//! The gateway has a config, listeners and an upstream client as in production; the bots speak HTTP
+//! to it. The figures come from the bots (the clients' view) and from the emulator (what really
+//! arrived).
 
 mod bots;
 mod report;
@@ -24,7 +24,6 @@ use bots::Bots;
 use report::Report;
 use stage::Stage;
 
-/// The arguments of `weir demo`.
 #[derive(Args)]
 pub struct Demo {
     /// How many sample bots; 0 only serves
@@ -41,7 +40,7 @@ pub struct Demo {
 impl Demo {
     /// Runs until the time is over or Ctrl-C, then prints the summary.
     pub fn run(self) -> ExitCode {
-        // The table is what there is to see; warnings still show.
+        // Only warnings are logged beside the table.
         let settings = TelemetrySettings {
             log: LogFormat::Text,
             level: LogLevel::or_warn(),
@@ -95,12 +94,12 @@ impl Demo {
             tokio::select! {
                 _ = ticks.tick() => report.line(),
                 () = &mut over => break,
-                // There is no config file to read again.
+                // There is no config file to reload.
                 asked = signals.next() => if asked == ProcessSignal::End { break },
             }
         }
-        // Bots finish the request they are at, so that every write has an outcome. A second Ctrl-C
-        // does not wait for that.
+        // Bots finish their current requests, so that every write has an outcome. A second Ctrl-C
+        // skips the wait.
         bots.stop();
         println!("\nending: the bots finish what they are at");
         tokio::select! {

@@ -1,4 +1,4 @@
-//! What the demo prints: a line a second, and the summary.
+//! The output of the demo: a line per second, and the summary.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,18 +13,17 @@ use crate::decision::AccountId;
 /// Lines between two repetitions of the table's head.
 const HEAD_EVERY: u32 = 15;
 
-/// The live table and the summary.
 pub struct Report<'s> {
     stage: &'s Stage,
     bots: Arc<Bots>,
     shows_table: bool,
     lines: u32,
     arrived: Arrived,
-    /// The last entry of the emulator's transcript that was counted.
+    /// The last counted entry of the emulator's transcript.
     counted: u64,
 }
 
-/// What really arrived at the emulator.
+/// Requests that arrived at the emulator.
 #[derive(Clone, Copy, Debug, Default)]
 struct Arrived {
     requests: u64,
@@ -33,7 +32,7 @@ struct Arrived {
 }
 
 impl<'s> Report<'s> {
-    /// Counts from here on.
+    /// Starts counting.
     pub fn new(stage: &'s Stage, bots: Arc<Bots>, shows_table: bool) -> Self {
         let counted = stage.upstream.with_emulator(|emulator| {
             emulator.transcript(0).last().map_or(0, |entry| entry.sequence)
@@ -41,7 +40,7 @@ impl<'s> Report<'s> {
         Self { stage, bots, shows_table, lines: 0, arrived: Arrived::default(), counted }
     }
 
-    /// One line of the table.
+    /// Prints one line of the table.
     pub fn line(&mut self) {
         self.count();
         if !self.shows_table {
@@ -77,12 +76,12 @@ impl<'s> Report<'s> {
         self.lines += 1;
     }
 
-    /// Counts up to here, and no further: what follows is the demo's own looking at the truth.
+    /// Stops counting: the demo's own requests to the emulator follow.
     pub fn close(&mut self) {
         self.count();
     }
 
-    /// The end: what happened, and whether it is what was promised.
+    /// Prints the summary, and returns failure when a promise was broken.
     pub fn summary(&self, truth: &WrittenComments) -> ExitCode {
         let counters = self.bots.counters();
         let (reads, free) = (read(&counters.reads), read(&counters.free_reads));

@@ -1,5 +1,5 @@
-//! The demo's set: an emulator with its world, a gateway in front of it, a key for the visitor and
-//! one for each bot.
+//! The parts of the demo: an emulator with its world, a gateway in front of it, and keys for the
+//! visitor and each bot.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,25 +24,21 @@ use crate::gateway::Current;
 use crate::gateway::Gateway;
 use crate::telemetry::Metrics;
 
-/// How long the emulated upstream takes for an answer: about what the real one takes for a small
-/// one.
+/// Latency of the emulated upstream: about that of the real one for a small answer.
 const UPSTREAM_LATENCY: Duration = Duration::from_millis(40);
-/// How many of the world's accounts make the pool.
+/// Most accounts in the pool.
 const ACCOUNTS_MAX: usize = 4;
 
-/// Everything the demo runs on.
 pub struct Stage {
     /// The gateway, not listening yet.
     pub current: Arc<Current>,
-    /// The same by its one config.
+    /// The gateway of its only config.
     pub gateway: Arc<Gateway>,
-    /// The emulator's socket.
     pub upstream: Handle,
-    /// One key per bot.
     pub bot_keys: Vec<SecretString>,
     /// `owner/name` of repositories that every account sees.
     pub repositories: Vec<String>,
-    /// A token of the world, to look at the truth with.
+    /// Token for reading the emulator's contents directly.
     inspector: String,
     visitor_key: SecretString,
     admin: Option<SocketAddr>,
@@ -100,7 +96,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Address, key and three lines to try.
+    /// Formats address, key and three commands to try.
     pub fn welcome(&self, address: SocketAddr) -> String {
         let key = self.visitor_key.expose_secret();
         let repository = &self.repositories[0];
@@ -130,7 +126,7 @@ impl Stage {
         text
     }
 
-    /// Asks the emulator itself, past the gateway.
+    /// Sends a GET to the emulator directly.
     pub fn inspect(&self, path: &str) -> Value {
         let request = Request::get(path)
             .header("authorization", format!("Bearer {}", self.inspector))
@@ -143,7 +139,6 @@ impl Stage {
         serde_json::from_slice(answer.body()).unwrap_or(Value::Null)
     }
 
-    /// Ends the emulator.
     pub async fn close(self) {
         self.upstream.shutdown().await;
     }
@@ -163,8 +158,8 @@ impl Stage {
     }
 }
 
-/// One classic token with enough scopes for each account: classic ones may use every route that the
-/// bots do.
+/// Picks one classic token with enough scopes for each account: classic tokens may use every route
+/// of the bots.
 fn pool_tokens(all: Vec<TokenView>) -> Vec<TokenView> {
     let mut by_account = BTreeMap::new();
     for token in
@@ -197,7 +192,7 @@ fn config_text(
         .chain((1..=bots.len()).map(|number| format!("bot-{number}")));
     for (index, (name, key)) in names.zip(std::iter::once(visitor).chain(bots)).enumerate() {
         let digest = config::digest_hex(key.expose_secret().as_bytes());
-        // Bots of one kind have numbers four apart; they are to write for different accounts.
+        // Bots of one kind are four numbers apart; they write for different accounts.
         let account = index / 4 % tokens.len().max(1);
         let _ = write!(
             text,

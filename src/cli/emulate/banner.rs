@@ -1,14 +1,14 @@
-//! What `weir emulate` prints when it has begun: where it is, with what it can be asked, and where
-//! everything else is found.
+//! The greeting of `weir emulate`: its address, its tokens, and further help.
 
 use std::fmt::Write as _;
 
 use crate::emulator::Handle;
 
-/// The address, then the tokens by kind. They open nothing but this emulator, so they may be shown.
+/// Formats the address and the tokens by kind. The tokens open only this emulator, so they may be
+/// shown.
 pub fn banner(handle: &Handle) -> String {
     let address = format!("http://{}", handle.addr());
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let mut text = format!("listening on {address}\n");
     let (tokens, recorded, apps) = handle.with_emulator(|emulator| {
         (emulator.tokens(), emulator.recorded_exchanges(), emulator.app_ids())

@@ -1,5 +1,5 @@
-//! `weir emulate`: the upstream emulator alone, to develop a bot against or to try the gateway in
-//! front of (CONTRACT §7).
+//! `weir emulate`: the upstream emulator alone, for developing a bot or trying the gateway
+//! (SPECIFICATION, "Emulator").
 
 mod banner;
 mod settings;
@@ -21,7 +21,7 @@ use crate::config::parse_duration;
 use crate::emulator::{Emulator, Handle, Options, Recording, Server};
 use settings::Settings;
 
-/// Where it listens when nothing else is said (CONTRACT §7).
+/// Default address.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8090);
 
 /// The arguments of `weir emulate`. What is not given is taken from the config file, then from the
@@ -92,7 +92,7 @@ impl Emulate {
             .await
             .map_err(|error| format!("cannot listen on {listen}: {error}"))?;
         let handle = self.start(listener, settings, recording);
-        // What is printed is not the service; a closed terminal does not end it.
+        // A closed terminal does not end the service.
         let _ = std::io::stdout().lock().write_all(banner::banner(&handle).as_bytes());
         while signals.next().await == ProcessSignal::Reload {
             self.reload(&handle);
@@ -118,8 +118,7 @@ impl Emulate {
                 .repositories
                 .or(settings.repositories)
                 .unwrap_or(defaults.repositories),
-            // Addresses in answers are those that the caller used: the listener may be reachable
-            // under several.
+            // Answers use the caller's address, because the listener may be reachable by several.
             base_url: String::new(),
         };
         let mut emulator = match recording {
@@ -131,8 +130,7 @@ impl Emulate {
         Server::start(listener, emulator, clock, latency)
     }
 
-    /// SIGHUP: the file's limits and faults take the place of those in force; everything else is
-    /// for the next start.
+    /// Applies the file's limits and faults at SIGHUP; everything else waits for the next start.
     fn reload(&self, handle: &Handle) {
         let Some(path) = self.config.as_deref() else { return };
         match settings::load(path) {

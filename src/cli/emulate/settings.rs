@@ -1,8 +1,8 @@
-//! The file of `weir emulate --config`: the flags as keys, and what only a file can say: limits,
-//! and faults armed from the beginning.
+//! The file of `weir emulate --config`: the flags as keys, plus limits, and faults armed from the
+//! start.
 //!
-//! It is read as strictly as the gateway's config, by the same reader: an unknown key is a fault,
-//! and all faults are listed at once.
+//! The gateway's own config reader reads it, equally strictly: an unknown key is a fault, and all
+//! faults are listed at once.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::config::input::load_as;
 use crate::config::input::reader::{Entry, Read, Reader};
 use crate::emulator::{Conditions, FaultSpec, Options};
 
-/// What the file says; what it does not say is left to the flags and their defaults.
+/// Settings of the file; flags and defaults supply the rest.
 #[derive(Debug, Default)]
 pub struct Settings {
     pub listen: Option<SocketAddr>,
@@ -28,11 +28,10 @@ pub struct Settings {
     pub speed: Option<f64>,
     pub latency: Option<Duration>,
     pub replay: Option<PathBuf>,
-    /// Limits and faults.
     pub conditions: Conditions,
 }
 
-/// Reads the file at `path`; relative paths in it begin beside it.
+/// Loads the file at `path`; relative paths in it begin at its directory.
 pub fn load(path: &Path) -> Result<Settings, Faults> {
     load_as(path, read)
 }
@@ -58,7 +57,7 @@ fn read(root: &mut Reader<'_>) -> Option<Settings> {
     Some(Settings { conditions, ..settings })
 }
 
-/// `limits = { "core.user" = 50 }`: the names are those of `GET /_emulator/limits`.
+/// Reads `limits = { "core.user" = 50 }`, with the names of `GET /_emulator/limits`.
 fn limits(entry: &Entry<'_>, conditions: &mut Conditions) {
     for (name, value) in entry.members::<Limits>().into_iter().flatten() {
         let Some(WholeNumber(limit)) = WholeNumber::read(&value) else { continue };
@@ -71,7 +70,6 @@ fn limits(entry: &Entry<'_>, conditions: &mut Conditions) {
     }
 }
 
-/// The table of limits, whose keys are names.
 struct Limits;
 
 impl Read for Limits {
@@ -103,7 +101,7 @@ impl Read for FaultSpec {
     }
 }
 
-/// A value of the file as JSON. What JSON cannot say becomes a text, which no fault takes for a
+/// Converts a value to JSON. A value that JSON lacks becomes a text, which no fault takes for a
 /// number.
 fn json(value: &DeValue<'_>) -> Value {
     match value {
@@ -129,7 +127,7 @@ fn json(value: &DeValue<'_>) -> Value {
     }
 }
 
-/// Any whole number that a TOML integer can be, zero included.
+/// Any non-negative TOML integer.
 struct WholeNumber(u64);
 
 impl Read for WholeNumber {
@@ -188,7 +186,8 @@ impl Read for Speed {
     }
 }
 
-/// How fast time runs. Standing still or running backwards would keep every window shut.
+/// Parses a positive factor: with time standing still or running backwards no window would ever
+/// end.
 pub fn speed(text: &str) -> Result<f64, String> {
     let factor = text
         .parse()

@@ -10,13 +10,13 @@ use clap::Args;
 use crate::config::parse_duration;
 use crate::simulation::Workload;
 
-/// Accounts where nothing else is said (CONTRACT §1).
+/// Default number of accounts.
 pub const ACCOUNTS: u32 = 2;
-/// A day (CONTRACT §1).
+/// Default length: a day.
 pub const LENGTH: Duration = Duration::from_secs(24 * 3_600);
 /// A year: longer runs are typing errors.
 const HOURS_MAX: f64 = 366.0 * 24.0;
-/// More bots than this do not fit into memory.
+/// More bots do not fit into memory.
 const BOTS_MAX: i64 = 1_000_000;
 const DOCUMENTED: &str = "\
 Plays a workload in virtual time: bots, the same decision core as the gateway's, a network that can delay, reorder and lose, and the upstream emulator.
@@ -99,21 +99,19 @@ pub struct Simulate {
     pub json: bool,
 }
 
-/// How many accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accounts {
-    /// So many.
     Number(NonZeroU32),
-    /// As many as are needed.
+    /// The least number that is enough.
     Auto,
 }
 
 impl Simulate {
-    /// The command that plays one seed again and tells its story.
+    /// Returns the command that repeats one seed with its story.
     pub fn command(&self, seed: u64) -> String {
         let mut command = format!("weir simulate --seed {seed}");
         let mut add = |argument: std::fmt::Arguments<'_>| {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = command.write_fmt(argument);
         };
         if let Some(path) = &self.config {
@@ -153,7 +151,7 @@ impl Simulate {
     }
 }
 
-/// The help of `--workload`: every name with what it does.
+/// Returns the help of `--workload`: every name with its description.
 fn workloads() -> String {
     let lines =
         Workload::ALL.map(|workload| format!("  {:<15} {}", workload.name(), workload.about()));
@@ -196,7 +194,7 @@ fn millis(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "accepted: milliseconds, up to an hour".to_owned())
 }
 
-/// The mean time between two requests of a rate.
+/// Parses a rate as the mean time between two requests.
 fn rate(text: &str) -> Result<Duration, String> {
     let read = || {
         let (count, unit) = text.split_once('/')?;

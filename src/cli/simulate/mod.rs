@@ -1,7 +1,7 @@
-//! `weir simulate`: a workload in virtual time, and what came of it (CONTRACT §1).
+//! `weir simulate`: a workload in virtual time, and its figures.
 //!
 //! Nothing is sent anywhere. Exit code 1 when an invariant of the decision core broke, with the
-//! seed and the command that shows it again.
+//! seed and the command that repeats it.
 
 mod arguments;
 mod table;
@@ -27,17 +27,16 @@ use crate::simulation::{Plan, Unplayable, Workload};
 use arguments::Accounts;
 pub use arguments::Simulate;
 
-/// How many unknown clients are named.
+/// Most unknown clients named in a message.
 const UNKNOWN_SHOWN: usize = 5;
 
-/// Where plans come from: the files that the arguments name, read once.
+/// The files that the arguments name, read once.
 struct Sources {
     config: Option<Config>,
     trace: Option<Arc<Trace>>,
 }
 
 impl Simulate {
-    /// Plays, and prints what came of it.
     pub fn run(self) -> ExitCode {
         let sources = match self.sources() {
             Ok(sources) => sources,
@@ -53,7 +52,7 @@ impl Simulate {
         };
         match played {
             Ok((text, verdict)) => {
-                // A pager that was closed has read enough.
+                // A closed pager is no error.
                 let _ = io::stdout().lock().write_all(text.as_bytes());
                 verdict
             }
@@ -84,7 +83,7 @@ impl Simulate {
         Ok(Sources { config, trace })
     }
 
-    /// The plan of the arguments with this many accounts.
+    /// Builds the plan of the arguments with this many accounts.
     fn plan(&self, sources: &Sources, accounts: Option<u32>) -> Plan {
         let mut plan = match &sources.config {
             Some(config) => Plan::from_config(config, self.workload, accounts, self.bots),
@@ -128,7 +127,7 @@ impl Simulate {
                 eprint!("\r{ended} of {} seeds ", self.seeds);
             }
         };
-        // The story of the worst is told afterwards, by playing it once more.
+        // The worst seed is played once more for its story.
         let silent = Plan {
             narration: if self.seeds.get() > 1 { Narration::Silent } else { plan.narration },
             ..plan.clone()
@@ -168,7 +167,7 @@ impl Simulate {
         Ok(())
     }
 
-    /// Whether other gateways are played too.
+    /// Returns true if other gateways' rules are played too.
     fn compares(&self) -> bool {
         self.workload == Workload::Polling && self.trace.is_none() && !self.explain
     }
@@ -187,7 +186,7 @@ impl Simulate {
                 eprintln!("weir simulate: {}: seed {seed} failed: {problem}", rival.rules.name());
                 verdict = FAILED.into();
             }
-            // Where answers have a lifetime, they may be as old as that.
+            // With lifetimes, answers may be that old.
             if rival.rules == Rules::Weir
                 && plan.freshness == Mode::Revalidate
                 && rival.report().tally.stale > 0
@@ -237,7 +236,7 @@ impl Simulate {
     }
 }
 
-/// A refusal by the upstream counts as a failure of the seed that did worst.
+/// Makes a denial by the upstream a failure of the worst seed.
 fn fail_refused(swept: &mut Sweep) {
     let Some(worst) = &swept.worst else { return };
     let (refusals, told) = (swept.total.refusals(), swept.total.sent_while_told);
@@ -246,8 +245,8 @@ fn fail_refused(swept: &mut Sweep) {
     }
 }
 
-/// Requests of clients that the config does not know are not played: says so on standard error, and
-/// fails when that is all of them.
+/// Reports on standard error the requests of clients unknown to the config, which are not played.
+/// Fails when those are all requests.
 fn say_who_is_left_out(config: &Config, trace: &Trace) -> Result<(), String> {
     let is_known = |client: usize| {
         trace
@@ -276,7 +275,7 @@ fn say_who_is_left_out(config: &Config, trace: &Trace) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads a recorded log; says on standard error what of it could not be read.
+/// Reads a recorded log, and reports unreadable lines on standard error.
 fn read_trace(path: &Path) -> Result<Trace, String> {
     let failed = |fault: io::Error| format!("{}: cannot be read: {}", path.display(), fault.kind());
     let trace = Trace::read(BufReader::new(File::open(path).map_err(failed)?)).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! What came of a simulation, for people.
+//! The results of a simulation for people.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,11 @@ use crate::simulation::sizing::{Sizing, TOLERATED};
 use crate::simulation::sweep::Sweep;
 use crate::simulation::{Plan, Report};
 
-/// A shorter run says nothing about primary budgets (Document 1, Primary rate limits: per hour).
+/// A shorter run says nothing about primary budgets, whose window is an hour (SPECIFICATION,
+/// "Primary rate limits").
 const HOURS_MIN: f64 = 1.0;
 
-/// One or many seeds.
+/// Formats a run of one or many seeds.
 pub fn of_sweep(arguments: &Simulate, plan: &Plan, swept: &Sweep) -> String {
     let mut text = String::new();
     let what = match &plan.demand {
@@ -69,7 +70,7 @@ pub fn of_sweep(arguments: &Simulate, plan: &Plan, swept: &Sweep) -> String {
     text
 }
 
-/// The same polls through different gateways.
+/// Formats the same polls under different gateways' rules.
 pub fn of_rivals(arguments: &Simulate, plan: &Plan, rivals: &[Rival]) -> String {
     let mut text = String::new();
     let ours = rivals.first().map_or(0, |rival| rival.report().tally.spent);
@@ -121,7 +122,7 @@ pub fn of_rivals(arguments: &Simulate, plan: &Plan, rivals: &[Rival]) -> String 
     text
 }
 
-/// The search for the least number of accounts.
+/// Formats the search for the least number of accounts.
 pub fn of_sizing(sizing: &Sizing) -> String {
     let mut text = String::new();
     let mut tried = sizing.tried.clone();
@@ -353,6 +354,6 @@ fn millis(millis: u64) -> String {
 }
 
 fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     let _ = writeln!(text, "{what}");
 }

@@ -1,5 +1,4 @@
-//! Arguments to plans, and what is said about wrong ones. What a plan plays is tested in
-//! `tests/simulation`.
+//! Arguments and their errors. `tests/simulation` has the runs.
 
 use clap::Parser;
 
@@ -89,7 +88,7 @@ fn a_config_is_played_without_its_secrets() {
     std::fs::write(&path, text).unwrap();
     let simulate = parse(&format!("--config {}", path.display())).unwrap();
     let plan = simulate.plan(&simulate.sources().unwrap(), Some(3));
-    // The three of the pool, and the app's own.
+    // Three accounts of the pool, and the app's own.
     assert_eq!(plan.settings.accounts.len(), 4);
     assert_eq!(plan.settings.accounts.iter().filter(|account| account.reserve == 100).count(), 3);
     assert_eq!((plan.clients[0].max_wait.as_secs(), plan.settings.clients[0].weight.get()), (7, 3));
