@@ -1,67 +1,62 @@
-//! Knowing when nothing is in flight any more: SIGTERM finishes what was begun (CONTRACT §1).
+//! Graceful shutdown: counts running requests and waits for them (SPECIFICATION, "Commands").
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Counts the requests that are being answered, and the connections that may still be sending what
-/// was answered.
+/// Counts the running requests, and the connections that may still be sending answers.
 #[derive(Default)]
 pub struct Active {
     requests: AtomicUsize,
     connections: AtomicUsize,
     draining: AtomicBool,
     changed: Notify,
-    /// Told when the drain begins.
     begun: Notify,
 }
 
-/// One more of what is counted, until it is dropped.
+/// Guard: counts one request or connection until it is dropped.
 pub struct Entered {
     active: Arc<Active>,
     counter: fn(&Active) -> &AtomicUsize,
 }
 
 impl Active {
-    /// Counts one more request, until the value is dropped.
+    /// Counts one more request until the guard is dropped.
     pub fn enter(self: &Arc<Self>) -> Entered {
         self.count_one(|active| &active.requests)
     }
 
-    /// Counts one more connection whose answers are sent after their requests have ended: HTTP/2
-    /// queues them.
+    /// Counts one more connection that sends after its requests have ended: HTTP/2 queues answers.
     pub fn connect(self: &Arc<Self>) -> Entered {
         self.count_one(|active| &active.connections)
     }
 
-    /// From now on new requests are refused.
+    /// Begins the drain: new requests get 503.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
         self.begun.notify_waiters();
     }
 
-    /// Until [`Active::drain`] is called.
+    /// Waits until [`Active::drain`] is called.
     pub async fn drain_begun(&self) {
         let mut begun = std::pin::pin!(self.begun.notified());
-        // Listening before looking, so that it is not missed between the two.
+        // Registered before the check, so that no notification is lost in between.
         begun.as_mut().enable();
         if !self.is_draining() {
             begun.await;
         }
     }
 
-    /// Whether [`Active::drain`] was called.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// How many requests there are.
     pub fn count(&self) -> usize {
         self.requests.load(Ordering::Acquire)
     }
 
-    /// Until there are no requests, and no connections that have still something to send.
+    /// Waits until no request runs and no connection has anything left to send.
     pub async fn idle(&self) {
         loop {
             let changed = self.changed.notified();

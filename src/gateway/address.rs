@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Which of the upstream's roots the client addressed; decides the target upstream and the base of
-/// rewritten URLs.
+/// The upstream root that the client used; decides the base of rewritten URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Root {
     /// `http://HOST/…`: the hosted service's shape.
@@ -12,12 +11,9 @@ pub enum Root {
     V3,
 }
 
-/// Which of the upstream's services the request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Service {
-    /// The REST API.
     Rest,
-    /// The GraphQL endpoint.
     Graphql,
     /// The upload host: bodies are streamed.
     Uploads,
@@ -25,7 +21,7 @@ pub enum Service {
     Weir,
 }
 
-/// RFC 3986 §6.2.2.2: an encoded letter is the letter. Left encoded, `/%75ser` would be another
+/// RFC 3986 §6.2.2.2: an encoded letter equals the letter. Left encoded, `/%75ser` would be another
 /// route here and the same one upstream.
 pub fn decode_unreserved(path: &str) -> Cow<'_, str> {
     if !path.contains('%') {
@@ -43,12 +39,12 @@ pub fn decode_unreserved(path: &str) -> Cow<'_, str> {
             {
                 out.push(char::from(byte))
             }
-            // RFC 3986 §6.2.2.1: one spelling for the cache's key.
+            // RFC 3986 §6.2.2.1: one spelling for the cache key.
             _ => out.push_str(&escape.to_ascii_uppercase()),
         }
         rest = after;
     }
-    // Ends in half an escape only where it was never checked.
+    // Half an escape is left only in unvalidated input.
     out.push_str(rest);
     Cow::Owned(out)
 }
@@ -57,7 +53,6 @@ pub fn hex_digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
-/// A target without its query.
 pub fn path_of(target: &str) -> &str {
     target.split(['?', '#']).next().unwrap_or(target)
 }

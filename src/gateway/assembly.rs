@@ -142,7 +142,7 @@ impl Gateway {
         self.cache.single_flight()
     }
 
-    /// Memory for the bodies of writes that wait.
+    /// Memory for the bodies of waiting writes.
     pub fn bodies(&self) -> &Arc<BodyMemory> {
         self.downstream.bodies()
     }
@@ -157,12 +157,12 @@ impl Gateway {
         self.writes.turns()
     }
 
-    /// Writes that were accepted.
+    /// Accepted writes.
     pub fn queue(&self) -> &Arc<Queue> {
         self.writes.queue()
     }
 
-    /// Requests that are being answered.
+    /// Requests in progress.
     pub fn active(&self) -> &Arc<Active> {
         &self.env.active
     }
@@ -177,7 +177,7 @@ impl Gateway {
         self.dispatcher.writes_on_wire()
     }
 
-    /// Whether the gateway is shutting down.
+    /// True while the gateway shuts down.
     pub fn is_draining(&self) -> bool {
         self.env.is_draining()
     }

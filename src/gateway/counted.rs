@@ -1,13 +1,12 @@
-//! A number that goes up while something lives: for gauges.
+//! A counter guard for gauges.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One more, until it is dropped.
+/// Guard: adds one to a gauge until it is dropped.
 pub struct Counted(Arc<AtomicU64>);
 
 impl Counted {
-    /// Counts one more.
     pub fn new(number: &Arc<AtomicU64>) -> Self {
         number.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(number))

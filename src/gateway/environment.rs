@@ -15,7 +15,7 @@ pub struct Environment {
     pub config: Arc<Config>,
     pub clock: Clock,
     pub metrics: Arc<Metrics>,
-    /// Requests that are being answered.
+    /// Requests in progress.
     pub active: Arc<Active>,
     pub mode: Mode,
     pub urls: UrlMap,

@@ -10,88 +10,78 @@ use crate::writes::record::Reason;
 use crate::writes::{StoreError, WriteState};
 use http::StatusCode;
 
-/// The page that `documentation_url` points at, served by the gateway itself.
+/// The page behind `documentation_url`, served by the gateway itself.
 pub const HELP_PATH: &str = "/_weir/help";
 
-/// Why the gateway answers a request itself.
+/// A gateway error: the reason why the gateway answers a request itself.
 #[derive(Clone, Debug)]
 pub enum GatewayError {
-    /// Not exactly one well-formed request; the connection is closed.
+    /// Not exactly one well-formed request; the connection closes.
     Malformed(Malformed),
-    /// The body broke off, or its framing did; the connection is closed.
+    /// The body or its framing broke off; the connection closes.
     BrokenBody,
-    /// The body did not arrive in time; the connection is closed.
     BodyTimeout,
-    /// The body is larger than any request of its kind may be.
+    /// The body exceeds the limit of its kind of request.
     BodyTooLarge,
-    /// The head did not arrive in time; the connection is closed.
     HeadTimeout,
-    /// No client has this key.
     Unauthenticated(Unknown),
-    /// A delivery that is not signed with a secret of this gateway.
     WrongSignature,
-    /// A delivery that is signed and cannot be read.
+    /// The delivery is signed but unreadable.
     MalformedDelivery,
-    /// As many deliveries are under way, or as many bytes of them, as may be.
+    /// The concurrent deliveries have reached their limit, in number or in bytes.
     DeliveriesFull,
-    /// The client's `allow` does not cover it.
     NotAllowed,
-    /// A write, or a route about "me", of a client without an account of its own.
+    /// A write, or a route about "me", by a client without an account of its own.
     NoAccount,
-    /// No configured token may carry it; with what would be needed.
+    /// No configured token may carry the request; names the requirement.
     NoToken(String),
-    /// The upstream accepts none of the tokens that could carry it any more.
+    /// The upstream rejects every token that could carry the request.
     TokensRejected,
-    /// A token that would have to be minted cannot be had now; with what is in the way.
+    /// A required installation token cannot be minted now; names the reason.
     TokenUnavailable(Lack),
-    /// A resource of the gateway's own that does not exist.
     NoSuchResource,
-    /// Nothing stored may be served, and the client wants nothing else (`only-if-cached`).
+    /// No stored answer may be served, and the client forbids a fetch (`only-if-cached`).
     NothingStored,
-    /// A budget or a secondary limit stands in the way.
+    /// A budget or a secondary limit denies the request.
     Limited {
-        /// Which limit.
         limit: LimitKind,
-        /// The earliest time at which it may be different.
+        /// The earliest time at which a retry may succeed.
         until: Timestamp,
-        /// The resource asked for.
         resource: ResourceName,
         /// The client's view of that resource's budget.
         view: BudgetView,
     },
-    /// The upstream could not be reached: nothing was executed.
+    /// The upstream could not be reached, so no request was executed.
     Unreachable,
-    /// The upstream took the request and did not answer properly, and the request was a read.
+    /// The upstream took a read and gave no proper answer.
     UpstreamFailed,
     /// The upstream did not answer a read in time.
     UpstreamTimeout,
-    /// A write may or may not have been executed (CONTRACT §4, 3).
+    /// A write may or may not have been executed (SPECIFICATION, "Promises" 3).
     OutcomeUnknown,
-    /// A write could not be kept, and was not begun.
+    /// The write could not be stored and was not begun.
     NotKept,
-    /// Nobody knows whether a write is kept: the store broke off.
+    /// The store broke off; the write may or may not be stored.
     MayBeKept,
-    /// The store cannot say, or keep, what became of a write.
+    /// The store cannot read or record the outcome of a write.
     NotReadable,
-    /// An `Idempotency-Key` that cannot be used here; with the reason.
+    /// An invalid `Idempotency-Key`; names the reason.
     BadKey(&'static str),
-    /// An `Idempotency-Key` that stands for another request.
+    /// An `Idempotency-Key` that belongs to another request.
     KeyTaken,
-    /// A write that is not queued any more cannot be cancelled; with its state.
+    /// The write is no longer queued and cannot be cancelled; names its state.
     NotQueued(WriteState),
-    /// What ended a write that an earlier request had asked for.
+    /// The reason why a write of an earlier request ended.
     Ended(Box<Reason>),
-    /// The client left before anything was sent; nobody reads the answer.
+    /// The client left before any byte was sent, so no client reads the answer.
     ClientGone,
-    /// The gateway is shutting down.
     Draining,
 }
 
-/// Why a request is refused before anything else looks at it. The connection is closed after the
-/// answer.
+/// The reason why validation fails. The connection closes after the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// 400, with what is wrong.
+    /// 400, with the fault.
     Bad(&'static str),
     /// 405: a method that is not passed on.
     Method,
@@ -101,17 +91,15 @@ pub enum Malformed {
     HeadTooLarge,
 }
 
-/// Why a request belongs to no client.
+/// The reason why a request belongs to no client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// There is no key at all.
     NoKey,
-    /// There is one, and it is nobody's.
     WrongKey,
 }
 
 impl GatewayError {
-    /// A word for metrics and logs, out of a closed set.
+    /// The word for metrics and logs, from a closed set.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::Malformed(_) => "malformed",
@@ -148,7 +136,7 @@ impl GatewayError {
         }
     }
 
-    /// Whether the connection cannot be trusted to be at the start of another request.
+    /// True if the connection may not be at the start of a request.
     pub const fn closes_connection(&self) -> bool {
         matches!(
             self,
@@ -267,7 +255,7 @@ impl GatewayError {
         (status, message.to_owned())
     }
 
-    /// The same for what the queue of writes says.
+    /// The same for errors of the write queue.
     fn of_the_queue(&self) -> (StatusCode, String) {
         let (status, message) = match self {
             Self::NotQueued(state) => {
@@ -302,7 +290,7 @@ impl GatewayError {
         (status, message.to_owned())
     }
 
-    /// What is kept of a refusal that ends a write.
+    /// The stored reason when an error ends a write.
     pub fn as_reason(&self) -> Reason {
         let (status, message) = self.status_and_message();
         let message = if message.is_empty() {
@@ -316,8 +304,7 @@ impl GatewayError {
 
 impl From<StoreError> for GatewayError {
     fn from(fault: StoreError) -> Self {
-        // The store has said so when it began; the request's own line and `weir_refused_total`
-        // count each.
+        // Only debug: the store logs its failure, and the request's line and metric count each.
         tracing::debug!(error = %fault, "a write could not be kept, and was refused");
         match fault {
             StoreError::Full(_) => Self::NotKept,

@@ -1,27 +1,29 @@
-//! The gateway itself: listeners, the path of a request, the upstream client, the answer. The I/O
-//! shell around `decision/`, and the only importer of pingora.
+//! The gateway: listeners, the stages of a request, the upstream client, and the answer. It is the
+//! I/O shell around `decision/` and the only importer of pingora.
 //!
-//! In the order in which a request meets them:
+//! The modules, in the order in which a request meets them:
 //!
 //! | module | stage |
 //! |---|---|
-//! | [`generations`] | the gateway by the config in force |
-//! | [`door`], `connection` | deadlines of the head, HTTP/1.1 or HTTP/2, keep-alive |
-//! | `hit`, `asking` | reads, read and written without a session of the framework |
-//! | [`service`], `request` | the stages in order, and the one place where a request ends |
-//! | [`intake`] | is it exactly one well-formed request |
-//! | [`auth`], [`passthrough`] | whose key is it, and does it bring an upstream credential of its own |
+//! | [`generations`] | the current gateway, swapped on reload |
+//! | [`door`], `connection` | deadlines of the request head, HTTP version, keep-alive |
+//! | `hit`, `asking` | the fast path: reads served without a framework session |
+//! | [`service`], `request` | the order of the stages, and the end of a request |
+//! | [`intake`] | validation of the request |
+//! | [`auth`], [`passthrough`] | the client's key, and its own upstream credential |
 //! | [`route`], [`candidates`], [`graphql_prices`] | endpoint, view, accounts, cost |
-//! | [`read`], [`flight`], [`store`], `confirmation`, `predicted` | what is stored, one fetch for all askers |
-//! | [`stale`], `doubt`, [`deliveries`], `neighbours` | what changed, by a write, as a webhook tells or as an answer shows, and what that makes doubtful |
-//! | [`write`], [`turns`], [`upload`], [`body`] | a write in its lane; a body too large to hold |
-//! | [`asynchronous`], [`queue`] | a write that is accepted and kept until it is done |
-//! | [`perform`], [`attempt`], [`rights`], [`admission`], [`effort`], `waiting` | one attempt after another: account, credential, budget, settling |
-//! | `hooks` | beside the requests: webhooks whose deliveries are looked through |
-//! | `mint`, `awaited` | beside the requests: installation tokens, through the same admission; and who waits for them |
-//! | [`fetch`], `idle`, [`resolve`] | the upstream's connections |
-//! | `watch` | the invariants of the books, once a minute |
-//! | [`rewrite`], [`headers`], [`respond`], [`added`], `range`, [`encoding`], [`refuse`], [`own`] | the answer as this client sees it |
+//! | [`read`], [`flight`], [`store`] | cache lookup, single flight, store |
+//! | `confirmation`, `predicted` | revalidation |
+//! | [`stale`], `doubt`, [`deliveries`], `neighbours` | invalidation |
+//! | [`write`], [`turns`], [`upload`], [`body`] | a write in its lane |
+//! | [`asynchronous`], [`queue`] | a write that is accepted first and executed later |
+//! | [`perform`], [`attempt`], [`rights`], [`admission`] | attempts on accounts |
+//! | [`effort`], `waiting` | the progress of a request |
+//! | `hooks`, `mint`, `watch` | in the background: webhook monitor, token mints, audit |
+//! | `awaited` | requests that wait for a token mint |
+//! | [`fetch`], `idle`, [`resolve`] | upstream connections |
+//! | [`rewrite`], [`headers`], [`respond`], [`added`] | the answer as this client sees it |
+//! | `range`, [`encoding`], [`refuse`], [`own`] | ranges, compression, errors, local pages |
 
 mod active;
 mod address;

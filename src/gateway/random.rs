@@ -8,20 +8,19 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::random::mix;
 
-/// Where this process's request ids begin: different for each process, so that theirs do not meet.
+/// The seed of this process's request ids; differs per process, so that ids do not collide.
 static SEED: LazyLock<[u64; 2]> = LazyLock::new(|| [system_random(), system_random()]);
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Between 0 and 1. For jitter: asking the system for each would be one of its calls for each
-/// answer.
+/// A number between 0 and 1, for jitter. A system call per answer would cost too much.
 pub fn unit_random() -> f64 {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let high = u32::try_from(mix(SEED[0] ^ number) >> 32).unwrap_or_default();
     f64::from(high) / f64::from(u32::MAX)
 }
 
-/// A fresh `X-Request-Id`: 128 bits in hex, unique and without a visible order. Not a secret:
-/// asking the system for each would cost more than all else about it.
+/// A fresh `X-Request-Id`: 128 bits in hex, unique and without visible order. Not a secret; a
+/// system call per id would cost more than the rest of it.
 pub fn request_id() -> HeaderValue {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -29,26 +28,26 @@ pub fn request_id() -> HeaderValue {
     let bits = u128::from(mix(high ^ number)) << 64 | u128::from(mix(low.wrapping_add(number)));
     let text: [u8; 32] =
         std::array::from_fn(|place| DIGITS[(bits >> (124 - 4 * place)) as usize & 15]);
-    // Hex digits make a header's value.
+    // Hex digits are valid in a header.
     HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("none"))
 }
 
-/// 256 bits for a key that is as old as this process.
+/// 256 bits for a key with the lifetime of this process.
 pub fn secret() -> [u8; 32] {
     let mut bytes = [0; 32];
-    // Should the system have none to give, what is made with it is a plain digest.
+    // If the system provides none, the keyed digests become plain ones.
     let _ = SystemRandom::new().fill(&mut bytes);
     bytes
 }
 
-/// Tells apart what got the same number in different runs of the program.
+/// Distinguishes equal numbers of different runs of the program.
 pub fn salt() -> u64 {
     mix(SEED[1] ^ NEXT.fetch_add(1, Ordering::Relaxed).rotate_left(32))
 }
 
 fn system_random() -> u64 {
     let mut bytes = [0_u8; 8];
-    // Should the system have none to give, jitter is lost and nothing else.
+    // If the system provides none, only jitter is lost.
     let _ = SystemRandom::new().fill(&mut bytes);
     u64::from_ne_bytes(bytes)
 }

@@ -1,10 +1,8 @@
-//! The gateway by one config after another, without a restart (CONTRACT §1, SIGHUP; §5, `POST
-//! /api/reload`).
+//! Reload: [`Current`] holds the current gateway and swaps it (SPECIFICATION, "Commands").
 //!
-//! What goes by a config is never changed: another config makes another [`Gateway`], and
-//! [`Current`] says which one new requests get. Those under way end by the one they began with.
-//! Both share everything that must not begin anew: books, stored answers, queued writes,
-//! connections that are counted. Who is who in both is settled by `config/succession.rs`.
+//! A config never changes; another config makes another [`Gateway`]. Requests in progress finish
+//! with the one they began with. Both share all lasting state: the quota ledger, stored answers,
+//! queued writes. `config/succession.rs` keeps the indexes of accounts and clients stable.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -26,33 +24,32 @@ use crate::telemetry::Metrics;
 use crate::writes::Store as WriteStore;
 use crate::writes::memory::MemoryStore;
 
-/// How long a reload waits for the one before it. Ours: as long as an operator waits for an answer.
+/// The longest wait of a reload for the previous one. Chosen here: an operator's patience.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The gateway by the config in force.
+/// The holder of the current gateway.
 pub struct Current {
     gateway: ArcSwap<Gateway>,
-    /// The file that the config is read from.
     source: OnceLock<PathBuf>,
-    /// Held while one config takes the place of another.
+    /// Serializes reloads.
     succession: Mutex<()>,
 }
 
-/// What came of reading the config again.
+/// The result of a reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reloaded {
-    /// Keys whose new values take effect at the next start only.
+    /// The changed keys that take effect only at the next start.
     pub at_next_start: Vec<&'static str>,
 }
 
-/// Why the config in force stays.
+/// The reason why the config stays.
 #[derive(Debug)]
 pub enum NotReloaded {
-    /// The new one has these faults.
+    /// The new config has these faults.
     Faults(Faults),
-    /// It was not read from a file.
+    /// The config was not read from a file.
     NoFile,
-    /// An earlier reload has not come to its end.
+    /// An earlier reload is still running.
     Busy,
 }
 
@@ -67,7 +64,7 @@ impl fmt::Display for NotReloaded {
 }
 
 impl Current {
-    /// [`Current::with_writes`] with queued writes in memory.
+    /// [`Current::with_writes`] with an in-memory write store.
     pub fn new(config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> Arc<Self> {
         Self::with_writes(
             config,
@@ -78,9 +75,8 @@ impl Current {
         )
     }
 
-    /// Builds everything, starts the timer of the books and the watch over them, and goes on with
-    /// the writes that an earlier process left; listens nowhere yet. To be called on a tokio
-    /// runtime.
+    /// Builds everything, starts the background tasks, and resumes the writes of an earlier
+    /// process. Does not listen yet. Must run on a tokio runtime.
     pub fn with_writes(
         config: Arc<Config>,
         clock: Clock,
@@ -99,7 +95,7 @@ impl Current {
             source: OnceLock::new(),
             succession: Mutex::new(()),
         });
-        // Weak: none of these tasks must be what keeps an abandoned gateway.
+        // Weak: a background task must not keep an abandoned gateway alive.
         let weak = Arc::downgrade(&current);
         let writes = {
             let current = Weak::clone(&weak);
@@ -113,28 +109,26 @@ impl Current {
         current
     }
 
-    /// By the config in force now.
+    /// The current gateway.
     pub fn gateway(&self) -> Arc<Gateway> {
         self.gateway.load_full()
     }
 
-    /// Whether a gateway is the one by the config in force.
     pub fn is(&self, gateway: &Arc<Gateway>) -> bool {
         Arc::ptr_eq(&self.gateway.load(), gateway)
     }
 
-    /// Where [`Current::reload`] finds the config.
+    /// Sets the file for [`Current::reload`].
     pub fn read_from(&self, source: PathBuf) {
-        // The first one stays: there is one config file.
+        // The first call wins: there is one config file.
         let _ = self.source.set(source);
     }
 
-    /// Reads the config's file again, and puts what it says in force. Takes as long as reading it
-    /// and its secrets does.
+    /// Reads the config file again and applies it; as slow as the file and its secrets.
     pub fn reload(self: &Arc<Self>) -> Result<Reloaded, NotReloaded> {
         let source = self.source.get().ok_or(NotReloaded::NoFile)?;
-        // One after the other, also from reading on: the last word is that of whoever read last. A
-        // file that cannot be read to its end must not gather all who try.
+        // Serialized from the reading on, so that the latest reading wins. A file that cannot be
+        // read to its end must not pile up reloads.
         let Some(_alone) = self.succession.try_lock_for(PATIENCE) else {
             tracing::error!(
                 "the config was not read again: an earlier reload has not come to its end"
@@ -153,7 +147,7 @@ impl Current {
         }
     }
 
-    /// Puts a config in the place of the one in force.
+    /// Applies a config.
     pub fn apply_config(self: &Arc<Self>, config: Config) -> Reloaded {
         let _alone = self.succession.lock();
         self.put_in_force(config)
@@ -165,15 +159,15 @@ impl Current {
         let has_other_rules = config.cache.rules != before.config().cache.rules;
         let is_other_mode = config.cache.freshness != before.config().cache.freshness;
         let gateway = Arc::new(before.with_config(config));
-        // The books first: they know everybody whom a request by the new config may name.
+        // First: the ledger must know every account and client that a new request may name.
         gateway.dispatcher.reconfigure();
         self.gateway.store(Arc::clone(&gateway));
         if is_other_mode {
-            // The two modes do not keep the same of an answer.
+            // The two modes store different parts of an answer.
             gateway.store().purge(&Prefix::everything(), gateway.clock().now());
         }
         if has_other_rules {
-            // How long an answer is good without asking was settled when it came.
+            // Lifetimes were fixed when the answers arrived.
             gateway.store().invalidate_prefix("/", gateway.clock().now());
         }
         self.keep_checking_webhooks(&gateway);
@@ -196,7 +190,7 @@ impl Current {
     }
 }
 
-/// Logs what is accepted in a config, and is not active yet or worth a second look.
+/// Logs accepted settings that are not active yet or deserve a warning.
 pub fn tell_doubts(config: &Config) {
     for inactive in config.inactive() {
         tracing::warn!(key = inactive.key, "accepted, not active yet: {}", inactive.why);

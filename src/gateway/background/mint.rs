@@ -1,9 +1,7 @@
-//! Minting installation tokens (UPSTREAM.md, Apps): a request of the app's account like any other,
-//! admitted, booked and measured.
+//! Mints installation tokens (SPECIFICATION, "Apps") by ordinary requests of the app's account.
 //!
-//! When one is due, and what a token or a failure means for those who wait, is decided in
-//! `tokens/`. Here are only the sending and the reading of the answer; a token goes from the
-//! answer's body into a header value that is never shown, and nowhere else.
+//! `tokens/` decides when a mint is due, and handles its result. This file sends and reads. A token
+//! goes from the answer's body into a sensitive header value and nowhere else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,21 +27,20 @@ use crate::gateway::environment::Environment;
 use crate::gateway::random::unit_random;
 use crate::gateway::upstream::fetch::Reuse;
 
-/// The largest answer that is read. Ours: it lists the permissions and perhaps some repositories.
+/// The largest answer. Chosen here: it lists the permissions and perhaps some repositories.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
-/// Attempts of one mint: the second is for a JWT signed again by the upstream's clock.
+/// Attempts of one mint: the second is for a JWT signed anew by the upstream's clock.
 const ATTEMPTS_MAX: u32 = 2;
-/// The place of no client: minting has the default share and priority.
+/// A client index outside the config, with the default share and priority.
 const NO_CLIENT: u32 = u32::MAX;
 
-/// The part of the answer that matters.
 #[derive(Deserialize)]
 struct Minted {
     token: String,
     expires_at: String,
 }
 
-/// Mints whatever is due by the config in force, for as long as there is one.
+/// Mints due tokens under the current config while the gateway lives.
 pub async fn keep_minting(current: impl Fn() -> Option<Arc<Dispatcher>> + Send) {
     loop {
         let (tokens, clock) = {
@@ -55,7 +52,7 @@ pub async fn keep_minting(current: impl Fn() -> Option<Arc<Dispatcher>> + Send) 
             }
             (Arc::clone(dispatcher.tokens()), clock)
         };
-        // A change from here on, and one since the tokens were looked at, is told.
+        // Subscribed before the check, so that no change is missed in between.
         let changed = tokens.due_changed();
         let now = clock.now();
         match tokens.next_due(now) {
@@ -78,12 +75,11 @@ impl Minter {
         self.dispatcher.env()
     }
 
-    /// One mint to its end, whatever that is.
     async fn mint(&self, minting: Minting) {
         let id = minting.installation().id;
         let result = tokio::select! {
             result = self.mint_once(&minting) => result,
-            // Dropped like this it counts as spent.
+            // The dropped request counts as spent.
             () = self.env().wait_until(self.env().clock.now() + self.mint_time_max()) => Err(MintFailure::Passing("the upstream did not come to an end with its answer".into())),
         };
         let now = self.env().clock.now();
@@ -118,11 +114,11 @@ impl Minter {
         );
     }
 
-    /// Longer than an upstream needs that keeps to its timeouts: one that lets an answer drip would
-    /// else keep the installation from ever being minted for again.
+    /// Longer than an upstream within its timeouts needs. Without it, an upstream that trickles its
+    /// answer would block the installation for good.
     fn mint_time_max(&self) -> Duration {
         let upstream = &self.env().config.upstream;
-        // Two waits for the upstream in an attempt: the head, and the body.
+        // Two waits per attempt: the head and the body.
         PATIENCE + (upstream.connect_timeout + upstream.response_timeout * 2) * ATTEMPTS_MAX
     }
 
@@ -161,7 +157,7 @@ impl Minter {
         )
     }
 
-    /// Not spaced: a thousand installations would take a quarter of an hour to start.
+    /// Not spaced: otherwise a thousand installations would take a quarter of an hour to start.
     fn mint_job(&self, minting: &Minting) -> Option<Job> {
         let target = MINT.replace("{installation_id}", &minting.installation().id.to_string());
         let minter = self.dispatcher.tokens().minter(minting)?;
@@ -169,7 +165,7 @@ impl Minter {
     }
 }
 
-/// The token and its end by the upstream's clock.
+/// Parses the token and its expiry, by the upstream's clock.
 fn read(answer: &Answer) -> Result<(SecretString, Timestamp), MintFailure> {
     let AnswerBody::Whole(body) = &answer.body else {
         return Err(MintFailure::Passing("the answer is too large".into()));
@@ -180,7 +176,7 @@ fn read(answer: &Answer) -> Result<(SecretString, Timestamp), MintFailure> {
     if !answer.status.is_success() {
         return Err(MintFailure::Refused(said(answer.status, body)));
     }
-    // What is wrong is not quoted: it may be the token.
+    // The message does not quote the body, which may hold the token.
     let minted: Minted = serde_json::from_slice(body).map_err(|_| {
         MintFailure::Passing("the answer has no token with an expires_at that can be read".into())
     })?;

@@ -1,9 +1,8 @@
-//! Webhooks whose deliveries are looked through beside the requests: a lost one is asked for again,
-//! and what a webhook tells of may be served for longer.
+//! The webhook monitor: finds lost deliveries and requests them again, and extends lifetimes of
+//! answers that a healthy webhook covers.
 //!
-//! Whether one can be relied upon is decided in `webhooks/watch.rs`; here are only the asking, as
-//! requests of lowest priority through the same admission as any other, and the look-up of what
-//! covers a stored answer.
+//! `webhooks/watch.rs` judges the health of a webhook. This file sends its requests, with the
+//! lowest priority through ordinary admission, and looks up the coverage of stored answers.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -25,10 +24,10 @@ use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::environment::Environment;
 use crate::gateway::request::webhooks::Webhooks;
 
-/// The largest answer that is read. Ours: a hundred deliveries in a list take a twentieth of it.
+/// The largest answer. Chosen here: a list of a hundred deliveries takes a twentieth of it.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
-/// Pages of a hundred deliveries that are read in one check. Ours: more than a thousand in a minute
-/// are not looked through, and nothing from before them is covered.
+/// Pages of a hundred deliveries per check. Chosen here: more than a thousand in a minute are not
+/// checked, and nothing before them is covered.
 const PAGES_MAX: usize = 10;
 
 /// Looks through the deliveries of the config's webhooks, and asks again for those that were missed.
@@ -85,7 +84,6 @@ impl WebhookMonitor {
         self.coverage.checks.load(Ordering::Acquire)
     }
 
-    /// Looks one webhook through, and says how long to rest.
     async fn check_hook(&self, place: usize) -> Option<Duration> {
         let hook = self.env.config.webhooks.as_ref()?.hooks.get(place)?;
         let (watched, receiver) = (self.coverage.watched.get(place)?, self.webhooks.receiver()?);
@@ -102,7 +100,7 @@ impl WebhookMonitor {
         let due = watched.watch.write().take_due(self.env.clock.now());
         for id in due {
             let target = format!("{}/deliveries/{id}/attempts", hook.at);
-            // Whatever becomes of it is seen by whether the delivery arrives.
+            // The result shows itself when the delivery arrives.
             if let Err(problem) = self.ask(hook, Method::POST, target).await {
                 tracing::warn!(hook = %hook.at, delivery = id, problem, "a missed delivery could not be asked for again");
             }
@@ -153,8 +151,7 @@ impl WebhookMonitor {
         Ok(check)
     }
 
-    /// One request for a webhook: the next page of the answer, where it names one, and its body;
-    /// else what is wrong.
+    /// Sends one request about a webhook. Returns the next page, if any, and the body.
     async fn ask(
         &self,
         hook: &Hook,

@@ -1,8 +1,7 @@
-//! What is told to the store when something changed: by a write through this gateway, or by an
-//! event that a webhook tells of.
+//! Invalidates stored answers after a write through this gateway or a webhook event.
 //!
-//! What a write or an event changes is a fact of the API (`api/stale.rs`, `api/events.rs`); how
-//! long that leaves stored answers doubtful is decided in `decision/freshness/settling.rs`.
+//! `api/stale.rs` and `api/events.rs` know the effects of writes and events.
+//! `decision/freshness/settling.rs` decides how long entries stay invalidated.
 
 use http::{Method, header};
 use serde::Deserialize;
@@ -17,11 +16,10 @@ use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::http::media_type::is_json;
 
-/// What a write's answer shows of the thing that was written.
+/// The relevant fields of a write's answer.
 #[derive(Default, Deserialize)]
 struct Shown {
-    /// Its address, which has names where the request may have had numbers, and the new one where
-    /// it was renamed.
+    /// The resource's URL, with names in place of numbers, and the new name after a rename.
     #[serde(default)]
     url: Option<String>,
     #[serde(default)]
@@ -29,7 +27,7 @@ struct Shown {
 }
 
 impl ReadCache {
-    /// After a write that was, or may have been, executed.
+    /// Invalidates after a write that was, or may have been, executed.
     pub fn invalidate(&self, job: &Job) {
         self.invalidate_paths(
             &stale_after_write(&job.request.method, path_of(&job.request.target)),
@@ -37,8 +35,7 @@ impl ReadCache {
         );
     }
 
-    /// After a write that was answered so: what it says that it made or changed (RFC 9111 §4.4),
-    /// where that is the upstream's own.
+    /// Invalidates upstream resources named in a write's answer (RFC 9111 §4.4).
     pub fn invalidate_named(&self, job: &Job, answer: &Answer) {
         let (is_done, now) = (answer.status.is_success(), self.env.clock.now());
         if !is_done && !answer.status.is_redirection() {
@@ -49,7 +46,7 @@ impl ReadCache {
             match reference
                 .and_then(|reference| self.env.urls.named_path(&job.request.target, reference))
             {
-                // Until now there may have been nothing there, nor below it.
+                // The path may be new: until now, lookups there and below may have found nothing.
                 Some(path) if is_done && is_deep(&path) => self.store.invalidate_prefix(&path, now),
                 Some(path) => self.store.written(&path, now),
                 None => {}
@@ -60,7 +57,7 @@ impl ReadCache {
         }
     }
 
-    /// What was written is the same by its other address.
+    /// Invalidates the written resource under its other address.
     fn invalidate_shown(&self, target: &str, shown: &Shown, now: Timestamp) {
         let target_path = path_of(target);
         let other = shown.url.as_ref().and_then(|url| self.env.urls.named_path(target, url));
@@ -75,7 +72,7 @@ impl ReadCache {
         }
     }
 
-    /// Something changed at `now`.
+    /// Records changes at `now`.
     pub fn invalidate_paths(&self, stale: &[Invalidation], now: Timestamp) {
         for stale in stale {
             match stale {
@@ -87,7 +84,7 @@ impl ReadCache {
     }
 }
 
-/// Nothing where the answer is no object, or none that is held.
+/// Empty unless the answer is a JSON object in memory.
 fn shown(answer: &Answer) -> Shown {
     match &answer.body {
         AnswerBody::Whole(bytes) if is_json(&answer.headers) => {
@@ -97,7 +94,7 @@ fn shown(answer: &Answer) -> Shown {
     }
 }
 
-/// Whether a path names one thing, and not all that is of a kind.
+/// True if a path names one resource rather than a collection.
 fn is_deep(path: &str) -> bool {
     path.trim_end_matches('/').bytes().filter(|byte| *byte == b'/').count() >= 2
 }

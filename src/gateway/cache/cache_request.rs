@@ -6,14 +6,11 @@ use crate::gateway::dispatch::job::Job;
 use http::HeaderMap;
 use std::sync::Arc;
 
-/// What a read is asked for.
+/// A cache request.
 pub struct CacheRequest {
-    /// The request as it would go upstream.
     pub job: Job,
-    /// Whose view the answer shows.
     pub scope: Scope,
-    /// The client's own headers: conditions, `Accept`, what `Vary` names.
+    /// The client's headers: conditions, `Accept`, and the headers that `Vary` names.
     pub asked: Arc<HeaderMap>,
-    /// What they say of stored answers.
     pub directives: RequestDirectives,
 }

@@ -1,5 +1,5 @@
-//! The conditions that a stored answer is confirmed with: validators belong to tokens (DESIGN D3),
-//! so they are chosen when it is known which token asks.
+//! The conditions of a revalidation. Validators belong to tokens (SPECIFICATION D3), so the choice
+//! waits until the token is known.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,7 +16,7 @@ use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::job::{Conditions, Job};
 use crate::gateway::dispatch::token_keys::token_key;
 
-/// Headers that an attempt adds at most: two conditions, the credential, and the two of its trace.
+/// The most headers that an attempt adds: two conditions, the credential, and two for tracing.
 const ADDED_MAX: usize = 5;
 
 /// The validators that an entry has for each token.
@@ -25,14 +25,12 @@ pub struct OfEntry<'e> {
     key: &'e CacheKey,
     job: &'e Job,
     entry: Option<&'e Entry>,
-    /// Whether the last request was sent with conditions.
     was_asked: AtomicBool,
-    /// What it was sent with, where `ETag`s are predicted.
+    /// The conditions of the last request; set if `predicted_etags` is on.
     sent: Mutex<Option<Sent>>,
 }
 
 impl<'e> OfEntry<'e> {
-    /// Those of what is stored under `key`, if anything is.
     pub fn new(
         cache: &'e ReadCache,
         key: &'e CacheKey,
@@ -42,8 +40,6 @@ impl<'e> OfEntry<'e> {
         Self { cache, key, job, entry, was_asked: AtomicBool::new(false), sent: Mutex::new(None) }
     }
 
-    /// Whether the last request was sent with conditions, and what it was sent with where `ETag`s
-    /// are predicted.
     pub fn sent(self) -> (bool, Option<Sent>) {
         (self.was_asked.into_inner(), self.sent.into_inner())
     }
@@ -54,9 +50,9 @@ impl Conditions for OfEntry<'_> {
         self.entry?.stored.preferred_token().map(|TokenKey(token)| TokenId(token))
     }
 
-    /// Decided when it is sent: a request may have waited long.
+    /// Evaluated when the request is sent, because it may have waited long.
     fn with(&self, credential: &Credential) -> HeaderMap {
-        // Room for what else is added (`attempt.rs`).
+        // Leaves space for further headers (`attempt.rs`).
         let mut conditions = HeaderMap::with_capacity(ADDED_MAX);
         let entry = self.entry.filter(|entry| !self.cache.may_hide_next(self.key, entry));
         if let Some(validators) =

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl ReadCache {
-    /// The fetch itself, conditional when something is stored.
+    /// Fetches the answer, conditionally if an entry exists.
     pub(super) async fn fetch(
         self: Arc<Self>,
         key: CacheKey,
@@ -47,7 +47,7 @@ impl ReadCache {
             (Ok(answer), Some(entry)) if answer.status == StatusCode::NOT_MODIFIED && was_asked => {
                 self.validated(key, &cache_request, &entry, &answer)
             }
-            // An answer to a condition that was never sent; nothing can be made of it.
+            // A 304 without a condition has no meaning.
             (Ok(answer), _) if answer.status == StatusCode::NOT_MODIFIED => {
                 FetchResult::Failed(GatewayError::UpstreamFailed)
             }
@@ -55,7 +55,7 @@ impl ReadCache {
         }
     }
 
-    /// Asks the upstream, and says whether with conditions.
+    /// Asks the upstream; also returns true if the request was conditional.
     async fn ask_upstream(
         &self,
         key: &CacheKey,
@@ -72,14 +72,14 @@ impl ReadCache {
                     predictor.judge(&self.env, job, &sent, entry, answer) == Worth::Nothing
                 })
             {
-                // Nothing is predicted for this route by now, so it is asked so once.
+                // The failed prediction closed this route; one more request settles the answer.
                 continue;
             }
             return (performed, was_asked);
         }
     }
 
-    /// A 304 has come. What the last one said already is not taken over again.
+    /// Handles a 304. One that repeats the previous 304 needs no merge.
     fn validated(
         &self,
         key: CacheKey,
@@ -88,8 +88,7 @@ impl ReadCache {
         answer: &Answer,
     ) -> FetchResult {
         let (now, token) = (self.env.clock.now(), token_key(answer.token));
-        // RFC 9111 §5.2.1.5: an answer to a request that says so leaves nothing behind, but for
-        // what keeps the upstream from being polled.
+        // RFC 9111 §5.2.1.5: not stored, except to keep the upstream from being polled.
         let may_leave =
             !cache_request.directives.no_store || entry.stored.is_polled(&answer.headers);
         let is_repeatable = entry.stored.is_repeated_by(&answer.headers);
@@ -123,14 +122,13 @@ impl ReadCache {
         };
         stored.revalidate(now, &answer.headers, Some(token), self.ttl(cache_request));
         let validation = ValidationTimes::new(answer.requested_at, now);
-        // RFC 9111 §3.2: the 304's `Vary` takes the place of the stored one, and its values are
-        // those of the request that was answered so.
+        // RFC 9111 §3.2: the 304's `Vary` replaces the stored one, with the values of this request.
         let vary = if news.contains_key(header::VARY) {
             Entry::vary_of(&answer.headers, &cache_request.asked)
         } else {
             entry.vary.clone()
         };
-        // What may not be kept by the 304's word was kept until now (§5.2.2.5, §4.3.4).
+        // The 304 can forbid further storage of the entry (§5.2.2.5, §4.3.4).
         let may_stay = storable(entry.status(), &answer.headers);
         let may_keep = may_leave && may_stay && vary.as_deref() != Some(&Vary::Everything);
         if !may_keep && (!may_stay || vary != entry.vary) {
@@ -163,8 +161,7 @@ impl ReadCache {
         };
         let length = bytes.len();
         let bytes = std::mem::take(bytes);
-        // RFC 9111 §3, §5.2.1.5; a wish, which goes behind the upstream's on how often it is
-        // polled.
+        // RFC 9111 §3, §5.2.1.5. The upstream's poll interval outweighs this directive.
         let may_be_stored =
             storable(answer.status, &answer.headers) && answer.verdict == DenialConfidence::Final;
         let may_be_kept = may_be_stored && self.may_keep_encoding(&answer.headers);
@@ -203,7 +200,7 @@ impl ReadCache {
         }
         let mut head = StoredHead::new(&said, etag.as_ref(), &self.store.shared_lines);
         if is_unwanted {
-            // Another form of it would be kept.
+            // A compressed form would be stored.
             head.codings = ContentCodings::AsItIs;
         }
         let entry = Arc::new(Entry {
@@ -223,7 +220,7 @@ impl ReadCache {
         if keep {
             self.store.put(key, Arc::clone(&entry));
         } else if answer.status.is_server_error() || answer.verdict == DenialConfidence::Void {
-            // It says nothing of what is stored.
+            // A failure says nothing about the stored entry.
         } else if may_be_kept {
             self.found_another(key, before, &entry);
         } else {
@@ -232,8 +229,8 @@ impl ReadCache {
         FetchResult::Entry(entry, fetch)
     }
 
-    /// An answer that its asker does not want stored. What others have stays theirs; where it is
-    /// another one by now, it has to be confirmed before it is served again.
+    /// Handles an answer that its request forbids to store. The entry stays for other clients, but
+    /// a different answer makes it stale until revalidated.
     fn found_another(&self, key: CacheKey, before: Option<&Entry>, found: &Entry) {
         let is_other = |before: &&Entry| {
             before.status() != found.status() || before.body.text() != found.body.text()
@@ -260,9 +257,9 @@ impl ReadCache {
         );
     }
 
-    /// An encoding that was not asked for cannot be rewritten, and is not for others who did not
-    /// ask for it either. A plain HTTP cache repeats what the upstream does not call a choice (RFC
-    /// 9111 §4.1), unless it would have had to look into it (DESIGN D2, secrets).
+    /// True if an answer's encoding may be stored. An unrequested encoding can neither be rewritten
+    /// nor be served to other clients. A plain HTTP cache stores it if `Vary` does not name it (RFC
+    /// 9111 §4.1). JSON is excluded, because it could hold secrets (SPECIFICATION D2).
     fn may_keep_encoding(&self, headers: &HeaderMap) -> bool {
         let is_choice =
             || vary_names(headers).is_none_or(|names| names.contains(&header::ACCEPT_ENCODING));
@@ -270,9 +267,8 @@ impl ReadCache {
             || self.env.mode == Mode::Rfc9111 && !is_choice() && !has_json_type(headers)
     }
 
-    /// What clients know an answer by: the gateway's own validator, which is the same whichever
-    /// token fetched the body. In a plain HTTP cache the upstream's, where each client gets the
-    /// very bytes that the upstream named so (RFC 9110 §8.8.3).
+    /// The `ETag` for clients: the gateway's own validator, equal for all tokens. A plain HTTP
+    /// cache passes on the upstream's if the client gets the exact bytes (RFC 9110 §8.8.3).
     fn etag_for_clients(
         &self,
         answer: &Answer,

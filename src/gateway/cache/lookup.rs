@@ -6,25 +6,22 @@ use crate::gateway::cache::store::Entry;
 use crate::telemetry::CacheOutcome;
 use std::sync::Arc;
 
-/// What a look into the store has found that may not be served without asking.
+/// A cache lookup without a servable entry.
 pub struct CacheLookup {
-    /// The address's.
+    /// The key of the address.
     pub(super) address: CacheKey,
-    /// That of the answer.
+    /// The key of the variant.
     pub(super) key: CacheKey,
     pub(super) entry: Option<Arc<Entry>>,
 }
 
-/// How a read was answered.
 pub enum ReadAnswer {
-    /// From an entry, stored or not.
+    /// An entry, stored or not.
     Entry(Arc<Entry>, CacheOutcome),
-    /// By a body too large to hold.
     Streamed(Box<Reader>, CacheOutcome),
 }
 
 impl ReadAnswer {
-    /// What it means for the cache.
     pub fn outcome(&self) -> CacheOutcome {
         match self {
             Self::Entry(_, cache) | Self::Streamed(_, cache) => *cache,

@@ -10,7 +10,7 @@ use crate::gateway::url_rewrite::map::Body;
 use http::{HeaderMap, StatusCode};
 
 impl ReadCache {
-    /// After a fetch for `key` that brought `after`, where `before` was stored.
+    /// Compares a fetched answer with the stored one and records a change.
     pub fn note_change(
         &self,
         key: &CacheKey,
@@ -34,7 +34,7 @@ impl ReadCache {
         }
     }
 
-    /// Whether a 304 would prove nothing of a stored answer.
+    /// True if a 304 would not prove the entry current.
     pub fn may_hide_next(&self, key: &CacheKey, entry: &Entry) -> bool {
         if entry.stored.page == Page::Other {
             return false;
@@ -55,8 +55,7 @@ impl ReadCache {
         )
     }
 
-    /// The path by which the upstream links the pages of a list, which is not always the one that
-    /// it was asked for by: `/repositories/7/issues`.
+    /// The path in a list's page links, which may differ: `/repositories/7/issues`.
     fn path_in_links<'e>(&self, entry: &'e Entry) -> Option<&'e str> {
         let link = std::str::from_utf8(entry.head.get("link")?).ok()?;
         let reference = link.trim_start().strip_prefix('<')?.split('>').next()?;
@@ -64,7 +63,6 @@ impl ReadCache {
     }
 }
 
-/// What an answer is as a page of a list.
 pub fn page_of(
     cache_request: &CacheRequest,
     status: StatusCode,

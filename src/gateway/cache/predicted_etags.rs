@@ -1,16 +1,14 @@
-//! `ETag`s for tokens that have received none (DESIGN D3, `predicted_etags`): put beside what is
-//! sent otherwise, and judged by what comes back.
+//! Predicted `ETag`s for tokens without one (SPECIFICATION D3, `predicted_etags`), and the
+//! evaluation of their results.
 //!
-//! Only fetches come here, and only where the config asks for it; a hit never does. The form and
-//! the routes it has proved right on are `decision/freshness/predicted.rs`. A credential goes into
-//! the hash and nowhere else: what is computed from it is sent to the upstream that knows it, and
-//! is learned as the token's own when the upstream has confirmed it; clients know an answer by
-//! another validator (`read.rs`).
+//! Only fetches come here, and only with the setting on. `decision/freshness/predicted.rs` has the
+//! form and the routes on which it proved right. A credential enters the hash and nothing else. The
+//! upstream already knows the credential, and a 304 turns the prediction into the token's own
+//! `ETag`. Clients get another validator (`read.rs`).
 //!
-//! With `If-None-Match` the upstream does not look at a date (RFC 9110 §13.1.3), so a prediction
-//! decides alone, and a 304 to it says that the token would get the very bytes that are stored.
-//! Upstreams that look at the date all the same confirm no more with it than they would without the
-//! prediction.
+//! With `If-None-Match` the upstream ignores the date (RFC 9110 §13.1.3), so the prediction alone
+//! decides. A 304 to it means that the token would get exactly the stored bytes. An upstream that
+//! weighs the date too grants no more 304s than without the prediction.
 
 use std::sync::Arc;
 
@@ -30,11 +28,10 @@ use crate::gateway::dispatch::job::Job;
 use crate::gateway::environment::Environment;
 use crate::gateway::url_rewrite::map::may_hold_secrets;
 
-/// Where predictions have proved right.
+/// The routes on which predictions proved right.
 pub struct Predictor(Mutex<Predictions>);
 
-/// What a request was sent with, as far as predictions go. Holds a credential and is gone with its
-/// fetch.
+/// The predicted conditions of a request. Holds a credential and is dropped with its fetch.
 pub struct Sent {
     token: TokenId,
     authorization: Option<HeaderValue>,
@@ -46,25 +43,23 @@ struct Predicted {
     has_date: bool,
 }
 
-/// What a 304 is worth.
+/// The value of a 304.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worth {
-    /// What it would be without predictions.
+    /// The same as without predictions.
     Usual,
-    /// It answers something else than what was asked: the condition was a prediction alone, and it
-    /// names another `ETag`.
+    /// None: the only condition was a prediction, and the 304 names another `ETag`.
     Nothing,
 }
 
 impl Predictor {
-    /// `None` where nothing is to be predicted. Of other dialects' upstreams no form is known.
+    /// `None` if the setting is off. The form is known for the github dialect only.
     pub fn of(config: &Config) -> Option<Arc<Self>> {
         (config.cache.predicted_etags && config.upstream.dialect == Dialect::Github)
             .then(|| Arc::new(Self(Mutex::default())))
     }
 
-    /// Adds the `ETag` that is likely to be the credential's to `conditions`, if they have none.
-    /// `entry` is what a 304 would confirm.
+    /// Adds a predicted `ETag` to `conditions` without one. `entry` is the one to revalidate.
     pub fn accompany(
         &self,
         conditions: &mut HeaderMap,
@@ -85,8 +80,8 @@ impl Predictor {
         Sent { token: credential.token, authorization: credential.authorization.clone(), predicted }
     }
 
-    /// Draws from an answer what it says about predictions, before anything else is made of it. A
-    /// 304 that leaves out the `ETag` it confirms gets it, so that it is learned like every other.
+    /// Evaluates the prediction before the answer is used. A 304 without an `ETag` gets the
+    /// predicted one, so that it is recorded like any other.
     pub fn judge(
         &self,
         env: &Environment,
@@ -102,7 +97,7 @@ impl Predictor {
         let count = |outcome| env.metrics.predicted(&job.route.endpoint.template, outcome);
         match (answer.status, &sent.predicted) {
             (StatusCode::NOT_MODIFIED, Some(predicted)) => {
-                // Without an `ETag` of its own it may be the date that it is about.
+                // A 304 without an `ETag` may be about the date.
                 let is_telling = answer.headers.contains_key(header::ETAG) || !predicted.has_date;
                 let named =
                     answer.headers.entry(header::ETAG).or_insert_with(|| predicted.etag.clone());
@@ -151,7 +146,7 @@ impl Predictor {
         }
     }
 
-    /// The evidence in a whole answer: none when it has no `ETag`, or need not be looked at.
+    /// The evidence of a 200; `None` without an `ETag` or without need of a check.
     fn evidence(
         &self,
         job: &Job,
@@ -164,7 +159,7 @@ impl Predictor {
         if let (Some(_), Some(entry)) = (&sent.predicted, entry)
             && entry.body.text() == bytes
         {
-            // It has changed nothing, and should have been a 304.
+            // The body is unchanged, so a right prediction would have brought a 304.
             return Some(Evidence::Wrong);
         }
         let etag = answer.headers.get(header::ETAG)?;
@@ -183,7 +178,7 @@ impl Predictor {
     }
 }
 
-/// Whether the body is what the upstream sent, uncompressed, and not too much to hash.
+/// True if the body is as the upstream sent it, uncompressed, and short enough to hash.
 fn is_kept_as_sent(entry: &Entry) -> bool {
     let text = entry.body.text();
     entry.status() == StatusCode::OK
@@ -192,8 +187,7 @@ fn is_kept_as_sent(entry: &Entry) -> bool {
         && !may_hold_secrets(text)
 }
 
-/// The `ETag` of `body` for a request of this job; `None` when it is not known what the upstream
-/// makes of its headers.
+/// Predicts the `ETag` of `body` for this request; `None` if the effect of its headers is unknown.
 fn of_request(job: &Job, authorization: Option<&HeaderValue>, body: &[u8]) -> Option<HeaderValue> {
     let mut accept = job.request.headers.get_all(header::ACCEPT).iter();
     match (accept.next(), accept.next()) {

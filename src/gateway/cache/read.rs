@@ -1,8 +1,7 @@
-//! A read: what is stored, whether that may be served, and one fetch for everyone who asks at once
-//! (DESIGN D1–D3).
+//! Cache reads: lookup, permission to serve the entry, and one single flight for concurrent
+//! requests (SPECIFICATION D1 to D3).
 //!
-//! Which accounts may fetch and whose view the answer shows comes from `route.rs`; how the answer
-//! is put on the wire is in `respond.rs`.
+//! `route.rs` chooses the accounts and the scope. `respond.rs` renders the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,19 +31,18 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers;
 use crate::gateway::request::validate::ValidRequest;
 
-/// How often an asker joins a fetch that turns out not to be for it before it fetches alone.
+/// The number of joined fetches with an unsuitable answer before a request fetches alone.
 const JOINS_MAX: u32 = 3;
 
-/// What an asker holds against a fetch that did not bring what it needs.
+/// The decision of a waiter after a fetch.
 enum Miss {
     Resume,
     Give(Result<ReadAnswer, GatewayError>),
 }
 
 impl ReadCache {
-    /// Answers a GET or HEAD. `effort` becomes that of the fetch it takes part in as soon as there
-    /// is one: a client that leaves while it waits has waited for something all the same. `sought`
-    /// is what the store was found to have just now.
+    /// Answers a GET or HEAD. `effort` becomes the progress of the joined fetch at once: a client
+    /// that leaves early still reports its wait. `sought` is the preceding cache lookup.
     pub async fn read(
         self: &Arc<Self>,
         cache_request: Arc<CacheRequest>,
@@ -95,8 +93,7 @@ impl ReadCache {
         entry: Option<Arc<Entry>>,
         progress: &mut RequestProgress,
     ) -> Miss {
-        // RFC 9111 §5.2.1.7: from the store or not at all. What another request is just asking for
-        // is not stored.
+        // RFC 9111 §5.2.1.7: only a stored answer may serve this request, not a fetch in progress.
         if cache_request.directives.only_if_cached {
             return Miss::Give(Err(GatewayError::NothingStored));
         }
@@ -123,7 +120,7 @@ impl ReadCache {
         let Some(fetched_result) =
             self.await_landing(&mut participant, cache_request.job.deadline).await
         else {
-            // Still in line when this asker's own patience ended.
+            // This request's own deadline passed while the fetch was still in the wait queue.
             let refused = self.waited_too_long(&cache_request.job, progress);
             return Miss::Give(self.stale_instead(refused, entry, cache_request));
         };
@@ -138,7 +135,7 @@ impl ReadCache {
             {
                 Miss::Resume
             }
-            // A failure that a stored answer is preferred to.
+            // A stored answer is preferred to an upstream failure.
             (FetchResult::Entry(failure, fetch), role) if failure.status().is_server_error() => {
                 let stale = self.may_serve_stale(
                     StaleReason::Answered(failure.status()),
@@ -149,14 +146,13 @@ impl ReadCache {
                     stale.map_or_else(|| given(FetchResult::Entry(failure, fetch), role), Ok),
                 )
             }
-            // It was refused as the one whose fetch it was: with another patience, priority and
-            // share.
+            // The denial belongs to the leader, with another deadline, priority and share.
             (FetchResult::Failed(GatewayError::Limited { .. }), Role::Follower)
                 if self.env.clock.now() < cache_request.job.deadline =>
             {
                 Miss::Resume
             }
-            // The one whose fetch it was had less patience for the token.
+            // The leader's deadline for the token was shorter.
             (
                 FetchResult::Failed(GatewayError::TokenUnavailable(Lack {
                     cause: Cause::Passing,
@@ -189,16 +185,15 @@ impl ReadCache {
             .map_or(Priority::Normal, |client| client.priority)
     }
 
-    /// The end of the fetch; `None` when the deadline came while it was still in line. What is on
-    /// its way is waited for: the client's patience is about being held, the upstream's slowness
-    /// has its own timeout.
+    /// Waits for the fetch result; `None` if the deadline passes in the wait queue. A fetch on its
+    /// way upstream is awaited: the deadline bounds only the wait here.
     async fn await_landing(
         &self,
         participant: &mut Participant,
         deadline: Timestamp,
     ) -> Option<FetchResult> {
-        // Its own fetch is held no longer than that, and ends by itself: no timer for what mostly
-        // has nobody else waiting.
+        // The leader's own fetch has the same deadline and ends by itself. The usual fetch has no
+        // other waiter and so needs no timer.
         if participant.role == Role::Leader {
             return Some(participant.fetched_result().await);
         }
@@ -210,7 +205,7 @@ impl ReadCache {
         if progress.is_on_wire() { Some(participant.fetched_result().await) } else { None }
     }
 
-    /// The fetch it takes part in is held, and is left waiting for those with more patience.
+    /// The error of a waiter whose deadline passed; the fetch goes on for later deadlines.
     fn waited_too_long(&self, job: &Job, progress: &RequestProgress) -> GatewayError {
         use crate::decision::{LimitDenied, LimitKind, Until};
         let now = self.env.clock.now();
@@ -231,7 +226,7 @@ impl ReadCache {
         )
     }
 
-    /// A stored answer that is old, where it is preferred to none.
+    /// Serves a stale entry instead of an error where the rules allow it.
     fn stale_instead(
         &self,
         refused: GatewayError,
@@ -240,8 +235,7 @@ impl ReadCache {
     ) -> Result<ReadAnswer, GatewayError> {
         let stale_reason = match &refused {
             GatewayError::Limited { .. } => StaleReason::Limited,
-            // A token that was refused may have lost its right to what is stored; one that only has
-            // not come has not.
+            // A rejected token may have lost its permission for the entry; a late token has not.
             GatewayError::TokenUnavailable(Lack { cause: Cause::Passing, .. })
             | GatewayError::Unreachable
             | GatewayError::UpstreamFailed
@@ -267,15 +261,14 @@ impl ReadCache {
         };
         let may_stand_in = |entry: &Arc<Entry>| {
             entry.validated().may_serve_stale(stale_reason, age_max, &cache_request.directives, self.env.clock.now(), self.env.mode)
-                // A stored answer from before a write would show the client that its write did not
-                // happen.
+                // An entry from before a write would hide the client's own write.
                 && self.trust(entry, cache_request) != Trust::Invalidated
         };
         Some(ReadAnswer::Entry(entry.filter(may_stand_in)?, outcome))
     }
 
-    /// A stored answer that may be served without asking. Looked for before anything is made that
-    /// only a fetch needs: most requests end here where answers have a lifetime.
+    /// Returns a stored answer that may be served without the upstream. It runs before any setup
+    /// for a fetch, because most requests with a ttl end here.
     pub fn fresh(
         &self,
         scope: Scope,
@@ -309,13 +302,13 @@ impl ReadCache {
         asked: &HeaderMap,
     ) -> CacheKey {
         let accept = headers::accept_of(asked);
-        // One at most, and ASCII: `intake` has seen to it.
+        // At most one, and ASCII: validation ensures it.
         let version = asked
             .get(self.env.config.upstream.dialect.version_header())
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default();
         match service {
-            // Another of the upstream's addresses: no path of the API begins so.
+            // The upload host is another address; no API path begins with this prefix.
             Service::Uploads => {
                 CacheKey::new(scope, &format!("/api/uploads{target}"), &accept, version)
             }
@@ -335,7 +328,7 @@ impl ReadCache {
         )
     }
 
-    /// How long it is good because a webhook would have told of a change.
+    /// The lifetime that a healthy webhook grants.
     fn watched(&self, entry: &Entry, path: &str, now: Timestamp) -> Option<Duration> {
         let rule = entry.stored.watched_by?.get() - 1;
         self.coverage.ttl(rule.into(), path, entry.requested_at(), now)
@@ -346,7 +339,7 @@ impl ReadCache {
     }
 }
 
-/// What a landed fetch is for an asker.
+/// Converts a fetch result into a waiter's answer.
 fn given(fetched_result: FetchResult, role: Role) -> Result<ReadAnswer, GatewayError> {
     match fetched_result {
         FetchResult::Entry(entry, fetch) => {
@@ -357,7 +350,7 @@ fn given(fetched_result: FetchResult, role: Role) -> Result<ReadAnswer, GatewayE
             };
             Ok(ReadAnswer::Entry(entry, outcome))
         }
-        // Nobody else has it.
+        // No other request shares this body.
         FetchResult::SharedBody(landing) => {
             let reader = Reader::join(&landing.0, None).ok_or(GatewayError::UpstreamFailed)?;
             Ok(ReadAnswer::Streamed(Box::new(reader), CacheOutcome::Fetched(Fetch::TooLarge)))

@@ -15,7 +15,7 @@ pub struct ReadCache {
     pub(super) env: Arc<Environment>,
     pub(super) dispatcher: Arc<Dispatcher>,
     pub(super) store: Arc<Store>,
-    /// Fetches under way, by what they fetch.
+    /// Single flights, by cache key.
     pub(super) single_flight: Arc<SingleFlight>,
     /// Bodies too large to hold that are being read.
     pub(super) registry: Arc<BodyRegistry>,

@@ -1,14 +1,12 @@
-//! A body too large to hold: read once from the upstream, and given piece by piece to everybody who
-//! asked for it.
+//! Shared bodies: a body too large to hold is read once and passed on piece by piece to all.
 //!
-//! No task pumps it. Whoever needs the next piece reads it for all, and a piece is kept until the
-//! slowest has it, so that memory is bounded and the upstream is read no faster than that. It is
-//! read as long as anybody wants it, and not longer; where it breaks off, it does for everybody.
+//! No task pumps it. The reader that needs the next piece reads it for all. A piece is kept until
+//! the slowest reader has it, which bounds memory and the upstream's pace. The body is read while
+//! it has a reader, and a break hits all readers.
 //!
-//! A slow reader holds up the others for [`PATIENCE`] altogether. Then it is let go, and goes on by
-//! a fetch of its own (`again.rs` has how), of which it skips what it has already. Who has not
-//! joined before the beginning is gone asks for itself. What is written to clients is in
-//! `respond.rs`.
+//! A slow reader may delay the others by [`PATIENCE`] in total. Then it is released and resumes
+//! with a fetch of its own (`again.rs`). A request that misses the beginning fetches for itself.
+//! `respond.rs` writes to clients.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,43 +27,33 @@ use crate::gateway::cache::store::Vary;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody, Held};
 use crate::gateway::upstream::fetch::Exchange;
 
-/// How far the fastest reader may be ahead of the slowest. Ours: eight reads from the upstream; all
-/// large bodies at once have 32 MiB.
+/// The lead over the slowest reader. Chosen here: eight reads; 32 MiB for all large bodies.
 const WINDOW_BYTES: usize = 512 * 1024;
-/// What a piece takes beside its bytes.
+/// Overhead of a piece.
 const PIECE_BYTES: usize = 128;
-/// How long one reader may hold up the others, all in all. Ours: too short to be noticed of a body
-/// that takes this long anyway, and long enough for a client that is busy.
+/// The total delay that one reader may cause. Chosen here: unnoticed, but enough for a busy client.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The body broke off: it must not pass for a whole one.
+/// The body broke off and must not pass for a complete one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost;
 
-/// What is known of the answer apart from its body.
+/// The answer apart from its body.
 pub struct Head {
-    /// The status.
     pub status: StatusCode,
-    /// All headers as received.
     pub headers: HeaderMap,
-    /// Which token it was asked with.
     pub token: TokenId,
-    /// When the request was sent.
     pub requested_at: Timestamp,
 }
 
-/// A body that is being read.
 pub struct SharedBody {
-    /// What came before it.
     pub head: Head,
-    /// What it depends on.
     vary: Option<Box<Vary>>,
-    /// Whether more than one may have it.
+    /// False if only one reader may have it.
     is_for_others: bool,
-    /// Where it comes from, as long as there is more to come.
+    /// The upstream exchange, until its end.
     source: AsyncMutex<Option<Source>>,
     state: Mutex<State>,
-    /// The window has moved.
     moved: Notify,
 }
 
@@ -76,63 +64,58 @@ struct Source {
 }
 
 struct State {
-    /// What was read and the slowest does not have.
+    /// Pieces that the slowest reader does not have yet.
     window: VecDeque<Bytes>,
     window_bytes: usize,
-    /// What all have.
+    /// Pieces that all readers have.
     gone: Gone,
     end: Option<Result<(), Lost>>,
     join: JoinState,
     readers: Vec<Option<Place>>,
-    /// Since when somebody waits for the slowest.
+    /// The time since which a reader waits for the slowest.
     stalled_since: Option<Instant>,
 }
 
-/// The part of the body that is no longer kept.
+/// The dropped part of the body.
 #[derive(Clone)]
 pub struct Gone {
     pieces: u64,
-    /// How long it is.
     pub bytes: u64,
-    /// Its digest; only where there are several readers, one of whom may have to go on by itself.
+    /// Its digest; kept only for several readers, because one of them may have to resume alone.
     pub digest: Option<Context>,
 }
 
-/// Whether the body can be joined: only at its beginning.
+/// A body can be joined only at its beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JoinState {
-    /// By those who waited for its fetch, some of whom may still be on their way, and by others.
+    /// Waiters of its fetch may still join; so may others.
     Awaiting,
-    /// By whoever comes before the window is full.
+    /// Any request may join until the window is full.
     Open,
     Closed,
 }
 
-/// How far a reader is.
 struct Place {
     pieces: u64,
     held_up: Duration,
-    /// It was let go here.
+    /// Set when the reader was released: the part that it has.
     left_at: Option<Box<Gone>>,
 }
 
-/// What there is for a reader.
 pub enum Turn {
     Piece(Bytes),
     End,
-    /// It was let go after this.
+    /// It was released after this part.
     Left(Box<Gone>),
 }
 
-/// What a reader is to do.
 enum Step {
     Take(Turn),
     Read,
     Wait(Instant),
 }
 
-/// A body that has just begun, in the hands of those who waited for it; dropped when all of them
-/// have joined, or will not.
+/// Guard: keeps a new shared body open for the waiters of its fetch.
 pub struct Landing(pub Arc<SharedBody>);
 
 impl Drop for Landing {
@@ -148,8 +131,7 @@ impl Drop for Landing {
 }
 
 impl SharedBody {
-    /// An answer whose body is too large, or is treated so. `is_for_others`: whether more than one
-    /// reader may have it.
+    /// Shares the body of an answer. `is_for_others`: more than one reader may have it.
     pub fn new(answer: Answer, vary: Option<Box<Vary>>, is_for_others: bool) -> Self {
         let Answer { status, headers, body, token, requested_at, .. } = answer;
         let (first, source) = match body {
@@ -180,7 +162,7 @@ impl SharedBody {
         }
     }
 
-    /// Whether it answers another request with these headers.
+    /// True if it answers a request with these headers.
     pub fn fits(&self, asked: &HeaderMap) -> bool {
         self.vary.as_ref().is_none_or(|vary| vary.fits(asked))
     }
@@ -218,7 +200,6 @@ impl SharedBody {
         self.moved.notify_waiters();
     }
 
-    /// What comes next for the reader at this place.
     pub(super) async fn next(&self, place: usize) -> Result<Turn, Lost> {
         loop {
             let moved = self.moved.notified();
@@ -249,10 +230,9 @@ impl SharedBody {
         step
     }
 
-    /// Reads the next piece, for all.
     async fn read(&self, place: usize) {
         let mut source = self.source.lock().await;
-        // Another one may have done so meanwhile.
+        // Another reader may have done so meanwhile.
         if !self.state.lock().is_at_end(place) {
             return;
         }
@@ -278,7 +258,7 @@ impl SharedBody {
         self.moved.notify_waiters();
     }
 
-    /// Ends the exchange when nobody will read it any more. Whoever is reading right now wants it.
+    /// Ends the exchange once it has no reader. A reader in the middle of a read still wants it.
     fn rid_of_source(&self, state: &mut State) {
         if state.join != JoinState::Awaiting && state.wanting().next().is_none() {
             state.join = JoinState::Closed;
@@ -300,12 +280,11 @@ impl State {
         self.window.push_back(piece);
     }
 
-    /// The places of those who have not been let go.
     fn wanting(&self) -> impl Iterator<Item = &Place> {
         self.readers.iter().flatten().filter(|place| place.left_at.is_none())
     }
 
-    /// Whether the reader at this place has all that was read, and there may be more.
+    /// True if this reader has every piece read so far and there may be more.
     fn is_at_end(&self, place: usize) -> bool {
         let pieces = self.gone.pieces + self.window.len() as u64;
         let place = self.readers.get(place).and_then(Option::as_ref);
@@ -335,7 +314,7 @@ impl State {
         match self.end {
             Some(end) => end.map(|()| Step::Take(Turn::End)),
             None if self.window_bytes < WINDOW_BYTES => Ok(Step::Read),
-            // Who may still come can ask for itself.
+            // A later request can fetch for itself.
             None if self.join == JoinState::Open => {
                 self.join = JoinState::Closed;
                 self.settle();
@@ -353,7 +332,7 @@ impl State {
         self.wanting().filter(|place| place.pieces == self.gone.pieces)
     }
 
-    /// Goes on without those for whom the others have waited long enough.
+    /// Releases the readers that have used up the others' patience.
     fn let_go(&mut self, now: Instant) {
         let Some(since) = self.stalled_since else { return };
         let stalled = now.saturating_duration_since(since);
@@ -373,7 +352,6 @@ impl State {
         self.settle();
     }
 
-    /// Forgets what everybody has.
     fn settle(&mut self) {
         if self.join != JoinState::Closed {
             return;
@@ -383,7 +361,7 @@ impl State {
             (count, slowest) = (count + 1, slowest.min(place.pieces));
         }
         if count < 2 {
-            // Who is alone is never let go.
+            // A single reader is never released.
             self.gone.digest = None;
         }
         while self.gone.pieces < slowest

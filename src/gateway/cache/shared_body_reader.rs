@@ -1,9 +1,7 @@
-//! How the reader of a shared body goes on that was too slow for the others: by a fetch of its own,
-//! of which it skips what it has.
+//! Resume of a shared body: a reader that was too slow fetches it anew and skips its own part.
 //!
-//! Its client gets the bytes of one whole answer, or sees the body break off. The new answer's
-//! beginning must be, byte for byte, what was given already, by its digest, so that what the client
-//! has in the end is the new answer's body; and what the head said of it must be so of the new one.
+//! Its client gets one complete answer or sees the body break off. The skipped part must match the
+//! delivered bytes by digest, and the new headers those sent earlier.
 
 use std::sync::Arc;
 
@@ -20,31 +18,28 @@ use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Conditions;
 use crate::gateway::dispatch::progress::RequestProgress;
 
-/// What the client was told of the body.
+/// Headers that described the body to the client.
 const TOLD: [header::HeaderName; 4] =
     [header::CONTENT_LENGTH, header::CONTENT_TYPE, header::CONTENT_ENCODING, header::LAST_MODIFIED];
 
-/// One of those who read a body. Dropped, it is wanted by one less.
+/// A reader of a shared body. Dropping it ends its interest.
 pub struct Reader {
     stream: Arc<SharedBody>,
     place: usize,
-    /// How it goes on when it is let go; only from the beginning of a body that others read too.
+    /// The means to resume after a release; `None` for the only reader.
     again: Option<Resume>,
-    /// The part of a piece that it does not have yet.
+    /// The rest of a piece after a resume.
     rest: Option<Bytes>,
 }
 
-/// Asks the same once more.
+/// The means to repeat the fetch.
 pub struct Resume {
-    /// Who asks.
     pub dispatcher: Arc<Dispatcher>,
-    /// What is asked.
     pub cache_request: Arc<CacheRequest>,
 }
 
 impl Resume {
-    /// A reader of another answer to the same that goes on after what is `gone`, with what it has
-    /// of a piece.
+    /// Returns a reader of a new answer behind the part that is `gone`, and a split piece's rest.
     pub async fn go_on(self, head: &Head, gone: Gone) -> Result<(Reader, Option<Bytes>), Lost> {
         let answer = self
             .dispatcher
@@ -74,25 +69,24 @@ impl Resume {
 }
 
 impl Reader {
-    /// A place at its beginning; `None` when that is gone, or for somebody else.
+    /// Adds a reader at the beginning; `None` if the beginning is dropped or the body is exclusive.
     pub fn join(stream: &Arc<SharedBody>, again: Option<Resume>) -> Option<Self> {
         let place = stream.take_place()?;
         Some(Self { stream: Arc::clone(stream), place, again, rest: None })
     }
 
-    /// The only one of an answer.
+    /// The only reader of an answer.
     pub fn alone(answer: Answer) -> Self {
         let stream = Arc::new(SharedBody::new(answer, None, false));
         let place = stream.take_only_place();
         Self { stream, place, again: None, rest: None }
     }
 
-    /// What came before the body.
     pub fn head(&self) -> &Head {
         &self.stream.head
     }
 
-    /// The next piece; `None` at the end.
+    /// Returns the next piece; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Lost> {
         loop {
             if let Some(rest) = self.rest.take() {
@@ -111,7 +105,7 @@ impl Reader {
         }
     }
 
-    /// The same, as long as it is not let go.
+    /// The same, without a resume after a release.
     pub async fn turn(&self) -> Result<Turn, Lost> {
         self.stream.next(self.place).await
     }
@@ -123,8 +117,8 @@ impl Drop for Reader {
     }
 }
 
-/// Whether what the client was told of one answer is so of the other. An `ETag` says something only
-/// of the token that it came with (DESIGN D3).
+/// True if the headers sent to the client fit the new answer. An `ETag` is comparable only with the
+/// same token (SPECIFICATION D3).
 fn is_same(head: &Head, answer: &Answer) -> bool {
     let same =
         |name: &header::HeaderName| told(&head.headers, name).eq(told(&answer.headers, name));
@@ -140,7 +134,7 @@ fn told<'h>(
     headers.get_all(name).iter()
 }
 
-/// Asks with the token whose `ETag` can be compared, where it is as good as another.
+/// Prefers the token with a comparable `ETag`.
 struct SameToken(TokenId);
 
 impl Conditions for SameToken {

@@ -1,15 +1,13 @@
-//! One fetch for all who ask the same at the same time (DESIGN D1): whoever asks first drives it as
-//! part of its own request, the others wait on a channel. When the first one leaves while it is
-//! wanted all the same, the fetch becomes a task of its own.
+//! Single flight: one fetch for concurrent requests for the same key (SPECIFICATION D1). The first
+//! request is the leader and drives the fetch; followers wait on a channel. If the leader leaves
+//! while the fetch is wanted, the fetch becomes a task.
 //!
-//! A fetch that still waits in line waits at the place of the client that started it, behind all
-//! else that this client has asked for. Another client gets a fetch and a place of its own beside
-//! it (DESIGN D10); the first of them to bring an answer brings it for all, and those still in line
-//! are given up.
+//! A fetch in the wait queue waits behind the other requests of its leader's client. Another client
+//! therefore gets its own fetch and its own place (SPECIFICATION D10). The first of them to return
+//! serves all, and those still in the wait queue are cancelled.
 //!
-//! A fetch that nobody waits for any more is dropped at once while it is still in line for
-//! admission, and gets [`ORPHAN_GRACE`] to finish into the cache once it is on its way. What is
-//! fetched, and how, is in `read.rs`.
+//! An abandoned fetch in the wait queue is dropped at once. One on its way upstream gets
+//! [`ORPHAN_GRACE`] to finish into the cache. `read.rs` has the fetch itself.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -34,88 +32,76 @@ use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::error::GatewayError;
 use crate::telemetry::Fetch;
 
-/// DESIGN D1: how long a fetch without askers may go on.
+/// The grace period of a fetch without waiters (SPECIFICATION D1).
 const ORPHAN_GRACE: Duration = Duration::from_secs(2);
 
-/// How a fetch ended.
+/// A fetch result.
 #[derive(Clone)]
 pub enum FetchResult {
-    /// With an answer that everyone who waited may have.
     Entry(Arc<Entry>, Fetch),
-    /// With a body too large to hold, which is read as it comes by everyone who waited.
+    /// A shared body that every waiter may read.
     SharedBody(Arc<Landing>),
-    /// Without an answer.
     Failed(GatewayError),
 }
 
-/// A fetch that is under way.
 struct Underway {
     progress: RequestProgress,
-    /// When it was started: it may show a state from before a later write.
+    /// An answer to an older request may predate a later write.
     started_at: Timestamp,
-    /// Whose place it waits at, and with which priority.
+    /// The client and the priority of its place in the wait queue.
     client: u32,
     priority: Priority,
-    /// Whether the one who started it still waits, and drives it.
+    /// True while the leader drives it.
     is_led: AtomicBool,
-    /// Where the others wait. Made for the first of them: mostly there is none.
+    /// The followers' channel, created for the first follower; most fetches have none.
     followers: OnceLock<watch::Sender<Option<Arrival>>>,
-    /// Another one has brought the answer, and which.
+    /// Another fetch brought the answer, stored beside.
     superseded: Notify,
     superseded_by: Mutex<Option<FetchResult>>,
 }
 
-/// The end of a fetch, and whether it is that of another one.
+/// A fetch result, and a flag for the result of another fetch.
 #[derive(Clone)]
 struct Arrival {
     fetched_result: FetchResult,
     is_of_other: bool,
 }
 
-/// An asker's place in a fetch; the fetch is deserted when the last one is dropped.
+/// A waiter's share in a fetch. The fetch is abandoned when the last one is dropped.
 pub struct Participant {
-    /// What the fetch has cost.
     pub progress: RequestProgress,
-    /// Whether this asker started it.
     pub role: Role,
     place: Place,
 }
 
 enum Place {
-    /// It drives the fetch.
     Leader(LeadingFetch),
-    /// It waits for another one's.
     Follower(watch::Receiver<Option<Arrival>>),
 }
 
-/// A fetch in the hands of whoever started it; dropped before its end it goes on by itself, as far
-/// as it is wanted.
+/// A fetch driven by its leader. Dropped early, it becomes a task if it is still wanted.
 struct LeadingFetch(Option<(Departure, FetchFuture)>);
 
-/// Boxed, so that it can be handed over to a task midway.
+/// Boxed, so that a task can take it over midway.
 type FetchFuture = Pin<Box<dyn Future<Output = FetchResult> + Send>>;
 
-/// Whether an asker started the fetch it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It did.
     Leader,
-    /// Another one did.
     Follower,
 }
 
-/// Who wants to take part.
+/// A request that wants to take part.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter {
-    /// When it asks.
     pub now: Timestamp,
-    /// At whose place it would wait for a fetch of its own, and with which priority.
+    /// The place in the wait queue that its own fetch would have.
     pub client: u32,
     /// See `client`.
     pub priority: Priority,
 }
 
-/// All fetches that are under way, those for the same beside each other.
+/// All fetches in progress; several may share a key.
 #[derive(Default)]
 pub struct SingleFlight {
     by_key: Mutex<ByKey>,
@@ -124,9 +110,8 @@ pub struct SingleFlight {
 type ByKey = HashMap<CacheKey, Vec<Arc<Underway>>, foldhash::fast::RandomState>;
 
 impl SingleFlight {
-    /// Joins a fetch for `key` that is on its way or waits where this asker would; else starts the
-    /// one that `start` makes. Fetches of which `is_stale` says that they began too early are no
-    /// longer joined by anybody.
+    /// Joins a fetch for `key` that is on its way or has an equal place in the wait queue, or else
+    /// runs `start`. Fetches that `is_stale` rejects by their start time accept no more waiters.
     pub fn join<F>(
         self: &Arc<Self>,
         key: &CacheKey,
@@ -167,20 +152,18 @@ impl SingleFlight {
         }
     }
 
-    /// How many requests wait for a fetch, all fetches together.
     pub fn waiters(&self) -> usize {
         self.by_key.lock().values().flatten().map(|underway| underway.waiters()).sum()
     }
 }
 
 impl Underway {
-    /// Whether it is on its way, or waits no longer for it than this asker would.
+    /// True if it is on its way, or if its place in the wait queue is no worse.
     fn is_as_early_as(&self, waiter: Waiter) -> bool {
         self.client == waiter.client && self.priority >= waiter.priority
             || !self.progress.waits_in_line()
     }
 
-    /// A place for one more.
     fn follow(&self) -> Participant {
         Participant {
             progress: self.progress.clone(),
@@ -198,7 +181,6 @@ impl Underway {
             + usize::from(self.is_led.load(Ordering::Relaxed))
     }
 
-    /// Tells those who wait for another one's fetch.
     fn tell(&self, arrival: impl FnOnce() -> Arrival) {
         if let Some(followers) = self.followers.get() {
             followers.send_replace(Some(arrival()));
@@ -207,11 +189,11 @@ impl Underway {
 }
 
 impl Participant {
-    /// Waits for the end. Who started the fetch follows another one when that brings the answer.
+    /// Waits for the result. A leader becomes a follower if another fetch brings the answer.
     pub async fn fetched_result(&mut self) -> FetchResult {
         let arrival = match &mut self.place {
             Place::Leader(leading) => Some(leading.fetched_result().await),
-            // Without one the task was ended from outside, as at the end of the process.
+            // `None`: the task was cancelled from outside, as at the end of the process.
             Place::Follower(arrivals) => {
                 arrivals.wait_for(Option::is_some).await.ok().and_then(|arrival| arrival.clone())
             }
@@ -233,7 +215,7 @@ impl LeadingFetch {
         let Some((departure, fetch)) = &mut self.0 else { return died };
         let fetched_result = tokio::select! {
             biased;
-            // A fetch that panics ends as one that failed, for everybody who waits for it.
+            // A panicking fetch counts as failed for all its waiters.
             fetched_result = AssertUnwindSafe(fetch).catch_unwind() => Some(fetched_result),
             () = departure.underway.superseded.notified() => None,
         };
@@ -254,14 +236,14 @@ impl Drop for LeadingFetch {
     fn drop(&mut self) {
         let Some((departure, fetch)) = self.0.take() else { return };
         departure.underway.is_led.store(false, Ordering::Relaxed);
-        // Where there is no runtime any more, the process ends.
+        // Without a runtime the process is ending.
         if let (true, Ok(runtime)) = (departure.is_wanted(), Handle::try_current()) {
             runtime.spawn(departure.fly(fetch));
         }
     }
 }
 
-/// The other end of a fetch: takes it off the list and tells the askers, however it ends.
+/// The bookkeeping of a fetch: removes it from the list and notifies its waiters on every exit.
 struct Departure {
     single_flight: Arc<SingleFlight>,
     key: CacheKey,
@@ -269,7 +251,6 @@ struct Departure {
 }
 
 impl Departure {
-    /// Goes on without the one who started it.
     async fn fly(self, mut fetch: FetchFuture) {
         loop {
             tokio::select! {
@@ -285,7 +266,7 @@ impl Departure {
                         self.land(fetched_result);
                         return;
                     }
-                    // Somebody may have joined meanwhile; under the lock nobody can.
+                    // A waiter may have joined meanwhile; under the lock none can.
                     let mut by_key = self.single_flight.by_key.lock();
                     if self.underway.waiters() == 0 {
                         self.strike(&mut by_key);
@@ -296,7 +277,7 @@ impl Departure {
         }
     }
 
-    /// Whether somebody waits for it, or it is on its way; else it is off the list from now on.
+    /// True if it has waiters or is on its way; otherwise removes it from the list.
     fn is_wanted(&self) -> bool {
         let mut by_key = self.single_flight.by_key.lock();
         let is_wanted = self.underway.waiters() > 0 || self.underway.progress.is_on_wire();
@@ -306,16 +287,16 @@ impl Departure {
         is_wanted
     }
 
-    /// Its askers have their answer. What is on its way all the same, by a hair, is not cut off.
+    /// Its waiters have their answer. A fetch that has just left for the upstream is not cut off.
     fn give_up(&self, fetch: FetchFuture) {
         if let (true, Ok(runtime)) = (self.underway.progress.is_on_wire(), Handle::try_current()) {
             runtime.spawn(tokio::time::timeout(ORPHAN_GRACE, fetch));
         }
     }
 
-    /// Tells everybody but the one who drives it, to whom the answer is given back.
+    /// Notifies all followers and returns the result to the driver.
     fn land(self, fetched_result: FetchResult) -> FetchResult {
-        // Off the list first: who comes from now on finds the stored answer.
+        // Removed from the list first, so that later requests find the stored answer.
         let mut by_key = self.single_flight.by_key.lock();
         let is_listed = self.strike(&mut by_key);
         if is_listed
@@ -338,8 +319,7 @@ impl Departure {
         fetched_result
     }
 
-    /// Takes it off the list; whether it was there. It is not when it was found to have begun too
-    /// early.
+    /// Removes it; returns true if it was listed. A fetch that began too early is not.
     fn strike(&self, by_key: &mut ByKey) -> bool {
         let Some(single_flight) = by_key.get_mut(&self.key) else { return false };
         let before = single_flight.len();
@@ -380,10 +360,10 @@ mod tests {
         Waiter { now: Timestamp::from_secs(1), client: 0, priority: Priority::Normal }
     }
 
-    /// What ends a fetch, and what tells that it was dropped.
+    /// A sender that ends a fetch, and a receiver that notices its drop.
     type Ends = (oneshot::Sender<()>, oneshot::Receiver<()>);
 
-    /// Asks; a fetch that is started dies when nobody is left to end it.
+    /// Joins; a fetch started here dies once its sender is dropped.
     fn ask(single_flight: &Arc<SingleFlight>) -> (Participant, Option<Ends>) {
         let mut ends = None;
         let key = CacheKey::new(Scope::Public, "/meta", &Accept::Json, "");

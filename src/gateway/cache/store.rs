@@ -1,9 +1,7 @@
-//! The stored answers in memory, weighed by their bytes (DESIGN D1–D3); a second level shared
-//! between replicas would stand behind this one.
+//! The in-memory store of answers, weighed by their bytes (SPECIFICATION D1 to D3).
 //!
-//! Of an entry only the times of its last confirmation change (`confirmation.rs`); a 304 that says
-//! more than the last one stores a new one that shares its body. When an entry may be used is
-//! decided by `decision/freshness.rs`.
+//! Entries are immutable except for their validation times (`confirmation.rs`). A 304 with news
+//! stores a new entry that shares the body. `decision/freshness.rs` decides the use of an entry.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -26,54 +24,44 @@ use crate::gateway::cache::stored_head::{SharedLines, StoredHead};
 use crate::gateway::cache::validation::{Fingerprint, Fingerprints, ValidationTimes};
 use crate::gateway::url_rewrite::map::Body;
 
-/// What the table takes for an entry: a slot (the key, the entry's address, its state and its
-/// neighbours) and a place in the index (5), in tables that double when they are full and are three
-/// quarters full on average.
+/// Table bytes per entry: a slot (key, pointer, state, links) and an index place of 5 bytes. The
+/// tables double when full, so they are three quarters full on average.
 const SLOT_BYTES: usize = (size_of::<CacheKey>() + 8 + 8 + 8 + 5) * 4 / 3;
-/// The counts of references before a shared allocation.
+/// The reference counts of a shared allocation.
 const COUNTS_BYTES: usize = 2 * size_of::<usize>();
-/// Parts of the store that are locked by themselves, at most. Ours: more than there are workers on
-/// most machines.
+/// The limit of independently locked shards. Chosen here: more than most machines have workers.
 const SHARDS_MAX: u64 = 64;
-/// Each part has room for this many of the largest bodies, so that one of them does not push out
-/// all the rest.
+/// Largest bodies per shard, so that one of them does not evict all other entries.
 const LARGEST_PER_SHARD: u64 = 4;
-/// A usual answer, to size what is remembered of the evicted ones. Ours.
+/// A usual answer, to size the memory of evicted keys. Chosen here.
 const ANSWER_BYTES: u64 = 4096;
 
-/// Headers of `Vary` that the key or the scope answers already (DESIGN D2), or that never reach the
-/// upstream.
+/// `Vary` headers in the key or the scope (SPECIFICATION D2), or never sent upstream.
 const VARY_ANSWERED: [&str; 6] =
     ["accept", "accept-encoding", "authorization", "cookie", "x-requested-with", "x-weir-key"];
 
-/// An answer as it is kept.
 pub struct Entry {
-    /// The headers a client may see, the gateway's own validator among them (the same whichever
-    /// token fetched the body); addresses still point upstream.
+    /// The headers for clients, with a validator equal for all tokens, and upstream URLs.
     pub head: StoredHead,
-    /// The body, with the places of its URLs.
     pub body: Body,
-    /// Status, validators and age.
     pub stored: Stored,
-    /// When it was last confirmed.
     pub validation: ValidationTimes,
-    /// What the 304 said that made it.
+    /// The validator fingerprint of the 304 that made it.
     pub fingerprint: Fingerprint,
-    /// What it depends on beyond its key; mostly nothing.
+    /// The variant beyond its key; usually `None`.
     pub vary: Option<Box<Vary>>,
 }
 
-/// What an answer depends on, for the request that brought it (RFC 9111 §4.1).
+/// The request values that select a variant (RFC 9111 §4.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Vary {
-    /// These request headers, each with all its values.
+    /// These request headers with all their values.
     Headers(Box<[(HeaderName, Vec<HeaderValue>)]>),
-    /// `Vary: *`: on something that cannot be known, so it answers nobody else.
+    /// `Vary: *`: unknown criteria, so it answers no other request.
     Everything,
 }
 
 impl Vary {
-    /// Whether an answer that depends on this is one for another request with these headers.
     pub fn fits(&self, request: &HeaderMap) -> bool {
         match self {
             Self::Headers(headers) => {
@@ -85,39 +73,38 @@ impl Vary {
 }
 
 impl Entry {
-    /// What its last confirmation makes of it.
+    /// The entry with its last validation times.
     pub fn validated(&self) -> Validated<'_> {
         self.stored.validated(self.validation.validated_at(), self.validation.requested_at())
     }
 
-    /// When the request left that brought or confirmed it: a later change makes it doubtful.
+    /// The time of the request that brought or validated it; a later change invalidates it.
     pub fn requested_at(&self) -> Timestamp {
         self.validation.requested_at()
     }
 
-    /// Whether it answers another request with these headers.
+    /// True if it answers another request with these headers.
     pub fn fits(&self, request: &HeaderMap) -> bool {
         self.vary.as_deref().is_none_or(|vary| vary.fits(request))
     }
 
-    /// Whether it may answer another request than the one that brought it (RFC 9111 §5.2.2.5).
+    /// True if it may answer requests other than the one that brought it (RFC 9111 §5.2.2.5).
     pub fn is_for_others(&self) -> bool {
         let controls = self.head.lines().filter(|(name, _)| *name == "cache-control");
         !CacheControl::of_lines(controls.map(|(_, value)| value)).no_store
     }
 
-    /// Its status.
     pub fn status(&self) -> StatusCode {
         self.stored.status()
     }
 
-    /// What `Vary` makes an answer depend on.
+    /// Reads the variant from `Vary` and the request.
     pub fn vary_of(answer: &HeaderMap, request: &HeaderMap) -> Option<Box<Vary>> {
         let Some(names) = vary_names(answer) else { return Some(Box::new(Vary::Everything)) };
         let further = names.into_iter().filter(|name| {
             !VARY_ANSWERED.contains(&name.as_str()) && !name.as_str().ends_with("-otp")
         });
-        // Copies: the values of a request share the buffer that its whole head was read into.
+        // Copied, because a request's values share the buffer of its whole head.
         let copy = |value: &HeaderValue| {
             HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| value.clone())
         };
@@ -127,7 +114,7 @@ impl Entry {
         (!headers.is_empty()).then(|| Box::new(Vary::Headers(headers)))
     }
 
-    /// Bytes it takes in memory, its key and its place in the table included.
+    /// Bytes in memory, the key and the table slot included.
     fn memory_bytes(&self, key: &CacheKey) -> usize {
         let [repeated, own] = self.head.own_allocations();
         let [text, marks] = self.body.allocations();
@@ -158,25 +145,21 @@ impl Entry {
     }
 }
 
-/// What the allocator takes for an allocation of so many bytes: its size classes are a quarter of a
-/// power of two apart (mimalloc), so a fifth may be lost.
+/// Bytes that the allocator takes: mimalloc's size classes are a quarter of a power of two apart.
 fn allocated(bytes: usize) -> usize {
     bytes.next_multiple_of((bytes.next_power_of_two() / 8).max(16))
 }
 
-/// All entries, and what changed lately.
+/// All entries and the recent changes.
 pub struct Store {
     entries: Cache<CacheKey, Arc<Entry>, ByMemory, DefaultHashBuilder, Displaced>,
-    /// Lines that many heads have.
     pub shared_lines: SharedLines,
-    /// Knows 304s again.
     pub fingerprints: Fingerprints,
     purges: Purges,
     log: InvalidationLog,
     on_evicted: Box<dyn Fn(u64) + Send + Sync>,
 }
 
-/// Weighs entries by the bytes they take.
 #[derive(Clone)]
 struct ByMemory;
 
@@ -186,7 +169,7 @@ impl Weighter<CacheKey, Arc<Entry>> for ByMemory {
     }
 }
 
-/// Collects what had to make room, so that it is dropped outside the lock.
+/// Collects evicted entries, so that they are dropped outside the lock.
 #[derive(Clone)]
 struct Displaced;
 
@@ -199,8 +182,8 @@ impl Lifecycle<CacheKey, Arc<Entry>> for Displaced {
 }
 
 impl Store {
-    /// Empty, for at most `bytes_max`, of which one body takes up to `object_max`. `on_evicted` is
-    /// told how many entries had to go.
+    /// Creates a store of at most `bytes_max` with bodies of up to `object_max`. `on_evicted`
+    /// receives the number of evicted entries.
     pub fn new(
         bytes_max: u64,
         object_max: u64,
@@ -208,7 +191,7 @@ impl Store {
     ) -> Self {
         let shards =
             (bytes_max / object_max.saturating_mul(LARGEST_PER_SHARD).max(1)).clamp(1, SHARDS_MAX);
-        // The next power of two is what it becomes.
+        // The cache rounds up to a power of two; this rounds down.
         let shards = 1_usize << shards.ilog2();
         let entries = usize::try_from(bytes_max / ANSWER_BYTES).unwrap_or(usize::MAX);
         let entries = match OptionsBuilder::new()
@@ -220,7 +203,7 @@ impl Store {
             Ok(options) => {
                 Cache::with_options(options, ByMemory, DefaultHashBuilder::default(), Displaced)
             }
-            // Only an option that is missing is an error.
+            // Only a missing option is an error.
             Err(_) => {
                 Cache::with(entries, bytes_max, ByMemory, DefaultHashBuilder::default(), Displaced)
             }
@@ -235,9 +218,8 @@ impl Store {
         }
     }
 
-    /// The answer to a request with these headers, and the key that it is, or is to be, kept under:
-    /// the first at an address has the address's own, the others have in theirs the values of what
-    /// that one depends on.
+    /// Looks up the variant for a request with these headers; returns its key too. The first
+    /// variant uses the address's own key; the keys of others contain the values that `Vary` names.
     pub fn find(&self, key: CacheKey, asked: &HeaderMap) -> (CacheKey, Option<Arc<Entry>>) {
         let Some(first) = self.get(&key) else { return (key, None) };
         let Some(Vary::Headers(headers)) = first.vary.as_deref().filter(|vary| !vary.fits(asked))
@@ -245,7 +227,7 @@ impl Store {
             let fits = first.fits(asked);
             return (key, fits.then_some(first));
         };
-        // How many values each has tells where the next begins.
+        // Value counts per header make the concatenation unambiguous.
         let counts: Vec<u8> = headers
             .iter()
             .map(|(name, _)| u8::try_from(asked.get_all(name).iter().count()).unwrap_or(u8::MAX))
@@ -257,53 +239,49 @@ impl Store {
         (key, entry)
     }
 
-    /// The entry under this key, whoever may use it.
+    /// Returns the entry under this key, without a check of `Vary`.
     pub fn get(&self, key: &CacheKey) -> Option<Arc<Entry>> {
         self.entries.get(key)
     }
 
-    /// Keeps an answer, unless what is kept was asked for later: an answer may be on its way for
-    /// long, and shows what was so when its request left.
+    /// Stores an answer, unless the stored one has a later request and so a newer state.
     pub fn put(&self, key: CacheKey, entry: Arc<Entry>) {
         if self.has_newer(&key, entry.requested_at()) {
             return;
         }
         let (mut displaced, own) = (Vec::new(), key.clone());
         self.entries.insert_with_lifecycle(key, entry, &mut displaced);
-        // What it replaces, and itself when it is too large, is not evicted.
+        // A replaced entry, or a new one that is too large, does not count as evicted.
         let evicted = displaced.iter().filter(|(other, _)| *other != own).count();
         if evicted > 0 {
             (self.on_evicted)(evicted as u64);
         }
     }
 
-    /// Drops what is under this key, unless it was asked for later than at `requested_at`.
+    /// Removes the entry under this key, unless its request is later than `requested_at`.
     pub fn remove(&self, key: &CacheKey, requested_at: Timestamp) {
         if !self.has_newer(key, requested_at) {
             self.entries.remove(key);
         }
     }
 
-    /// Two that land in the same instant may both find nothing newer. Then the later one of them to
-    /// be kept is, and the next to ask has it confirmed.
+    /// Of two concurrent inserts the last one stays; the next request revalidates it.
     fn has_newer(&self, key: &CacheKey, requested_at: Timestamp) -> bool {
         self.entries.peek(key).is_some_and(|kept| kept.requested_at() > requested_at)
     }
 
-    /// `path` changed, or may have changed, at `now`: what was asked for before is doubtful, with
-    /// any query and for everyone.
+    /// Records that `path` changed, or may have, at `now`: with any query, in every scope.
     pub fn written(&self, path: &str, now: Timestamp) {
         self.log.changed(path, now);
     }
 
-    /// `prefix` and all paths below it changed, or may have changed, at `now`; `/`: all that is
-    /// stored. It ends with a whole segment.
+    /// Records that `prefix` and all paths below it changed, or may have changed, at `now`. It ends
+    /// with a whole segment; `/` covers everything.
     pub fn invalidate_prefix(&self, prefix: &str, now: Timestamp) {
         self.log.changed_below(prefix, now);
     }
 
-    /// How far an answer to `path` (without query) may be trusted whose request left at
-    /// `requested_at`.
+    /// Rates an answer to `path` (without query) from a request at `requested_at`.
     pub fn trust(&self, path: &str, requested_at: Timestamp) -> Trust {
         if self.purges.covers(path, requested_at) {
             return Trust::Invalidated;
@@ -311,16 +289,15 @@ impl Store {
         self.trust_by_changes(path, requested_at)
     }
 
-    /// The same but for purges, after which the upstream's answers mean what they meant before.
+    /// The same without purges, which do not affect the meaning of upstream answers.
     pub fn trust_by_changes(&self, path: &str, requested_at: Timestamp) -> Trust {
         Trust::after(self.log.last_change(path, requested_at), requested_at)
     }
 
-    /// Takes out what begins so. One part of the store after the other is locked meanwhile, each
-    /// for as long as its own entries take.
+    /// Removes all entries under a prefix, with one shard locked at a time.
     pub fn purge(&self, prefix: &Prefix, now: Timestamp) -> Purged {
         let (entries, bytes) = (Cell::new(0), Cell::new(0));
-        // First: an answer that lands meanwhile is doubtful, whether it is found below or not.
+        // First: an answer that arrives meanwhile is invalidated, found below or not.
         self.purges.note(prefix.clone(), now);
         self.entries.retain(|key, entry| {
             let goes = prefix.begins(key.path_and_query());
@@ -333,28 +310,25 @@ impl Store {
         Purged { entries: entries.get(), bytes: bytes.get() }
     }
 
-    /// Shows every key with the bytes of its entry.
+    /// Visits every key with the bytes of its entry.
     pub fn each(&self, mut show: impl FnMut(&CacheKey, u64)) {
         for (key, entry) in self.entries.iter() {
             show(&key, entry.memory_bytes(&key) as u64);
         }
     }
 
-    /// Entries and their bytes, for the metrics.
     pub fn size(&self) -> (u64, u64) {
         (self.entries.len() as u64, self.entries.weight())
     }
 }
 
-/// The gateway's validator of an answer: the same for every token and every replica. Weak, because
-/// each client gets its own addresses in the body. It stands for the links to other pages as well:
-/// who holds the page and is told that it has not changed goes on believing that no page comes
-/// after it.
+/// The gateway's validator of an answer, equal for all tokens and replicas. Weak, because URLs
+/// differ per client. It covers the page links: otherwise a 304 would hide a new next page.
 pub fn etag_of(body: &[u8], headers: &HeaderMap) -> Option<HeaderValue> {
     let mut digest = ring::digest::Context::new(&ring::digest::SHA256);
     digest.update(body);
     for link in headers.get_all(header::LINK) {
-        // No JSON has it, so that no body can pass for another one with links.
+        // No JSON contains this byte, so no body can imitate another one with links.
         digest.update(&[0]);
         digest.update(link.as_bytes());
     }
@@ -412,7 +386,7 @@ mod tests {
         let (entries, bytes) = store.size();
         assert_eq!(entries, 1);
         assert!((2048 + 250..2048 + 500).contains(&bytes), "{bytes}");
-        // Two counts before it, and no more than a size class of the allocator.
+        // With the two reference counts, an entry fits one size class of the allocator.
         assert!(size_of::<Entry>() + COUNTS_BYTES <= 192, "{}", size_of::<Entry>());
     }
 

@@ -1,10 +1,8 @@
-//! The head of a stored answer, in the form in which it goes to a client: lines of `name:
-//! value\r\n`, in one piece, with nothing to be made on a hit.
+//! The head of a stored answer in wire format: a hit copies lines and builds nothing.
 //!
-//! Most lines are the same in thousands of answers (what the upstream says of caches, scripts and
-//! frames); those are kept once. What a client gets anew on each answer is not in it: dates,
-//! lengths, rate headers, what the gateway says of itself. Nor are addresses rewritten: they stand
-//! apart, as the upstream wrote them.
+//! Most lines repeat in thousands of answers (caching, scripts, frames); those blocks are stored
+//! once. Left out: headers made for each answer (dates, lengths, rate headers, gateway headers).
+//! URLs are stored apart and unrewritten.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
@@ -18,8 +16,8 @@ use parking_lot::Mutex;
 use crate::gateway::http::content_coding::ContentCodings;
 use crate::gateway::http::header_lines::{append_to, lines, push_line};
 
-/// Headers whose values repeat from answer to answer; of others each entry has its own.
-/// `Content-Type` is first, because a 304 leaves it out.
+/// Headers with values that repeat between answers; the others are stored per entry. `Content-Type`
+/// comes first, because a 304 omits it.
 const REPEATED: [&str; 21] = [
     "content-type",
     "accept-ranges",
@@ -43,14 +41,13 @@ const REPEATED: [&str; 21] = [
     "x-service-media-type",
     "x-xss-protection",
 ];
-/// The rest of what repeats: which version of the API answered.
+/// Repeats too: the header with the API version of the answer.
 const REPEATED_SUFFIX: &str = "-api-version-selected";
 
 /// Rewritten for each client.
 const ADDRESSES: [HeaderName; 3] = [header::LINK, header::LOCATION, header::CONTENT_LOCATION];
 
-/// Made anew for each answer, or said by [`StoredHead::new`]'s other argument. Most of them do not
-/// get as far as this (`headers.rs`).
+/// Made for each answer, or passed to [`StoredHead::new`]. `headers.rs` removes most earlier.
 const MADE_ANEW: [&str; 11] = [
     "age",
     "cache-status",
@@ -65,33 +62,28 @@ const MADE_ANEW: [&str; 11] = [
     "x-weir-account",
 ];
 
-/// How many blocks of repeated lines are kept once, and the longest of them. Ours: an API has a few
-/// dozen; together 1 MiB at most, which is not weighed.
+/// The limits of shared blocks and of the longest one. Chosen here: an API has a few dozen. Their
+/// total of at most 1 MiB is not weighed.
 const SHARED_MAX: usize = 512;
 const SHARED_BYTES_MAX: usize = 2048;
 
-/// A head as it is kept.
 #[derive(Clone, Debug)]
 pub struct StoredHead {
-    /// The lines that other answers have as well.
     repeated: Block,
-    /// Its own lines, then those with addresses.
+    /// Its own lines, then those with URLs.
     own: Box<[u8]>,
     addresses_at: u32,
     /// Bytes of the `Content-Type`, at the beginning of `repeated`.
     type_bytes: u16,
     is_shared: bool,
-    /// Whether the body may be given in another coding.
     pub codings: ContentCodings,
 }
 
-/// The blocks of repeated lines that are kept once. Bounded; what finds no place is kept with its
-/// entry.
+/// The bounded set of shared blocks; further blocks stay with their entry.
 #[derive(Default)]
 pub struct SharedLines(Mutex<HashSet<Block>>);
 
-/// A block of repeated lines. Its length is with the lines, not with the address: every entry has
-/// one.
+/// A block of repeated lines. A thin pointer, because every entry has one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Block(Arc<Box<[u8]>>);
 
@@ -121,7 +113,7 @@ impl Block {
 }
 
 impl StoredHead {
-    /// Of the headers that reach clients. `etag` is the validator that clients know the answer by.
+    /// Stores the headers that reach clients. `etag` is the clients' validator.
     pub fn new(headers: &HeaderMap, etag: Option<&HeaderValue>, shared: &SharedLines) -> Self {
         let (mut repeated, mut own, mut addresses) =
             (Vec::with_capacity(1024), Vec::with_capacity(512), Vec::new());
@@ -149,8 +141,7 @@ impl StoredHead {
         let addresses_at = u32::try_from(own.len()).unwrap_or(u32::MAX);
         own.extend_from_slice(&addresses);
         let (repeated, is_shared) = shared.one_of(&repeated);
-        // Not `into_boxed_slice`: giving the rest of an allocation back in place leaves its size
-        // class as it is.
+        // Not `into_boxed_slice`: a shrink in place keeps the larger size class.
         let own = own.as_slice().into();
         Self {
             repeated,
@@ -162,13 +153,12 @@ impl StoredHead {
         }
     }
 
-    /// All lines that every client gets as they are, ready to be written; after them come the
-    /// addresses and what is made anew.
+    /// The lines that are equal for all clients; URLs and per-answer headers follow them.
     pub fn wire(&self) -> [&[u8]; 2] {
         [&self.repeated, self.without_addresses()]
     }
 
-    /// The same for a 304, which describes no body.
+    /// The same for a 304, without the description of the body.
     pub fn wire_not_modified(&self) -> [&[u8]; 2] {
         [
             self.repeated.get(usize::from(self.type_bytes)..).unwrap_or_default(),
@@ -176,13 +166,11 @@ impl StoredHead {
         ]
     }
 
-    /// The lines with addresses, as the upstream wrote them: `Link`, `Location`,
-    /// `Content-Location`.
+    /// The lines with URLs, unrewritten: `Link`, `Location`, `Content-Location`.
     pub fn addresses(&self) -> impl Iterator<Item = (&str, &[u8])> {
         lines(self.own.get(self.addresses_at as usize..).unwrap_or_default())
     }
 
-    /// The same as a map, to be rewritten.
     pub fn addresses_map(&self) -> HeaderMap {
         let known = |name: &str| ADDRESSES.iter().find(|known| known.as_str() == name).cloned();
         self.addresses()
@@ -190,29 +178,27 @@ impl StoredHead {
             .collect()
     }
 
-    /// Every line, addresses included.
     pub fn lines(&self) -> impl Iterator<Item = (&str, &[u8])> {
         lines(&self.repeated).chain(lines(&self.own))
     }
 
-    /// The first value of this name, which is in lower case.
+    /// The first value of a name in lower case.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.lines().find(|(line, _)| *line == name).map(|(_, value)| value)
     }
 
-    /// The validator that clients know the answer by.
+    /// The clients' validator.
     pub fn etag(&self) -> Option<&[u8]> {
         lines(&self.own).find(|(name, _)| *name == "etag").map(|(_, value)| value)
     }
 
-    /// The same as a map, to be changed.
     pub fn to_map(&self) -> HeaderMap {
         let mut map = HeaderMap::new();
         append_to(&mut map, [&self.repeated, &self.own], &[]);
         map
     }
 
-    /// Whether these headers, those of a 304, say nothing new. May say no where nothing is new.
+    /// True if these headers of a 304 bring no news. May be false without news.
     pub fn says_already(&self, headers: &HeaderMap) -> bool {
         headers.keys().filter(|name| !MADE_ANEW.contains(&name.as_str())).all(|name| {
             let mut said = headers.get_all(name).iter();
@@ -221,7 +207,7 @@ impl StoredHead {
         })
     }
 
-    /// Bytes on the heap that are this head's alone.
+    /// Heap bytes of this head alone.
     pub fn own_allocations(&self) -> [usize; 2] {
         [if self.is_shared { 0 } else { self.repeated.bytes() }, self.own.len()]
     }
@@ -232,7 +218,7 @@ impl StoredHead {
 }
 
 impl SharedLines {
-    /// The block that reads so, and whether others have it too.
+    /// Returns the block with this text; true if it is shared.
     fn one_of(&self, block: &[u8]) -> (Block, bool) {
         if block.len() > SHARED_BYTES_MAX {
             return (Block::new(block), false);

@@ -15,13 +15,11 @@ use crate::telemetry::{CacheOutcome, Fetch};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long after its request was sent a body can be joined by others than those who waited for it.
-/// Ours: while it is read slowly, what it shows becomes old.
+/// The age of a body that others may join. Chosen here: a slowly read body grows old.
 const JOINED_AFTER_MAX: Duration = Duration::from_secs(2);
 
 impl ReadCache {
-    /// An answer whose body is too large to hold, for those who waited for it and whoever comes
-    /// before its beginning is gone.
+    /// Shares a large body with its fetch's waiters, and with later requests while it is young.
     pub fn begin_shared_body(
         &self,
         key: CacheKey,
@@ -39,8 +37,7 @@ impl ReadCache {
         Arc::new(Landing(stream))
     }
 
-    /// One that another request has begun, if it is what was asked for and its beginning is still
-    /// there.
+    /// Joins another request's shared body, if it fits and its beginning is kept.
     pub fn join_shared_body(
         &self,
         key: &CacheKey,
@@ -57,7 +54,6 @@ impl ReadCache {
         if is_right { self.streamed(&stream, cache_request, Role::Follower) } else { None }
     }
 
-    /// A place at the beginning of a body for the one who asks this.
     pub fn streamed(
         &self,
         stream: &Arc<SharedBody>,

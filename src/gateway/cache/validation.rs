@@ -1,9 +1,7 @@
-//! When a stored answer was last confirmed: the one thing about an entry that changes while it is
-//! stored.
+//! The time of the last validation: the only mutable part of a stored entry.
 //!
-//! Most 304s say what the last one said. Such a one moves the times here; whatever else a 304 says
-//! makes a new entry (`read.rs`). What follows from the times is decided in
-//! `decision/freshness.rs`.
+//! Most 304s repeat the previous one and only move these times. A 304 with news makes a new entry
+//! (`read.rs`). `decision/freshness.rs` draws the conclusions.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +13,12 @@ use crate::clock::Timestamp;
 use crate::decision::TokenKey;
 use crate::decision::cache::freshness::Mode;
 
-/// Headers that differ from one 304 to the next and reach neither clients nor what is decided about
-/// an entry; rate headers, by their beginning, are others.
+/// Headers that vary between 304s and matter to neither clients nor decisions.
 const PASSING: [&str; 3] = ["date", "server-timing", "x-request-id"];
 /// See [`PASSING`].
 const PASSING_PREFIX: &str = "x-ratelimit-";
-/// How the upstream's own name for an exchange ends. Clients get that of the answer that last said
-/// something new, which is the one they are shown; a plain HTTP cache takes over whatever a 304
-/// says (RFC 9111 §3.2).
+/// The suffix of the upstream's request id header. Clients keep the id of the answer that last
+/// brought news; a plain HTTP cache takes it from every 304 (RFC 9111 §3.2).
 const EXCHANGE_SUFFIX: &str = "-request-id";
 
 /// How many bits of [`ValidationTimes`] say how long the answer took: a quarter of an hour in
@@ -30,27 +26,24 @@ const EXCHANGE_SUFFIX: &str = "-request-id";
 const TOOK_BITS: u32 = 20;
 /// See [`TOOK_BITS`].
 const TOOK_MAX: u64 = (1 << TOOK_BITS) - 1;
-/// The latest time of a request that can be said, in the year 2527; what is later counts as asked
-/// for then.
+/// The latest request time that fits, in the year 2527; later ones are clamped.
 const REQUESTED_MAX: u64 = u64::MAX >> TOOK_BITS;
 
-/// The last confirmation of an entry, or the answer that brought it: when its request left, and in
-/// the lower bits how long its answer took. One number, so that the two are of one request and the
-/// later request is the greater number.
+/// The last validation of an entry: the time of its request, with the duration of its answer in the
+/// lower bits. As one number, both belong to one request, and later requests are greater.
 pub struct ValidationTimes(AtomicU64);
 
-/// What a 304 says, and to which token, as a fingerprint that means nothing in another process; all
-/// zero where another that says the same could mean something else. 48 bits, which an entry has
-/// room for: what changes passes for unchanged once in 10^14 times, and only in headers.
+/// The validator fingerprint of a 304: its headers and its token. Zero means unknown. The hash
+/// differs per process and has 48 bits, which fit into an entry. A collision (once in 10^14) only
+/// hides a change of headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint([u16; 3]);
 
-/// Makes fingerprints.
 #[derive(Default)]
 pub struct Fingerprints(RandomState);
 
 impl Fingerprints {
-    /// Of all headers but those that differ each time.
+    /// Covers all headers except those that always vary.
     pub fn of(&self, token: TokenKey, headers: &HeaderMap, mode: Mode) -> Fingerprint {
         let mut fingerprint = self.0.build_hasher();
         fingerprint.write_u64(token.0);
@@ -59,7 +52,7 @@ impl Fingerprints {
             let names_exchange = mode == Mode::Revalidate && name.ends_with(EXCHANGE_SUFFIX);
             if !PASSING.contains(&name) && !name.starts_with(PASSING_PREFIX) && !names_exchange {
                 for part in [name.as_bytes(), value.as_bytes()] {
-                    // With its length, so that no part can pass for the beginning of the next.
+                    // With its length, so that parts cannot run into each other.
                     fingerprint.write_usize(part.len());
                     fingerprint.write(part);
                 }
@@ -75,31 +68,29 @@ impl Fingerprints {
 }
 
 impl Fingerprint {
-    /// Whether it is known that this says what `other` says.
+    /// True if both are known and equal.
     pub fn repeats(self, other: Self) -> bool {
         self != Self::default() && self == other
     }
 }
 
 impl ValidationTimes {
-    /// Of an entry that is being made.
     pub fn new(requested_at: Timestamp, now: Timestamp) -> Self {
         Self(AtomicU64::new(packed(requested_at, now)))
     }
 
-    /// When the request left: a later change makes the entry doubtful.
+    /// The time of the request; a later change invalidates the entry.
     pub fn requested_at(&self) -> Timestamp {
         Timestamp::from_millis(self.0.load(Ordering::Acquire) >> TOOK_BITS)
     }
 
-    /// When the answer was there.
+    /// The arrival time of the answer.
     pub fn validated_at(&self) -> Timestamp {
         let both = self.0.load(Ordering::Acquire);
         Timestamp::from_millis((both >> TOOK_BITS) + (both & TOOK_MAX))
     }
 
-    /// The answer to a request that left at `requested_at` has confirmed everything at `now`. One
-    /// that left earlier than the last confirmation confirms nothing that is not known.
+    /// Records a repeated 304. A request older than the last validation changes nothing.
     pub fn repeated(&self, requested_at: Timestamp, now: Timestamp) {
         self.0.fetch_max(packed(requested_at, now), Ordering::AcqRel);
     }

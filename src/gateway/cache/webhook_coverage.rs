@@ -8,12 +8,12 @@ use parking_lot::RwLock;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// The webhooks of the config, and what each rule of the cache needs to be told of.
+/// The configured webhooks, and the events that each cache rule needs.
 #[derive(Default)]
 pub struct WebhookCoverage {
     pub watched: Vec<Watched>,
     needs: Vec<Need>,
-    /// How many checks have ended, well or not.
+    /// The number of finished checks, failed ones included.
     pub checks: AtomicU64,
 }
 
@@ -22,12 +22,12 @@ pub struct Watched {
     pub watch: RwLock<Watch>,
 }
 
-/// Of a rule with a `webhook_ttl`; the others need nothing and have no events.
+/// The needs of a rule with a `webhook_ttl`; empty for other rules.
 #[derive(Default)]
 struct Need {
     ttl: Option<Duration>,
     events: Vec<&'static str>,
-    /// Whether a webhook of the repository is not told of all of them.
+    /// True if a repository's webhook does not deliver all of them.
     of_owner: bool,
 }
 
@@ -54,8 +54,7 @@ impl WebhookCoverage {
         }
     }
 
-    /// How long an answer of this rule to `path` is good at `now`, when its request left at
-    /// `requested_at`; `None` where no webhook would have told of a change.
+    /// The lifetime of an answer to `path`; `None` if no webhook covers it since `requested_at`.
     pub fn ttl(
         &self,
         rule: usize,

@@ -19,7 +19,7 @@ impl AccountLists {
             candidates.list(pool.accounts.iter().map(|account| config.account_id(*account)))
         });
         let pools = pools.collect();
-        // The guests' are among them.
+        // Dynamic accounts included.
         let places = config.accounts.len() + config.places.dynamic as usize;
         let alone = (0..places)
             .map(|number| candidates.list([AccountId(u32::try_from(number).unwrap_or(u32::MAX))]))

@@ -1,9 +1,9 @@
-//! The waiting line in the running program: wakes each asker when the pure [`Admission`] has
-//! decided about it, and gives back whatever an asker leaves behind.
+//! The I/O shell of the pure [`Admission`]: wakes each waiter on its decision, and returns the
+//! leases and places of waiters that leave.
 //!
-//! Every decision is made in `decision/`; here are only the lock, the timer and the drop guards. A
-//! client that goes away drops its future, and with it its place in the line or its lease (CONTRACT
-//! §4, 7).
+//! `decision/` makes every decision; this file has the lock, the timer and the drop guards. A
+//! client that leaves drops its future, and with it its place in the wait queue or its lease
+//! (SPECIFICATION, "Promises" 7).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,31 +24,30 @@ use crate::decision::{
 
 use crate::gateway::random::unit_random;
 
-/// The books and the line before them, shared by all requests.
+/// The quota ledger and its wait queue, shared by all requests.
 pub struct Admissions {
     inner: Mutex<Inner>,
     clock: Clock,
-    /// Told when the next wake-up is earlier than what the timer sleeps until. Telling it of each
-    /// event would cost a task's turn for each request.
+    /// Notified when the next wake-up moves forward. Notifying each event would cost a task switch.
     moved: Notify,
 }
 
 struct Inner {
     admission: Admission,
     waiters: HashMap<Ticket, oneshot::Sender<Result<Grant, LimitDenied>>>,
-    /// What the timer sleeps until; `None`: until it is told.
+    /// The timer's wake-up; `None`: on notification only.
     armed: Option<Timestamp>,
 }
 
 impl Inner {
-    /// Whether the timer sleeps too long. One that wakes too early only looks and sleeps again.
+    /// True if the timer would wake too late. An early wake-up only costs a check.
     fn is_late(&self) -> bool {
         self.admission.next_wakeup().is_some_and(|next| self.armed.is_none_or(|armed| next < armed))
     }
 }
 
-/// The right to send one request upstream for an account. Dropped before anything was sent it costs
-/// nothing; dropped afterwards it counts as spent.
+/// The right to send one request upstream for an account. Dropped before the request is sent, it
+/// costs nothing; dropped afterwards, it counts as spent.
 pub struct Lease {
     admissions: Arc<Admissions>,
     id: LeaseId,
@@ -62,15 +61,14 @@ const SENDING: u8 = 1;
 const SETTLED: u8 = 2;
 
 impl Admissions {
-    /// With empty books.
     pub fn new(settings: Settings, clock: Clock) -> Arc<Self> {
         let inner =
             Inner { admission: Admission::new(settings), waiters: HashMap::new(), armed: None };
         Arc::new(Self { inner: Mutex::new(inner), clock, moved: Notify::new() })
     }
 
-    /// Waits until `demand` is admitted, or until it is clear that it will not be before
-    /// `deadline`. When it has to wait, `held` is told at once which limit stands in the way.
+    /// Waits until `demand` is admitted, or until its admission before `deadline` is impossible.
+    /// `held` receives the limit as soon as a wait begins.
     pub async fn acquire(
         self: &Arc<Self>,
         demand: Demand,
@@ -102,13 +100,12 @@ impl Admissions {
         waiting.decided().await.map(|grant| self.lease(grant))
     }
 
-    /// Reads the books.
     pub fn with_ledger<R>(&self, read: impl FnOnce(&QuotaLedger, Timestamp) -> R) -> R {
         let inner = self.inner.lock();
         read(inner.admission.ledger(), self.clock.now())
     }
 
-    /// What a client that may use `accounts` sees of a resource now, and when that is.
+    /// The client's view of a resource through `accounts`, and its time.
     pub fn view(
         &self,
         accounts: &Arc<[AccountId]>,
@@ -123,7 +120,7 @@ impl Admissions {
         self.inner.lock().admission.vacate(self.clock.now(), guest)
     }
 
-    /// Other settings from now on; see [`Admission::reconfigure`].
+    /// Applies new settings; see [`Admission::reconfigure`].
     pub fn reconfigure(&self, settings: Settings) {
         let mut inner = self.inner.lock();
         inner.admission.reconfigure(self.clock.now(), settings);
@@ -131,22 +128,21 @@ impl Admissions {
         self.arm(&inner);
     }
 
-    /// Every account of the config for an operator, with the time at which the picture was taken.
+    /// Every configured account for an operator, with the time of the snapshot.
     pub fn snapshot(&self) -> (Timestamp, Vec<AccountSnapshot>) {
         self.with_ledger(|books, now| (now, books.snapshot(now)))
     }
 
-    /// Checks books and line as a whole, and returns what is broken; see [`Admission::audit`].
+    /// Audits ledger and wait queue; returns the broken invariants. See [`Admission::audit`].
     pub fn audit(&self) -> Vec<Invariant> {
         self.inner.lock().admission.audit()
     }
 
-    /// How many requests wait.
     pub fn waiting(&self) -> usize {
         self.inner.lock().admission.waiting()
     }
 
-    /// Drives deadlines and windows; runs as long as the gateway does.
+    /// Drives deadlines and windows for the life of the gateway.
     pub async fn run(self: Arc<Self>) {
         loop {
             let now = self.clock.now();
@@ -158,7 +154,7 @@ impl Admissions {
                 inner.armed
             };
             match next {
-                // A wake-up that is due already must not spin: decisions move at millisecond steps.
+                // Avoids a busy loop on an overdue wake-up: decisions move in milliseconds.
                 Some(at) => {
                     let at = at.max(now + Duration::from_millis(1));
                     tokio::select! {
@@ -187,15 +183,14 @@ impl Admissions {
         self.arm(&inner);
     }
 
-    /// Has the timer sleep no longer than it may. To be called after every change of the line.
+    /// Moves the timer forward if needed. Call it after every change of the wait queue.
     fn arm(&self, inner: &Inner) {
         if inner.is_late() {
             self.moved.notify_one();
         }
     }
 
-    /// Hands out what has been decided. A grant whose asker has left goes back, which may decide
-    /// the next.
+    /// Delivers decisions. A grant without a waiter goes back, which may decide the next request.
     fn deliver(&self, inner: &mut Inner) {
         while let Some((ticket, decision)) = inner.admission.next_decided() {
             let undelivered = match inner.waiters.remove(&ticket) {
@@ -209,7 +204,7 @@ impl Admissions {
     }
 }
 
-/// A place in the line; leaving it frees it.
+/// Guard: a place in the wait queue.
 struct Place {
     admissions: Arc<Admissions>,
     ticket: Ticket,
@@ -220,7 +215,7 @@ impl Place {
     async fn decided(mut self) -> Result<Grant, LimitDenied> {
         match (&mut self.receiver).await {
             Ok(decision) => decision,
-            // The sender lives in the books as long as the ticket does.
+            // The sender lives as long as the ticket.
             Err(_) => std::future::pending().await,
         }
     }
@@ -232,7 +227,7 @@ impl Drop for Place {
         if inner.waiters.remove(&self.ticket).is_some() {
             inner.admission.abandon(self.admissions.clock.now(), self.ticket);
         } else if let Ok(Ok(grant)) = self.receiver.try_recv() {
-            // Granted while leaving.
+            // Granted during the drop.
             inner.admission.settle(
                 self.admissions.clock.now(),
                 grant.lease,
@@ -248,24 +243,21 @@ impl Drop for Place {
 }
 
 impl Lease {
-    /// Whose budget this spends.
     pub fn account(&self) -> AccountId {
         self.account
     }
 
-    /// To be called right before the first byte leaves: from here on a lost answer counts as spent.
+    /// Call it right before the first byte: from here on a lost answer counts as spent.
     pub fn sending(&self) {
         self.state.store(SENDING, Ordering::Relaxed);
     }
 
-    /// Nothing reached the upstream, although it was tried.
     pub fn never_sent(self) {
         self.state.store(SETTLED, Ordering::Relaxed);
         self.admissions.settle(self.id, Settlement::NeverSent);
     }
 
-    /// The head of an answer has come whose body is passed on piece by piece; the lease goes on
-    /// holding its slot.
+    /// Settles the head of a streamed answer; the lease keeps its slot.
     pub fn answer_begun(&self, status: StatusCode, rate: Option<&RateHeaders>) {
         let mut inner = self.admissions.inner.lock();
         inner.admission.answer_begun(self.admissions.clock.now(), self.id, status, rate);
@@ -273,7 +265,6 @@ impl Lease {
         self.admissions.arm(&inner);
     }
 
-    /// The upstream has answered.
     pub fn answered(
         self,
         status: StatusCode,

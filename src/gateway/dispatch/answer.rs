@@ -9,40 +9,31 @@ use crate::tokens::TokenId;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
-/// An answer of the upstream that is not a limit refusal.
+/// An upstream answer other than a limit error.
 pub struct Answer {
-    /// The status.
     pub status: StatusCode,
-    /// All headers as received.
     pub headers: HeaderMap,
-    /// The body.
     pub body: AnswerBody,
-    /// Which account it was asked of.
     pub account: AccountId,
-    /// Which token it was asked with.
     pub token: TokenId,
-    /// When the request was sent: what the answer shows is not older than this.
+    /// The time of the request: the answer shows no older state.
     pub requested_at: Timestamp,
-    /// What it is worth to the pool when it is a denial.
+    /// The confidence in a denied read.
     pub verdict: DenialConfidence,
 }
 
-/// The body of an [`Answer`].
 pub enum AnswerBody {
-    /// All of it.
     Whole(Bytes),
-    /// More than `hold_max`: what was read so far, and where the rest comes from.
+    /// More than `hold_max`: the bytes read so far, and the source of the rest.
     SharedBody {
-        /// What was read.
         first: Bytes,
-        /// The rest.
         exchange: Box<Exchange>,
-        /// The slot it holds upstream.
+        /// The upstream slot that it holds.
         held: Held,
     },
 }
 
-/// A lease whose answer's head has been read and whose body has not.
+/// Guard: the lease of an answer with a body that is still being read.
 pub struct Held {
     pub lease: Option<Lease>,
     pub status: StatusCode,
@@ -56,10 +47,9 @@ impl Drop for Held {
     }
 }
 
-/// What an answer says in its status and `message`, for people: one line of printable ASCII, cut
-/// short.
+/// The status and `message` of an answer for logs: one line of printable ASCII, truncated.
 pub fn said(status: StatusCode, body: &[u8]) -> String {
-    /// Ours: the upstream's own messages are shorter.
+    /// Chosen here: the upstream's own messages are shorter.
     const MESSAGE_CHARS_MAX: usize = 200;
     let body: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     let message = body.as_ref().and_then(|body| body.get("message")?.as_str()).unwrap_or_default();

@@ -1,7 +1,6 @@
-//! One attempt of one request: admission, credential, sending, settling.
+//! One attempt of one request: admission, credential, sending, settlement.
 //!
-//! Reads and writes both come through here. Whether there is another attempt is decided in
-//! `perform.rs`.
+//! Reads and writes both come through here. `perform.rs` decides on further attempts.
 
 use std::sync::Arc;
 
@@ -27,24 +26,21 @@ use crate::gateway::dispatch::permissions::{Offer, Whom, observation};
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::upstream::fetch::{Collected, Exchange, FetchError, Reuse, UpstreamRequest};
 
-/// A refusal's body is never longer than this; what follows says nothing more about limits.
+/// The bytes of an error body that are read. Further bytes tell nothing more about limits.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
-/// How many tokens one attempt has minted because those that have one can carry nothing. Ours:
-/// where so many have not helped, one more will not.
+/// The most tokens that one attempt mints because accounts with a token are at their limits. Chosen
+/// here: after so many, another one does not help.
 const TOKEN_WAITS_MAX: u32 = 20;
 
-/// An attempt that is admitted and not sent yet.
+/// An admitted attempt before it is sent.
 pub struct Prepared<'j> {
-    /// What to send.
     pub request: UpstreamRequest<'j>,
-    /// To be told when it is sent.
     pub lease: Lease,
-    /// Its span.
     pub span: tracing::Span,
     credential: Credential,
     resource: ResourceName,
     requested_at: Timestamp,
-    /// What a 304 confirms.
+    /// The status that a 304 stands for.
     stored: Option<StatusCode>,
     /// See [`Admitted`].
     expected: Option<LimitDenied>,
@@ -52,31 +48,29 @@ pub struct Prepared<'j> {
     on_wire: Option<Counted>,
 }
 
-/// A place in the books, with the token that will use it.
+/// A lease with the token that will use it.
 struct Admitted {
     lease: Lease,
     credential: Credential,
     resource: ResourceName,
-    /// Why no likelier account carries it; a denial is then no surprise, and this the reason to
-    /// give.
+    /// The limit of likelier accounts, reported if the last resort denies the read.
     expected: Option<LimitDenied>,
 }
 
-/// Why one attempt brought no answer.
+/// The reason why an attempt brought no answer.
 pub enum Unanswered {
     Denied(LimitDenied),
     Limited(UpstreamLimit),
     TokenRejected,
     /// The upstream wants another kind of credential for this route.
     CredentialUnfit,
-    /// None of the candidates has a token that the upstream still accepts; why none could be minted
-    /// in time.
+    /// No candidate has an accepted token; with the reason why none could be minted.
     NoToken(Option<Lack>),
     Failed(FetchError),
 }
 
 impl Unanswered {
-    /// Whether nothing was sent.
+    /// True if no request was sent.
     pub const fn was_not_made(&self) -> bool {
         matches!(
             self,
@@ -88,7 +82,7 @@ impl Unanswered {
 }
 
 impl Dispatcher {
-    /// Admission, sending, settling: once.
+    /// Admits, sends and settles once.
     pub async fn attempt(
         &self,
         job: &Job,
@@ -117,7 +111,7 @@ impl Dispatcher {
         self.finish(job, progress, prepared, result)
     }
 
-    /// Admission, and the request complete with its credential.
+    /// Admits the request and adds its credential.
     pub async fn prepare<'j>(
         &self,
         job: &'j Job,
@@ -169,7 +163,7 @@ impl Dispatcher {
         self.upstream.send(&prepared.request, reuse, may_send).await
     }
 
-    /// The end of an attempt, however it came: figures, span, books.
+    /// Ends an attempt in every case: progress, span, quota ledger.
     pub fn finish(
         &self,
         job: &Job,
@@ -194,7 +188,7 @@ impl Dispatcher {
             status,
             duration: elapsed,
         });
-        // On failure the lease's drop counts it as spent.
+        // On failure the drop of the lease counts it as spent.
         let (status, mut headers, body) = result.map_err(Unanswered::Failed)?;
         self.tokens.observe(&mut headers, self.env.clock.now(), elapsed);
         let settled = self.settle(job, lease, &credential, requested_at, status, headers, body);
@@ -211,7 +205,7 @@ impl Dispatcher {
         }
     }
 
-    /// Waits for an account, and takes one of its tokens.
+    /// Waits for an account and takes one of its tokens.
     async fn admit(
         &self,
         job: &Job,
@@ -224,7 +218,7 @@ impl Dispatcher {
         loop {
             let (lease, expected) =
                 match self.admit_once(job, whom, &without_token, progress, prefer).await {
-                    // A second look that is not made refuses nothing.
+                    // A permission retry that is not made denies nothing.
                     Err(Unanswered::Denied(refusal)) if matches!(whom, Whom::Anyone) => {
                         rounds += 1;
                         if rounds < TOKEN_WAITS_MAX && self.another_minted(job, progress).await {
@@ -235,8 +229,7 @@ impl Dispatcher {
                     }
                     admitted => admitted?,
                 };
-            // While it waited, the account's token may have been found to be revoked: then its
-            // place goes to another account.
+            // The account's token may have been rejected during the wait; then another one is used.
             if let Some(credential) =
                 self.credential(job, lease.account(), prefer, self.env.clock.now())
             {
@@ -251,8 +244,8 @@ impl Dispatcher {
         }
     }
 
-    /// A place for one of the accounts, the likeliest to be served first; with the refusal by the
-    /// likelier ones when it is a last resort.
+    /// Acquires a lease of one of the accounts, the likeliest first. For a last resort it also
+    /// returns the limit denial of the likelier ones.
     async fn admit_once(
         &self,
         job: &Job,
@@ -278,14 +271,13 @@ impl Dispatcher {
         }
         let lack = || {
             let now = self.env.clock.now();
-            // Who had no time to wait must not find the same the next time.
+            // Requests a mint even without time to wait, so that the next request finds a token.
             self.tokens.missed(&job.route.candidates, job.route.endpoint.tokens, now);
             self.tokens.lack(&job.route.candidates, job.route.endpoint.tokens, now)
         };
         Err(refused.map_or_else(|| Unanswered::NoToken(lack()), Unanswered::Denied))
     }
 
-    /// A place for one of an offer's accounts.
     async fn acquire(
         &self,
         job: &Job,
@@ -322,7 +314,7 @@ impl Dispatcher {
         admitted
     }
 
-    /// A 401: the token is benched when it is the token's fault.
+    /// Handles a 401. The token is quarantined if it is at fault.
     fn unauthorized(
         &self,
         job: &Job,
@@ -337,17 +329,16 @@ impl Dispatcher {
             if let Collected::Whole(bytes) = body { bytes } else { &[] },
         );
         let is_revoked = match credential.source {
-            // A JWT is used where nothing else is accepted, so that whatever is wrong is wrong with
-            // it.
+            // A JWT is used only where no other credential is accepted, so the fault is its own.
             Source::App(_) => true,
-            // There is nothing that could be revoked.
+            // Neither can be revoked.
             Source::Anonymous | Source::Client => false,
             Source::Configured(_) | Source::Installation(_) => {
                 said.eq_ignore_ascii_case("401 bad credentials")
             }
         };
         if is_revoked {
-            // Before the lease ends: it goes to the next in line, who must not get this token.
+            // Before the lease ends: the next request in the wait queue must not get this token.
             let rejection = self.tokens.rejected(credential, self.env.clock.now(), headers, &said);
             let token = credential.source.to_string();
             match rejection {
@@ -373,14 +364,14 @@ impl Dispatcher {
         if is_revoked { Unanswered::TokenRejected } else { Unanswered::CredentialUnfit }
     }
 
-    /// What the job counts against: the table's word, corrected by what answers said.
+    /// The resource of the job: the table's entry, corrected by earlier answers.
     fn resource_of(&self, job: &Job) -> ResourceName {
         self.admissions.with_ledger(|books, _| {
             books.resource_for(job.route.endpoint.id, &job.route.endpoint.resource)
         })
     }
 
-    /// Books an answer and says whether it is one for the client.
+    /// Settles an answer and decides if it goes to the client.
     #[expect(
         clippy::too_many_arguments,
         reason = "the parts of one answer, taken apart where it was read"
@@ -396,7 +387,7 @@ impl Dispatcher {
         body: Collected,
     ) -> Result<Answer, Unanswered> {
         let now = self.env.clock.now();
-        // What is wrong with a client's own credential is for the client to hear.
+        // A fault of a client's own credential is passed to the client.
         if status == StatusCode::UNAUTHORIZED && job.client_credential.is_none() {
             return Err(self.unauthorized(job, lease, credential, &headers, &body));
         }
@@ -416,8 +407,7 @@ impl Dispatcher {
             tracing::warn!(account = self.env.account_name(account), limit = limit_name(&refusal), endpoint = %job.route.endpoint.template, "the upstream refused a request for a limit");
             lease.answered(status, rate.as_ref(), Some(&refusal));
             return match body {
-                // Part of the mutation was executed: it is no refusal of the whole, and must not be
-                // sent again (CONTRACT §4, 3).
+                // Part of the mutation was executed: no repetition (SPECIFICATION, "Promises" 3).
                 Collected::Whole(bytes) if !job.is_read() && holds_graphql_data(&bytes) => {
                     Ok(Answer {
                         status,
@@ -458,7 +448,6 @@ impl Dispatcher {
     }
 }
 
-/// The word for a refusal by the upstream in metrics and logs.
 fn limit_name(refusal: &UpstreamLimit) -> &'static str {
     match refusal {
         UpstreamLimit::Primary { .. } => "primary",
@@ -466,7 +455,7 @@ fn limit_name(refusal: &UpstreamLimit) -> &'static str {
     }
 }
 
-/// Whether a GraphQL answer carries data of some field, beside its errors.
+/// True if a GraphQL answer has data for some field beside its errors.
 fn holds_graphql_data(body: &[u8]) -> bool {
     let answer: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     match answer.as_ref().and_then(|answer| answer.get("data")) {

@@ -1,12 +1,9 @@
-//! Lists of accounts, each content in one allocation: the decision core knows the requests of one
-//! list by its address.
+//! Interned account lists: the decision core identifies a list by its address.
 //!
-//! Which accounts of a pool have a token of an accepted kind and reach what a path names does not
-//! change while the config is in force, so it is worked out once for each pool, set of kinds and
-//! kind of place, and looked up afterwards: a request costs the same whether its pool has three
-//! accounts or ten thousand. What answers teach (`decision/rights`) sets some accounts apart from
-//! such a list; those lists are kept too. Everything here is bounded and may be forgotten at any
-//! time.
+//! The accounts of a pool that suit an endpoint and reach a path stay the same under one config.
+//! They are computed once per pool, token kinds and kind of path, and then looked up. A request
+//! costs the same for three accounts or ten thousand. Partial lists from recorded permissions
+//! (`decision/rights`) are interned too. All caches are bounded and may be dropped at any time.
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
@@ -22,57 +19,50 @@ use crate::tokens::Wanted;
 /// A list of accounts in ascending order.
 pub type Accounts = Arc<[AccountId]>;
 
-/// Locks that the lookups are spread over. Ours: more than the threads of a usual machine.
+/// Locks of the lookups. Chosen here: more than the threads of a usual machine.
 const SHARDS: usize = 16;
-/// Lookups kept in a shard. Ours: a pool has a few dozen sets of kinds, and as many kinds of places
-/// as the config's `reach` names.
+/// Lookups in a shard. Chosen here: a pool has a few dozen sets of token kinds, and the config's
+/// `reach` names as many kinds of paths.
 const LOOKUPS_MAX: usize = 4_096;
-/// Accounts in all lists together before those that nobody uses are dropped. Ours: 4 MiB, a hundred
-/// lists of a pool of ten thousand.
+/// Accounts in all lists before unused lists are dropped. Chosen here: 4 MiB.
 const MEMBERS_MAX: usize = 1 << 20;
-/// What a list counts beside its members: about its share of the table it is in.
+/// Overhead of a list in units of accounts: about its share of the table.
 const LIST_ITSELF: usize = 16;
 
-/// What a path names, as far as the config's `reach` tells places apart.
+/// The parts of a path that the config's `reach` distinguishes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Territories {
     owner: Named,
     repository: Named,
 }
 
-/// One of the names in the config's `reach`.
+/// A name in the config's `reach`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Named {
-    /// The path names none, or nothing in the config tells them apart.
+    /// The path has none, or the config distinguishes none.
     #[default]
     Nothing,
     /// A name that is in no `reach`.
     Other,
-    /// The name of this number.
     Number(u32),
 }
 
-/// Whom a path is about.
+/// The subject of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place<'p> {
-    /// A repository.
     Repository {
-        /// Whose.
         owner: &'p str,
-        /// Its name.
         name: &'p str,
     },
     /// An owner as a whole.
     Owner(&'p str),
-    /// Neither: within everyone's reach.
+    /// Neither: within the reach of every account.
     Neither,
 }
 
-/// Seeded, because names come from paths; faster than the standard one, because each request looks
-/// here.
+/// Seeded, because names come from paths; fast, because each request looks here.
 type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 
-/// All lists.
 pub struct Candidates {
     lists: Mutex<Lists>,
     able: [RwLock<HashMap<AbleKey, Option<Accounts>>>; SHARDS],
@@ -80,16 +70,13 @@ pub struct Candidates {
     territories: HashMap<Box<str>, u32>,
 }
 
-/// A base list by its address (it is held as long as the gateway), what the endpoint takes, and
-/// what tells places apart.
+/// The address of an interned base list, the endpoint's requirements, and the reach key.
 type AbleKey = (usize, Wanted, Territories);
 
-/// Parts of lists, by the list and who is left out; with the list itself in the value its address
-/// cannot be used again for another one.
+/// Partial lists by base list and excluded accounts. The value keeps the base list alive.
 #[derive(Default)]
 struct Apart {
     parts: HashMap<(usize, Vec<AccountId>), (Accounts, Accounts)>,
-    /// Accounts in all the keys together.
     members: usize,
 }
 
@@ -100,7 +87,7 @@ struct Lists {
 }
 
 impl Candidates {
-    /// With the names of every `reach` in the config.
+    /// Indexes the names of every `reach` in the config.
     pub fn new(config: &Config) -> Self {
         let mut territories = HashMap::default();
         let reaches = config.accounts.iter().filter_map(|account| match &account.reach {
@@ -125,7 +112,7 @@ impl Candidates {
         }
     }
 
-    /// The one list with this content.
+    /// Returns the interned list with this content.
     pub fn list(&self, accounts: impl IntoIterator<Item = AccountId>) -> Accounts {
         let mut accounts: Vec<AccountId> = accounts.into_iter().collect();
         accounts.sort_unstable();
@@ -148,7 +135,7 @@ impl Candidates {
         list
     }
 
-    /// What tells `place` apart from others. Free while no account has a `reach`.
+    /// The reach key of `place`. Costs nothing while no account has a `reach`.
     pub fn territories(&self, place: Place<'_>) -> Territories {
         if self.territories.is_empty() {
             return Territories::default();
@@ -170,8 +157,8 @@ impl Candidates {
         }
     }
 
-    /// Those of `base` for which `is_able` holds, which must depend on nothing but the account,
-    /// `wanted` and `territories`; `None` when there are none.
+    /// Filters `base` by `is_able`, which must depend only on the account, `wanted` and
+    /// `territories`. `None` if no account remains.
     pub fn able(
         &self,
         base: &Accounts,
@@ -195,7 +182,6 @@ impl Candidates {
         able
     }
 
-    /// A part of `base`.
     pub fn part(&self, base: &Accounts, who: AccountSet) -> Accounts {
         let out = match who {
             AccountSet::AllBut(out) if out.is_empty() => return Arc::clone(base),

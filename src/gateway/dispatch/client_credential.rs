@@ -12,7 +12,7 @@ pub struct ClientCredential {
     pub account_place: Arc<DynamicAccount>,
 }
 
-/// What a credential has as long as it keeps its place.
+/// The dynamic account of a credential.
 pub struct DynamicAccount {
     pub key: CredentialKey,
     pub account: AccountId,
@@ -20,17 +20,15 @@ pub struct DynamicAccount {
 }
 
 impl ClientCredential {
-    /// Whose view it shows.
+    /// The cache scope of its reads.
     pub fn scope(&self) -> Scope {
         Scope::Credential(self.account_place.key)
     }
 
-    /// The account behind it.
     pub fn account(&self) -> AccountId {
         self.account_place.account
     }
 
-    /// What a request is sent with.
     pub fn credential(&self) -> Credential {
         Credential::of_client(self.account_place.token, self.authorization.clone())
     }

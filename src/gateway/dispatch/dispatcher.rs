@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// When a client may try again that found the queue full. Ours: a queue of writes that are a second
-/// apart moves that fast.
+/// The least `Retry-After` of a full queue. Chosen here: the pace of writes a second apart.
 const QUEUE_FULL_PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// Sends requests upstream: chooses an account, waits for admission, sends, settles, retries.
@@ -29,9 +28,9 @@ pub struct Dispatcher {
     pub(super) upstream: Arc<Upstream>,
     pub(super) permissions: Arc<Permissions>,
     pub(super) accounts: Arc<AccountLists>,
-    /// Requests of each client that wait for a turn or for admission.
+    /// Requests that wait for a turn or for admission, by client.
     pub(super) waiting: Vec<Arc<AtomicU64>>,
-    /// Writes that are on their way upstream.
+    /// Writes on their way upstream.
     pub(super) writes_on_wire: Arc<AtomicU64>,
 }
 
@@ -106,8 +105,8 @@ impl Dispatcher {
         self.writes_on_wire.load(Ordering::Relaxed)
     }
 
-    /// Whether some token can be used. An app's own credential serves few routes and does not count
-    /// where there is another account.
+    /// True if some token is usable. An app's own credential serves few routes, so it counts only
+    /// where no other account is configured.
     pub fn has_usable_token(&self) -> bool {
         let now = self.env.clock.now();
         let health = self.tokens.health(now);
@@ -117,7 +116,7 @@ impl Dispatcher {
         })
     }
 
-    /// As many writes wait as may, in number or in bytes.
+    /// The error of a full queue, in number or in bytes.
     pub fn queue_full(&self, view: &Arc<[AccountId]>, resource: ResourceName) -> GatewayError {
         let view = self.admissions.view(view, &resource).0;
         let until = self.env.clock.now() + self.env.config.writes.spacing.max(QUEUE_FULL_PAUSE_MIN);

@@ -1,4 +1,4 @@
-//! What the upstream is asked: a request that is complete but for account and credential.
+//! A request for the upstream, complete except for account and credential.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,7 @@ use crate::gateway::http::interim::Interims;
 use crate::gateway::upstream::outgoing::OutgoingBody;
 use crate::gateway::upstream::outgoing::OutgoingRequest;
 
-/// How long the gateway's own requests wait for budget. Ours: as long as a client's by default
-/// (CONTRACT §2, `max_wait`).
+/// The wait limit of the gateway's own requests. Chosen here: the default `max_wait` of clients.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is asked of the upstream, and on whose behalf.
@@ -53,26 +52,21 @@ pub struct Job {
     pub interims: Option<Arc<Interims>>,
 }
 
-/// The validators that a request carries: they belong to tokens (DESIGN D3), so they are known only
-/// once the token is.
+/// The conditions of a request. They depend on the token, which is chosen late (SPECIFICATION D3).
 pub trait Conditions: Sync {
-    /// A token whose validators are better than those of others; taken when its account is as good
-    /// as another.
+    /// A token with better validators, used when its account is as good as another.
     fn preferred(&self) -> Option<TokenId>;
-    /// The conditions to ask with.
     fn with(&self, credential: &Credential) -> HeaderMap;
-    /// The status of the stored answer that a 304 confirms.
+    /// The status of the stored answer that a 304 stands for.
     fn stored(&self) -> Option<StatusCode> {
         None
     }
-    /// The tokens that are known to have been answered as it is stored; `None` when nothing but a
-    /// denial or a fault is.
+    /// The tokens with an answer equal to the stored one; `None` for a stored denial or failure.
     fn seen_by(&self) -> Option<Vec<TokenId>> {
         None
     }
 }
 
-/// Asks without conditions.
 pub struct Unconditional;
 
 impl Conditions for Unconditional {
@@ -86,19 +80,18 @@ impl Conditions for Unconditional {
 }
 
 impl Job {
-    /// Whether it changes nothing upstream. A GraphQL query is a read although it is a POST.
+    /// True if it changes nothing upstream. A GraphQL query is a read although it is a POST.
     pub fn is_read(&self) -> bool {
         self.route.spacing == WriteSpacing::None
     }
 
-    /// The method that says whether it may be repeated. What a mutation does, its method does not
-    /// say: none is sent again that may have been executed.
+    /// The method that decides on repetition; a mutation counts as POST.
     pub fn repeated_as(&self) -> &Method {
         static POST: Method = Method::POST;
         if self.request.service == Service::Graphql { &POST } else { &self.request.method }
     }
 
-    /// An attempt has failed, and there will be another: not before this time.
+    /// Records a failed attempt; the next one is due at `not_before`.
     pub fn failed(&self, not_before: Timestamp, may_have_run: bool) {
         if let Some(journal) = &self.journal {
             journal.failed(not_before, may_have_run);
@@ -107,9 +100,8 @@ impl Job {
 }
 
 impl Dispatcher {
-    /// A request of the gateway itself, without a body: `payer` alone carries it, for `client`'s
-    /// place in the line. Not spaced like a write, whatever its method: what the gateway asks for
-    /// itself changes nothing that anybody sees.
+    /// A request of the gateway itself, without a body. `payer` alone carries it, in the wait queue
+    /// at `client`'s place. It is not spaced like a write, because it changes nothing visible.
     pub fn own_job(
         &self,
         method: Method,

@@ -23,6 +23,6 @@ pub trait Journal: Send + Sync {
     fn failed(&self, not_before: Timestamp, may_have_run: bool);
 }
 
-/// It must not be sent: it was taken back, the gateway ends, or the store does not take it.
+/// The write must not be sent: it was cancelled, the gateway shuts down, or the store fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MustNotBeSent;

@@ -1,8 +1,7 @@
-//! A request brought to an answer: one attempt after another, as far as `decision/retry.rs` allows
-//! (DESIGN D6, D7).
+//! Performs a request: one attempt after another, as far as `decision/retry.rs` allows
+//! (SPECIFICATION D6, D7).
 //!
-//! What is cached, coalesced or put in a lane is decided by the callers; nothing here knows the
-//! client's connection.
+//! Callers decide on caching, single flight and lanes. The client's connection is left out.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -25,20 +24,18 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::random::unit_random;
 use crate::gateway::upstream::fetch::{FetchError, Reuse};
 
-/// How often a read is tried. Ours: somebody waits for it, and a stored answer may stand in for it;
-/// what two more attempts do not mend is an outage.
+/// The attempts of a read. Chosen here: a client waits for it, a stale answer may replace it, and a
+/// fault that outlasts two more attempts is an outage.
 const READS: Policy =
     Policy { max_attempts: NonZeroU32::MIN.saturating_add(2), patience: Patience::Waiting };
 
-/// How many further credentials a read is tried with that the upstream wants another kind for.
-/// Ours: as many as there are kinds that differ.
+/// Further credentials for a read if another kind is wanted. Chosen here: the number of kinds.
 const UNFIT_MAX: usize = 3;
 
-/// Why no token may carry a request whose upstream answered 401 for another reason than the token.
+/// The reason given after a 401 that was not the token's fault.
 pub const UNFIT: &str = "the upstream wants another kind of credential for it";
 
 impl Dispatcher {
-    /// Brings a job to an answer.
     pub async fn perform(
         &self,
         job: &Job,
@@ -100,8 +97,8 @@ impl Dispatcher {
                     );
                 }
                 Err(unanswered) => self.ended(job, unanswered, reuse),
-                // A plain HTTP cache passes on what it was answered; what was lost is repeated all
-                // the same (RFC 9110 §9.2.2).
+                // A plain HTTP cache passes on every answer; lost reads are repeated (RFC 9110
+                // §9.2.2).
                 Ok(answer)
                     if answer.status.is_server_error()
                         && !(self.env.mode == Mode::Rfc9111 && job.is_read()) =>
@@ -169,17 +166,17 @@ impl Dispatcher {
         }
     }
 
-    /// A refusal of the books, in the client's terms.
+    /// The gateway error for a limit denial, with the client's view.
     pub fn limited(&self, job: &Job, refusal: &LimitDenied) -> GatewayError {
         self.limited_for(&job.route.view, refusal)
     }
 
-    /// The same for a client that is told about these accounts.
+    /// The same for a client with these accounts in its view.
     pub fn limited_for(&self, view: &Arc<[AccountId]>, refusal: &LimitDenied) -> GatewayError {
         let now = self.env.clock.now();
         let until = match refusal.until {
             Until::Time(at) => at,
-            // Something in flight decides it: soon, but no time is known.
+            // An event without a known time will decide, probably soon.
             Until::Event => now + Duration::from_secs(1),
         };
         let view = self.admissions.view(view, &refusal.resource).0;
@@ -191,13 +188,12 @@ impl Dispatcher {
         }
     }
 
-    /// Until when the upstream is not to be asked again after a refusal, as far as it says
-    /// (UPSTREAM.md, Limits).
+    /// The end of an upstream limit as it names it (SPECIFICATION, "Limits in practice").
     fn closed_until(&self, refusal: &UpstreamLimit) -> Timestamp {
         self.env.clock.now() + refusal.retry_after().unwrap_or(Duration::from_secs(60))
     }
 
-    /// The upstream went on refusing until no attempt was left.
+    /// The error after the last attempt met an upstream limit.
     pub fn limited_now(&self, job: &Job) -> GatewayError {
         let resource = job.route.endpoint.resource.clone();
         let refusal = LimitDenied {

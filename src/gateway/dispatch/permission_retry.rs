@@ -1,10 +1,9 @@
-//! The second look at a denied read: another account of the pool that may see more is asked too,
-//! and what the denial is worth is told with it.
+//! The permission retry: a denied read is tried once with another account that may see more, and
+//! the denial gets its confidence.
 //!
-//! Who looks, and what a denial is worth, is decided in `decision/rights`. A denial that is void is
-//! an answer only when nothing else can be said: while those who have seen the thing are limited,
-//! the limit is what the client is told, and a stored answer stands in for it where the config lets
-//! it.
+//! `decision/rights` chooses the account and rates the denial. A void denial is delivered only if
+//! no better answer is possible. If accounts that have seen the resource are at a limit, the client
+//! gets the limit, or a stale answer where the config allows it.
 
 use std::time::Duration;
 
@@ -30,22 +29,19 @@ use crate::gateway::dispatch::token_keys::key_of;
 use crate::gateway::error::GatewayError;
 use crate::gateway::upstream::fetch::{FetchError, Reuse};
 
-/// How long a second look waits for a token to be minted. Ours: several times what a mint takes;
-/// while the upstream mints nothing, what is missing is still said to be missing, soon enough.
+/// The longest wait of a permission retry for a mint. Chosen here: several times a mint's duration.
+/// Without mints, a missing resource is still reported soon enough.
 const LOOK_WAITS_MAX: Duration = Duration::from_secs(5);
-/// What a second look brought.
 enum Looked {
-    /// What was asked for.
     Served(Answer),
-    /// Another denial, or whatever else does not count for more.
+    /// Another denial, or an answer of no more value.
     Denied(AccountId),
-    /// Nothing; why, where that is known.
+    /// No answer; with the reason, if known.
     Nothing(Option<Unanswered>),
 }
 
 impl Dispatcher {
-    /// A read that was denied is asked once more of another account that may see more, and what
-    /// that one says counts when it is more than another denial.
+    /// Retries a denied read with another account. Its answer counts unless it is another denial.
     pub async fn permission_retry(
         &self,
         job: &Job,
@@ -106,7 +102,7 @@ impl Dispatcher {
         refused.map_or(Ok(first), Err)
     }
 
-    /// Asks those who may see more; tells the end of the look.
+    /// Asks the accounts that may see more, and reports the end.
     async fn look(
         &self,
         job: &Job,
@@ -142,7 +138,7 @@ impl Dispatcher {
         };
         match looked {
             Ok(second) if look.found == RetryResult::Something => Looked::Served(second),
-            // A fault says nothing of what there is.
+            // A server error says nothing about the resource.
             Ok(second) if second.status.is_server_error() => {
                 Looked::Nothing(Some(Unanswered::Failed(FetchError::Lost(String::new()))))
             }
@@ -151,7 +147,6 @@ impl Dispatcher {
         }
     }
 
-    /// Who may look again at a denied read, and how long they are waited for.
     async fn second_candidates(
         &self,
         job: &Job,
@@ -159,7 +154,7 @@ impl Dispatcher {
         stored: Option<&[AccountId]>,
     ) -> Option<(Accounts, WaitLimit)> {
         loop {
-            // From before the question on, so that no end is missed.
+            // Subscribed before the decision, so that no end is missed.
             let mut ended = std::pin::pin!(self.permissions.probe_ended.notified());
             ended.as_mut().enable();
             let (hopeless, late) = self.without_token(job);
@@ -195,8 +190,8 @@ impl Dispatcher {
         }
     }
 
-    /// The job's candidates that have no working token and get none in time, in ascending order:
-    /// those that get none at all, and those that only come too late.
+    /// The candidates without a usable token now or in time, in ascending order: first those
+    /// without any prospect, then those that are only too late.
     fn without_token(&self, job: &Job) -> (Vec<AccountId>, Vec<AccountId>) {
         let now = self.env.clock.now();
         let is_hopeless = |account: &AccountId| {
@@ -206,8 +201,7 @@ impl Dispatcher {
         self.unusable(job, &[], now).into_iter().partition(is_hopeless)
     }
 
-    /// What a client is told in place of a denial that is void; `None`: nothing keeps anybody from
-    /// answering.
+    /// The error that replaces a void denial; `None` if no limit or fault was in the way.
     fn instead_of_void(
         &self,
         job: &Job,
@@ -240,7 +234,7 @@ impl Dispatcher {
     }
 }
 
-/// A second look under way; tells its end however it comes.
+/// Guard: reports the end of a permission retry.
 struct RetryGuard<'g> {
     dispatcher: &'g Dispatcher,
     asked: AccessQuery,
@@ -254,8 +248,7 @@ impl Drop for RetryGuard<'_> {
     }
 }
 
-/// The denial that others may know better than; none at routes of one account, at writes and at
-/// GraphQL.
+/// Returns a denial that another candidate may overrule. Writes and GraphQL have none.
 fn denial_of(job: &Job, first: &Answer, stored: Option<StatusCode>) -> Option<Denial> {
     if job.request.method != Method::GET
         || job.request.service != Service::Rest
@@ -263,8 +256,7 @@ fn denial_of(job: &Job, first: &Answer, stored: Option<StatusCode>) -> Option<De
     {
         return None;
     }
-    // An answer that is still on its way holds its slot and is passed on as it is; one that was
-    // confirmed has been looked at before.
+    // A body in transit holds its slot and is passed on; a revalidated answer was retried before.
     if !matches!(first.body, AnswerBody::Whole(_)) || first.status == StatusCode::NOT_MODIFIED {
         return None;
     }

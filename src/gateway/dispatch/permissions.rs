@@ -24,32 +24,32 @@ use crate::gateway::dispatch::job::Job;
 use crate::gateway::dispatch::token_keys::key_of;
 use crate::gateway::upstream::outgoing::OutgoingBody;
 
-/// How often an account may be found to have no token after all while another one is minted for it.
-/// Ours: each time is a refusal that came in between.
+/// The most times that an account may turn out to have no token while one is minted for it. Chosen
+/// here: each time is a rejection in between.
 const WITHOUT_MAX: usize = 3;
 
-/// One list of accounts that a request is offered to.
+/// A list of accounts that may carry a request.
 pub struct Offer {
     /// AccountSet is in it.
     pub accounts: Accounts,
-    /// How long the request may wait for one of them.
+    /// The end of the wait for one of them.
     pub deadline: Timestamp,
-    /// What their denials are worth.
+    /// The confidence in their denials.
     pub resort: DenialRole,
 }
 
-/// Whom a request may be offered to.
+/// The accounts that may carry a request.
 #[derive(Clone)]
 pub enum Whom {
-    /// All who may carry it, in the order of what is known of them.
+    /// All candidates, in the order of their recorded permissions.
     Anyone,
-    /// These alone, for a second look, which waits for them so long.
+    /// These alone, for a permission retry with this wait limit.
     These(Accounts, WaitLimit),
 }
 
 impl Dispatcher {
-    /// The lists to which a request is offered, one after the other; none when no token of its
-    /// candidates works. Accounts in `without_token` have been found to have none.
+    /// Returns the lists for a request, to be tried in order; none if no candidate has a usable
+    /// token. Accounts in `without_token` turned out to have none.
     pub fn offers(
         &self,
         job: &Job,
@@ -59,7 +59,7 @@ impl Dispatcher {
     ) -> Vec<Offer> {
         let unusable = self.unusable(job, without_token, now);
         let stages = match whom {
-            // One try is enough for a second look.
+            // A permission retry gets one try.
             Whom::These(..) if !without_token.is_empty() => Vec::new(),
             Whom::These(accounts, patience) => {
                 let deadline = deadline(job, *patience, now);
@@ -96,8 +96,7 @@ impl Dispatcher {
         stages.into_iter().map(offer).collect()
     }
 
-    /// The job's candidates that have no working token for it and get none in time, in ascending
-    /// order. Free while all tokens work.
+    /// The candidates without a usable token now or in time, in ascending order.
     pub fn unusable(
         &self,
         job: &Job,
@@ -121,8 +120,8 @@ impl Dispatcher {
         unusable
     }
 
-    /// A working credential of `account` for the job: the best by its rights; among equals one that
-    /// is to be tried again, then `preferred`.
+    /// Takes a usable credential of `account` for the job. The order: recorded permissions, a token
+    /// due for another trial, then `preferred`.
     pub fn credential(
         &self,
         job: &Job,
@@ -133,7 +132,7 @@ impl Dispatcher {
         if let Some(client_credential) = &job.client_credential {
             return Some(client_credential.credential());
         }
-        // A body that is passed on once cannot be sent again after its token was refused.
+        // A streamed body cannot be sent again after a rejected token.
         let trial = if matches!(job.request.body, OutgoingBody::Streamed(_)) {
             Trial::Reluctant
         } else {
@@ -142,7 +141,7 @@ impl Dispatcher {
         let slots = self.tokens.order(account, job.route.endpoint.tokens, preferred, trial, now);
         let mut keys: Vec<TokenKey> = slots.into_iter().map(key_of).collect();
         if keys.len() > 1 {
-            // Leaves equals in their order.
+            // A stable sort: equals keep their order.
             self.permissions.observed.lock().rank(now, job.asked, account, &mut keys);
         }
         keys.into_iter().find_map(|TokenKey(slot)| self.tokens.take(SlotId(slot), now))
@@ -152,10 +151,9 @@ impl Dispatcher {
         self.tokens.fitting(account, job.route.endpoint.tokens).map(key_of).collect()
     }
 
-    /// Remembers what an answer says about its token. `stored` is the status that a 304 confirms.
+    /// Records an answer as an observation about its token. `stored` is the status behind a 304.
     pub fn learn(&self, job: &Job, answer: &Answer, stored: Option<StatusCode>) {
-        // What a client's own credential may do is that client's business, and its place somebody
-        // else's next.
+        // A client's own credential is not recorded, and its dynamic account may change hands.
         if job.client_credential.is_some() {
             return;
         }
@@ -171,7 +169,7 @@ impl Dispatcher {
         );
     }
 
-    /// Remembers that the upstream wants another kind of credential than this one.
+    /// Records that the upstream wants another kind of credential.
     pub fn unfit(&self, job: &Job, account: AccountId, credential: &Credential) {
         let holder = Holder { account, token: key_of(credential.token.slot()) };
         let observation = Observation::Denied(Denial::MissingPermission { by_token: false });
@@ -184,8 +182,7 @@ impl Dispatcher {
         );
     }
 
-    /// How many credentials of other kinds a read may be tried with, at most `max`, after it was
-    /// refused with one.
+    /// The number of further credentials for a denied read, at most `max`.
     pub fn others_of(&self, job: &Job, max: usize) -> usize {
         let credentials = job
             .route
@@ -204,10 +201,10 @@ fn deadline(job: &Job, patience: WaitLimit, now: Timestamp) -> Timestamp {
     }
 }
 
-/// What an answer teaches; `None`: nothing. Limit refusals and a 401 do not come here.
+/// The observation in an answer; `None` if it has none. Limit errors and 401 are handled elsewhere.
 pub fn observation(answer: &Answer, stored: Option<StatusCode>) -> Option<Observation> {
     let body: &[u8] = if let AnswerBody::Whole(bytes) = &answer.body { bytes } else { b"" };
-    // What is confirmed is as it was stored: also a 404.
+    // A 304 repeats the stored answer, a 404 included.
     let status = if answer.status == StatusCode::NOT_MODIFIED { stored? } else { answer.status };
     match Denial::read(status, &answer.headers, body) {
         Some(denial) => Some(Observation::Denied(denial)),

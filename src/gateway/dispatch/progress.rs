@@ -1,5 +1,5 @@
-//! What a request has cost so far, and whether it may still be called back: shared by the task that
-//! spends and the one that watches the client.
+//! The progress of a request: its cost so far, and its cancellation. The sending task and the task
+//! that watches the client share it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,48 +14,41 @@ use crate::gateway::environment::Environment;
 use crate::gateway::upstream::fetch::FetchError;
 use crate::telemetry::WaitCause;
 
-/// The effort of one request. Clones share their state.
+/// The progress of one request. Clones share their state.
 #[derive(Clone, Default)]
 pub struct RequestProgress(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     place: Place,
-    /// The client has left: nothing more may be sent.
+    /// The client has left, so nothing more may be sent.
     cancelled: bool,
-    /// Some attempt was sent, whatever became of it.
     was_sent: bool,
     figures: Figures,
-    /// What it waits for right now, and since when.
     holding: Option<(Hold, Timestamp)>,
-    /// How long the hold in `figures` lasted.
+    /// The duration of the hold in `figures`.
     held_for: Duration,
 }
 
-/// What a request waits for, or was refused for.
+/// The reason of a wait or a limit denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// What stands in the way.
     pub by: HeldBy,
-    /// Whose limit it is; `None` when it is no account's.
+    /// The account of the limit, if it has one.
     pub account: Option<AccountId>,
-    /// When that can end.
     pub until: Until,
 }
 
-/// What can hold a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldBy {
-    /// A limit of the books.
     Limit(LimitKind),
-    /// Earlier writes of the same client to the same resource (CONTRACT §4, 4).
+    /// Earlier writes of the same client to the same resource (SPECIFICATION, "Promises" 4).
     Turn,
-    /// A token that is being minted.
     Mint,
 }
 
 impl HeldBy {
-    /// The word for it in metrics, logs and spans.
+    /// The word in metrics, logs and spans.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Limit(limit) => limit.name(),
@@ -66,9 +59,7 @@ impl HeldBy {
 }
 
 impl Hold {
-    /// The turn of the lane.
     pub const TURN: Self = Self { by: HeldBy::Turn, account: None, until: Until::Event };
-    /// No account has a token yet.
     pub const MINT: Self = Self { by: HeldBy::Mint, account: None, until: Until::Event };
 
     /// The hold in the words of the log.
@@ -87,66 +78,57 @@ impl From<&LimitDenied> for Hold {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
-    /// In a line, or between two attempts: it can be called back.
+    /// In a queue or between two attempts: cancellable.
     #[default]
     Here,
-    /// From the first byte until the attempt has ended.
+    /// From the first byte to the end of the attempt.
     OnWire,
 }
 
 /// The figures of an [`RequestProgress`].
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Requests sent upstream.
     pub attempts: u32,
-    /// Time spent waiting for the upstream.
     pub upstream: Duration,
-    /// Time spent waiting for a turn and for admission.
+    /// The time spent waiting for a turn and for admission.
     pub queue: Duration,
-    /// The last account.
     pub account: Option<AccountId>,
-    /// The resource it was booked under.
     pub resource: Option<ResourceName>,
-    /// What it waited for longest, or what refused it.
+    /// The longest wait, or the limit that ended the request.
     pub held: Option<Hold>,
-    /// The last thing that went wrong, in the words of the log.
     pub error: Option<String>,
 }
 
-/// Whether a request whose client has left is still to be brought to its end.
+/// The consequence of a cancellation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CancelOutcome {
-    /// It was caught before anything was sent, or between two attempts: it will not be sent any
-    /// more.
+    /// The request was stopped before it was sent or between two attempts.
     Stopped,
-    /// It is on its way: the books, the lane and the cache need its outcome.
+    /// The request is on its way: the quota ledger, the lane and the cache need its outcome.
     OnWire,
 }
 
 impl RequestProgress {
-    /// Whether an attempt is on its way right now.
     pub fn is_on_wire(&self) -> bool {
         self.0.lock().place == Place::OnWire
     }
 
-    /// Whether a limit holds it, so that others may go before it.
+    /// True while a limit holds it, so that other requests may overtake it.
     pub fn waits_in_line(&self) -> bool {
         self.0.lock().holding.is_some_and(|(hold, _)| matches!(hold.by, HeldBy::Limit(_)))
     }
 
-    /// Whether any attempt was ever sent.
     pub fn was_sent(&self) -> bool {
         self.0.lock().was_sent
     }
 
-    /// The client has left.
     pub fn cancel(&self) -> CancelOutcome {
         let mut state = self.0.lock();
         state.cancelled = true;
         if state.place == Place::OnWire { CancelOutcome::OnWire } else { CancelOutcome::Stopped }
     }
 
-    /// A copy of the figures; a wait that goes on counts up to `now`.
+    /// A copy of the figures; a wait in progress counts up to `now`.
     pub fn figures(&self, now: Timestamp) -> Figures {
         let state = self.0.lock();
         let mut figures = state.figures.clone();
@@ -157,12 +139,11 @@ impl RequestProgress {
         figures
     }
 
-    /// A wait begins.
     pub fn held(&self, now: Timestamp, hold: Hold) {
         self.0.lock().holding = Some((hold, now));
     }
 
-    /// The wait has ended, if there was one: what for, and how long.
+    /// Ends a wait, if there is one; returns its reason and duration.
     pub fn released(&self, now: Timestamp) -> Option<(HeldBy, Duration)> {
         let state = &mut *self.0.lock();
         let (hold, since) = state.holding.take()?;
@@ -178,13 +159,12 @@ impl RequestProgress {
         Some((hold.by, waited))
     }
 
-    /// It is refused, which says more than what it waited for before.
+    /// Records a limit denial, which outweighs earlier waits.
     pub fn refused(&self, hold: Hold) {
         self.0.lock().figures.held = Some(hold);
     }
 
-    /// It is refused for a limit by a part of the gateway that does not know whose it is; what is
-    /// known already stands.
+    /// Records a limit denial without a known account; a known one stays.
     pub fn refused_somewhere(&self, limit: LimitKind, until: Timestamp) {
         let held = &mut self.0.lock().figures.held;
         if held.is_none_or(|hold| hold.by != HeldBy::Limit(limit)) {
@@ -193,7 +173,6 @@ impl RequestProgress {
         }
     }
 
-    /// An attempt is about to be made.
     pub fn attempted(&self, account: AccountId, resource: &ResourceName) {
         let figures = &mut self.0.lock().figures;
         figures.attempts += 1;
@@ -201,12 +180,12 @@ impl RequestProgress {
         figures.resource = Some(resource.clone());
     }
 
-    /// The answer that counts is that of this account, which need not be the last one asked.
+    /// Records the account of the delivered answer, which may not be the last one asked.
     pub fn answered_by(&self, account: AccountId) {
         self.0.lock().figures.account = Some(account);
     }
 
-    /// The first byte is about to leave; `false`: it must not, the client has left.
+    /// Marks the request as sent; false if it was cancelled and must not be sent.
     pub fn may_send(&self) -> bool {
         let mut state = self.0.lock();
         if !state.cancelled {
@@ -216,14 +195,12 @@ impl RequestProgress {
         !state.cancelled
     }
 
-    /// The attempt has ended.
     pub fn ended(&self, took: Duration) {
         let mut state = self.0.lock();
         state.place = Place::Here;
         state.figures.upstream += took;
     }
 
-    /// What went wrong, in the words of the log.
     pub fn failed(&self, error: &FetchError) {
         self.0.lock().figures.error = Some(error.to_string());
     }

@@ -5,28 +5,27 @@ use crate::decision::cache::key::Scope;
 use crate::decision::{AccountId, WriteSpacing};
 use std::sync::Arc;
 
-/// The endpoint that mints installation tokens (UPSTREAM.md, Apps).
+/// The endpoint that mints installation tokens (SPECIFICATION, "Apps").
 pub const MINT: &str = "/app/installations/{installation_id}/access_tokens";
 
-/// Where a request goes and for whom.
 #[derive(Clone, Debug)]
 pub struct Route {
     /// The endpoint of the table, or a class of unknown routes.
     pub endpoint: &'static Endpoint,
-    /// Whose view a read shows.
+    /// The cache scope of a read.
     pub scope: Scope,
-    /// Who may carry it; never empty.
+    /// The accounts that may carry it; never empty.
     pub candidates: Arc<[AccountId]>,
-    /// Whose budget the client is told about.
+    /// The accounts behind the client's budget headers.
     pub view: Arc<[AccountId]>,
-    /// What gives writes their order; empty for a read.
+    /// The lane that orders writes; empty for a read.
     pub lane: String,
     /// Units of the primary budget to reserve.
     pub cost: u32,
     /// Points of the secondary limit.
     pub points: u32,
-    /// Whether it counts against the content limits.
+    /// True if it counts against the content limits.
     pub content: bool,
-    /// Whether it changes something, and how far from others.
+    /// The kind of write and its distance from others.
     pub spacing: WriteSpacing,
 }

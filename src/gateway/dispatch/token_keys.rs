@@ -7,7 +7,7 @@ pub fn token_key(token: TokenId) -> TokenKey {
     TokenKey(token.0)
 }
 
-/// Rights belong to the place: a token that is minted anew has those of the one before.
+/// Permissions belong to the slot: a newly minted token has those of its predecessor.
 pub fn key_of(slot: SlotId) -> TokenKey {
     TokenKey(slot.0)
 }

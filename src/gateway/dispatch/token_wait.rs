@@ -1,10 +1,9 @@
-//! Requests that wait for a token to be minted: an installation that nobody missed for an hour has
-//! none (`tokens::installation`).
+//! Requests that wait for a token mint: an installation without requests for an hour has no token
+//! (`tokens::installation`).
 //!
-//! Accounts that have a token go first, since a mint costs time and a request of the app. Those
-//! without are waited for where a list of accounts that are equally likely to serve a request has
-//! no other, and where the others can carry nothing. When a mint is due is known to `tokens/`; it
-//! is sent by `mint`.
+//! Accounts with a usable token come first, because a mint takes time and a request of the app. The
+//! others are waited for if they are the only equally likely accounts, or if the rest are at their
+//! limits. `tokens/` decides when a mint is due; `mint` sends it.
 
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
@@ -14,13 +13,13 @@ use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 
-/// So few accounts are looked at themselves, rather than all that have a credential out of use:
-/// those of a write, mostly one. Ours.
+/// Up to this many accounts are checked one by one; for more, the list of unusable tokens is
+/// searched. A write usually has one. Chosen here.
 const FEW: usize = 4;
 
 impl Dispatcher {
-    /// Those of `accounts` that have a token for the job; when none has, it waits for one until
-    /// `deadline`. `None` when none comes. The list itself while all have one.
+    /// Returns the accounts with a usable token for the job. If there are none, waits for a mint
+    /// until `deadline`; `None` if none arrives. Returns the list itself if all have one.
     pub async fn with_usable_token(
         &self,
         job: &Job,
@@ -39,7 +38,7 @@ impl Dispatcher {
         let _waiting = self.waits(job.client, progress);
         let mut tried = Vec::new();
         loop {
-            // Asked for before looking, so that no end of a mint is missed between the two.
+            // Subscribed before the check, so that no mint is missed in between.
             let minted = self.tokens.mint_ended();
             let now = self.env.clock.now();
             without_usable_token = self.without_usable_token(job, accounts, now);
@@ -71,8 +70,7 @@ impl Dispatcher {
         }
     }
 
-    /// The candidates that have a token can carry nothing for as long as the job may wait: whether
-    /// another one has been given one meanwhile.
+    /// True if a candidate got a token after those with one met their limits for the whole wait.
     pub async fn another_minted(&self, job: &Job, progress: &RequestProgress) -> bool {
         let without_usable_token =
             self.without_usable_token(job, &job.route.candidates, self.env.clock.now());
@@ -86,8 +84,7 @@ impl Dispatcher {
         self.with_usable_token(job, &without_usable_token, job.deadline, progress).await.is_some()
     }
 
-    /// Those of `accounts` without a usable token for the job, in ascending order. Free while all
-    /// tokens work.
+    /// The accounts without a usable token, in ascending order. Free while all tokens work.
     pub fn without_usable_token(
         &self,
         job: &Job,

@@ -7,7 +7,6 @@ use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::progress::RequestProgress;
 
-/// A request that waits, or may have to.
 pub struct Waiting<'w> {
     dispatcher: &'w Dispatcher,
     progress: &'w RequestProgress,
@@ -16,7 +15,7 @@ pub struct Waiting<'w> {
 }
 
 impl Dispatcher {
-    /// A request of a client begins to wait, until what is returned is dropped.
+    /// Counts a request of this client as waiting until the guard is dropped.
     pub fn waits<'w>(&'w self, client: u32, progress: &'w RequestProgress) -> Waiting<'w> {
         Waiting {
             dispatcher: self,

@@ -1,24 +1,23 @@
-//! Chunked bodies, read strictly (RFC 9112 §7.1).
+//! Chunked bodies, parsed strictly (RFC 9112 §7.1).
 //!
-//! Of requests: the framework's own reader takes an empty size for zero, and a bare line feed for
-//! the end of a line. Two parsers that differ about where a body ends are what request smuggling is
-//! made of, so its reader is made to hand over the bytes as they are, and they are taken apart
-//! here. Connections end after such a body, so nothing that follows it is ever read as a request.
+//! The framework's reader of request bodies takes an empty size for zero, and a bare line feed for
+//! the end of a line. Request smuggling needs two parsers that disagree about the end of a body.
+//! The framework therefore hands over the raw bytes, and this parser decodes them. A connection
+//! ends after such a body, so no byte behind it is ever read as a request.
 
 use bytes::{Bytes, BytesMut};
 
-/// A size line or a trailer line is never nearly as long.
+/// Far more than a real size line or trailer line.
 const LINE_BYTES_MAX: usize = 4 * 1024;
-/// All trailers together.
 const TRAILERS_BYTES_MAX: usize = 8 * 1024;
-/// 2^60 bytes, and no overflow.
+/// Up to 2^60 bytes, without overflow.
 const SIZE_DIGITS_MAX: usize = 15;
 
-/// The body is not framed as RFC 9112 says.
+/// The body violates the framing of RFC 9112.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadChunk;
 
-/// Takes a chunked body apart, however its bytes arrive.
+/// Incremental decoder of a chunked body.
 #[derive(Debug, Default)]
 pub struct ChunkReader {
     place: Place,
@@ -38,7 +37,7 @@ enum Place {
 }
 
 impl ChunkReader {
-    /// The data among these bytes, and what follows the end of the body.
+    /// Returns the data among these bytes, and the bytes after the end of the body.
     pub fn push(&mut self, mut bytes: Bytes) -> Result<(Bytes, Bytes), BadChunk> {
         let mut out = BytesMut::new();
         while !bytes.is_empty() && self.place != Place::Done {
@@ -59,7 +58,6 @@ impl ChunkReader {
         Ok((out.freeze(), bytes))
     }
 
-    /// Whether the body has ended.
     pub fn is_done(&self) -> bool {
         self.place == Place::Done
     }
@@ -108,7 +106,7 @@ impl ChunkReader {
     }
 }
 
-/// The size at the beginning of its line; an extension after it means nothing to us.
+/// Parses the size; a chunk extension is ignored.
 fn size(line: &[u8]) -> Result<u64, BadChunk> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (digits, rest) = line.split_at(digits);

@@ -5,21 +5,21 @@ use crate::gateway::http::headers::DIGESTS;
 use crate::gateway::http::media_type::has_json_type;
 use http::header::{self, HeaderMap, HeaderValue};
 
-/// Whether an answer may be given in another coding than its own.
+/// The codings that an answer permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentCodings {
-    /// It may not.
+    /// Only its own.
     AsItIs,
-    /// It may, which its `Vary` says already.
+    /// Others too; its `Vary` says so already.
     Chosen,
-    /// It may, which is to be said.
+    /// Others too; `Vary` must be added.
     ChosenUnsaid,
 }
 
 impl ContentCodings {
-    /// Of an answer with these headers, which clients know by this `ETag`. A strong one names bytes
-    /// (RFC 9110 §8.8.3.3), so that what has it is left alone; what must not be stored is, too,
-    /// because its compressed form would be.
+    /// Returns the codings of an answer with these headers and this `ETag`. A strong `ETag`
+    /// identifies bytes (RFC 9110 §8.8.3.3), so its answer stays plain. An answer that must not be
+    /// stored stays plain too, because its compressed form would be stored.
     pub fn of(headers: &HeaderMap, etag: Option<&HeaderValue>) -> Self {
         let is_weak = etag.is_some_and(|etag| etag.as_bytes().starts_with(b"W/"));
         if !is_weak || !is_text(headers) || headers.contains_key(header::CONTENT_ENCODING) {
@@ -41,7 +41,7 @@ impl ContentCodings {
     }
 }
 
-/// JSON, text, and what names a charset, as diffs do.
+/// True for JSON, text, and types with a charset, such as diffs.
 fn is_text(headers: &HeaderMap) -> bool {
     let content_type = headers
         .get(header::CONTENT_TYPE)
@@ -51,8 +51,8 @@ fn is_text(headers: &HeaderMap) -> bool {
     content_type.starts_with("text/") || content_type.contains("charset=") || has_json_type(headers)
 }
 
-/// Whether a client takes gzip, and likes it no less than the text as it is (RFC 9110 §12.5.3). Who
-/// says nothing takes everything by the letter, and may not be able to read it.
+/// True if a client accepts gzip and ranks it no lower than plain text (RFC 9110 §12.5.3). A
+/// missing header formally accepts every coding, but such a client may not decode gzip.
 pub fn accepts_gzip(asked: &HeaderMap) -> bool {
     let (mut gzip, mut identity, mut any) = (None, None, None);
     for line in asked.get_all(header::ACCEPT_ENCODING) {
@@ -73,7 +73,7 @@ pub fn accepts_gzip(asked: &HeaderMap) -> bool {
                     continue;
                 };
             let said = parameters.map_or(WEIGHT_MAX, weight_of);
-            // Of what is said twice, less is safe.
+            // Of two weights for one coding, the lower is safe.
             *weight = Some(weight.map_or(said, |before: u16| before.min(said)));
         }
     }
@@ -84,7 +84,7 @@ pub fn accepts_gzip(asked: &HeaderMap) -> bool {
 /// A weight of 1, in thousandths.
 const WEIGHT_MAX: u16 = 1000;
 
-/// RFC 9110 §12.4.2, in thousandths. What cannot be read is no reason to send something.
+/// Parses a weight in thousandths (RFC 9110 §12.4.2). An unreadable weight counts as 0.
 fn weight_of(parameters: &str) -> u16 {
     let Some((name, value)) = parameters.split_once('=') else { return 0 };
     if !name.trim().eq_ignore_ascii_case("q") {

@@ -5,16 +5,13 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::gateway::http::header_lines::{append_to, lines, push_line};
 
-/// The digits of the largest number.
 const DIGITS_MAX: usize = 20;
 
 /// Fields of a head that is being put together.
 pub trait Fields {
-    /// Says `name: value`, the name in lower case. Nothing of that name may have been said, unless
-    /// the head can take it back.
+    /// Adds `name: value`, name in lower case and unique unless the head can replace values.
     fn say(&mut self, name: &str, value: &[u8]);
 
-    /// The same with a number.
     fn say_number(&mut self, name: &str, number: u64) {
         with_digits(number, |digits| self.say(name, digits));
     }
@@ -35,8 +32,7 @@ pub trait Head: Fields {
     fn add_map(&mut self, fields: HeaderMap);
 }
 
-/// Gives the plain digits of a number to `take`; without the machinery of formatting, because an
-/// answer says some ten numbers.
+/// Passes a number's digits to `take`, without the formatting machinery: answers have ten numbers.
 pub fn with_digits<T>(number: u64, take: impl FnOnce(&[u8]) -> T) -> T {
     let mut digits = [0; DIGITS_MAX];
     let mut rest = number;
@@ -59,12 +55,11 @@ pub struct MapHead {
     pub fields: HeaderMap,
 }
 
-/// A head in the form of HTTP/1.1.
+/// A head in HTTP/1.1's wire format.
 pub struct OnWire<'b>(pub &'b mut Vec<u8>);
 
 impl Fields for HeaderMap {
-    /// A value that no header can hold is left out; what was said before of that name is taken
-    /// back.
+    /// Ignores a value that no header can hold; replaces an earlier value.
     fn say(&mut self, name: &str, value: &[u8]) {
         if let (Ok(name), Ok(value)) =
             (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value))

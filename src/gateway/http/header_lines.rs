@@ -9,8 +9,7 @@ pub fn push_line(lines: &mut Vec<u8>, name: &str, value: &[u8]) {
     }
 }
 
-/// Takes lines apart. A value holds neither `\r` nor `\n`, a name no colon: `http` has seen to
-/// that.
+/// Splits into lines. The `http` crate excludes `\r` and `\n` from values and colons from names.
 pub fn lines(text: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
     text.split(|byte| *byte == b'\n').filter_map(|line| {
         let colon = memchr::memchr(b':', line)?;

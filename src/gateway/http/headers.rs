@@ -1,7 +1,7 @@
-//! Which headers cross the gateway, in both directions (CONTRACT §3; RFC 9110 §7.6.1; CLIENTS.md,
-//! 9, 15 and 17).
+//! The headers that cross the gateway in each direction (RFC 9110 §7.6.1; SPECIFICATION, "Client
+//! interface" and "Client libraries" 9, 15 and 17).
 //!
-//! Everything end-to-end passes, but for what belongs to one hop, to a credential, or to the
+//! Everything end-to-end passes, except headers that belong to one hop, to a credential or to the
 //! gateway itself. Values are not interpreted here.
 
 use http::header::{self, HeaderMap, HeaderValue};
@@ -12,7 +12,7 @@ use crate::decision::cache::cache_control::CacheControl;
 use crate::decision::cache::freshness::Mode;
 use crate::decision::cache::key::Accept;
 
-/// RFC 9110 §7.6.1, and the older names that proxies still see.
+/// RFC 9110 §7.6.1, and older names that proxies still see.
 const HOP_BY_HOP: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -25,7 +25,7 @@ const HOP_BY_HOP: [&str; 9] = [
     "upgrade",
 ];
 
-/// Request headers that end at the gateway: credentials, framing, and what the gateway says itself.
+/// Request headers that end at the gateway: credentials, framing, and its own headers.
 const REQUEST_ENDS_HERE: [&str; 18] = [
     "accept-encoding",
     "authorization",
@@ -40,7 +40,7 @@ const REQUEST_ENDS_HERE: [&str; 18] = [
     "prefer",
     "range",
     "via",
-    // An upstream that honours these would see another method than the one that was allowed.
+    // An upstream that honours these would execute another method than the one that was allowed.
     "x-http-method",
     "x-http-method-override",
     "x-method-override",
@@ -48,10 +48,10 @@ const REQUEST_ENDS_HERE: [&str; 18] = [
     "x-weir-key",
 ];
 
-/// Those of a read that do as well: conditions, because the cache answers them and asks with its
-/// own; and what would make the upstream choose another answer than the one that is found by the
-/// cache's key (one-time passwords too, which are of no use with a token). A write's conditions are
-/// for the upstream to weigh (RFC 9110 §13.2).
+/// Further headers of reads that end at the gateway. The cache evaluates conditions itself and
+/// sends its own. The rest would make the upstream choose an answer by a value that the cache key
+/// lacks. One-time passwords are among them; they have no use with a token. The upstream evaluates
+/// a write's conditions (RFC 9110 §13.2).
 const READ_ENDS_HERE: [&str; 6] = [
     "if-match",
     "if-modified-since",
@@ -61,7 +61,7 @@ const READ_ENDS_HERE: [&str; 6] = [
     "x-requested-with",
 ];
 
-/// Answer headers that describe a pool token, the connection, or that the gateway writes anew.
+/// Response headers that describe a pool token or the connection, or that the gateway writes anew.
 const ANSWER_ENDS_HERE: [&str; 14] = [
     "age",
     "alt-svc",
@@ -79,15 +79,14 @@ const ANSWER_ENDS_HERE: [&str; 14] = [
     "x-service-sso",
 ];
 
-/// Digests of what is sent: they would be wrong of anything else (RFC 9530, RFC 3230, RFC 1864).
+/// Digests of content, wrong for any other content (RFC 9530, RFC 3230, RFC 1864).
 pub const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
 
-/// What the gateway adds, for scripts in a browser (CLIENTS.md, 15).
+/// The gateway's headers that scripts in a browser may read (SPECIFICATION, "Client libraries" 15).
 const EXPOSED: &str =
     "Cache-Status, Age, X-From-Cache, X-Weir-Account, X-Request-Id, Server-Timing, Retry-After";
 
-/// The headers of a client's request that go upstream. `traceparent` among them; where spans are
-/// made, each attempt writes its own over it.
+/// Returns the request headers that go upstream. Tracing overwrites `traceparent` per attempt.
 pub fn to_upstream(from: &HeaderMap, is_read: bool) -> HeaderMap {
     let named = named_by_connection(from);
     let mut out = HeaderMap::with_capacity(from.len());
@@ -106,12 +105,12 @@ pub fn to_upstream(from: &HeaderMap, is_read: bool) -> HeaderMap {
     out
 }
 
-/// Makes sure of what the upstream wants of every request: a user agent and a media type.
+/// Adds the user agent and the media type that the upstream requires of every request.
 pub fn complete(headers: &mut HeaderMap, dialect: Dialect) {
     headers
         .entry(header::USER_AGENT)
         .or_insert(HeaderValue::from_static(concat!("weir/", env!("CARGO_PKG_VERSION"))));
-    // Bodies are rewritten per client, so they are asked for as they are.
+    // Bodies are rewritten per client, so they are requested uncompressed.
     headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let any = headers.get(header::ACCEPT).is_none_or(|accept| accept.is_empty() || accept == "*/*");
     if any {
@@ -119,7 +118,7 @@ pub fn complete(headers: &mut HeaderMap, dialect: Dialect) {
     }
 }
 
-/// The answer that a request prefers. `intake` has seen to it that the lines are ASCII.
+/// The preferred media type of a request. Validation has ensured that the lines are ASCII.
 pub fn accept_of(headers: &HeaderMap) -> Accept {
     let mut lines = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     match (lines.next(), lines.next()) {
@@ -131,9 +130,8 @@ pub fn accept_of(headers: &HeaderMap) -> Accept {
     }
 }
 
-/// Spells a read's `Accept` as everybody's is spelled who gets the same stored answer. The
-/// upstream's `ETag` depends on its bytes (UPSTREAM.md, Conditional requests): by as many spellings
-/// as there are client libraries, each would defeat what another one's confirmation taught.
+/// Gives a read's `Accept` the one spelling of its cache key. The upstream's `ETag` depends on its
+/// bytes (SPECIFICATION, "Conditional requests in practice"), so spellings would compete.
 pub fn spell_accept(headers: &mut HeaderMap, dialect: Dialect) {
     let spelled = match &accept_of(headers) {
         Accept::Json => HeaderValue::from_static(dialect.media_type()),
@@ -145,10 +143,9 @@ pub fn spell_accept(headers: &mut HeaderMap, dialect: Dialect) {
     headers.insert(header::ACCEPT, spelled);
 }
 
-/// The headers of the upstream's answer that reach a client; addresses in them are rewritten when
-/// the answer is rendered. A cookie belongs to the account that asked; where the gateway is a plain
-/// HTTP cache, what the upstream tells such caches to repeat is repeated (RFC 9111 §7.3), unless it
-/// says that it is for one user (§5.2.2.7): what goes to one goes to the others.
+/// Returns the upstream headers that reach a client; rendering rewrites their URLs. A cookie
+/// belongs to the account of the request and is dropped. A plain HTTP cache repeats it (RFC 9111
+/// §7.3) unless the answer is private (§5.2.2.7).
 pub fn to_client(from: &HeaderMap, mode: Mode) -> HeaderMap {
     let named = named_by_connection(from);
     let hides_cookies = mode == Mode::Revalidate
@@ -176,7 +173,7 @@ pub fn to_client(from: &HeaderMap, mode: Mode) -> HeaderMap {
     out
 }
 
-/// Of an answer whose body is not passed on byte for byte.
+/// Removes the digests of a body that is not passed on byte for byte.
 pub fn remove_digests(headers: &mut HeaderMap) {
     for name in DIGESTS {
         headers.remove(name);
@@ -192,7 +189,6 @@ fn with_exposed(list: &str) -> String {
     known.iter().copied().chain(added).collect::<Vec<_>>().join(", ")
 }
 
-/// Headers that `Connection` declares to be for this hop only.
 fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
     let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     values
@@ -202,7 +198,7 @@ fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
         .collect()
 }
 
-/// The answer to a browser's preflight, which carries no key (CLIENTS.md, 15).
+/// The answer to a preflight, which carries no key (SPECIFICATION, "Client libraries" 15).
 pub fn preflight() -> HeaderMap {
     let mut headers = HeaderMap::new();
     let values = [
@@ -222,7 +218,7 @@ pub fn preflight() -> HeaderMap {
     headers
 }
 
-/// The seconds of `Prefer: wait=N` (RFC 7240 §4.3): the shortest when several are given.
+/// The seconds of `Prefer: wait=N` (RFC 7240 §4.3); the shortest of several.
 pub fn prefer_wait(headers: &HeaderMap) -> Option<std::time::Duration> {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     let preferences = values
@@ -233,8 +229,7 @@ pub fn prefer_wait(headers: &HeaderMap) -> Option<std::time::Duration> {
     seconds.min().map(|seconds| std::time::Duration::from_secs(seconds.into()))
 }
 
-/// Whether a client would rather have a write accepted than wait for it (RFC 7240 §4.1). An empty
-/// value is none (§2).
+/// True for `Prefer: respond-async` (RFC 7240 §4.1). An empty value counts as none (§2).
 pub fn prefers_async(headers: &HeaderMap) -> bool {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     let mut preferences = values
@@ -246,7 +241,7 @@ pub fn prefers_async(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The parts of a text between separators that do not stand in a quoted string (RFC 9110 §5.6.4).
+/// Splits a text at separators outside quoted strings (RFC 9110 §5.6.4).
 fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     text.split(move |c| {
@@ -260,14 +255,13 @@ fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The request id that a client sent, when it is fit to be repeated in a header and a log.
+/// Returns the client's request id if it is fit for a header and a log.
 pub fn request_id(headers: &HeaderMap) -> Option<&HeaderValue> {
     let value = headers.get("x-request-id")?;
     (!value.is_empty() && value.len() <= 128 && value.as_bytes().iter().all(u8::is_ascii_graphic))
         .then_some(value)
 }
 
-/// The length that the answer's head declares.
 pub fn declared_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }

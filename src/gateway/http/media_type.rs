@@ -3,12 +3,12 @@
 use http::HeaderMap;
 use http::header;
 
-/// Whether a body is JSON that can be read, and so may hold URLs to rewrite.
+/// True if a body is unencoded JSON, which may hold URLs to rewrite.
 pub fn is_json(headers: &HeaderMap) -> bool {
     !headers.contains_key(header::CONTENT_ENCODING) && has_json_type(headers)
 }
 
-/// Whether a body is JSON, encoded or not.
+/// True if a body is JSON, encoded or not.
 pub fn has_json_type(headers: &HeaderMap) -> bool {
     let content_type =
         headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();

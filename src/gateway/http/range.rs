@@ -1,25 +1,23 @@
-//! A part of a whole answer (RFC 9110 §14): one range of bytes; of several, and of what is no
-//! range, the whole is given instead (§14.2 lets a server do so).
+//! Range requests (RFC 9110 §14): one byte range. For several ranges or an invalid one, the whole
+//! body is sent, as §14.2 allows.
 
 use std::ops::RangeInclusive;
 
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
 
-/// What of a body is asked for.
+/// The requested part of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
     Whole,
-    /// These bytes, which it has: 206.
+    /// These existing bytes: 206.
     Bytes(RangeInclusive<usize>),
-    /// Bytes that it does not have: 416.
+    /// Bytes beyond the body: 416.
     Unsatisfiable,
 }
 
-/// What a GET with these headers asks of a body of `length` bytes. `etag` is the validator that the
-/// body is given with: an `If-Range` that is not strongly equal to it, or that is a date, asks for
-/// the whole (RFC 9110 §13.1.5).
+/// Returns the part of a body of `length` bytes that a GET requests. `etag` is the body's
+/// validator; an `If-Range` not strongly equal to it requests the whole (RFC 9110 §13.1.5).
 pub fn part_of(asked: &HeaderMap, length: usize, etag: Option<&HeaderValue>) -> Part {
     let mut lines = asked.get_all(header::RANGE).iter();
     let (Some(line), None) = (lines.next(), lines.next()) else { return Part::Whole };
@@ -55,7 +53,7 @@ pub fn part_of(asked: &HeaderMap, length: usize, etag: Option<&HeaderValue>) -> 
     }
 }
 
-/// A position, or a count. One too large to be counted is as good as the largest.
+/// A position or a count. A number beyond the range becomes the largest one.
 fn number(text: &str) -> Option<usize> {
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_plain.then(|| text.parse().unwrap_or(usize::MAX))

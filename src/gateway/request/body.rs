@@ -1,5 +1,5 @@
-//! Reading a request's body: bounded in bytes, in the pause between two reads, and in what all held
-//! bodies take together (DESIGN D10).
+//! Reads request bodies within bounds: the bytes, the pause between two reads, and the memory of
+//! all held bodies (SPECIFICATION D10).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,96 +13,81 @@ use crate::gateway::dispatch::body_limits::HELD_BYTES_MAX;
 use crate::gateway::http::chunks::{BadChunk, ChunkReader};
 use crate::gateway::request::validate::BodyFraming;
 
-/// The unit in which that is counted.
 const UNIT_BYTES: usize = 1024;
 
-/// The length that a raw body is given: more than ever comes, for its end is where the last chunk
-/// says.
+/// The declared length of a raw body: more than can arrive, because the last chunk ends it.
 const RAW_BYTES: usize = usize::MAX / 2;
 
-/// The memory for bodies, shared by all requests of clients; deliveries, whose senders nobody knows
-/// yet, have one of their own, and so have queued writes that come from a store to be sent.
+/// The memory for bodies of all clients' requests. Webhook deliveries, which are unauthenticated,
+/// and queued writes from a store have their own.
 pub struct BodyMemory {
     units: Arc<Semaphore>,
-    /// Whether a body has all the room that it says it needs before it comes: then none that was
-    /// let in fails halfway.
+    /// True if a body reserves its declared length at once, so that none fails halfway.
     is_ahead: bool,
 }
 
-/// A body as far as it was read.
 pub enum BodyRead {
-    /// All of it.
     Whole(HeldBody),
-    /// It is, or says it is, longer than the bound.
+    /// Its length or declared length exceeds the limit.
     TooLarge(BegunBody),
 }
 
 /// A body of which only the beginning was read.
 pub struct BegunBody {
-    /// What was read.
     pub first: Bytes,
-    /// For the rest.
     pub reader: BodyReader,
 }
 
-/// Reads a body piece by piece. A chunked one of HTTP/1.1 is taken apart here ([`ChunkReader`]):
-/// the session is made to hand over its bytes as they are, and its connection can carry no further
-/// request.
+/// Reads a body piece by piece. It decodes chunked bodies of HTTP/1.1 itself ([`ChunkReader`]) from
+/// the session's raw bytes, and the connection can carry no further request.
 pub struct BodyReader {
     chunks: Option<ChunkReader>,
     pause_max: Duration,
 }
 
-/// A body in memory, with its part of [`BodyMemory`].
+/// A body in memory with its share of [`BodyMemory`].
 pub struct HeldBody {
-    /// The body.
     pub bytes: Bytes,
-    /// To be kept as long as the body is.
+    /// Kept as long as the body.
     pub memory: Option<OwnedSemaphorePermit>,
 }
 
-/// What a client waits for before it sends its body (RFC 9110 §10.1.1).
+/// The client's `Expect` (RFC 9110 §10.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expects {
-    /// Nothing.
     Nothing,
-    /// `100 Continue`.
     Continue,
 }
 
-/// Why a body could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFault {
     /// It broke off, or its chunks are malformed.
     Broken,
-    /// Nothing came for too long.
+    /// A pause was too long.
     Timeout,
-    /// The bodies of other requests take all the memory there is for them.
+    /// The memory for bodies is exhausted.
     NoRoom,
 }
 
 impl Default for BodyMemory {
-    /// All of it free.
     fn default() -> Self {
         Self { units: Arc::new(Semaphore::new(HELD_BYTES_MAX / UNIT_BYTES)), is_ahead: true }
     }
 }
 
 impl BodyMemory {
-    /// So many bytes, of which a body takes those that have come.
+    /// Creates memory of this size; a body takes its share as it arrives.
     pub fn as_it_comes(bytes: usize) -> Self {
         Self { units: Arc::new(Semaphore::new(bytes / UNIT_BYTES)), is_ahead: false }
     }
 
-    /// Room for a body that is here already, or comes from a store: waited for. What is larger than
-    /// all of it takes all of it.
+    /// Waits for memory for a complete or stored body; at most, it takes the whole memory.
     pub async fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let units = bytes.div_ceil(UNIT_BYTES).min(HELD_BYTES_MAX / UNIT_BYTES);
-        // It is never closed.
+        // The semaphore is never closed.
         Arc::clone(&self.units).acquire_many_owned(u32::try_from(units).ok()?).await.ok()
     }
 
-    /// Adds room for further bytes to what a body has.
     fn grow(
         &self,
         memory: &mut Option<OwnedSemaphorePermit>,
@@ -121,7 +106,7 @@ impl BodyMemory {
         Ok(())
     }
 
-    /// Reads up to `bytes_max`. A client that expects it is told first to go on.
+    /// Reads up to `bytes_max`. Sends `100 Continue` first if the client expects it.
     pub async fn read(
         &self,
         session: &mut ServerSession,
@@ -131,10 +116,10 @@ impl BodyMemory {
         pause_max: Duration,
     ) -> Result<BodyRead, BodyFault> {
         let mut memory = None;
-        // Before anything is written: the framework makes its own reader ready then.
+        // First, because the framework prepares its own reader on the first write.
         let mut reader = BodyReader::new(session, framing, pause_max);
         if expects == Expects::Continue && framing != BodyFraming::None {
-            // A client that is gone is noticed by the next read.
+            // The next read notices a client that left.
             let _ = session.write_continue_response().await;
         }
         match framing {
@@ -167,20 +152,20 @@ impl BodyMemory {
 }
 
 impl BodyReader {
-    /// To be made before anything of the body is read.
+    /// Must precede any read of the body.
     fn new(session: &mut ServerSession, framing: BodyFraming, pause_max: Duration) -> Self {
         let is_raw = framing == BodyFraming::Chunked && !session.is_http2();
         if is_raw {
             let head = session.req_header_mut();
             head.remove_header(&http::header::TRANSFER_ENCODING);
-            // A number always makes a header.
+            // A number is a valid header value.
             let _ = head.insert_header(http::header::CONTENT_LENGTH, RAW_BYTES);
             session.set_keepalive(None);
         }
         Self { chunks: is_raw.then(ChunkReader::default), pause_max }
     }
 
-    /// The next piece of the body's data, possibly empty; `None` at its end.
+    /// Returns the next piece, possibly empty; `None` at the end.
     pub async fn next(&mut self, session: &mut ServerSession) -> Result<Option<Bytes>, BodyFault> {
         if self.chunks.as_ref().is_some_and(ChunkReader::is_done) {
             return Ok(None);

@@ -1,7 +1,7 @@
-//! Who asks: a client's key to its entry in the config (CONTRACT §3, Key).
+//! Authenticates clients: maps a key to its client in the config (SPECIFICATION, "Keys").
 //!
-//! Keys are looked up and compared by their SHA-256, the comparison in constant time; the key
-//! itself is never stored. What the client may do is decided by `decision/access.rs`, not here.
+//! Keys are stored, looked up and compared in constant time as SHA-256 digests only.
+//! `decision/access.rs` decides the client's permissions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,24 +18,20 @@ use crate::decision::AccountId;
 use crate::decision::access::Rule;
 use crate::gateway::error::Unknown;
 
-/// The client's own header for its key; `Authorization` is then not the gateway's (CONTRACT §3).
+/// The client's header for its key; `Authorization` then goes upstream (SPECIFICATION, "Keys").
 pub const KEY_HEADER: &str = "x-weir-key";
-/// Longer than any key that `weir key` makes, short enough that hashing costs nothing.
+/// Longer than any key that `weir key` makes, and short enough for cheap hashing.
 const KEY_BYTES_MAX: usize = 512;
 
 /// A client as requests use it.
 pub struct Client {
-    /// The config's name for it.
     pub name: Arc<str>,
-    /// Its place in the config.
+    /// The index in the config.
     pub index: u32,
-    /// The pool that reads for it.
     pub pool: usize,
     /// Its stable identity upstream.
     pub account: Option<AccountId>,
-    /// What it may ask for.
     pub allow: Vec<Rule>,
-    /// How long its requests may be held.
     pub max_wait: Duration,
 }
 
@@ -45,8 +41,8 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// From the validated config. An entry of `allow` that does not parse would open nothing; the
-    /// config refuses it beforehand.
+    /// Indexes the clients of the validated config. An unparsable `allow` entry would allow
+    /// nothing; the config rejects it beforehand.
     pub fn new(config: &Config) -> Self {
         let served = config.clients.iter().enumerate().filter(|(_, client)| !client.retired);
         Self {
@@ -56,12 +52,10 @@ impl Clients {
         }
     }
 
-    /// The client of this name.
     pub fn named(&self, name: &str) -> Option<&Arc<Client>> {
         self.by_digest.values().find(|client| &*client.name == name)
     }
 
-    /// The client whose key the headers carry.
     pub fn identify(&self, headers: &HeaderMap) -> Result<&Arc<Client>, Unknown> {
         let mut keys = headers.get_all(KEY_HEADER).iter();
         if let Some(key) = keys.next() {
@@ -78,7 +72,7 @@ impl Clients {
         self.identify_by(value)
     }
 
-    /// The client whose key is in an `Authorization`.
+    /// Returns the client by the key in an `Authorization` value.
     pub fn identify_by(&self, value: &HeaderValue) -> Result<&Arc<Client>, Unknown> {
         let (scheme, credential) = split_once(value.as_bytes(), b' ').ok_or(Unknown::WrongKey)?;
         let credential = credential.trim_ascii();
@@ -88,13 +82,12 @@ impl Clients {
         if scheme.eq_ignore_ascii_case(b"basic") {
             let pair = BASE64_STANDARD.decode(credential).map_err(|_| Unknown::WrongKey)?;
             let (user, password) = split_once(&pair, b':').ok_or(Unknown::WrongKey)?;
-            // Some clients put a token in the user's place (CLIENTS.md, 8).
+            // Some clients send the token as the user name (SPECIFICATION, "Client libraries" 8).
             return self.by_key(password).or_else(|| self.by_key(user)).ok_or(Unknown::WrongKey);
         }
         Err(Unknown::WrongKey)
     }
 
-    /// Whether this is somebody's key.
     pub fn have_key(&self, key: &[u8]) -> bool {
         self.by_key(key).is_some()
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub struct Downstream {
     /// The public address, where the config has one.
     public_base: Option<String>,
-    /// For spans: where clients reach this gateway.
+    /// This gateway's address for spans.
     server_address: String,
     bodies: Arc<BodyMemory>,
 }
@@ -36,7 +36,7 @@ impl Downstream {
         &self.server_address
     }
 
-    /// Memory for the bodies of writes that wait.
+    /// Memory for the bodies of waiting writes.
     pub fn bodies(&self) -> &Arc<BodyMemory> {
         &self.bodies
     }
@@ -50,8 +50,8 @@ impl Downstream {
     pub fn origin(&self, scheme: &str, valid: &ValidRequest) -> Origin {
         let base =
             self.public_base.clone().unwrap_or_else(|| [scheme, "://", &valid.host].concat());
-        // Uploads and GraphQL have one address each that is not under /api/v3; answers to them keep
-        // the shape the client is known by.
+        // Uploads and GraphQL each have one address outside /api/v3. Their answers keep the address
+        // shape that the client uses elsewhere.
         let root = if valid.service == Service::Uploads { Root::V3 } else { valid.root };
         Origin { base, root }
     }

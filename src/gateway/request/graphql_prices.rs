@@ -1,10 +1,7 @@
-//! What GraphQL operations cost the last time, so that as much can be reserved the next time
-//! (UPSTREAM.md, Limits: by query cost).
+//! Known prices of GraphQL operations, for reservations (SPECIFICATION, "Limits in practice").
 //!
-//! Only what an answer says of itself is learnt: an operation that asks for `rateLimit { cost }` is
-//! told its price, any other is taken to cost 1 until its answer's headers settle the truth. The
-//! price of an operation also depends on its variables, which are left out: the last price is a
-//! forecast, not a bill.
+//! Only operations that ask for `rateLimit { cost }` reveal their price; any other counts 1. The
+//! price also depends on variables, which are ignored: it is a forecast.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,14 +10,12 @@ use serde::Deserialize;
 
 use crate::api::OperationKey;
 
-/// Operations whose price is remembered; the oldest goes first. Ours: bots have tens of documents;
-/// a client that writes its values into the document makes new ones without end.
+/// The most operations remembered; the oldest is dropped first. Chosen here: bots have tens of
+/// documents, but inlined values make new ones without end.
 const OPERATIONS_MAX: usize = 1_024;
-/// The most that is reserved for one operation. Ours: a wrong forecast must not keep an operation
-/// from ever being sent.
+/// The largest reservation. Chosen here: a wrong forecast must not block an operation for good.
 const UNITS_MAX: u32 = 100;
 
-/// The prices of the operations seen last.
 #[derive(Debug, Default)]
 pub struct GraphqlPrices {
     inner: Mutex<Prices>,
@@ -28,7 +23,7 @@ pub struct GraphqlPrices {
 
 #[derive(Debug, Default)]
 struct Prices {
-    /// Above 1.
+    /// Prices above 1.
     units: HashMap<OperationKey, u32>,
     oldest_first: VecDeque<OperationKey>,
 }
@@ -39,7 +34,6 @@ impl GraphqlPrices {
         self.inner.lock().units.get(&operation).copied().unwrap_or(1)
     }
 
-    /// Learns from the answer to an operation that asked for its price.
     pub fn learn(&self, operation: OperationKey, answer: &[u8]) {
         let Some(units) = price_in(answer) else { return };
         let units = units.clamp(1, UNITS_MAX);
@@ -61,7 +55,7 @@ impl GraphqlPrices {
     }
 }
 
-/// `data.rateLimit.cost`.
+/// Reads `data.rateLimit.cost`.
 fn price_in(answer: &[u8]) -> Option<u32> {
     #[derive(Deserialize)]
     struct Answer {

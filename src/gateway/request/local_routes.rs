@@ -4,12 +4,12 @@ use crate::gateway::request::validate::ValidRequest;
 use crate::writes::WriteId;
 use http::Method;
 
-/// The status resource, as metrics name it.
+/// The status resource's name in metrics.
 pub const OWN_WRITE: &str = "/_weir/writes/{id}";
 
 pub const OWN_WRITES: &str = "/_weir/writes/";
 
-/// The write that a request of the gateway's own is about.
+/// Parses the write's identifier out of a request for a status resource.
 pub fn own_write_id(valid: &ValidRequest) -> Option<WriteId> {
     let id = valid.path.strip_prefix(OWN_WRITES)?;
     matches!(valid.method, Method::GET | Method::HEAD | Method::DELETE)
@@ -17,7 +17,6 @@ pub fn own_write_id(valid: &ValidRequest) -> Option<WriteId> {
         .flatten()
 }
 
-/// Where the upstream delivers to.
 pub const WEBHOOKS_PATH: &str = "/_weir/webhooks";
 
 /// Whether a request is a delivery of a webhook.

@@ -1,12 +1,13 @@
-//! The credentials that clients bring (CONTRACT §2, `[passthrough]`; §3, Key): whose view they
-//! show, and whose place in the books they have.
+//! Client credentials (SPECIFICATION, "Configuration" and "Keys"): their cache scope and their
+//! dynamic accounts in the quota ledger.
 //!
-//! A client that names itself by `X-Weir-Key` may show the upstream its own `Authorization`. The
-//! account behind it is not in the config: it gets one of a bounded number of places, keeps it
-//! while something of it is under way, and loses it to another credential when all are taken and
-//! nobody has been away for longer. Of the credential itself nothing is kept beyond its request,
-//! only a digest under a secret of this process. What the upstream thinks of it is passed on, and
-//! teaches nothing.
+//! A client that identifies itself by `X-Weir-Key` may send its own `Authorization` upstream. The
+//! account behind it is not in the config. It gets one of a bounded number of dynamic accounts and
+//! keeps it while one of its requests is in progress. If none is free, the least recently used idle
+//! account is reassigned.
+//!
+//! A credential is not stored beyond its request, only a digest under a secret of this process. The
+//! upstream's answers pass to the client and are not recorded as permissions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,11 +24,11 @@ use crate::tokens::TokenId;
 use crate::gateway::dispatch::client_credential::{ClientCredential, DynamicAccount};
 use crate::gateway::random;
 
-/// Who has which place.
+/// The dynamic accounts and their credentials.
 pub struct DynamicAccounts {
-    /// Under which credentials are known.
+    /// Keys the digests of the credentials.
     secret: hmac::Key,
-    /// Of the first place; those of the config come before it.
+    /// The first dynamic account; those of the config come before it.
     first: AccountId,
     places: u32,
     occupied: Mutex<Occupied>,
@@ -36,20 +37,20 @@ pub struct DynamicAccounts {
 #[derive(Default)]
 struct Occupied {
     by_key: HashMap<CredentialKey, Taken>,
-    /// How many requests have asked for a place.
+    /// A logical clock: the number of lookups so far.
     asked: u64,
-    /// How many credentials have been given one.
+    /// The number of credentials that have been given an account.
     given: u32,
 }
 
 struct Taken {
     account_place: Arc<DynamicAccount>,
-    /// When it was last asked for, as a count of requests.
+    /// The logical time of the last use.
     used: u64,
 }
 
 impl DynamicAccounts {
-    /// None has come yet.
+    /// Starts with no dynamic account in use.
     pub fn new(config: &Config) -> Self {
         Self {
             secret: hmac::Key::new(hmac::HMAC_SHA256, &random::secret()),
@@ -59,8 +60,8 @@ impl DynamicAccounts {
         }
     }
 
-    /// The credential with a place; `None` when there is none free. `vacate` frees the place of who
-    /// has been away longest, unless it finds it in use.
+    /// Assigns a dynamic account to the credential; `None` if none is free. `vacate` resets the
+    /// least recently used one and fails if it is in use.
     pub(super) fn account_place(
         &self,
         mut authorization: HeaderValue,
@@ -85,8 +86,7 @@ impl DynamicAccounts {
         } else {
             occupied.vacate_idle(vacate)?
         };
-        // Its validators belong to it alone; a number that came round again would still be in
-        // another scope.
+        // Its validators belong to it alone. If the number wraps around, the scope still differs.
         let token = TokenId::of_client(occupied.given);
         occupied.given = occupied.given.wrapping_add(1);
         let account_place = Arc::new(DynamicAccount { key, account, token });
@@ -96,8 +96,7 @@ impl DynamicAccounts {
 }
 
 impl Occupied {
-    /// Takes its place from the credential that has not been used for longest and of which nothing
-    /// is under way.
+    /// Frees the least recently used account without a request in progress.
     fn vacate_idle(&mut self, vacate: impl Fn(AccountId) -> bool) -> Option<AccountId> {
         let idle =
             self.by_key.values().filter(|taken| Arc::strong_count(&taken.account_place) == 1);

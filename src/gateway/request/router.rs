@@ -1,8 +1,6 @@
-//! What a request means for this client: its endpoint, whose view answers it, and which accounts
-//! may carry it.
+//! Routing: the endpoint, the cache scope and the possible accounts of a client's request.
 //!
-//! The facts come from the endpoint table and the config; the choice among the accounts is made by
-//! `decision/` when the request is admitted.
+//! The endpoint table and the config supply the facts. `decision/` chooses the account later.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -103,8 +101,8 @@ impl Router {
 }
 
 impl Router {
-    /// The upstream credential that a known client brings beside its key, with a place in the
-    /// books; `None` when there is none, or it is not to be used.
+    /// Returns the upstream credential that a known client sends beside its key, with a dynamic
+    /// account. `None` if there is none or it must not be used.
     pub fn client_credential(
         &self,
         client: &Client,
@@ -124,8 +122,7 @@ impl Router {
                 "an Authorization header without a credential",
             )));
         }
-        // A key of this gateway is nothing that the upstream should see, whatever a client puts it
-        // in twice for.
+        // The upstream must never see a key of this gateway, even one sent in both headers.
         if self.clients.identify_by(value).is_ok() {
             return Ok(None);
         }
@@ -137,8 +134,7 @@ impl Router {
         })
     }
 
-    /// Whose budget a client is told about: that of the credential it brings, else its pool's or
-    /// account's.
+    /// Returns the accounts behind the client's budget headers.
     pub fn view_for(
         &self,
         client: &Client,
@@ -151,7 +147,7 @@ impl Router {
         )
     }
 
-    /// The endpoint's name, also of a request that turns out to have no route.
+    /// Classifies a request, known or unknown.
     pub fn classify<'p>(&self, valid: &'p ValidRequest) -> Classified<'static, 'p> {
         self.table.classify(&valid.method, &valid.path)
     }
@@ -166,7 +162,7 @@ impl Router {
     ) -> Result<Route, GatewayError> {
         let Classified { endpoint, params } = classified;
         if endpoint.template == MINT {
-            // Its answer is an upstream credential, which no client sees (CONTRACT §4, 6).
+            // The answer is a credential, which no client may see (SPECIFICATION, "Promises" 6).
             return Err(GatewayError::NoToken(
                 "installation tokens are minted for the gateway alone".into(),
             ));
@@ -183,7 +179,7 @@ impl Router {
                 self.accounts.pool(client.pool),
             )
         } else {
-            // A pool of one account has only one identity to be "me".
+            // In a pool of one account, "me" is unambiguous.
             let alone = self
                 .accounts
                 .pool(client.pool)
@@ -197,8 +193,7 @@ impl Router {
                 .ok_or(GatewayError::NoAccount)?;
             (Scope::Account(account.0), self.accounts.alone(account))
         };
-        // Which kind a client's own credential is, and what it reaches, is not known; the upstream
-        // will say.
+        // The kind and reach of a client's own credential are unknown; the upstream decides.
         let candidates = if client_credential.is_some() {
             accounts
         } else {
@@ -214,7 +209,7 @@ impl Router {
             scope,
             candidates,
             view,
-            // Two spellings may be one resource, as in `doubt.rs`.
+            // Decoded, because two spellings may be one resource, as in `doubt.rs`.
             lane: if is_read {
                 String::new()
             } else {
@@ -227,8 +222,7 @@ impl Router {
         })
     }
 
-    /// The app that a read of what only apps see is about: the client's own account, else the only
-    /// app of its pool.
+    /// The app behind a read for apps only: the client's own account, or its pool's only app.
     fn acting_app(&self, endpoint: &Endpoint, client: &Client, is_read: bool) -> Option<AccountId> {
         let wanted = Wanted::by(endpoint);
         if !is_read
@@ -247,9 +241,8 @@ impl Router {
         if let [app] = *apps { Some(app) } else { None }
     }
 
-    /// Whether a request may be answered differently for each account although its endpoint is not:
-    /// an unknown spelling of a route about "me" that the upstream may know, or a search that names
-    /// "me".
+    /// True if the answer may depend on the account although the endpoint's does not. Examples: an
+    /// unknown spelling of a route about "me", or a search for "@me".
     fn may_be_about_caller(&self, endpoint: &Endpoint, valid: &ValidRequest) -> bool {
         let query = valid.query.as_deref().unwrap_or_default();
         if query.bytes().any(|byte| matches!(byte, b'@' | b'%')) {
@@ -270,9 +263,8 @@ impl Router {
         self.roots_about_caller.contains(&word)
     }
 
-    /// The route of a GraphQL request: a query is read for the pool and not kept, anything else is
-    /// a write of the client's own account. What could not be read may make something that people
-    /// see, and keeps the distances of such a write.
+    /// The route of a GraphQL request. A query is an unstored read for the pool; anything else is a
+    /// write of the client's own account. Unreadable documents are spaced like notifying writes.
     pub fn graphql_route(
         &self,
         client: &Client,
@@ -287,8 +279,7 @@ impl Router {
             client.account.map(|account| (Scope::Account(account.0), self.accounts.alone(account)))
         });
         let (scope, accounts) = match asked.effect {
-            // `viewer` may stand in any query: the client's own identity answers it where it has
-            // one.
+            // Any query may contain `viewer`, so the client's own account goes first.
             GraphqlEffect::Query => own.unwrap_or((
                 Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX)),
                 self.accounts.pool(client.pool),
@@ -322,8 +313,7 @@ impl Router {
         })
     }
 
-    /// Whose budget a client is told about: its pool's for reads, its own account's for writes
-    /// (DESIGN D9).
+    /// The accounts behind a client's budget headers: pool or own account (SPECIFICATION D9).
     pub fn view_of(&self, client: &Client, is_read: bool) -> Arc<[AccountId]> {
         match client.account {
             Some(account) if !is_read => self.accounts.alone(account),
@@ -331,8 +321,7 @@ impl Router {
         }
     }
 
-    /// Those of `accounts` that have a token of an accepted kind and reach what the path names;
-    /// looked up, not worked out, but for the first time.
+    /// Filters `accounts` by token kind and `reach`. The result is cached.
     fn able(
         &self,
         endpoint: &'static Endpoint,
@@ -354,7 +343,7 @@ impl Router {
         able.ok_or_else(|| GatewayError::NoToken(self.why_nobody(endpoint, place, accounts)))
     }
 
-    /// Why none of `accounts` may carry a request.
+    /// Explains why none of `accounts` may carry a request.
     fn why_nobody(&self, endpoint: &Endpoint, place: Place<'_>, accounts: &[AccountId]) -> String {
         let held = |account: &AccountId| {
             let settings = self.env.config.account(*account)?;
@@ -375,8 +364,7 @@ impl Router {
     }
 }
 
-/// The first segments of all routes about "me": `user`, `notifications`, and whatever else the
-/// table says.
+/// The first segments of all routes about "me", such as `user` and `notifications`.
 fn roots_about_caller(table: &Table) -> BTreeSet<String> {
     let own = table.iter().filter(|endpoint| endpoint.about_caller);
     own.filter_map(|endpoint| endpoint.template.split('/').nth(1))
@@ -385,7 +373,7 @@ fn roots_about_caller(table: &Table) -> BTreeSet<String> {
         .collect()
 }
 
-/// What a path names, as far as `reach` bounds it.
+/// The repository or owner in a path, as far as `reach` needs it.
 fn place_of<'p>(params: &Params<'_, 'p>, path: &'p str) -> Place<'p> {
     let (owner, name) = (params.get("owner"), params.get("repo"));
     if let (Some(owner), Some(name)) = (owner, name) {
@@ -397,7 +385,7 @@ fn place_of<'p>(params: &Params<'_, 'p>, path: &'p str) -> Place<'p> {
     let name = name.or_else(|| segments.next().filter(|_| first == Some("repos")));
     match (owner, name, params.get("org")) {
         (Some(owner), Some(name), _) => Place::Repository { owner, name },
-        // By its number an organization cannot be told from others.
+        // An organization's number does not reveal its name.
         (_, _, Some(org))
             if first == Some("orgs")
                 || first == Some("organizations")
@@ -409,7 +397,6 @@ fn place_of<'p>(params: &Params<'_, 'p>, path: &'p str) -> Place<'p> {
     }
 }
 
-/// Whether an account's `reach` covers a place.
 fn reaches(config: &Config, account: AccountId, place: Place<'_>) -> bool {
     let Some(account) = config.account(account) else { return false };
     match place {

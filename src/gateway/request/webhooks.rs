@@ -7,23 +7,19 @@ use secrecy::ExposeSecret;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// How many may be under way. Ours: the upstream sends one for each event, and each takes
-/// milliseconds.
+/// The most concurrent deliveries. Chosen here: each takes milliseconds.
 const DELIVERIES_MAX: usize = 256;
 
-/// What their bodies may take together. Ours: room for two of the largest, and for thousands of
-/// ordinary ones.
+/// Memory of their bodies. Chosen here: two of the largest, or thousands of ordinary ones.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Room for deliveries, apart from that of clients: whoever sends one need not have signed it, and
-/// is to take nothing from anybody else.
+/// Capacity for deliveries. An unsigned delivery must not take capacity from a client.
 pub struct Deliveries {
     pub places: Semaphore,
     pub bodies: BodyMemory,
 }
 
 impl Default for Deliveries {
-    /// All of it free.
     fn default() -> Self {
         Self {
             places: Semaphore::new(DELIVERIES_MAX),
@@ -33,7 +29,7 @@ impl Default for Deliveries {
 }
 
 impl Deliveries {
-    /// How many are being read.
+    /// The number of deliveries that are being read.
     #[must_use]
     pub fn under_way(&self) -> usize {
         DELIVERIES_MAX.saturating_sub(self.places.available_permits())
@@ -63,13 +59,13 @@ impl Webhooks {
         self.receiver.as_ref()
     }
 
-    /// Room for deliveries.
+    /// Capacity for webhook deliveries.
     pub fn deliveries(&self) -> &Deliveries {
         &self.deliveries
     }
 }
 
-/// What takes deliveries; `None` where the config has no secret for them.
+/// Creates the receiver of deliveries; `None` if the config has no webhook secret.
 fn receiver(config: &Config) -> Option<Receiver> {
     let webhooks = config.webhooks.as_ref()?;
     let secrets = [Some(&webhooks.secret), webhooks.previous_secret.as_ref()];

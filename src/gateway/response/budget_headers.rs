@@ -6,7 +6,7 @@ use crate::decision::BudgetView;
 use crate::gateway::http::head_writer::Fields;
 use serde_json::json;
 
-/// The five rate headers of one answer.
+/// The five budget headers of one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateView {
     pub(super) limit: u32,
@@ -16,8 +16,8 @@ pub struct RateView {
 }
 
 impl RateView {
-    /// For an answer that was served: `remaining` is never 0 there, or some clients stop asking
-    /// (CLIENTS.md, 3).
+    /// The view for a served answer. `remaining` is at least 1, because some clients stop at 0
+    /// (SPECIFICATION, "Client libraries" 3).
     pub fn served(view: &BudgetView, now: Timestamp) -> Self {
         let remaining = view.remaining.max(1);
         Self {
@@ -28,7 +28,7 @@ impl RateView {
         }
     }
 
-    /// As it is: an empty budget is shown as empty.
+    /// The exact view, which may be empty.
     pub fn plain(view: &BudgetView, now: Timestamp) -> Self {
         let used = view.limit.saturating_sub(view.remaining);
         Self {
@@ -39,12 +39,12 @@ impl RateView {
         }
     }
 
-    /// As the value of a resource in `GET /rate_limit`.
+    /// The value of a resource in `GET /rate_limit`.
     pub fn json(self) -> serde_json::Value {
         json!({ "limit": self.limit, "remaining": self.remaining, "used": self.used, "reset": self.reset })
     }
 
-    /// Says the headers, each exactly once.
+    /// Adds the headers, each exactly once.
     pub fn write(self, head: &mut impl Fields, resource: &ResourceName) {
         use crate::api::headers::{
             RATE_LIMIT, RATE_REMAINING, RATE_RESET, RATE_RESOURCE, RATE_USED,

@@ -1,10 +1,10 @@
-//! Answers compressed for clients that accept gzip (RFC 9110 §8.4, §12.5.3): which answers, for
-//! whom, and the compressed forms, which are kept so that a hit compresses nothing.
+//! Gzip for clients that accept it (RFC 9110 §8.4, §12.5.3). The compressed forms are cached, so
+//! that a hit compresses nothing.
 //!
-//! Bodies are rendered for each client's own address, so a compressed form belongs to a text and an
-//! address. The upstream is always asked for the text as it is (`headers.rs`). Left out: bodies
-//! that are streamed or only a part, the gateway's own answers, which are small, and other codings:
-//! every client library that accepts any accepts gzip.
+//! Bodies are rendered for each client's address, so a compressed form belongs to a text and an
+//! address. The upstream is always asked for plain text (`headers.rs`). Left out: streamed and
+//! partial bodies, the gateway's own short answers, and other codings, because every client library
+//! with compression accepts gzip.
 
 use std::hash::Hash;
 use std::io::Write as _;
@@ -26,31 +26,29 @@ use crate::gateway::http::content_coding::{ContentCodings, accepts_gzip};
 use crate::gateway::response::form::{Form, is_not_modified};
 use crate::gateway::url_rewrite::map::{Body, Origin};
 
-/// Shorter texts are given as they are. Ours: with the head that the service's answers have, a
-/// longer one no longer fits into one packet; below that, nothing arrives sooner.
+/// Shorter texts stay plain. Chosen here: with the service's usual head, a shorter answer fits into
+/// one packet, so compression saves no time.
 const TEXT_BYTES_MIN: usize = 1024;
-/// Longer ones are not compressed by the threads that serve connections. Ours: up to here it takes
-/// a fifth of a millisecond.
+/// Longer texts are compressed off the serving threads. Chosen here: a fifth of a millisecond.
 const HERE_BYTES_MAX: usize = 64 * 1024;
-/// zlib-ng's. A list of a hundred issues, 149 kB: 310 µs to 10.8 kB, against 200 µs to 14.2 kB at
-/// level 1, and 690 µs to 7.9 kB at level 6.
+/// The level of zlib-ng. A list of a hundred issues (149 kB) takes 310 µs and shrinks to 10.8 kB.
+/// Level 1: 200 µs, 14.2 kB. Level 6: 690 µs, 7.9 kB.
 const LEVEL: u32 = 2;
-/// How much of what the cache may hold the compressed forms may take beside it. With each is
-/// counted the text that it is made of, which is about seven times as long.
+/// The compressed forms' memory as a divisor of the cache's memory. Each form also counts its text,
+/// which is about seven times as long.
 const SHARE_OF_CACHE: u64 = 8;
-/// Each part of the cache that is locked by itself has room for this many of the largest.
+/// The number of largest forms that fit into one shard.
 const LARGEST_PER_SHARD: u64 = 2;
 const SHARDS_MAX: u64 = 16;
-/// What a form takes beside its bytes: its key with an address of usual length, and its place.
+/// Overhead of a form: its key with an address of usual length, and its slot.
 const FORM_BYTES: usize = 256;
-/// A usual form with its text, to size the table.
+/// A usual form with its text, for sizing the table.
 const USUAL_BYTES: u64 = 8 * 1024;
 
-/// A text, compressed.
 pub struct CompressedForm {
-    /// `None`: it gets no shorter.
+    /// `None` if compression does not shorten it.
     bytes: Option<Bytes>,
-    /// What it was made of. As long as it is kept no other text has its place in memory.
+    /// Keeps the source text alive, so that no other text gets its memory address.
     text: Bytes,
 }
 
@@ -67,25 +65,21 @@ impl CompressedForm {
     }
 }
 
-/// What is sent of a body.
 pub enum Sent {
-    /// The text as it is.
     AsItIs,
-    /// This.
     Gzip(Bytes),
-    /// It has to be compressed first, elsewhere.
+    /// It must be compressed first, off the serving threads.
     Later,
 }
 
-/// The compressed forms of what is served most.
+/// The cache of compressed forms.
 pub struct CompressedForms {
     kept: Cache<Key, Arc<CompressedForm>, ByMemory>,
-    /// How many are compressed beside the threads that serve connections.
+    /// Bounds the compressions off the serving threads.
     beside: Semaphore,
 }
 
-/// A text by its place in memory, and the address it was rendered for, where that makes a
-/// difference.
+/// A text by its memory address, and the client's address if the text depends on it.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     at: usize,
@@ -93,7 +87,7 @@ struct Key {
     origin: Option<Origin>,
 }
 
-/// The same, to look for.
+/// The borrowed form of [`Key`] for lookups.
 #[derive(Hash)]
 struct Looked<'o> {
     at: usize,
@@ -128,7 +122,7 @@ impl Weighter<Key, Arc<CompressedForm>> for ByMemory {
 }
 
 impl CompressedForms {
-    /// Beside a cache of so many bytes, of which one body takes up to `object_max`.
+    /// Sizes the cache beside an answer cache of `cache_bytes` with bodies of up to `object_max`.
     pub fn new(cache_bytes: u64, object_max: u64) -> Self {
         let bytes_max = cache_bytes / SHARE_OF_CACHE;
         let shards =
@@ -147,14 +141,14 @@ impl CompressedForms {
                 DefaultHashBuilder::default(),
                 quick_cache::sync::DefaultLifecycle::default(),
             ),
-            // Only an option that is missing is an error.
+            // Only a missing option is an error.
             Err(_) => Cache::with_weighter(items, bytes_max, ByMemory),
         };
         let beside = std::thread::available_parallelism().map_or(1, usize::from);
         Self { kept, beside: Semaphore::new(beside) }
     }
 
-    /// Forgets all of them: nothing of what was purged is left behind.
+    /// Drops all forms, so that a purge leaves nothing behind.
     pub fn forget(&self) {
         self.kept.clear();
     }
@@ -177,15 +171,15 @@ impl CompressedForm {
     }
 }
 
-/// Whether clients get this answer in one form or another: what it is, not who asks.
+/// True if the answer has several forms. Depends on the answer, not on the request.
 pub fn is_chosen(entry: &Entry) -> bool {
     entry.head.codings != ContentCodings::AsItIs && entry.body.text().len() >= TEXT_BYTES_MIN
 }
 
 impl CompressedForms {
-    /// What is sent of a whole body to this client.
+    /// Chooses the form of a whole body for this client.
     pub fn sent(&self, env: &Environment, entry: &Entry, form: &Form<'_>) -> Sent {
-        // RFC 9111 §5.2.1.6. First what costs least.
+        // RFC 9111 §5.2.1.6. The cheapest test comes first.
         if !is_chosen(entry)
             || !accepts_gzip(form.asked)
             || RequestDirectives::of(form.asked, env.mode).no_transform
@@ -205,8 +199,7 @@ impl CompressedForms {
         self.keep(&entry.body, form.origin, made)
     }
 
-    /// The same where it can be waited for: `None` is the text as it is, which it is as well where
-    /// no whole body is sent.
+    /// The same, but waits for a compression. `None`: plain text, or no whole body is sent.
     pub async fn gzipped(
         &self,
         env: &Environment,
@@ -230,7 +223,7 @@ impl CompressedForms {
         origin: &Origin,
     ) -> Option<Bytes> {
         let _turn = self.beside.acquire().await.ok()?;
-        // Who waited for a turn may have waited for this one.
+        // Another task may have compressed the same text meanwhile.
         let sent = if let Some(kept) = self.get(&entry.body, origin) {
             kept.sent()
         } else {
@@ -260,7 +253,7 @@ mod tests {
         encodings.keep(&one, &origin("a"), CompressedForm::of(one.text(), one.shared_text()));
         assert!(encodings.get(&one.clone(), &origin("b")).is_some(), "it is alike for all");
         assert!(encodings.get(&same, &origin("a")).is_none());
-        // The place of a text that is gone is not given to another as long as its form is kept.
+        // A kept form keeps its text alive, so its address is not reused.
         let at = one.text().as_ptr();
         drop(one);
         let later: Vec<_> = (0..64).map(|_| Body::opaque(vec![b'y'; 4096].into())).collect();

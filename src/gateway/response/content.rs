@@ -19,21 +19,19 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
-/// What a 304 does not say, because it describes a body (CLIENTS.md, 10).
+/// Headers that describe a body; a 304 omits them (SPECIFICATION, "Client libraries" 10).
 pub const NOT_OF_A_304: [HeaderName; 3] =
     [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::LINK];
 
 impl Responder {
-    /// Its headers as the client gets them: nothing in them that an answer would not say, and no
-    /// length, for there is no body.
+    /// Its headers as the client gets them, filtered like a final answer's and without a length.
     pub fn headers_of_interim(&self, interim: &Interim, origin: &Origin) -> HeaderMap {
         let mut headers = to_client(&interim.headers, self.env.mode);
         self.rewrite_addresses(&mut headers, origin);
         headers
     }
 
-    /// The answer to a read that is too large to hold; a client that has it already is told so, and
-    /// the rest of it is not read.
+    /// Renders a shared body. A client with the current version gets a 304, and no body is read.
     pub fn reply_from_shared_body(&self, reader: Box<Reader>, form: &Form<'_>) -> Reply {
         let head = reader.head();
         let (etag, date) =
@@ -61,7 +59,7 @@ impl Responder {
         reply
     }
 
-    /// An answer that is not kept: that of a write, or one too large to hold.
+    /// Renders an answer that is not stored: that of a write, or a shared body.
     pub fn reply_from_answer(&self, answer: Answer, origin: &Origin) -> Reply {
         let AnswerBody::Whole(bytes) = &answer.body else {
             return self.reply_from_reader(Box::new(Reader::alone(answer)), origin);
@@ -84,7 +82,7 @@ impl Responder {
         let rewriting =
             is_json(said).then(|| Box::new(JsonStream::new(self.env.urls.clone(), origin.clone())));
         if rewriting.is_some() {
-            // RFC 9110 §8.8.1: each client's bytes are others.
+            // RFC 9110 §8.8.1: rewritten bytes differ from client to client.
             if let Some(etag) = headers.get_mut(header::ETAG) {
                 *etag = weak(etag);
             }
@@ -106,7 +104,7 @@ impl Responder {
         headers
     }
 
-    /// A kept answer as this client gets it.
+    /// Renders a stored answer of a queued write for this client.
     pub fn reply_from_kept(&self, kept: Response, origin: &Origin) -> Reply {
         let Response { status, mut headers, body } = kept;
         let body = body.unwrap_or_default();
@@ -126,8 +124,8 @@ impl Responder {
     pub fn rewrite_addresses(&self, headers: &mut HeaderMap, origin: &Origin) {
         let links: Result<Vec<&str>, _> =
             headers.get_all(header::LINK).iter().map(HeaderValue::to_str).collect();
-        // One line, whatever the upstream sent (CLIENTS.md, 1). What cannot be read could lead a
-        // client's key elsewhere.
+        // One line for any number of upstream lines (SPECIFICATION, "Client libraries" 1). An
+        // unreadable value is dropped: it could lead a client's key to another host.
         let link = links.map(|links| {
             (!links.is_empty()).then(|| self.env.urls.rewrite_link(&links.join(", "), origin))
         });
@@ -137,8 +135,7 @@ impl Responder {
         }
         for name in [header::LOCATION, header::CONTENT_LOCATION] {
             let url = headers.get(&name).and_then(|value| value.to_str().ok());
-            // A path that is the same here is passed on as it is by a plain HTTP cache; it leads
-            // where it should.
+            // A plain HTTP cache passes on a path that is valid here too.
             let is_same_here = |url: &&str| {
                 url.starts_with('/') && !url.starts_with("//") && self.env.urls.keeps_paths(origin)
             };
@@ -153,11 +150,10 @@ impl Responder {
     }
 }
 
-/// The weak form of an `ETag`.
 fn weak(etag: &HeaderValue) -> HeaderValue {
     if etag.as_bytes().starts_with(b"W/") {
         return etag.clone();
     }
-    // It was a header's value before.
+    // The original was a valid header value.
     HeaderValue::from_bytes(&[b"W/", etag.as_bytes()].concat()).unwrap_or_else(|_| etag.clone())
 }

@@ -1,8 +1,8 @@
-//! The one table from a refusal to an HTTP answer (CONTRACT §3). Nothing else picks the status of
-//! the gateway's own errors.
+//! The one table from a gateway error to an HTTP answer (SPECIFICATION, "Gateway errors"). No other
+//! module picks the status of a gateway error.
 //!
-//! The wording and the headers of limit refusals are those that client libraries act on
-//! (CLIENTS.md, 4 and 5); why a request is refused is decided elsewhere.
+//! Client libraries depend on the wording and the headers of limit denials (SPECIFICATION, "Client
+//! libraries" 4 and 5). The decision to deny is made elsewhere.
 
 use crate::gateway::error::GatewayError;
 use crate::gateway::response::budget_headers::RateView;
@@ -20,11 +20,10 @@ use crate::gateway::error::Malformed;
 use crate::gateway::response::reply::Reply;
 use crate::gateway::url_rewrite::map::Origin;
 
-/// The longest wait that a client is told. Ours: a day, longer than any window of the upstream's
-/// limits.
+/// The longest `Retry-After`. Chosen here: a day, longer than any window of the upstream's limits.
 const WAIT_SECS_MAX: u64 = 24 * 60 * 60;
 
-/// The answer. `origin` is the gateway's address as the client knows it.
+/// Renders the error. `origin` is the gateway's address as the client knows it.
 pub fn render_error(error: &GatewayError, origin: &Origin, now: Timestamp) -> Reply {
     if let GatewayError::Limited { limit, until, resource, view } = error {
         return limited(*limit, *until, resource, view, origin, now);
@@ -58,11 +57,10 @@ fn error_reply(status: StatusCode, message: &str, origin: &Origin, anchor: &str)
     Reply::json(status, &json!({ "message": message, "documentation_url": documentation }))
 }
 
-/// Whether a limit is, for this client, a budget with nothing left until the reset; every other
-/// passes sooner, and leaves the budget as it is.
+/// True if the client's budget is empty until the reset; every other limit passes sooner.
 const fn is_budget(limit: LimitKind) -> bool {
     match limit {
-        // What is below the floor is not this client's.
+        // Units below the floor are not available to this client.
         LimitKind::Primary | LimitKind::BatchFloor => true,
         LimitKind::Probe
         | LimitKind::Cooldown
@@ -81,14 +79,14 @@ const fn is_budget(limit: LimitKind) -> bool {
     }
 }
 
-/// Never in the past, never "now": a client that trusts it would spin. Never beyond what a client
-/// can count: "never" comes from the books too.
+/// At least one second, because a client with a time in the past would spin. At most a day, because
+/// the quota ledger's "never" exceeds the range of clients.
 fn secs_until(until: Timestamp, now: Timestamp) -> u64 {
     until.as_secs_ceil().saturating_sub(now.as_secs()).clamp(1, WAIT_SECS_MAX)
 }
 
-/// 403 and not 429: on 429 some clients multiply their retries and others do not see a rate limit
-/// (CLIENTS.md, 4).
+/// 403, not 429: on 429 some clients multiply their retries, and others see no rate limit
+/// (SPECIFICATION, "Client libraries" 4).
 fn limited(
     limit: LimitKind,
     until: Timestamp,
@@ -121,7 +119,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
-    /// All but those that are budgets.
+    /// All limits other than budgets.
     const OTHER_LIMITS: [LimitKind; 14] = [
         LimitKind::Probe,
         LimitKind::Cooldown,

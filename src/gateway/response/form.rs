@@ -6,17 +6,14 @@ use crate::gateway::url_rewrite::map::Origin;
 use http::Method;
 use http::header::{self, HeaderMap, HeaderValue};
 
-/// How the client asked, as far as the form of the answer depends on it.
+/// The parts of a request that the form of its answer depends on.
 pub struct Form<'r> {
-    /// The method.
     pub method: &'r Method,
-    /// The client's own headers.
     pub asked: &'r HeaderMap,
     /// The gateway's address as this client knows it.
     pub origin: &'r Origin,
 }
 
-/// Whether the client has what is stored already.
 pub fn is_not_modified(entry: &Entry, asked: &HeaderMap) -> bool {
     if !asked.contains_key(header::IF_NONE_MATCH) && !asked.contains_key(header::IF_MODIFIED_SINCE)
     {
@@ -29,7 +26,6 @@ pub fn is_not_modified(entry: &Entry, asked: &HeaderMap) -> bool {
         == Conditional::NotModified
 }
 
-/// Whether a client says what must be so for it to be answered at all.
 pub fn has_precondition(asked: &HeaderMap) -> bool {
     asked.contains_key(header::IF_MATCH) || asked.contains_key(header::IF_UNMODIFIED_SINCE)
 }

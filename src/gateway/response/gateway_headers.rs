@@ -1,7 +1,6 @@
-//! What the gateway adds to every answer of a known client, wherever its head is put together: in a
-//! map that the framework writes, or on the wire at once.
+//! The gateway headers of every answer to a known client, for header maps and for buffers.
 //!
-//! What an answer says by itself is in `respond.rs`; the numbers come from the books.
+//! `respond.rs` has the answer's own headers. The numbers come from the quota ledger.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -16,22 +15,18 @@ use crate::gateway::environment::Environment;
 use crate::gateway::http::head_writer::{Fields, with_digits};
 use crate::gateway::response::budget_headers::RateView;
 
-/// Room for what is said of the time that it took.
 const TIMING_BYTES_USUAL: usize = 64;
 
-/// What is added to one answer.
+/// The gateway headers of one answer.
 pub struct GatewayHeaders<'a> {
-    /// What the cache did.
     pub cache: CacheOutcome,
-    /// What the request has cost.
     pub figures: Figures,
-    /// The client's view of its budget; none where the answer has its own.
+    /// The client's view of its budget; `None` if the answer carries its own.
     pub view: Option<(RateView, ResourceName)>,
-    /// The request's id.
     pub id: &'a HeaderValue,
 }
 
-/// Says what the gateway adds.
+/// Adds the gateway headers.
 pub fn add_gateway_headers(env: &Environment, head: &mut impl Fields, added: &GatewayHeaders<'_>) {
     if let Some((view, resource)) = &added.view {
         view.write(head, resource);
@@ -75,7 +70,7 @@ fn timing(figures: &Figures) -> Cow<'static, [u8]> {
     text.into()
 }
 
-/// Whether the answer cost no budget: `X-From-Cache: 1` (CONTRACT §3).
+/// True if the answer cost no budget: `X-From-Cache: 1` (SPECIFICATION, "Cache headers").
 const fn spent_nothing(cache: CacheOutcome) -> bool {
     match cache {
         CacheOutcome::Hit

@@ -1,5 +1,4 @@
-//! Answers that the gateway makes itself: `GET /rate_limit` from the client's own view, and the
-//! page that errors link to.
+//! Local pages: `GET /rate_limit` from the client's own view, and the help page of gateway errors.
 
 use serde_json::{Map, json};
 
@@ -13,8 +12,8 @@ use crate::gateway::response::reply::{Reply, ReplyBody};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 
-/// What clients look for in `/rate_limit` (CLIENTS.md, 12; UPSTREAM.md, Limits), whether or not it
-/// was ever asked for.
+/// The resources that clients expect in `/rate_limit`, requested before or not (SPECIFICATION,
+/// "Client libraries" 12 and "Limits in practice").
 const ALWAYS_LISTED: [&str; 12] = [
     "core",
     "search",
@@ -45,7 +44,7 @@ const HELP: &str = "weir: what the gateway's own errors mean\n\n\
 #outcome_unknown\n  502: a write was sent and its answer was lost. It may have been executed and was not repeated: look before you send it again.\n\n\
 #draining\n  503: this gateway is shutting down.\n";
 
-/// `GET /rate_limit`: spends nothing (CONTRACT §3).
+/// Answers `GET /rate_limit` without spending budget (SPECIFICATION, "Budget headers").
 pub fn rate_limit(dispatcher: &Dispatcher, accounts: &Accounts) -> Reply {
     let mut names: Vec<ResourceName> =
         ALWAYS_LISTED.iter().map(|name| ResourceName::new(name)).collect();
@@ -59,7 +58,7 @@ pub fn rate_limit(dispatcher: &Dispatcher, accounts: &Accounts) -> Reply {
     Reply::json(StatusCode::OK, &json!({ "resources": resources, "rate": rate }))
 }
 
-/// A page below `/_weir/` that needs no key; `None` when there is none of this name.
+/// Returns a page below `/_weir/` that needs no key; `None` for an unknown name.
 pub fn public_page(path: &str) -> Option<Reply> {
     (path == HELP_PATH).then(|| {
         let mut reply = Reply::empty(StatusCode::OK);

@@ -30,7 +30,7 @@ use http::{Method, StatusCode};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Room for the head of an ordinary answer.
+/// Buffer space for the head of an ordinary answer.
 const HEAD_BYTES_USUAL: usize = 2 * 1024;
 
 /// An answer on its way to a client, whichever way it came about.
@@ -238,7 +238,7 @@ impl Responder {
             }
             Selection::Part(range) => {
                 head.begin(status, HEAD_BYTES_USUAL);
-                // RFC 9530, RFC 1864: the digest of a message's content is not that of a part.
+                // RFC 9530, RFC 1864: the digest of the whole content does not fit a part.
                 let omitted = ["content-digest", "content-md5", "content-range"];
                 self.add_stored(&entry, entry.head.wire(), &omitted, status, form, head);
                 self.add_age(&entry, cache, now, head);
@@ -298,8 +298,8 @@ impl Responder {
         }
     }
 
-    /// The `Age` of an answer: of every one that was not fetched for this request as it is. RFC
-    /// 9111 §1.2.2: what is older than can be said is as old as can be said.
+    /// The `Age` of every answer that was not fetched for this request. RFC 9111 §1.2.2: an age
+    /// beyond the range is sent as the greatest value.
     fn age_told(&self, entry: &Entry, cache: CacheOutcome, now: Timestamp) -> Option<u32> {
         let is_stored = matches!(
             cache,

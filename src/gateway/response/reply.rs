@@ -1,4 +1,4 @@
-//! An answer before it is written: status, headers, body; and the client's address for URLs in it.
+//! An answer before it is written: status, headers and body.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -6,36 +6,30 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use crate::gateway::cache::shared_body_reader::Reader;
 use crate::gateway::url_rewrite::json_stream::JsonStream;
 
-/// What goes to the client.
+/// An answer to the client.
 pub struct Reply {
-    /// The status.
     pub status: StatusCode,
-    /// End-to-end headers; the framing is added when it is written.
+    /// End-to-end headers; the framing comes with the write.
     pub headers: HeaderMap,
-    /// The body.
     pub body: ReplyBody,
 }
 
-/// The body of a [`Reply`].
 pub enum ReplyBody {
-    /// Held in memory.
     Whole(Bytes),
     /// Passed on as it arrives.
     Streamed {
-        /// Rewrites its addresses, when it is JSON.
+        /// The URL rewriter, for JSON.
         rewriting: Option<Box<JsonStream>>,
-        /// Where it comes from.
         reader: Box<Reader>,
     },
 }
 
 impl Reply {
-    /// An answer without a body.
     pub fn empty(status: StatusCode) -> Self {
         Self { status, headers: HeaderMap::new(), body: ReplyBody::Whole(Bytes::new()) }
     }
 
-    /// A JSON answer of the gateway's own.
+    /// A JSON answer made by the gateway itself.
     pub fn json(status: StatusCode, value: &serde_json::Value) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(
@@ -46,7 +40,7 @@ impl Reply {
         Self { status, headers, body: ReplyBody::Whole(Bytes::from(value.to_string())) }
     }
 
-    /// The same with one more header; a value that no header can hold is left out.
+    /// Adds a header; ignores a value that no header can hold.
     #[must_use]
     pub fn with(mut self, name: HeaderName, value: impl TryInto<HeaderValue>) -> Self {
         if let Ok(value) = value.try_into() {

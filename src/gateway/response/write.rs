@@ -13,10 +13,10 @@ use std::future::Future;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// What is written at once; the time allowed for a pause is counted for each.
+/// Size of one write; the write timeout counts for each.
 const SLICE_BYTES: usize = 64 * 1024;
 
-/// The answer could not be written to its end: the connection is of no more use.
+/// The answer could not be written completely; the connection is unusable.
 pub struct Broken;
 
 /// Writes an answer to a session. Returns the bytes of its body.
@@ -38,15 +38,14 @@ pub async fn write(
             writer.last(if sends_body { body } else { Bytes::new() }).await?;
         }
         RenderedBody::Streamed { mut rewriting, mut reader } => {
-            // HTTP/1.0 has no chunks: there the end of the connection is the end of the body.
+            // HTTP/1.0 has no chunks: the end of the connection ends the body.
             let has_chunks = !writer.session.is_http2()
                 && writer.session.req_header().version == Version::HTTP_11;
             if has_chunks && !has_length {
                 head.insert_header(header::TRANSFER_ENCODING, "chunked").map_err(|_| Broken)?;
             }
             writer.head(head).await?;
-            // A body that breaks off upstream must break off here too: ended properly it would pass
-            // for a whole one.
+            // A body that breaks off upstream must break off here too, not end as if complete.
             while sends_body && let Some(piece) = reader.next().await.map_err(|Lost| Broken)? {
                 writer
                     .slices(
@@ -71,7 +70,6 @@ pub fn finish_head(into: &mut Vec<u8>) {
     into.extend_from_slice(b"\r\n");
 }
 
-/// Writes an informational answer before the final one.
 pub async fn write_interim(
     session: &mut ServerSession,
     status: StatusCode,
@@ -81,7 +79,7 @@ pub async fn write_interim(
     in_time(pause_max, session.write_response_header(Box::new(head_of(status, headers)))).await
 }
 
-/// Writes one into a buffer, in HTTP/1.1.
+/// Encodes an interim answer for HTTP/1.1.
 pub fn encode_interim(status: StatusCode, headers: &HeaderMap, into: &mut Vec<u8>) {
     push_status(into, status);
     for (name, value) in headers {
@@ -92,14 +90,14 @@ pub fn encode_interim(status: StatusCode, headers: &HeaderMap, into: &mut Vec<u8
     into.extend_from_slice(b"\r\n");
 }
 
-/// Whether an answer has no body by its status, and whether it is sent with one.
+/// Returns two flags: the status forbids a body; a body is sent.
 pub fn body_of(method: &Method, status: StatusCode) -> (bool, bool) {
     let has_no_body = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
         || status.is_informational();
     (has_no_body, !has_no_body && *method != Method::HEAD)
 }
 
-/// A head made of these headers as they are, none of them copied.
+/// Builds a head from these headers without copying them.
 fn head_of(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
     let (mut parts, ()) = http::Response::new(()).into_parts();
     parts.status = status;
@@ -107,7 +105,6 @@ fn head_of(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
     ResponseHeader::from(parts)
 }
 
-/// The client's side of an answer.
 struct Writer<'s> {
     session: &'s mut ServerSession,
     pause_max: Duration,
@@ -119,7 +116,7 @@ impl Writer<'_> {
         in_time(self.pause_max, self.session.write_response_header(Box::new(head))).await
     }
 
-    /// In slices, so that the time allowed is that of a pause and not of the whole body.
+    /// Writes in slices, so that the timeout bounds a pause and not the whole body.
     async fn slices(&mut self, mut body: Bytes) -> Result<(), Broken> {
         while !body.is_empty() {
             let slice = body.split_to(body.len().min(SLICE_BYTES));
@@ -129,7 +126,6 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// What is left, and the end of the body.
     async fn last(&mut self, mut body: Bytes) -> Result<(), Broken> {
         let slice = body.split_off(body.len() - body.len() % SLICE_BYTES);
         self.slices(body).await?;
@@ -138,7 +134,7 @@ impl Writer<'_> {
     }
 }
 
-/// The framework bounds the writing of bodies, but neither heads nor flushes.
+/// The framework sets no timeout for heads and flushes.
 async fn in_time(
     limit: Duration,
     write: impl Future<Output = pingora::Result<()>>,

@@ -1,7 +1,6 @@
-//! The status resource of a write, as JSON (CONTRACT §3).
+//! The status resource of a write as JSON (SPECIFICATION, "Asynchronous writes").
 //!
-//! An answer's body stands in it as it is where it is JSON itself. Operators are told the same
-//! (CONTRACT §5).
+//! A JSON answer is embedded as it is. The admin listener shows the same.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,8 +21,8 @@ use crate::writes::WriteState;
 use crate::writes::record::Shape;
 
 impl Responder {
-    /// A write as the status resource tells it; the answer's addresses as this client, or else the
-    /// upstream, writes them.
+    /// Renders the status resource of a write. URLs in its answer take the form of this client;
+    /// without an origin they stay as the upstream wrote them.
     pub fn write_status(&self, listed: Listed, origin: Option<&Origin>) -> Bytes {
         let Listed { write, progress } = listed;
         let response = progress.response.map(|response| match origin {
@@ -54,13 +53,11 @@ impl Responder {
             message: progress.reason.as_ref().map(|reason| &*reason.message),
             response: response.as_ref().map(ResponseStatus::of),
         };
-        // Texts and numbers always make JSON, and the answer's own is JSON where it stands as it
-        // is.
+        // Strings and numbers always serialize, and an embedded answer is JSON already.
         Bytes::from(serde_json::to_vec(&status).unwrap_or_default())
     }
 }
 
-/// The status resource (CONTRACT §3, and what else helps).
 #[derive(Serialize)]
 struct WriteStatus<'w> {
     id: String,
@@ -91,7 +88,7 @@ struct ResponseStatus<'w> {
     body: ResponseBody<'w>,
 }
 
-/// JSON as it is, a text as a string, anything else in Base64 in an object.
+/// JSON as it is, text as a string, anything else as Base64 in an object.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ResponseBody<'w> {
@@ -127,7 +124,7 @@ impl<'w> ResponseStatus<'w> {
     }
 }
 
-/// What has happened has not happened later than now: rounded down.
+/// Rounded down: a past event must not appear in the future.
 fn past(at: Timestamp) -> String {
     (at - Duration::from_millis(999)).rfc3339()
 }

@@ -1,10 +1,9 @@
-//! Writes that are accepted instead of waited for, and those with an `Idempotency-Key`: what
-//! clients say about them, and what they are told (CONTRACT §3; RFC 7240).
+//! The HTTP side of queued writes: `Prefer: respond-async`, `Idempotency-Key` and the status
+//! resource (SPECIFICATION, "Asynchronous writes"; RFC 7240).
 //!
-//! What becomes of such a write is decided in `queue/`; here it is put into HTTP. A write with a
-//! key whose client waits goes through the same queue, so that a repetition finds it, also after a
-//! crash. What must not be kept is told in [`credentials`]; the JSON of the status resource is in
-//! [`told`].
+//! `queue/` runs such a write. A write with a key whose client waits goes through the same queue,
+//! so that a repetition finds it even after a crash. [`credentials`] detects requests that must not
+//! be stored; [`told`] has the JSON of the status resource.
 
 use std::sync::Arc;
 
@@ -44,12 +43,12 @@ use crate::gateway::write::queue::PATIENCE;
 use crate::gateway::write::queue::SyncWaiter;
 use crate::gateway::write::queue::{Accepted, New, NotAccepted, NotChanged};
 
-/// How long an `Idempotency-Key` may be. Ours: several times a UUID, as other services have it.
+/// The longest `Idempotency-Key`. Chosen here: several times a UUID, as other services allow.
 const KEY_BYTES_MAX: usize = 255;
-/// The header of RFC 7240 §3.
+/// RFC 7240 §3.
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-/// What a client says about how a write is to be taken.
+/// The client's terms for a queued write.
 pub(super) struct Terms {
     is_async: bool,
     /// The digest of its `Idempotency-Key`.
@@ -57,8 +56,8 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// `None`: like any other. What cannot be taken on a client's terms is refused where it would
-    /// be unsafe to overlook them; a preference may be overlooked (RFC 7240 §2).
+    /// Reads the terms; `None` for an ordinary write. A key that cannot be honoured is an error,
+    /// because ignoring it would be unsafe. A preference may be ignored (RFC 7240 §2).
     pub(super) fn of(
         request: &Request,
         route: &Route,
@@ -69,8 +68,7 @@ impl Terms {
             return Ok(None);
         }
         let key = idempotency_key(&request.asked)?;
-        // Nothing of a credential is kept: neither one that a client brings, nor one that the
-        // upstream makes.
+        // No credential is stored, neither the client's own nor one that the upstream issues.
         let is_kept = request.identity.client_credential.is_none()
             && !carries_credential(route.endpoint, &request.asked, query, clients);
         if key.is_some() && !is_kept {
@@ -84,7 +82,6 @@ impl Terms {
 }
 
 impl Handler {
-    /// The status resource.
     pub(super) async fn standing_reply(
         &self,
         id: WriteId,
@@ -111,8 +108,7 @@ impl Handler {
         Ok(reply)
     }
 
-    /// Gives a write to the queue, and answers with where it stands or, to a client that waits,
-    /// with what came of it.
+    /// Queues a write. Answers with its status resource, or with its result to a client that waits.
     pub(super) async fn enqueue(
         &self,
         session: &mut ServerSession,
@@ -159,7 +155,7 @@ impl Handler {
                 .with(LOCATION, format!("{OWN_WRITES}{id}"))
                 .with(PREFERENCE_APPLIED, HeaderValue::from_static("respond-async")));
         }
-        // Whoever asked first: all who wait for it are told what it costs.
+        // All waiters report the progress of the first request.
         request.progress = request_progress.unwrap_or_default();
         let attending = SyncWait { queue: &gateway.queue(), id, watched };
         let attended = gateway.writes.attended(attending, &route, deadline);
@@ -167,15 +163,14 @@ impl Handler {
             .while_there(session, &request.origin, request.interims.clone(), attended)
             .await
             .ok_or(Stop::ClientGone)??;
-        // A write has one account that may carry it; also one that was carried out before this
-        // request.
+        // A write has exactly one account, even if it was executed before this request.
         if let [account] = *route.candidates {
             request.progress.answered_by(account);
         }
         Ok(gateway.responder.reply_from_kept(kept, &request.origin))
     }
 
-    /// Where a client's own write stands, after a while if it likes; or its cancellation.
+    /// Answers the status of a client's own write, after an optional wait, or cancels the write.
     pub(super) async fn own_write(
         &self,
         session: &mut ServerSession,
@@ -187,7 +182,7 @@ impl Handler {
         self.whole_body(session, request, valid, crate::gateway::server::body::IDLE_BODY_BYTES_MAX)
             .await?;
         let gateway = &self.gateway;
-        // Others' writes are as if they were not.
+        // Another client's write must look as if it did not exist.
         if gateway.queue().standing(id).is_none_or(|standing| standing.client != client.index) {
             return Err(GatewayError::NoSuchResource.into());
         }
@@ -206,7 +201,7 @@ impl Handler {
             tokio::select! {
                 () = gateway.queue().ended(id) => {}
                 () = gateway.env.wait_until(until) => {}
-                // Nothing begins any more that could end it.
+                // During a drain no write begins, so none can end.
                 () = gateway.env.active.drain_begun() => {}
                 () = gone(session) => return Err(Stop::ClientGone),
             }
@@ -215,7 +210,6 @@ impl Handler {
     }
 }
 
-/// What is kept of a request. Its name comes later.
 fn kept_write(
     env: &Environment,
     client: &Client,
@@ -272,10 +266,10 @@ fn idempotency_key(asked: &HeaderMap) -> Result<Option<[u8; 32]>, GatewayError> 
     Ok(Some(digest(key)))
 }
 
-/// What an `Idempotency-Key` is compared by: method, path and body.
+/// The digest that a repeated `Idempotency-Key` must match: method, path and body.
 fn meaning(valid: &ValidRequest, body: &[u8]) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
-    // Neither has a zero in it.
+    // Neither contains a zero byte.
     for part in
         [valid.method.as_str(), "\0", service_name(valid.service), "\0", &valid.target(), "\0"]
     {

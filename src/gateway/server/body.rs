@@ -14,12 +14,11 @@ use tokio::time::timeout;
 /// The longest body of a request that has no use for one.
 pub(super) const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// How long a refused body is still taken in. Ours: long enough for tens of megabytes from nearby,
-/// short enough to cost nothing.
+/// The time for which a rejected body is read. Chosen here: tens of megabytes from nearby.
 const LINGER: Duration = Duration::from_secs(5);
 
 impl Handler {
-    /// A body that has to be held; a longer one is refused.
+    /// Reads a body that must be held; a longer one is an error.
     pub(super) async fn whole_body(
         &self,
         session: &mut ServerSession,
@@ -84,7 +83,7 @@ impl Handler {
     }
 }
 
-/// Not from HTTP/1.0, which knows no interim answers.
+/// HTTP/1.0 knows no interim answers.
 pub(super) fn expects(asked: &HeaderMap, version: http::Version) -> Expects {
     let said = asked
         .get(http::header::EXPECT)
@@ -92,10 +91,10 @@ pub(super) fn expects(asked: &HeaderMap, version: http::Version) -> Expects {
     if said && version != http::Version::HTTP_10 { Expects::Continue } else { Expects::Nothing }
 }
 
-/// Takes what is left of a refused body off the connection, for a while: closed with unread bytes
-/// on it, it would be reset, and the client might lose the answer.
+/// Drains the rest of a rejected body for a while. Closing with unread bytes would reset the
+/// connection, and the client might lose the answer.
 pub(super) async fn linger(session: &mut ServerSession) {
     let rest = async { while let Ok(Some(_)) = session.read_request_body().await {} };
-    // Then it is the client's loss.
+    // After that, the client may lose the answer.
     let _ = timeout(LINGER, rest).await;
 }

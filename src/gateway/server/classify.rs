@@ -20,7 +20,7 @@ use http::{Method, StatusCode};
 use std::sync::Arc;
 
 impl Handler {
-    /// The stages that wait for nothing: who asks, what for, and may they?
+    /// Runs the stages that need no waiting: client, route and access.
     pub(super) fn sort(
         &self,
         request: &mut Request,
@@ -31,7 +31,7 @@ impl Handler {
         if gateway.env.is_draining() {
             return Err(GatewayError::Draining);
         }
-        // What anyone may ask.
+        // Preflight needs no key.
         if valid.method == Method::OPTIONS {
             let reply =
                 Reply { headers: headers::preflight(), ..Reply::empty(StatusCode::NO_CONTENT) };
@@ -45,7 +45,6 @@ impl Handler {
         if valid.service == Service::Weir && is_delivery(&valid) {
             return Ok(Classification::Delivery(Box::new(valid)));
         }
-        // Who asks, and may they?
         let client = match &request.identity.known {
             Some(known) => Arc::clone(&known.client),
             None => Arc::clone(
@@ -81,7 +80,7 @@ impl Handler {
                 &gateway.router.view_for(&client, client_credential, true),
             )))));
         }
-        // Without a query, a GET is for the schema: a read like any other.
+        // A GET without a query fetches the schema and is a read like any other.
         let task = if valid.service == Service::Graphql
             && !(is_read && valid.query.as_deref().is_none_or(str::is_empty))
         {
@@ -96,7 +95,7 @@ impl Handler {
         Ok(Classification::Allowed(Box::new(Allowed { valid, client, task })))
     }
 
-    /// What answers a read that need not be asked of the upstream; else what there is to ask with.
+    /// Looks up a stored answer that may be served, or else returns the lookup for the fetch.
     pub(super) fn stored(
         &self,
         request: &mut Request,

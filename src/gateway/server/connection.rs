@@ -1,9 +1,7 @@
-//! A client's connection with what was read from it and not yet used, so that it can be looked at
-//! before it is decided who serves it.
+//! A client connection with a read-ahead buffer, for a look at its first bytes.
 //!
-//! To the framework it is a stream like any other, which begins with what was read ahead. Time here
-//! is the machine's: a client's slowness is no matter of the gateway's clock. What the bytes mean
-//! is not known here.
+//! To the framework it is an ordinary stream. Deadlines use the machine's time, because a slow
+//! client has nothing to do with the gateway's clock. Parsing is left out.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -29,52 +27,44 @@ use crate::clock::timer_now;
 
 use crate::gateway::request::validate::HEAD_BYTES_MAX;
 
-/// Room for what is read at once: the heads of nearly all requests are shorter.
+/// Size of one read; nearly all request heads are shorter.
 const READ_BYTES: usize = 4 * 1024;
-/// Room while nothing is expected: what is left of the buffer that the request came in is mostly
-/// enough.
+/// Buffer space while no bytes are expected; mostly the rest of the request's buffer is enough.
 const WATCHED_BYTES: usize = 256;
-/// What is written at once; the time allowed for a pause is counted for each.
+/// Size of one write; the write timeout counts for each.
 const SLICE_BYTES: usize = 64 * 1024;
 
-/// A stream, and what was read from it ahead of its use.
 pub(super) struct Connection {
     stream: Stream,
     ahead: BytesMut,
 }
 
-/// What a connection waits on beside its bytes: made once for each, because making it costs more
-/// than a request.
+/// The timer and shutdown signal of a connection, made once: they cost more than a request.
 pub(super) struct Watch {
     timer: Pin<Box<Sleep>>,
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-/// What came of waiting for bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Came {
-    /// Some.
     Bytes,
-    /// None in time.
     Late,
-    /// The client is gone, or the gateway is about to be.
+    /// The client left, or the gateway shuts down.
     Over,
 }
 
 impl Watch {
-    /// For a connection of a listener that is told by `shutdown` when to end.
     pub(super) fn new(shutdown: &ShutdownWatch) -> Self {
         let mut shutdown = shutdown.clone();
         let stopping = async move {
-            // A listener that is gone is stopping too.
+            // A closed channel means shutdown too.
             let _ = shutdown.wait_for(|stopping| *stopping).await;
         };
         Self { timer: Box::pin(sleep(Duration::ZERO)), stopping: Box::pin(stopping) }
     }
 
-    /// Ready when `deadline` has passed. The timer is set anew only where it would ring too late:
-    /// set for an earlier deadline it rings once for nothing, which is cheaper than setting it for
-    /// each request.
+    /// Ready once `deadline` has passed. The timer is reset only when it would fire too late. For
+    /// an earlier deadline it fires once in vain, which is cheaper than a reset per request.
     fn poll_late(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
         if self.timer.deadline() > deadline {
             self.timer.as_mut().reset(deadline);
@@ -90,22 +80,21 @@ impl Watch {
 }
 
 impl Connection {
-    /// Nothing was read yet.
     pub(super) fn new(stream: Stream) -> Self {
         Self { stream, ahead: BytesMut::new() }
     }
 
-    /// The connection inside a stream that was made of one.
+    /// Recovers the connection from a stream that was made of one.
     pub(super) fn of(stream: Stream) -> Option<Box<Self>> {
         stream.into_any().downcast().ok()
     }
 
-    /// What was read and not yet used.
+    /// The bytes that were read and not yet used.
     pub(super) fn ahead(&self) -> &[u8] {
         &self.ahead
     }
 
-    /// The first bytes of what was read are of no more use.
+    /// Discards the first bytes of the buffer.
     pub(super) fn used(&mut self, bytes: usize) {
         self.ahead.advance(bytes.min(self.ahead.len()));
     }
@@ -126,8 +115,7 @@ impl Connection {
         .await
     }
 
-    /// Reads until a line is there; `false` when none comes in time, or none of the length that a
-    /// head may have.
+    /// Reads until a line is buffered; false if none comes in time or within a head's size.
     pub(super) async fn has_line(&mut self, watch: &mut Watch, deadline: Instant) -> bool {
         let mut seen = 0;
         while seen <= HEAD_BYTES_MAX {
@@ -142,10 +130,11 @@ impl Connection {
         false
     }
 
-    /// Writes what is `unsent`, as far as the client takes it, and ends when the client is gone;
-    /// one that closes its sending half counts as gone. What it sends is kept; of a client that
-    /// sends more than a head or two before it has an answer, no more is read, and its leaving is
-    /// noticed when the answer is written.
+    /// Writes `unsent` as far as the client takes it, and returns when the client leaves. A
+    /// half-closed connection counts as left.
+    ///
+    /// Bytes that the client sends are kept. Beyond a head or two, reading stops, and only the
+    /// write of the answer notices that the client left.
     pub(super) async fn left(&mut self, unsent: &mut Vec<u8>) {
         poll_fn(|context| {
             if !unsent.is_empty() {
@@ -173,8 +162,7 @@ impl Connection {
         std::pin::pin!(self.stream.read_buf(&mut self.ahead)).poll(context)
     }
 
-    /// Writes all of `bytes`; `false` when the client is gone or takes none for as long as
-    /// `pause_max`.
+    /// Writes all of `bytes`. Returns false if the client left or took nothing for `pause_max`.
     pub(super) async fn write(
         &mut self,
         watch: &mut Watch,
@@ -217,7 +205,7 @@ impl Connection {
 }
 
 impl fmt::Debug for Connection {
-    /// Without what was read, which may hold a key.
+    /// Leaves out the buffered bytes, which may hold a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
             .field("stream", &self.stream)

@@ -1,11 +1,10 @@
-//! What carries a credential and is therefore never kept (CONTRACT §4, 6): a queued write is
-//! written to the store with its headers, its query and its body.
+//! Detects requests that carry a credential. They are never queued (SPECIFICATION, "Promises" 6),
+//! because the store keeps a write's headers, query and body.
 //!
-//! One idea: **a request is judged by the names of its route, its headers and the parts of its
-//! query**, each read as the upstream reads it and without what divides its words, so that
-//! `X-Api-Key`, `api_key` and `ap%69key` are one. Values are looked at for this gateway's own keys
-//! alone, which it can tell. Left out: what a body says. It is the client's text, and a route whose
-//! body is known to hold a credential is known by its name.
+//! The names decide: those of the route, the headers and the query parameters. Each is decoded as
+//! the upstream decodes it and compared without separators, so `X-Api-Key`, `api_key` and
+//! `ap%69key` are equal. Values are searched only for this gateway's own keys. Left out: the body,
+//! which is the client's text; a route with a credential in its body is known by its name.
 
 use http::{HeaderMap, HeaderName, header};
 use percent_encoding::percent_decode_str;
@@ -14,7 +13,7 @@ use crate::api::Endpoint;
 use crate::config::KEY_PREFIX;
 use crate::gateway::request::clients::{Clients, KEY_HEADER};
 
-/// What a name of one has in it.
+/// Parts of a credential's name.
 const NAMED: [&str; 10] = [
     "token",
     "secret",
@@ -27,15 +26,14 @@ const NAMED: [&str; 10] = [
     "signature",
     "credential",
 ];
-/// Words too short to be looked for inside others.
+/// Words too short to be searched inside others.
 const WORDS: [&str; 4] = ["otp", "sig", "jwt", "pwd"];
-/// Beside one of these a `code` is an OAuth code (RFC 6749 §4.1.2, §4.1.3). Alone it may be
-/// anything: a code that a secret scan or a country has.
+/// Beside one of these, `code` is an OAuth code (RFC 6749 §4.1.2, §4.1.3). Alone it may be
+/// anything, such as a code of a secret scan or a country.
 const BESIDE_CODE: [&str; 5] =
     ["client_id", "redirect_uri", "grant_type", "code_verifier", "state"];
-/// Parts of the templates of routes whose requests or answers carry one, beside those about access
-/// tokens: runners are registered with one, an app's manifest is turned into one, a webhook has
-/// one.
+/// Parts of the templates of routes with a credential in the request or the answer, beside the
+/// access-token routes: for runners, app manifests and webhooks.
 const ROUTES: [&str; 6] = [
     "registration-token",
     "remove-token",
@@ -44,8 +42,7 @@ const ROUTES: [&str; 6] = [
     "/hooks",
     "/hook/",
 ];
-/// Where a credential has its place: it ends at the gateway and is not kept. What is in these lines
-/// is not looked at.
+/// Headers that end at the gateway and are not stored; their values need no check.
 const END_HERE: [HeaderName; 4] = [
     header::AUTHORIZATION,
     header::PROXY_AUTHORIZATION,
@@ -53,7 +50,6 @@ const END_HERE: [HeaderName; 4] = [
     HeaderName::from_static("idempotency-key"),
 ];
 
-/// Whether a request or its answer carries a credential.
 pub(super) fn carries_credential(
     endpoint: &Endpoint,
     headers: &HeaderMap,
@@ -72,7 +68,7 @@ pub(super) fn carries_credential(
 
 fn query_carries_one(query: &str, clients: &Clients) -> bool {
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    // Some read `;` as `&`.
+    // Some parsers read `;` as `&`.
     let names: Vec<_> = query
         .split(['&', ';'])
         .map(|part| decoded(part.split('=').next().unwrap_or_default()))
@@ -90,7 +86,7 @@ fn is_name_of_one(name: &str) -> bool {
     NAMED.iter().any(|part| whole.contains(part)) || words.iter().any(|word| WORDS.contains(word))
 }
 
-/// Whether there is a client's key in it that begins as all begin that are made here.
+/// True if the text contains a client's key with the prefix of generated keys.
 fn has_key(text: &[u8], clients: &Clients) -> bool {
     memchr::memmem::find_iter(text, KEY_PREFIX).any(|start| {
         let from = text.get(start..).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! `POST /_weir/webhooks`: a delivery of the upstream's, which has no client key and is known by
-//! its signature (CONTRACT §3).
+//! `POST /_weir/webhooks`: webhook deliveries from the upstream. They carry no client key; a
+//! signature authenticates them (SPECIFICATION, "Webhook deliveries").
 //!
-//! Whether it is genuine and what it changed is decided in `webhooks/`; the store is told before
-//! the answer, so that whoever hears of the delivery's end finds the cache told.
+//! `webhooks/` checks the signature and derives the changes. The invalidation comes before the
+//! answer, so that the end of a delivery implies an up-to-date cache.
 
 use std::time::Duration;
 
@@ -22,15 +22,15 @@ use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::Stop;
 use crate::gateway::server::request::{Body, Request};
 
-/// The event of a delivery whose word cannot be taken for it.
+/// The metric's event label of an unverified delivery.
 const UNVERIFIED: &str = "unverified";
 
-/// By when a delivery is to be there as a whole: the upstream waits no longer for the answer
-/// (UPSTREAM.md, Webhooks).
+/// The time to receive a whole delivery. The upstream waits no longer for the answer
+/// (SPECIFICATION, "Webhooks in practice").
 const WHOLE_WITHIN: Duration = Duration::from_secs(10);
 
 impl Handler {
-    /// Answers a delivery. Nothing of one that is not signed is looked at but its size.
+    /// Answers a delivery. Without a signature header, the body is not read.
     pub(super) async fn delivery(
         &self,
         session: &mut ServerSession,
@@ -70,7 +70,6 @@ impl Handler {
         }
     }
 
-    /// The body, if it comes in time and there is room for it.
     async fn delivered(
         &self,
         session: &mut ServerSession,

@@ -1,12 +1,10 @@
-//! Reads over HTTP/1.1, answered before the framework makes a session: one read, one buffer, one
-//! write.
+//! The fast path: reads over HTTP/1.1 without a framework session; one read, buffer and write.
 //!
-//! Only what cannot be misunderstood is taken here: a GET or HEAD that came in one piece, without a
-//! body and without a word about its connection. It is checked, sorted, answered, dressed and
-//! concluded by the functions of every other request; what is different is who reads the bytes and
-//! who writes them. What has to be asked for goes on in `asking.rs`; everything that is no read
-//! goes on to the framework's session (`service.rs`), with its bytes and with what was found out
-//! about it, so that no stage runs twice.
+//! Only unambiguous requests take it: a GET or HEAD that came in one piece, without a body and
+//! without headers about its connection. The functions of every other request validate, classify,
+//! answer and finish it; only reading and writing differ. A miss goes on in `asking.rs`. Everything
+//! else goes to a session (`service.rs`) with its bytes and the results so far, so that no stage
+//! runs twice.
 
 use std::sync::Arc;
 
@@ -30,47 +28,38 @@ use crate::gateway::server::miss::{Asked, Asking};
 use crate::gateway::server::request::Known;
 use crate::gateway::server::request::{Classification, Request, Task};
 
-/// How the request lines that are taken here end.
+/// The end of the request lines that the fast path takes.
 const LINE_ENDS: &[u8] = b" HTTP/1.1\r\n";
-/// How any line ends.
 const LINE_END: &[u8] = b"\r\n";
-/// How a head ends.
 const HEAD_ENDS: &[u8; 4] = b"\r\n\r\n";
-/// The methods taken here, as they begin a request.
+/// The methods of the fast path, as they begin a request.
 const METHODS: [(&[u8], Method); 2] = [(b"GET ", Method::GET), (b"HEAD ", Method::HEAD)];
-/// An answer's buffer is kept for the connection's next one up to this size; ordinary answers are
-/// far smaller.
+/// The largest answer buffer that a connection keeps; ordinary answers are far smaller.
 const BUFFER_KEPT_BYTES: usize = 16 * 1024;
 
-/// How far a connection came before something else than a hit was asked for.
+/// The reason why a connection leaves the fast path.
 pub(super) enum Next {
-    /// To its end.
     Over,
-    /// What came is not the beginning of a request, or came too late to be one.
+    /// The bytes do not begin a request, or came too late.
     Unreadable(GatewayError),
-    /// HTTP/2 is spoken, or perhaps.
+    /// The bytes begin like HTTP/2.
     Preface,
-    /// A session is to serve the next request, whose head is there by `deadline` or never.
+    /// A session serves the next request; its head arrives by `deadline` or never.
     Session {
-        /// What is known of it already.
         known: Option<Box<Known>>,
-        /// When its head must be there.
         deadline: Instant,
     },
 }
 
-/// How a connection has been used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
-    /// Not at all: its first request is not there yet.
+    /// The first request has not arrived yet.
     New,
-    /// It carried a request before.
     Used,
 }
 
 impl Frontend {
-    /// Answers what is asked on a connection as long as it is reads; `door` goes by the config in
-    /// force when each of them begins.
+    /// Serves a connection as long as its requests are reads, each under the current config.
     pub(super) async fn reads(
         &self,
         handler: &mut Handler,
@@ -99,7 +88,7 @@ impl Frontend {
                 return Next::Preface;
             }
             if self.renew(handler) {
-                // Whoever it was by the config before may be nobody now.
+                // Under the new config the same key may be unknown.
                 said = None;
             }
             let listen = &handler.gateway.env.config.listen;
@@ -141,7 +130,7 @@ impl Frontend {
                     return Next::Over;
                 }
                 Asked::Known(known) => {
-                    // Informational answers that the client has not taken yet.
+                    // Interim answers that the client has not taken yet.
                     if !connection.write(watch, &buffer, listen.body_timeout).await {
                         handler.finish(known.request, None);
                         return Next::Over;
@@ -158,34 +147,31 @@ impl Frontend {
     }
 }
 
-/// Whether it cannot be told yet whether these are the first bytes of HTTP/2.
+/// True if the bytes are too few to tell HTTP/2 from HTTP/1.1.
 fn is_too_short(ahead: &[u8]) -> bool {
     ahead.len() < PREFACE_BEGINS.len() && PREFACE_BEGINS.starts_with(ahead)
 }
 
-/// What the store has for a request.
+/// The result of a cache lookup on the fast path.
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one at a time, and a box would cost each hit an allocation"
 )]
 enum Looked {
-    /// The answer, which is in the buffer; with the bytes of its body.
+    /// The answer is in the buffer; the number is the length of its body.
     Hit(Request, u64),
-    /// Nothing that may be served without asking.
+    /// A miss, or an entry that must be revalidated.
     Stale(Box<Asking>),
-    /// It is no read.
     Other(Box<Known>),
 }
 
-/// A request line.
 struct RequestLine {
     method: Method,
     target: Uri,
 }
 
 impl RequestLine {
-    /// The line, and what was read after it; `None` when it is not all there, is not for here, or
-    /// is not well-formed.
+    /// Splits off the request line. `None` if it is incomplete, malformed or not for the fast path.
     fn of(read: &[u8]) -> Option<(Self, &[u8])> {
         let (word, method) = METHODS.iter().find(|(word, _)| read.starts_with(word))?;
         let (line, rest) = read.split_at(memchr::memchr(b'\n', read)? + 1);
@@ -196,8 +182,7 @@ impl RequestLine {
     }
 }
 
-/// The header lines at the beginning of what was read after a request line; `None` when they are
-/// not all there, or not for here.
+/// Reads the header lines after a request line; `None` if incomplete or not for the fast path.
 fn lines_of(rest: &[u8]) -> Option<Lines> {
     let length = if rest.starts_with(LINE_END) {
         LINE_END.len()
@@ -208,9 +193,11 @@ fn lines_of(rest: &[u8]) -> Option<Lines> {
 }
 
 impl Handler {
-    /// Looks for what answers the request at the beginning of what was read, and writes it into
-    /// `buffer` when it is a hit; with the length of its head. `said` is what the connection's last
-    /// request said, and becomes what this one says. `None` for what is not for here.
+    /// Looks up the answer to the request at the beginning of `read`, and writes a hit into
+    /// `buffer`. Returns the length of the head too.
+    ///
+    /// `said` holds the header memo of the connection and is replaced by that of this request.
+    /// `None` if the request is not for the fast path.
     fn look(
         &self,
         read: &[u8],
@@ -247,8 +234,7 @@ impl Handler {
         };
         let span = request.span.clone();
         let _inside = span.enter();
-        // Nothing is waited for from here to the answer's last byte in the buffer: one reading of
-        // the clock serves all of it.
+        // Nothing waits up to the answer's last byte in the buffer: one clock reading is enough.
         let now = request.arrived;
         let sorted =
             valid.map_err(GatewayError::Malformed).and_then(|valid| self.sort(&mut request, valid));

@@ -16,7 +16,6 @@ use crate::telemetry::{LogText, log, spans};
 use std::sync::Arc;
 
 impl Handler {
-    /// The answer to a refusal.
     pub(super) fn refusal(&self, request: &mut Request, refused: &GatewayError) -> Reply {
         request.outcome.refusal = Some(refused.reason());
         if let GatewayError::Limited { limit, until, .. } = refused {
@@ -39,7 +38,6 @@ impl Handler {
         (head, body)
     }
 
-    /// What the gateway adds to a request's answer.
     pub(super) fn gateway_headers<'r>(
         &self,
         request: &'r Request,
@@ -68,7 +66,7 @@ impl Handler {
         GatewayHeaders { cache: request.outcome.cache, figures, view, id: &request.id }
     }
 
-    /// The one place where a request ends: log, metrics, span (DESIGN D11).
+    /// Ends a request: log line, metrics and span (SPECIFICATION D11). This is the only such place.
     pub(super) fn finish(&self, mut request: Request, bytes_out: Option<u64>) {
         let now = self.gateway.env.clock.now();
         let figures = request.progress.figures(now);
@@ -81,8 +79,7 @@ impl Handler {
         outcome.account =
             figures.account.map(|account| Arc::clone(self.gateway.env.shared_name(account)));
         outcome.held = figures.held.map(|hold| hold.for_log(&self.gateway.env));
-        // A request that was refused or left while it waited was asked of no account, but of a
-        // budget.
+        // A request that ended while it waited reached no account, but waited for one resource.
         let asked_of = || {
             let routed = outcome.held.as_ref().and(request.routed.as_ref());
             routed.map(|routed| routed.endpoint.resource.clone())

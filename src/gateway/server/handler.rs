@@ -4,8 +4,7 @@ use crate::gateway::assembly::Gateway;
 use crate::gateway::reload::Current;
 use std::sync::Arc;
 
-/// How HTTP/2's connection preface begins, and no request of HTTP/1.1 that is served here (RFC 9113
-/// §3.4).
+/// The beginning of HTTP/2's preface; no HTTP/1.1 request begins so (RFC 9113 §3.4).
 pub(super) const PREFACE_BEGINS: &[u8; 4] = b"PRI ";
 
 /// A listener's application: bounds the time before the first bytes, tells HTTP/2 from HTTP/1.1,
@@ -18,24 +17,23 @@ pub struct Frontend {
     scheme: &'static str,
 }
 
-/// The HTTP side of a listener, for requests by one config.
+/// The HTTP side of a listener, for requests under one config.
 pub struct Handler {
     pub(super) gateway: Arc<Gateway>,
     pub(super) scheme: &'static str,
 }
 
 impl Frontend {
-    /// For a listener of this scheme, `http` or `https`.
+    /// Creates the application of a listener with this scheme, `http` or `https`.
     pub fn new(current: &Arc<Current>, scheme: &'static str) -> Self {
         Self { current: Arc::clone(current), scheme }
     }
 
-    /// For a request that begins now.
     pub(super) fn handler(&self) -> Handler {
         Handler { gateway: self.current.gateway(), scheme: self.scheme }
     }
 
-    /// Has `door` go by the config in force; whether it did not.
+    /// Moves `door` to the current config; returns true if it changed.
     pub(super) fn renew(&self, handler: &mut Handler) -> bool {
         let is_old = !self.current.is(&handler.gateway);
         if is_old {

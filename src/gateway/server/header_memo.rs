@@ -1,7 +1,7 @@
-//! What a connection's last request said beside its request line. Bots say the same in each, and
-//! what is said again byte for byte need not be read, checked and identified again.
+//! The header memo of a connection. Bots repeat their header lines with each request. Equal lines
+//! need no second parsing, checking and authentication.
 //!
-//! Only the header lines are compared; the request line is read and checked each time (`hit.rs`,
+//! Only the header lines are compared. The request line is parsed and checked each time (`hit.rs`,
 //! `intake.rs`).
 
 use std::ops::Range;
@@ -13,44 +13,40 @@ use subtle::ConstantTimeEq;
 
 use crate::gateway::request::clients::{Client, KEY_HEADER};
 
-/// The most header lines that are read here; ordinary clients send about ten.
+/// The most header lines that the fast path reads; ordinary clients send about ten.
 const LINES_MAX: usize = 32;
-/// The longest header lines that are kept with a connection while it is idle. Ours: ordinary ones
-/// are a tenth of it, and there may be thousands of connections.
+/// The longest header lines that an idle connection keeps. Chosen here: ordinary ones take a tenth,
+/// and there may be thousands of connections.
 const KEPT_BYTES_MAX: usize = 4 * 1024;
-/// Headers about the connection, or a body: whoever sends one is served by the session.
+/// Headers about the connection or a body: a session serves such requests.
 const NOT_HERE: [&str; 6] =
     ["content-length", "transfer-encoding", "expect", "upgrade", "te", "trailer"];
-/// Headers whose values are compared in constant time.
+/// Headers with values that are compared in constant time.
 const SECRETS: [&str; 4] = ["authorization", "proxy-authorization", "cookie", KEY_HEADER];
 
-/// Header lines as they were read, with the empty one that ends the head.
+/// Header lines as received, with the empty line that ends the head.
 pub(super) struct Lines {
     bytes: Bytes,
-    /// Where in them credentials stand, in order.
+    /// The credentials' byte ranges, in order.
     secrets: Vec<Range<usize>>,
     pub(super) headers: Arc<HeaderMap>,
 }
 
-/// Lines that an allowed request said, and what was found out about them.
+/// The header lines of an allowed request and the facts derived from them.
 pub(super) struct HeaderMemo {
     lines: Lines,
     pub(super) known: Arc<KnownHeaders>,
 }
 
-/// What follows from header lines.
 pub(super) struct KnownHeaders {
-    /// The one `Host`.
     pub(super) host: String,
-    /// Whose key they carry.
     pub(super) client: Arc<Client>,
-    /// What of them goes upstream, once something did.
+    /// Computed at the first use.
     pub(super) to_upstream: OnceLock<Arc<HeaderMap>>,
 }
 
 impl Lines {
-    /// Reads header lines and the empty line after them. `None` when they are not for here, or not
-    /// well-formed.
+    /// Parses header lines and the empty line after them; `None` if not for the fast path.
     pub(super) fn read(lines: &[u8]) -> Option<Self> {
         let lines = Bytes::copy_from_slice(lines);
         let mut parsed = [httparse::EMPTY_HEADER; LINES_MAX];
@@ -76,8 +72,7 @@ impl Lines {
         Some(Self { bytes: lines, secrets, headers: Arc::new(headers) })
     }
 
-    /// Whether what was read begins with the same lines. How far credentials agree is not to be
-    /// told by the time it takes.
+    /// True if `read` begins with the same lines. Credentials are compared in constant time.
     fn are_said_by(&self, read: &[u8]) -> bool {
         let Some(said) = read.get(..self.bytes.len()) else { return false };
         let mut done = 0;
@@ -92,14 +87,13 @@ impl Lines {
         are_secrets_same && said[done..] == self.bytes[done..]
     }
 
-    /// Their length in bytes.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 }
 
 impl HeaderMemo {
-    /// Remembers what was found out about lines; `None` where they are too long to be kept.
+    /// Keeps the facts about header lines; `None` if the lines are too long.
     pub(super) fn new(lines: Lines, host: &str, client: &Arc<Client>) -> Option<Self> {
         let known = || KnownHeaders {
             host: host.to_owned(),
@@ -109,14 +103,12 @@ impl HeaderMemo {
         (lines.len() <= KEPT_BYTES_MAX).then(|| Self { lines, known: Arc::new(known()) })
     }
 
-    /// The same lines, if what was read begins with them.
     pub(super) fn again(&self, read: &[u8]) -> Option<&Lines> {
         self.lines.are_said_by(read).then_some(&self.lines)
     }
 }
 
-/// Whether a header is about the connection or a body. Keeping a connection is what happens here in
-/// any case.
+/// True for headers about the connection or a body, except the default `keep-alive`.
 fn is_not_for_here(header: &httparse::Header<'_>) -> bool {
     NOT_HERE.iter().any(|other| header.name.eq_ignore_ascii_case(other))
         || header.name.eq_ignore_ascii_case("connection")

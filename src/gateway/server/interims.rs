@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Handler {
-    /// Puts one into a buffer, in HTTP/1.1.
     pub fn put_interim(&self, interim: &Interim, origin: &Origin, into: &mut Vec<u8>) {
         write::encode_interim(
             interim.status,
@@ -23,7 +22,7 @@ impl Handler {
         );
     }
 
-    /// Gives those that are left to the client of a session: what comes next is the answer.
+    /// Writes the remaining ones to a session; the final answer comes next.
     pub async fn pass_on_interims(
         &self,
         session: &mut ServerSession,
@@ -50,9 +49,8 @@ impl Handler {
         self.gateway.env.config.listen.body_timeout
     }
 
-    /// Does what an answer is made by, and passes on to a session what comes before it; `None`: the
-    /// client has left. A client that takes nothing does not hold up the work, which others may
-    /// wait for.
+    /// Runs `work` and passes interim answers to a session meanwhile. `None` if the client left. A
+    /// client that takes nothing does not delay the work, because others may wait for it.
     pub async fn while_there<T>(
         &self,
         session: &mut ServerSession,
@@ -86,24 +84,24 @@ impl Handler {
     }
 }
 
-/// Whether the client of a session can be given any.
+/// True if the client of a session can receive interim answers.
 pub fn takes_interims(session: &ServerSession) -> bool {
     !session.is_http2() && session.req_header().version == Version::HTTP_11
 }
 
 impl Request {
-    /// From now on they are kept for its client; where they come in.
+    /// Collects interim answers for the client from now on.
     pub fn take_interims(&mut self) -> Arc<Interims> {
         Arc::clone(self.interims.get_or_insert_default())
     }
 }
 
-/// Until the client goes away. Only after its whole body was read: on HTTP/1.1 this reads ahead.
+/// Waits until the client leaves. On HTTP/1.1 this reads ahead, so call it only after the whole
+/// body was read.
 ///
-/// A client that sends its next request before it has this answer (pipelining) is not gone, but the
-/// byte that told so is lost to the framework, and what follows it would be read as another request
-/// than was sent. Its connection ends after this answer, as RFC 9112 §9.3.2 lets a server do: the
-/// client sends the rest again.
+/// A client that pipelines its next request has not left, but the framework loses the byte that it
+/// read. The rest would be read as another request. Its connection therefore ends after this
+/// answer, as RFC 9112 §9.3.2 allows, and the client repeats the rest.
 pub(super) async fn gone(session: &mut ServerSession) {
     loop {
         match session.read_body_or_idle(true).await {

@@ -1,5 +1,5 @@
-//! Opening the listeners on the caller's runtime, and closing them: pingora's own server would take
-//! the whole process.
+//! Opens and closes the listeners on the caller's runtime. pingora's own server is not used,
+//! because it takes over the process.
 
 use std::fs::Permissions;
 use std::io;
@@ -23,13 +23,13 @@ use tokio::task::JoinHandle;
 use crate::gateway::reload::Current;
 use crate::gateway::server::handler::Frontend;
 
-/// One write for each ordinary answer (PINGORA.md, Speed on this path).
+/// Large enough for one write per ordinary answer (src/gateway/README.md, "The framework").
 const WRITE_BUFFER_BYTES: usize = 16 * 1024;
 
-/// Who may connect to a Unix socket: its owner and its group. A key is needed all the same.
+/// Owner and group may connect to a Unix socket; a client key is needed all the same.
 const SOCKET_MODE: u32 = 0o660;
 
-/// Opens a Unix socket, in the place of one that nobody listens on any more.
+/// Opens a Unix socket and replaces a stale one that no process listens on.
 fn bind_socket(path: &Path) -> io::Result<UnixListener> {
     let said = |error: io::Error| {
         io::Error::new(error.kind(), format!("cannot listen on {}: {error}", path.display()))
@@ -58,23 +58,23 @@ fn bind_socket(path: &Path) -> io::Result<UnixListener> {
 /// The open listeners.
 pub struct Listening {
     current: Arc<Current>,
-    /// Where it is reached by HTTP, with the ports that the system chose for port 0.
+    /// The bound HTTP addresses, with the ports that the system chose for port 0.
     pub addresses: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
     services: Vec<JoinHandle<()>>,
 }
 
-/// How a drain ended.
+/// The result of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// Everything in flight was finished.
+    /// All requests finished.
     Completely,
-    /// This many requests were cut off at the end of the time allowed.
+    /// This many requests were cut off at the end of the grace period.
     CutOff(usize),
 }
 
 impl Listening {
-    /// Opens every configured listener; fails before anything is served when one cannot be opened.
+    /// Opens every configured listener. Fails before it serves any request if one cannot be opened.
     pub fn open(current: &Arc<Current>) -> io::Result<Self> {
         let gateway = current.gateway();
         let (stop, stopped) = watch::channel(false);
@@ -93,8 +93,7 @@ impl Listening {
             addresses.push(bound);
         }
         if let Some(path) = &gateway.env.config.listen.unix {
-            // The framework would panic on a path that it cannot use, and take another process's
-            // socket away.
+            // The framework would panic on a bad path, and take over another process's socket.
             fds.add(path.display().to_string(), bind_socket(path)?.into_raw_fd());
             service.add_uds(&path.display().to_string(), Some(Permissions::from_mode(SOCKET_MODE)));
         }
@@ -104,9 +103,9 @@ impl Listening {
         Ok(Self { current: Arc::clone(current), addresses, stop, services })
     }
 
-    /// Stops accepting, lets what is in flight finish for at most `grace`, then cuts the rest off.
+    /// Stops accepting, lets running requests finish for at most `grace`, then cuts off the rest.
     pub async fn drain(self, grace: Duration) -> Drained {
-        // Closing the door first: a connection accepted before hears 503 only from now on.
+        // The listener closes first: only then do the open connections begin to get 503.
         self.stop.send_replace(true);
         let gateway = self.current.gateway();
         gateway.env.active.drain();

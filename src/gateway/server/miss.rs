@@ -1,10 +1,9 @@
-//! Reads that ask the upstream, answered on the connection they came on: what `hit.rs` has parsed
-//! and found nothing fresh for is carried on here, with one write and no session.
+//! The fast path of a miss: a read that `hit.rs` has parsed asks the upstream. The answer goes out
+//! on its connection with one write, without a session.
 //!
-//! How a read is asked, and what becomes of a fetch whose asker leaves, is the same for both ways
-//! (`service.rs`, `flight.rs`); here is only how the client's leaving is noticed, and the answer
-//! written. Left to the session: answers that are passed on piece by piece, refusals, and answers
-//! that end their connection.
+//! Fetches and their fate after a client leaves are the same as for sessions (`service.rs`,
+//! `flight.rs`). This file only notices that the client leaves and writes the answer. Sessions
+//! serve streamed bodies, gateway errors, and answers that end their connection.
 
 use pingora::server::ShutdownWatch;
 use tracing::Instrument;
@@ -15,27 +14,26 @@ use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::Known;
 use crate::gateway::server::request::{Allowed, Classification, Request, Task};
 
-/// A read that nothing stored answers.
+/// A read without a fresh stored answer.
 pub(super) struct Asking {
     pub(super) request: Request,
     pub(super) allowed: Box<Allowed>,
     pub(super) lookup: CacheLookup,
 }
 
-/// What came of asking.
+/// The result of a miss.
 pub(super) enum Asked {
-    /// The answer is in the buffer; with the bytes of its body.
+    /// The answer is in the buffer; the number is the length of its body.
     Answered(Request, u64),
-    /// The client has left.
     Gone(Request),
-    /// The session is to write what came of it.
+    /// A session must write the result.
     Known(Box<Known>),
 }
 
 impl Handler {
-    /// Asks, as long as the client is there. Nothing that it sends meanwhile is lost. Informational
-    /// answers are written as the client takes them; what is left of them in the buffer, in which
-    /// there is nothing else by then, goes before the answer.
+    /// Fetches the answer while the client stays; bytes that the client sends meanwhile are kept.
+    /// Interim answers are written as the client takes them. Those left in the buffer, which then
+    /// holds nothing else, go before the answer.
     pub(super) async fn ask_here(
         &self,
         connection: &mut Connection,
@@ -52,8 +50,7 @@ impl Handler {
         let span = request.span.clone();
         let interims = request.take_interims();
         let mut progress = request.progress.clone();
-        // Boxed before anything is put around it, which would move all of its large state each
-        // time.
+        // Boxed before it is wrapped, because each wrapper would move its large state.
         let mut asked =
             Box::pin(self.ask(&request, &mut progress, &client, &valid, route, Some(lookup)))
                 .instrument(span);

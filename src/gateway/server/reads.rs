@@ -40,8 +40,8 @@ impl Handler {
         Ok(self.content(request, answered).await)
     }
 
-    /// A read that needs the upstream, or another request's fetch, whose effort becomes its own.
-    /// Dropped, it is left.
+    /// Performs a read that needs the upstream, alone or as a waiter of another request's fetch,
+    /// and adopts that fetch's progress. Dropping the future leaves the fetch.
     pub(super) async fn ask(
         &self,
         request: &Request,
@@ -60,7 +60,6 @@ impl Handler {
         self.gateway.cache.read(cache_request, lookup, progress).await
     }
 
-    /// The answer to a read.
     pub(super) async fn content(&self, request: &Request, answered: ReadAnswer) -> Content {
         let (responder, form) = (&self.gateway.responder, request.form());
         match answered {

@@ -1,9 +1,8 @@
-//! A request between its head and its answer: what is found out about it without waiting, what
-//! every answer carries, and the one place where it is concluded.
+//! A request between its head and its answer: classification without waiting, the gateway headers
+//! of every answer, and the end of a request.
 //!
-//! Both ways to a client go through here, the framework's sessions (`service.rs`) and the hits that
-//! are answered before one is made (`hit.rs`), so that there is one set of rules. Left out:
-//! whatever waits, and bytes on a connection.
+//! Framework sessions (`service.rs`) and the fast path (`hit.rs`) both use these functions, so that
+//! one set of rules holds. Left out: everything that waits, and the bytes of a connection.
 
 use std::sync::Arc;
 
@@ -31,7 +30,7 @@ use crate::gateway::response::render::Content;
 use crate::gateway::server::header_memo;
 use crate::gateway::url_rewrite::map::Origin;
 
-/// A request as its stages learn about it; becomes its outcome.
+/// A request and the results of its stages; becomes its outcome.
 pub(super) struct Request {
     pub(super) method: Method,
     pub(super) asked: Arc<HeaderMap>,
@@ -41,9 +40,8 @@ pub(super) struct Request {
     pub(super) progress: RequestProgress,
     pub(super) span: tracing::Span,
     pub(super) body: Body,
-    /// What is to be passed on before its answer.
     pub(super) interims: Option<Arc<Interims>>,
-    /// The `X-Request-Id`, kept or made.
+    /// The `X-Request-Id` of the client, or a generated one.
     pub(super) id: HeaderValue,
     pub(super) identity: Identity,
     pub(super) routed: Option<Routed>,
@@ -53,9 +51,9 @@ pub(super) struct Request {
 #[derive(Default)]
 pub(super) struct Identity {
     pub(super) client: Option<Arc<Client>>,
-    /// What is known of its header lines, where the connection has said them before.
+    /// Set if the connection's previous request had the same header lines.
     pub(super) known: Option<Arc<header_memo::KnownHeaders>>,
-    /// The client's own upstream credential; what of it is under way keeps its place in the books.
+    /// The client's own upstream credential; in use, it keeps its dynamic account.
     pub(super) client_credential: Option<Arc<ClientCredential>>,
 }
 
@@ -66,46 +64,38 @@ pub(super) struct Routed {
     pub(super) view: Arc<[AccountId]>,
 }
 
-/// What has become of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
     /// There is none, or it was read, or it broke off.
     Settled,
-    /// A well-formed request was answered without it.
+    /// The request was answered before its body was read.
     Unread,
 }
 
-/// A request that is well-formed and allowed.
 pub(super) struct Allowed {
     pub(super) valid: ValidRequest,
     pub(super) client: Arc<Client>,
     pub(super) task: Task,
 }
 
-/// What an allowed request is.
 pub(super) enum Task {
-    /// GraphQL, whose route depends on its body.
+    /// GraphQL: the route depends on the body.
     Graphql,
-    /// A GET or HEAD.
     Read(Route),
-    /// Anything else.
     Write(Route),
-    /// A look at a write that was accepted, or its cancellation.
+    /// The status or cancellation of an accepted write.
     Own(WriteId),
 }
 
-/// What is known of a request before anything is waited for.
 pub(super) enum Classification {
-    /// The gateway answers it from what it knows.
+    /// The gateway answers from what it knows.
     Answered(Box<Content>),
-    /// The upstream's own, which has no key.
+    /// A webhook delivery, which carries no client key.
     Delivery(Box<ValidRequest>),
-    /// It is to be carried out.
     Allowed(Box<Allowed>),
 }
 
 impl Request {
-    /// A request of which only the head is known.
     pub(super) fn new(
         gateway: &Gateway,
         method: Method,
@@ -113,7 +103,7 @@ impl Request {
         asked: Arc<HeaderMap>,
     ) -> Self {
         let id = headers::request_id(&asked).cloned().unwrap_or_else(random::request_id);
-        // Decoded first: an encoded key must look like one to what keeps keys out of the log.
+        // Decoded first, because the log redacts keys by their spelling.
         let outcome =
             Outcome::new(&method, &decode_unreserved(path), id.to_str().unwrap_or_default());
         let span = spans::server_span(
@@ -138,13 +128,11 @@ impl Request {
         }
     }
 
-    /// Its route is known.
     pub(super) fn routed(&mut self, route: &Route) {
         self.outcome.endpoint = &route.endpoint.template;
         self.routed = Some(Routed { endpoint: route.endpoint, view: Arc::clone(&route.view) });
     }
 
-    /// Its header lines as they go upstream.
     pub(super) fn to_upstream(&self, dialect: Dialect) -> Arc<HeaderMap> {
         let make = || {
             let is_read = matches!(self.method, Method::GET | Method::HEAD);
@@ -161,21 +149,19 @@ impl Request {
             .map_or_else(make, |known| Arc::clone(known.to_upstream.get_or_init(make)))
     }
 
-    /// How its answer is to look.
     pub(super) fn form(&self) -> Form<'_> {
         Form { method: &self.method, asked: &self.asked, origin: &self.origin }
     }
 }
 
-/// What was found out about a request before the framework's session had read it.
+/// The result of the fast path for a request that needs a framework session.
 pub(super) struct Known {
-    /// It has no body, and either nothing stored answers it or its answer is known.
+    /// Has no body. Either its answer is known already, or no stored answer serves it.
     pub(super) request: Request,
-    /// What became of it so far.
     pub(super) sorted: Result<Classification, GatewayError>,
 }
 
-/// Why a request ends without a reply.
+/// The reason why a request ends without a reply.
 pub(super) enum Stop {
     Error(GatewayError),
     ClientGone,

@@ -1,9 +1,9 @@
-//! Between pingora's listener and the path of a request: deadlines of the head, HTTP/1.1 or HTTP/2,
-//! keep-alive.
+//! The sessions between pingora's listener and the stages of a request: deadlines of the head,
+//! HTTP/1.1 or HTTP/2, keep-alive.
 //!
-//! pingora's `ProxyHttp` is not used: its phases begin after the head was read without a total
-//! deadline, and every request here is answered by the gateway itself. This is an application on
-//! pingora's listener and sessions instead; what happens to a request is in `service.rs`.
+//! pingora's `ProxyHttp` is not used: its phases begin after the head, and it sets no total
+//! deadline for reading the head. This is an application on pingora's listener and sessions;
+//! `service.rs` has the stages of a request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,13 +31,12 @@ use crate::gateway::server::fast_path::{Age, Next};
 use crate::gateway::server::handler::{Frontend, Handler};
 use crate::gateway::server::request::Known;
 
-/// How long an unread request body is drained so that its connection can be used again.
+/// The time for which an unread request body is drained so that its connection can be reused.
 const DRAIN_BODY: Duration = Duration::from_secs(5);
 
-/// The length of the whole preface.
 const PREFACE_BYTES: usize = 24;
 
-/// The same for connections that speak HTTP/2.
+/// The HTTP/2 side of a listener.
 struct Http2Frontend {
     front: Arc<Frontend>,
     options: HttpServerOptions,
@@ -91,7 +90,6 @@ impl ServerApp for Frontend {
     }
 }
 
-/// By when the head of a session's request must be there.
 #[derive(Clone, Copy)]
 struct HeadDue {
     at: Instant,
@@ -100,7 +98,7 @@ struct HeadDue {
 
 #[async_trait]
 impl HttpServerApp for Http2Frontend {
-    /// The framework's way here is that of HTTP/2, a session for each request.
+    /// The framework calls this for HTTP/2, with one session per request.
     async fn process_new_http(
         self: &Arc<Self>,
         session: ServerSession,
@@ -125,7 +123,7 @@ impl HttpServerApp for Http2Frontend {
 }
 
 impl Handler {
-    /// One request of a session; returns the connection when it can carry another.
+    /// Serves one request of a session. Returns the connection if it can carry another request.
     async fn one(
         &self,
         mut session: ServerSession,
@@ -174,13 +172,13 @@ impl Handler {
         if *shutdown.borrow() {
             session.set_keepalive(None);
         }
-        // Flushing what a client does not read must end some time.
+        // A client that does not read must not delay the flush without end.
         let stream = timeout(listen.body_timeout, session.finish()).await.ok()?.ok().flatten()?;
-        // Nothing of a next request was read: then the framework gives no connection back.
+        // No byte of a next request was read ahead; otherwise the framework returns no connection.
         Some(stream.into_parts().0)
     }
 
-    /// Refuses what has no readable head; the connection is closed afterwards.
+    /// Answers a connection without a readable head and closes it.
     async fn refuse_unread(&self, session: &mut ServerSession, refused: GatewayError) {
         session.set_keepalive(None);
         let origin = self.gateway.downstream.unknown_origin();
@@ -194,7 +192,7 @@ impl Handler {
             refusal = refused.reason(),
             "a connection without a readable request was closed"
         );
-        // It is being closed in any case.
+        // The connection closes in any case.
         let _ = write::write(
             session,
             &Method::GET,
@@ -207,8 +205,8 @@ impl Handler {
     }
 }
 
-/// What the framework found wrong with a head; it has its own, higher limits, which are only told
-/// by their wording.
+/// Classifies the framework's error about a head. The framework has its own, higher limits and
+/// reports them only by their wording.
 fn fault_of_head(error: &str) -> Malformed {
     if error.contains("too many headers") || error.contains("larger than") {
         return Malformed::HeadTooLarge;

@@ -1,8 +1,7 @@
-//! The path of a request, from its head to the last byte of its answer, stage by stage in the order
-//! of `lib.rs`.
+//! The stages of a request in order, from its head to the last byte of its answer.
 //!
-//! Each stage is a module of its own; here is only the order, what ends a request early, and the
-//! one place where it is concluded.
+//! Each stage is a module of its own. This file holds only their order, the early ends, and the one
+//! place where a request ends.
 
 use std::sync::Arc;
 
@@ -23,8 +22,7 @@ use crate::gateway::server::request::{Allowed, Body, Classification, Request, Ta
 use crate::gateway::server::request::{Known, Stop};
 
 impl Handler {
-    /// One request, whose head has been read, to the end of its answer. `known` is what is known of
-    /// it already.
+    /// Serves one request with its head read. `known` carries the result of the fast path.
     pub(super) async fn serve(
         &self,
         session: &mut ServerSession,
@@ -88,8 +86,8 @@ impl Handler {
         written.map(drop)
     }
 
-    /// Every stage in order; each may end it. What asks the upstream is boxed: kept in line, its
-    /// state would be moved about for every hit.
+    /// Runs every stage in order; each may end the request. The upstream stages are boxed: inline,
+    /// each hit would pay for moving their state.
     async fn answer(
         &self,
         session: &mut ServerSession,
@@ -119,8 +117,7 @@ impl Handler {
                 Box::pin(self.graphql(session, request, &client, &valid)).await.map(Content::Made)
             }
             Task::Read(route) => {
-                // Some libraries send a body with a GET; it means nothing and must be out of the
-                // way.
+                // Some libraries send a body with a GET. It must leave the connection.
                 self.whole_body(session, request, &valid, IDLE_BODY_BYTES_MAX).await?;
                 let now = self.gateway.env.clock.now();
                 let lookup = match if is_looked_for {
@@ -151,7 +148,6 @@ impl Handler {
         }
     }
 
-    /// Is it one well-formed request, and what does it address?
     fn validate(
         &self,
         session: &mut ServerSession,
@@ -173,8 +169,8 @@ impl Handler {
             .map_err(GatewayError::Malformed)?
         };
         if valid.body == BodyFraming::Chunked && !session.is_http2() {
-            // Also when the body is never read: the framework would skip it by its own, more
-            // forgiving reading (PINGORA.md, Pitfalls).
+            // Also for a body that is never read: the framework's own reader is more forgiving
+            // (src/gateway/README.md, "The framework").
             session.set_keepalive(None);
         }
         if valid.body != BodyFraming::None {

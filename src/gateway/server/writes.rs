@@ -22,8 +22,8 @@ use http::Method;
 use pingora::protocols::http::ServerSession;
 use std::sync::Arc;
 
-/// Uploads up to this size are held like other writes, so that a client that leaves is noticed and
-/// a failure can be mended; larger ones are streamed.
+/// Uploads up to this size are held like other writes: the gateway then notices a client that
+/// leaves and can retry. Larger ones are streamed.
 const UPLOAD_HELD_BYTES_MAX: usize = 256 * 1024;
 
 impl Handler {
@@ -108,7 +108,7 @@ impl Handler {
                 )?
                 .is_some_and(|terms| terms.key.is_some()) =>
             {
-                // It would be streamed, which cannot be repeated nor compared with a repetition.
+                // A streamed body can be neither repeated nor compared with a repetition.
                 Err(GatewayError::BodyTooLarge.into())
             }
             BodyRead::TooLarge(body) => {
@@ -135,8 +135,7 @@ impl Handler {
         }
     }
 
-    /// Runs a write, or a read that is not kept, as a task that outlives the client once something
-    /// was sent.
+    /// Runs a write or an unstored read as a task, which outlives the client once it is sent.
     pub(super) async fn perform_write(
         &self,
         session: &mut ServerSession,
@@ -161,7 +160,7 @@ impl Handler {
             }
             return Err(Stop::ClientGone);
         };
-        // A task that died has dropped its lease, which counts as sent.
+        // A task that panicked has dropped its lease, which counts as sent.
         Ok(answer.unwrap_or(Err(GatewayError::OutcomeUnknown))?)
     }
 }

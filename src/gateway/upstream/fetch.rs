@@ -1,8 +1,8 @@
-//! The upstream client: one attempt of one request over pingora's connector, and what is known of
-//! it when it fails. What is on the wire is in `http1.rs`.
+//! The upstream client: one attempt of one request over pingora's connector, and the classification
+//! of its failures. `http1.rs` has the wire format.
 //!
-//! No limits, tokens, retries or caching here: the caller holds the lease, puts the credential in,
-//! and decides what a failure means (DESIGN D7).
+//! Left out: limits, tokens, retries and caching. The caller holds the lease, adds the credential
+//! and draws the conclusions (SPECIFICATION D7).
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -27,19 +27,16 @@ use crate::gateway::upstream::idle::IdleConnections;
 use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
 use crate::gateway::upstream::resolve::Resolver;
 
-/// Memory for the bodies of one address whose length nobody has said, all together, while it is not
-/// known whether they can be held. Ours: one that is whole takes as much again for a moment, to be
-/// put together; the bound for all large bodies at once is 32 MiB.
+/// Memory for bodies of unknown length of one address, until it is clear that they can be held.
+/// Chosen here: assembling takes it twice for a moment; all large bodies together have 32 MiB.
 const UNMEASURED_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// What each of them has without asking: more than most answers, and four times what is read at
-/// once.
+/// The part of each that needs no permit: more than most answers, and four times one read.
 const UNMEASURED_BYTES_FREE: usize = 256 * 1024;
-/// In such portions.
+/// The unit of the permits.
 const UNIT_BYTES: usize = 64 * 1024;
-/// Idle connections are kept in a pool of our own, so the connector keeps none.
+/// The gateway has its own pool of idle connections, so the connector keeps none.
 const CONNECTOR_POOL_SIZE: usize = 1;
 
-/// The upstream's three addresses and the connections to them.
 pub struct Upstream {
     connector: TransportConnector,
     resolver: Resolver,
@@ -50,32 +47,29 @@ pub struct Upstream {
     response_timeout: Duration,
 }
 
-/// One of the upstream's addresses, and the idle connections to it.
+/// An upstream address and its idle connections.
 struct Address {
     url: UpstreamUrl,
     idle: IdleConnections,
-    /// Memory for bodies that may turn out too large to hold.
+    /// Permits for bodies that may turn out too large to hold.
     unmeasured: Arc<Semaphore>,
 }
 
-/// A connection for one request.
 struct Connected {
     connection: Connection,
     is_reused: bool,
 }
 
-/// Whether a request may go over a connection that was used before.
+/// The choice between an idle and a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// An idle one is taken when there is one.
     Idle,
-    /// It gets a connection of its own.
     Never,
 }
 
 impl Reuse {
-    /// Methods that RFC 9110 §9.2.2 calls idempotent may meet a connection that the upstream is
-    /// closing: they can be sent again.
+    /// Only methods that RFC 9110 §9.2.2 calls idempotent may use an idle connection, which the
+    /// upstream may be closing: they can be sent again.
     pub fn of(method: &Method) -> Self {
         if method.is_idempotent() { Self::Idle } else { Self::Never }
     }
@@ -90,69 +84,65 @@ pub struct UpstreamRequest<'r> {
     pub interims: Option<&'r Interims>,
 }
 
-/// Why there is no answer, in the terms that DESIGN D7 decides by.
+/// The reason why there is no answer, in the terms of SPECIFICATION D7.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// No connection was made: the upstream has seen nothing of the request.
+    /// No connection: the upstream has seen nothing of the request.
     #[error("no connection to the upstream: {0}")]
     Connect(String),
     /// The upstream may have executed the request.
     #[error("the upstream's answer was lost: {0}")]
     Lost(String),
-    /// A connection that had been used before died under the request, most likely closed by the
-    /// upstream before it; what became of it is not known.
+    /// A reused connection broke, most likely closed before the request; the outcome is unknown.
     #[error("an idle connection to the upstream died: {0}")]
     Stale(String),
-    /// The client left before anything was sent.
+    /// The request was cancelled before it was sent.
     #[error("the client left before anything was sent")]
     Cancelled,
     /// No answer within `response_timeout`; the upstream may have executed the request.
     #[error("no answer from the upstream in time")]
     Timeout,
-    /// The request cannot be put on the wire.
     #[error("the request cannot be sent: {0}")]
     Unsendable(String),
 }
 
 impl FetchError {
-    /// Whether the upstream may have executed the request.
     pub fn may_have_run(&self) -> bool {
         matches!(self, Self::Lost(_) | Self::Stale(_) | Self::Timeout)
     }
 }
 
-/// An answer whose body has not been read yet, on the connection it comes from.
+/// An answer with an unread body, on its connection.
 pub struct Exchange {
     connection: Connection,
     address: Arc<Address>,
     body_timeout: Duration,
     status: StatusCode,
     headers: HeaderMap,
-    /// What was read of a body that turned out too large to hold.
+    /// The pieces read of a body that turned out too large to hold.
     pending: VecDeque<Bytes>,
-    /// What [`Address::unmeasured`] has given for it.
+    /// Its permits of [`Address::unmeasured`].
     memory: Option<OwnedSemaphorePermit>,
 }
 
-/// Whether more of a streamed body is to be sent.
+/// The state of a streamed request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sending {
-    /// Its next piece, or its end.
+    /// The next piece, or the end, is due.
     GoesOn,
-    /// Nothing: the upstream has answered.
+    /// The upstream has answered; no more is sent.
     Answered,
 }
 
-/// A body that was read as far as the bound allowed.
 pub enum Collected {
     /// All of it; the connection went back to the pool.
     Whole(Bytes),
-    /// More than the bound: what was read, and the exchange to read the rest from.
+    /// More than the limit: the bytes so far, and the exchange with the rest.
     TooLarge(Bytes, Box<Exchange>),
 }
 
 impl Upstream {
-    /// Connects lazily: nothing is sent before the first request.
+    /// Connects at the first request.
     pub fn new(config: &UpstreamConfig, clock: &Clock) -> Self {
         let mut options = ConnectorOptions::new(CONNECTOR_POOL_SIZE);
         options.ca_file = config.ca_file.as_ref().map(|path| path.display().to_string());
@@ -175,7 +165,6 @@ impl Upstream {
         }
     }
 
-    /// The host that a service is reached at, for spans and logs.
     pub fn host(&self, service: Service) -> &str {
         self.address(service).url.host()
     }
@@ -188,11 +177,11 @@ impl Upstream {
         }
     }
 
-    /// Sends one request, once, and reads the head of its answer. `may_send` is asked right before
-    /// the first byte leaves.
+    /// Sends one request once and reads its answer's head. `may_send` is called right before the
+    /// first byte.
     ///
-    /// POST and PATCH always get a connection of their own ([`Reuse::of`]): a pooled one that dies
-    /// under them would leave their outcome unknown.
+    /// POST and PATCH need a new connection ([`Reuse::of`]): if an old one breaks, their outcome is
+    /// unknown.
     pub async fn send(
         self: &Arc<Self>,
         request: &UpstreamRequest<'_>,
@@ -258,7 +247,7 @@ impl Upstream {
     }
 
     fn peer(&self, url: &UpstreamUrl, address: SocketAddr) -> HttpPeer {
-        // An empty SNI would turn certificate checking off (PINGORA.md, Pitfalls).
+        // An empty SNI would disable certificate checks (src/gateway/README.md, "The framework").
         let mut peer = HttpPeer::new(address, url.is_tls(), url.host().to_owned());
         peer.options = PeerOptions::new();
         peer.options.connection_timeout = Some(self.connect_timeout);
@@ -312,7 +301,6 @@ impl Upstream {
     }
 }
 
-/// The head of a request as it is on the wire.
 fn head_of(
     url: &UpstreamUrl,
     UpstreamRequest { request, added, .. }: &UpstreamRequest<'_>,
@@ -324,7 +312,7 @@ fn head_of(
     } else {
         &request.target
     };
-    // `intake` has seen to it; a line that is none would be another request.
+    // Validation ensures this; an embedded line break would start another request.
     if target.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return Err(FetchError::Unsendable("the path has a space or a control character".into()));
     }
@@ -356,7 +344,7 @@ fn head_of(
     Ok(head)
 }
 
-/// A step of an exchange, or `Timeout`. What breaks may have been executed all the same.
+/// Runs a step with a timeout. A broken step may have been executed.
 async fn in_time<T>(
     limit: Duration,
     step: impl Future<Output = Result<T, Broken>>,
@@ -368,18 +356,15 @@ async fn in_time<T>(
 }
 
 impl Exchange {
-    /// The answer's status.
     pub fn status(&self) -> StatusCode {
         self.status
     }
 
-    /// The answer's headers, which are given away.
     pub fn take_headers(&mut self) -> HeaderMap {
         std::mem::take(&mut self.headers)
     }
 
-    /// Sends a piece of a streamed body; an empty piece does nothing. The upstream may answer
-    /// before it has all of it, and then takes no more.
+    /// Sends a piece of a streamed body, unless it is empty. The upstream may answer early.
     pub async fn send_body(
         &mut self,
         piece: &[u8],
@@ -404,8 +389,7 @@ impl Exchange {
         Sending::Answered
     }
 
-    /// The next piece of the answer's body; `None` at its end. What was read before it has been
-    /// passed on.
+    /// Returns the next piece of the answer's body; `None` at its end. Earlier reads come first.
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, FetchError> {
         if let Some(piece) = self.pending.pop_front() {
             return Ok(Some(piece));
@@ -418,7 +402,7 @@ impl Exchange {
         in_time(self.body_timeout, self.connection.read_body()).await
     }
 
-    /// Whether so much of a body whose length nobody has said may be held, in case it ends soon.
+    /// True if this much of a body of unknown length may be held.
     fn may_hold(&mut self, bytes: usize) -> bool {
         let units = bytes.saturating_sub(UNMEASURED_BYTES_FREE).div_ceil(UNIT_BYTES);
         let have = self.memory.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -435,8 +419,8 @@ impl Exchange {
         true
     }
 
-    /// Reads the body up to `bytes_max`; a longer one is handed back with what was read, and so is
-    /// one of unknown length when too many such are read at once.
+    /// Reads the body up to `bytes_max`. A longer one is returned with the bytes so far; so is one
+    /// of unknown length if too many such bodies are being read.
     pub async fn collect(mut self, bytes_max: usize) -> Result<Collected, FetchError> {
         let left = self.connection.body_bytes_left();
         if left == Some(0) {
@@ -476,8 +460,7 @@ impl Exchange {
         Ok(Collected::Whole(body.freeze()))
     }
 
-    /// A body of unknown length, in its pieces until it is whole: one buffer that grows takes three
-    /// times the memory while it is copied.
+    /// Collects a body of unknown length as pieces: a growing buffer would triple the memory.
     async fn collect_unmeasured(
         mut self,
         mut pieces: VecDeque<Bytes>,
@@ -501,7 +484,7 @@ impl Exchange {
         Ok(Collected::Whole(body.freeze()))
     }
 
-    /// Puts the connection back, if its answer has been read to its end.
+    /// Returns the connection to the pool if the answer was read completely.
     pub fn release(self) {
         if self.connection.is_reusable() {
             self.address.idle.put(self.connection);

@@ -1,8 +1,8 @@
-//! Idle connections to one of the upstream's addresses.
+//! Idle connections to one upstream address.
 //!
-//! Ours instead of the framework's pool: that one spends a task on every idle connection and loses
-//! some to a race between the task and the next user (PINGORA.md, Tried on 0.9.1). Here a
-//! connection is looked at when it is taken: one read that must find nothing.
+//! The framework's pool spends a task on every idle connection and loses some to a race between
+//! task and user (src/gateway/README.md, "The framework"). Here one read, which must find nothing,
+//! checks a connection when it is taken.
 
 use std::time::Duration;
 
@@ -12,25 +12,24 @@ use crate::clock::{Clock, Timestamp};
 
 use crate::gateway::upstream::http1::Connection;
 
-/// The service closes idle connections at about 60 s: reuse within half of that (UPSTREAM.md,
-/// Conditional requests).
+/// The service closes idle connections at about 60 s; reuse ends at half of that (SPECIFICATION,
+/// "Conditional requests in practice").
 const IDLE_MAX: Duration = Duration::from_secs(30);
-/// Connections kept; the upstream's concurrency limit is near it, so more are never idle for long.
+/// Kept connections. The upstream's concurrency limit is near: more are never idle for long.
 const CONNECTIONS_MAX: usize = 128;
 
-/// The pool; the latest connection is used first, so that the others can grow old.
+/// The pool. The latest connection is used first, so that the others can age out.
 pub struct IdleConnections {
     clock: Clock,
     connections: Mutex<Vec<(Timestamp, Connection)>>,
 }
 
 impl IdleConnections {
-    /// Empty.
     pub fn new(clock: Clock) -> Self {
         Self { clock, connections: Mutex::default() }
     }
 
-    /// A connection that was alive a moment ago.
+    /// Takes a connection that is still alive.
     pub fn take(&self) -> Option<Connection> {
         let now = self.clock.now();
         loop {
@@ -41,7 +40,7 @@ impl IdleConnections {
         }
     }
 
-    /// Keeps a connection whose last answer was read to its end.
+    /// Keeps a connection after its last answer was read completely.
     pub fn put(&self, mut connection: Connection) {
         connection.rest();
         let now = self.clock.now();

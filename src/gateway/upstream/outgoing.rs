@@ -15,20 +15,17 @@ pub struct OutgoingRequest {
     pub body: OutgoingBody,
 }
 
-/// The body of an [`UpstreamRequest`].
 #[derive(Clone)]
 pub enum OutgoingBody {
     /// None at all (GET, HEAD).
     Absent,
-    /// Held in memory, possibly empty: sent with its length.
+    /// In memory, possibly empty; sent with its length.
     Whole(Bytes),
-    /// Sent piece by piece by the caller through [`Exchange::send_body`], with this length or
-    /// chunked.
+    /// Sent in pieces by [`Exchange::send_body`], with this length or chunked.
     Streamed(Option<u64>),
 }
 
 impl OutgoingBody {
-    /// Bytes of it that are held in memory.
     pub fn held_bytes(&self) -> u64 {
         match self {
             Self::Whole(body) => body.len() as u64,

@@ -1,5 +1,5 @@
-//! Names to addresses: pingora's own peer constructor resolves on the calling thread and panics on
-//! a failure (PINGORA.md, Pitfalls).
+//! Name resolution. pingora's own peer constructor resolves on the calling thread and panics on
+//! failure (src/gateway/README.md, "The framework").
 
 use std::collections::HashMap;
 use std::io;
@@ -11,26 +11,23 @@ use parking_lot::Mutex;
 
 use crate::clock::{Clock, Timestamp};
 
-/// How long an answer is used: short enough to follow a moved service, long enough not to ask for
-/// every request.
+/// The lifetime of a result: short enough to follow a moved service.
 const KEEP: Duration = Duration::from_secs(30);
 
 type Known = HashMap<(String, u16), (Timestamp, Arc<[SocketAddr]>)>;
 
-/// Remembers the addresses of the upstream's few hosts.
+/// Caches the addresses of the upstream's few hosts.
 pub struct Resolver {
     clock: Clock,
     known: Mutex<Known>,
 }
 
 impl Resolver {
-    /// Knows nothing yet.
     pub fn new(clock: Clock) -> Self {
         Self { clock, known: Mutex::default() }
     }
 
-    /// All addresses of a host, in the resolver's order; an answer that cannot be renewed goes on
-    /// being used.
+    /// Returns all addresses of a host in the resolver's order; expired ones if renewal fails.
     pub async fn lookup(&self, host: &str, port: u16) -> io::Result<Arc<[SocketAddr]>> {
         if let Ok(address) = host.parse() {
             return Ok(Arc::new([SocketAddr::new(address, port)]));
@@ -52,7 +49,7 @@ impl Resolver {
         }
     }
 
-    /// Asks anew next time: none of the addresses answered.
+    /// Drops a result after none of its addresses answered.
     pub fn forget(&self, host: &str, port: u16) {
         self.known.lock().remove(&(host.to_owned(), port));
     }

@@ -1,50 +1,45 @@
-//! The same rewriting as in `rewrite.rs`, for JSON bodies that are too large to hold: piece by
-//! piece, with a bounded memory. Short-lived secrets are emptied here as they are there: several
-//! clients may get one body.
+//! Rewrites the URLs of JSON bodies that are too large to hold, with bounded memory. It also blanks
+//! short-lived secrets, because several clients may share one body.
 //!
-//! A piece may end anywhere, also in the middle of a URL or an escape; what cannot be decided yet
-//! waits for the next one.
+//! A piece may end anywhere, even inside a URL or an escape. Undecided bytes wait for the next
+//! piece.
 
 use bytes::{Bytes, BytesMut};
 
 use crate::gateway::url_rewrite::map::{Origin, UrlMap, is_secret_key, is_url_key};
 
-/// No key of the service's JSON is nearly as long; of a longer one only the end matters.
+/// Far longer than any key of the service's JSON; of a longer one only the end matters.
 const KEY_BYTES_MAX: usize = 64;
 
-/// Rewrites one body for one client.
 pub struct JsonStream {
     map: UrlMap,
     origin: Origin,
     place: Place,
-    /// The string that was read last, when it may be a key.
+    /// The previous string, which may be a key.
     last_string: Vec<u8>,
-    /// Whether the value that comes next belongs to a key of a URL.
+    /// True if the next value belongs to a URL key.
     is_url_next: bool,
-    /// Whether it belongs to that of a secret.
+    /// True if the next value belongs to a secret's key.
     is_secret_next: bool,
-    /// The beginning of a URL value, until it is clear whether it is the upstream's.
+    /// The beginning of a URL value, until its prefix is decided.
     held: BytesMut,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Outside,
-    /// In a string that passes as it is: a key, or a value that is no URL, or the rest of one that
-    /// was decided.
+    /// In a string that passes unchanged: a key, another value, or the rest of a decided URL.
     String {
         escaped: bool,
     },
-    /// At the beginning of a URL value.
     Url,
-    /// In a string of which nothing passes.
+    /// In a secret, which is dropped.
     Secret {
         escaped: bool,
     },
 }
 
 impl JsonStream {
-    /// For a body that begins with its first piece.
     pub fn new(map: UrlMap, origin: Origin) -> Self {
         Self {
             map,
@@ -57,7 +52,7 @@ impl JsonStream {
         }
     }
 
-    /// What can be passed on after this piece.
+    /// Returns the bytes that can be passed on after this piece.
     pub fn push(&mut self, piece: &[u8]) -> Bytes {
         let mut out = BytesMut::with_capacity(piece.len() + self.held.len() + 64);
         for &byte in piece {
@@ -66,7 +61,7 @@ impl JsonStream {
         out.freeze()
     }
 
-    /// What is left at the end: of a body that broke off inside a URL.
+    /// Returns the rest at the end, for a body that broke off inside a URL.
     pub fn finish(mut self) -> Bytes {
         std::mem::take(&mut self.held).freeze()
     }
@@ -128,7 +123,7 @@ impl JsonStream {
         self.last_string.push(byte);
     }
 
-    /// Passes a held beginning on, rewritten or not, as soon as no further byte can change that.
+    /// Passes on the held beginning once no further byte can change the decision.
     fn decide(&mut self, byte: u8, out: &mut BytesMut) {
         let ended = byte == b'"';
         if !ended && byte != b'\\' && self.held.len() <= self.map.longest_prefix() {

@@ -1,9 +1,7 @@
-//! URLs in answers point at the gateway, as this client addresses it (CONTRACT §3; CLIENTS.md, 1, 2
-//! and 7).
+//! Rewrites URLs in answers to the gateway's address (SPECIFICATION, "Rewritten URLs").
 //!
-//! Where the upstream's URLs stand in a JSON body is found once, when the body arrives; the
-//! client's own origin is put in on every answer. Text that a person wrote, and `html_url`, stay as
-//! they are. Which client may see a body is not decided here.
+//! The upstream's URLs in a JSON body are located once, when the body arrives. Each answer then
+//! gets the client's own origin. Text by people and `html_url` stay unchanged.
 
 use bytes::{Bytes, BytesMut};
 use memchr::{memchr, memmem};
@@ -11,10 +9,10 @@ use memchr::{memchr, memmem};
 use crate::gateway::address::Root;
 use crate::gateway::url_rewrite::offsets::{UrlOffset, UrlOffsets};
 
-/// The key of a short-lived secret (Document 3, Repository object).
+/// The key of a short-lived secret in repository objects.
 const SECRET_KEY: &[u8] = b"\"temp_clone_token\"";
 
-/// One of the upstream's URL prefixes and what stands for it under each shape of the gateway.
+/// A URL prefix of the upstream and its replacement under each root of the gateway.
 #[derive(Clone, Debug)]
 struct Prefix {
     upstream: String,
@@ -28,16 +26,16 @@ pub struct UrlMap {
     prefixes: Vec<Prefix>,
 }
 
-/// How a client addresses the gateway: `scheme://host[:port]`, and the shape it used.
+/// The client's address of the gateway: `scheme://host[:port]` and the root.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// `http://weir:8080`, without a slash at the end.
+    /// For example `http://weir:8080`, without a trailing slash.
     pub base: String,
-    /// The shape its URLs are made in.
+    /// The root of the rewritten URLs.
     pub root: Root,
 }
 
-/// A body and the places in it that are rendered per client.
+/// A body and its URL offsets.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     bytes: Bytes,
@@ -45,7 +43,7 @@ pub struct Body {
 }
 
 impl UrlMap {
-    /// From the upstream's API root, GraphQL address and upload root, none ending in a slash.
+    /// Creates the map from the API root, GraphQL address and upload root, none ending in `/`.
     #[must_use]
     pub fn new(api: &str, graphql: &str, uploads: &str) -> Self {
         let mut prefixes = vec![
@@ -53,14 +51,14 @@ impl UrlMap {
             Prefix { upstream: graphql.to_owned(), plain: "/graphql", v3: "/api/graphql" },
             Prefix { upstream: uploads.to_owned(), plain: "/api/uploads", v3: "/api/uploads" },
         ];
-        // A service on the API's own address (uploads on the same host) must not shadow the API.
+        // Longest first: uploads on the API's own host must not be taken for the API.
         prefixes.sort_by_key(|prefix| std::cmp::Reverse(prefix.upstream.len()));
         prefixes.dedup_by(|a, b| a.upstream == b.upstream);
         Self { prefixes }
     }
 
-    /// Which prefix `url` begins with, at a boundary: `https://api.example.community` is not under
-    /// `https://api.example.com`.
+    /// Returns the prefix of `url`, matched at a boundary: `https://api.example.community` is not
+    /// under `https://api.example.com`.
     fn prefix_of(&self, url: &[u8]) -> Option<usize> {
         self.prefixes.iter().position(|prefix| {
             url.len() >= prefix.upstream.len()
@@ -78,7 +76,7 @@ impl UrlMap {
         }
     }
 
-    /// A single URL, as in `Location`; `None` when it does not point at the upstream.
+    /// Rewrites a single URL; `None` if it does not point at the upstream.
     #[must_use]
     pub fn rewrite_url(&self, url: &str, origin: &Origin) -> Option<String> {
         let prefix = self.prefix_of(url.as_bytes())?;
@@ -90,8 +88,7 @@ impl UrlMap {
         ))
     }
 
-    /// A URL or a path, as in `Location`, made absolute; `None` when it leads elsewhere than to the
-    /// upstream.
+    /// Rewrites a URL or a path, as in `Location`; `None` if it leads to another host.
     #[must_use]
     pub fn rewrite_reference(&self, reference: &str, origin: &Origin) -> Option<String> {
         if let Some(rest) = reference.strip_prefix("//") {
@@ -112,8 +109,7 @@ impl UrlMap {
         Some(format!("{}{prefix}{path}", origin.base))
     }
 
-    /// The path and query below the API's address that a URL or a path leads to; `None` when it
-    /// leads elsewhere.
+    /// Returns the path and query below the API root; `None` if the reference leads elsewhere.
     #[must_use]
     pub fn own_path<'r>(&self, reference: &'r str) -> Option<&'r str> {
         if reference.starts_with('/') && !reference.starts_with("//") {
@@ -135,14 +131,14 @@ impl UrlMap {
         Some(&reference[prefix.upstream.len()..])
     }
 
-    /// Whether a path at the upstream is the same path here.
+    /// True if an upstream path is the same path here.
     #[must_use]
     pub fn keeps_paths(&self, origin: &Origin) -> bool {
         let host = origin.base.split_once("://").map_or(origin.base.as_str(), |(_, rest)| rest);
         origin.root == Root::Plain && !host.contains('/') && self.api_path().is_empty()
     }
 
-    /// The path of the API's address, like `/api/v3` or nothing.
+    /// The path of the API root, such as `/api/v3` or nothing.
     pub fn api_path(&self) -> &str {
         let api = self
             .prefixes
@@ -153,20 +149,18 @@ impl UrlMap {
         host.find('/').map_or("", |at| &host[at..])
     }
 
-    /// The beginning of a URL, long enough to tell whose it is, or the whole of a shorter one with
-    /// the quote that ends it.
+    /// Rewrites a URL's beginning, long enough to match a prefix, or a whole quoted URL.
     pub fn rewrite_beginning(&self, beginning: &[u8], origin: &Origin) -> Option<Vec<u8>> {
         let prefix = self.prefix_of(beginning)?;
         let rest = &beginning[self.prefixes[prefix].upstream.len()..];
         Some([origin.base.as_bytes(), self.replacement(prefix, origin).as_bytes(), rest].concat())
     }
 
-    /// Bytes of the longest of the upstream's prefixes.
     pub fn longest_prefix(&self) -> usize {
         self.prefixes.first().map_or(0, |prefix| prefix.upstream.len())
     }
 
-    /// `Link` (RFC 8288 §3): every target between `<` and `>`; relations and parameters stay.
+    /// Rewrites every target of a `Link` (RFC 8288 §3); relations and parameters stay.
     #[must_use]
     pub fn rewrite_link(&self, link: &str, origin: &Origin) -> String {
         let mut out = String::with_capacity(link.len() + 32);
@@ -184,7 +178,7 @@ impl UrlMap {
         out
     }
 
-    /// Finds the API URLs of a JSON body: string values of `url`, of keys ending in `_url` but for
+    /// Locates the API URLs of a JSON body: string values of `url`, of keys ending in `_url` except
     /// `html_url`, and of the keys of `_links`.
     #[must_use]
     pub fn with_url_offsets(&self, bytes: Bytes) -> Body {
@@ -210,8 +204,7 @@ impl UrlMap {
         Body { bytes, offsets: offsets.finish() }
     }
 
-    /// The body as this client sees it; the stored bytes themselves when there is nothing to
-    /// change.
+    /// Renders the body for this client; returns the stored bytes themselves if nothing changes.
     #[must_use]
     pub fn render(&self, body: &Body, origin: &Origin) -> Bytes {
         if body.offsets.is_empty() {
@@ -222,10 +215,10 @@ impl UrlMap {
         out.into()
     }
 
-    /// How long a body is as this client sees it.
+    /// The length of the body as rendered for this client.
     #[must_use]
     pub fn rendered_bytes(&self, body: &Body, origin: &Origin) -> usize {
-        // Every address that is replaced stands in the body.
+        // Every replaced prefix is part of the body, so this cannot underflow.
         let grown = |length: usize, offset: UrlOffset| {
             length + origin.base.len() + self.replacement(offset.prefix, origin).len()
                 - self.prefixes[offset.prefix].upstream.len()
@@ -233,7 +226,6 @@ impl UrlMap {
         body.offsets.iter().fold(body.bytes.len(), grown)
     }
 
-    /// Writes the body as this client sees it.
     pub fn render_into(&self, body: &Body, origin: &Origin, out: &mut Vec<u8>) {
         let mut done = 0;
         for offset in body.offsets.iter() {
@@ -247,39 +239,38 @@ impl UrlMap {
 }
 
 impl Body {
-    /// A body that is passed on as it is.
+    /// A body that is passed on unchanged.
     #[must_use]
     pub fn opaque(bytes: Bytes) -> Self {
         Self { bytes, offsets: UrlOffsets::default() }
     }
 
-    /// Whether every client gets the same bytes.
+    /// True if every client gets the same bytes.
     #[must_use]
     pub fn is_alike_for_all(&self) -> bool {
         self.offsets.is_empty()
     }
 
-    /// The text as it is kept, with the upstream's addresses.
+    /// The stored text with the upstream's URLs.
     #[must_use]
     pub fn text(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The same, kept as long as it is held.
+    /// The same, reference-counted.
     #[must_use]
     pub fn shared_text(&self) -> Bytes {
         self.bytes.clone()
     }
 
-    /// Bytes on the heap, by allocation: the text and the marks.
+    /// Heap allocations in bytes: the text and the URL offsets.
     #[must_use]
     pub fn allocations(&self) -> [usize; 2] {
         [self.bytes.len(), self.offsets.bytes()]
     }
 }
 
-/// DESIGN D2: short-lived secrets are neither kept nor shared. Empties the value of every
-/// `temp_clone_token` (Document 3, Repository object).
+/// Blanks every `temp_clone_token`; no secret is stored or shared (SPECIFICATION D2).
 #[must_use]
 pub fn blank_secrets(bytes: &Bytes) -> Bytes {
     let mut out: Option<BytesMut> = None;
@@ -307,26 +298,24 @@ pub fn blank_secrets(bytes: &Bytes) -> Bytes {
     }
 }
 
-/// The same for bytes that are nobody else's: sharing them would cost an allocation for as long as
-/// they are kept.
+/// The same for unshared bytes; a shared copy would cost an allocation while stored.
 #[must_use]
 pub fn without_secrets(bytes: Bytes) -> Bytes {
     if may_hold_secrets(&bytes) { blank_secrets(&bytes) } else { bytes }
 }
 
-/// Whether what is kept of these bytes may not be what the upstream sent.
+/// True if the stored bytes may differ from those that the upstream sent.
 #[must_use]
 pub fn may_hold_secrets(bytes: &[u8]) -> bool {
     memmem::find(bytes, SECRET_KEY).is_some()
 }
 
-/// Whether the value of a key is a short-lived secret.
 pub fn is_secret_key(key: &[u8]) -> bool {
     SECRET_KEY.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")) == Some(key)
 }
 
 pub fn is_url_key(key: &[u8]) -> bool {
-    // The last three stand in `_links` of contents and pull requests.
+    // The last three occur in `_links` of contents and pull requests.
     matches!(key, b"url" | b"href" | b"self" | b"git")
         || (key.ends_with(b"_url") && key != b"html_url")
 }
@@ -335,7 +324,7 @@ fn find(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
     memchr(wanted, bytes.get(from..)?).map(|offset| from + offset)
 }
 
-/// Where the string that begins at `from` has its closing quote.
+/// The position of the closing quote of the string that begins at `from`.
 fn string_end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {

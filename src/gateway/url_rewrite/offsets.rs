@@ -1,26 +1,24 @@
-//! The places in a stored body where the upstream's URLs stand, packed: an answer of the service
-//! has one every hundred bytes, and a hundred thousand answers are kept.
+//! Packed URL offsets of a stored body. An answer of the service has a URL every hundred bytes, and
+//! the store holds a hundred thousand answers.
 //!
-//! Each place is the distance from the one before it and which of the upstream's prefixes it is, in
-//! one number of seven bits a byte, the low ones first.
+//! Each offset is one variable-length number with seven bits a byte, low bits first. It holds the
+//! distance from the previous offset and the index of the upstream prefix.
 
-/// How many of the upstream's prefixes can be told apart: there are three (API, GraphQL, uploads).
+/// Enough for the three upstream prefixes: API, GraphQL, uploads.
 const PREFIX_BITS: u32 = 2;
 
-/// A place in a body where an upstream prefix stands.
+/// The offset of an upstream URL in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UrlOffset {
-    /// Where it begins.
     pub at: usize,
-    /// Which one: below four.
+    /// The index of the prefix, below four.
     pub prefix: usize,
 }
 
-/// All places of one body, in order.
+/// All URL offsets of one body, in order.
 #[derive(Clone, Debug, Default)]
 pub struct UrlOffsets(Box<[u8]>);
 
-/// Collects them.
 #[derive(Default)]
 pub struct Builder {
     packed: Vec<u8>,
@@ -28,17 +26,14 @@ pub struct Builder {
 }
 
 impl UrlOffsets {
-    /// For those of one body.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
     #[cfg(test)]
     pub fn count(&self) -> usize {
         self.0.iter().filter(|byte| **byte < 0x80).count()
@@ -49,7 +44,6 @@ impl UrlOffsets {
         self.0.len()
     }
 
-    /// In order.
     pub fn iter(&self) -> impl Iterator<Item = UrlOffset> {
         let (mut packed, mut at) = (self.0.iter(), 0);
         std::iter::from_fn(move || {
@@ -69,7 +63,7 @@ impl UrlOffsets {
 }
 
 impl Builder {
-    /// Adds one that stands behind the others.
+    /// Adds an offset behind all others.
     pub fn push(&mut self, offset: UrlOffset) {
         debug_assert!(
             offset.at >= self.last && offset.prefix < 1 << PREFIX_BITS,
@@ -84,7 +78,7 @@ impl Builder {
         self.last = offset.at;
     }
 
-    /// Exactly as large as needed.
+    /// Shrinks to the exact size.
     pub fn finish(self) -> UrlOffsets {
         UrlOffsets(self.packed.as_slice().into())
     }

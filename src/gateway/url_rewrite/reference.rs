@@ -1,15 +1,13 @@
-//! Where a reference in an answer leads (RFC 3986 §5.2), as far as it stays below the API's
-//! address: a path in the form that stored answers have.
+//! Resolves references in answers (RFC 3986 §5.2) to paths below the API root, as in cache keys.
 //!
-//! Left out: what a query alone refers to, for it is the path that was asked for.
+//! Left out: references of a query alone, which lead to the requested path.
 
 use crate::gateway::address::decode_unreserved;
 use crate::gateway::address::path_of;
 use crate::gateway::url_rewrite::map::UrlMap;
 
 impl UrlMap {
-    /// The path, without query, that `reference` leads to from an answer to `target`; `None` when
-    /// it leads elsewhere.
+    /// Resolves `reference` in an answer to `target` to a path without query; `None` if elsewhere.
     pub fn named_path(&self, target: &str, reference: &str) -> Option<String> {
         let reference = decode_unreserved(path_of(reference));
         let first = reference.split('/').next().unwrap_or_default();
@@ -29,7 +27,7 @@ impl UrlMap {
     }
 }
 
-/// RFC 3986 §5.2.4, of a path that begins with a slash.
+/// RFC 3986 §5.2.4, for a path that begins with a slash.
 fn without_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();

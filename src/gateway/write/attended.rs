@@ -9,7 +9,7 @@ use crate::writes::record::Response;
 use crate::writes::{StoreError, WriteId, WriteState};
 use std::sync::Arc;
 
-/// Counts as one who waits for a write, until it is dropped.
+/// Guard: counts as one waiter of a write until it is dropped.
 pub struct SyncWait<'q> {
     pub queue: &'q Arc<Queue>,
     pub id: WriteId,
@@ -23,7 +23,6 @@ impl Drop for SyncWait<'_> {
 }
 
 impl Writes {
-    /// What came of a write that somebody waits for.
     pub async fn attended(
         &self,
         attending: SyncWait<'_>,
@@ -41,7 +40,7 @@ impl Writes {
                     let resource = route.endpoint.resource.clone();
                     return Err(self.turn_did_not_come(&route.view, resource, route.spacing, self.queue.ahead(id)));
                 }
-                // It is on its way.
+                // The write is on its way.
                 ended.await
             }
         };

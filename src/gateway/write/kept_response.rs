@@ -9,8 +9,7 @@ use crate::writes::record::Response;
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 
-/// What is kept of the answer to a queued write: no credential, addresses as the upstream
-/// writes them.
+/// The stored form of a queued write's answer: without credentials, with the upstream's URLs.
 pub fn kept_response(env: &Environment, answer: Answer) -> Response {
     let mut headers = to_client(&answer.headers, env.mode);
     let body = match answer.body {

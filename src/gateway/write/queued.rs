@@ -18,12 +18,11 @@ use crate::writes::{Write, WriteId};
 use http::Method;
 use std::sync::Arc;
 
-/// Why a write is not tried again.
+/// The reason why a write is not retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotRetried {
-    /// The queue does not take it.
     NotChanged(NotChanged),
-    /// The config has no place for it any more; with the reason.
+    /// The config no longer allows it; with the reason.
     NotAllowed(String),
 }
 
@@ -34,7 +33,6 @@ impl From<NotChanged> for NotRetried {
 }
 
 impl Writes {
-    /// A queued write as something to send.
     pub fn queued_job(
         &self,
         write: &Write,
@@ -73,7 +71,7 @@ impl Writes {
         Ok((job, asked.and_then(|asked| asked.priced)))
     }
 
-    /// The route of a queued write by the config in force, and its client's place in it.
+    /// The route of a queued write under the current config, and its client's index there.
     pub fn queued_route(
         &self,
         write: &Write,
@@ -116,8 +114,8 @@ impl Writes {
         Ok((route, client.index))
     }
 
-    /// Tries a write again that has ended without being done (CONTRACT §5): where and for whom the
-    /// config in force says.
+    /// Retries a write that ended without being done (SPECIFICATION, "Admin listener"). The current
+    /// config decides its lane and its account.
     pub async fn retry_write(&self, id: WriteId, repetition: Repetition) -> Result<(), NotRetried> {
         let listed = self
             .queue

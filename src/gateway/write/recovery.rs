@@ -1,9 +1,8 @@
-//! What an earlier process left in the store: writes that go on, in their order, and those whose
-//! outcome nobody knows any more (DESIGN D7).
+//! Recovery of the writes that an earlier process left in the store (SPECIFICATION D7).
 //!
-//! What was queued is queued again. What was being sent may have been executed: a method that may
-//! be repeated is, any other ends as unknown. Whose client, account or permission is gone from the
-//! config ends with that as its reason.
+//! Queued writes are queued again, in order. A write in `sending` may have been executed: an
+//! idempotent method is repeated, any other ends as unknown. A write without its client, account or
+//! permission in the config ends with that reason.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,35 +20,35 @@ use crate::writes::{Change, Progress, Stored, Write, WriteState};
 use crate::gateway::write::queue::live::{Class, Finished, Keyed, Live, Size};
 use crate::gateway::write::queue::write_queue::Queue;
 
-/// What was found in a store, the oldest first.
+/// The contents of a store, to be sorted by number.
 #[derive(Default)]
 pub struct Recovery {
     writes: Vec<(Write, Progress, Size)>,
-    /// No write of the store had this number, or a higher one.
+    /// Above every number in the store.
     pub next_number: u64,
 }
 
-/// How many writes an earlier process left.
+/// The recovered writes by their fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// They go on.
+    /// They continue.
     pub queued: usize,
-    /// They may be executed a second time, which changes nothing.
+    /// They are repeated, without further effect if they were executed.
     pub repeated: usize,
     /// They may have been executed and are not repeated.
     pub unknown: usize,
-    /// The config has no place for them any more.
+    /// The config no longer allows them.
     pub failed: usize,
-    /// They had come to their end.
+    /// They had finished.
     pub finished: usize,
 }
 
 impl Recovery {
-    /// Takes note of one write of the store.
+    /// Adds a stored write.
     pub fn take(&mut self, number: u64, stored: &Stored) -> Result<(), Unreadable> {
         let mut write = Write::decode(&stored.request)?;
         let mut progress = Progress::decode(&stored.progress)?;
-        // They stay in the store until somebody wants them.
+        // Loaded from the store when needed.
         write.body = Bytes::new();
         write.headers = HeaderMap::new();
         progress.response = None;
@@ -60,14 +59,14 @@ impl Recovery {
 }
 
 impl Recovery {
-    /// The clients whose writes these are.
+    /// The clients of these writes.
     pub fn clients(&self) -> BTreeSet<Arc<str>> {
         self.writes.iter().map(|(write, ..)| Arc::clone(&write.client)).collect()
     }
 }
 
 impl Queue {
-    /// Goes on with what was left, and starts what the queue does by itself.
+    /// Resumes the recovered writes and starts the queue's tasks.
     pub fn start(
         self: &Arc<Self>,
         writes: &Writes,
@@ -103,7 +102,7 @@ impl Queue {
             let home = writes.home_of(&write);
             let class = match &home {
                 Ok((class, _)) => class.clone(),
-                // Nobody's: only operators see it.
+                // It belongs to no client; only operators see it.
                 Err(_) => Class {
                     client: writes.client_named(&write.client),
                     content: false,
@@ -122,7 +121,7 @@ impl Queue {
                 continue;
             }
             let ended = match (&home, progress.state) {
-                // Nobody waits for it any more, and nobody was told that it is kept.
+                // A synchronous write without a waiter, whose acceptance was never announced.
                 (_, WriteState::Queued) if progress.attended => {
                     drop(self.store.apply(Change::Remove(vec![number])));
                     continue;
@@ -166,7 +165,7 @@ impl Queue {
                     let why =
                         progress.reason.as_ref().map(|reason| &*reason.message).unwrap_or_default();
                     tracing::warn!(write = %write.id, client = &*write.client, state = state.name(), why, "a write of an earlier run does not go on");
-                    // Should it not be kept, the next start finds it as this one did.
+                    // If this is not stored, the next start repeats it.
                     drop(self.store.apply(Change::Progress(number, progress.encode())));
                     self.metrics.write_ended(
                         state.name(),
@@ -228,15 +227,14 @@ impl Queue {
 }
 
 impl Writes {
-    /// Where a write of an earlier process belongs now: its class and its lane.
+    /// The group and the lane of a recovered write under the current config.
     fn home_of(&self, write: &Write) -> Result<(Class, String), GatewayError> {
         let (route, client) = self.queued_route(write, None)?;
         let content = route.content || write.address == crate::writes::record::Address::Graphql;
         Ok((Class { client, content, resource: route.endpoint.resource.clone() }, route.lane))
     }
 
-    /// A client's place in the config, where those that are there no more have one too; of any
-    /// other, a place that nobody has.
+    /// A client's index in the config, removed ones included; else an index without a client.
     fn client_named(&self, name: &str) -> u32 {
         let place = self.env.config.clients.iter().position(|client| &*client.name == name);
         place.and_then(|place| u32::try_from(place).ok()).unwrap_or(u32::MAX)

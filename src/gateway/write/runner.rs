@@ -1,5 +1,4 @@
-//! Queued writes brought on their way: one task for each that is under way, and the truth about how
-//! it ended (DESIGN D7).
+//! Executes queued writes, one task each, and records their outcomes (SPECIFICATION D7).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,13 +23,13 @@ use crate::gateway::write::queue::write_queue::{Queue, STORE_PAUSE};
 use crate::gateway::write::writes::Writes;
 use crate::tokens::{Cause, Lack};
 
-/// The shortest way back to the queue. Ours: what cannot be done now is not asked for all the time.
+/// The shortest pause in the queue. Chosen here: it avoids constant retries.
 const REST_MIN: Duration = Duration::from_secs(1);
-/// How long it rests while no token of its account is accepted. Ours: a token that was refused is
-/// tried again after minutes, another one may be given at any time.
+/// The pause while its account has no usable token. Chosen here: a quarantined token is retried
+/// after minutes, and a new one may come at any time.
 const TOKEN_REST: Duration = Duration::from_secs(30);
 
-/// A place among those under way, until it is dropped.
+/// Guard: a place among the running writes.
 struct Place {
     queue: Arc<Queue>,
     class: Class,
@@ -44,7 +43,7 @@ impl Drop for Place {
 }
 
 impl Queue {
-    /// Starts what may start, as long as the gateway lives.
+    /// Starts writes as they become ready, for the life of the gateway.
     pub(in crate::gateway::write) async fn run(
         self: Arc<Self>,
         current: impl Fn() -> Option<Arc<Writes>> + Send + 'static,
@@ -67,7 +66,7 @@ impl Queue {
         }
     }
 
-    /// A write that is kept, and whose turn it is, may be brought on its way.
+    /// Marks a stored write as ready if its turn has come.
     pub(in crate::gateway::write) fn start_if_due(&self, inner: &mut Inner, number: u64) {
         let Some(live) = inner.live.get_mut(&number) else { return };
         if live.run.is_called && live.is_kept && !live.is_ending() && live.run.task.is_none() {
@@ -80,8 +79,7 @@ impl Queue {
 
     fn start_all(self: &Arc<Self>, writes: &Arc<Writes>) {
         let inner = &mut *self.inner.lock();
-        // Looked for under the lock: what begins by an earlier config is seen by whoever puts
-        // another one in force.
+        // Loaded under the lock, so that a reload sees every write that starts with the old config.
         loop {
             let Some((class, number)) = self.dispatch.lock().take_next() else { return };
             let Some(live) = inner
@@ -98,7 +96,7 @@ impl Queue {
             let journal = QueueJournal::new(self, &writes.env.active, number, live);
             let (writes, queue) = (Arc::clone(writes), Arc::clone(self));
             let task = tokio::spawn(async move {
-                // To the end of the task, also when it is aborted.
+                // Held to the end of the task, an abort included.
                 let _place = place;
                 queue.carry_out(&writes, number, Arc::new(journal)).await;
             });
@@ -142,14 +140,13 @@ impl Queue {
             self.end(inner, number, progress)
         };
         if let Some(kept) = kept {
-            // It cannot fail but with the runtime.
+            // It fails only with the runtime.
             let _ = kept.await;
         }
     }
 
-    /// The config has changed: whatever is not on its way to the upstream is begun anew by the one
-    /// in force, which may have no place for it; what is, when it comes back and is to be tried
-    /// again.
+    /// Restarts all running writes under a new config, which may not allow them. A write on the
+    /// wire is restarted only if it comes back for a retry.
     pub fn reevaluate(&self) {
         let inner = &mut *self.inner.lock();
         let under_way = |live: &Live| live.run.is_called && live.is_kept && !live.is_ending();
@@ -164,7 +161,7 @@ impl Queue {
         }
     }
 
-    /// Begins a write anew as soon as it is not on the wire.
+    /// Restarts a write once it is off the wire.
     pub(in crate::gateway::write) fn restart_off_wire(&self, inner: &mut Inner, number: u64) {
         match inner.live.get_mut(&number) {
             Some(live) if live.run.on_wire.is_some() => live.run.is_overtaken = true,
@@ -172,23 +169,23 @@ impl Queue {
         }
     }
 
-    /// Ends a write's run, whatever it is about to do, and has another one begin.
+    /// Restarts a write and invalidates its current run.
     pub(in crate::gateway::write) fn restart(&self, inner: &mut Inner, number: u64) {
         let Some(live) = inner.live.get_mut(&number) else { return };
         live.run.is_overtaken = false;
         if let Some(running) = live.run.task.take() {
-            // It may be about to send this very moment, and finds that its run is over.
+            // The old task may be about to send; it then finds that its run is over.
             live.run.number += 1;
             running.abort();
         }
         self.start_if_due(inner, number);
     }
 
-    /// A write is tried again at this time; until then others have its place.
+    /// Pauses a write until this time and frees its place.
     fn rest(self: &Arc<Self>, number: u64, run: u32, until: Timestamp) {
         match self.inner.lock().live.get_mut(&number) {
             Some(live) if live.run.number == run => live.run.task = None,
-            // It was begun anew, or is no more.
+            // It was restarted or is gone.
             _ => return,
         }
         let queue = Arc::clone(self);
@@ -198,8 +195,7 @@ impl Queue {
         });
     }
 
-    /// What the store has of a write. Asked until it answers; `None` when the write is no more, or
-    /// the gateway ends.
+    /// Loads a write and retries until the store answers; `None` if it is gone.
     async fn read(&self, number: u64) -> Option<Result<Write, Reason>> {
         loop {
             match self.store.load(number).await {
@@ -217,27 +213,24 @@ impl Queue {
     }
 }
 
-/// How far a write has come.
 enum Came {
-    /// To its end.
     ToEnd(Ended),
-    /// It is to be tried again, not before this time.
+    /// It pauses until this time.
     ToRest(Timestamp),
-    /// It was taken back, or the gateway ends.
+    /// It was cancelled, or the gateway shuts down.
     Away,
 }
 
-/// How a write ended.
 struct Ended {
     state: WriteState,
     response: Option<Box<Response>>,
     reason: Option<Box<Reason>>,
-    /// The gateway's own word, where nothing was executed.
+    /// The gateway error, if the write was not executed.
     refused: Option<GatewayError>,
 }
 
 impl Writes {
-    /// Brings a write to its end, if it can be.
+    /// Runs a write to its outcome, if possible.
     async fn carry_out(
         &self,
         write: &Write,
@@ -262,14 +255,14 @@ impl Writes {
             Ok(job) => job,
             Err(refused) => return Came::ToEnd(Ended::refused(&refused, progress.may_have_run)),
         };
-        // It was told so before, perhaps in an earlier process.
+        // An earlier attempt, perhaps of an earlier process, set this time.
         if progress.not_before > self.env.clock.now() {
             return Came::ToRest(progress.not_before);
         }
         job.span = span.unwrap_or_else(tracing::Span::none);
         job.interims = interims;
         if queue.is_durable() {
-            // A store in memory has counted it all along.
+            // An in-memory store counts the body already.
             job.memory = queue.carried.room(write.body.len()).await;
         }
         let attempts_before = progress.attempts;
@@ -295,19 +288,17 @@ impl Writes {
             let soon = now + REST_MIN;
             let may_rest = journal.patience() == Patience::Queued && soon < progress.deadline;
             match answered {
-                // Somebody has taken it over since who need not wait.
+                // An asynchronous request has adopted it since, with a later deadline.
                 Err(GatewayError::Limited { .. }) if progress.deadline > job.deadline => {
                     job.deadline = progress.deadline
                 }
-                // The line before the books is full, which is no reason to give up what was
-                // accepted.
+                // A full admission queue is no reason to drop an accepted write.
                 Err(GatewayError::Limited { limit: LimitKind::QueueFull, until, .. })
                     if may_rest =>
                 {
                     return Came::ToRest(until.max(soon));
                 }
-                // No token could carry it, and it is not the one that was refused with the last of
-                // them (DESIGN D7): one may come, or be good again.
+                // No token could carry it, and this run sent nothing. A token may come or recover.
                 Err(GatewayError::TokensRejected)
                     if may_rest && progress.attempts == attempts_before =>
                 {
@@ -318,8 +309,7 @@ impl Writes {
                 })) if may_rest => {
                     return Came::ToRest(until.unwrap_or(soon).max(soon));
                 }
-                // It has failed and is to be tried again later, or the store would not have it:
-                // nothing was sent since.
+                // It failed and is due later, or its record was not stored; nothing was sent since.
                 Err(GatewayError::ClientGone) => {
                     return Came::ToRest(progress.not_before.max(soon));
                 }
@@ -341,7 +331,7 @@ impl Writes {
         Came::ToEnd(self.ended_by(answer, may_have_run))
     }
 
-    /// What an answer says about whether the write was executed.
+    /// The outcome by the answer's status.
     fn ended_by(&self, answer: Answer, may_have_run: bool) -> Ended {
         let status = answer.status;
         let (state, reason) = if status.is_success() {
@@ -383,7 +373,7 @@ impl Ended {
         Self { state, response: None, reason: Some(Box::new(refused.as_reason())), refused: told }
     }
 
-    /// With what went wrong last, where its outcome is unknown.
+    /// Adds the last error to an unknown outcome.
     fn after(self, error: Option<String>) -> Self {
         match error {
             Some(error) if self.state == WriteState::Unknown => {
@@ -394,7 +384,6 @@ impl Ended {
     }
 }
 
-/// What is known of a write of which nobody knows whether it was executed.
 fn outcome_unknown(known: &str) -> Reason {
     let Reason { word, status, .. } = GatewayError::OutcomeUnknown.as_reason();
     let message = format!(
@@ -403,7 +392,7 @@ fn outcome_unknown(known: &str) -> Reason {
     Reason { word, message, status }
 }
 
-/// The store had something of this number that is no write.
+/// The stored record is unreadable.
 fn unreadable(fault: &Unreadable) -> Reason {
     Reason {
         word: "unreadable".into(),
@@ -412,7 +401,7 @@ fn unreadable(fault: &Unreadable) -> Reason {
     }
 }
 
-/// What nobody knows is for an operator to look into.
+/// An unknown outcome is a warning, because an operator must look into it.
 fn log_end(env: &Environment, number: u64, live: &Live, progress: &Progress, now: Timestamp) {
     let client = env
         .config
@@ -440,8 +429,7 @@ mod tests {
     use crate::telemetry::Metrics;
     use crate::writes::memory::MemoryStore;
 
-    /// As happens to a task that is begun, under the queue's lock, when the runtime is about to
-    /// end: it is dropped at once.
+    /// A task that starts under the queue's lock while the runtime ends is dropped at once.
     #[test]
     fn a_place_can_be_given_back_while_the_queue_is_looked_through() {
         let queue = Queue::new(

@@ -1,8 +1,7 @@
-//! Waiting for one's turn to write: the shell around `decision/lanes.rs` (DESIGN D7, CONTRACT §4,
-//! 4).
+//! Turns in the lanes of writes: the I/O shell of `decision/lanes.rs` (SPECIFICATION D7).
 //!
-//! Who holds a connection waits for its turn; a queued write is called by its number, so that
-//! thousands may stand in lanes without a task each.
+//! A write with a connection awaits its turn. A queued write is called by its number, because
+//! thousands of them must not need a task each.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,10 +11,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::decision::writes::lanes::{LaneKey, LanePosition, LaneTicket, Lanes, LanesFull};
 
-/// All lanes, shared by all writes.
 pub struct Turns {
     inner: Mutex<Inner>,
-    /// Queued writes whose turn has come. As many as there are places in lanes, at most.
+    /// Numbers of queued writes with a turn; bounded by the places in lanes.
     calls: mpsc::UnboundedSender<u64>,
 }
 
@@ -24,13 +22,12 @@ struct Inner {
     waiting: HashMap<LaneTicket, Called>,
 }
 
-/// Who is told when a turn comes.
 enum Called {
     SyncWaiter(oneshot::Sender<()>),
     Queued(u64),
 }
 
-/// A place in a lane; dropping it lets the next one go.
+/// Guard: a place in a lane; dropping it lets the next write go.
 pub struct Turn {
     turns: Arc<Turns>,
     ticket: LaneTicket,
@@ -38,8 +35,7 @@ pub struct Turn {
 }
 
 impl Turns {
-    /// No lanes, and room for `writes_max` writes; and where the numbers of queued ones come out
-    /// whose turn it is.
+    /// Creates lanes for `writes_max` writes, and the channel of queued writes with a turn.
     pub fn new(writes_max: usize) -> (Arc<Self>, mpsc::UnboundedReceiver<u64>) {
         let (calls, called) = mpsc::unbounded_channel();
         (
@@ -64,8 +60,7 @@ impl Turns {
         Ok(Turn { turns: Arc::clone(self), ticket, called })
     }
 
-    /// The same for a queued write. Its number comes out of the channel when it is its turn, also
-    /// when that is at once.
+    /// The same for a queued write; the channel delivers its number when its turn comes.
     pub fn enter_queued(
         self: &Arc<Self>,
         client: u32,
@@ -78,7 +73,7 @@ impl Turns {
         Ok(self.queued(&mut inner, ticket, place, number))
     }
 
-    /// The same for one that was accepted before, when there may have been more room.
+    /// The same for a write accepted earlier, perhaps under a higher limit.
     pub fn readmit(self: &Arc<Self>, client: u32, resource: &str, number: u64) -> Turn {
         let mut inner = self.inner.lock();
         let (ticket, place) =
@@ -102,30 +97,28 @@ impl Turns {
 
     fn call(&self, called: Called) {
         match called {
-            // Its receiver may have gone; then its own drop calls the one after it.
+            // The receiver may be gone; then its own drop calls the next.
             Called::SyncWaiter(sender) => drop(sender.send(())),
-            // Nobody listens only while the gateway ends.
+            // The channel closes only at shutdown.
             Called::Queued(number) => drop(self.calls.send(number)),
         }
     }
 
-    /// How many writes are in lanes.
     pub fn writes(&self) -> usize {
         self.inner.lock().lanes.len()
     }
 }
 
 impl Turn {
-    /// Until it is this write's turn.
     pub async fn come(&mut self) {
         if let Some(called) = &mut self.called {
-            // The sender is dropped only by being used.
+            // The sender is only dropped by sending.
             let _ = called.await;
             self.called = None;
         }
     }
 
-    /// How many writes have their turn before this one.
+    /// The number of writes before this one.
     pub fn ahead(&self) -> usize {
         self.turns.inner.lock().lanes.ahead(self.ticket)
     }

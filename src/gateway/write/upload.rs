@@ -1,8 +1,7 @@
-//! A write whose body is too large to hold: it is passed on as it arrives, once (CONTRACT §2,
-//! `writes.max_body`).
+//! Streams a write with a body too large to hold, once (SPECIFICATION, "Configuration").
 //!
-//! There is no second attempt: the body is gone when the first one fails, and the client is told
-//! so. Everything else is as for other writes.
+//! There is no second attempt, because the body is gone after the first, and the client is
+//! informed. The rest equals other writes.
 
 use std::time::Duration;
 
@@ -26,12 +25,12 @@ use crate::gateway::write::turns::Turn;
 use crate::gateway::write::writes::Aftermath;
 use crate::gateway::write::writes::Writes;
 
-/// An upload that is slower on average is ended: it holds its account's only place for a write.
-/// Ours: a tenth of a slow mobile line.
+/// A slower upload on average is ended, because it occupies its account's only write slot. Chosen
+/// here: a tenth of a slow mobile line.
 const UPLOAD_BYTES_PER_SECOND_MIN: u64 = 8 * 1024;
 
 impl Writes {
-    /// Streams the session's body. The turn is left at the end.
+    /// Streams the session's body and leaves the lane at the end.
     pub async fn upload(
         &self,
         session: &mut ServerSession,
@@ -45,7 +44,7 @@ impl Writes {
         match self.upload_once(session, job, request_progress, body).await {
             Ok(answer) => {
                 self.cache.invalidate_named(job, &answer);
-                // Whatever its method, it cannot be sent again to find out: its body is gone.
+                // A repetition cannot resolve the outcome for any method, because the body is gone.
                 if answer.status.is_server_error() && !job.is_read() {
                     Err(GatewayError::OutcomeUnknown)
                 } else {
@@ -83,8 +82,7 @@ impl Writes {
                 .finish(job, request_progress, prepared, Err(error))
                 .map_err(Stopped::Upstream),
             Err(stopped) => {
-                // Upstream has part of a request, which it will not execute; the books count it as
-                // spent all the same.
+                // The upstream will not execute a partial request; the ledger counts it anyway.
                 let broken = FetchError::Lost("the client's body broke off".into());
                 let _ = self.dispatcher.finish(job, request_progress, prepared, Err(broken));
                 Err(stopped)
@@ -112,7 +110,7 @@ impl Writes {
         Ok((status, headers, exchange.collect(job.hold_max).await.map_err(Stopped::failed)?))
     }
 
-    /// The body, piece by piece, as fast as the slower side goes; until the upstream has answered.
+    /// Passes the body on at the pace of the slower side, until the upstream answers.
     async fn pass_on(
         &self,
         session: &mut ServerSession,
@@ -171,7 +169,6 @@ impl Writes {
     }
 }
 
-/// Which side ended an upload.
 enum Stopped {
     Client(GatewayError),
     Upstream(Unanswered),

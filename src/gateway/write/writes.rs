@@ -1,9 +1,7 @@
-//! A write, waiting for its answer: its turn in the lane, admission, sending, and what becomes
-//! stale (DESIGN D7).
+//! A write with a waiting client: turn, admission, sending, invalidation (SPECIFICATION D7).
 //!
-//! Once its first byte may have left, a write is brought to its end whether or not the client
-//! stays: the books, the lane and the cache need the truth. Writes that are accepted without
-//! somebody waiting come through here too, from `queue/`.
+//! Once its first byte may have left, a write runs to its end even without its client. The quota
+//! ledger, the lane and the cache need the outcome. Queued writes come through here too.
 
 use std::sync::Arc;
 
@@ -56,21 +54,21 @@ impl Writes {
         &self.turns
     }
 
-    /// Writes that were accepted.
+    /// Accepted writes.
     pub fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
 }
 
 impl Writes {
-    /// Takes a place in the lane of the written resource; the caller has the whole body.
+    /// Takes a place in the lane of the written resource.
     pub fn take_turn(&self, client: u32, job: &Job) -> Result<Turn, GatewayError> {
         self.turns.enter(client, &job.route.lane).map_err(|_| {
             self.dispatcher.queue_full(&job.route.view, job.route.endpoint.resource.clone())
         })
     }
 
-    /// Waits for the turn, at most until the job's deadline.
+    /// Waits for the turn, until the job's deadline at most.
     pub async fn come_to_turn(
         &self,
         turn: &mut Turn,
@@ -80,8 +78,7 @@ impl Writes {
         let waiting = self.dispatcher.waits(job.client, request_progress);
         request_progress.held(self.env.clock.now(), Hold::TURN);
         let came = tokio::select! {
-            // First: who will not wait at all is not refused for it when there is nothing to wait
-            // for.
+            // First: a deadline in the past must not fail a write whose turn has come.
             biased;
             () = turn.come() => true,
             () = self.env.wait_until(job.deadline) => false,
@@ -98,8 +95,8 @@ impl Writes {
         ))
     }
 
-    /// The refusal of a write that had so many before it until its time was over. They are written
-    /// one after the other, so that coming back earlier would be in vain.
+    /// The error of a write whose turn did not come in time. Its `Retry-After` covers the writes
+    /// before it, because they run one after the other.
     pub fn turn_did_not_come(
         &self,
         view: &Arc<[AccountId]>,
@@ -121,8 +118,8 @@ impl Writes {
         )
     }
 
-    /// Waits for the turn, then performs the write. To be run as a task of its own: dropping the
-    /// future before anything was sent gives all back.
+    /// Waits for the turn, then performs the write. Run it as a task of its own: dropped before the
+    /// first byte, it returns all it holds.
     pub async fn write(
         self: Arc<Self>,
         mut turn: Turn,
@@ -131,12 +128,12 @@ impl Writes {
     ) -> Result<Answer, GatewayError> {
         self.come_to_turn(&mut turn, &job, &request_progress).await?;
         let answer = self.carry(&job, &request_progress).await;
-        // The next write of the lane, and whoever hears of this one, must find the cache told.
+        // Invalidation precedes the next write of the lane and this write's answer.
         drop(turn);
         answer
     }
 
-    /// Performs a write whose turn it is. The cache is told, however it ends.
+    /// Performs a write after its turn has come. It invalidates stored answers in every outcome.
     pub async fn carry(
         &self,
         job: &Job,
@@ -151,14 +148,10 @@ impl Writes {
     }
 }
 
-/// Makes stale what a write may have changed, however its attempt ends: also when the outcome is
-/// unknown, and when its task is aborted.
+/// Guard: invalidates all that a write may have changed, whatever its outcome.
 pub struct Aftermath<'w> {
-    /// Whose cache.
     pub cache: &'w ReadCache,
-    /// The write.
     pub job: &'w Job,
-    /// Whether it was sent.
     pub request_progress: &'w RequestProgress,
 }
 

@@ -1,13 +1,12 @@
-//! What changed lately, by path: marks that make stored answers doubtful, wherever those are,
-//! without looking at any of them.
+//! The invalidation log: recent changes by path, which invalidate stored answers untouched.
 //!
-//! A mark is a hash of a path and the time of the change. Whoever looks at a stored answer hashes
-//! its path once, segment by segment, and looks for a mark of the whole path and for marks of
-//! "everything below" on the way: the cost grows with the depth of the path, not with the number of
-//! changes or answers. Two paths that share a hash share their marks, and neither letters' case nor
-//! what is percent-encoded is told apart: all that only makes more doubtful. So does forgetting:
-//! marks are bounded, and when old ones go, everything that was asked for before them becomes
-//! doubtful (`floor`). What follows from doubt is decided in `decision/freshness/settling.rs`.
+//! An entry is a hash of a path and the time of a change. A lookup hashes its path segment by
+//! segment and checks for entries of the whole path and of "everything below" each prefix. The cost
+//! grows with the depth of the path, not with the number of changes or answers.
+//!
+//! Errors only invalidate more. Paths with equal hashes share entries; letter case and
+//! percent-encoding are ignored. The log is bounded, and a dropped entry raises the `floor`, below
+//! which everything is invalidated. `decision/freshness/settling.rs` draws the conclusions.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,33 +21,30 @@ use crate::api::{WildForm, wild_form, wild_forms};
 use crate::clock::Timestamp;
 use crate::decision::cache::settling::SECOND_RECHECK;
 
-/// So that marks and looks in different repositories do not wait for each other. A power of two.
+/// Avoids contention between repositories. A power of two.
 const SHARDS: usize = 16;
-/// Marks of one generation in one shard; two generations are kept. Ours: all together 17 MiB at
-/// most, and the changes of hours.
+/// Entries of one generation per shard; two are kept. Chosen here: 17 MiB, the changes of hours.
 const GENERATION_MAX: usize = 16 * 1024;
-/// The deepest mark "below" that is looked for; a deeper one is made of its leading part. Ours: as
-/// many as a word has bits, more than any route has segments.
+/// The deepest "below" entry; deeper paths are cut. Chosen here: more segments than any route.
 const DEPTH_MAX: usize = 32;
-/// How much of a segment is put into lower case at once.
+/// The bytes of a segment that are lowered at once.
 const CHUNK_BYTES: usize = 32;
 
-/// All marks.
 pub struct InvalidationLog {
     shards: [RwLock<Shard>; SHARDS],
     hasher: RandomState,
-    /// The latest change of all, in milliseconds; zero: none yet.
+    /// The time of the latest change in milliseconds; zero: none yet.
     latest: AtomicU64,
-    /// Whatever was asked for until then is doubtful.
+    /// Every answer requested up to this time is invalidated.
     floor: AtomicU64,
-    /// At which depths there are marks "below".
+    /// A bit for each depth with "below" entries.
     depths: AtomicU32,
-    /// Which forms of wild paths there are marks of.
+    /// A bit for each wildcard form with entries.
     forms: AtomicU32,
     generation_max: usize,
 }
 
-/// Two generations of marks: when the young is full, the old is forgotten.
+/// Two generations of entries: when the young one is full, the old one is dropped.
 #[derive(Default)]
 struct Shard {
     young: HashMap<u64, Mark>,
@@ -62,7 +58,6 @@ struct Mark {
     below: u64,
 }
 
-/// How far a mark goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     Exactly,
@@ -88,8 +83,7 @@ impl InvalidationLog {
         }
     }
 
-    /// The path, with any query, changed. It has no query itself, and may have `*` where
-    /// `api/address.rs` knows them.
+    /// Records a change of the path with any query. `*` may stand where `api/address.rs` allows it.
     pub fn changed(&self, path: &str, now: Timestamp) {
         match (path.contains('*'), wild_form(path)) {
             (true, None) => self.changed_below(path, now),
@@ -97,10 +91,10 @@ impl InvalidationLog {
         }
     }
 
-    /// The path and everything below it changed.
+    /// Records a change of the path and everything below it.
     pub fn changed_below(&self, path: &str, now: Timestamp) {
         let form = wild_form(path);
-        // A star that nobody looks for: all that it may stand for.
+        // For a wildcard that lookups do not know, everything below its parent is invalidated.
         let known = if form.is_none() { path.split("/*").next().unwrap_or_default() } else { path };
         let end = known
             .bytes()
@@ -116,14 +110,14 @@ impl InvalidationLog {
         }
     }
 
-    /// Anything may have changed.
+    /// Records that anything may have changed.
     pub fn changed_everywhere(&self, now: Timestamp) {
         self.floor.fetch_max(now.as_millis(), Ordering::AcqRel);
         self.latest.fetch_max(now.as_millis(), Ordering::AcqRel);
     }
 
-    /// The latest change that an answer to `path` (without query), asked for at `requested_at`, may
-    /// show or not; `None` when all of them had settled by then.
+    /// Returns the latest change that an answer to `path` (without query), requested at
+    /// `requested_at`, may or may not show. `None` if all changes had settled by then.
     pub fn last_change(&self, path: &str, requested_at: Timestamp) -> Option<Timestamp> {
         let latest = self.latest.load(Ordering::Acquire);
         if latest == 0 || Timestamp::from_millis(latest) + SECOND_RECHECK <= requested_at {
@@ -150,11 +144,11 @@ impl InvalidationLog {
             self.depths.fetch_or(1_u32.checked_shl(depth).unwrap_or(0), Ordering::AcqRel);
         }
         self.forms.fetch_or(form.map_or(0, |form| form.bit), Ordering::AcqRel);
-        // Last: who sees it sees the rest.
+        // Stored last, so that a reader that sees it sees the rest.
         self.latest.fetch_max(at, Ordering::AcqRel);
     }
 
-    /// Returns the time of the latest mark that had to be forgotten for it; zero: none.
+    /// Returns the time of the latest entry dropped for it; zero: none.
     fn insert(&self, key: u64, extent: Extent, at: u64) -> u64 {
         let mut shard = self.shard(key).write();
         let is_full = shard.young.len() >= self.generation_max && !shard.young.contains_key(&key);
@@ -172,7 +166,7 @@ impl InvalidationLog {
         forgotten.values().map(|mark| mark.exactly.max(mark.below)).max().unwrap_or(0)
     }
 
-    /// The latest mark for a path, with these of its segments wild.
+    /// The latest entry for a path with these segments as wildcards.
     fn look(&self, path: &str, wild: u32) -> u64 {
         let depths = self.depths.load(Ordering::Acquire);
         let (mut hash, mut found, mut depth) = (self.begin(), 0, 0_u32);
@@ -196,7 +190,7 @@ impl InvalidationLog {
     }
 
     fn shard(&self, key: u64) -> &RwLock<Shard> {
-        // The table below uses the low bits, so the high ones choose.
+        // The tables use the low bits, so the high ones choose.
         let [first, ..] = key.to_be_bytes();
         &self.shards[usize::from(first) % SHARDS]
     }
@@ -206,10 +200,9 @@ impl InvalidationLog {
     }
 }
 
-/// The hash of a path that is read segment by segment, without regard to case: the upstream's names
-/// have none (UPSTREAM.md, Dialects), and where it has, more becomes doubtful than must. Nor to
-/// encoding: `:` and `%3A` may be one thing to the upstream (RFC 3986 §3.3), or two. So each
-/// spelling has its own stored answer, and a change of one is a change of both.
+/// An incremental path hash that ignores case and percent-encoding. Upstream names are
+/// case-insensitive (SPECIFICATION, "Dialects"). `:` and `%3A` may be one resource or two (RFC 3986
+/// §3.3), so a change of one invalidates both.
 #[derive(Clone)]
 struct PathHash<'h>(FoldHasher<'h>);
 
@@ -231,7 +224,7 @@ impl PathHash<'_> {
     }
 }
 
-/// Without the empty one after a trailing slash.
+/// Omits the empty segment after a trailing slash.
 fn segments_of(path: &str) -> impl Iterator<Item = &str> {
     path.strip_suffix('/').unwrap_or(path).split('/').skip(1)
 }

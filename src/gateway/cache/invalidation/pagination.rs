@@ -1,10 +1,9 @@
-//! Where answers were seen to change, and by whose fetch: for full last pages, of which a 304 may
-//! hide the next (`decision/freshness/pages.rs`).
+//! Pagination: records seen changes of lists, because a 304 of a full last page may hide a next
+//! page (`decision/freshness/pages.rs`).
 //!
-//! A mark is a hash of a path without its query, and of the two fetches of different things that
-//! last saw a change there: the page that is asked about is not its own neighbour. Paths that share
-//! a hash share their marks, and what has to be forgotten counts as seen: both only ask more often
-//! without conditions.
+//! An entry has a path hash without the query, and the last two fetches of different keys that saw
+//! a change. A page is thus not its own evidence. Hash collisions and dropped entries only cause
+//! more unconditional requests.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,26 +16,25 @@ use percent_encoding::percent_decode_str;
 use crate::clock::Timestamp;
 use crate::decision::cache::key::CacheKey;
 
-/// Marks of one generation; two are kept. Ours: 2 MiB at most.
+/// Entries of one generation; two are kept. Chosen here: 2 MiB at most.
 const GENERATION_MAX: usize = 16 * 1024;
 
-/// All marks.
 #[derive(Default)]
 pub struct PaginationChanges {
     marks: Mutex<UrlOffsets>,
     hasher: RandomState,
 }
 
-/// When the young generation is full, the old one is forgotten.
+/// When the young generation is full, the old one is dropped.
 #[derive(Default)]
 struct UrlOffsets {
     young: HashMap<u64, Mark>,
     old: HashMap<u64, Mark>,
-    /// The latest change that was forgotten.
+    /// The latest dropped change.
     floor: Timestamp,
 }
 
-/// The latest change, and the latest that something else saw.
+/// The latest change, and the latest seen by another key.
 #[derive(Clone, Copy, Default)]
 struct Mark {
     latest: Seen,
@@ -57,15 +55,14 @@ impl Mark {
         self.latest = Seen { by, at: self.latest.at.max(at) };
     }
 
-    /// The latest that was not seen by the fetch of this.
+    /// The latest change that was not seen by this key.
     fn beside(&self, by: u64) -> Timestamp {
         if self.latest.by == by { self.other.at } else { self.latest.at }
     }
 }
 
 impl PaginationChanges {
-    /// A fetch for `key` showed at `now` that something at this path, which has no query, is no
-    /// longer what was stored.
+    /// Records that a fetch for `key` saw a change at this path, which has no query.
     pub fn changed(&self, path: &str, key: &CacheKey, now: Timestamp) {
         let (path, by) = (self.hash_path(path), self.hasher.hash_one(key));
         let mut marks = self.marks.lock();
@@ -79,7 +76,7 @@ impl PaginationChanges {
         marks.young.entry(path).or_insert(before).note(by, now);
     }
 
-    /// When something else at this path, or what is above it, was last seen to change.
+    /// The latest change that another key saw at this path, or any key at its parent.
     pub fn change_beside(&self, path: &str, key: &CacheKey) -> Option<Timestamp> {
         let above = path.trim_end_matches('/').rsplit_once('/').map_or("", |(above, _)| above);
         let (here, above, by) =
@@ -92,8 +89,7 @@ impl PaginationChanges {
         (latest > Timestamp::EPOCH).then_some(latest)
     }
 
-    /// Without regard to case, which the upstream's names have not either, and to what is
-    /// percent-encoded, as in `doubt.rs`.
+    /// Ignores case and percent-encoding, as `doubt.rs` does.
     fn hash_path(&self, path: &str) -> u64 {
         let decoded: Cow<'_, [u8]> = percent_decode_str(path.trim_end_matches('/')).into();
         self.hasher.hash_one(decoded.to_ascii_lowercase())

@@ -1,10 +1,9 @@
-//! Taking stored answers out by the beginning of their path, for operators (CONTRACT §5): whoever's
-//! view they show, whatever their representation.
+//! Purges stored answers by path prefix, for operators (SPECIFICATION, "Admin listener"): in all
+//! scopes and representations.
 //!
-//! A fetch that was already on its way when its path was purged may still be stored, and is then
-//! confirmed before its first use. Names of owners are the same in any case upstream, so letters'
-//! case is not told apart; nor is what is percent-encoded, which may be the same upstream: `:` and
-//! `%3A` (RFC 3986 §3.3).
+//! A fetch in progress during the purge may still be stored; it is revalidated before its first
+//! use. Owner names are case-insensitive upstream, so letter case is ignored. So is
+//! percent-encoding: the upstream may treat `:` and `%3A` as equal (RFC 3986 §3.3).
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,50 +13,46 @@ use percent_encoding::percent_decode_str;
 
 use crate::clock::Timestamp;
 
-/// Purges that are remembered one by one; of older ones everything counts as purged. Ours: an
-/// operator types them, and a fetch is over within minutes.
+/// The purges that are remembered individually. Overflow counts as a purge of everything. Chosen
+/// here: an operator types them, and a fetch ends within minutes.
 const PURGES_MAX: usize = 64;
 
-/// The beginning of a path, to be purged.
+/// A path prefix to purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefix(Box<str>);
 
-/// What was taken out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
-    /// Answers.
     pub entries: u64,
     /// Their bytes in memory.
     pub bytes: u64,
 }
 
 impl Prefix {
-    /// What all begin with.
     pub fn everything() -> Self {
         Self("/".into())
     }
 
-    /// Of a text that begins with a slash; `/` alone is everything.
+    /// Parses a prefix, which begins with a slash; `/` alone matches everything.
     pub fn new(text: &str) -> Option<Self> {
         text.starts_with('/').then(|| Self(text.into()))
     }
 
-    /// Whether this path, with or without a query, begins so.
+    /// True if the path, with or without a query, begins with the prefix.
     pub fn begins(&self, path_and_query: &str) -> bool {
         begins(path_and_query, &self.0)
     }
 }
 
-/// The purges of the last while.
 #[derive(Default)]
 pub struct Purges {
     recent: Mutex<Vec<(Prefix, Timestamp)>>,
-    /// When the last one was, in milliseconds: almost always that is all that must be looked at.
+    /// The time of the last purge in milliseconds plus one: usually the only check.
     last: AtomicU64,
 }
 
 impl Purges {
-    /// From now on, what was asked for before `now` is not to be trusted below `prefix`.
+    /// Records a purge at `now`; earlier requests below `prefix` are invalidated.
     pub fn note(&self, prefix: Prefix, now: Timestamp) {
         let mut recent = self.recent.lock();
         recent.retain(|(other, _)| *other != prefix);
@@ -70,7 +65,7 @@ impl Purges {
         self.last.fetch_max(now.as_millis().saturating_add(1), Ordering::AcqRel);
     }
 
-    /// Whether what was asked for at `requested_at` was purged since. `path` has no query.
+    /// True if a later purge covers an answer requested at `requested_at`. `path` has no query.
     pub fn covers(&self, path: &str, requested_at: Timestamp) -> bool {
         if self.last.load(Ordering::Acquire) <= requested_at.as_millis() {
             return false;
@@ -83,7 +78,7 @@ impl Purges {
     }
 }
 
-/// As both are spelled, because a prefix may end within what is encoded, or decoded.
+/// Compares raw and decoded, because a prefix may end inside an escape.
 fn begins(text: &str, prefix: &str) -> bool {
     let begins = |text: &[u8], prefix: &[u8]| {
         text.get(..prefix.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix))

@@ -1,9 +1,9 @@
-//! Is this exactly one well-formed request, and which of the upstream's address shapes does it use?
+//! Validates that a request is exactly one well-formed request; classifies root and service.
 //!
-//! Nothing here knows clients, endpoints or limits. Whatever two HTTP implementations could read
-//! differently is refused (CONTRACT §3), because a request that the gateway and the upstream
-//! understand differently is a way around every check behind this one. Encoded bytes of a path
-//! segment are data and stay as they came (UPSTREAM.md, Conditional requests).
+//! Clients, endpoints and limits are left out. Everything that two HTTP implementations could read
+//! differently is rejected (SPECIFICATION, "Well-formed requests"): a request that gateway and
+//! upstream read differently bypasses all later checks. Encoded bytes of a path segment are data
+//! and stay as they are.
 
 use std::net::Ipv6Addr;
 
@@ -12,38 +12,32 @@ use crate::gateway::error::Malformed;
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Uri};
 
-/// The longest request head, in bytes (CONTRACT §3).
+/// The longest request head, in bytes (SPECIFICATION, "Well-formed requests").
 pub const HEAD_BYTES_MAX: usize = 32 * 1024;
-/// The most header fields of a request (CONTRACT §3).
+/// The most header fields of a request (SPECIFICATION, "Well-formed requests").
 pub const HEADERS_MAX: usize = 100;
 /// The longest request target, in bytes: RFC 9110 §4.1 asks for at least 8,000.
 const TARGET_BYTES_MAX: usize = 8 * 1024;
 
-/// A request that is well-formed, with its address in canonical form.
+/// A valid request with its address in canonical form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidRequest {
-    /// One of GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS; with [`Methods::All`] any but CONNECT
-    /// and TRACE.
+    /// Any documented method; with [`Methods::All`] any but CONNECT and TRACE.
     pub method: Method,
-    /// The shape the client used.
     pub root: Root,
-    /// The service addressed.
     pub service: Service,
-    /// The path without `/api/v3` and its like; begins with exactly one `/`; never with dot
-    /// segments.
+    /// The path without `/api/v3` and the like; one leading `/`, no dot segments.
     pub path: String,
     /// The raw query without `?`.
     pub query: Option<String>,
     /// The Host header (or `:authority`) as sent.
     pub host: String,
-    /// How the body is framed.
     pub body: BodyFraming,
 }
 
-/// How long the body says it is.
+/// The declared length of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFraming {
-    /// No body.
     None,
     /// `Content-Length`; zero only on HTTP/2.
     Length(u64),
@@ -62,32 +56,28 @@ impl ValidRequest {
     }
 }
 
-/// Which HTTP version framed the head, and the head's bytes where the protocol has them.
+/// The HTTP version of the head, and the head's bytes where the protocol has them.
 #[derive(Clone, Copy, Debug)]
 pub enum Wire<'a> {
-    /// HTTP/1.x with the head as received: some faults are gone from the parsed form.
+    /// HTTP/1.x with the raw head, because the parsed form hides some faults.
     Http1(&'a [u8]),
-    /// HTTP/2, whose framing cannot contradict itself.
+    /// HTTP/2: its framing cannot contradict itself.
     Http2,
 }
 
-/// What no other method may look like: an upstream that does not mind the case would take it for
-/// one of these, past every rule for it; and TRACE and its like give back the head of the request,
-/// credential included.
+/// Names that no unknown method may resemble. An upstream that ignores case would execute one of
+/// these and bypass its rules. TRACE and its like echo the request head, credentials included.
 const KNOWN_METHODS: [&str; 10] =
     ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "TRACK"];
 
-/// Which methods are passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Methods {
-    /// Those that the service documents.
     Documented,
-    /// Those too that nobody here knows: they are taken for unsafe, and never repeated (RFC 9110
-    /// §9.1, §16.1.1).
+    /// Unknown methods too: they count as unsafe and are never repeated (RFC 9110 §9.1, §16.1.1).
     All,
 }
 
-/// Checks a request head and brings its address into canonical form.
+/// Validates a request head and brings its address into canonical form.
 pub fn check(
     method: &Method,
     methods: Methods,
@@ -118,9 +108,8 @@ pub fn check(
     addressed(method, uri, host, body)
 }
 
-/// Checks a head of HTTP/1.1 without a body whose header lines have passed [`check`] before, byte
-/// for byte, with `host` in them: only its request line is new. The method is one of those that are
-/// documented.
+/// Validates an HTTP/1.1 head with a new request line, no body and a documented method. Its header
+/// lines have passed [`check`] before, byte for byte, with `host` among them.
 pub fn check_again(
     method: &Method,
     uri: &Uri,
@@ -137,21 +126,20 @@ pub fn check_again(
     addressed(method, uri, host.to_owned(), BodyFraming::None)
 }
 
-/// Checks the first line of what a client sends: parsers below us mend some that are no request
-/// lines.
+/// Validates the first line from a client: the parsers below repair some invalid request lines.
 pub fn check_line(read: &[u8]) -> Result<(), Malformed> {
     let line = memchr::memchr(b'\n', read).and_then(|end| read.get(..end)?.strip_suffix(b"\r"));
     check_request_line(line.ok_or(Malformed::Bad("a line that does not end in CR LF"))?)
 }
 
-/// A request whose head is well-formed, once its address is.
+/// Validates the address of a request with a valid head.
 fn addressed(
     method: &Method,
     uri: &Uri,
     host: String,
     body: BodyFraming,
 ) -> Result<ValidRequest, Malformed> {
-    // RFC 9112 §3.2.4: the gateway as a whole is asked for its options alone.
+    // RFC 9112 §3.2.4: `*` addresses the server as a whole and is valid only for OPTIONS.
     let path = if uri.path() == "*" && *method == Method::OPTIONS { "/" } else { uri.path() };
     let (root, service, path) = split_shape(&decode_unreserved(check_path(path)?));
     if is_prefixed(&path) {
@@ -171,8 +159,7 @@ fn check_size(uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) -> Result<(), Malf
     }
     let head_bytes = match wire {
         Wire::Http1(raw) => raw.len(),
-        // RFC 9113 §6.5.2 counts 32 bytes of overhead a field; the names and values alone are what
-        // an HTTP/1.1 head would have held.
+        // Names and values as in HTTP/1.1, without the overhead of RFC 9113 §6.5.2.
         Wire::Http2 => {
             headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum()
         }
@@ -183,7 +170,7 @@ fn check_size(uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) -> Result<(), Malf
     Ok(())
 }
 
-/// RFC 9112 §6.1–6.3, read strictly: whatever smuggling has been built on is refused.
+/// RFC 9112 §6.1–6.3, read strictly: every known basis of request smuggling is rejected.
 fn check_framing(headers: &HeaderMap, wire: Wire<'_>) -> Result<BodyFraming, Malformed> {
     if let Wire::Http1(raw) = wire {
         check_raw_head(raw)?;
@@ -205,7 +192,7 @@ fn check_framing(headers: &HeaderMap, wire: Wire<'_>) -> Result<BodyFraming, Mal
         }
         (Some(_), None) => Err(Malformed::Bad("a Transfer-Encoding other than chunked")),
         (None, Some(length)) => match plain_digits(length.as_bytes()) {
-            // HTTP/2 frames the body by itself, and can send one all the same.
+            // HTTP/2 frames the body by itself and can send one all the same.
             Some(0) if matches!(wire, Wire::Http1(_)) => Ok(BodyFraming::None),
             Some(length) => Ok(BodyFraming::Length(length)),
             None => Err(Malformed::Bad("a Content-Length that is not plain digits")),
@@ -215,8 +202,7 @@ fn check_framing(headers: &HeaderMap, wire: Wire<'_>) -> Result<BodyFraming, Mal
     }
 }
 
-/// What the parser below us forgives or forgets: both lengths at once, bare line feeds, an obsolete
-/// line fold.
+/// Rejects faults that the parser below forgives or hides, such as bare line feeds.
 fn check_raw_head(raw: &[u8]) -> Result<(), Malformed> {
     let mut length_seen = false;
     let mut coding_seen = false;
@@ -231,7 +217,7 @@ fn check_raw_head(raw: &[u8]) -> Result<(), Malformed> {
         let Some(line) = line.strip_suffix(b"\r\n") else {
             return Err(Malformed::Bad("a line that does not end in CR LF"));
         };
-        // Every byte, without stopping at the first: several at once are compared so.
+        // Compares every byte without an early exit, so that the comparison vectorizes.
         if line.iter().filter(|byte| (**byte < 0x20 && **byte != b'\t') || **byte == 0x7f).count()
             > 0
         {
@@ -254,8 +240,7 @@ fn check_raw_head(raw: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// RFC 9112 §3: three parts with one space between them; the target a path, or an absolute address
-/// of this scheme, or `*`.
+/// RFC 9112 §3: three parts, single spaces; the target is a path, an `http` URL or `*`.
 fn check_request_line(line: &[u8]) -> Result<(), Malformed> {
     let mut parts = line.split(|&byte| byte == b' ');
     let (Some(_), Some(target), Some(version), None) =
@@ -276,7 +261,7 @@ fn check_request_line(line: &[u8]) -> Result<(), Malformed> {
 }
 
 fn plain_digits(text: &[u8]) -> Option<u64> {
-    // A leading zero is read as octal by some parsers, and no client writes one.
+    // Some parsers read a leading zero as octal, and no client writes one.
     let canonical = text == b"0"
         || (text.first().is_some_and(|byte| (b'1'..=b'9').contains(byte))
             && text.iter().all(u8::is_ascii_digit));
@@ -300,15 +285,14 @@ fn check_host(uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) -> Result<String, 
         (_, Some(host), _) => host,
         (_, None, _) => return Err(Malformed::Bad("no Host")),
     };
-    // The host is echoed into Link, Location and body URLs: nothing but a host and a port may stand
-    // in it.
+    // The host is echoed into Link, Location and body URLs, so only a host and a port are allowed.
     if !is_host(host) {
         return Err(Malformed::Bad("a Host that is not a host name with an optional port"));
     }
     Ok(host.to_owned())
 }
 
-/// RFC 9110 §7.2: a name or an address, an optional port.
+/// RFC 9110 §7.2: a name or an address, and an optional port.
 fn is_host(host: &str) -> bool {
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
@@ -328,7 +312,7 @@ fn is_host(host: &str) -> bool {
     is_name && is_port
 }
 
-/// The path with leading slashes collapsed (CLIENTS.md, 6).
+/// Validates the path and collapses its leading slashes (SPECIFICATION, "Client libraries" 6).
 fn check_path(path: &str) -> Result<&str, Malformed> {
     if !path.starts_with('/') {
         return Err(Malformed::Bad("a request target that is not a path"));
@@ -358,8 +342,7 @@ fn check_path(path: &str) -> Result<&str, Malformed> {
     Ok(path)
 }
 
-/// `.` and `..` in any mixture of plain and encoded form (RFC 3986 §5.2.4 after §6.2.2.2), also
-/// before an encoded slash.
+/// True for `.` and `..`, plain or encoded (RFC 3986 §5.2.4), also before an encoded slash.
 fn is_dot_segment(segment: &str) -> bool {
     let decoded =
         segment.to_ascii_lowercase().replace("%2e", ".").replace("%5c", "/").replace("%2f", "/");
@@ -373,8 +356,7 @@ fn check_query(query: &str) -> Result<String, Malformed> {
     if !query.contains('%') {
         return Ok(query.to_owned());
     }
-    // The parser below us encodes raw control characters; nobody searches for them, but for tabs
-    // and line ends.
+    // The parser below encodes raw control characters; queries need only tabs and line ends.
     let lower = query.to_ascii_lowercase();
     let is_control = |escape: &str| {
         let code = escape.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
@@ -388,8 +370,7 @@ fn check_query(query: &str) -> Result<String, Malformed> {
     Ok(query.to_owned())
 }
 
-/// Whether a canonical path still has a prefix, which the upstream might take off in its turn: then
-/// it would be another route there than here.
+/// True if a canonical path still has a prefix, which the upstream might strip too.
 fn is_prefixed(path: &str) -> bool {
     if !path.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("/api")) {
         return false;
@@ -400,8 +381,7 @@ fn is_prefixed(path: &str) -> bool {
     })
 }
 
-/// The headers that choose between stored answers must mean one thing: said at most once where one
-/// value is meant, and in ASCII.
+/// Headers that choose between stored answers must be unambiguous: unique, and ASCII.
 fn check_one_ascii(headers: &HeaderMap) -> Result<(), Malformed> {
     for name in ["x-service-api-version", "x-github-api-version"] {
         if headers.get_all(name).iter().count() > 1 {
@@ -414,7 +394,7 @@ fn check_one_ascii(headers: &HeaderMap) -> Result<(), Malformed> {
     if is_ascii { Ok(()) } else { Err(Malformed::Bad("a header value that is not ASCII")) }
 }
 
-/// CONTRACT §3, base URLs.
+/// SPECIFICATION, "Base URLs".
 fn split_shape(path: &str) -> (Root, Service, String) {
     let under = |prefix: &str| {
         path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -431,7 +411,7 @@ fn split_shape(path: &str) -> (Root, Service, String) {
         return (Root::V3, Service::Uploads, absolute(rest));
     }
     if let Some(rest) = under("/api/v3") {
-        // A library puts its base URL before every path, also before that of a write's `Location`.
+        // A library puts its base URL before every path, the `Location` of a queued write included.
         if rest.strip_prefix("/_weir").is_some_and(|own| own.is_empty() || own.starts_with('/')) {
             return (Root::V3, Service::Weir, rest.to_owned());
         }

@@ -1,4 +1,4 @@
-//! What is one well-formed request and what is not, rule by rule.
+//! The validation rules for requests, one by one.
 
 use super::*;
 use http::HeaderValue;

@@ -1,9 +1,8 @@
-//! One connection to the upstream, in HTTP/1.1: a request's head and body out, an answer's head and
-//! body in (RFC 9112).
+//! One upstream connection in HTTP/1.1: requests out, answers in (RFC 9112).
 //!
-//! Ours instead of the framework's client session, which keeps each header in two maps and has each
-//! head copied three times: for a 304 that is more work than all else about it. Connecting stays
-//! the framework's. No deadlines, retries or pooling here, and no upgrades: nobody asks for one.
+//! It replaces the framework's client session, which keeps each header in two maps and copies each
+//! head three times. For a 304 that outweighs the rest of the work. The framework still connects.
+//! Left out: deadlines, retries, pooling and upgrades.
 
 use std::future::poll_fn;
 use std::mem::MaybeUninit;
@@ -21,24 +20,22 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use crate::gateway::http::chunks::ChunkReader;
 use crate::gateway::http::interim::{Interim, Interims};
 
-/// What is read at once: a head with a small body.
+/// Size of one read: a head with a small body.
 const READ_BYTES: usize = 4 * 1024;
-/// What is read at once of a body that is known to be long.
+/// Size of one read of a long body.
 const BODY_READ_BYTES: usize = 64 * 1024;
-/// The longest head of an answer. Ours: eight times what a request may have, and far above what the
-/// service sends.
+/// The longest head of an answer. Chosen here: eight times a request's limit.
 const HEAD_BYTES_MAX: usize = 256 * 1024;
-/// The most headers of an answer, by the same reckoning.
+/// The most headers of an answer, in the same proportion.
 const HEADERS_MAX: usize = 256;
 
-/// The most informational answers before one that is final. Ours: a few hints and a sign of life
-/// every second while an answer may take 30.
+/// The most interim answers. Chosen here: hints, and a sign of life a second during 30 s.
 const INTERIM_MAX: usize = 32;
-/// The most bytes of their heads, all together. Ours: twice what a request's head may have.
+/// The most bytes of their heads together. Chosen here: twice a request's limit.
 const INTERIM_BYTES_MAX: usize = 64 * 1024;
 
-/// Names that most answers of the service have and that are no standard ones, which would be made
-/// anew for each answer; in either spelling of the service's own name.
+/// Non-standard names in most of the service's answers, in both spellings; interned, because each
+/// would otherwise be allocated per answer.
 const USUAL: [&str; 11] = [
     "x-ratelimit-limit",
     "x-ratelimit-remaining",
@@ -56,7 +53,7 @@ const USUAL: [&str; 11] = [
 static USUAL_NAMES: LazyLock<[HeaderName; USUAL.len()]> =
     LazyLock::new(|| USUAL.map(HeaderName::from_static));
 
-/// Why a connection is of no more use, in the words of the log.
+/// The reason why a connection is unusable, in the words of the log.
 #[derive(Debug)]
 pub struct Broken(pub String);
 
@@ -72,34 +69,28 @@ impl From<std::io::Error> for Broken {
     }
 }
 
-/// A connection, with what is known of the exchange on it.
+/// A connection and the state of its exchange.
 pub struct Connection {
     stream: Stream,
-    /// What was read and not used yet.
     read: BytesMut,
     outgoing: Outgoing,
-    /// Whether it was asked for a head alone.
     is_head: bool,
     incoming: Incoming,
-    /// Whether the upstream lets another request follow.
+    /// True if the upstream lets another request follow.
     persists: bool,
-    /// How many informational answers this exchange has had, and the bytes of their heads.
+    /// The interim answers of this exchange: their number and the bytes of their heads.
     informational: (usize, usize),
 }
 
-/// Status and headers of a final answer.
 pub type AnswerHead = (StatusCode, HeaderMap);
 
-/// How a request's body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outgoing {
-    /// With so many bytes to come.
+    /// With this many bytes to come.
     Length(u64),
-    /// In chunks, until it ends.
     Chunks,
 }
 
-/// What is left of an answer's body.
 enum Incoming {
     Done,
     Length(u64),
@@ -107,18 +98,15 @@ enum Incoming {
     UntilClosed,
 }
 
-/// What has happened while bytes were being sent.
 enum Step {
-    /// So many of them were taken.
     Sent(usize),
-    /// No more of them can be.
     Unsendable(Broken),
-    /// The upstream has said something.
+    /// The upstream sent bytes.
     Heard,
 }
 
 impl Connection {
-    /// On a stream on which nothing is under way.
+    /// Wraps a stream without an exchange in progress.
     pub fn new(stream: Stream) -> Self {
         let (read, outgoing, incoming) = (BytesMut::new(), Outgoing::Length(0), Incoming::Done);
         Self {
@@ -132,8 +120,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request: its head as it is on the wire, and what there is of its body, as
-    /// [`Connection::send_body`] does.
+    /// Sends a request: its head in wire format, and a body as [`Connection::send_body`] does.
     pub async fn send(
         &mut self,
         method: &Method,
@@ -145,7 +132,7 @@ impl Connection {
         self.is_head = *method == Method::HEAD;
         self.outgoing = outgoing;
         self.informational = (0, 0);
-        // Until an answer was read to its end, the connection is in the middle of something.
+        // The connection is busy until an answer was read completely.
         self.incoming = Incoming::UntilClosed;
         self.stream.write_all(head).await?;
         if body.is_empty() {
@@ -155,9 +142,8 @@ impl Connection {
         self.send_body(body, interims).await
     }
 
-    /// Sends a piece of the body. Where the upstream does not take it at once, what it says
-    /// meanwhile is read: a final answer is the answer, the rest is not sent, and nothing may
-    /// follow on the connection (RFC 9112 §9.3, §9.5).
+    /// Sends a piece of the body. While the upstream takes none, its bytes are read. A final answer
+    /// ends the exchange, and no request may follow on the connection (RFC 9112 §9.3, §9.5).
     pub async fn send_body(
         &mut self,
         piece: &[u8],
@@ -183,7 +169,7 @@ impl Connection {
         }
     }
 
-    /// Ends the body; with the answer if it came before that.
+    /// Ends the body; returns an early answer, if any.
     pub async fn finish_body(
         &mut self,
         interims: Option<&Interims>,
@@ -207,7 +193,7 @@ impl Connection {
         parts: &[&[u8]],
         interims: Option<&Interims>,
     ) -> Result<Option<AnswerHead>, Broken> {
-        // At last nothing: what is left in buffers.
+        // The empty part at the end flushes buffers.
         for part in parts.iter().copied().chain([&[][..]]) {
             let mut rest = part;
             loop {
@@ -234,7 +220,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// One step of sending; while the upstream takes nothing, it is listened to.
+    /// One send step; while the upstream takes nothing, it reads.
     async fn step(&mut self, rest: &[u8]) -> Result<Step, Broken> {
         let Self { stream, read, .. } = self;
         poll_fn(|context| {
@@ -258,8 +244,7 @@ impl Connection {
         .await
     }
 
-    /// The upstream takes nothing more: what it said before that is its answer. All of it is here,
-    /// for what cannot be sent to has no more to say.
+    /// The upstream takes no more, so its earlier bytes are the answer; no further ones come.
     async fn said_before(
         &mut self,
         broken: Broken,
@@ -268,8 +253,8 @@ impl Connection {
         self.read_head(interims).await.map(Some).map_err(|_| broken)
     }
 
-    /// Reads the head of the answer; informational ones before it (1xx) go to `interims`, or
-    /// nowhere. A 100 answers nothing that was asked: no request says `Expect`.
+    /// Reads the head of the answer. Interim answers (1xx) before it go to `interims`, or are
+    /// dropped. A 100 is dropped, because no request sends `Expect`.
     pub async fn read_head(&mut self, interims: Option<&Interims>) -> Result<AnswerHead, Broken> {
         loop {
             if let Some(head) = self.final_head(interims)? {
@@ -281,9 +266,8 @@ impl Connection {
         }
     }
 
-    /// The head of the final answer, once it was read whole.
     fn final_head(&mut self, interims: Option<&Interims>) -> Result<Option<Head>, Broken> {
-        // An answer never begins with nothing.
+        // The parser must not see empty input.
         while !self.read.is_empty() {
             match self.take_head()? {
                 Some(head) if head.status == StatusCode::SWITCHING_PROTOCOLS => {
@@ -313,7 +297,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// The next piece of the answer's body; `None` at its end.
+    /// Returns the next piece of the answer's body; `None` at its end.
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, Broken> {
         loop {
             let wanted = match self.incoming {
@@ -335,7 +319,7 @@ impl Connection {
                     let (data, rest) = reader
                         .push(piece)
                         .map_err(|_| "the answer's chunks are not well-formed")?;
-                    // What follows the end was not asked for.
+                    // Bytes after the end belong to no request.
                     self.persists &= rest.is_empty();
                     if reader.is_done() {
                         self.incoming = Incoming::Done;
@@ -357,7 +341,7 @@ impl Connection {
         }
     }
 
-    /// How much of the answer's body is to come, where its head says so.
+    /// The rest of the body, if the head declares its length.
     pub fn body_bytes_left(&self) -> Option<u64> {
         match self.incoming {
             Incoming::Done => Some(0),
@@ -366,7 +350,7 @@ impl Connection {
         }
     }
 
-    /// Whether another request may follow: the answer was read to its end, and nothing after it.
+    /// True if another request may follow: the answer was read completely and nothing follows it.
     pub fn is_reusable(&self) -> bool {
         self.persists
             && self.read.is_empty()
@@ -374,27 +358,25 @@ impl Connection {
             && self.outgoing == Outgoing::Length(0)
     }
 
-    /// Forgets what only the last exchange needed. What a long body was read into would else be
-    /// kept with each idle connection.
+    /// Drops a buffer that a long body has enlarged; otherwise each idle connection would keep it.
     pub fn rest(&mut self) {
         if self.read.capacity() > 2 * READ_BYTES {
             self.read = BytesMut::new();
         }
     }
 
-    /// Whether there is nothing to read. An idle connection on which there is was closed, or says
-    /// what nobody asked for.
+    /// True if there is nothing to read. An idle connection with readable bytes is unusable.
     pub fn is_silent(&mut self) -> bool {
         self.stream.read(&mut [0]).now_or_never().is_none()
     }
 
-    /// Reads what is there, at most about `bytes`; `false` at the end of the stream.
+    /// Reads the available bytes, at most about `bytes`; false at the end of the stream.
     async fn fill(&mut self, bytes: usize) -> Result<bool, Broken> {
         self.read.reserve(bytes);
         Ok(self.stream.read_buf(&mut self.read).await? > 0)
     }
 
-    /// A copy of its own: what is stored must not keep the whole buffer alive.
+    /// Copies, because a stored piece must not keep the whole buffer alive.
     fn take(&mut self, bytes_max: usize) -> Bytes {
         let here = bytes_max.min(self.read.len());
         let piece = Bytes::copy_from_slice(self.read.get(..here).unwrap_or_default());
@@ -402,11 +384,10 @@ impl Connection {
         piece
     }
 
-    /// The head at the beginning of what was read, once it is whole.
     fn take_head(&mut self) -> Result<Option<Head>, Broken> {
         let mut lines = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut parsed = httparse::Response::new(&mut []);
-        // What the framework forgave as well.
+        // As lenient as the framework's session.
         let mut parser = httparse::ParserConfig::default();
         parser
             .allow_spaces_after_header_name_in_responses(true)
@@ -426,7 +407,7 @@ impl Connection {
             .and_then(|code| StatusCode::from_u16(code).ok())
             .ok_or("the answer's status is none")?;
         let is_http10 = parsed.version == Some(0);
-        // One copy for all values: they are parts of it.
+        // One copy that all values share.
         let head = Bytes::copy_from_slice(self.read.get(..length).unwrap_or_default());
         let start = self.read.as_ptr().addr();
         let mut headers = HeaderMap::with_capacity(parsed.headers.len());
@@ -446,8 +427,7 @@ impl Connection {
         Ok(Some(Head { status, headers, bytes: length, is_http10 }))
     }
 
-    /// Finds out how the body is framed (RFC 9112 §6.3) and whether the connection outlives it
-    /// (§9.3).
+    /// Determines the framing of the body (RFC 9112 §6.3) and the connection's persistence (§9.3).
     fn begin_body(&mut self, head: Head) -> Result<AnswerHead, Broken> {
         let Head { status, mut headers, is_http10, .. } = head;
         let tokens = || {
@@ -472,13 +452,12 @@ impl Connection {
                 if coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") =>
             {
                 headers.remove(header::CONTENT_LENGTH);
-                // Whoever speaks HTTP/1.0 does not know chunks (§6.1).
+                // HTTP/1.0 has no chunks (§6.1).
                 self.persists &= !is_http10;
                 Incoming::Chunks(Box::default())
             }
             (Some(coding), None) if !names_chunks(coding) => {
-                // What it means is not known; how long it is, is said by a length or by the
-                // connection's end (§6.3), and nothing may follow it.
+                // An unknown coding: a length or the connection's end ends the body (§6.3).
                 self.persists = false;
                 match length {
                     Some(0) => Incoming::Done,
@@ -509,11 +488,11 @@ struct Head {
     is_http10: bool,
 }
 
-/// What `Content-Length` says. Several that say the same are one (RFC 9110 §8.6); any other is no
-/// length, and where the body ends is not known.
+/// Parses `Content-Length`. Equal repetitions count once (RFC 9110 §8.6); contradictory ones are an
+/// error, because the end of the body is unclear.
 fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Broken> {
     let unclear = "the answer's length is not clear";
-    // Chunks say it themselves, whatever stands beside them.
+    // Chunks override any length.
     if headers.get_all(header::TRANSFER_ENCODING).iter().any(names_chunks) {
         return Ok(None);
     }
@@ -535,7 +514,7 @@ fn names_chunks(coding: &HeaderValue) -> bool {
     coding.as_bytes().to_ascii_lowercase().windows(7).any(|word| word == b"chunked")
 }
 
-/// A value over several lines as one: each fold is a space (RFC 9112 §5.2).
+/// Joins a folded value: each fold becomes a space (RFC 9112 §5.2).
 fn unfolded(value: &[u8]) -> Vec<u8> {
     let lines = value
         .split(|byte| matches!(byte, b'\r' | b'\n'))
@@ -544,7 +523,7 @@ fn unfolded(value: &[u8]) -> Vec<u8> {
     lines.collect::<Vec<_>>().join(&b' ')
 }
 
-/// A header's name.
+/// Interns usual names.
 fn name_of(text: &str) -> Option<HeaderName> {
     let usual =
         || USUAL_NAMES.iter().find(|name| text.eq_ignore_ascii_case(name.as_str())).cloned();

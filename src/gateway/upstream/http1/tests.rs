@@ -1,10 +1,10 @@
-//! Answers in one piece and byte by byte, well framed and not.
+//! Valid and invalid answers, in one piece and byte by byte.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use super::*;
 
-/// How an answer was read.
+/// The result of reading an answer.
 #[derive(Debug, PartialEq, Eq)]
 struct Read {
     status: u16,
@@ -12,8 +12,7 @@ struct Read {
     is_reusable: bool,
 }
 
-/// Asks with `method`, and reads `answer`, which arrives in pieces of so many bytes and then ends
-/// the stream or not.
+/// Sends `method` and reads `answer`, which arrives in pieces; then the stream ends or stays open.
 async fn ask(
     method: Method,
     answer: &'static str,
@@ -41,7 +40,7 @@ async fn ask(
     Ok((Read { status: status.as_u16(), body, is_reusable: connection.is_reusable() }, headers))
 }
 
-/// The same, read in several ways that must not differ.
+/// The same in several ways, which must agree.
 async fn read(answer: &'static str) -> Result<(u16, String, bool), String> {
     let mut all = Vec::new();
     for piece_bytes in [1, 7, 4096] {

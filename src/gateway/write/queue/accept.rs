@@ -1,5 +1,5 @@
-//! Taking a write in: its place in its lane, its `Idempotency-Key`, and the store, before anybody
-//! is told that it is accepted (CONTRACT §3).
+//! Accepts writes: a place in the lane, the `Idempotency-Key` and the store precede the client's
+//! answer (SPECIFICATION, "Asynchronous writes").
 
 use std::sync::Arc;
 
@@ -18,42 +18,41 @@ use crate::gateway::write::queue::sync_waiter::SyncWaiter;
 use crate::gateway::write::queue::write_queue::{KEPT_MAX, PATIENCE, Queue};
 use crate::gateway::write::turns::Turns;
 
-/// A write that may be accepted.
+/// A write to be accepted.
 pub struct New {
-    /// What is asked for; its name is given here.
+    /// The request; the queue assigns its identifier.
     pub write: Write,
-    /// What it shares its obstacles with.
+    /// Its group.
     pub class: Class,
-    /// The written resource, which gives writes their order.
+    /// The lane: the written resource.
     pub lane: String,
-    /// When it is given up.
+    /// The end of its wait.
     pub deadline: Timestamp,
-    /// Its body's part of the memory for bodies.
+    /// Its body's share of memory.
     pub memory: Option<OwnedSemaphorePermit>,
-    /// Who waits for its answer, if anybody does, and is never told that it is kept: it is not
-    /// begun without them.
+    /// The waiting client, if any. Such a write ends with its waiters while it is unsent.
     pub waiter: Option<Box<SyncWaiter>>,
 }
 
-/// A write that is in the queue.
+/// An accepted write.
 #[derive(Clone)]
 pub struct Accepted {
-    /// Its name.
+    /// Its identifier.
     pub id: WriteId,
-    /// For those who wait for it.
+    /// The notifier for waiters.
     pub watched: Option<Arc<Watched>>,
-    /// What it costs, where somebody waits for it.
+    /// Its progress, if it has a waiter.
     pub request_progress: Option<RequestProgress>,
 }
 
-/// Why a write is not accepted.
+/// The reason why a write is not accepted.
 #[derive(Clone, Debug)]
 pub enum NotAccepted {
-    /// Its `Idempotency-Key` stands for another request.
+    /// The `Idempotency-Key` belongs to another request.
     KeyTaken,
-    /// As many writes are queued as may be, or this client's take as much room as is left.
+    /// The queue is full, or the client has used its share of the store.
     Full,
-    /// The store does not take it, or nobody knows whether it has: see [`StoreError`].
+    /// The store failed, with a known or unknown result: see [`StoreError`].
     Store(StoreError),
 }
 
@@ -64,8 +63,7 @@ impl From<LanesFull> for NotAccepted {
 }
 
 impl Queue {
-    /// Accepts a write, or finds the one that its key stands for. Once this has begun it goes on by
-    /// itself: dropped, it only tells nobody.
+    /// Accepts a write, or finds the one with its key. A dropped future does not stop it.
     pub async fn accept(
         self: &Arc<Self>,
         turns: &Arc<Turns>,
@@ -95,8 +93,7 @@ impl Queue {
                     None => break self.insert(inner, turns, &mut new, now)?,
                 }
             };
-            // The same write comes twice at once: the second hears of it when the first is kept, or
-            // takes its place.
+            // A concurrent repetition waits until the first write is stored, or replaces it.
             if let Some(accepted) = self.kept(earlier, &mut new.waiter).await? {
                 return Ok(accepted);
             }
@@ -128,14 +125,14 @@ impl Queue {
                 if let Some(gone) = gone {
                     gone.tell();
                 }
-                // Whether the store has it is not known: it must not come back at the next start.
+                // The store may have it, and it must not return at the next start.
                 drop(self.store.apply(Change::Remove(vec![number])));
                 Err(NotAccepted::Store(fault))
             }
         }
     }
 
-    /// Gives a write its number and its place, and tells the store.
+    /// Assigns the number and the place, and stores the write.
     fn insert(
         &self,
         inner: &mut Inner,
@@ -164,32 +161,31 @@ impl Queue {
         if live.turn.ahead() > 0 {
             live.is_behind(now);
         }
-        // Who waits for it must not miss why it is given up before the wait has begun.
+        // Created first, so that the waiter cannot miss an early end.
         live.waiters.watched = attended.then(Arc::default);
         inner.add_live(number, live);
         Ok((number, kept))
     }
 
-    /// Whether a client may have so much more of the store, of which others want their part; its
-    /// finished writes are there until they are forgotten.
+    /// Checks a client's share of the store; its finished writes count until they expire.
     fn has_room(&self, inner: &Inner, client: u32, size: Size) -> Result<(), NotAccepted> {
         let (own, all) = (inner.usage.of(client), inner.usage.all());
         let free = self.store.room(all.bytes).unwrap_or(u64::MAX);
         let wanted = u64::from(size.all());
-        // Where there is no room for anybody, the store says so in its own words.
+        // If there is no space at all, the store reports that itself.
         let has_own = wanted > free || may_take(own.bytes, wanted, free);
         let may_be = may_take(own.writes, 1, KEPT_MAX.saturating_sub(all.writes));
         if has_own && may_be { Ok(()) } else { Err(NotAccepted::Full) }
     }
 
-    /// The name of a write once it is kept; `None` when it is not after all. Whoever wants it
-    /// without waiting for it takes it over.
+    /// Returns an earlier write once it is stored; `None` if storing it failed. A request without a
+    /// waiter converts it to an asynchronous write.
     async fn kept(
         &self,
         number: u64,
         waiter: &mut Option<Box<SyncWaiter>>,
     ) -> Result<Option<Accepted>, NotAccepted> {
-        // It belongs to nobody's connection from here on, which has to be kept before it is told.
+        // It becomes asynchronous here, which must be stored before the answer.
         let (told, id) = loop {
             let watched = {
                 let inner = &mut *self.inner.lock();
@@ -214,7 +210,7 @@ impl Queue {
                         let progress = live.ending.as_deref().unwrap_or(&live.progress);
                         let told = self.store.apply(Change::Progress(number, progress.encode()));
                         if !live.is_ending() {
-                            // It was begun with the patience of those who waited.
+                            // It had begun with the deadline of its waiters.
                             self.restart_off_wire(inner, number);
                         }
                         break (told, id);
@@ -234,7 +230,7 @@ impl Queue {
 }
 
 impl Live {
-    /// One more waits for it, or wants to know where it stands.
+    /// Adds a waiter, or a request for its status.
     fn joined(
         &mut self,
         id: WriteId,
@@ -242,7 +238,7 @@ impl Live {
         now: Timestamp,
     ) -> Accepted {
         if self.waiters.waiter.is_none() {
-            // Not under way yet, and so far nobody waited.
+            // It has not started, and had no waiter so far.
             self.waiters.waiter = waiter.take();
             self.is_behind(now);
         }
@@ -299,14 +295,14 @@ mod tests {
         }
     }
 
-    /// As many as a client may have.
+    /// Fills a client's share.
     async fn fill(queue: &Arc<Queue>, turns: &Arc<Turns>, client: u32) -> Vec<WriteId> {
         let mut accepted = Vec::new();
         loop {
             match queue.accept(turns, new(client)).await {
                 Ok(one) => accepted.push(one.id),
                 Err(refused) => {
-                    // The room itself may end before the client's part of it does.
+                    // The store itself may fill up before the client's share does.
                     assert!(
                         matches!(
                             refused,

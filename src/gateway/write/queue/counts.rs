@@ -1,14 +1,12 @@
-//! How many writes are in each state, and since when those wait that have not come to their end.
+//! The counts of writes by state, and the age of the oldest unfinished write.
 //!
-//! Kept as states change, because a scrape must not walk a million finished writes. Left out: which
-//! writes these are.
+//! Updated on each change, because a scrape must not walk a million finished writes.
 
 use std::collections::BTreeSet;
 
 use crate::clock::Timestamp;
 use crate::writes::WriteState;
 
-/// The figures of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// In the order of [`WriteState::ALL`].
@@ -17,7 +15,6 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// A write is there, since this time.
     pub fn add(&mut self, number: u64, since: Timestamp, state: WriteState) {
         self.count_of(state, |count| count.saturating_add(1));
         if !state.is_final() {
@@ -25,13 +22,11 @@ impl Counts {
         }
     }
 
-    /// It is no more.
     pub fn remove(&mut self, number: u64, since: Timestamp, state: WriteState) {
         self.count_of(state, |count| count.saturating_sub(1));
         self.unfinished.remove(&(since, number));
     }
 
-    /// It is in another state.
     pub fn change(&mut self, number: u64, since: Timestamp, from: WriteState, to: WriteState) {
         if from != to {
             self.remove(number, since, from);
@@ -39,12 +34,11 @@ impl Counts {
         }
     }
 
-    /// One of the past, whose time does not matter any more, is no more.
+    /// Removes a finished write, which has no time here.
     pub fn forget(&mut self, state: WriteState) {
         self.count_of(state, |count| count.saturating_sub(1));
     }
 
-    /// How many are in each state.
     pub fn counts(&self) -> [(WriteState, u64); WriteState::ALL.len()] {
         let mut counts = WriteState::ALL.map(|state| (state, 0));
         for ((_, told), count) in counts.iter_mut().zip(self.counts) {
@@ -53,7 +47,7 @@ impl Counts {
         counts
     }
 
-    /// Since when the oldest waits that has not come to its end.
+    /// The acceptance time of the oldest unfinished write.
     pub fn oldest(&self) -> Option<Timestamp> {
         self.unfinished.first().map(|(since, _)| *since)
     }

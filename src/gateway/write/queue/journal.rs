@@ -1,8 +1,6 @@
-//! Where an attempt to send a queued write says so, before its first byte leaves, and what is known
-//! when it has failed (DESIGN D7).
+//! The journal of a queued write: each attempt before its first byte, and each failure.
 //!
-//! A crash finds the store as the last of these words left it: what was never said to be sending
-//! was never sent.
+//! After a crash, a write without a `sending` record was never sent (SPECIFICATION D7).
 
 use std::sync::Arc;
 
@@ -17,13 +15,13 @@ use crate::gateway::dispatch::journal::{Journal, MustNotBeSent};
 use crate::gateway::write::queue::live::Live;
 use crate::gateway::write::queue::write_queue::{Queue, STORE_PAUSE};
 
-/// What an attempt says about one write.
+/// The journal of one run of a write.
 pub struct QueueJournal {
     queue: Arc<Queue>,
     active: Arc<Active>,
     number: u64,
     run: u32,
-    /// Attempts that were made before this process, or before this run.
+    /// Attempts before this process or this run.
     attempts: u32,
     may_have_run: bool,
     patience: Patience,
@@ -50,7 +48,6 @@ impl QueueJournal {
         }
     }
 
-    /// Which run of the write it is.
     pub(in crate::gateway::write) fn run(&self) -> u32 {
         self.run
     }
@@ -67,8 +64,7 @@ impl QueueJournal {
         live.progress.attempts = live.progress.attempts.saturating_sub(unmade);
         live.progress.not_before = not_before;
         live.progress.may_have_run |= may_have_run;
-        // One that may have been executed cannot be taken back any more, and is sending until its
-        // end.
+        // A write that may have been executed cannot be cancelled: `sending` until its end.
         if !live.progress.may_have_run {
             inner.counts.change(
                 self.number,
@@ -81,7 +77,7 @@ impl QueueJournal {
         live.tell();
         let kept = self.queue.store.apply(Change::Progress(self.number, live.progress.encode()));
         if live.run.is_overtaken {
-            // The next attempt is for the config in force to make.
+            // The next attempt uses the current config.
             self.queue.restart(inner, self.number);
         }
         Some(kept)
@@ -106,10 +102,10 @@ impl Journal for QueueJournal {
             let told = {
                 let inner = &mut *self.queue.inner.lock();
                 let live = inner.live.get_mut(&self.number).ok_or(MustNotBeSent)?;
-                // While the gateway drains, those are finished whose clients wait for them.
+                // A drain finishes only writes with a waiting client.
                 let is_too_late = match live.waiters.attended {
                     None => self.active.is_draining(),
-                    // What may have been executed is brought to its end without them.
+                    // A write that may have been executed continues without waiters.
                     Some(waiting) => waiting == 0 && live.progress.state == WriteState::Queued,
                 };
                 if live.is_ending() || is_too_late || live.run.number != self.run {
@@ -136,7 +132,7 @@ impl Journal for QueueJournal {
 
     fn failed(&self, not_before: Timestamp, may_have_run: bool) {
         let told = self.back(not_before, may_have_run, 0);
-        // Should it not be kept, a crash finds the write as sending, which is on the safe side.
+        // If this is not stored, a crash leaves the write as `sending`, which is safe.
         drop(told);
     }
 }

@@ -17,51 +17,48 @@ use std::sync::Arc;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::AbortHandle;
 
-/// What shares its obstacles: one client's writes that count as content or do not, against one
-/// budget.
+/// Writes with the same obstacles: of one client against one budget, content or not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Class {
-    /// The client's place in the config.
+    /// The client's index in the config.
     pub client: u32,
-    /// Whether they count against the content limits.
+    /// True if they count against the content limits.
     pub content: bool,
-    /// The budget they spend.
+    /// The resource of their budget.
     pub resource: ResourceName,
 }
 
 pub struct Inner {
     pub next_number: u64,
-    /// Boxed: a tree of large values is half empty where they come in order.
+    /// Boxed: sequential inserts leave a tree of large values half empty.
     pub live: BTreeMap<u64, Box<Live>>,
     pub finished: BTreeMap<u64, Finished>,
-    /// Of both.
     pub counts: Counts,
-    /// Of both, too: what they take of the store.
     pub usage: Usage,
     /// By client and key.
     pub keys: HashMap<(u32, [u8; 32]), Keyed>,
-    /// When finished writes are forgotten.
+    /// The expiry of finished writes.
     pub expiry: BTreeSet<(Timestamp, u64)>,
-    /// Live writes whose outcome the store has not taken.
+    /// Live writes with an outcome that is not stored yet.
     pub unkept: BTreeSet<u64>,
 }
 
-/// A write that has not come to its end, or whose end is not kept yet.
+/// A write without an outcome, or with one that is not stored yet.
 pub struct Live {
     pub salt: u64,
     pub class: Class,
     pub accepted: Timestamp,
     pub size: Size,
     pub key: Option<Box<Key>>,
-    /// Its state as the store has it.
+    /// The stored state.
     pub progress: Progress,
-    /// Its end, while the store is being told. Nothing else can become of it any more.
+    /// The outcome while it is being stored; it is final.
     pub ending: Option<Box<Progress>>,
-    /// Holds its place as long as it lives.
+    /// The place in the lane.
     pub turn: Turn,
-    /// Whether the store has it.
+    /// True once the store has accepted it.
     pub is_kept: bool,
-    /// The body's part of the memory for bodies, where the store keeps it in memory.
+    /// The body's share of memory, for an in-memory store.
     pub memory: Option<OwnedSemaphorePermit>,
     pub run: Run,
     pub waiters: Waiters,
@@ -70,61 +67,57 @@ pub struct Live {
 /// The attempts of one live write.
 #[derive(Default)]
 pub struct Run {
-    /// Whether it is its turn.
+    /// True once its turn has come.
     pub is_called: bool,
     pub task: Option<AbortHandle>,
-    /// How often it was to be begun anew: what an earlier run says counts no more.
+    /// Counts restarts; results of earlier runs are ignored.
     pub number: u32,
-    /// It is to be begun anew when it comes off the wire.
+    /// Restart it once it is off the wire.
     pub is_overtaken: bool,
-    /// While it may be executed upstream, the gateway does not end.
+    /// Delays shutdown while it may be executing upstream.
     pub on_wire: Option<Entered>,
 }
 
 /// Requests that wait for one live write.
 #[derive(Default)]
 pub struct Waiters {
-    /// `None`: it was accepted and belongs to nobody's connection. Else how many wait for it:
-    /// without any, it is given up.
+    /// The waiters of a synchronous write, dropped at zero. `None`: asynchronous.
     pub attended: Option<u32>,
-    /// Whom it is carried out for, once somebody waits for it or it is under way.
+    /// The waiting request; set once there is one or the write runs.
     pub waiter: Option<Box<SyncWaiter>>,
     pub watched: Option<Arc<Watched>>,
 }
 
-/// What the store keeps of a write, in bytes.
+/// The stored size of a write in bytes.
 #[derive(Clone, Copy, Default)]
 pub struct Size {
     pub request: u32,
     pub progress: u32,
 }
 
-/// One that has.
 pub struct Finished {
     pub salt: u64,
     pub class: Class,
     pub state: WriteState,
-    /// What the store keeps of it.
+    /// Bytes in the store.
     pub bytes: u32,
     pub key: Option<Box<[u8; 32]>>,
 }
 
-/// What an `Idempotency-Key` stands for.
+/// The write of an `Idempotency-Key`.
 pub struct Keyed {
     pub number: u64,
     pub meaning: [u8; 32],
 }
 
-/// For those who wait for a write.
 #[derive(Default)]
 pub struct Watched {
     pub changed: Notify,
-    /// Why it was given up without a trace, where it was attended.
+    /// The error of a synchronous write that was dropped without a trace.
     pub refused: Mutex<Option<GatewayError>>,
 }
 
 impl Live {
-    /// One that is in its lane and nowhere else yet.
     pub fn new(
         id: WriteId,
         class: Class,
@@ -150,33 +143,30 @@ impl Live {
         }
     }
 
-    /// Whether nothing else can become of it.
     pub fn is_ending(&self) -> bool {
         self.ending.is_some() || self.progress.state.is_final()
     }
 
-    /// Something has become of it.
+    /// Notifies the waiters.
     pub fn tell(&self) {
         if let Some(watched) = &self.waiters.watched {
             watched.changed.notify_waiters();
         }
     }
 
-    /// Others go first, which whoever waits for it is to know.
+    /// Begins the wait for its turn in the progress of its waiter.
     pub fn is_behind(&mut self, now: Timestamp) {
         self.waiters.waiter.iter_mut().for_each(|waiter| waiter.is_behind(now));
     }
 }
 
 impl Inner {
-    /// A write comes in.
     pub fn add_live(&mut self, number: u64, live: Live) {
         self.counts.add(number, live.accepted, live.progress.state);
         self.usage.add(live.class.client, live.size.all());
         self.live.insert(number, Box::new(live));
     }
 
-    /// A write is gone as if it had never been.
     pub fn take_live(&mut self, number: u64) -> Option<Box<Live>> {
         let live = self.live.remove(&number)?;
         self.counts.remove(number, live.accepted, live.progress.state);
@@ -184,7 +174,6 @@ impl Inner {
         Some(live)
     }
 
-    /// Census and holdings, counted anew.
     pub fn counted(&self) -> (Counts, Usage) {
         let (mut counts, mut usage) = (Counts::default(), Usage::default());
         for (number, live) in &self.live {
@@ -216,7 +205,6 @@ impl Size {
     }
 }
 
-/// How long a text of the store is.
 pub fn bytes_of(text: &Bytes) -> u32 {
     u32::try_from(text.len()).unwrap_or(u32::MAX)
 }

@@ -1,12 +1,11 @@
-//! The queue of writes that were accepted: what is there, what becomes of each, and who is told
-//! (DESIGN D7; CONTRACT §3, §4).
+//! The queue of accepted writes: their states, their outcomes and their waiters (SPECIFICATION D7,
+//! "Asynchronous writes" and "Promises").
 //!
-//! The queue holds of each write what decides about it, some hundred bytes; what it says and what
-//! was answered is with its store (`writes/`). Nothing becomes visible here, and nothing is sent,
-//! before the store has it. In `accept` writes come in, in `runner` they are brought on their way,
-//! `journal` is where an attempt says so before its first byte, `recovery` takes over what an
-//! earlier process left, `orders` has what clients and operators may still want. Left out: HTTP
-//! (`asynchronous`).
+//! In memory, the queue keeps some hundred bytes per write; the store (`writes/`) has requests and
+//! answers. Each state is stored before it becomes visible or has an effect. `accept` takes writes
+//! in, `runner` executes them, and `journal` records each attempt before its first byte. `recovery`
+//! resumes the writes of an earlier process; `orders` has the actions of clients and operators.
+//! Left out: HTTP (`asynchronous`).
 
 mod accept;
 mod counts;

@@ -1,5 +1,5 @@
-//! What clients and operators may want of a write that is in the queue: to take it back, to try it
-//! again, to see it (CONTRACT §3, §5).
+//! Client and operator actions on queued writes: cancel, retry, list (SPECIFICATION, "Asynchronous
+//! writes" and "Admin listener").
 
 use std::sync::Arc;
 
@@ -13,39 +13,39 @@ use crate::gateway::write::queue::live::{Keyed, Live, Size, Watched};
 use crate::gateway::write::queue::write_queue::{PATIENCE, Queue};
 use crate::gateway::write::turns::Turns;
 
-/// Writes that are looked through while none is accepted. Ours: a millisecond.
+/// The writes that are searched under one lock. Chosen here: a millisecond.
 const LOOKED_AT_ONCE: u64 = 10_000;
 
-/// Why nothing was changed.
+/// The reason why an action changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotChanged {
-    /// There is no write of this name.
+    /// There is no write with this identifier.
     NoSuchWrite,
-    /// In this state it cannot be.
+    /// The state forbids it.
     State(WriteState),
-    /// As many writes are queued as may be.
+    /// The queue is full.
     Full,
-    /// The store does not take it.
+    /// The store failed.
     Store(StoreError),
 }
 
-/// Which writes an operator wants to see.
+/// An operator's filter.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Only those in this state.
+    /// Only writes in this state.
     pub state: Option<WriteState>,
-    /// Only those of the client in this place of the config.
+    /// Only writes of the client with this index in the config.
     pub client: Option<u32>,
-    /// Only those after this one, which need not be there any more.
+    /// Only writes after this one, which may be gone.
     pub after: Option<WriteId>,
-    /// At most so many.
+    /// The most results.
     pub at_most: usize,
 }
 
-/// What an operator says about trying a write again.
+/// An operator's permission to repeat a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repetition {
-    /// It must not be executed twice: one whose outcome is unknown is left alone.
+    /// It must not be executed twice: a write with an unknown outcome stays.
     IfNotExecuted,
     /// It may be executed a second time.
     EvenIfExecuted,
@@ -54,14 +54,14 @@ pub enum Repetition {
 /// A write as operators see it.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// What was asked for.
+    /// The request.
     pub write: Write,
-    /// What has become of it.
+    /// The state and outcome.
     pub progress: Progress,
 }
 
 impl Queue {
-    /// Takes a write back that is still queued.
+    /// Cancels a write that is still queued.
     pub async fn cancel(self: &Arc<Self>, id: WriteId, by: &str) -> Result<(), NotChanged> {
         let (kept, running) = {
             let inner = &mut *self.inner.lock();
@@ -92,18 +92,17 @@ impl Queue {
             self.dispatch.lock().withdraw(&class, id.number);
             (self.end(inner, id.number, progress), running)
         };
-        // It was nowhere near the wire, and an attempt that asks from now on finds the write
-        // ending.
+        // It was not sent, and a later attempt finds the write ended.
         if let Some(running) = running {
             running.abort();
         }
         if let Some(kept) = kept {
-            // It cannot fail but with the runtime.
+            // It fails only with the runtime.
             let _ = kept.await;
         }
         match self.standing(id).map(|standing| standing.state) {
             Some(WriteState::Cancelled) => Ok(()),
-            // It will not be sent by this process, but that is not kept.
+            // This process will not send it, but that is not stored.
             Some(WriteState::Queued) => Err(NotChanged::Store(StoreError::Failed(
                 "the cancellation is not kept yet".into(),
             ))),
@@ -112,8 +111,7 @@ impl Queue {
         }
     }
 
-    /// Tries a write again that has ended without being done: an operator's word, who has to say
-    /// what may be of one whose outcome is unknown.
+    /// Retries a write that ended without being done; `repetition` permits a second execution.
     pub async fn retry(
         self: &Arc<Self>,
         turns: &Arc<Turns>,
@@ -158,13 +156,13 @@ impl Queue {
             let class = finished.class.clone();
             let turn =
                 turns.enter_queued(class.client, lane, id.number).map_err(|_| NotChanged::Full)?;
-            // What may have been executed cannot be taken back, and is sending until its end.
+            // A write that may have been executed cannot be cancelled: `sending` until its end.
             let state = if may_have_run { WriteState::Sending } else { WriteState::Queued };
             let progress =
                 Progress { state, may_have_run, ..Progress::queued(now, now + PATIENCE) };
             let forgotten_at = before.finished.unwrap_or(now) + self.retention;
             if !inner.expiry.remove(&(forgotten_at, id.number)) {
-                // It had no end when an earlier process left it.
+                // An earlier process left it without an end time.
                 inner.expiry.retain(|(_, number)| *number != id.number);
             }
             let before = inner.finished.remove(&id.number);
@@ -197,7 +195,7 @@ impl Queue {
                 Ok(())
             }
             Err(fault) => {
-                // As it was.
+                // Restores the previous state.
                 if let Some(taken) = inner.take_live(id.number) {
                     taken.tell();
                 }
@@ -212,8 +210,7 @@ impl Queue {
         }
     }
 
-    /// Nobody waits any more for a write that came with a connection: it is given up unless
-    /// somebody else does, or it is on its way.
+    /// Removes a waiter of a synchronous write. Without any left, an unsent write is dropped.
     pub fn left(self: &Arc<Self>, id: WriteId) {
         let inner = &mut *self.inner.lock();
         let Some(live) = inner.live.get_mut(&id.number) else { return };
@@ -224,8 +221,8 @@ impl Queue {
         }
     }
 
-    /// A write that only those wait for who are told now: nothing of it was executed, and nothing
-    /// is kept. `false`: it is kept with its reason.
+    /// Drops an unexecuted synchronous write with its error; nothing is stored. False for an
+    /// asynchronous write, which is kept with its reason.
     pub(in crate::gateway::write) fn give_up_attended(
         &self,
         number: u64,
@@ -252,7 +249,7 @@ impl Queue {
             *watched.refused.lock() = refused.cloned();
             watched.changed.notify_waiters();
         }
-        // Who gives it up because nobody waits for it is not its task.
+        // Only a caller other than the write's own task may abort that task.
         if refused.is_none()
             && let Some(running) = &live.run.task
         {
@@ -260,7 +257,7 @@ impl Queue {
         }
     }
 
-    /// What a write asked for and what has become of it.
+    /// Returns the request and the state of a write.
     pub async fn look_up(&self, id: WriteId) -> Result<Option<Listed>, StoreError> {
         let Some(standing) = self.standing(id) else { return Ok(None) };
         let Some(stored) = self.store.load(id.number).await? else { return Ok(None) };
@@ -274,8 +271,7 @@ impl Queue {
         Ok(Some(Listed { write, progress }))
     }
 
-    /// The names of some writes, the oldest first. Looks through a part of them at a time: writing
-    /// goes on meanwhile.
+    /// Lists identifiers in ascending order. It releases the lock between parts of the search.
     pub fn select(&self, selection: &Selection) -> Vec<WriteId> {
         let wanted = |state: WriteState, client: u32| {
             selection.state.is_none_or(|wanted| wanted == state)
@@ -311,13 +307,13 @@ impl Queue {
         chosen
     }
 
-    /// Until an attended write has ended: how, when it was given up.
+    /// Waits until a synchronous write has ended; returns its error if it was dropped.
     pub async fn attend(&self, id: WriteId, watched: Option<&Watched>) -> Option<GatewayError> {
         self.ended(id).await;
         watched.and_then(|watched| watched.refused.lock().clone())
     }
 
-    /// What has become of a write.
+    /// Returns the outcome of a write.
     pub async fn outcome(&self, id: WriteId) -> Result<Option<Progress>, StoreError> {
         let Some(standing) = self.standing(id) else { return Ok(None) };
         if standing.progress.is_some() {
@@ -341,8 +337,7 @@ mod tests {
     use crate::telemetry::Metrics;
     use crate::writes::memory::MemoryStore;
 
-    /// A queue in which writes of these numbers have come to their end; every third one failed,
-    /// every second one is the client 1's.
+    /// A queue with finished writes: every third failed, every second belongs to client 1.
     fn queue(numbers: impl Iterator<Item = u64>) -> Arc<Queue> {
         let clock = Clock::manual(Timestamp::EPOCH);
         let queue = Queue::new(

@@ -1,5 +1,5 @@
-//! Whoever waits for a write in the queue: what the write waits for, costs and comes to is said of
-//! that request as of any other (CONTRACT §3, §6).
+//! The waiting request of a queued write. It reports the write's waits, costs and outcome like
+//! those of any other request (SPECIFICATION, "Promises" and "Metrics").
 
 use std::sync::Arc;
 
@@ -9,24 +9,22 @@ use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::http::interim::Interims;
 
-/// The request that a write is carried out for; of one that nobody waits for, nothing but its
-/// effort.
+/// The request that a write is executed for. Without a waiter it has only its progress.
 #[derive(Default)]
 pub struct SyncWaiter {
-    /// Shared by all requests that wait for the write.
+    /// Shared by all waiters.
     pub request_progress: RequestProgress,
-    /// The first one's span, for those of the attempts.
+    /// The first waiter's span, for the spans of attempts.
     pub span: Option<tracing::Span>,
-    /// Where informational answers go.
     pub interims: Option<Arc<Interims>>,
-    /// Counts its client among those that wait, until its turn has come.
+    /// Counts its client as waiting until its turn.
     pub waits: Option<Counted>,
-    /// Others go first.
+    /// True while other writes go first.
     pub is_held: bool,
 }
 
 impl SyncWaiter {
-    /// Of a request that is about to wait.
+    /// Creates it for a request that is about to wait.
     pub fn new(
         request_progress: RequestProgress,
         span: tracing::Span,
@@ -36,7 +34,7 @@ impl SyncWaiter {
         Self { request_progress, span: Some(span), interims, waits, is_held: false }
     }
 
-    /// Others go first from now on, unless they did so before.
+    /// Begins the wait for its turn, once.
     pub fn is_behind(&mut self, now: Timestamp) {
         if !self.is_held {
             self.is_held = true;

@@ -1,19 +1,17 @@
-//! What each client's writes take of the store, those among it that have come to their end and can
-//! still be looked up.
+//! The store usage of each client's writes, finished ones that are still kept included.
 //!
-//! A write is counted as it was accepted and as it ended; the few bytes by which it grows between
-//! are not. Left out: places in lanes, which are counted there.
+//! A write counts with its size at acceptance and at its end, without the small growth between.
+//! Places in lanes are counted there.
 
 use std::collections::HashMap;
 
-/// What is held, by client.
+/// The usage by client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     by_client: HashMap<u32, Held>,
     all: Held,
 }
 
-/// So much.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     pub writes: u64,
@@ -21,7 +19,6 @@ pub struct Held {
 }
 
 impl Usage {
-    /// One more write.
     pub fn add(&mut self, client: u32, bytes: u32) {
         for held in [&mut self.all, self.by_client.entry(client).or_default()] {
             held.writes += 1;
@@ -29,7 +26,6 @@ impl Usage {
         }
     }
 
-    /// One fewer.
     pub fn remove(&mut self, client: u32, bytes: u32) {
         let Some(own) = self.by_client.get_mut(&client) else { return };
         for held in [&mut self.all, &mut *own] {
@@ -42,12 +38,10 @@ impl Usage {
         }
     }
 
-    /// What one client holds.
     pub fn of(&self, client: u32) -> Held {
         self.by_client.get(&client).copied().unwrap_or_default()
     }
 
-    /// What all hold together.
     pub fn all(&self) -> Held {
         self.all
     }

@@ -19,58 +19,55 @@ use crate::gateway::request::body::BodyMemory;
 use crate::gateway::write::queue::counts::Counts;
 use crate::gateway::write::queue::usage::Usage;
 
-/// Writes of one class that stand in the line before the books at once. Ours: more than an account
-/// may have under way where it sends them a second apart, few enough that ten thousand queued ones
-/// cost no ten thousand tasks.
+/// The writes of one group in the admission queue at once. Chosen here: more than an account sends
+/// at a distance of a second. Ten thousand queued writes then need no ten thousand tasks.
 pub(in crate::gateway::write) const AT_ONCE: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
-/// How long an accepted write may wait to be sent. Ours: longer than any window of the upstream's
-/// limits; what is older is better looked at by its author.
+/// The longest wait of an accepted write. Chosen here: longer than any window of the upstream's
+/// limits; an older write needs its author's attention.
 pub const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Writes that are remembered, nearly all of them finished. Ours: what a hundred accounts write in
-/// a day, for a hundred bytes each.
+/// The limit of remembered writes, nearly all finished. Chosen here: the writes of a hundred
+/// accounts in a day, at a hundred bytes each.
 pub(in crate::gateway::write) const KEPT_MAX: u64 = 1_000_000;
-/// How long the queue rests after its store failed. Ours.
+/// The pause after a failure of the store. Chosen here.
 pub(in crate::gateway::write) const STORE_PAUSE: Duration = Duration::from_secs(5);
-/// Finished writes that are forgotten with one change of the store.
+/// The finished writes that one store operation removes.
 pub(in crate::gateway::write) const FORGOTTEN_AT_ONCE: usize = 1_000;
 
-/// The queue.
+/// The queue of accepted writes.
 pub struct Queue {
     pub(in crate::gateway::write) store: Arc<dyn Store>,
     pub(in crate::gateway::write) clock: Clock,
     pub(in crate::gateway::write) retention: Duration,
     pub(in crate::gateway::write) metrics: Arc<Metrics>,
     pub(in crate::gateway::write) inner: Mutex<Inner>,
-    /// Which may start. A lock of its own, taken after that of `inner`: a place among those under
-    /// way may be given back while `inner` is locked, by a task that is begun when the runtime
-    /// ends.
+    /// The writes that may start. A lock of its own, taken after `inner`: a task that is dropped at
+    /// shutdown may return its place while `inner` is locked.
     pub(in crate::gateway::write) dispatch: Mutex<Dispatch<Class>>,
-    /// Memory for the bodies that come from the store to be sent. Apart from that of requests:
-    /// those may wait for the turn that a write here has.
+    /// Memory for bodies from the store; requests with theirs may wait for a write here.
     pub(in crate::gateway::write) carried: BodyMemory,
-    /// Told when something may start.
+    /// Notified when a write may start.
     pub(in crate::gateway::write) startable: Notify,
-    /// Told when something may be forgotten earlier than was known.
+    /// Notified when the next expiry moves forward.
     pub(in crate::gateway::write) expiring: Notify,
-    /// Told when an outcome could not be kept.
+    /// Notified when an outcome could not be stored.
     pub(in crate::gateway::write) unkept: Notify,
 }
 
-/// Where a write stands.
+/// The status of a write.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// Its name.
+    /// Its identifier.
     pub id: WriteId,
-    /// Its client's place in the config.
+    /// Its client's index in the config.
     pub client: u32,
     /// Its state.
     pub state: WriteState,
-    /// What is known beside, while it is not final and kept.
+    /// Details, while it is live.
     pub progress: Option<Progress>,
 }
 
 impl Queue {
-    /// An empty queue over a store.
+    /// Creates an empty queue over a store.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Clock,
@@ -104,13 +101,12 @@ impl Queue {
         })
     }
 
-    /// Whether what it accepts survives the process.
+    /// True if accepted writes survive the process.
     pub fn is_durable(&self) -> bool {
         self.store.is_durable()
     }
 
-    /// How many writes are in each state, those that wait on a connection without a key not among
-    /// them.
+    /// The number of writes in each state, without synchronous writes that have no key.
     pub fn counts(&self) -> [(WriteState, u64); WriteState::ALL.len()] {
         let inner = self.inner.lock();
         debug_assert_eq!(
@@ -121,22 +117,22 @@ impl Queue {
         inner.counts.counts()
     }
 
-    /// How many writes have not come to their end.
+    /// The number of unfinished writes.
     pub fn unfinished(&self) -> usize {
         self.inner.lock().live.len()
     }
 
-    /// How many writes there are that somebody has waited for.
+    /// The number of live writes that had a waiter.
     pub fn watched(&self) -> usize {
         self.inner.lock().live.values().filter(|live| live.waiters.watched.is_some()).count()
     }
 
-    /// When the oldest write was accepted that has not come to its end.
+    /// The acceptance time of the oldest unfinished write.
     pub fn oldest(&self) -> Option<Timestamp> {
         self.inner.lock().counts.oldest()
     }
 
-    /// Where a write stands; `None` when there is none of this name.
+    /// Returns the status of a write; `None` if there is no such write.
     pub fn standing(&self, id: WriteId) -> Option<Standing> {
         let inner = self.inner.lock();
         if let Some(live) =
@@ -155,12 +151,12 @@ impl Queue {
         Some(Standing { id, client: finished.class.client, state: finished.state, progress: None })
     }
 
-    /// How many writes of its lane stand before a write.
+    /// The number of writes before this one in its lane.
     pub fn ahead(&self, id: WriteId) -> usize {
         self.inner.lock().live.get(&id.number).map_or(0, |live| live.turn.ahead())
     }
 
-    /// Told when something becomes of a write; `None` when nothing more will.
+    /// Returns the notifier of a write; `None` once it has finished.
     pub(in crate::gateway::write) fn watch(&self, number: u64) -> Option<Arc<Watched>> {
         let mut inner = self.inner.lock();
         inner
@@ -169,10 +165,10 @@ impl Queue {
             .map(|live| Arc::clone(live.waiters.watched.get_or_insert_default()))
     }
 
-    /// Until a write has come to its end. Dropped, it waits no longer.
+    /// Waits until a write has finished.
     pub async fn ended(&self, id: WriteId) {
         while let Some(watched) = self.watch(id.number) {
-            // Listening before looking, so that no change is missed between the two.
+            // Registered before the check, so that no change is missed in between.
             let mut changed = std::pin::pin!(watched.changed.notified());
             changed.as_mut().enable();
             if self.standing(id).is_none_or(|standing| standing.state.is_final()) {
@@ -182,9 +178,8 @@ impl Queue {
         }
     }
 
-    /// A write comes to its end: kept first, then told. Nothing else can become of it from here on.
-    /// What cannot be kept is told all the same, and kept as soon as it can be. `None`: it has one
-    /// already.
+    /// Ends a write with a final outcome, which is stored first and then announced. An outcome that
+    /// cannot be stored is announced all the same and stored later. `None`: it has one already.
     pub(in crate::gateway::write) fn end(
         self: &Arc<Self>,
         inner: &mut Inner,
@@ -216,13 +211,12 @@ impl Queue {
         }))
     }
 
-    /// Whoever waits for a write hears of it; one that has come to its end, and is kept, leaves its
-    /// lane.
+    /// Announces the state of a write to its waiters. A finished and stored write leaves its lane.
     pub(in crate::gateway::write) fn told(&self, number: u64, is_kept: bool) {
         let inner = &mut *self.inner.lock();
         let Some(live) = inner.live.get_mut(&number) else { return };
         live.run.on_wire = None;
-        // A cancellation that a crash could undo is none yet. Anything else has happened already.
+        // A crash could undo an unstored cancellation. Any other outcome has happened already.
         if !is_kept
             && live.ending.as_ref().is_some_and(|ending| ending.state == WriteState::Cancelled)
         {
@@ -259,7 +253,7 @@ impl Queue {
         }
     }
 
-    /// Forgets what is older than the retention. Runs as long as the gateway does.
+    /// Removes expired writes for the life of the gateway.
     pub(in crate::gateway::write) async fn forget(self: Arc<Self>) {
         loop {
             let now = self.clock.now();
@@ -286,7 +280,7 @@ impl Queue {
             if !old.is_empty() {
                 let many = old.len();
                 if let Err(fault) = self.store.apply(Change::Remove(old)).await {
-                    // They come back at the next start, and go then.
+                    // They return at the next start and expire then.
                     tracing::warn!(writes = many, error = %fault, "old writes could not be taken out of the store");
                 }
                 continue;
@@ -301,7 +295,7 @@ impl Queue {
         }
     }
 
-    /// Has the store take the outcomes that it could not. Runs as long as the gateway does.
+    /// Retries to store outcomes for the life of the gateway.
     pub(in crate::gateway::write) async fn keep_unkept(self: Arc<Self>) {
         loop {
             self.unkept.notified().await;
@@ -329,7 +323,7 @@ impl Queue {
         }
     }
 
-    /// A write waits for its turn no more: it has come, or the write is no more.
+    /// Ends the wait for the turn: it has come, or the write is gone.
     pub(in crate::gateway::write) fn turn_is_over(&self, live: &mut Live) {
         let Some(waiter) = &mut live.waiters.waiter else { return };
         waiter.waits = None;
