@@ -42,7 +42,7 @@ mod world;
 mod tests;
 
 pub use self::events::delivery::queue::Outgoing;
-pub use self::events::delivery::sender::Courier;
+pub use self::events::delivery::sender::WebhookSender;
 pub use self::faults::gates::GateId;
 pub use self::faults::wire::{Departure, Framing, Wire};
 pub use self::faults::{FaultId, FaultSpec, WrongMember};

@@ -83,14 +83,14 @@ impl Permissions {
 
 /// Whether a token still works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum TokenStatus {
     Valid,
     ValidUntil(Timestamp),
     /// Somebody took it back.
     Revoked,
 }
 
-impl Standing {
+impl TokenStatus {
     pub fn is_good_at(self, now: Timestamp) -> bool {
         match self {
             Self::Valid => true,
@@ -124,7 +124,7 @@ pub struct Token {
     /// The only repositories it reaches beyond public reading; none for all that its bearer
     /// reaches.
     pub repositories: Option<BTreeSet<u64>>,
-    pub standing: Standing,
+    pub status: TokenStatus,
     /// For people: what the token is there for.
     pub note: &'static str,
 }

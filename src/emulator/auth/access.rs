@@ -7,7 +7,7 @@ use super::enterprise;
 use super::reach::{reaches_organization, reaches_repository};
 use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Caller, Level, Token};
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::urls::segment;
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::{
@@ -20,11 +20,11 @@ pub const REJECTED_APP: &str = "Resource not accessible by integration";
 const REJECTED_PERSONAL: &str = "Resource not accessible by personal access token";
 
 /// Admits the caller to the route, and finds the repository or organisation that the path names.
-pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), Fault> {
+pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), ApiError> {
     // "Required by the app-level endpoints" (Document 1, App JWT). What it gets anywhere else is
     // not shown: what needs no credential, and 403.
     if call.caller.app().is_some() && !matches!(need, Need::Nothing | Need::App) {
-        return Err(Fault::Forbidden(REJECTED_APP));
+        return Err(ApiError::Forbidden(REJECTED_APP));
     }
     match need {
         Need::Nothing | Need::Git => Ok(()),
@@ -49,32 +49,34 @@ pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), Fault> {
     }
 }
 
-pub fn acts_as_user(caller: &Caller) -> Result<u64, Fault> {
+pub fn acts_as_user(caller: &Caller) -> Result<u64, ApiError> {
     match (caller.user(), caller.token()) {
         (Some(user), _) => Ok(user),
-        (None, Some(_)) => Err(Fault::Forbidden(REJECTED_APP)),
-        (None, None) => Err(Fault::RequiresAuthentication),
+        (None, Some(_)) => Err(ApiError::Forbidden(REJECTED_APP)),
+        (None, None) => Err(ApiError::RequiresAuthentication),
     }
 }
 
-fn classic(caller: &Caller, scopes: &[&str]) -> Result<(), Fault> {
+fn classic(caller: &Caller, scopes: &[&str]) -> Result<(), ApiError> {
     match caller.token() {
-        None if caller.app().is_some() => Err(Fault::Forbidden(REJECTED_APP)),
+        None if caller.app().is_some() => Err(ApiError::Forbidden(REJECTED_APP)),
         // An OAuth app's id and secret are nobody's token either.
-        None => Err(Fault::RequiresAuthentication),
-        Some(token) if token.kind != TokenKind::Classic => Err(Fault::Forbidden(rejection(token))),
+        None => Err(ApiError::RequiresAuthentication),
+        Some(token) if token.kind != TokenKind::Classic => {
+            Err(ApiError::Forbidden(rejection(token)))
+        }
         Some(token) if scopes.iter().any(|scope| token.has_scope(scope)) => Ok(()),
-        Some(_) => Err(Fault::Forbidden("Missing the 'notifications' scope.")),
+        Some(_) => Err(ApiError::Forbidden("Missing the 'notifications' scope.")),
     }
 }
 
 /// Document 3, User migrations: "account owner with a classic credential". No scope is named.
-fn classic_credential(caller: &Caller) -> Result<(), Fault> {
+fn classic_credential(caller: &Caller) -> Result<(), ApiError> {
     match caller.token() {
         Some(token) if token.is_scoped() => Ok(()),
-        Some(token) => Err(Fault::Forbidden(rejection(token))),
-        None if caller.app().is_some() => Err(Fault::Forbidden(REJECTED_APP)),
-        None => Err(Fault::RequiresAuthentication),
+        Some(token) => Err(ApiError::Forbidden(rejection(token))),
+        None if caller.app().is_some() => Err(ApiError::Forbidden(REJECTED_APP)),
+        None => Err(ApiError::RequiresAuthentication),
     }
 }
 
@@ -85,36 +87,36 @@ pub fn rejection(token: &Token) -> &'static str {
 
 /// Document 3: "JWT required; app user tokens, installation tokens and fine-grained tokens
 /// rejected". An OAuth app's id and secret are not a JWT.
-fn app(caller: &Caller) -> Result<(), Fault> {
+fn app(caller: &Caller) -> Result<(), ApiError> {
     match (caller.app(), caller.token()) {
         (Some(_), _) => Ok(()),
-        (None, Some(token)) => Err(Fault::Forbidden(rejection(token))),
-        (None, None) => Err(Fault::RequiresAuthentication),
+        (None, Some(token)) => Err(ApiError::Forbidden(rejection(token))),
+        (None, None) => Err(ApiError::RequiresAuthentication),
     }
 }
 
-fn of_kind(caller: &Caller, kind: TokenKind) -> Result<(), Fault> {
+fn of_kind(caller: &Caller, kind: TokenKind) -> Result<(), ApiError> {
     match caller.token() {
-        None => Err(Fault::RequiresAuthentication),
-        Some(token) if token.kind != kind => Err(Fault::Forbidden(rejection(token))),
+        None => Err(ApiError::RequiresAuthentication),
+        Some(token) if token.kind != kind => Err(ApiError::Forbidden(rejection(token))),
         Some(_) => Ok(()),
     }
 }
 
-fn oauth_app(caller: &Caller) -> Result<(), Fault> {
+fn oauth_app(caller: &Caller) -> Result<(), ApiError> {
     match (caller.account, caller.token()) {
         (AccountId::OauthApp(_), _) => Ok(()),
-        (_, Some(token)) => Err(Fault::Forbidden(rejection(token))),
-        (_, None) => Err(Fault::RequiresAuthentication),
+        (_, Some(token)) => Err(ApiError::Forbidden(rejection(token))),
+        (_, None) => Err(ApiError::RequiresAuthentication),
     }
 }
 
-pub fn organization(call: &mut Call<'_>, need: OrganizationNeed) -> Result<(), Fault> {
+pub fn organization(call: &mut Call<'_>, need: OrganizationNeed) -> Result<(), ApiError> {
     let organization = organization_of_path(call)?;
-    let token = call.caller.token().ok_or(Fault::RequiresAuthentication)?;
+    let token = call.caller.token().ok_or(ApiError::RequiresAuthentication)?;
     may_in_organization(organization, token, need)?;
     if !reaches_organization(call.world, token, organization.id) {
-        return Err(Fault::Forbidden(rejection(token)));
+        return Err(ApiError::Forbidden(rejection(token)));
     }
     call.organization = organization.id;
     Ok(())
@@ -122,7 +124,7 @@ pub fn organization(call: &mut Call<'_>, need: OrganizationNeed) -> Result<(), F
 
 /// The organisation that the path names by login or by id, or by the id of one of its teams
 /// (`/teams/{team_id}/…`, closing down).
-pub fn organization_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Organization, Fault> {
+pub fn organization_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Organization, ApiError> {
     let named = match (call.params.get("org"), call.params.get("org_id")) {
         ("", "") => {
             let team = call.params.id("team_id")?;
@@ -134,36 +136,37 @@ pub fn organization_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Organization, 
         ("", _) => call.world.organizations.get(&call.params.id("org_id")?),
         (login, _) => call.world.organization_by_login(login),
     };
-    named.ok_or(Fault::NotFound)
+    named.ok_or(ApiError::NotFound)
 }
 
 fn may_in_organization(
     organization: &Organization,
     token: &Token,
     need: OrganizationNeed,
-) -> Result<(), Fault> {
+) -> Result<(), ApiError> {
     let has_role = match (token.user, token.installed_on) {
         (Some(user), _) if organization.members.contains(&user) => {
             organization.has_role(user, need.role)
         }
         (None, Some(installed_on)) if installed_on == organization.id => true,
-        (Some(_), _) | (None, Some(_)) => return Err(Fault::NotFound),
-        (None, None) => return Err(Fault::Forbidden(rejection(token))),
+        (Some(_), _) | (None, Some(_)) => return Err(ApiError::NotFound),
+        (None, None) => return Err(ApiError::Forbidden(rejection(token))),
     };
-    let refused = |fault| if need.unscoped == Unscoped::NotFound { Fault::NotFound } else { fault };
+    let refused =
+        |fault| if need.unscoped == Unscoped::NotFound { ApiError::NotFound } else { fault };
     if token.is_scoped() {
         if !need.scopes.is_empty() && !need.scopes.iter().any(|scope| token.has_scope(scope)) {
-            return Err(refused(Fault::Forbidden(
+            return Err(refused(ApiError::Forbidden(
                 "The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.",
             )));
         }
     } else if !token.permissions.allow(need.permission, need.level) {
-        return Err(Fault::Forbidden(rejection(token)));
+        return Err(ApiError::Forbidden(rejection(token)));
     }
     if has_role {
         Ok(())
     } else {
-        Err(refused(Fault::Forbidden(
+        Err(refused(ApiError::Forbidden(
             "Must be an organization owner, or have a role that allows it.",
         )))
     }
@@ -189,7 +192,7 @@ fn repository(
     permission: &str,
     level: Level,
     role: Role,
-) -> Result<(), Fault> {
+) -> Result<(), ApiError> {
     let repository = repository_of_path(call)?;
     may(call.world, call.caller, repository, permission, level, role)?;
     if !call.is_read {
@@ -200,11 +203,11 @@ fn repository(
 }
 
 /// The repository that the path names by its present name; a former one leads to a redirect.
-pub fn repository_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Repository, Fault> {
+pub fn repository_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Repository, ApiError> {
     let (owner, name) = (call.params.get("owner"), call.params.get("repo"));
-    let repository = call.world.repository_named(owner, name).ok_or(Fault::NotFound)?;
+    let repository = call.world.repository_named(owner, name).ok_or(ApiError::NotFound)?;
     if !sees(call.world, call.caller, repository) {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     if !repository.name.eq_ignore_ascii_case(name) {
         return Err(moved(call, repository.id));
@@ -214,21 +217,24 @@ pub fn repository_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Repository, Faul
 
 /// A migration may hold a repository locked (Document 3). What that refuses is not shown; here it
 /// is every change.
-pub fn unless_locked(world: &World, repository: &Repository) -> Result<(), Fault> {
+pub fn unless_locked(world: &World, repository: &Repository) -> Result<(), ApiError> {
     if world.migrations.is_locked(repository.id) {
-        return Err(Fault::Forbidden("Repository has been locked for migration."));
+        return Err(ApiError::Forbidden("Repository has been locked for migration."));
     }
     Ok(())
 }
 
 /// The same request at the address that no renaming changes.
-fn moved(call: &Call<'_>, id: u64) -> Fault {
+fn moved(call: &Call<'_>, id: u64) -> ApiError {
     // `/repos/{owner}/{repo}/rest` has its rest after the fourth slash.
-    let rest =
-        call.asked_path.match_indices('/').nth(3).map_or("", |(at, _)| &call.asked_path[at..]);
+    let rest = call
+        .requested_path
+        .match_indices('/')
+        .nth(3)
+        .map_or("", |(at, _)| &call.requested_path[at..]);
     let query = call.raw_query.map_or_else(String::new, |query| format!("?{query}"));
     let address = format!("{}/repositories/{id}{rest}{query}", call.urls.api);
-    if call.is_read { Fault::MovedRead(address) } else { Fault::MovedWrite(address) }
+    if call.is_read { ApiError::MovedRead(address) } else { ApiError::MovedWrite(address) }
 }
 
 /// Whether the repository exists for this caller.
@@ -259,26 +265,26 @@ pub fn may(
     permission: &str,
     level: Level,
     role: Role,
-) -> Result<(), Fault> {
+) -> Result<(), ApiError> {
     let Some(token) = caller.token() else {
         // Whoever has no token reads public data (Document 1: "Allowed only for public data").
-        return if role == Role::Read { Ok(()) } else { Err(Fault::RequiresAuthentication) };
+        return if role == Role::Read { Ok(()) } else { Err(ApiError::RequiresAuthentication) };
     };
     let is_public_read = role == Role::Read && repository.visibility == Visibility::Public;
     let is_granted =
         token.permissions.allow(permission, level) && reaches_repository(world, token, repository);
     if token.is_scoped() {
         if !is_public_read && !token.has_scope("repo") {
-            return Err(Fault::NotFound);
+            return Err(ApiError::NotFound);
         }
     } else if !is_public_read && !is_granted {
-        return Err(Fault::Forbidden(rejection(token)));
+        return Err(ApiError::Forbidden(rejection(token)));
     }
     let has = role_of_token(world, token, repository);
     if has >= role {
         Ok(())
     } else {
-        Err(Fault::Forbidden("Must have admin rights to Repository."))
+        Err(ApiError::Forbidden("Must have admin rights to Repository."))
     }
 }
 
@@ -321,7 +327,7 @@ pub fn path_of(world: &World, repository: &Repository) -> String {
 
 impl Call<'_> {
     /// Whether the caller may change what is in the repository.
-    pub fn may_push(&self) -> Result<bool, Fault> {
+    pub fn may_push(&self) -> Result<bool, ApiError> {
         let repository = self.repository()?;
         Ok(self
             .caller

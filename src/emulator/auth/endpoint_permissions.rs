@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use crate::api::Table;
 
-    fn told(method: &Method, path: &str, dialect: Dialect) -> String {
+    fn header(method: &Method, path: &str, dialect: Dialect) -> String {
         let sets = sets(Table::embedded(dialect).classify(method, path).endpoint, dialect);
         let written =
             |set: &Vec<Grant>| set.iter().map(Grant::header).collect::<Vec<_>>().join(",");
@@ -258,32 +258,35 @@ mod tests {
             (Method::PATCH, "/repos/o/r", "administration=write"),
             (Method::POST, "/repos/o/r/actions/runs/5/rerun", "actions=write"),
         ] {
-            assert_eq!(told(&method, path, Dialect::Service), expected, "{path}");
+            assert_eq!(header(&method, path, Dialect::Service), expected, "{path}");
         }
     }
 
     #[test]
     fn two_permissions_of_one_owner_are_alternatives_and_of_two_owners_both_needed() {
         let seats = "organization_administration=read; organization_assistant_seat_management=read";
-        assert_eq!(told(&Method::GET, "/orgs/o/assistant/billing/seats", Dialect::Service), seats);
-        let team = "members=read,administration=write";
-        assert_eq!(told(&Method::PUT, "/orgs/o/teams/t/repos/o/r", Dialect::Service), team);
         assert_eq!(
-            told(&Method::PUT, "/teams/5/repos/o/r", Dialect::Service),
+            header(&Method::GET, "/orgs/o/assistant/billing/seats", Dialect::Service),
+            seats
+        );
+        let team = "members=read,administration=write";
+        assert_eq!(header(&Method::PUT, "/orgs/o/teams/t/repos/o/r", Dialect::Service), team);
+        assert_eq!(
+            header(&Method::PUT, "/teams/5/repos/o/r", Dialect::Service),
             "members=read,metadata=read"
         );
         // Where the documents list one, what else the running service asks stands beside it.
         let repository = "organization_administration=write,metadata=read";
         assert_eq!(
-            told(&Method::PUT, "/orgs/o/actions/permissions/repositories/5", Dialect::Service),
+            header(&Method::PUT, "/orgs/o/actions/permissions/repositories/5", Dialect::Service),
             repository
         );
         assert_eq!(
-            told(&Method::POST, "/repos/o/r/forks", Dialect::Service),
+            header(&Method::POST, "/repos/o/r/forks", Dialect::Service),
             "administration=write,contents=read"
         );
         assert_eq!(
-            told(&Method::POST, "/repos/o/r/pages", Dialect::Service),
+            header(&Method::POST, "/repos/o/r/pages", Dialect::Service),
             "administration=write,pages=write"
         );
     }
@@ -300,7 +303,7 @@ mod tests {
             (Method::GET, "/user/orgs", ""),
             (Method::GET, "/emojis", ""),
         ] {
-            assert_eq!(told(&method, path, Dialect::Service), expected, "{path}");
+            assert_eq!(header(&method, path, Dialect::Service), expected, "{path}");
         }
     }
 

@@ -4,34 +4,34 @@
 use super::access::{REJECTED_APP, rejection};
 use crate::api::TokenKind;
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::enterprise_scope;
 
 /// "Only classic personal access tokens; fine-grained personal access tokens and app tokens are not
 /// accepted." Who among their bearers may is not shown: whoever belongs to the enterprise looks,
 /// its owners change.
-pub(super) fn admit(call: &Call<'_>, level: Level) -> Result<(), Fault> {
+pub(super) fn admit(call: &Call<'_>, level: Level) -> Result<(), ApiError> {
     if call.caller.app().is_some() {
-        return Err(Fault::Forbidden(REJECTED_APP));
+        return Err(ApiError::Forbidden(REJECTED_APP));
     }
-    let token = call.caller.token().ok_or(Fault::RequiresAuthentication)?;
+    let token = call.caller.token().ok_or(ApiError::RequiresAuthentication)?;
     if token.kind != TokenKind::Classic {
-        return Err(Fault::Forbidden(rejection(token)));
+        return Err(ApiError::Forbidden(rejection(token)));
     }
     if !token.has_scope(enterprise_scope(level)) {
-        return Err(Fault::Forbidden(
+        return Err(ApiError::Forbidden(
             "The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.",
         ));
     }
     let enterprise =
-        call.world.enterprise_by_slug(call.params.get("enterprise")).ok_or(Fault::NotFound)?;
+        call.world.enterprise_by_slug(call.params.get("enterprise")).ok_or(ApiError::NotFound)?;
     let user = token
         .user
         .filter(|user| call.world.belongs_to_enterprise(*user, enterprise))
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     if level > Level::Read && !enterprise.owners.contains(&user) {
-        return Err(Fault::Forbidden("Must be an enterprise owner."));
+        return Err(ApiError::Forbidden("Must be an enterprise owner."));
     }
     Ok(())
 }

@@ -106,7 +106,7 @@ pub mod tests {
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
     }
 
-    fn judge(jwt: &str) -> Result<u64, BadCredentials> {
+    fn check(jwt: &str) -> Result<u64, BadCredentials> {
         let key = public_key(APP_KEY);
         app_of(jwt, NOW, |app| (app == 301).then_some(key.as_slice()))
     }
@@ -119,9 +119,9 @@ pub mod tests {
     #[test]
     fn a_jwt_signed_with_the_apps_key_is_the_app() {
         let header = json!({ "alg": "RS256", "typ": "JWT" });
-        assert_eq!(judge(&signed(&header, &claims(-60, 540))), Ok(301));
+        assert_eq!(check(&signed(&header, &claims(-60, 540))), Ok(301));
         assert_eq!(
-            judge(&signed(
+            check(&signed(
                 &header,
                 &json!({ "iss": 301, "iat": NOW.as_secs(), "exp": NOW.as_secs() + 60 })
             )),
@@ -143,11 +143,11 @@ pub mod tests {
             ),
             (header.clone(), json!({ "iss": 301 })),
         ] {
-            assert_eq!(judge(&signed(&header, &claims)), Err(BadCredentials), "{header} {claims}");
+            assert_eq!(check(&signed(&header, &claims)), Err(BadCredentials), "{header} {claims}");
         }
         let good = signed(&header, &claims(-60, 540));
         let forged = format!("{}A", &good[..good.len() - 1]);
-        assert_eq!(judge(&forged), Err(BadCredentials));
-        assert_eq!(judge("a.b.c"), Err(BadCredentials));
+        assert_eq!(check(&forged), Err(BadCredentials));
+        assert_eq!(check("a.b.c"), Err(BadCredentials));
     }
 }

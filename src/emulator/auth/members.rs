@@ -5,7 +5,7 @@ use super::access::{
     REJECTED_APP, acts_as_user, may, organization, organization_of_path, rejection, sees,
 };
 use crate::emulator::accounts::{Level, Token};
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::{
     MembersNeed, OrganizationNeed, OrganizationRole, Role, Unscoped, scopes,
@@ -14,7 +14,7 @@ use crate::emulator::routing::need::{
 const LACKS_SCOPE: &str = "The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.";
 
 impl MembersNeed {
-    pub(super) fn admit(self, call: &mut Call<'_>) -> Result<(), Fault> {
+    pub(super) fn admit(self, call: &mut Call<'_>) -> Result<(), ApiError> {
         match self {
             Self::Public => public(call),
             Self::Own(level) => own(call, level),
@@ -23,37 +23,37 @@ impl MembersNeed {
     }
 }
 
-fn allow(token: &Token, level: Level) -> Result<(), Fault> {
+fn allow(token: &Token, level: Level) -> Result<(), ApiError> {
     if token.is_scoped() || token.permissions.allow("members", level) {
         Ok(())
     } else {
-        Err(Fault::Forbidden(rejection(token)))
+        Err(ApiError::Forbidden(rejection(token)))
     }
 }
 
-fn public(call: &mut Call<'_>) -> Result<(), Fault> {
+fn public(call: &mut Call<'_>) -> Result<(), ApiError> {
     let organization = organization_of_path(call)?.id;
     if call.caller.app().is_some() {
-        return Err(Fault::Forbidden(REJECTED_APP));
+        return Err(ApiError::Forbidden(REJECTED_APP));
     }
     call.caller.token().map_or(Ok(()), |token| allow(token, Level::Read))?;
     call.organization = organization;
     Ok(())
 }
 
-fn own(call: &Call<'_>, level: Level) -> Result<(), Fault> {
+fn own(call: &Call<'_>, level: Level) -> Result<(), ApiError> {
     if call.caller.app().is_some() {
-        return Err(Fault::Forbidden(REJECTED_APP));
+        return Err(ApiError::Forbidden(REJECTED_APP));
     }
     acts_as_user(call.caller)?;
-    let token = call.caller.token().ok_or(Fault::RequiresAuthentication)?;
+    let token = call.caller.token().ok_or(ApiError::RequiresAuthentication)?;
     if token.is_scoped() && !scopes(level).iter().any(|scope| token.has_scope(scope)) {
-        return Err(Fault::Forbidden(LACKS_SCOPE));
+        return Err(ApiError::Forbidden(LACKS_SCOPE));
     }
     allow(token, level)
 }
 
-fn team_repository(call: &mut Call<'_>, level: Level) -> Result<(), Fault> {
+fn team_repository(call: &mut Call<'_>, level: Level) -> Result<(), ApiError> {
     let of_organization = OrganizationNeed {
         permission: "members",
         level: Level::Read,
@@ -65,7 +65,7 @@ fn team_repository(call: &mut Call<'_>, level: Level) -> Result<(), Fault> {
     let named = call.world.repository_named(call.params.get("owner"), call.params.get("repo"));
     let repository = named
         .filter(|repository| sees(call.world, call.caller, repository))
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     if level > Level::Read {
         may(call.world, call.caller, repository, "administration", level, Role::Admin)?;
     }

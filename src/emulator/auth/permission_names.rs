@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value, json};
 
+use super::endpoint_permissions;
 use crate::api::{Dialect, Table};
 use crate::emulator::accounts::{Level, Permissions};
-use crate::emulator::auth::endpoint_permissions;
 
 /// Name and highest level. Document 1 names the categories whose routes it lists and leaves the
 /// later ones out; those are the real service's. What routes here ask for is added to it.
@@ -82,8 +82,8 @@ impl Permissions {
     }
 
     /// Whether all of these are granted.
-    pub fn include(&self, asked: &BTreeMap<&'static str, Level>) -> bool {
-        asked.iter().all(|(name, level)| match self {
+    pub fn include(&self, requested: &BTreeMap<&'static str, Level>) -> bool {
+        requested.iter().all(|(name, level)| match self {
             Self::All => all().get(*name).is_some_and(|highest| highest >= level),
             other => other.allow(name, *level),
         })

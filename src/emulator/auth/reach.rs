@@ -41,7 +41,7 @@ fn installation_covers(world: &World, token: &Token, repository: &Repository) ->
 /// Whether an installation was granted a repository of its organisation.
 pub fn covers(world: &World, installation: u64, repository: u64) -> bool {
     world
-        .terms(installation)
+        .installation_grant(installation)
         .repositories
         .as_ref()
         .is_none_or(|chosen| chosen.contains(&repository))

@@ -4,7 +4,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Answer, members, refuse, refuse_field, refuse_members};
+use super::{JsonReply, members, refuse, refuse_field, refuse_members};
 use crate::emulator::faults::{FaultId, FaultSpec};
 use crate::emulator::http::path::Query;
 use crate::emulator::state::State;
@@ -16,7 +16,7 @@ pub fn respond(
     rest: &[&str],
     query: &Query,
     body: &[u8],
-) -> Answer {
+) -> JsonReply {
     match (method, rest) {
         ("POST", []) => arm(state, body),
         ("GET", [id]) => show(state, id, query),
@@ -26,7 +26,7 @@ pub fn respond(
     }
 }
 
-fn arm(state: &mut State, body: &[u8]) -> Answer {
+fn arm(state: &mut State, body: &[u8]) -> JsonReply {
     let given = match members(body) {
         Ok(given) => given,
         Err(refusal) => return refusal,
@@ -51,7 +51,7 @@ fn id_of(id: &str) -> Option<FaultId> {
 }
 
 /// With `?struck=N` the socket shell has waited until it struck N times before this.
-fn show(state: &State, id: &str, query: &Query) -> Answer {
+fn show(state: &State, id: &str, query: &Query) -> JsonReply {
     if query.get("struck").is_some_and(|count| count.parse::<u64>().is_err()) {
         return refuse_field("struck", "struck must be a whole number");
     }
@@ -61,7 +61,7 @@ fn show(state: &State, id: &str, query: &Query) -> Answer {
     }
 }
 
-fn disarm(state: &mut State, id: &str) -> Answer {
+fn disarm(state: &mut State, id: &str) -> JsonReply {
     match id_of(id).and_then(|id| state.faults.disarm(id)) {
         Some((struck, released)) => {
             (StatusCode::OK, json!({ "struck": struck, "released": released }))
@@ -70,7 +70,7 @@ fn disarm(state: &mut State, id: &str) -> Answer {
     }
 }
 
-fn disarm_all(state: &mut State) -> Answer {
+fn disarm_all(state: &mut State) -> JsonReply {
     let gone: Vec<(u64, usize)> =
         state.faults.ids().into_iter().filter_map(|id| state.faults.disarm(id)).collect();
     (

@@ -4,7 +4,7 @@
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Answer, members, refuse, refuse_field, refuse_members};
+use super::{JsonReply, members, refuse, refuse_field, refuse_members};
 use crate::emulator::faults::Members;
 use crate::emulator::faults::gates::GateId;
 use crate::emulator::http::path::Query;
@@ -17,7 +17,7 @@ pub fn respond(
     rest: &[&str],
     query: &Query,
     body: &[u8],
-) -> Answer {
+) -> JsonReply {
     match (method, rest) {
         ("POST", []) => shut(state, body),
         ("GET", [id]) => show(state, id, query),
@@ -36,7 +36,7 @@ fn list(state: &State) -> Value {
     json!({ "gates": list })
 }
 
-fn shut(state: &mut State, body: &[u8]) -> Answer {
+fn shut(state: &mut State, body: &[u8]) -> JsonReply {
     let given = match members(body) {
         Ok(given) => given,
         Err(refusal) => return refusal,
@@ -60,7 +60,7 @@ fn id_of(id: &str) -> Option<GateId> {
 }
 
 /// With `?held=N` the socket shell has waited for N held requests before this.
-fn show(state: &State, id: &str, query: &Query) -> Answer {
+fn show(state: &State, id: &str, query: &Query) -> JsonReply {
     if query.get("held").is_some_and(|count| count.parse::<usize>().is_err()) {
         return refuse_field("held", "held must be a whole number");
     }
@@ -70,7 +70,7 @@ fn show(state: &State, id: &str, query: &Query) -> Answer {
     }
 }
 
-fn open(state: &mut State, id: &str) -> Answer {
+fn open(state: &mut State, id: &str) -> JsonReply {
     match id_of(id).and_then(|gate| state.gates.open(gate)) {
         Some(released) => (StatusCode::OK, json!({ "released": released })),
         None => refuse(StatusCode::NOT_FOUND, "there is no such gate"),

@@ -4,9 +4,9 @@
 
 mod faults;
 mod gates;
+pub mod notification_triggers;
 mod offer;
 mod seed;
-pub mod triggers;
 pub mod waits;
 pub mod webhook_triggers;
 mod windows;
@@ -19,7 +19,7 @@ use crate::clock::Timestamp;
 use crate::emulator::accounts::AccountId;
 use crate::emulator::events::changes;
 use crate::emulator::faults::WrongMember;
-use crate::emulator::http::error::{Code, Fault, FieldFault};
+use crate::emulator::http::error::{ApiError, Code, FieldError};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::path::{self, Query};
 use crate::emulator::http::reply::Body;
@@ -31,13 +31,13 @@ use crate::emulator::resources::teams::joining;
 use crate::emulator::state::State;
 use crate::emulator::state::transcript::Entry;
 use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::storage::migrations::State as MigrationState;
+use crate::emulator::world::storage::migrations::MigrationState;
 use crate::emulator::world::{Repository, Visibility, World, role_views};
 
 /// The largest body that any control has a use for.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
-type Answer = (StatusCode, Value);
+type JsonReply = (StatusCode, Value);
 
 /// Answers a control request; `path` is what follows `/_emulator`.
 pub fn respond(
@@ -105,34 +105,34 @@ pub fn respond(
     response
 }
 
-fn refuse(status: StatusCode, message: &str) -> Answer {
+fn refuse(status: StatusCode, message: &str) -> JsonReply {
     (status, json!({ "message": message }))
 }
 
 /// Refuses in the form that the API itself has.
-fn refuse_as(fault: Fault) -> Answer {
+fn refuse_as(fault: ApiError) -> JsonReply {
     let reply = fault.into_reply();
     (reply.status, if let Body::Json(value) = reply.body { value } else { Value::Null })
 }
 
 /// Refuses one field of a body or query.
-fn refuse_field(field: &str, message: impl Into<String>) -> Answer {
-    refuse_as(Fault::field("Control", field, Code::Invalid, message))
+fn refuse_field(field: &str, message: impl Into<String>) -> JsonReply {
+    refuse_as(ApiError::field("Control", field, Code::Invalid, message))
 }
 
 /// Refuses what could not be taken, all at once.
-fn refuse_members(wrong: Vec<WrongMember>) -> Answer {
-    let of = |one: WrongMember| FieldFault {
+fn refuse_members(wrong: Vec<WrongMember>) -> JsonReply {
+    let of = |one: WrongMember| FieldError {
         resource: "Control",
         message: format!("{}: {}; accepted: {}", one.member, one.problem, one.accepted),
         code: if one.problem == "missing" { Code::MissingField } else { Code::Invalid },
         field: one.member,
     };
-    refuse_as(Fault::Invalid(wrong.into_iter().map(of).collect()))
+    refuse_as(ApiError::Invalid(wrong.into_iter().map(of).collect()))
 }
 
 /// The members of a body; an empty one has none.
-fn members(body: &[u8]) -> Result<Map<String, Value>, Answer> {
+fn members(body: &[u8]) -> Result<Map<String, Value>, JsonReply> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Map::new());
     }
@@ -178,8 +178,10 @@ fn world(state: &State) -> Value {
             json!({ "app_id": app.id, "slug": app.slug, "owner": world.owner_login(app.owner), "private_key": app.private_key, "installations": installations, "webhook": webhook })
         })
         .collect();
-    let organizations: Vec<Value> =
-        organizations.into_iter().map(|line| triggers::with_schemas(world, line)).collect();
+    let organizations: Vec<Value> = organizations
+        .into_iter()
+        .map(|line| notification_triggers::with_schemas(world, line))
+        .collect();
     json!({
         "dialect": state.options.dialect,
         "seed": state.options.seed,
@@ -211,7 +213,7 @@ fn repository_line(state: &State, repository: &Repository) -> Value {
 }
 
 /// `?since=N&limit=N`: the first `limit` requests after number N, and what is kept at all.
-fn transcript(state: &State, query: &Query) -> Answer {
+fn transcript(state: &State, query: &Query) -> JsonReply {
     let number = |name: &str, default: u64| match query.get(name).map(str::parse) {
         None => Ok(default),
         Some(Ok(number)) => Ok(number),
@@ -242,13 +244,13 @@ fn books(state: &State, now: Timestamp) -> Value {
             json!({ "account": state.world.account_name(account), "resource": resource.name(), "limit": view.limit, "used": used, "remaining": view.remaining(), "reset": reset.as_secs() })
         })
         .collect();
-    let statements = state.secondary.statements(now, &state.limits);
-    let banned: Vec<String> = statements
+    let usage = state.secondary.usage(now, &state.limits);
+    let banned: Vec<String> = usage
         .iter()
         .filter(|one| one.banned)
         .map(|one| state.world.account_name(one.account))
         .collect();
-    let secondary: Vec<Value> = statements
+    let secondary: Vec<Value> = usage
         .iter()
         .map(|one| {
             json!({
@@ -265,11 +267,11 @@ fn books(state: &State, now: Timestamp) -> Value {
     json!({
         "now": iso(now),
         "windows": primary,
-        "told": windows::told(state, now),
+        "told": windows::announced(state, now),
         "secondary": secondary,
-        "refused_primary": state.tally.refused_primary,
-        "refused_secondary": state.tally.refused_secondary,
-        "sent_while_limited": state.tally.sent_while_limited,
+        "refused_primary": state.denial_counts.denied_primary,
+        "refused_secondary": state.denial_counts.denied_secondary,
+        "sent_while_limited": state.denial_counts.sent_while_limited,
         "banned": banned,
     })
 }
@@ -281,7 +283,7 @@ fn limits(state: &State) -> Value {
 }
 
 /// `{"core": 50, "window.primary": 10}`, also inside `{"limits": …}`. All or nothing.
-fn set_limits(state: &mut State, body: &[u8]) -> Answer {
+fn set_limits(state: &mut State, body: &[u8]) -> JsonReply {
     let given = match serde_json::from_slice(body) {
         Ok(Value::Object(given)) => given,
         Ok(_) => {
@@ -324,8 +326,8 @@ fn set_limits(state: &mut State, body: &[u8]) -> Answer {
 
 /// What `occasions` knows, or `{"type": "issue_opened" | "comment" | "mention", "repository":
 /// "acme/widgets", "actor": "ben", "number": 1, "text": "…", "user": "ada"}`.
-fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> Answer {
-    if let Some(answer) = triggers::answer(state, now, body) {
+fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> JsonReply {
+    if let Some(answer) = notification_triggers::answer(state, now, body) {
         return answer;
     }
     let mut fields = match Fields::parse("Event", body) {
@@ -377,7 +379,7 @@ fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> Answer 
                 StatusCode::UNPROCESSABLE_ENTITY,
                 &format!(
                     "type must be issue_opened, comment, mention, push, pull_request_opened, custom, invitation_accepted, invitation_failed or one of {}",
-                    triggers::KINDS.join(", ")
+                    notification_triggers::KINDS.join(", ")
                 ),
             );
         }
@@ -393,7 +395,7 @@ fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> Answer 
 
 /// `{"type": "invitation_accepted" | "invitation_failed", "organization": "acme", "user": "hugo",
 /// "text": "…"}`; none for other types.
-fn invitation_event(state: &mut State, now: Timestamp, fields: &mut Fields) -> Option<Answer> {
+fn invitation_event(state: &mut State, now: Timestamp, fields: &mut Fields) -> Option<JsonReply> {
     let happens: fn(&mut World, Timestamp, u64, u64, String) -> Option<u64> =
         match fields.value("type").and_then(Value::as_str) {
             Some("invitation_accepted") => {
@@ -427,7 +429,7 @@ fn invitation_event(state: &mut State, now: Timestamp, fields: &mut Fields) -> O
 }
 
 /// `{"state": "pending" | "exporting" | "exported" | "failed"}`; the migration stays there.
-fn put_migration(state: &mut State, now: Timestamp, id: &str, body: &[u8]) -> Answer {
+fn put_migration(state: &mut State, now: Timestamp, id: &str, body: &[u8]) -> JsonReply {
     let Ok(mut fields) = Fields::parse("Migration", body) else {
         return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON");
     };

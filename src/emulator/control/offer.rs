@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderName, Request, StatusCode, header};
 use serde_json::json;
 
-use super::Answer;
+use super::JsonReply;
 
 /// Each address with its methods; `{id}` stands for any segment.
 const OFFERED: &[(&[&str], &[&str])] = &[
@@ -45,7 +45,7 @@ pub fn has(method: &str, segments: &[&str]) -> bool {
 }
 
 /// 405 where there are other methods, 404 where there is nothing.
-pub fn refuse(allowed: Option<&[&str]>) -> Answer {
+pub fn refuse(allowed: Option<&[&str]>) -> JsonReply {
     if let Some(methods) = allowed {
         return crate::emulator::control::refuse(
             StatusCode::METHOD_NOT_ALLOWED,

@@ -4,7 +4,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Answer, members, refuse, refuse_members};
+use super::{JsonReply, members, refuse, refuse_members};
 use crate::api::Dialect;
 use crate::clock::Timestamp;
 use crate::emulator::faults::Members;
@@ -12,7 +12,7 @@ use crate::emulator::seed::options::Options;
 use crate::emulator::state::State;
 
 /// What the world was made from.
-pub fn show(state: &State) -> Answer {
+pub fn show(state: &State) -> JsonReply {
     (StatusCode::OK, shown(&state.options))
 }
 
@@ -20,7 +20,7 @@ fn shown(options: &Options) -> Value {
     json!({ "seed": options.seed, "repositories": options.repositories, "dialect": options.dialect })
 }
 
-pub fn plant(state: &mut State, now: Timestamp, body: &[u8]) -> Answer {
+pub fn plant(state: &mut State, now: Timestamp, body: &[u8]) -> JsonReply {
     let given = match members(body) {
         Ok(given) => given,
         Err(refusal) => return refusal,

@@ -4,12 +4,12 @@ use http::{Method, Uri};
 
 use crate::emulator::faults::FaultId;
 use crate::emulator::faults::gates::GateId;
-use crate::emulator::http::path::{Door, Query, canonical};
+use crate::emulator::http::path::{ApiArea, Query, canonical};
 
 /// The gate whose held requests `GET /_emulator/gates/{id}?held=N` waits for, and how many.
 pub fn awaited_gate(method: &Method, uri: &Uri) -> Option<(GateId, usize)> {
     let canonical = canonical(uri.path());
-    if method != Method::GET || canonical.door != Door::Control {
+    if method != Method::GET || canonical.area != ApiArea::Control {
         return None;
     }
     let id = canonical.path.strip_prefix("/gates/")?.parse().ok()?;
@@ -20,7 +20,7 @@ pub fn awaited_gate(method: &Method, uri: &Uri) -> Option<(GateId, usize)> {
 /// The fault whose strikes `GET /_emulator/faults/{id}?struck=N` waits for, and how many.
 pub fn awaited_fault(method: &Method, uri: &Uri) -> Option<(FaultId, u64)> {
     let canonical = canonical(uri.path());
-    if method != Method::GET || canonical.door != Door::Control {
+    if method != Method::GET || canonical.area != ApiArea::Control {
         return None;
     }
     let id = canonical.path.strip_prefix("/faults/")?.parse().ok()?;

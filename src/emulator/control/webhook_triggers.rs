@@ -13,8 +13,10 @@ use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
 use crate::emulator::events::changes;
-use crate::emulator::events::webhooks::{Happening, Place, Scene, pushes, raise};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::events::webhooks::{
+    EventContext, EventScope, WebhookEvent, publish_in, pushes,
+};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::urls::Urls;
 use crate::emulator::world::git::objects::is_path;
@@ -45,7 +47,7 @@ pub fn respond(world: &mut World, urls: &Urls, now: Timestamp, body: &[u8]) -> O
     };
     Some(match done {
         Ok(value) => (StatusCode::CREATED, value),
-        Err(Fault::Invalid(faults)) => {
+        Err(ApiError::Invalid(faults)) => {
             let messages: Vec<String> = faults.into_iter().map(|fault| fault.message).collect();
             (StatusCode::UNPROCESSABLE_ENTITY, json!({ "message": messages.join("; ") }))
         }
@@ -55,8 +57,8 @@ pub fn respond(world: &mut World, urls: &Urls, now: Timestamp, body: &[u8]) -> O
     })
 }
 
-fn push(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, Fault> {
-    let place = prompt.repository(world);
+fn push(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, ApiError> {
+    let scope = prompt.repository(world);
     let actor = prompt.actor(world);
     let text = prompt.text();
     let path = prompt.fields.string("path").unwrap_or_else(|| "notes.md".to_owned());
@@ -65,9 +67,13 @@ fn push(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, Fault> {
         prompt.fields.reject("path", Code::Invalid, "path contains a malformed component");
     }
     prompt.fields.check()?;
-    let scene =
-        Scene { urls: prompt.urls, now: prompt.now, place: Place::Repository(place), actor };
-    let repository = world.repositories.get(&place).ok_or(Fault::NotFound)?;
+    let context = EventContext {
+        urls: prompt.urls,
+        now: prompt.now,
+        scope: EventScope::Repository(scope),
+        actor,
+    };
+    let repository = world.repositories.get(&scope).ok_or(ApiError::NotFound)?;
     let branch = branch.unwrap_or_else(|| repository.default_branch.clone());
     let was = world
         .history(repository)
@@ -76,36 +82,37 @@ fn push(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, Fault> {
         .unwrap_or_default();
     // Every push changes something, also one that says the same as the last.
     let content = Bytes::from([&was[..], text.as_bytes(), b"\n"].concat());
-    let commit = pushes::commit(world, scene, &branch, text, Edit { path, content: Some(content) })
-        .map_err(full)?;
-    Ok(json!({ "id": commit.ok_or(Fault::NotFound)?.sha }))
+    let commit =
+        pushes::commit(world, context, &branch, text, Edit { path, content: Some(content) })
+            .map_err(full)?;
+    Ok(json!({ "id": commit.ok_or(ApiError::NotFound)?.sha }))
 }
 
-fn full(_: crate::emulator::world::Full) -> Fault {
-    Fault::field("Event", "repository", Code::Invalid, "the repository holds too much already")
+fn full(_: crate::emulator::world::HistoryFull) -> ApiError {
+    ApiError::field("Event", "repository", Code::Invalid, "the repository holds too much already")
 }
 
-fn open_pull(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, Fault> {
-    let place = prompt.repository(world);
+fn open_pull(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, ApiError> {
+    let scope = prompt.repository(world);
     let actor = prompt.actor(world);
     let title = prompt.text();
     let branch = prompt.fields.string("branch").unwrap_or_else(|| "topic".to_owned());
     prompt.fields.check()?;
     let id = world.next_id();
-    let repository = world.repositories.get_mut(&place).ok_or(Fault::NotFound)?;
-    Fault::unless_spammed("PullRequest", repository.issues.len())?;
+    let repository = world.repositories.get_mut(&scope).ok_or(ApiError::NotFound)?;
+    ApiError::unless_spammed("PullRequest", repository.issues.len())?;
     let number = repository.issues.keys().next_back().copied().unwrap_or(0) + 1;
     let pull =
         Issue { pull_from: Some(branch), ..Issue::new(id, number, title, actor, prompt.now) };
     repository.issues.insert(number, pull);
     repository.updated_at = prompt.now;
-    changes::issue_changed(world, prompt.urls, prompt.now, place, number, actor, "opened");
+    changes::issue_changed(world, prompt.urls, prompt.now, scope, number, actor, "opened");
     Ok(json!({ "id": number }))
 }
 
 /// The members of `payload` stand beside action, repository, organization and sender, and in their
 /// place where they have the same names.
-fn custom(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, Fault> {
+fn custom(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, ApiError> {
     let event = prompt.fields.required_string("event");
     let action = prompt.fields.string("action");
     for (field, name) in [("event", Some(&event)), ("action", action.as_ref())] {
@@ -116,11 +123,11 @@ fn custom(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, Fault> {
             prompt.fields.reject(field, Code::Invalid, format!("{field} must be a short word"));
         }
     }
-    let place = match prompt.fields.string("organization") {
-        Some(login) => Place::Organization(
+    let scope = match prompt.fields.string("organization") {
+        Some(login) => EventScope::Organization(
             prompt.found("organization", world.organization_by_login(&login).map(|found| found.id)),
         ),
-        None => Place::Repository(prompt.repository(world)),
+        None => EventScope::Repository(prompt.repository(world)),
     };
     let actor = prompt.actor(world);
     let payload = prompt.fields.value("payload").cloned().unwrap_or_else(|| json!({}));
@@ -128,9 +135,13 @@ fn custom(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, Fault> {
         prompt.fields.reject("payload", Code::Invalid, "payload is not an object");
     }
     prompt.fields.check()?;
-    let scene = Scene { urls: prompt.urls, now: prompt.now, place, actor };
-    let deliveries =
-        raise(world, scene, Happening { event: &event, action: action.as_deref() }, |_| payload);
+    let context = EventContext { urls: prompt.urls, now: prompt.now, scope, actor };
+    let deliveries = publish_in(
+        world,
+        context,
+        WebhookEvent { name: &event, action: action.as_deref() },
+        |_| payload,
+    );
     Ok(json!({ "deliveries": deliveries }))
 }
 

@@ -4,14 +4,14 @@ use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
 use crate::emulator::http::timestamps::iso;
-use crate::emulator::limits::secondary::Statement;
+use crate::emulator::limits::secondary::AccountUsage;
 use crate::emulator::limits::settings::Limits;
 use crate::emulator::state::State;
 
 /// The windows of concurrency, points and content of one account (CPU time and token requests stand
 /// beside them): the limit's name, how much of it is used, and how long it is (none: it is a number
 /// of places).
-pub fn secondary(limits: &Limits, one: &Statement) -> Vec<Value> {
+pub fn secondary(limits: &Limits, one: &AccountUsage) -> Vec<Value> {
     let window = |limit: &str, length: Option<&str>, used: u32| {
         let seconds = length.map(|name| limits.duration(name).as_secs());
         json!({ "limit": limit, "endpoint": null, "used": used, "max": limits.get(limit), "seconds": seconds })
@@ -32,7 +32,7 @@ pub fn secondary(limits: &Limits, one: &Statement) -> Vec<Value> {
 
 /// Who knows that a primary budget is exhausted. What is sent before then counts as
 /// `sent_while_limited`.
-pub fn told(state: &State, now: Timestamp) -> Vec<Value> {
+pub fn announced(state: &State, now: Timestamp) -> Vec<Value> {
     let line = |(account, resource, until): (_, crate::emulator::control::Resource, Timestamp)| json!({ "account": state.world.account_name(account), "resource": resource.name(), "until": iso(until) });
-    state.told(now).map(line).collect()
+    state.announced(now).map(line).collect()
 }

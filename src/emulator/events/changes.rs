@@ -1,4 +1,4 @@
-//! What happens in the world when somebody does something: people are told ([`super::notices`]),
+//! What happens in the world when somebody does something: people are told ([`super::participation`]),
 //! webhooks have something to deliver ([`super::happenings`]).
 
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::emulator::http::urls::Urls;
 use crate::emulator::render::{self, Renderer};
 use crate::emulator::world::{Comment, Issue, World};
 
-pub use super::webhooks::{Happening, Place, Scene, raise};
+pub use super::webhooks::{EventContext, EventScope, WebhookEvent, publish_in};
 
 /// An issue was opened or changed in one way: its watchers and those it names are told, and the
 /// webhooks.
@@ -24,8 +24,8 @@ pub fn issue_changed(
     action: &'static str,
 ) {
     notifications::issue_changed(world, now, repository, number, actor, action);
-    let scene = Scene { urls, now, place: Place::Repository(repository), actor };
-    issues::raise(world, scene, repository, number, action, |_| json!({}));
+    let context = EventContext { urls, now, scope: EventScope::Repository(repository), actor };
+    issues::raise(world, context, repository, number, action, |_| json!({}));
 }
 
 /// Opens an issue; its number, or `None` when there is no such repository.
@@ -73,8 +73,9 @@ pub fn comment(
         },
     );
     notifications::commented(world, now, repository, number, author, body, id);
-    let scene = Scene { urls, now, place: Place::Repository(repository), actor: author };
+    let context =
+        EventContext { urls, now, scope: EventScope::Repository(repository), actor: author };
     let shown = |renderer: &Renderer<'_>| render::comment_objects(renderer, repository, id);
-    raise(world, scene, Happening::new("issue_comment", "created"), shown);
+    publish_in(world, context, WebhookEvent::new("issue_comment", "created"), shown);
     Some(id)
 }

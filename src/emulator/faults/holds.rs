@@ -13,7 +13,7 @@ use crate::emulator::limits::request_id::RequestId;
 const LATER_MAX: usize = 10_000;
 
 #[derive(Debug)]
-struct Held {
+struct HeldResponse {
     fault: FaultId,
     until: Timestamp,
     overtaking: Option<Overtaking>,
@@ -30,7 +30,7 @@ struct Overtaking {
 /// All answers held back.
 #[derive(Debug, Default)]
 pub struct Holds {
-    held: BTreeMap<RequestId, Held>,
+    held: BTreeMap<RequestId, HeldResponse>,
 }
 
 impl Holds {
@@ -40,7 +40,7 @@ impl Holds {
 
     /// Holds an answer back until a time.
     pub fn stall(&mut self, request: RequestId, fault: FaultId, until: Timestamp) {
-        self.held.insert(request, Held { fault, until, overtaking: None });
+        self.held.insert(request, HeldResponse { fault, until, overtaking: None });
     }
 
     /// Holds an answer back until `after` later ones of this account have left, or until a time.
@@ -54,7 +54,7 @@ impl Holds {
     ) {
         let overtaking =
             Overtaking { account: account.to_owned(), left_to_go: after, later: BTreeSet::new() };
-        self.held.insert(request, Held { fault, until, overtaking: Some(overtaking) });
+        self.held.insert(request, HeldResponse { fault, until, overtaking: Some(overtaking) });
     }
 
     pub fn is_held(&self, request: RequestId, now: Timestamp) -> bool {

@@ -34,7 +34,7 @@ pub enum Ending {
     /// A secondary refusal as a page for people (UPSTREAM.md, Limits: "Some are HTML").
     HtmlRefusal(StatusCode),
     /// A secondary refusal, deserved or not.
-    Secondary(Refusal),
+    Secondary(LimitDenial),
     /// The credential of the request does not work any more.
     Revoke,
     /// The answer leaves after `after` later ones of the same account, or after the time-out.
@@ -59,7 +59,7 @@ pub struct Canned {
 
 /// What a secondary refusal says (Document 1, Client behavior after a limit, rules 2 to 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct LimitDenial {
     pub status: StatusCode,
     pub retry_after_secs: Option<u64>,
     pub remaining: Remaining,

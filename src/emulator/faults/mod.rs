@@ -19,6 +19,7 @@ use http::{Method, Request};
 use serde_json::{Map, Value, json};
 
 use self::gates::matches_pattern;
+use self::replica::Replica;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Caller};
 use crate::emulator::auth::credentials::BadCredentials;
@@ -28,10 +29,9 @@ use crate::random::Rng;
 
 pub use self::holds::Holds;
 pub use self::kind::{
-    Canned, Distortion, Ending, Execution, Kind, Lag, Pattern, Refusal, Remaining,
+    Canned, Distortion, Ending, Execution, Kind, Lag, LimitDenial, Pattern, Remaining,
 };
 pub use self::members::{Members, WrongMember};
-use self::replica::Replica;
 
 /// More faults than this are refused: a test that leaks them should notice.
 const FAULTS_MAX: usize = 1_000;

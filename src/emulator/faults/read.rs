@@ -8,7 +8,9 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 
-use super::kind::{Canned, Distortion, Ending, Execution, Kind, Lag, Pattern, Refusal, Remaining};
+use super::kind::{
+    Canned, Distortion, Ending, Execution, Kind, Lag, LimitDenial, Pattern, Remaining,
+};
 use super::members::{Members, WrongMember};
 use super::wire::Framing;
 use super::{Condition, FaultSpec};
@@ -181,7 +183,7 @@ fn secondary(members: &mut Members<'_>) -> Kind {
             .refuse("remaining", "unknown value", "0, or nothing for the truth")
             .unwrap_or(Remaining::Truth),
     };
-    Kind::Ending(Ending::Secondary(Refusal { status, retry_after_secs, remaining }))
+    Kind::Ending(Ending::Secondary(LimitDenial { status, retry_after_secs, remaining }))
 }
 
 fn reorder(members: &mut Members<'_>) -> Kind {

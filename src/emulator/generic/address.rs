@@ -6,10 +6,10 @@
 //! name and by number meet.
 
 use super::admission::{enterprise_of_path, organization_of_path};
-use super::rule::{Place, Rule};
+use super::rule::{Rule, Subject};
 use super::teams;
 use crate::emulator::auth::access::path_of;
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::path::decode_segment;
 use crate::emulator::http::urls::segment;
 use crate::emulator::routing::call::Call;
@@ -91,7 +91,7 @@ impl Address {
 
 /// The address of what a call of this template names; `rest` is the unlisted end of a family's
 /// path, as sent. 404 when a repository inside it is not there.
-pub fn of(call: &Call<'_>, template: &str, rest: &str, rule: &Rule) -> Result<Address, Fault> {
+pub fn of(call: &Call<'_>, template: &str, rest: &str, rule: &Rule) -> Result<Address, ApiError> {
     let (place, path) = place(call, template, rule)?;
     let mut steps = Vec::new();
     let mut segments = own_part(template).split('/').skip(1).peekable();
@@ -105,7 +105,7 @@ pub fn of(call: &Call<'_>, template: &str, rest: &str, rule: &Rule) -> Result<Ad
             let repository = call
                 .world
                 .repository_named(call.params.get("owner"), call.params.get("repo"))
-                .ok_or(Fault::NotFound)?;
+                .ok_or(ApiError::NotFound)?;
             steps.push(Step { text: repository.id.to_string(), param: "repository_id".to_owned() });
             continue;
         }
@@ -135,21 +135,21 @@ fn value(call: &Call<'_>, param: &str) -> String {
 }
 
 /// The place's address and path.
-fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String), Fault> {
+fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String), ApiError> {
     let of_caller = |place: String| match call.caller.user() {
         Some(user) if rule.about_caller => format!("{place}/of/{user}"),
         _ => place,
     };
     Ok(match rule.place {
-        Place::Repository => (
+        Subject::Repository => (
             of_caller(format!("repository/{}", call.repository)),
             path_of(call.world, call.repository()?),
         ),
-        Place::Organization | Place::Team => {
+        Subject::Organization | Subject::Team => {
             let (id, team) = organization_of_path(call)?;
-            let organization = call.world.organizations.get(&id).ok_or(Fault::NotFound)?;
+            let organization = call.world.organizations.get(&id).ok_or(ApiError::NotFound)?;
             let path = format!("/orgs/{}", segment(&organization.login));
-            let team = team.filter(|_| rule.place == Place::Team);
+            let team = team.filter(|_| rule.place == Subject::Team);
             match team.and_then(|team| Some((team, teams::team_slug(organization, team)?))) {
                 Some((team, slug)) => (
                     format!("organization/{id}/teams/{team}"),
@@ -158,8 +158,8 @@ fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String
                 None => (of_caller(format!("organization/{id}")), path),
             }
         }
-        Place::Enterprise => {
-            let id = enterprise_of_path(call).ok_or(Fault::NotFound)?;
+        Subject::Enterprise => {
+            let id = enterprise_of_path(call).ok_or(ApiError::NotFound)?;
             let named = call.params.get("enterprise");
             let path = if named.is_empty() {
                 String::new()
@@ -168,21 +168,21 @@ fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String
             };
             (format!("enterprise/{id}"), path)
         }
-        Place::Account => {
+        Subject::Account => {
             let path = format!("/users/{}", segment(call.params.get("username")));
-            match call.world.owner(call.params.get("username")).ok_or(Fault::NotFound)? {
+            match call.world.owner(call.params.get("username")).ok_or(ApiError::NotFound)? {
                 Owner::User(id) => (format!("user/{id}"), path),
                 Owner::Organization(id) => (format!("organization/{id}"), path),
             }
         }
-        Place::Caller => {
+        Subject::Caller => {
             let path = if template.starts_with("/user/") { "/user" } else { "" };
             (format!("user/{}", call.caller.user().unwrap_or(0)), path.to_owned())
         }
-        Place::App | Place::Installation | Place::OauthApp => {
+        Subject::App | Subject::Installation | Subject::OauthApp => {
             (format!("account/{}", call.world.account_name(call.caller.account)), String::new())
         }
-        Place::Service => ("service".to_owned(), String::new()),
+        Subject::Service => ("service".to_owned(), String::new()),
     })
 }
 

@@ -4,12 +4,12 @@
 //! As in `access`: what a caller may not see is 404, no credential where one is needed 401, a wrong
 //! kind, permission or role 403.
 
-use super::rule::{Openness, Place, Rule};
+use super::rule::{Openness, Rule, Subject};
 use super::teams;
 use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Token};
 use crate::emulator::auth::access::{self, REJECTED_APP, rejection, role_of_token};
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::routing::call::Call;
 use crate::emulator::world::{Organization, Visibility, World};
 
@@ -19,25 +19,25 @@ const LACKS_RIGHTS: &str = "Must have admin rights to Repository.";
 
 /// Admits the caller, and notes the repository or organisation that the path names. `is_read`
 /// methods of public places are for all.
-pub fn admit(call: &mut Call<'_>, rule: &Rule) -> Result<(), Fault> {
+pub fn admit(call: &mut Call<'_>, rule: &Rule) -> Result<(), ApiError> {
     match rule.place {
-        Place::Repository => repository(call, rule)?,
-        Place::Organization | Place::Team => organization(call, rule)?,
-        Place::Enterprise => enterprise(call, rule)?,
-        Place::Account => {
-            call.world.owner(call.params.get("username")).ok_or(Fault::NotFound)?;
+        Subject::Repository => repository(call, rule)?,
+        Subject::Organization | Subject::Team => organization(call, rule)?,
+        Subject::Enterprise => enterprise(call, rule)?,
+        Subject::Account => {
+            call.world.owner(call.params.get("username")).ok_or(ApiError::NotFound)?;
             if rule.openness == Openness::Closed {
                 token_fits(call, rule)?;
             }
         }
-        Place::Caller => {
+        Subject::Caller => {
             token_fits(call, rule)?;
             access::acts_as_user(call.caller)?;
         }
-        Place::App => app(call)?,
-        Place::Installation => installation(call)?,
-        Place::OauthApp => oauth_app(call)?,
-        Place::Service => {
+        Subject::App => app(call)?,
+        Subject::Installation => installation(call)?,
+        Subject::OauthApp => oauth_app(call)?,
+        Subject::Service => {
             if rule.openness == Openness::Closed {
                 token_fits(call, rule)?;
                 access::acts_as_user(call.caller)?;
@@ -49,24 +49,24 @@ pub fn admit(call: &mut Call<'_>, rule: &Rule) -> Result<(), Fault> {
 
 /// A token of a kind that the endpoint does not reject, with a scope or the permissions that it
 /// takes.
-fn token_fits<'a>(call: &Call<'a>, rule: &Rule) -> Result<&'a Token, Fault> {
+fn token_fits<'a>(call: &Call<'a>, rule: &Rule) -> Result<&'a Token, ApiError> {
     let token = token(call, rule)?;
-    bounds_fit(token, rule, Fault::Forbidden(LACKS_SCOPE))?;
+    bounds_fit(token, rule, ApiError::Forbidden(LACKS_SCOPE))?;
     Ok(token)
 }
 
-fn token<'a>(call: &Call<'a>, rule: &Rule) -> Result<&'a Token, Fault> {
+fn token<'a>(call: &Call<'a>, rule: &Rule) -> Result<&'a Token, ApiError> {
     match call.caller.token() {
         Some(token) if rule.tokens.accepts(token.kind) == Some(false) => {
-            Err(Fault::Forbidden(rejection(token)))
+            Err(ApiError::Forbidden(rejection(token)))
         }
         Some(token) => Ok(token),
-        None if call.caller.app().is_some() => Err(Fault::Forbidden(REJECTED_APP)),
-        None => Err(Fault::RequiresAuthentication),
+        None if call.caller.app().is_some() => Err(ApiError::Forbidden(REJECTED_APP)),
+        None => Err(ApiError::RequiresAuthentication),
     }
 }
 
-fn bounds_fit(token: &Token, rule: &Rule, unscoped: Fault) -> Result<(), Fault> {
+fn bounds_fit(token: &Token, rule: &Rule, unscoped: ApiError) -> Result<(), ApiError> {
     if token.is_scoped() {
         let has_scope =
             rule.scopes.is_empty() || rule.scopes.iter().any(|scope| token.has_scope(scope));
@@ -78,11 +78,11 @@ fn bounds_fit(token: &Token, rule: &Rule, unscoped: Fault) -> Result<(), Fault> 
     if rule.permissions.is_empty() || rule.permissions.iter().any(holds) {
         Ok(())
     } else {
-        Err(Fault::Forbidden(rejection(token)))
+        Err(ApiError::Forbidden(rejection(token)))
     }
 }
 
-fn repository(call: &mut Call<'_>, rule: &Rule) -> Result<(), Fault> {
+fn repository(call: &mut Call<'_>, rule: &Rule) -> Result<(), ApiError> {
     let repository = access::repository_of_path(call)?;
     let is_public_read =
         rule.openness == Openness::Public && repository.visibility == Visibility::Public;
@@ -94,10 +94,10 @@ fn repository(call: &mut Call<'_>, rule: &Rule) -> Result<(), Fault> {
             let token = token(call, rule)?;
             if !is_public_read {
                 // What a scope would show is not there without it, as everywhere in a repository.
-                bounds_fit(token, rule, Fault::NotFound)?;
+                bounds_fit(token, rule, ApiError::NotFound)?;
             }
             if role_of_token(call.world, token, repository) < rule.repository_role {
-                return Err(Fault::Forbidden(LACKS_RIGHTS));
+                return Err(ApiError::Forbidden(LACKS_RIGHTS));
             }
         }
     }
@@ -105,24 +105,24 @@ fn repository(call: &mut Call<'_>, rule: &Rule) -> Result<(), Fault> {
     Ok(())
 }
 
-fn organization(call: &mut Call<'_>, rule: &Rule) -> Result<(), Fault> {
+fn organization(call: &mut Call<'_>, rule: &Rule) -> Result<(), ApiError> {
     let (id, team) = organization_of_path(call)?;
-    let organization = call.world.organizations.get(&id).ok_or(Fault::NotFound)?;
+    let organization = call.world.organizations.get(&id).ok_or(ApiError::NotFound)?;
     if rule.openness == Openness::Closed {
         let token = token(call, rule)?;
         let has_role = match (token.user, token.installed_on) {
             (Some(user), _) if organization.members.contains(&user) => {
-                let maintains = rule.place == Place::Team
+                let maintains = rule.place == Subject::Team
                     && team.is_some_and(|team| teams::maintains(organization, team, user));
                 maintains || organization.has_role(user, rule.organization_role)
             }
             (None, Some(installed_on)) if installed_on == id => true,
-            (Some(_), _) | (None, Some(_)) => return Err(Fault::NotFound),
-            (None, None) => return Err(Fault::Forbidden(rejection(token))),
+            (Some(_), _) | (None, Some(_)) => return Err(ApiError::NotFound),
+            (None, None) => return Err(ApiError::Forbidden(rejection(token))),
         };
-        bounds_fit(token, rule, Fault::Forbidden(LACKS_SCOPE))?;
+        bounds_fit(token, rule, ApiError::Forbidden(LACKS_SCOPE))?;
         if !has_role {
-            return Err(Fault::Forbidden(LACKS_ROLE));
+            return Err(ApiError::Forbidden(LACKS_ROLE));
         }
     }
     call.organization = id;
@@ -130,25 +130,25 @@ fn organization(call: &mut Call<'_>, rule: &Rule) -> Result<(), Fault> {
 }
 
 /// The organisation by login or id, and the team below it that the path names, if it names one.
-pub fn organization_of_path(call: &Call<'_>) -> Result<(u64, Option<u64>), Fault> {
+pub fn organization_of_path(call: &Call<'_>) -> Result<(u64, Option<u64>), ApiError> {
     let by_id =
         |text: &str| text.parse().ok().and_then(|id: u64| call.world.organizations.get(&id));
     let organization = match (call.params.get("org"), call.params.get("org_id")) {
         ("", "") => {
-            return team_by_id(call.world, call.params.id("team_id")?).ok_or(Fault::NotFound);
+            return team_by_id(call.world, call.params.id("team_id")?).ok_or(ApiError::NotFound);
         }
         ("", id) => by_id(id),
         // `/organizations/{org}/…` of Document 1 says `{org}`; both readings of the word lead
         // there.
         (login, _) => call.world.organization_by_login(login).or_else(|| by_id(login)),
     };
-    let organization = organization.ok_or(Fault::NotFound)?;
+    let organization = organization.ok_or(ApiError::NotFound)?;
     let team = match (call.params.get("team_slug"), call.params.get("team_id")) {
         ("", "") => return Ok((organization.id, None)),
         (slug, "") => teams::team_by_slug(organization, slug),
         (_, id) => id.parse().ok().filter(|id| teams::team_slug(organization, *id).is_some()),
     };
-    Ok((organization.id, Some(team.ok_or(Fault::NotFound)?)))
+    Ok((organization.id, Some(team.ok_or(ApiError::NotFound)?)))
 }
 
 fn team_by_id(world: &World, id: u64) -> Option<(u64, Option<u64>)> {
@@ -164,45 +164,44 @@ pub fn enterprise_of_path(call: &Call<'_>) -> Option<u64> {
 
 /// Document 1 names scopes for enterprises and permissions for none of these routes: tokens with
 /// scopes are taken, others are not.
-fn enterprise(call: &Call<'_>, rule: &Rule) -> Result<(), Fault> {
-    enterprise_of_path(call).ok_or(Fault::NotFound)?;
+fn enterprise(call: &Call<'_>, rule: &Rule) -> Result<(), ApiError> {
+    enterprise_of_path(call).ok_or(ApiError::NotFound)?;
     let token = token(call, rule)?;
     if !token.is_scoped() {
-        return Err(Fault::Forbidden(rejection(token)));
+        return Err(ApiError::Forbidden(rejection(token)));
     }
-    bounds_fit(token, rule, Fault::Forbidden(LACKS_SCOPE))
+    bounds_fit(token, rule, ApiError::Forbidden(LACKS_SCOPE))
 }
 
-fn app(call: &Call<'_>) -> Result<(), Fault> {
+fn app(call: &Call<'_>) -> Result<(), ApiError> {
     match (call.caller.app(), call.caller.token()) {
         (Some(_), _) => Ok(()),
-        (None, Some(token)) => Err(Fault::Forbidden(rejection(token))),
-        (None, None) => Err(Fault::RequiresAuthentication),
+        (None, Some(token)) => Err(ApiError::Forbidden(rejection(token))),
+        (None, None) => Err(ApiError::RequiresAuthentication),
     }
 }
 
-fn installation(call: &Call<'_>) -> Result<(), Fault> {
+fn installation(call: &Call<'_>) -> Result<(), ApiError> {
     match call.caller.token() {
         Some(token) if token.kind == TokenKind::Installation => Ok(()),
-        Some(token) => Err(Fault::Forbidden(rejection(token))),
-        None if call.caller.app().is_some() => Err(Fault::Forbidden(REJECTED_APP)),
-        None => Err(Fault::RequiresAuthentication),
+        Some(token) => Err(ApiError::Forbidden(rejection(token))),
+        None if call.caller.app().is_some() => Err(ApiError::Forbidden(REJECTED_APP)),
+        None => Err(ApiError::RequiresAuthentication),
     }
 }
 
 /// The OAuth app itself, of which the path must name the client id. Other apps' tokens are none of
 /// its business.
-fn oauth_app(call: &Call<'_>) -> Result<(), Fault> {
+fn oauth_app(call: &Call<'_>) -> Result<(), ApiError> {
     let AccountId::OauthApp(id) = call.caller.account else {
-        return Err(call
-            .caller
-            .token()
-            .map_or(Fault::RequiresAuthentication, |token| Fault::Forbidden(rejection(token))));
+        return Err(call.caller.token().map_or(ApiError::RequiresAuthentication, |token| {
+            ApiError::Forbidden(rejection(token))
+        }));
     };
     let is_its_own = call
         .world
         .oauth_apps
         .iter()
         .any(|app| app.id == id && app.client_id == call.params.get("client_id"));
-    if is_its_own { Ok(()) } else { Err(Fault::NotFound) }
+    if is_its_own { Ok(()) } else { Err(ApiError::NotFound) }
 }

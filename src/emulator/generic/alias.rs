@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 
 use super::Facts;
 use super::address::Address;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::path::decode_segment;
 use crate::emulator::routing::call::Call;
-use crate::emulator::world::storage::shelves::Thing;
+use crate::emulator::world::storage::collections::StoredItem;
 
 /// By the end of a template: where its things lie in the same place, the field that they are chosen
 /// by, and the parameter it must equal.
@@ -33,19 +33,19 @@ const ALIASES: &[(&str, &str, &str, &str)] = &[
 /// Where a list's things lie, and which of them it shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
-    pub shelf: String,
+    pub collection: String,
     pub only: Option<(&'static str, Value)>,
 }
 
 impl Source {
-    pub fn has(&self, thing: &Thing) -> bool {
+    pub fn has(&self, thing: &StoredItem) -> bool {
         self.only.as_ref().is_none_or(|(field, value)| thing.fields.get(*field) == Some(value))
     }
 }
 
 /// The source of a list's things: its own address, unless it shows a part of another's.
 pub fn source(call: &Call<'_>, facts: &Facts, address: &Address) -> Source {
-    let own = || Source { shelf: address.whole(), only: None };
+    let own = || Source { collection: address.whole(), only: None };
     let known = ALIASES.iter().find(|(suffix, ..)| facts.template.ends_with(suffix));
     known.map_or_else(own, |(_, place, field, param)| {
         let value = address.value(param).map(decode_segment);
@@ -55,7 +55,7 @@ pub fn source(call: &Call<'_>, facts: &Facts, address: &Address) -> Source {
                 if is_commit(param) { json!(commit(call, &value)) } else { number_or_text(&value) },
             )
         });
-        Source { shelf: address.sibling(place), only }
+        Source { collection: address.sibling(place), only }
     })
 }
 
@@ -82,7 +82,7 @@ pub fn complete(
     call: &Call<'_>,
     template: &str,
     fields: &mut Map<String, Value>,
-) -> Result<(), Fault> {
+) -> Result<(), ApiError> {
     let (given, kept) = match template.rsplit('/').next().unwrap_or("") {
         "check-runs" | "check-suites" => ("head_sha", "head_sha"),
         "deployments" => ("ref", "sha"),
@@ -92,7 +92,7 @@ pub fn complete(
     let history = call.world.history(call.repository()?);
     let found = history.named(name).map(|commit| commit.sha.clone());
     let sha = found.ok_or_else(|| {
-        Fault::field(
+        ApiError::field(
             "Resource",
             given,
             Code::Invalid,

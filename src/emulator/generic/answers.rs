@@ -10,7 +10,7 @@ use super::address::Address;
 use super::alias::{self, Source};
 use super::shape::{Shape, Wrapping};
 use super::{Facts, bodies, effects, family, seeds, settings};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::iso;
 use crate::emulator::http::urls::{SITE, segment};
@@ -19,7 +19,7 @@ use crate::emulator::routing::call::Call;
 use crate::emulator::routing::route::Outcome;
 use crate::emulator::routing::{pagination, polling};
 use crate::emulator::world::guid;
-use crate::emulator::world::storage::shelves::{Full, Thing};
+use crate::emulator::world::storage::collections::{StorageFull, StoredItem};
 
 /// Answers an admitted call.
 pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
@@ -51,23 +51,32 @@ pub fn by_shape(call: &mut Call<'_>, facts: &Facts, address: &Address, shape: Sh
         _ if is(Method::PATCH) => patch(call, facts, address),
         // A form that has no such method in the table; the running service would not know the
         // route.
-        _ => Err(Fault::NotFound),
+        _ => Err(ApiError::NotFound),
     }
 }
 
-impl From<Full> for Fault {
-    fn from(_: Full) -> Self {
+impl From<StorageFull> for ApiError {
+    fn from(_: StorageFull) -> Self {
         Self::field("Resource", "base", Code::Invalid, "there is too much of this already")
     }
 }
 
 /// How a thing is shown: its fields, and what the service knows of it.
-pub fn render(call: &Call<'_>, address: &Address, shelf: &str, name: &str, thing: &Thing) -> Value {
+pub fn render(
+    call: &Call<'_>,
+    address: &Address,
+    collection: &str,
+    name: &str,
+    thing: &StoredItem,
+) -> Value {
     let mut map = thing.fields.clone();
     map.extend([
         ("id".to_owned(), json!(thing.id)),
-        ("node_id".to_owned(), json!(node_id("Thing", thing.id))),
-        ("url".to_owned(), json!(format!("{}{}/{name}", call.urls.api, address.path_of(shelf)))),
+        ("node_id".to_owned(), json!(node_id("StoredItem", thing.id))),
+        (
+            "url".to_owned(),
+            json!(format!("{}{}/{name}", call.urls.api, address.path_of(collection))),
+        ),
         ("created_at".to_owned(), json!(iso(thing.created_at))),
         ("updated_at".to_owned(), json!(iso(thing.updated_at))),
     ]);
@@ -86,10 +95,10 @@ fn list(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
         && call.query.get("cursor").is_some_and(|cursor| !cursor.is_empty())
     {
         // No list here is long enough for a second page, so no cursor is one of ours.
-        return Err(Fault::BadRequest("Invalid cursor".to_owned()));
+        return Err(ApiError::BadRequest("Invalid cursor".to_owned()));
     }
     let source = alias::source(call, facts, address);
-    let things: Vec<(String, Thing)> = seeds::items(call.world, &source.shelf)
+    let things: Vec<(String, StoredItem)> = seeds::items(call.world, &source.collection)
         .into_iter()
         .filter(|(_, thing)| source.has(thing))
         .collect();
@@ -114,12 +123,18 @@ fn polled(call: &mut Call<'_>, reply: Reply, source: &Source) -> Reply {
     let begun = begun
         .or_else(|| call.world.organizations.get(&call.organization).map(|one| one.created_at));
     let begun = begun.or_else(|| call.world.users.values().map(|user| user.created_at).min());
-    let changed_at = call.world.shelves.changed_at(&source.shelf).max(begun);
+    let changed_at = call.world.collections.changed_at(&source.collection).max(begun);
     polling::paced(call, Reply { changed_at, ..reply })
 }
 
 /// A thing in a list; what was chosen is shown as what it is.
-fn item(call: &Call<'_>, address: &Address, source: &Source, name: &str, thing: &Thing) -> Value {
+fn item(
+    call: &Call<'_>,
+    address: &Address,
+    source: &Source,
+    name: &str,
+    thing: &StoredItem,
+) -> Value {
     let renderer = Renderer::of(call);
     match thing.fields.get(CHOSEN).and_then(Value::as_str) {
         Some("repository_id") => {
@@ -133,7 +148,7 @@ fn item(call: &Call<'_>, address: &Address, source: &Source, name: &str, thing: 
         Some(_) => name
             .parse::<u64>()
             .map_or_else(|_| json!({ "name": name, "slug": name }), |id| json!({ "id": id })),
-        None => render(call, address, &source.shelf, name, thing),
+        None => render(call, address, &source.collection, name, thing),
     }
 }
 
@@ -149,12 +164,12 @@ fn create(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     alias::complete(call, facts.template, &mut fields)?;
     let author = if facts.endpoint.content_generating { "user" } else { "creator" };
     fields.entry(author).or_insert_with(|| Renderer::of(call).user_summary(call.actor()));
-    seeds::settle(call.world, &source.shelf)?;
+    seeds::settle(call.world, &source.collection)?;
     let id = call.world.next_id();
     let name = name_of_new(call, facts, &source, id, &mut fields)?;
-    let thing = Thing { id, fields, created_at: call.now, updated_at: call.now };
-    call.world.shelves.put(&source.shelf, &name, thing.clone())?;
-    let value = render(call, address, &source.shelf, &name, &thing);
+    let thing = StoredItem { id, fields, created_at: call.now, updated_at: call.now };
+    call.world.collections.put(&source.collection, &name, thing.clone())?;
+    let value = render(call, address, &source.collection, &name, &thing);
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
     let status = if facts.template.ends_with("/sarifs") {
         StatusCode::ACCEPTED
@@ -171,7 +186,7 @@ fn name_of_new(
     source: &Source,
     id: u64,
     fields: &mut Map<String, Value>,
-) -> Result<String, Fault> {
+) -> Result<String, ApiError> {
     match facts.item_param {
         "sarif_id" => {
             let guid = guid(id);
@@ -179,7 +194,7 @@ fn name_of_new(
             Ok(guid)
         }
         param if param.ends_with("_number") => {
-            let numbers = seeds::items(call.world, &source.shelf)
+            let numbers = seeds::items(call.world, &source.collection)
                 .into_iter()
                 .filter_map(|(name, _)| name.parse::<u64>().ok());
             let number = numbers.max().unwrap_or(0) + 1;
@@ -188,8 +203,13 @@ fn name_of_new(
         }
         "name" => {
             let given = fields.get("name").and_then(Value::as_str).map(segment).unwrap_or_default();
-            if seeds::get(call, &source.shelf, &given).is_some() {
-                return Err(Fault::field("Resource", "name", Code::AlreadyExists, "name is taken"));
+            if seeds::get(call, &source.collection, &given).is_some() {
+                return Err(ApiError::field(
+                    "Resource",
+                    "name",
+                    Code::AlreadyExists,
+                    "name is taken",
+                ));
             }
             Ok(given)
         }
@@ -201,11 +221,11 @@ fn get(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     // Only the newest attempt of a run is kept: the run itself.
     let is_attempt = facts.template.ends_with("/attempts/{attempt_number}");
     let steps = address.steps.len().saturating_sub(if is_attempt { 2 } else { 0 });
-    let (shelf, name) =
+    let (collection, name) =
         (address.leading(steps.saturating_sub(1)), address.steps.get(steps.saturating_sub(1)));
     let name = name.map_or("", |step| step.text.as_str());
-    let thing = seeds::get(call, &shelf, name).ok_or(Fault::NotFound)?;
-    Ok(Reply::ok(render(call, address, &shelf, name, &thing)).changed_at(thing.updated_at))
+    let thing = seeds::get(call, &collection, name).ok_or(ApiError::NotFound)?;
+    Ok(Reply::ok(render(call, address, &collection, name, &thing)).changed_at(thing.updated_at))
 }
 
 /// Changes the fields that are given.
@@ -222,26 +242,26 @@ pub fn change(
     call: &mut Call<'_>,
     address: &Address,
     edit: impl FnOnce(&mut Map<String, Value>),
-) -> Result<Value, Fault> {
-    let shelf = address.parent();
-    let mut thing = seeds::get(call, &shelf, address.name()).ok_or(Fault::NotFound)?;
+) -> Result<Value, ApiError> {
+    let collection = address.parent();
+    let mut thing = seeds::get(call, &collection, address.name()).ok_or(ApiError::NotFound)?;
     edit(&mut thing.fields);
     thing.updated_at = call.now;
-    seeds::settle(call.world, &shelf)?;
-    call.world.shelves.put(&shelf, address.name(), thing.clone())?;
-    Ok(render(call, address, &shelf, address.name(), &thing))
+    seeds::settle(call.world, &collection)?;
+    call.world.collections.put(&collection, address.name(), thing.clone())?;
+    Ok(render(call, address, &collection, address.name(), &thing))
 }
 
 /// Puts a thing under the name that the path gives it. What is known by number is made by POST
 /// alone and only changed here.
 fn put(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let mut fields = bodies::kept(bodies::object(call)?);
-    let shelf = address.parent();
-    let before = seeds::get(call, &shelf, address.name());
+    let collection = address.parent();
+    let before = seeds::get(call, &collection, address.name());
     let param = address.steps.last().map_or("", |step| step.param.as_str());
     let is_numbered = param.ends_with("_id") || param.ends_with("_number");
     if is_numbered && before.is_none() {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     if !is_numbered {
         fields.insert(
@@ -252,10 +272,10 @@ fn put(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let (id, created_at) = before
         .as_ref()
         .map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
-    let thing = Thing { id, fields, created_at, updated_at: call.now };
-    seeds::settle(call.world, &shelf)?;
-    call.world.shelves.put(&shelf, address.name(), thing.clone())?;
-    let value = render(call, address, &shelf, address.name(), &thing);
+    let thing = StoredItem { id, fields, created_at, updated_at: call.now };
+    seeds::settle(call.world, &collection)?;
+    call.world.collections.put(&collection, address.name(), thing.clone())?;
+    let value = render(call, address, &collection, address.name(), &thing);
     let is_secret = facts.template.ends_with("{secret_name}");
     Ok(match before {
         None if is_secret => Reply::json(StatusCode::CREATED, json!({})),
@@ -268,10 +288,10 @@ fn put(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
 }
 
 fn delete(call: &mut Call<'_>, address: &Address) -> Outcome {
-    let shelf = address.parent();
-    seeds::get(call, &shelf, address.name()).ok_or(Fault::NotFound)?;
-    seeds::settle(call.world, &shelf)?;
-    call.world.shelves.take(&shelf, address.name(), call.now).ok_or(Fault::NotFound)?;
+    let collection = address.parent();
+    seeds::get(call, &collection, address.name()).ok_or(ApiError::NotFound)?;
+    seeds::settle(call.world, &collection)?;
+    call.world.collections.take(&collection, address.name(), call.now).ok_or(ApiError::NotFound)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -281,19 +301,19 @@ fn clear(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let wanted = call.query.get("key").filter(|key| !key.is_empty());
     let wanted = wanted
         .ok_or_else(|| {
-            Fault::field("Resource", "key", Code::MissingField, "key is required in the query")
+            ApiError::field("Resource", "key", Code::MissingField, "key is required in the query")
         })?
         .to_owned();
-    let things = seeds::items(call.world, &source.shelf)
+    let things = seeds::items(call.world, &source.collection)
         .into_iter()
         .filter(|(_, thing)| thing.fields.get("key") == Some(&json!(wanted)));
-    let gone: Vec<(String, Thing)> = things.collect();
+    let gone: Vec<(String, StoredItem)> = things.collect();
     for (name, _) in &gone {
-        call.world.shelves.take(&source.shelf, name, call.now);
+        call.world.collections.take(&source.collection, name, call.now);
     }
     let items: Vec<Value> = gone
         .iter()
-        .map(|(name, thing)| render(call, address, &source.shelf, name, thing))
+        .map(|(name, thing)| render(call, address, &source.collection, name, thing))
         .collect();
     Ok(Reply::ok(match facts.wrapping {
         Wrapping::Bare => Value::Array(items),
@@ -306,7 +326,7 @@ fn choose_all(call: &mut Call<'_>, address: &Address) -> Outcome {
     let param = if address.name() == "runners" { "runner_id" } else { "repository_id" };
     let is_known = |id: u64| param != "repository_id" || call.world.repositories.contains_key(&id);
     let ids = bodies::numbers(&bodies::members(call)?, is_known)?;
-    call.world.shelves.clear_below(&address.whole());
+    call.world.collections.clear_below(&address.whole());
     for id in ids {
         choose(call, &address.whole(), &id.to_string(), param)?;
     }
@@ -322,17 +342,22 @@ fn keep(call: &mut Call<'_>, address: &Address) -> Outcome {
 }
 
 /// Puts the name of an existing thing on a shelf; `param` says what kind of thing it is.
-pub fn choose(call: &mut Call<'_>, shelf: &str, name: &str, param: &str) -> Result<(), Fault> {
+pub fn choose(
+    call: &mut Call<'_>,
+    collection: &str,
+    name: &str,
+    param: &str,
+) -> Result<(), ApiError> {
     let fields = Map::from_iter([(CHOSEN.to_owned(), json!(param))]);
     let thing =
-        Thing { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
-    Ok(call.world.shelves.put(shelf, name, thing)?)
+        StoredItem { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
+    Ok(call.world.collections.put(collection, name, thing)?)
 }
 
 /// Document 1, 302: "redirect to a download address". Where that lies is not the API's host.
 fn download(address: &Address) -> Outcome {
     if address.value("archive_format").is_some_and(|format| format != "zip") {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     let place = address.path_of(&address.whole());
     Ok(Reply::empty(StatusCode::FOUND).with(header::LOCATION, &format!("{SITE}/downloads{place}")))

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::emulator::http::error::{Code, Fault, FieldFault};
+use crate::emulator::http::error::{ApiError, Code, FieldError};
 use crate::emulator::routing::call::Call;
 
 /// Of a body that is an array, the member it is kept as.
@@ -37,52 +37,52 @@ const REQUIRED: &[(&str, &[&str])] = &[
 
 /// The body as the members of an object; an array stands in the member [`ITEMS`]. Malformed JSON
 /// and bodies that are neither are 400.
-pub fn members(call: &Call<'_>) -> Result<Map<String, Value>, Fault> {
+pub fn members(call: &Call<'_>) -> Result<Map<String, Value>, ApiError> {
     if call.body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Map::new());
     }
     match serde_json::from_slice(call.body) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(Value::Array(items)) => Ok(Map::from_iter([(ITEMS.to_owned(), Value::Array(items))])),
-        Ok(_) => Err(Fault::BadRequest("Body should be a JSON object".to_owned())),
-        Err(_) => Err(Fault::MalformedJson),
+        Ok(_) => Err(ApiError::BadRequest("Body should be a JSON object".to_owned())),
+        Err(_) => Err(ApiError::MalformedJson),
     }
 }
 
 /// The body of a new thing: an object with everything that it needs. All that is missing or of a
 /// wrong type is named at once.
-pub fn of_new(call: &Call<'_>, template: &str) -> Result<Map<String, Value>, Fault> {
+pub fn of_new(call: &Call<'_>, template: &str) -> Result<Map<String, Value>, ApiError> {
     let map = object(call)?;
     let required = REQUIRED
         .iter()
         .find(|(suffix, _)| template.ends_with(suffix))
         .map_or(&[][..], |(_, fields)| fields);
-    let faults: Vec<FieldFault> = required.iter().filter_map(|name| fault(&map, name)).collect();
-    if faults.is_empty() { Ok(map) } else { Err(Fault::Invalid(faults)) }
+    let faults: Vec<FieldError> = required.iter().filter_map(|name| fault(&map, name)).collect();
+    if faults.is_empty() { Ok(map) } else { Err(ApiError::Invalid(faults)) }
 }
 
 /// A body that must be an object, or empty.
-pub fn object(call: &Call<'_>) -> Result<Map<String, Value>, Fault> {
+pub fn object(call: &Call<'_>) -> Result<Map<String, Value>, ApiError> {
     let map = members(call)?;
     let is_array = map.get(ITEMS).is_some()
         && call.body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     if is_array {
-        Err(Fault::BadRequest("Body should be a JSON object".to_owned()))
+        Err(ApiError::BadRequest("Body should be a JSON object".to_owned()))
     } else {
         Ok(map)
     }
 }
 
-fn fault(map: &Map<String, Value>, name: &str) -> Option<FieldFault> {
-    let told = |code, message: String| {
-        Some(FieldFault { resource: "Resource", field: name.to_owned(), code, message })
+fn fault(map: &Map<String, Value>, name: &str) -> Option<FieldError> {
+    let error = |code, message: String| {
+        Some(FieldError { resource: "Resource", field: name.to_owned(), code, message })
     };
     match map.get(name) {
         Some(Value::String(text)) if !text.trim().is_empty() => None,
         None | Some(Value::Null | Value::String(_)) => {
-            told(Code::MissingField, format!("{name} is required"))
+            error(Code::MissingField, format!("{name} is required"))
         }
-        Some(_) => told(Code::Invalid, format!("{name} is not a string")),
+        Some(_) => error(Code::Invalid, format!("{name} is not a string")),
     }
 }
 
@@ -90,12 +90,12 @@ fn fault(map: &Map<String, Value>, name: &str) -> Option<FieldFault> {
 pub fn numbers(
     map: &Map<String, Value>,
     is_known: impl Fn(u64) -> bool,
-) -> Result<Vec<u64>, Fault> {
+) -> Result<Vec<u64>, ApiError> {
     let Some((name, given)) = map
         .iter()
         .find(|(name, value)| value.is_array() || name.ends_with("_ids") || *name == "runners")
     else {
-        return Err(Fault::field(
+        return Err(ApiError::field(
             "Resource",
             "selected_repository_ids",
             Code::MissingField,
@@ -106,10 +106,15 @@ pub fn numbers(
         .as_array()
         .and_then(|items| items.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>());
     let ids = ids.ok_or_else(|| {
-        Fault::field("Resource", name, Code::Invalid, format!("{name} is not an array of integers"))
+        ApiError::field(
+            "Resource",
+            name,
+            Code::Invalid,
+            format!("{name} is not an array of integers"),
+        )
     })?;
     if ids.len() > NUMBERS_MAX {
-        return Err(Fault::field(
+        return Err(ApiError::field(
             "Resource",
             name,
             Code::Invalid,
@@ -117,16 +122,18 @@ pub fn numbers(
         ));
     }
     match ids.iter().find(|id| !is_known(**id)) {
-        Some(id) => Err(Fault::field("Resource", name, Code::Invalid, format!("there is no {id}"))),
+        Some(id) => {
+            Err(ApiError::field("Resource", name, Code::Invalid, format!("there is no {id}")))
+        }
         None => Ok(ids),
     }
 }
 
 /// The names of a body: an array of texts, or of objects with a name, bare or in the only member
 /// that is an array.
-pub fn names(map: &Map<String, Value>, member: &str) -> Result<Vec<String>, Fault> {
+pub fn names(map: &Map<String, Value>, member: &str) -> Result<Vec<String>, ApiError> {
     let wrong = || {
-        Fault::field(
+        ApiError::field(
             "Resource",
             member,
             Code::Invalid,
@@ -139,7 +146,7 @@ pub fn names(map: &Map<String, Value>, member: &str) -> Result<Vec<String>, Faul
     };
     let items = given.as_array().ok_or_else(wrong)?;
     if items.len() > NAMES_MAX {
-        return Err(Fault::field(
+        return Err(ApiError::field(
             "Resource",
             member,
             Code::Invalid,

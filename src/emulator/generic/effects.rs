@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::address::Address;
 use super::answers::choose;
 use super::{Facts, bodies, seeds};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::iso;
 use crate::emulator::http::validators::hex;
@@ -20,7 +20,7 @@ use crate::emulator::render::Renderer;
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::route::Outcome;
 use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::storage::shelves::Thing;
+use crate::emulator::world::storage::collections::StoredItem;
 
 /// The running service's registration tokens live for an hour.
 const REGISTRATION_FOR: Duration = Duration::from_hours(1);
@@ -65,7 +65,7 @@ pub fn act(call: &mut Call<'_>, facts: &Facts, address: &Address, status: Status
 }
 
 /// Changes the thing that the action is asked of, where it lies on a shelf.
-fn change_parent(call: &mut Call<'_>, address: &Address, action: &str) -> Result<(), Fault> {
+fn change_parent(call: &mut Call<'_>, address: &Address, action: &str) -> Result<(), ApiError> {
     let Value::Object(changes) = outcome(action) else { return Ok(()) };
     let steps = address.steps.len();
     let Some(step) = steps
@@ -75,8 +75,8 @@ fn change_parent(call: &mut Call<'_>, address: &Address, action: &str) -> Result
     else {
         return Ok(());
     };
-    let shelf = address.leading(steps - 2);
-    let Some(mut thing) = seeds::get(call, &shelf, &step.text) else { return Ok(()) };
+    let collection = address.leading(steps - 2);
+    let Some(mut thing) = seeds::get(call, &collection, &step.text) else { return Ok(()) };
     thing.fields.extend(changes);
     if let Some(attempt) = thing
         .fields
@@ -87,8 +87,8 @@ fn change_parent(call: &mut Call<'_>, address: &Address, action: &str) -> Result
         thing.fields.insert("run_attempt".to_owned(), json!(attempt + 1));
     }
     thing.updated_at = call.now;
-    seeds::settle(call.world, &shelf)?;
-    Ok(call.world.shelves.put(&shelf, &step.text, thing)?)
+    seeds::settle(call.world, &collection)?;
+    Ok(call.world.collections.put(&collection, &step.text, thing)?)
 }
 
 /// A dispatched workflow has a new run, of a branch or tag that must be there.
@@ -96,33 +96,37 @@ fn start_run(
     call: &mut Call<'_>,
     address: &Address,
     sent: &Map<String, Value>,
-) -> Result<(), Fault> {
+) -> Result<(), ApiError> {
     let name = sent.get("ref").and_then(Value::as_str).unwrap_or("");
     let history = call.world.history(call.repository()?);
     let sha = history.named(name).map(|commit| commit.sha.clone());
     let sha = sha.ok_or_else(|| {
-        Fault::field("Workflow", "ref", Code::Invalid, format!("No ref found for: {name}"))
+        ApiError::field("Workflow", "ref", Code::Invalid, format!("No ref found for: {name}"))
     })?;
     let workflow: u64 = address.value("workflow_id").and_then(|id| id.parse().ok()).unwrap_or(0);
-    let shelf = address.sibling("/actions/runs");
-    seeds::settle(call.world, &shelf)?;
-    let number = seeds::items(call.world, &shelf).len() + 1;
+    let collection = address.sibling("/actions/runs");
+    seeds::settle(call.world, &collection)?;
+    let number = seeds::items(call.world, &collection).len() + 1;
     let fields = object(json!({
         "name": "ci", "display_title": "ci", "event": "workflow_dispatch", "status": "queued", "conclusion": null,
         "workflow_id": workflow, "run_number": number, "run_attempt": 1,
         "head_branch": name.trim_start_matches("refs/heads/"), "head_sha": sha, "pull_requests": [],
     }));
     let (id, now) = (call.world.next_id(), call.now);
-    Ok(call.world.shelves.put(
-        &shelf,
+    Ok(call.world.collections.put(
+        &collection,
         &id.to_string(),
-        Thing { id, fields, created_at: now, updated_at: now },
+        StoredItem { id, fields, created_at: now, updated_at: now },
     )?)
 }
 
 /// The repositories that a configuration is attached to are those that the body chooses, or all of
 /// the organisation's.
-fn attach(call: &mut Call<'_>, address: &Address, sent: &Map<String, Value>) -> Result<(), Fault> {
+fn attach(
+    call: &mut Call<'_>,
+    address: &Address,
+    sent: &Map<String, Value>,
+) -> Result<(), ApiError> {
     let owner = Owner::Organization(call.organization);
     let is_ours = |id: u64| {
         call.world.repositories.get(&id).is_some_and(|repository| repository.owner == owner)
@@ -138,20 +142,24 @@ fn attach(call: &mut Call<'_>, address: &Address, sent: &Map<String, Value>) -> 
             .take(ATTACHED_MAX)
             .collect(),
     };
-    let shelf = format!("{}/repositories", address.parent());
-    ids.into_iter().try_for_each(|id| choose(call, &shelf, &id.to_string(), "repository_id"))
+    let collection = format!("{}/repositories", address.parent());
+    ids.into_iter().try_for_each(|id| choose(call, &collection, &id.to_string(), "repository_id"))
 }
 
 /// Repositories that one call attaches at most.
 const ATTACHED_MAX: usize = 250;
 
 /// Takes repositories away from whatever configuration they have.
-fn detach(call: &mut Call<'_>, address: &Address, sent: &Map<String, Value>) -> Result<(), Fault> {
+fn detach(
+    call: &mut Call<'_>,
+    address: &Address,
+    sent: &Map<String, Value>,
+) -> Result<(), ApiError> {
     let ids = bodies::numbers(sent, |_| true)?;
     let configurations = seeds::items(call.world, &address.parent());
     for (name, _) in configurations {
         for id in &ids {
-            call.world.shelves.take(
+            call.world.collections.take(
                 &format!("{}/{name}/repositories", address.parent()),
                 &id.to_string(),
                 call.now,
@@ -166,15 +174,15 @@ fn make_default(
     call: &mut Call<'_>,
     address: &Address,
     sent: &Map<String, Value>,
-) -> Result<(), Fault> {
+) -> Result<(), ApiError> {
     let Some(configuration) = address.value("configuration_id").map(str::to_owned) else {
         return Ok(());
     };
     let mut fields = bodies::kept(sent.clone());
     fields.insert("configuration_id".to_owned(), json!(configuration.parse::<u64>().unwrap_or(0)));
     let thing =
-        Thing { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
-    Ok(call.world.shelves.put(
+        StoredItem { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
+    Ok(call.world.collections.put(
         &address.sibling("/code-security/configurations/defaults"),
         &configuration,
         thing,
@@ -221,8 +229,9 @@ fn register(call: &mut Call<'_>, address: &Address, sent: &Map<String, Value>) -
     let mut fields = object(
         json!({ "name": name, "os": "unknown", "status": "offline", "busy": false, "runner_group_id": sent.get("runner_group_id") }),
     );
-    let thing = Thing { id, fields: fields.clone(), created_at: call.now, updated_at: call.now };
-    call.world.shelves.put(&address.parent(), &id.to_string(), thing)?;
+    let thing =
+        StoredItem { id, fields: fields.clone(), created_at: call.now, updated_at: call.now };
+    call.world.collections.put(&address.parent(), &id.to_string(), thing)?;
     fields.insert("id".to_owned(), json!(id));
     let encoded = STANDARD.encode(format!("{{\"runner\":{id}}}"));
     Ok(Reply::json(StatusCode::CREATED, json!({ "runner": fields, "encoded_jit_config": encoded })))

@@ -10,7 +10,7 @@ use super::Facts;
 use super::address::{Address, UNLISTED};
 use super::answers::by_shape;
 use super::shape::{Shape, usual_status};
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::route::Outcome;
 
@@ -22,7 +22,7 @@ pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
     let is_readable = |text: &str| !text.is_empty() && text.len() <= 255;
     if address.steps.len() > STEPS_MAX || !address.steps.iter().all(|step| is_readable(&step.text))
     {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     by_shape(call, facts, address, form(facts, address))
 }

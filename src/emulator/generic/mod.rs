@@ -65,7 +65,7 @@ pub struct Facts {
 
 /// A route of the table that a request asks for.
 #[derive(Debug)]
-pub struct Found {
+pub struct RouteMatch {
     pub facts: &'static Facts,
     pub params: Params,
     /// The segments of a family's path that no document lists, as sent.
@@ -129,7 +129,7 @@ fn item_param(template: &str) -> &'static str {
 }
 
 /// The route of the table that answers this path; none for what the table does not know.
-pub fn find(dialect: Dialect, method: &Method, path: &str) -> Option<Found> {
+pub fn find(dialect: Dialect, method: &Method, path: &str) -> Option<RouteMatch> {
     let method = if method == Method::HEAD { &Method::GET } else { method };
     // UPSTREAM.md, Conditional requests: "a trailing slash is a 404".
     if !METHODS.contains(method) || (path.len() > 1 && path.ends_with('/')) {
@@ -154,7 +154,7 @@ pub fn find(dialect: Dialect, method: &Method, path: &str) -> Option<Found> {
     } else {
         String::new()
     };
-    Some(Found {
+    Some(RouteMatch {
         facts: facts.get(endpoint.id.index())?,
         params: Params::decoded(classified.params.iter()),
         rest,
@@ -178,7 +178,7 @@ fn is_listed(table: &Table, method: &Method, path: &str) -> bool {
 }
 
 /// Admits the caller and answers.
-pub fn answer(call: &mut Call<'_>, found: Found) -> Outcome {
+pub fn answer(call: &mut Call<'_>, found: RouteMatch) -> Outcome {
     call.params = found.params;
     admission::admit(call, &found.facts.rule)?;
     let mut address = address::of(call, found.facts.template, &found.rest, &found.facts.rule)?;

@@ -4,11 +4,11 @@
 //! shelves or be there from the beginning.
 
 use super::address::{Address, UNLISTED};
-use super::rule::Place;
+use super::rule::Subject;
 use super::shape::Shape;
 use super::{Facts, family, seeds};
 use crate::emulator::auth::access;
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::path::decode_segment;
 use crate::emulator::routing::call::Call;
 use crate::emulator::world::Repository;
@@ -28,7 +28,7 @@ const NO_THINGS: &[&str] = &[
 
 /// What the world says of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Existence {
     There,
     Missing,
     /// It is none of the world's things.
@@ -37,7 +37,7 @@ enum Standing {
 
 /// Fails with 404 when something that the address passes through is not there. What the last step
 /// names is left to the answer, unless the world knows such things.
-pub fn require(call: &Call<'_>, facts: &Facts, address: &Address) -> Result<(), Fault> {
+pub fn require(call: &Call<'_>, facts: &Facts, address: &Address) -> Result<(), ApiError> {
     let last = address.steps.len();
     for (place, step) in address.steps.iter().enumerate() {
         let names_nothing = step.param.is_empty() || NO_THINGS.contains(&step.param.as_str());
@@ -51,54 +51,58 @@ pub fn require(call: &Call<'_>, facts: &Facts, address: &Address) -> Result<(), 
         let is_number = step.param.ends_with("_number")
             || (step.param.ends_with("_id") && step.param != "sarif_id");
         if is_number && text.parse::<u64>().is_err() {
-            return Err(Fault::NotFound);
+            return Err(ApiError::NotFound);
         }
-        let there =
-            match standing(call, facts.rule.place, &address.pattern(place + 1), &step.param, &text)
-            {
-                Standing::There => true,
-                Standing::Missing => false,
-                // A list under a parameter (`statuses/{sha}`) has no item of that name.
-                Standing::Unknown => {
-                    (place + 1 == last && facts.shape != Shape::List)
-                        || seeds::get(call, &address.leading(place), &step.text).is_some()
-                }
-            };
+        let there = match look_up(
+            call,
+            facts.rule.place,
+            &address.pattern(place + 1),
+            &step.param,
+            &text,
+        ) {
+            Existence::There => true,
+            Existence::Missing => false,
+            // A list under a parameter (`statuses/{sha}`) has no item of that name.
+            Existence::Unknown => {
+                (place + 1 == last && facts.shape != Shape::List)
+                    || seeds::get(call, &address.leading(place), &step.text).is_some()
+            }
+        };
         if !there {
-            return Err(Fault::NotFound);
+            return Err(ApiError::NotFound);
         }
     }
     Ok(())
 }
 
-fn standing(call: &Call<'_>, place: Place, pattern: &str, param: &str, text: &str) -> Standing {
-    let told = |there: bool| if there { Standing::There } else { Standing::Missing };
+fn look_up(call: &Call<'_>, place: Subject, pattern: &str, param: &str, text: &str) -> Existence {
+    let found_if = |there: bool| if there { Existence::There } else { Existence::Missing };
     match param {
         "username" | "assignee" | "target_user" => {
-            return told(call.world.user_by_login(text).is_some());
+            return found_if(call.world.user_by_login(text).is_some());
         }
-        "org" => return told(call.world.organization_by_login(text).is_some()),
+        "org" => return found_if(call.world.organization_by_login(text).is_some()),
         // Whether there is such a team was seen when the caller was admitted.
-        "team_slug" | "team_id" => return Standing::There,
-        "attempt_number" => return told(text == "1"),
+        "team_slug" | "team_id" => return Existence::There,
+        "attempt_number" => return found_if(text == "1"),
         "repository_id" => {
             let repository = text.parse().ok().and_then(|id: u64| call.world.repositories.get(&id));
-            return told(
+            return found_if(
                 repository
                     .is_some_and(|repository| access::sees(call.world, call.caller, repository)),
             );
         }
         "installation_id" => {
             let mut installations = call.world.apps.iter().flat_map(|app| &app.installations);
-            return told(installations.any(|(id, _)| text.parse() == Ok(*id)));
+            return found_if(installations.any(|(id, _)| text.parse() == Ok(*id)));
         }
         _ => {}
     }
     match call.repository() {
-        Ok(repository) if place == Place::Repository => {
-            in_repository(call, repository, pattern, text).map_or(Standing::Unknown, told)
+        Ok(repository) if place == Subject::Repository => {
+            in_repository(call, repository, pattern, text).map_or(Existence::Unknown, found_if)
         }
-        _ => Standing::Unknown,
+        _ => Existence::Unknown,
     }
 }
 

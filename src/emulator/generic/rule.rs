@@ -14,7 +14,7 @@ use crate::emulator::routing::need::{OrganizationRole, Role};
 
 /// What a route is about. Its first segments name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum Subject {
     Repository,
     Organization,
     /// A team of an organisation.
@@ -44,7 +44,7 @@ pub enum Openness {
 /// Who may use an endpoint.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    pub place: Place,
+    pub place: Subject,
     pub tokens: TokenKinds,
     /// Classic and OAuth tokens need one of these; none is needed when there are none.
     pub scopes: Vec<String>,
@@ -81,7 +81,7 @@ impl Rule {
             organization_role: organization_role(endpoint),
             openness,
             about_caller: endpoint.about_caller
-                && !matches!(place, Place::App | Place::Installation | Place::Service),
+                && !matches!(place, Subject::App | Subject::Installation | Subject::Service),
         }
     }
 
@@ -103,33 +103,33 @@ impl Rule {
     }
 }
 
-fn place(template: &str, endpoint: &Endpoint) -> Place {
-    const PLACES: &[(&str, Place)] = &[
-        ("/repos/{owner}/{repo}", Place::Repository),
-        ("/networks/{owner}/{repo}", Place::Repository),
-        ("/orgs/{org}/teams/{team_slug}", Place::Team),
-        ("/organizations/{org_id}/team/{team_id}", Place::Team),
-        ("/teams/{team_id}", Place::Team),
-        ("/orgs/{org}", Place::Organization),
-        ("/organizations/{org}", Place::Organization),
-        ("/enterprises/{enterprise}", Place::Enterprise),
-        ("/scim", Place::Enterprise),
-        ("/users/{username}", Place::Account),
-        ("/applications/{client_id}", Place::OauthApp),
-        ("/installation", Place::Installation),
+fn place(template: &str, endpoint: &Endpoint) -> Subject {
+    const PLACES: &[(&str, Subject)] = &[
+        ("/repos/{owner}/{repo}", Subject::Repository),
+        ("/networks/{owner}/{repo}", Subject::Repository),
+        ("/orgs/{org}/teams/{team_slug}", Subject::Team),
+        ("/organizations/{org_id}/team/{team_id}", Subject::Team),
+        ("/teams/{team_id}", Subject::Team),
+        ("/orgs/{org}", Subject::Organization),
+        ("/organizations/{org}", Subject::Organization),
+        ("/enterprises/{enterprise}", Subject::Enterprise),
+        ("/scim", Subject::Enterprise),
+        ("/users/{username}", Subject::Account),
+        ("/applications/{client_id}", Subject::OauthApp),
+        ("/installation", Subject::Installation),
         // Feeds and gists are the caller's own and public ones: without a caller the public ones
         // remain.
-        ("/feeds", Place::Service),
-        ("/gists", Place::Service),
+        ("/feeds", Subject::Service),
+        ("/gists", Subject::Service),
     ];
     if endpoint.tokens.accepts_app_jwt() == Some(true) {
-        return Place::App;
+        return Subject::App;
     }
     let below = |prefix: &str| {
         template.strip_prefix(prefix).is_some_and(|own| own.is_empty() || own.starts_with('/'))
     };
     let named = PLACES.iter().find(|(prefix, _)| below(prefix)).map(|(_, place)| *place);
-    named.unwrap_or(if endpoint.about_caller { Place::Caller } else { Place::Service })
+    named.unwrap_or(if endpoint.about_caller { Subject::Caller } else { Subject::Service })
 }
 
 /// What follows the repository's own address in a template.
@@ -140,31 +140,31 @@ fn own_part(template: &str) -> &str {
 /// The scopes where a row names none. Document 1 lists all that the interface names: `repo` is the
 /// one for repositories, `read:org` and `admin:org` are the ones for organisations,
 /// `read:enterprise` and `admin:enterprise` for enterprises.
-fn usual_scopes(place: Place, endpoint: &Endpoint) -> Vec<String> {
+fn usual_scopes(place: Subject, endpoint: &Endpoint) -> Vec<String> {
     let reads = endpoint.method == Method::GET;
     let scope = match place {
-        Place::Repository => "repo",
-        Place::Organization if endpoint.about_caller => return Vec::new(),
-        Place::Organization | Place::Team => {
+        Subject::Repository => "repo",
+        Subject::Organization if endpoint.about_caller => return Vec::new(),
+        Subject::Organization | Subject::Team => {
             if reads {
                 "read:org"
             } else {
                 "admin:org"
             }
         }
-        Place::Enterprise => {
+        Subject::Enterprise => {
             if reads {
                 "read:enterprise"
             } else {
                 "admin:enterprise"
             }
         }
-        Place::Account
-        | Place::Caller
-        | Place::App
-        | Place::Installation
-        | Place::OauthApp
-        | Place::Service => return Vec::new(),
+        Subject::Account
+        | Subject::Caller
+        | Subject::App
+        | Subject::Installation
+        | Subject::OauthApp
+        | Subject::Service => return Vec::new(),
     };
     vec![scope.to_owned()]
 }
@@ -213,26 +213,26 @@ const PUBLIC_OF_ORGANIZATIONS: &[&str] = &[
     "/orgs/{org}/repos",
 ];
 
-fn openness(place: Place, endpoint: &Endpoint) -> Openness {
+fn openness(place: Subject, endpoint: &Endpoint) -> Openness {
     let reads = endpoint.method == Method::GET;
     let is_public = match place {
-        Place::Repository => {
+        Subject::Repository => {
             reads && !CLOSED.iter().any(|part| own_part(&endpoint.template).starts_with(part))
         }
-        Place::Organization => {
+        Subject::Organization => {
             reads && PUBLIC_OF_ORGANIZATIONS.contains(&endpoint.template.as_str())
         }
-        Place::Account => reads && !endpoint.about_caller,
+        Subject::Account => reads && !endpoint.about_caller,
         // Rendering a text and giving up a leaked credential change nothing of anybody's.
-        Place::Service => {
+        Subject::Service => {
             reads || matches!(endpoint.group.as_str(), "markdown" | "credentials" | "apps")
         }
-        Place::Team
-        | Place::Enterprise
-        | Place::Caller
-        | Place::App
-        | Place::Installation
-        | Place::OauthApp => false,
+        Subject::Team
+        | Subject::Enterprise
+        | Subject::Caller
+        | Subject::App
+        | Subject::Installation
+        | Subject::OauthApp => false,
     };
     if is_public { Openness::Public } else { Openness::Closed }
 }

@@ -8,7 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::emulator::routing::call::Call;
-use crate::emulator::world::storage::shelves::{Full, Thing};
+use crate::emulator::world::storage::collections::{StorageFull, StoredItem};
 use crate::emulator::world::{Repository, World};
 
 /// Above every other id, so that none of them is ever given to something else.
@@ -17,9 +17,9 @@ const IDS_ABOVE: u64 = 10_000_000_000;
 const IDS_EACH: u64 = 100;
 
 /// Names and things of a shelf, the oldest first.
-pub fn items(world: &World, address: &str) -> Vec<(String, Thing)> {
-    match world.shelves.shelf(address) {
-        Some(shelf) => shelf
+pub fn items(world: &World, address: &str) -> Vec<(String, StoredItem)> {
+    match world.collections.collection(address) {
+        Some(collection) => collection
             .in_order()
             .into_iter()
             .map(|(name, thing)| (name.to_owned(), thing.clone()))
@@ -29,9 +29,9 @@ pub fn items(world: &World, address: &str) -> Vec<(String, Thing)> {
 }
 
 /// One thing.
-pub fn get(call: &Call<'_>, address: &str, name: &str) -> Option<Thing> {
-    match call.world.shelves.shelf(address) {
-        Some(shelf) => shelf.get(name).cloned(),
+pub fn get(call: &Call<'_>, address: &str, name: &str) -> Option<StoredItem> {
+    match call.world.collections.collection(address) {
+        Some(collection) => collection.get(name).cloned(),
         None => first(call.world, address)
             .into_iter()
             .find(|(known, _)| known == name)
@@ -40,15 +40,15 @@ pub fn get(call: &Call<'_>, address: &str, name: &str) -> Option<Thing> {
 }
 
 /// Puts what a shelf begins with on it, before it is changed.
-pub fn settle(world: &mut World, address: &str) -> Result<(), Full> {
-    if world.shelves.shelf(address).is_some() {
+pub fn settle(world: &mut World, address: &str) -> Result<(), StorageFull> {
+    if world.collections.collection(address).is_some() {
         return Ok(());
     }
     let things = first(world, address);
-    world.shelves.begin(address, things)
+    world.collections.begin(address, things)
 }
 
-fn first(world: &World, address: &str) -> Vec<(String, Thing)> {
+fn first(world: &World, address: &str) -> Vec<(String, StoredItem)> {
     let Some((id, own)) = address.strip_prefix("repository/").and_then(|rest| rest.split_once('/'))
     else {
         return of_organization(world, address);
@@ -107,7 +107,7 @@ fn first(world: &World, address: &str) -> Vec<(String, Thing)> {
 
 /// The one thing that an organisation's shelves begin with: no route makes a budget, but some
 /// change it.
-fn of_organization(world: &World, address: &str) -> Vec<(String, Thing)> {
+fn of_organization(world: &World, address: &str) -> Vec<(String, StoredItem)> {
     let id = address
         .strip_prefix("organization/")
         .and_then(|rest| rest.strip_suffix("/settings/billing/budgets"));
@@ -116,7 +116,10 @@ fn of_organization(world: &World, address: &str) -> Vec<(String, Thing)> {
     };
     let fields = json!({ "budget_type": "ProductPricing", "budget_product_skus": ["actions"], "budget_scope": "organization", "budget_amount": 100, "prevent_further_usage": false });
     let (id, at) = (IDS_ABOVE + organization.id * IDS_EACH, organization.created_at);
-    vec![(id.to_string(), Thing { id, fields: members(fields), created_at: at, updated_at: at })]
+    vec![(
+        id.to_string(),
+        StoredItem { id, fields: members(fields), created_at: at, updated_at: at },
+    )]
 }
 
 fn members(value: Value) -> Map<String, Value> {
@@ -127,9 +130,14 @@ fn id_of(repository: &Repository, number: u64) -> u64 {
     IDS_ABOVE + repository.id * IDS_EACH + number
 }
 
-fn thing(repository: &Repository, number: u64, fields: Value) -> Thing {
+fn thing(repository: &Repository, number: u64, fields: Value) -> StoredItem {
     let at = repository.created_at;
-    Thing { id: id_of(repository, number), fields: members(fields), created_at: at, updated_at: at }
+    StoredItem {
+        id: id_of(repository, number),
+        fields: members(fields),
+        created_at: at,
+        updated_at: at,
+    }
 }
 
 fn workflow() -> Value {

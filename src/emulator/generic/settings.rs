@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 use super::address::Address;
 use super::answers::{change, render};
 use super::{Facts, bodies, seeds};
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::urls::segment;
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::route::Outcome;
-use crate::emulator::world::storage::shelves::Thing;
+use crate::emulator::world::storage::collections::StoredItem;
 
 /// Settings whose PUT answers with what they are now; the others say nothing.
 const TOLD: &[&str] =
@@ -21,8 +21,8 @@ const TOLD: &[&str] =
 /// Settings and views: GET shows them, PUT and POST set them whole, PATCH in part, DELETE clears
 /// them.
 pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
-    let shelf = address.parent();
-    let kept = seeds::get(call, &shelf, address.name());
+    let collection = address.parent();
+    let kept = seeds::get(call, &collection, address.name());
     match facts.endpoint.method {
         Method::GET => {
             let mut shown = begins_as(facts.template);
@@ -31,7 +31,7 @@ pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
             Ok(Reply::ok(Value::Object(shown)).changed_at(thing.updated_at))
         }
         Method::DELETE => {
-            call.world.shelves.take(&shelf, address.name(), call.now);
+            call.world.collections.take(&collection, address.name(), call.now);
             Ok(Reply::empty(StatusCode::NO_CONTENT))
         }
         Method::PATCH => {
@@ -61,24 +61,24 @@ pub fn set(
     call: &mut Call<'_>,
     address: &Address,
     fields: Map<String, Value>,
-) -> Result<Thing, Fault> {
-    let shelf = address.parent();
-    let before = seeds::get(call, &shelf, address.name());
+) -> Result<StoredItem, ApiError> {
+    let collection = address.parent();
+    let before = seeds::get(call, &collection, address.name());
     let (id, created_at) = before
         .map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
-    let thing = Thing { id, fields, created_at, updated_at: call.now };
-    seeds::settle(call.world, &shelf)?;
-    call.world.shelves.put(&shelf, address.name(), thing.clone())?;
+    let thing = StoredItem { id, fields, created_at, updated_at: call.now };
+    seeds::settle(call.world, &collection)?;
+    call.world.collections.put(&collection, address.name(), thing.clone())?;
     Ok(thing)
 }
 
 /// 404 until PUT or POST makes it, and after DELETE.
 pub fn switch(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
-    let shelf = address.parent();
+    let collection = address.parent();
     match facts.endpoint.method {
         Method::GET => {
-            let thing = seeds::get(call, &shelf, address.name()).ok_or(Fault::NotFound)?;
-            Ok(Reply::ok(render(call, address, &shelf, address.name(), &thing))
+            let thing = seeds::get(call, &collection, address.name()).ok_or(ApiError::NotFound)?;
+            Ok(Reply::ok(render(call, address, &collection, address.name(), &thing))
                 .changed_at(thing.updated_at))
         }
         Method::DELETE => off(call, address),
@@ -94,7 +94,7 @@ pub fn switch(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
             } else {
                 StatusCode::OK
             };
-            Ok(Reply::json(status, render(call, address, &shelf, address.name(), &thing)))
+            Ok(Reply::json(status, render(call, address, &collection, address.name(), &thing)))
         }
     }
 }
@@ -103,7 +103,7 @@ pub fn switch(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
 pub fn check(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     match facts.endpoint.method {
         Method::GET => {
-            seeds::get(call, &address.parent(), address.name()).ok_or(Fault::NotFound)?;
+            seeds::get(call, &address.parent(), address.name()).ok_or(ApiError::NotFound)?;
             Ok(Reply::empty(StatusCode::NO_CONTENT))
         }
         Method::DELETE => off(call, address),
@@ -116,42 +116,45 @@ pub fn check(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
 }
 
 fn off(call: &mut Call<'_>, address: &Address) -> Outcome {
-    call.world.shelves.take(&address.parent(), address.name(), call.now).ok_or(Fault::NotFound)?;
+    call.world
+        .collections
+        .take(&address.parent(), address.name(), call.now)
+        .ok_or(ApiError::NotFound)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 /// A set of names: POST adds, PUT replaces, DELETE takes away what it names, or everything when it
 /// names nothing.
 pub fn names(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
-    let (member, shelf) = (address.name().to_owned(), address.whole());
+    let (member, collection) = (address.name().to_owned(), address.whole());
     let given = bodies::names(&bodies::members(call)?, &member)?;
     let method = &facts.endpoint.method;
     if *method == Method::PUT || (*method == Method::DELETE && given.is_empty()) {
-        call.world.shelves.clear_below(&shelf);
+        call.world.collections.clear_below(&collection);
     }
     for name in &given {
         if *method == Method::DELETE {
-            call.world.shelves.take(&shelf, &segment(name), call.now);
+            call.world.collections.take(&collection, &segment(name), call.now);
         } else if call
             .world
-            .shelves
-            .shelf(&shelf)
-            .is_none_or(|shelf| shelf.get(&segment(name)).is_none())
+            .collections
+            .collection(&collection)
+            .is_none_or(|collection| collection.get(&segment(name)).is_none())
         {
             let fields = Map::from_iter([
                 ("name".to_owned(), json!(name)),
                 (member.trim_end_matches('s').to_owned(), json!(name)),
             ]);
-            let thing = Thing {
+            let thing = StoredItem {
                 id: call.world.next_id(),
                 fields,
                 created_at: call.now,
                 updated_at: call.now,
             };
-            call.world.shelves.put(&shelf, &segment(name), thing)?;
+            call.world.collections.put(&collection, &segment(name), thing)?;
         }
     }
-    let things = seeds::items(call.world, &shelf);
+    let things = seeds::items(call.world, &collection);
     let items: Vec<Value> =
         things.into_iter().map(|(_, thing)| Value::Object(thing.fields)).collect();
     Ok(match facts.wrapping {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::ids::{cursor, decode_cursor};
-use super::object::{Arguments, Found, Graph, Result, Thing};
+use super::object::{Arguments, FieldValue, Graph, Node, Result};
 use super::problem::{Kind as ProblemKind, Problem};
 
 /// The types of one connection.
@@ -28,7 +28,7 @@ pub const COMMENTS: &Kind =
 #[derive(Debug)]
 pub struct Page {
     pub kind: &'static Kind,
-    items: Vec<Thing>,
+    items: Vec<Node>,
     /// Of the whole list.
     total: usize,
     has_previous: bool,
@@ -39,7 +39,7 @@ pub struct Page {
 #[derive(Debug)]
 pub struct Edge {
     pub kind: &'static Kind,
-    pub node: Thing,
+    pub node: Node,
 }
 
 /// The page of a list that is in its order (Relay's rules: `after` and `before` cut, then `first`
@@ -47,7 +47,7 @@ pub struct Edge {
 pub fn of(
     graph: &Graph<'_, '_>,
     kind: &'static Kind,
-    mut items: Vec<Thing>,
+    mut items: Vec<Node>,
     arguments: Arguments<'_>,
 ) -> Result {
     // To make and cut the list is work too.
@@ -78,7 +78,7 @@ pub fn of(
     }
     items.truncate(end);
     let items = items.split_off(start.min(items.len()));
-    Ok(Found::One(Thing::Page(Rc::new(Page {
+    Ok(FieldValue::One(Node::Page(Rc::new(Page {
         kind,
         items,
         total,
@@ -87,34 +87,34 @@ pub fn of(
     }))))
 }
 
-pub fn page(page: &Rc<Page>, name: &str) -> Found {
+pub fn page(page: &Rc<Page>, name: &str) -> FieldValue {
     match name {
-        "nodes" => Found::Many(page.items.iter().cloned().map(Some).collect()),
+        "nodes" => FieldValue::Many(page.items.iter().cloned().map(Some).collect()),
         "edges" => {
             let edge =
-                |node: &Thing| Thing::Edge(Rc::new(Edge { kind: page.kind, node: node.clone() }));
-            Found::Many(page.items.iter().map(|node| Some(edge(node))).collect())
+                |node: &Node| Node::Edge(Rc::new(Edge { kind: page.kind, node: node.clone() }));
+            FieldValue::Many(page.items.iter().map(|node| Some(edge(node))).collect())
         }
-        "pageInfo" => Found::One(Thing::PageInfo(Rc::clone(page))),
-        _ => Found::count(page.total),
+        "pageInfo" => FieldValue::One(Node::PageInfo(Rc::clone(page))),
+        _ => FieldValue::count(page.total),
     }
 }
 
-pub fn page_info(page: &Page, name: &str) -> Found {
+pub fn page_info(page: &Page, name: &str) -> FieldValue {
     match name {
-        "hasNextPage" => Found::value(page.has_next),
-        "hasPreviousPage" => Found::value(page.has_previous),
+        "hasNextPage" => FieldValue::value(page.has_next),
+        "hasPreviousPage" => FieldValue::value(page.has_previous),
         "startCursor" => {
-            Found::maybe_text(page.items.first().map(|item| cursor(item.key())).as_deref())
+            FieldValue::maybe_text(page.items.first().map(|item| cursor(item.key())).as_deref())
         }
-        _ => Found::maybe_text(page.items.last().map(|item| cursor(item.key())).as_deref()),
+        _ => FieldValue::maybe_text(page.items.last().map(|item| cursor(item.key())).as_deref()),
     }
 }
 
-pub fn edge(edge: &Edge, name: &str) -> Found {
+pub fn edge(edge: &Edge, name: &str) -> FieldValue {
     if name == "cursor" {
-        Found::text(&cursor(edge.node.key()))
+        FieldValue::text(&cursor(edge.node.key()))
     } else {
-        Found::One(edge.node.clone())
+        FieldValue::One(edge.node.clone())
     }
 }

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::object::Thing;
+use super::object::Node;
 use super::problem::{Kind, Problem};
 use crate::emulator::auth::access;
 use crate::emulator::routing::call::Call;
@@ -18,7 +18,7 @@ fn decode(node_id: &str) -> Option<(String, u64)> {
 }
 
 /// What a node id names, if it exists for the caller.
-pub fn node(call: &Call<'_>, node_id: &str) -> Result<Thing, Problem> {
+pub fn node(call: &Call<'_>, node_id: &str) -> Result<Node, Problem> {
     let shown: String = node_id.chars().take(100).collect();
     let unknown = || {
         Problem::new(
@@ -32,42 +32,38 @@ pub fn node(call: &Call<'_>, node_id: &str) -> Result<Thing, Problem> {
 
 /// One of these things that is hidden is not there; reading issues and pulls may need a permission
 /// besides.
-fn is_visible(call: &Call<'_>, thing: &Thing) -> bool {
+fn is_visible(call: &Call<'_>, thing: &Node) -> bool {
     thing
         .repository()
         .and_then(|id| call.world.repositories.get(&id))
         .is_none_or(|repository| access::sees(call.world, call.caller, repository))
 }
 
-fn thing(world: &World, kind: &str, id: u64) -> Option<Thing> {
+fn thing(world: &World, kind: &str, id: u64) -> Option<Node> {
     match kind {
-        "User" => world.users.contains_key(&id).then_some(Thing::User(id)),
-        "Bot" => world.users.contains_key(&id).then_some(Thing::Bot(id)),
-        "Organization" => world.organizations.contains_key(&id).then_some(Thing::Organization(id)),
-        "Repository" => world.repositories.contains_key(&id).then_some(Thing::Repository(id)),
+        "User" => world.users.contains_key(&id).then_some(Node::User(id)),
+        "Bot" => world.users.contains_key(&id).then_some(Node::Bot(id)),
+        "Organization" => world.organizations.contains_key(&id).then_some(Node::Organization(id)),
+        "Repository" => world.repositories.contains_key(&id).then_some(Node::Repository(id)),
         // REST names a pull by two ids, one for each of its faces; both lead to the pull.
         "Issue" | "PullRequest" => {
             world.repositories.values().find_map(|repository| issue(repository, id))
         }
         "IssueComment" => {
             let has = |repository: &&Repository| repository.comments.contains_key(&id);
-            world
-                .repositories
-                .values()
-                .find(has)
-                .map(|repository| Thing::Comment(repository.id, id))
+            world.repositories.values().find(has).map(|repository| Node::Comment(repository.id, id))
         }
         "Label" => {
             let has = |repository: &&Repository| repository.labels.contains_key(&id);
-            world.repositories.values().find(has).map(|repository| Thing::Label(repository.id, id))
+            world.repositories.values().find(has).map(|repository| Node::Label(repository.id, id))
         }
         _ => None,
     }
 }
 
-fn issue(repository: &Repository, id: u64) -> Option<Thing> {
+fn issue(repository: &Repository, id: u64) -> Option<Node> {
     let issue = repository.issues.values().find(|issue| issue.id == id)?;
-    Some(Thing::issue(repository.id, issue))
+    Some(Node::issue(repository.id, issue))
 }
 
 /// The place of an item in a list, as a cursor.

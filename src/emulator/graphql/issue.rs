@@ -1,6 +1,6 @@
 //! Issues, pulls and the comments on them.
 
-use super::object::{Arguments, Found, Graph, Result, Thing};
+use super::object::{Arguments, FieldValue, Graph, Node, Result};
 use super::problem::{Kind, Problem};
 use super::repository::{may_read, named, permission};
 use super::{connection, people};
@@ -38,44 +38,49 @@ pub fn field(
     }
     let (kind, items) = match name {
         "assignees" => {
-            (connection::USERS, issue.assignees.iter().map(|user| Thing::User(*user)).collect())
+            (connection::USERS, issue.assignees.iter().map(|user| Node::User(*user)).collect())
         }
         "labels" => (
             connection::LABELS,
-            issue.labels.iter().map(|label| Thing::Label(repository.id, *label)).collect(),
+            issue.labels.iter().map(|label| Node::Label(repository.id, *label)).collect(),
         ),
         _ => (
             connection::COMMENTS,
-            issue.comments.iter().map(|comment| Thing::Comment(repository.id, *comment)).collect(),
+            issue.comments.iter().map(|comment| Node::Comment(repository.id, *comment)).collect(),
         ),
     };
     connection::of(graph, kind, items, arguments)
 }
 
-fn plain(call: &Call<'_>, repository: &Repository, issue: &Issue, name: &str) -> Option<Found> {
+fn plain(
+    call: &Call<'_>,
+    repository: &Repository,
+    issue: &Issue,
+    name: &str,
+) -> Option<FieldValue> {
     let is_closed = issue.state == IssueState::Closed;
     Some(match name {
-        "id" => Found::text(&node_id(
+        "id" => FieldValue::text(&node_id(
             if issue.pull_from.is_some() { "PullRequest" } else { "Issue" },
             issue.id,
         )),
-        "databaseId" => Found::number(issue.id),
-        "number" => Found::number(issue.number),
-        "title" => Found::text(&issue.title),
-        "body" => Found::text(issue.body.as_deref().unwrap_or("")),
-        "state" => Found::text(if is_closed { "CLOSED" } else { "OPEN" }),
-        "closed" => Found::value(is_closed),
+        "databaseId" => FieldValue::number(issue.id),
+        "number" => FieldValue::number(issue.number),
+        "title" => FieldValue::text(&issue.title),
+        "body" => FieldValue::text(issue.body.as_deref().unwrap_or("")),
+        "state" => FieldValue::text(if is_closed { "CLOSED" } else { "OPEN" }),
+        "closed" => FieldValue::value(is_closed),
         // Nothing is merged here yet, and nothing is a draft.
-        "merged" | "isDraft" => Found::value(false),
-        "baseRefName" => Found::text(&repository.default_branch),
-        "headRefName" => Found::text(issue.pull_from.as_deref().unwrap_or("")),
-        "url" => Found::text(&address(call, repository, issue)),
-        "author" => Found::maybe(people::actor(call.world, issue.author)),
-        "repository" => Found::One(Thing::Repository(repository.id)),
-        "viewerCanUpdate" => Found::value(may_update(call, repository, issue)),
-        "createdAt" => Found::text(&iso(issue.created_at)),
-        "updatedAt" => Found::text(&iso(issue.updated_at)),
-        "closedAt" => Found::maybe_text(issue.closed_at.map(iso).as_deref()),
+        "merged" | "isDraft" => FieldValue::value(false),
+        "baseRefName" => FieldValue::text(&repository.default_branch),
+        "headRefName" => FieldValue::text(issue.pull_from.as_deref().unwrap_or("")),
+        "url" => FieldValue::text(&address(call, repository, issue)),
+        "author" => FieldValue::maybe(people::actor(call.world, issue.author)),
+        "repository" => FieldValue::One(Node::Repository(repository.id)),
+        "viewerCanUpdate" => FieldValue::value(may_update(call, repository, issue)),
+        "createdAt" => FieldValue::text(&iso(issue.created_at)),
+        "updatedAt" => FieldValue::text(&iso(issue.updated_at)),
+        "closedAt" => FieldValue::maybe_text(issue.closed_at.map(iso).as_deref()),
         _ => return None,
     })
 }
@@ -98,17 +103,19 @@ pub fn comment(call: &Call<'_>, repository: u64, id: u64, name: &str) -> Result 
     let repository = named(call, repository)?;
     let comment: &Comment = repository.comments.get(&id).ok_or_else(gone)?;
     let issue = readable(call, repository, comment.issue)?;
-    let on = Thing::issue(repository.id, issue);
+    let on = Node::issue(repository.id, issue);
     Ok(match name {
-        "id" => Found::text(&node_id("IssueComment", id)),
-        "databaseId" => Found::number(id),
-        "body" => Found::text(&comment.body),
-        "url" => Found::text(&format!("{}#issuecomment-{id}", address(call, repository, issue))),
-        "author" => Found::maybe(people::actor(call.world, comment.author)),
-        "issue" => Found::maybe(Some(on).filter(|on| matches!(on, Thing::Issue(..)))),
-        "pullRequest" => Found::maybe(Some(on).filter(|on| matches!(on, Thing::Pull(..)))),
-        "createdAt" => Found::text(&iso(comment.created_at)),
-        "updatedAt" => Found::text(&iso(comment.updated_at)),
-        _ => Found::One(Thing::Repository(repository.id)),
+        "id" => FieldValue::text(&node_id("IssueComment", id)),
+        "databaseId" => FieldValue::number(id),
+        "body" => FieldValue::text(&comment.body),
+        "url" => {
+            FieldValue::text(&format!("{}#issuecomment-{id}", address(call, repository, issue)))
+        }
+        "author" => FieldValue::maybe(people::actor(call.world, comment.author)),
+        "issue" => FieldValue::maybe(Some(on).filter(|on| matches!(on, Node::Issue(..)))),
+        "pullRequest" => FieldValue::maybe(Some(on).filter(|on| matches!(on, Node::Pull(..)))),
+        "createdAt" => FieldValue::text(&iso(comment.created_at)),
+        "updatedAt" => FieldValue::text(&iso(comment.updated_at)),
+        _ => FieldValue::One(Node::Repository(repository.id)),
     })
 }

@@ -30,10 +30,10 @@ use http::{Method, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::object::{Graph, Object, Thing};
+use self::object::{Graph, Node, Object};
 use self::problem::{Kind, Problem};
 use self::size::Size;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::path::BODY_BYTES_MAX;
 use crate::emulator::http::reply::{Body, Reply, Tag};
@@ -77,7 +77,7 @@ struct Prepared {
 #[derive(Debug)]
 enum Refused {
     /// The request is none: answered as everywhere.
-    Form(Fault),
+    Form(ApiError),
     /// The query is wrong: 200 with errors.
     Query(Vec<Value>),
 }
@@ -87,7 +87,7 @@ impl Plan {
     pub fn of(body: &[u8]) -> Self {
         // What is answered 413 is not worth reading.
         match if body.len() > BODY_BYTES_MAX {
-            Err(Refused::Form(Fault::TooLarge))
+            Err(Refused::Form(ApiError::TooLarge))
         } else {
             prepare(body)
         } {
@@ -124,30 +124,30 @@ impl Plan {
 }
 
 /// The refusal of an exhausted budget: status 200, the message as everywhere.
-pub fn exhausted(whose: &str) -> Reply {
-    let error = json!({ "type": "RATE_LIMITED", "message": format!("API rate limit exceeded for {whose}.") });
-    Answer { data: Some(JsonValue::Null), errors: vec![error] }.into_reply()
+pub fn exhausted(account: &str) -> Reply {
+    let error = json!({ "type": "RATE_LIMITED", "message": format!("API rate limit exceeded for {account}.") });
+    QueryResult { data: Some(JsonValue::Null), errors: vec![error] }.into_reply()
 }
 
 /// Executes a request.
 pub fn answer(call: &mut Call<'_>, method: &Method, plan: Plan) -> Outcome {
     if call.caller.is_anonymous() || call.caller.token().is_none() {
-        return Err(Fault::RequiresAuthentication);
+        return Err(ApiError::RequiresAuthentication);
     }
     if method != Method::POST {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     let cost = plan.cost;
     match plan.prepared {
         Ok(prepared) => Ok(execute(call, &prepared, cost).into_reply()),
         Err(Refused::Form(fault)) => Err(fault),
-        Err(Refused::Query(errors)) => Ok(Answer { data: None, errors }.into_reply()),
+        Err(Refused::Query(errors)) => Ok(QueryResult { data: None, errors }.into_reply()),
     }
 }
 
 /// The body of an answer.
 #[derive(Debug, Serialize)]
-struct Answer {
+struct QueryResult {
     /// Absent when nothing was executed; null when that came to nothing (GraphQL, section 7.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<JsonValue>,
@@ -155,7 +155,7 @@ struct Answer {
     errors: Vec<Value>,
 }
 
-impl Answer {
+impl QueryResult {
     /// The fields in the order of the query, as GraphQL wants them. Answers to a POST have no
     /// validators.
     fn into_reply(self) -> Reply {
@@ -211,11 +211,11 @@ fn prepare(body: &[u8]) -> Result<Prepared, Refused> {
 }
 
 /// The three members of a body. Wrong types are named, as everywhere.
-fn form(body: &[u8]) -> Result<(String, Option<String>, JsonMap), Fault> {
+fn form(body: &[u8]) -> Result<(String, Option<String>, JsonMap), ApiError> {
     let mut fields = Fields::parse("GraphQL", body)?;
     if fields.value("query").is_none_or(Value::is_null) {
         // Not shown; the real service's words.
-        return Err(Fault::BadRequest(
+        return Err(ApiError::BadRequest(
             "A query attribute must be specified and must be a string.".to_owned(),
         ));
     }
@@ -251,8 +251,8 @@ fn entry(kind: &str, error: &GraphQLError) -> Value {
     value
 }
 
-fn execute(call: &mut Call<'_>, prepared: &Prepared, cost: u32) -> Answer {
-    let invalid = |error: &RequestError| Answer {
+fn execute(call: &mut Call<'_>, prepared: &Prepared, cost: u32) -> QueryResult {
+    let invalid = |error: &RequestError| QueryResult {
         data: None,
         errors: vec![entry("INVALID_REQUEST", &error.to_graphql_error(&prepared.document.sources))],
     };
@@ -263,7 +263,7 @@ fn execute(call: &mut Call<'_>, prepared: &Prepared, cost: u32) -> Answer {
     let graph = Graph::new(call, cost, prepared.size.nodes);
     let root = Object {
         graph: &graph,
-        thing: if operation.is_mutation() { Thing::Mutation } else { Thing::Query },
+        thing: if operation.is_mutation() { Node::Mutation } else { Node::Query },
     };
     let executed = Execution::new(schema(), &prepared.document)
         .operation(operation)
@@ -272,9 +272,9 @@ fn execute(call: &mut Call<'_>, prepared: &Prepared, cost: u32) -> Answer {
         .execute_sync(&root);
     match executed {
         Ok(_) if graph.is_exhausted() => {
-            Answer { data: Some(JsonValue::Null), errors: vec![problem::too_much().entry()] }
+            QueryResult { data: Some(JsonValue::Null), errors: vec![problem::too_much().entry()] }
         }
-        Ok(ExecutionResponse { data, errors }) => Answer {
+        Ok(ExecutionResponse { data, errors }) => QueryResult {
             data: Some(data.map_or(JsonValue::Null, JsonValue::Object)),
             errors: errors.iter().take(ERRORS_MAX).map(problem::of_execution).collect(),
         },

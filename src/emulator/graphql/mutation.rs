@@ -4,15 +4,15 @@
 use std::rc::Rc;
 
 use super::connection::{self, Edge};
-use super::object::{Arguments, Found, Result, Thing};
+use super::object::{Arguments, FieldValue, Node, Result};
 use super::problem::{Kind, Problem};
 use super::{ids, people};
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
 use crate::emulator::events::changes;
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::fields::Change;
-use crate::emulator::resources::issues::issue::{self, Edit, Wish};
+use crate::emulator::resources::issues::issue::{self, Edit, NewIssue};
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::Role;
 use crate::emulator::world::IssueState;
@@ -23,9 +23,9 @@ pub struct Payload {
     /// Its type.
     pub kind: &'static str,
     client_mutation_id: Option<String>,
-    actor: Option<Thing>,
-    issue: Option<Thing>,
-    comment: Option<Thing>,
+    actor: Option<Node>,
+    issue: Option<Node>,
+    comment: Option<Node>,
 }
 
 /// Does one mutation.
@@ -72,26 +72,26 @@ pub fn field(call: &mut Call<'_>, name: &str, arguments: Arguments<'_>) -> Resul
             payload.issue = Some(update_issue(call, input)?);
         }
     }
-    Ok(Found::One(Thing::Payload(Rc::new(payload))))
+    Ok(FieldValue::One(Node::Payload(Rc::new(payload))))
 }
 
-pub fn payload(payload: &Payload, name: &str) -> Found {
+pub fn payload(payload: &Payload, name: &str) -> FieldValue {
     match name {
-        "clientMutationId" => Found::maybe_text(payload.client_mutation_id.as_deref()),
-        "actor" => Found::maybe(payload.actor.clone()),
-        "commentEdge" => Found::maybe(
+        "clientMutationId" => FieldValue::maybe_text(payload.client_mutation_id.as_deref()),
+        "actor" => FieldValue::maybe(payload.actor.clone()),
+        "commentEdge" => FieldValue::maybe(
             payload
                 .comment
                 .clone()
-                .map(|node| Thing::Edge(Rc::new(Edge { kind: connection::COMMENTS, node }))),
+                .map(|node| Node::Edge(Rc::new(Edge { kind: connection::COMMENTS, node }))),
         ),
-        _ => Found::maybe(payload.issue.clone()),
+        _ => FieldValue::maybe(payload.issue.clone()),
     }
 }
 
 /// Admits the caller to a repository as REST does for taking part in issues.
 fn enter(call: &mut Call<'_>, id: u64) -> Result<()> {
-    let repository = call.world.repositories.get(&id).ok_or(Fault::NotFound)?;
+    let repository = call.world.repositories.get(&id).ok_or(ApiError::NotFound)?;
     access::may(call.world, call.caller, repository, "issues", Level::Write, Role::Take)?;
     access::unless_locked(call.world, repository)?;
     call.repository = id;
@@ -100,9 +100,9 @@ fn enter(call: &mut Call<'_>, id: u64) -> Result<()> {
 
 /// The issue or pull that is to be commented on. REST does that by the routes of issues, so it
 /// takes their permission.
-fn subject(call: &mut Call<'_>, node_id: &str) -> Result<Thing> {
+fn subject(call: &mut Call<'_>, node_id: &str) -> Result<Node> {
     let thing = ids::node(call, node_id)?;
-    let (Thing::Issue(repository, _) | Thing::Pull(repository, _)) = thing else {
+    let (Node::Issue(repository, _) | Node::Pull(repository, _)) = thing else {
         return Err(Problem::new(
             Kind::Unprocessable,
             "subjectId does not name something that can be commented on.",
@@ -113,45 +113,45 @@ fn subject(call: &mut Call<'_>, node_id: &str) -> Result<Thing> {
 }
 
 /// The issue that an id names; pulls have mutations of their own in the real service.
-fn issue(call: &mut Call<'_>, node_id: &str) -> Result<Thing> {
+fn issue(call: &mut Call<'_>, node_id: &str) -> Result<Node> {
     let thing = ids::node(call, node_id)?;
-    let Thing::Issue(repository, _) = thing else {
+    let Node::Issue(repository, _) = thing else {
         return Err(Problem::new(Kind::Unprocessable, "The id does not name an issue."));
     };
     enter(call, repository)?;
     Ok(thing)
 }
 
-fn add_comment(call: &mut Call<'_>, subject: &Thing, body: &str) -> Result<Thing> {
+fn add_comment(call: &mut Call<'_>, subject: &Node, body: &str) -> Result<Node> {
     if body.trim().is_empty() {
         return Err(Problem::new(Kind::Unprocessable, "body is required"));
     }
-    Fault::unless_spammed("IssueComment", call.repository()?.comments.len())?;
+    ApiError::unless_spammed("IssueComment", call.repository()?.comments.len())?;
     let (repository, author) = (call.repository, call.actor());
     let id =
         changes::comment(call.world, call.urls, call.now, repository, subject.key(), author, body)
-            .ok_or(Fault::NotFound)?;
-    Ok(Thing::Comment(repository, id))
+            .ok_or(ApiError::NotFound)?;
+    Ok(Node::Comment(repository, id))
 }
 
-fn create_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Thing> {
-    let Thing::Repository(repository) = ids::node(call, input.text("repositoryId").unwrap_or(""))?
+fn create_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Node> {
+    let Node::Repository(repository) = ids::node(call, input.text("repositoryId").unwrap_or(""))?
     else {
         return Err(Problem::new(Kind::Unprocessable, "repositoryId does not name a repository."));
     };
     enter(call, repository)?;
-    let wish = Wish {
+    let new_issue = NewIssue {
         title: title(input)?,
         body: input.text("body").map(str::to_owned),
         labels: labels(call, input)?.unwrap_or_default(),
         assignees: assignees(call, input)?.unwrap_or_default(),
         milestone: None,
     };
-    let number = issue::open(call, wish)?;
-    Ok(Thing::Issue(repository, number))
+    let number = issue::open(call, new_issue)?;
+    Ok(Node::Issue(repository, number))
 }
 
-fn update_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Thing> {
+fn update_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Node> {
     let state = input
         .text("state")
         .map(|state| if state == "OPEN" { IssueState::Open } else { IssueState::Closed });
@@ -168,7 +168,7 @@ fn update_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Thing> {
     edit(call, input.text("id"), change)
 }
 
-fn edit(call: &mut Call<'_>, node_id: Option<&str>, change: Edit) -> Result<Thing> {
+fn edit(call: &mut Call<'_>, node_id: Option<&str>, change: Edit) -> Result<Node> {
     let issue = issue(call, node_id.unwrap_or(""))?;
     issue::edit(call, issue.key(), change)?;
     Ok(issue)
@@ -189,8 +189,8 @@ fn assignees(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> 
     let mut users = Vec::new();
     for id in given {
         match ids::node(call, id)? {
-            Thing::User(user) if users.contains(&user) => {}
-            Thing::User(user) => users.push(user),
+            Node::User(user) if users.contains(&user) => {}
+            Node::User(user) => users.push(user),
             _ => return Err(Problem::new(Kind::Unprocessable, "assigneeIds may only name users.")),
         }
     }
@@ -203,7 +203,7 @@ fn labels(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> {
     let mut labels = Vec::new();
     for id in given {
         match ids::node(call, id)? {
-            Thing::Label(repository, label) if repository == call.repository => {
+            Node::Label(repository, label) if repository == call.repository => {
                 if !labels.contains(&label) {
                     labels.push(label);
                 }

@@ -23,7 +23,7 @@ const VALUE_BYTES: usize = 24;
 
 /// One thing. Repository, number or id say which.
 #[derive(Clone, Debug)]
-pub enum Thing {
+pub enum Node {
     Query,
     Mutation,
     RateLimit,
@@ -43,7 +43,7 @@ pub enum Thing {
     Payload(Rc<Payload>),
 }
 
-impl Thing {
+impl Node {
     /// An issue or a pull, whichever it is.
     pub fn issue(repository: u64, issue: &Issue) -> Self {
         if issue.pull_from.is_some() {
@@ -80,13 +80,13 @@ impl Thing {
 
 /// The value of a field.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum FieldValue {
     Value(JsonValue),
-    One(Thing),
-    Many(Vec<Option<Thing>>),
+    One(Node),
+    Many(Vec<Option<Node>>),
 }
 
-impl Found {
+impl FieldValue {
     pub fn null() -> Self {
         Self::Value(JsonValue::Null)
     }
@@ -95,7 +95,7 @@ impl Found {
         Self::Value(value.into())
     }
 
-    pub fn maybe(thing: Option<Thing>) -> Self {
+    pub fn maybe(thing: Option<Node>) -> Self {
         thing.map_or_else(Self::null, Self::One)
     }
 
@@ -118,7 +118,7 @@ impl Found {
 }
 
 /// What a field's function makes of it.
-pub type Result<T = Found> = std::result::Result<T, Problem>;
+pub type Result<T = FieldValue> = std::result::Result<T, Problem>;
 
 /// The arguments of a field, already of their types.
 #[derive(Clone, Copy, Debug)]
@@ -186,34 +186,32 @@ impl<'g, 'c> Graph<'g, 'c> {
 /// A thing as the library asks for its fields.
 pub struct Object<'x, 'g, 'c> {
     pub graph: &'x Graph<'g, 'c>,
-    pub thing: Thing,
+    pub thing: Node,
 }
 
 impl Object<'_, '_, '_> {
     fn find(&self, info: &ResolveInfo<'_>) -> Result {
         let (name, arguments) = (info.field_name(), Arguments(info.arguments()));
-        if let Thing::Mutation = self.thing {
+        if let Node::Mutation = self.thing {
             return mutation::field(&mut self.graph.call.borrow_mut(), name, arguments);
         }
         let call = &**self.graph.call.borrow();
         match &self.thing {
-            Thing::Query | Thing::Mutation => query::field(call, name, arguments),
-            Thing::RateLimit => Ok(query::rate_limit(call, self.graph, name)),
-            Thing::User(id) | Thing::Bot(id) => {
-                people::user(call, self.graph, *id, name, arguments)
-            }
-            Thing::Organization(id) => people::organization(call, self.graph, *id, name, arguments),
-            Thing::Repository(id) => repository::field(call, self.graph, *id, name, arguments),
-            Thing::Named(_, text) => Ok(Found::text(text)),
-            Thing::Issue(repository, number) | Thing::Pull(repository, number) => {
+            Node::Query | Node::Mutation => query::field(call, name, arguments),
+            Node::RateLimit => Ok(query::rate_limit(call, self.graph, name)),
+            Node::User(id) | Node::Bot(id) => people::user(call, self.graph, *id, name, arguments),
+            Node::Organization(id) => people::organization(call, self.graph, *id, name, arguments),
+            Node::Repository(id) => repository::field(call, self.graph, *id, name, arguments),
+            Node::Named(_, text) => Ok(FieldValue::text(text)),
+            Node::Issue(repository, number) | Node::Pull(repository, number) => {
                 issue::field(call, self.graph, *repository, *number, name, arguments)
             }
-            Thing::Comment(repository, id) => issue::comment(call, *repository, *id, name),
-            Thing::Label(repository, id) => repository::label(call, *repository, *id, name),
-            Thing::Page(page) => Ok(connection::page(page, name)),
-            Thing::PageInfo(page) => Ok(connection::page_info(page, name)),
-            Thing::Edge(edge) => Ok(connection::edge(edge, name)),
-            Thing::Payload(payload) => Ok(mutation::payload(payload, name)),
+            Node::Comment(repository, id) => issue::comment(call, *repository, *id, name),
+            Node::Label(repository, id) => repository::label(call, *repository, *id, name),
+            Node::Page(page) => Ok(connection::page(page, name)),
+            Node::PageInfo(page) => Ok(connection::page_info(page, name)),
+            Node::Edge(edge) => Ok(connection::edge(edge, name)),
+            Node::Payload(payload) => Ok(mutation::payload(payload, name)),
         }
     }
 }
@@ -221,22 +219,22 @@ impl Object<'_, '_, '_> {
 impl ObjectValue for Object<'_, '_, '_> {
     fn type_name(&self) -> &str {
         match &self.thing {
-            Thing::Query => "Query",
-            Thing::Mutation => "Mutation",
-            Thing::RateLimit => "RateLimit",
-            Thing::User(_) => "User",
-            Thing::Bot(_) => "Bot",
-            Thing::Organization(_) => "Organization",
-            Thing::Repository(_) => "Repository",
-            Thing::Named(kind, _) => kind,
-            Thing::Issue(..) => "Issue",
-            Thing::Pull(..) => "PullRequest",
-            Thing::Comment(..) => "IssueComment",
-            Thing::Label(..) => "Label",
-            Thing::Page(page) => page.kind.connection,
-            Thing::PageInfo(_) => "PageInfo",
-            Thing::Edge(edge) => edge.kind.edge,
-            Thing::Payload(payload) => payload.kind,
+            Node::Query => "Query",
+            Node::Mutation => "Mutation",
+            Node::RateLimit => "RateLimit",
+            Node::User(_) => "User",
+            Node::Bot(_) => "Bot",
+            Node::Organization(_) => "Organization",
+            Node::Repository(_) => "Repository",
+            Node::Named(kind, _) => kind,
+            Node::Issue(..) => "Issue",
+            Node::Pull(..) => "PullRequest",
+            Node::Comment(..) => "IssueComment",
+            Node::Label(..) => "Label",
+            Node::Page(page) => page.kind.connection,
+            Node::PageInfo(_) => "PageInfo",
+            Node::Edge(edge) => edge.kind.edge,
+            Node::Payload(payload) => payload.kind,
         }
     }
 
@@ -250,15 +248,15 @@ impl ObjectValue for Object<'_, '_, '_> {
         }
         let object = |thing| ResolvedValue::object(Object { graph: self.graph, thing });
         match self.find(info)? {
-            Found::Value(value) => {
+            FieldValue::Value(value) => {
                 self.graph.charge(VALUE_BYTES + value.as_str().map_or(0, str::len));
                 Ok(ResolvedValue::Leaf(value))
             }
-            Found::One(thing) => {
+            FieldValue::One(thing) => {
                 self.graph.charge(VALUE_BYTES);
                 Ok(object(thing))
             }
-            Found::Many(things) => {
+            FieldValue::Many(things) => {
                 // Charged at once, so that what takes no look-up (`__typename`) is counted too.
                 let each: usize = info
                     .field_selections()

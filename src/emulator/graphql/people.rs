@@ -1,6 +1,6 @@
 //! Users, the machine user, and organisations.
 
-use super::object::{Arguments, Found, Graph, Result, Thing};
+use super::object::{Arguments, FieldValue, Graph, Node, Result};
 use super::problem::{Kind, Problem};
 use super::{connection, repository};
 use crate::emulator::auth::access;
@@ -15,15 +15,15 @@ use crate::emulator::world::organizations::owner::Owner;
 const BOT_SUFFIX: &str = "[bot]";
 
 /// Who did something: a person, or a machine.
-pub fn actor(world: &World, user: u64) -> Option<Thing> {
+pub fn actor(world: &World, user: u64) -> Option<Node> {
     let login = &world.users.get(&user)?.login;
-    Some(if login.ends_with(BOT_SUFFIX) { Thing::Bot(user) } else { Thing::User(user) })
+    Some(if login.ends_with(BOT_SUFFIX) { Node::Bot(user) } else { Node::User(user) })
 }
 
-pub fn of_owner(owner: Owner) -> Thing {
+pub fn of_owner(owner: Owner) -> Node {
     match owner {
-        Owner::User(id) => Thing::User(id),
-        Owner::Organization(id) => Thing::Organization(id),
+        Owner::User(id) => Node::User(id),
+        Owner::Organization(id) => Node::Organization(id),
     }
 }
 
@@ -36,7 +36,7 @@ pub fn by_login(
 ) -> Result {
     let is_machine = login.ends_with(BOT_SUFFIX);
     match call.world.owner(login).filter(|owner| is_asked(*owner) && !is_machine) {
-        Some(owner) => Ok(Found::One(of_owner(owner))),
+        Some(owner) => Ok(FieldValue::One(of_owner(owner))),
         None => Err(Problem::new(
             Kind::NotFound,
             format!("Could not resolve to a {kind} with the login of '{login}'."),
@@ -58,16 +58,16 @@ pub fn user(
     let user = call.world.users.get(&id).ok_or_else(gone)?;
     let kind = if user.login.ends_with(BOT_SUFFIX) { "Bot" } else { "User" };
     Ok(match name {
-        "id" => Found::text(&node_id(kind, id)),
-        "databaseId" => Found::number(id),
-        "login" => Found::text(&user.login),
-        "name" => Found::text(&user.name),
-        "email" => Found::text(&format!("{}@example.com", user.login)),
-        "url" => Found::text(&format!("{SITE}/{}", segment(&user.login))),
-        "avatarUrl" => Found::text(&format!("{SITE}/avatars/{id}")),
-        "isViewer" => Found::value(call.caller.user() == Some(id)),
-        "createdAt" => Found::text(&iso(user.created_at)),
-        "updatedAt" => Found::text(&iso(user.updated_at)),
+        "id" => FieldValue::text(&node_id(kind, id)),
+        "databaseId" => FieldValue::number(id),
+        "login" => FieldValue::text(&user.login),
+        "name" => FieldValue::text(&user.name),
+        "email" => FieldValue::text(&format!("{}@example.com", user.login)),
+        "url" => FieldValue::text(&format!("{SITE}/{}", segment(&user.login))),
+        "avatarUrl" => FieldValue::text(&format!("{SITE}/avatars/{id}")),
+        "isViewer" => FieldValue::value(call.caller.user() == Some(id)),
+        "createdAt" => FieldValue::text(&iso(user.created_at)),
+        "updatedAt" => FieldValue::text(&iso(user.updated_at)),
         "organizations" => return organizations(call, graph, id, arguments),
         _ => return owned(call, graph, Owner::User(id), name, arguments),
     })
@@ -85,7 +85,7 @@ fn organizations(
         organization.members.contains(&user)
             && viewer.is_some_and(|viewer| organization.members.contains(&viewer))
     });
-    let items = shared.map(|organization| Thing::Organization(organization.id)).collect();
+    let items = shared.map(|organization| Node::Organization(organization.id)).collect();
     connection::of(graph, connection::ORGANIZATIONS, items, arguments)
 }
 
@@ -99,20 +99,20 @@ pub fn organization(
     let organization = call.world.organizations.get(&id).ok_or_else(gone)?;
     let viewer = call.caller.user();
     Ok(match name {
-        "id" => Found::text(&node_id("Organization", id)),
-        "databaseId" => Found::number(id),
-        "login" | "name" => Found::text(&organization.login),
-        "description" => Found::text(&organization.description),
-        "url" => Found::text(&format!("{SITE}/{}", segment(&organization.login))),
-        "avatarUrl" => Found::text(&format!("{SITE}/avatars/{id}")),
+        "id" => FieldValue::text(&node_id("Organization", id)),
+        "databaseId" => FieldValue::number(id),
+        "login" | "name" => FieldValue::text(&organization.login),
+        "description" => FieldValue::text(&organization.description),
+        "url" => FieldValue::text(&format!("{SITE}/{}", segment(&organization.login))),
+        "avatarUrl" => FieldValue::text(&format!("{SITE}/avatars/{id}")),
         "viewerIsAMember" => {
-            Found::value(viewer.is_some_and(|viewer| organization.members.contains(&viewer)))
+            FieldValue::value(viewer.is_some_and(|viewer| organization.members.contains(&viewer)))
         }
         "viewerCanAdminister" => {
-            Found::value(viewer.is_some_and(|viewer| organization.owners.contains(&viewer)))
+            FieldValue::value(viewer.is_some_and(|viewer| organization.owners.contains(&viewer)))
         }
-        "createdAt" => Found::text(&iso(organization.created_at)),
-        "updatedAt" => Found::text(&iso(organization.updated_at)),
+        "createdAt" => FieldValue::text(&iso(organization.created_at)),
+        "updatedAt" => FieldValue::text(&iso(organization.updated_at)),
         _ => return owned(call, graph, Owner::Organization(id), name, arguments),
     })
 }
@@ -127,8 +127,8 @@ fn owned(
 ) -> Result {
     if name == "repository" {
         let named = arguments.text("name").unwrap_or("");
-        return Ok(Found::maybe(
-            repository::visible(call, call.world.owner_login(owner), named).map(Thing::Repository),
+        return Ok(FieldValue::maybe(
+            repository::visible(call, call.world.owner_login(owner), named).map(Node::Repository),
         ));
     }
     graph.charge(call.world.repositories.len());
@@ -137,7 +137,7 @@ fn owned(
     connection::of(
         graph,
         connection::REPOSITORIES,
-        visible.map(|repository| Thing::Repository(repository.id)).collect(),
+        visible.map(|repository| Node::Repository(repository.id)).collect(),
         arguments,
     )
 }

@@ -5,7 +5,7 @@ use apollo_compiler::response::GraphQLError;
 use serde_json::{Value, json};
 
 use super::entry;
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 
 /// What the library puts before the message of a field that could not be resolved.
 const PREFIX: &str = "resolver error: ";
@@ -72,14 +72,14 @@ impl Problem {
 }
 
 /// The refusals of REST, said in GraphQL.
-impl From<Fault> for Problem {
-    fn from(fault: Fault) -> Self {
+impl From<ApiError> for Problem {
+    fn from(fault: ApiError) -> Self {
         match fault {
-            Fault::NotFound => {
+            ApiError::NotFound => {
                 Self::new(Kind::NotFound, "Could not resolve to a node that the viewer may see.")
             }
-            Fault::Forbidden(message) => Self::new(Kind::Forbidden, message),
-            Fault::Invalid(faults) => {
+            ApiError::Forbidden(message) => Self::new(Kind::Forbidden, message),
+            ApiError::Invalid(faults) => {
                 let messages: Vec<String> = faults.into_iter().map(|fault| fault.message).collect();
                 Self::new(Kind::Unprocessable, messages.join(", "))
             }

@@ -1,6 +1,6 @@
 //! Where a query begins: the viewer, things by name or id, and the budget.
 
-use super::object::{Arguments, Found, Graph, Result, Thing};
+use super::object::{Arguments, FieldValue, Graph, Node, Result};
 use super::problem::{Kind, Problem};
 use super::{ids, people, repository};
 use crate::emulator::http::timestamps::iso;
@@ -13,7 +13,7 @@ pub fn field(call: &Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {
     let text = |name: &str| arguments.text(name).unwrap_or("");
     match name {
         // What acts for nobody acts as the machine user, as in everything it makes.
-        "viewer" => Ok(Found::One(Thing::User(call.actor()))),
+        "viewer" => Ok(FieldValue::One(Node::User(call.actor()))),
         "user" => {
             people::by_login(call, text("login"), |owner| matches!(owner, Owner::User(_)), "User")
         }
@@ -35,32 +35,32 @@ pub fn field(call: &Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {
                     || repository::has_name(call, *id, name)
             };
             match found.filter(wanted) {
-                Some(id) => Ok(Found::One(Thing::Repository(id))),
+                Some(id) => Ok(FieldValue::One(Node::Repository(id))),
                 None => Err(Problem::new(
                     Kind::NotFound,
                     format!("Could not resolve to a Repository with the name '{owner}/{name}'."),
                 )),
             }
         }
-        "node" => ids::node(call, text("id")).map(Found::One),
+        "node" => ids::node(call, text("id")).map(FieldValue::One),
         "nodes" => {
             let ids = arguments.texts("ids").unwrap_or_default();
-            Ok(Found::Many(ids.into_iter().map(|id| ids::node(call, id).ok()).collect()))
+            Ok(FieldValue::Many(ids.into_iter().map(|id| ids::node(call, id).ok()).collect()))
         }
-        _ => Ok(Found::One(Thing::RateLimit)),
+        _ => Ok(FieldValue::One(Node::RateLimit)),
     }
 }
 
 /// The budget as it will be once this request is charged.
-pub fn rate_limit(call: &Call<'_>, graph: &Graph<'_, '_>, name: &str) -> Found {
+pub fn rate_limit(call: &Call<'_>, graph: &Graph<'_, '_>, name: &str) -> FieldValue {
     let view = call.budget(Resource::GRAPHQL);
-    let number = |value: u32| Found::number(u64::from(value));
+    let number = |value: u32| FieldValue::number(u64::from(value));
     match name {
         "limit" => number(view.limit),
         "cost" => number(graph.cost),
         "remaining" => number(view.remaining().saturating_sub(graph.cost)),
         "used" => number(view.used.saturating_add(graph.cost).min(view.limit)),
-        "resetAt" => Found::text(&iso(view.reset)),
-        _ => Found::number(graph.nodes),
+        "resetAt" => FieldValue::text(&iso(view.reset)),
+        _ => FieldValue::number(graph.nodes),
     }
 }

@@ -1,7 +1,7 @@
 //! Repositories and their labels. Issues and pulls need the permission that REST asks for; the rest
 //! is for all who see the repository.
 
-use super::object::{Arguments, Found, Graph, Result, Thing};
+use super::object::{Arguments, FieldValue, Graph, Node, Result};
 use super::problem::{Kind, Problem};
 use super::{connection, people};
 use crate::clock::Timestamp;
@@ -58,56 +58,58 @@ pub fn field(
             let wanted = arguments.text("name").unwrap_or("");
             let label =
                 repository.labels.values().find(|label| label.name.eq_ignore_ascii_case(wanted));
-            Ok(Found::maybe(label.map(|label| Thing::Label(id, label.id))))
+            Ok(FieldValue::maybe(label.map(|label| Node::Label(id, label.id))))
         }
         _ => {
-            let items = repository.labels.keys().map(|label| Thing::Label(id, *label)).collect();
+            let items = repository.labels.keys().map(|label| Node::Label(id, *label)).collect();
             connection::of(graph, connection::LABELS, items, arguments)
         }
     }
 }
 
 /// The fields that are there for the taking.
-fn plain(call: &Call<'_>, repository: &Repository, name: &str) -> Option<Found> {
+fn plain(call: &Call<'_>, repository: &Repository, name: &str) -> Option<FieldValue> {
     let full_name = || call.world.full_name(repository);
     let feature =
-        |name: &str| Found::value(repository.features.get(name).copied().unwrap_or(false));
+        |name: &str| FieldValue::value(repository.features.get(name).copied().unwrap_or(false));
     let role = call
         .caller
         .token()
         .map_or(Role::Read, |token| access::role_of_token(call.world, token, repository));
     let is_private = repository.visibility == Visibility::Private;
     Some(match name {
-        "id" => Found::text(&node_id("Repository", repository.id)),
-        "databaseId" => Found::number(repository.id),
-        "name" => Found::text(&repository.name),
-        "nameWithOwner" => Found::text(&full_name()),
-        "description" => Found::text(&repository.description),
-        "homepageUrl" => Found::maybe_text(repository.homepage.as_deref()),
-        "url" => Found::text(&format!("{SITE}/{}", full_name())),
-        "owner" => Found::One(people::of_owner(repository.owner)),
-        "isPrivate" => Found::value(is_private),
-        "visibility" => Found::text(if is_private { "PRIVATE" } else { "PUBLIC" }),
-        "isFork" => Found::value(false),
+        "id" => FieldValue::text(&node_id("Repository", repository.id)),
+        "databaseId" => FieldValue::number(repository.id),
+        "name" => FieldValue::text(&repository.name),
+        "nameWithOwner" => FieldValue::text(&full_name()),
+        "description" => FieldValue::text(&repository.description),
+        "homepageUrl" => FieldValue::maybe_text(repository.homepage.as_deref()),
+        "url" => FieldValue::text(&format!("{SITE}/{}", full_name())),
+        "owner" => FieldValue::One(people::of_owner(repository.owner)),
+        "isPrivate" => FieldValue::value(is_private),
+        "visibility" => FieldValue::text(if is_private { "PRIVATE" } else { "PUBLIC" }),
+        "isFork" => FieldValue::value(false),
         "isArchived" => feature("archived"),
         "isTemplate" => feature("is_template"),
-        "isLocked" => Found::value(call.world.migrations.is_locked(repository.id)),
+        "isLocked" => FieldValue::value(call.world.migrations.is_locked(repository.id)),
         "hasIssuesEnabled" => feature("has_issues"),
         "hasWikiEnabled" => feature("has_wiki"),
-        "defaultBranchRef" => Found::One(Thing::Named("Ref", repository.default_branch.clone())),
-        "primaryLanguage" => Found::maybe(
-            repository.language.map(|language| Thing::Named("Language", language.to_owned())),
+        "defaultBranchRef" => {
+            FieldValue::One(Node::Named("Ref", repository.default_branch.clone()))
+        }
+        "primaryLanguage" => FieldValue::maybe(
+            repository.language.map(|language| Node::Named("Language", language.to_owned())),
         ),
-        "stargazerCount" | "forkCount" => Found::count(0),
-        "viewerPermission" => Found::text(match role {
+        "stargazerCount" | "forkCount" => FieldValue::count(0),
+        "viewerPermission" => FieldValue::text(match role {
             Role::Admin => "ADMIN",
             Role::Push => "WRITE",
             Role::Take | Role::Read => "READ",
         }),
-        "viewerCanAdminister" => Found::value(role >= Role::Admin),
-        "createdAt" => Found::text(&iso(repository.created_at)),
-        "updatedAt" => Found::text(&iso(repository.updated_at)),
-        "pushedAt" => Found::text(&iso(repository.pushed_at)),
+        "viewerCanAdminister" => FieldValue::value(role >= Role::Admin),
+        "createdAt" => FieldValue::text(&iso(repository.created_at)),
+        "updatedAt" => FieldValue::text(&iso(repository.updated_at)),
+        "pushedAt" => FieldValue::text(&iso(repository.pushed_at)),
         _ => return None,
     })
 }
@@ -137,7 +139,7 @@ fn one(call: &Call<'_>, repository: &Repository, name: &str, arguments: Argument
         )
     })?;
     may_read(call, repository, permission(issue))?;
-    Ok(Found::One(Thing::issue(repository.id, issue)))
+    Ok(FieldValue::One(Node::issue(repository.id, issue)))
 }
 
 fn many(
@@ -178,7 +180,7 @@ fn many(
     connection::of(
         graph,
         kind,
-        issues.into_iter().map(|issue| Thing::issue(repository.id, issue)).collect(),
+        issues.into_iter().map(|issue| Node::issue(repository.id, issue)).collect(),
         arguments,
     )
 }
@@ -195,15 +197,15 @@ pub fn label(call: &Call<'_>, repository: u64, id: u64, name: &str) -> Result {
         .get(&id)
         .ok_or_else(|| Problem::new(Kind::NotFound, "The label does not exist any more."))?;
     Ok(match name {
-        "id" => Found::text(&node_id("Label", id)),
-        "name" => Found::text(&label.name),
-        "color" => Found::text(&label.color),
-        "description" => Found::maybe_text(label.description.as_deref()),
-        "url" => Found::text(&format!(
+        "id" => FieldValue::text(&node_id("Label", id)),
+        "name" => FieldValue::text(&label.name),
+        "color" => FieldValue::text(&label.color),
+        "description" => FieldValue::maybe_text(label.description.as_deref()),
+        "url" => FieldValue::text(&format!(
             "{SITE}/{}/labels/{}",
             call.world.full_name(repository),
             segment(&label.name)
         )),
-        _ => Found::One(Thing::Repository(repository.id)),
+        _ => FieldValue::One(Node::Repository(repository.id)),
     })
 }

@@ -47,7 +47,7 @@ impl Size {
     ) -> Result<Self, Problem> {
         let mut walk =
             Walk { document, variables, size: Self::default(), selections: 0, schema_values: 0 };
-        walk.set(&operation.selection_set, Place { parents: 1, schema_parents: 0, depth: 0 })?;
+        walk.set(&operation.selection_set, Position { parents: 1, schema_parents: 0, depth: 0 })?;
         Ok(walk.size)
     }
 }
@@ -62,7 +62,7 @@ struct Walk<'d> {
 
 /// Where a selection is.
 #[derive(Clone, Copy)]
-struct Place {
+struct Position {
     /// How many nodes it is selected on.
     parents: u64,
     /// On how many entries of the schema; none outside of it.
@@ -71,8 +71,8 @@ struct Place {
 }
 
 impl Walk<'_> {
-    fn set(&mut self, set: &SelectionSet, place: Place) -> Result<(), Problem> {
-        if place.depth > DEPTH_MAX {
+    fn set(&mut self, set: &SelectionSet, position: Position) -> Result<(), Problem> {
+        if position.depth > DEPTH_MAX {
             return Err(Problem::new(
                 Kind::ResourceLimitsExceeded,
                 format!("The query is nested deeper than {DEPTH_MAX}."),
@@ -83,14 +83,14 @@ impl Walk<'_> {
                 continue;
             }
             self.selections += 1;
-            self.schema_values = self.schema_values.saturating_add(place.schema_parents);
+            self.schema_values = self.schema_values.saturating_add(position.schema_parents);
             if self.selections > SELECTIONS_MAX || self.schema_values > SCHEMA_VALUES_MAX {
                 return Err(Problem::new(
                     Kind::ResourceLimitsExceeded,
                     format!("The query has more than {SELECTIONS_MAX} selections."),
                 ));
             }
-            let below = Place { depth: place.depth + 1, ..place };
+            let below = Position { depth: position.depth + 1, ..position };
             match selection {
                 Selection::Field(field) => self.field(field, below)?,
                 Selection::InlineFragment(inline) => self.set(&inline.selection_set, below)?,
@@ -104,12 +104,12 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn field(&mut self, field: &Field, place: Place) -> Result<(), Problem> {
+    fn field(&mut self, field: &Field, position: Position) -> Result<(), Problem> {
         let kind = field.definition.ty.inner_named_type().as_str();
         let inside = if kind.ends_with("Connection") {
             let page = self.page(field)?;
-            self.size.requests = self.size.requests.saturating_add(place.parents);
-            Place { parents: self.counted(place.parents.saturating_mul(page))?, ..place }
+            self.size.requests = self.size.requests.saturating_add(position.parents);
+            Position { parents: self.counted(position.parents.saturating_mul(page))?, ..position }
         } else if let Some(ids) = field.specified_argument_by_name("ids") {
             let length = self.length(ids);
             if length > PAGE_MAX.unsigned_abs() {
@@ -118,12 +118,15 @@ impl Walk<'_> {
                     format!("You may not provide more than {PAGE_MAX} node ids."),
                 ));
             }
-            Place { parents: self.counted(length)?, ..place }
+            Position { parents: self.counted(length)?, ..position }
         } else if kind.starts_with("__") {
             let entries = if field.definition.ty.is_list() { SCHEMA_LIST } else { 1 };
-            Place { schema_parents: place.schema_parents.max(1).saturating_mul(entries), ..place }
+            Position {
+                schema_parents: position.schema_parents.max(1).saturating_mul(entries),
+                ..position
+            }
         } else {
-            place
+            position
         };
         self.set(&field.selection_set, inside)
     }

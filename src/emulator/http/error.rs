@@ -16,7 +16,7 @@ const THINGS_MAX: usize = 50_000;
 
 /// Why a request is not answered as it wished.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ApiError {
     /// Unknown, or hidden from this caller.
     NotFound,
     BadCredentials,
@@ -28,7 +28,7 @@ pub enum Fault {
     /// The request's form is wrong, with what is wrong.
     BadRequest(String),
     /// The request's content is wrong.
-    Invalid(Vec<FieldFault>),
+    Invalid(Vec<FieldError>),
     TooLarge,
     /// The repository has another name now; the address to use. Reads are told 301, writes 307,
     /// which keeps their method.
@@ -36,7 +36,7 @@ pub enum Fault {
     MovedWrite(String),
     /// The caller is named.
     PrimaryLimit {
-        whose: String,
+        account: String,
         status: StatusCode,
     },
     SecondaryLimit {
@@ -49,7 +49,7 @@ pub enum Fault {
 
 /// One field of a body or query that cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldFault {
+pub struct FieldError {
     pub resource: &'static str,
     pub field: String,
     pub code: Code,
@@ -74,7 +74,7 @@ impl Code {
     }
 }
 
-impl Fault {
+impl ApiError {
     /// A 422 for one field.
     pub fn field(
         resource: &'static str,
@@ -82,7 +82,7 @@ impl Fault {
         code: Code,
         message: impl Into<String>,
     ) -> Self {
-        Self::Invalid(vec![FieldFault {
+        Self::Invalid(vec![FieldError {
             resource,
             field: field.to_owned(),
             code,
@@ -117,9 +117,9 @@ impl Fault {
             }
             Self::MovedRead(address) => moved(StatusCode::MOVED_PERMANENTLY, &address),
             Self::MovedWrite(address) => moved(StatusCode::TEMPORARY_REDIRECT, &address),
-            Self::PrimaryLimit { whose, status } => error(
+            Self::PrimaryLimit { account, status } => error(
                 status,
-                &format!("API rate limit exceeded for {whose}."),
+                &format!("API rate limit exceeded for {account}."),
                 "/overview/rate-limits-for-the-rest-api#primary-rate-limits",
             ),
             Self::SecondaryLimit { exceeded, status, retry_after_secs } => {
@@ -179,9 +179,9 @@ fn moved(status: StatusCode, address: &str) -> Reply {
 
 /// The `message`, which is all of an error's body that the documents show: it names the fields
 /// itself.
-fn summary(fields: &[FieldFault]) -> String {
+fn summary(fields: &[FieldError]) -> String {
     const NAMED_MAX: usize = 10;
-    let named = |fault: &FieldFault| {
+    let named = |fault: &FieldError| {
         let name = fault.field.rsplit('.').next().unwrap_or("");
         if fault.message.contains(name) {
             fault.message.clone()
@@ -193,7 +193,7 @@ fn summary(fields: &[FieldFault]) -> String {
     format!("Validation Failed: {}", named.join("; "))
 }
 
-fn invalid(fields: &[FieldFault]) -> Reply {
+fn invalid(fields: &[FieldError]) -> Reply {
     let errors: Vec<Value> = fields
         .iter()
         .map(|fault| json!({ "resource": fault.resource, "field": fault.field, "code": fault.code.name(), "message": fault.message }))

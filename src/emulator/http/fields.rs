@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value};
 
-use super::error::{Code, Fault, FieldFault};
+use super::error::{ApiError, Code, FieldError};
 
 /// The fields of one body.
 #[derive(Debug)]
 pub struct Fields {
     resource: &'static str,
     map: Map<String, Value>,
-    faults: Vec<FieldFault>,
+    faults: Vec<FieldError>,
 }
 
 /// What a field that may be null asks for.
@@ -41,14 +41,14 @@ impl<T> Change<T> {
 
 impl Fields {
     /// Parses a body; an empty one has no fields. `resource` is named in the faults.
-    pub fn parse(resource: &'static str, body: &[u8]) -> Result<Self, Fault> {
+    pub fn parse(resource: &'static str, body: &[u8]) -> Result<Self, ApiError> {
         if body.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self { resource, map: Map::new(), faults: Vec::new() });
         }
         match serde_json::from_slice(body) {
             Ok(Value::Object(map)) => Ok(Self { resource, map, faults: Vec::new() }),
-            Ok(_) => Err(Fault::BadRequest("Body should be a JSON object".to_owned())),
-            Err(_) => Err(Fault::MalformedJson),
+            Ok(_) => Err(ApiError::BadRequest("Body should be a JSON object".to_owned())),
+            Err(_) => Err(ApiError::MalformedJson),
         }
     }
 
@@ -85,7 +85,7 @@ impl Fields {
             inner
                 .faults
                 .into_iter()
-                .map(|fault| FieldFault { field: format!("{name}.{}", fault.field), ..fault }),
+                .map(|fault| FieldError { field: format!("{name}.{}", fault.field), ..fault }),
         );
     }
 
@@ -172,7 +172,7 @@ impl Fields {
 
     /// Notes that a field cannot be taken.
     pub fn reject(&mut self, name: &str, code: Code, message: impl Into<String>) {
-        self.faults.push(FieldFault {
+        self.faults.push(FieldError {
             resource: self.resource,
             field: name.to_owned(),
             code,
@@ -186,11 +186,11 @@ impl Fields {
     }
 
     /// Fails with all faults noted so far.
-    pub fn check(&mut self) -> Result<(), Fault> {
+    pub fn check(&mut self) -> Result<(), ApiError> {
         if self.faults.is_empty() {
             Ok(())
         } else {
-            Err(Fault::Invalid(std::mem::take(&mut self.faults)))
+            Err(ApiError::Invalid(std::mem::take(&mut self.faults)))
         }
     }
 }
@@ -206,15 +206,17 @@ mod tests {
         assert_eq!(fields.required_string("title"), "");
         assert_eq!(fields.names("labels"), None);
         assert_eq!(fields.boolean("draft"), None);
-        let Err(Fault::Invalid(faults)) = fields.check() else { panic!("three fields are wrong") };
+        let Err(ApiError::Invalid(faults)) = fields.check() else {
+            panic!("three fields are wrong")
+        };
         let names: Vec<_> = faults.iter().map(|fault| fault.field.as_str()).collect();
         assert_eq!(names, ["title", "labels", "draft"]);
     }
 
     #[test]
     fn malformed_json_is_a_bad_request_and_so_is_an_array() {
-        assert_eq!(Fields::parse("Issue", b"{").unwrap_err(), Fault::MalformedJson);
-        assert!(matches!(Fields::parse("Issue", b"[]").unwrap_err(), Fault::BadRequest(_)));
+        assert_eq!(Fields::parse("Issue", b"{").unwrap_err(), ApiError::MalformedJson);
+        assert!(matches!(Fields::parse("Issue", b"[]").unwrap_err(), ApiError::BadRequest(_)));
         assert!(Fields::parse("Issue", b" ").is_ok());
     }
 }

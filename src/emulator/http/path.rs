@@ -21,7 +21,7 @@ const QUERY_PAIRS_MAX: usize = 100;
 
 /// Which part of the upstream a path belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
+pub enum ApiArea {
     Rest,
     Graphql,
     Uploads,
@@ -31,7 +31,7 @@ pub enum Door {
 /// A path without its base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Canonical<'a> {
-    pub door: Door,
+    pub area: ApiArea,
     /// What addresses in the answer begin with after the host: nothing or `/api/v3`.
     pub prefix: &'static str,
     /// Begins with a slash.
@@ -41,19 +41,19 @@ pub struct Canonical<'a> {
 /// Takes the base off a path.
 pub fn canonical(path: &str) -> Canonical<'_> {
     if let Some(rest) = under(path, CONTROL) {
-        return Canonical { door: Door::Control, prefix: "", path: rest };
+        return Canonical { area: ApiArea::Control, prefix: "", path: rest };
     }
     if let Some(rest) = under(path, UPLOADS) {
-        return Canonical { door: Door::Uploads, prefix: "", path: rest };
+        return Canonical { area: ApiArea::Uploads, prefix: "", path: rest };
     }
     let (prefix, rest) = match under(path, SELF_HOSTED) {
         Some(rest) => (SELF_HOSTED, rest),
         None => ("", path),
     };
-    let door =
-        if rest == "/graphql" || path == "/api/graphql" { Door::Graphql } else { Door::Rest };
+    let area =
+        if rest == "/graphql" || path == "/api/graphql" { ApiArea::Graphql } else { ApiArea::Rest };
     // What GraphQL answers has no API addresses, but a self-hosted caller keeps its shape.
-    Canonical { door, prefix, path: if door == Door::Graphql { "/graphql" } else { rest } }
+    Canonical { area, prefix, path: if area == ApiArea::Graphql { "/graphql" } else { rest } }
 }
 
 /// The rest of `path` below `base`; `/` for the base itself.
@@ -68,7 +68,7 @@ fn under<'a>(path: &'a str, base: &str) -> Option<&'a str> {
 /// Whether this is the upload of a release asset, whose body may be of any size.
 pub fn is_upload(method: &Method, path: &str) -> bool {
     let canonical = canonical(path);
-    if method != Method::POST || !matches!(canonical.door, Door::Rest | Door::Uploads) {
+    if method != Method::POST || !matches!(canonical.area, ApiArea::Rest | ApiArea::Uploads) {
         return false;
     }
     let segments: Vec<&str> = canonical.path.split('/').skip(1).collect();
@@ -76,7 +76,7 @@ pub fn is_upload(method: &Method, path: &str) -> bool {
         ["repos", _, _, "releases", _, "assets"] | ["repositories", _, "releases", _, "assets"] => {
             true
         }
-        _ => canonical.door == Door::Uploads,
+        _ => canonical.area == ApiArea::Uploads,
     }
 }
 
@@ -147,10 +147,13 @@ mod tests {
 
     #[test]
     fn both_base_paths_lead_to_the_same_route() {
-        assert_eq!(canonical("/user"), Canonical { door: Door::Rest, prefix: "", path: "/user" });
+        assert_eq!(
+            canonical("/user"),
+            Canonical { area: ApiArea::Rest, prefix: "", path: "/user" }
+        );
         assert_eq!(
             canonical("/api/v3/user"),
-            Canonical { door: Door::Rest, prefix: "/api/v3", path: "/user" }
+            Canonical { area: ApiArea::Rest, prefix: "/api/v3", path: "/user" }
         );
         assert_eq!(canonical("/api/v3").path, "/");
         assert_eq!(canonical("/api/v3x").path, "/api/v3x");
@@ -159,7 +162,7 @@ mod tests {
     #[test]
     fn graphql_has_three_addresses() {
         for path in ["/graphql", "/api/graphql", "/api/v3/graphql"] {
-            assert_eq!(canonical(path).door, Door::Graphql, "{path}");
+            assert_eq!(canonical(path).area, ApiArea::Graphql, "{path}");
         }
     }
 

@@ -4,7 +4,7 @@
 use http::header::{self, HeaderMap};
 use ring::digest::{Context, SHA256};
 
-use super::dated::Worth;
+use super::issued_dates::DateValidity;
 use super::timestamps::{http_date, parse_http_date};
 use crate::clock::Timestamp;
 
@@ -16,7 +16,7 @@ pub struct Validators {
     /// The whole second of the last change, when there is one to tell.
     pub last_modified: Option<Timestamp>,
     /// What that is worth for comparing.
-    pub worth: Worth,
+    pub date_validity: DateValidity,
 }
 
 /// The validators of `body` for this request: SHA-256 in hex over Accept, Authorization and Cookie
@@ -26,7 +26,7 @@ pub fn validators(
     request: &HeaderMap,
     body: &[u8],
     changed_at: Option<Timestamp>,
-    worth: Worth,
+    date_validity: DateValidity,
 ) -> Validators {
     let mut digest = Context::new(&SHA256);
     for name in [header::ACCEPT, header::AUTHORIZATION, header::COOKIE] {
@@ -36,9 +36,10 @@ pub fn validators(
         }
     }
     digest.update(body);
-    let last_modified =
-        changed_at.map(|at| Timestamp::from_secs(at.as_secs())).filter(|_| worth != Worth::None);
-    Validators { opaque: hex(digest.finish().as_ref()), last_modified, worth }
+    let last_modified = changed_at
+        .map(|at| Timestamp::from_secs(at.as_secs()))
+        .filter(|_| date_validity != DateValidity::None);
+    Validators { opaque: hex(digest.finish().as_ref()), last_modified, date_validity }
 }
 
 /// Lower-case hexadecimal.
@@ -61,7 +62,7 @@ pub enum Freshness {
 impl Validators {
     /// Judges a `GET` or `HEAD`. `If-None-Match` rules; only without it does `If-Modified-Since`
     /// count (RFC 9110, section 13.1.3).
-    pub fn judge(&self, request: &HeaderMap) -> Freshness {
+    pub fn evaluate(&self, request: &HeaderMap) -> Freshness {
         let mut tags = request.get_all(header::IF_NONE_MATCH).iter().peekable();
         if tags.peek().is_some() {
             let matched =
@@ -75,7 +76,9 @@ impl Validators {
         match (self.last_modified, since) {
             (Some(changed), Some(since)) if changed < since => Freshness::NotModified,
             // A date that stood for another state too says nothing.
-            (Some(changed), Some(since)) if changed == since && self.worth == Worth::Exact => {
+            (Some(changed), Some(since))
+                if changed == since && self.date_validity == DateValidity::Exact =>
+            {
                 Freshness::NotModified
             }
             _ => Freshness::Modified,
@@ -133,7 +136,7 @@ mod tests {
     }
 
     fn of(request: &HeaderMap) -> Validators {
-        validators(request, b"{}", Some(CHANGED), Worth::Exact)
+        validators(request, b"{}", Some(CHANGED), DateValidity::Exact)
     }
 
     #[test]
@@ -164,13 +167,13 @@ mod tests {
             "*".to_owned(),
         ] {
             assert_eq!(
-                validators.judge(&headers(&[(header::IF_NONE_MATCH, &value)])),
+                validators.evaluate(&headers(&[(header::IF_NONE_MATCH, &value)])),
                 Freshness::NotModified,
                 "{value}"
             );
         }
         assert_eq!(
-            validators.judge(&headers(&[(header::IF_NONE_MATCH, "\"x\"")])),
+            validators.evaluate(&headers(&[(header::IF_NONE_MATCH, "\"x\"")])),
             Freshness::Modified
         );
     }
@@ -181,23 +184,23 @@ mod tests {
             (header::IF_NONE_MATCH, "\"x\""),
             (header::IF_MODIFIED_SINCE, &http_date(NOW)),
         ]);
-        assert_eq!(of(&HeaderMap::new()).judge(&request), Freshness::Modified);
+        assert_eq!(of(&HeaderMap::new()).evaluate(&request), Freshness::Modified);
     }
 
     #[test]
     fn if_modified_since_with_that_exact_value_yields_304() {
         let validators = of(&HeaderMap::new());
         assert_eq!(
-            validators.judge(&headers(&[(header::IF_MODIFIED_SINCE, &http_date(CHANGED))])),
+            validators.evaluate(&headers(&[(header::IF_MODIFIED_SINCE, &http_date(CHANGED))])),
             Freshness::NotModified
         );
         let before = Timestamp::from_secs(CHANGED.as_secs() - 1);
         assert_eq!(
-            validators.judge(&headers(&[(header::IF_MODIFIED_SINCE, &http_date(before))])),
+            validators.evaluate(&headers(&[(header::IF_MODIFIED_SINCE, &http_date(before))])),
             Freshness::Modified
         );
         assert_eq!(
-            validators.judge(&headers(&[(header::IF_MODIFIED_SINCE, "soon")])),
+            validators.evaluate(&headers(&[(header::IF_MODIFIED_SINCE, "soon")])),
             Freshness::Modified
         );
     }
@@ -205,12 +208,13 @@ mod tests {
     #[test]
     fn a_date_of_no_worth_is_not_given_and_an_ambiguous_one_matches_nothing() {
         assert_eq!(
-            validators(&HeaderMap::new(), b"{}", Some(CHANGED), Worth::None).last_modified,
+            validators(&HeaderMap::new(), b"{}", Some(CHANGED), DateValidity::None).last_modified,
             None
         );
-        let ambiguous = validators(&HeaderMap::new(), b"{}", Some(CHANGED), Worth::Ambiguous);
+        let ambiguous =
+            validators(&HeaderMap::new(), b"{}", Some(CHANGED), DateValidity::Ambiguous);
         assert_eq!(
-            ambiguous.judge(&headers(&[(header::IF_MODIFIED_SINCE, &http_date(CHANGED))])),
+            ambiguous.evaluate(&headers(&[(header::IF_MODIFIED_SINCE, &http_date(CHANGED))])),
             Freshness::Modified
         );
     }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use super::secondary::{Content, Exceeded, Refusal, Style, TokenRequest, Weight, refuse};
+use super::secondary::{Content, Exceeded, LimitDenial, Style, TokenRequest, Weight, refuse};
 use super::settings::Limits;
 use crate::clock::Timestamp;
 
@@ -75,13 +75,13 @@ impl Meter {
     }
 
     /// Refuses when the limit is reached already.
-    fn judge(
+    fn check(
         &self,
         now: Timestamp,
         window: Duration,
         max: u64,
         exceeded: Exceeded,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), LimitDenial> {
         if self.reading(now, window) < max {
             Ok(())
         } else {
@@ -111,14 +111,19 @@ pub struct Readings {
 }
 
 impl Meters {
-    pub fn judge(&self, now: Timestamp, weight: &Weight, limits: &Limits) -> Result<(), Refusal> {
+    pub fn check(
+        &self,
+        now: Timestamp,
+        weight: &Weight,
+        limits: &Limits,
+    ) -> Result<(), LimitDenial> {
         let minute = limits.duration("window.minute");
         let micros = |name: &str| limits.get(name).saturating_mul(MICROS_PER_SECOND);
-        self.cpu.judge(now, minute, micros("cpu"), Exceeded::Cpu)?;
+        self.cpu.check(now, minute, micros("cpu"), Exceeded::Cpu)?;
         if weight.style == Style::Graphql {
-            self.graphql_cpu.judge(now, minute, micros("cpu.graphql"), Exceeded::Cpu)?;
+            self.graphql_cpu.check(now, minute, micros("cpu.graphql"), Exceeded::Cpu)?;
         }
-        self.burst.judge(
+        self.burst.check(
             now,
             limits.duration("window.burst"),
             micros("cpu.burst"),
@@ -126,7 +131,7 @@ impl Meters {
         )?;
         if weight.tokens == TokenRequest::Counted {
             let hour = limits.duration("window.hour");
-            self.token_requests.judge(
+            self.token_requests.check(
                 now,
                 hour,
                 limits.get("oauth-tokens.hour"),
@@ -138,7 +143,7 @@ impl Meters {
             let meters = self.content.get(&weight.endpoint).unwrap_or(&none);
             for ((window, name), meter) in CONTENT.iter().zip(meters) {
                 if let Some(max) = limits.of_endpoint(name, &weight.endpoint) {
-                    meter.judge(now, limits.duration(window), max, Exceeded::Content)?;
+                    meter.check(now, limits.duration(window), max, Exceeded::Content)?;
                 }
             }
         }
@@ -230,8 +235,8 @@ mod tests {
         now: Timestamp,
         weight: &Weight,
         limits: &Limits,
-    ) -> Result<(), Refusal> {
-        meters.judge(now, weight, limits)?;
+    ) -> Result<(), LimitDenial> {
+        meters.check(now, weight, limits)?;
         meters.begin(weight);
         meters.finish(now, weight, limits);
         Ok(())
@@ -246,7 +251,7 @@ mod tests {
         }
         let now = START + Duration::from_secs(10);
         let refusal = serve(&mut meters, now, &weight(Style::Rest, 1), &limits).unwrap_err();
-        assert_eq!(refusal, Refusal { exceeded: Exceeded::Cpu, until: START + MINUTE });
+        assert_eq!(refusal, LimitDenial { exceeded: Exceeded::Cpu, until: START + MINUTE });
         serve(&mut meters, refusal.until, &weight(Style::Rest, 1), &limits)
             .expect("the first second has left the window");
         assert!(serve(&mut meters, refusal.until, &weight(Style::Rest, 1), &limits).is_err());
@@ -284,9 +289,9 @@ mod tests {
         let (mut meters, limits) = (Meters::default(), limits());
         let long = weight(Style::Rest, 90);
         meters.begin(&long);
-        assert!(meters.judge(START + Duration::from_hours(1), &long, &limits).is_err());
+        assert!(meters.check(START + Duration::from_hours(1), &long, &limits).is_err());
         meters.finish(START, &long, &limits);
-        assert!(meters.judge(START + MINUTE, &long, &limits).is_ok());
+        assert!(meters.check(START + MINUTE, &long, &limits).is_ok());
         assert!(meters.is_idle(START + MINUTE, MINUTE));
     }
 
@@ -300,7 +305,7 @@ mod tests {
         let refusal = serve(&mut meters, START, &mint, &limits).unwrap_err();
         assert_eq!(
             refusal,
-            Refusal { exceeded: Exceeded::OauthTokens, until: START + Duration::from_hours(1) }
+            LimitDenial { exceeded: Exceeded::OauthTokens, until: START + Duration::from_hours(1) }
         );
         serve(&mut meters, START, &weight(Style::Rest, 0), &limits)
             .expect("other requests are not about tokens");

@@ -87,7 +87,7 @@ impl Exceeded {
 
 /// A "no", and the time before which another try is made in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct LimitDenial {
     pub exceeded: Exceeded,
     pub until: Timestamp,
 }
@@ -189,13 +189,13 @@ enum Effect {
 
 impl Secondary {
     /// Whether the request may be served now.
-    pub fn judge(
+    pub fn check(
         &self,
         now: Timestamp,
         account: AccountId,
         weight: &Weight,
         limits: &Limits,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), LimitDenial> {
         let fresh = Ledger::default();
         let ledger = self.ledgers.get(&account).unwrap_or(&fresh);
         if let Some(until) = ledger.closed_until.filter(|until| *until > now) {
@@ -229,7 +229,7 @@ impl Secondary {
                 }
             }
         }
-        ledger.meters.judge(now, weight, limits)
+        ledger.meters.check(now, weight, limits)
     }
 
     /// The request is served and in flight.
@@ -253,12 +253,12 @@ impl Secondary {
     }
 
     /// The request was refused; when the caller knows it, it has to wait until `until`.
-    pub fn begin_refused(&mut self, id: RequestId, account: AccountId, until: Timestamp) {
+    pub fn begin_denied(&mut self, id: RequestId, account: AccountId, until: Timestamp) {
         self.open.insert(id, Open { account, effect: Effect::Closes(until) });
     }
 
     /// The refusal of `id` does not reach its caller, who therefore does not know of it.
-    pub fn withhold_refusal(&mut self, id: RequestId) {
+    pub fn withhold_denial(&mut self, id: RequestId) {
         if self.open.get(&id).is_some_and(|open| matches!(open.effect, Effect::Closes(_))) {
             self.open.remove(&id);
         }
@@ -317,9 +317,9 @@ impl Secondary {
     }
 
     /// The books of every account, for the control plane.
-    pub fn statements(&self, now: Timestamp, limits: &Limits) -> Vec<Statement> {
+    pub fn usage(&self, now: Timestamp, limits: &Limits) -> Vec<AccountUsage> {
         let (minute, hour) = (limits.duration("window.minute"), limits.duration("window.hour"));
-        let of = |(account, ledger): (&AccountId, &Ledger)| Statement {
+        let of = |(account, ledger): (&AccountId, &Ledger)| AccountUsage {
             account: *account,
             in_flight: ledger.in_flight,
             points: ledger
@@ -355,7 +355,7 @@ impl Ledger {
 
 /// How one account stands.
 #[derive(Clone, Debug)]
-pub struct Statement {
+pub struct AccountUsage {
     pub account: AccountId,
     pub in_flight: u32,
     /// Points of the last minute by endpoint.
@@ -375,8 +375,8 @@ fn excess(count: u32, more: u32, max: u64) -> Option<u32> {
     Some(u32::try_from(above).unwrap_or(u32::MAX)).filter(|above| *above > 0)
 }
 
-pub fn refuse(exceeded: Exceeded, until: Timestamp) -> Result<(), Refusal> {
-    Err(Refusal { exceeded, until })
+pub fn refuse(exceeded: Exceeded, until: Timestamp) -> Result<(), LimitDenial> {
+    Err(LimitDenial { exceeded, until })
 }
 
 #[cfg(test)]
@@ -417,15 +417,15 @@ mod tests {
             Self { secondary: Secondary::default(), limits: Limits::default(), next: 0 }
         }
 
-        fn arrive(&mut self, now: Timestamp, weight: Weight) -> Result<RequestId, Refusal> {
-            self.secondary.judge(now, ACCOUNT, &weight, &self.limits)?;
+        fn arrive(&mut self, now: Timestamp, weight: Weight) -> Result<RequestId, LimitDenial> {
+            self.secondary.check(now, ACCOUNT, &weight, &self.limits)?;
             self.next += 1;
             let id = RequestId(self.next);
             self.secondary.begin(id, ACCOUNT, weight);
             Ok(id)
         }
 
-        fn serve(&mut self, now: Timestamp, weight: Weight) -> Result<(), Refusal> {
+        fn serve(&mut self, now: Timestamp, weight: Weight) -> Result<(), LimitDenial> {
             let id = self.arrive(now, weight)?;
             self.secondary.finish(now, id, &self.limits);
             Ok(())
@@ -466,7 +466,7 @@ mod tests {
             books.serve(START, Weight { content: Content::None, ..create() }).unwrap_err();
         assert_eq!(
             refusal,
-            Refusal { exceeded: Exceeded::Points, until: START + Duration::from_mins(1) }
+            LimitDenial { exceeded: Exceeded::Points, until: START + Duration::from_mins(1) }
         );
         assert!(books.serve(START, read()).is_ok(), "another endpoint has points of its own");
         assert!(books.serve(refusal.until, create()).is_ok());
@@ -522,14 +522,14 @@ mod tests {
         let refusal = books.serve(now, create()).unwrap_err();
         assert_eq!(
             refusal,
-            Refusal { exceeded: Exceeded::Content, until: START + Duration::from_hours(1) }
+            LimitDenial { exceeded: Exceeded::Content, until: START + Duration::from_hours(1) }
         );
     }
 
     #[test]
     fn nothing_is_served_before_the_wait_of_a_refusal_is_over() {
         let mut books = Books::new();
-        books.secondary.begin_refused(RequestId(77), ACCOUNT, START + Duration::from_mins(1));
+        books.secondary.begin_denied(RequestId(77), ACCOUNT, START + Duration::from_mins(1));
         assert!(books.serve(START, read()).is_ok(), "the caller does not know yet");
         books.secondary.finish(START, RequestId(77), &books.limits);
         assert_eq!(books.serve(START, read()).unwrap_err().exceeded, Exceeded::Waiting);

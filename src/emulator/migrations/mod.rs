@@ -19,7 +19,7 @@ use crate::clock::Timestamp;
 use crate::emulator::http::timestamps::iso;
 use crate::emulator::limits::settings::Limits;
 use crate::emulator::world::World;
-use crate::emulator::world::storage::migrations::{Migration, Pace, State};
+use crate::emulator::world::storage::migrations::{Migration, MigrationState, Pace};
 
 /// The most migrations of one account, so that no caller can fill the memory. Not shown.
 pub const PER_ACCOUNT_MAX: usize = 1_000;
@@ -30,7 +30,7 @@ const EXPORTED_AT_ONCE: usize = 20;
 /// Does what has become due by `now`, the earliest first. Whoever's request it is waits for some
 /// small exports or a large one: of many that are overdue the others follow with the next requests.
 pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
-    let mut states = State::ALL.to_vec();
+    let mut states = MigrationState::ALL.to_vec();
     let mut exported: usize = 0;
     loop {
         let due =
@@ -39,8 +39,10 @@ pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
         let (state, _, id) = entry;
         world.migrations.moving.remove(&entry);
         match state {
-            State::Pending => drop(world.migrations.enter(id, State::Exporting, Pace::Moving, at)),
-            State::Exporting => {
+            MigrationState::Pending => {
+                drop(world.migrations.enter(id, MigrationState::Exporting, Pace::Moving, at))
+            }
+            MigrationState::Exporting => {
                 // One without repositories is work too.
                 exported += 1 + world
                     .migrations
@@ -48,10 +50,12 @@ pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
                     .map_or(0, |migration| migration.repositories.len());
                 export(world, limits, id, at);
                 if exported > EXPORTED_AT_ONCE {
-                    states.retain(|state| *state != State::Exporting);
+                    states.retain(|state| *state != MigrationState::Exporting);
                 }
             }
-            State::Exported | State::Failed => drop(world.migrations.delete_archive(id)),
+            MigrationState::Exported | MigrationState::Failed => {
+                drop(world.migrations.delete_archive(id))
+            }
         }
     }
 }
@@ -65,7 +69,7 @@ pub fn export(world: &mut World, limits: &Limits, id: u64, at: Timestamp) {
         .get(id)
         .map(|migration| archive::make(world, migration, at, bytes("migrations.archive-bytes")));
     let archive = made.and_then(Result::ok).filter(|archive| archive.len() <= kept_bytes_max);
-    let state = if archive.is_some() { State::Exported } else { State::Failed };
+    let state = if archive.is_some() { MigrationState::Exported } else { MigrationState::Failed };
     let pace = world.migrations.get(id).map_or(Pace::Held, |migration| migration.pace);
     world.migrations.enter(id, state, pace, at);
     if let Some(archive) = archive {
@@ -75,12 +79,18 @@ pub fn export(world: &mut World, limits: &Limits, id: u64, at: Timestamp) {
 
 /// Puts a migration into a state for a test, where it stays; an exported one keeps its archive for
 /// as long as any. False when there is no such migration.
-pub fn put(world: &mut World, limits: &Limits, now: Timestamp, id: u64, state: State) -> bool {
+pub fn put(
+    world: &mut World,
+    limits: &Limits,
+    now: Timestamp,
+    id: u64,
+    state: MigrationState,
+) -> bool {
     world.migrations.delete_archive(id);
-    if state != State::Exported {
+    if state != MigrationState::Exported {
         return world.migrations.enter(id, state, Pace::Held, now);
     }
-    let is_there = world.migrations.enter(id, State::Exporting, Pace::Moving, now);
+    let is_there = world.migrations.enter(id, MigrationState::Exporting, Pace::Moving, now);
     export(world, limits, id, now);
     is_there
 }

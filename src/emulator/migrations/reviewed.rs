@@ -10,24 +10,25 @@ use super::records::{Subject, issue_url};
 use crate::emulator::http::timestamps::iso;
 use crate::emulator::http::urls::segment;
 use crate::emulator::render::extend;
-use crate::emulator::world::storage::shelves::Thing;
+use crate::emulator::world::storage::collections::StoredItem;
 use crate::emulator::world::{Issue, Repository};
 
 impl<'a> Subject<'a> {
     /// What lies on a shelf of a repository, the oldest first.
-    fn shelf(&self, repository: &Repository, own: &str) -> Vec<&'a Thing> {
-        let kept = self.world.shelves.shelf(&format!("repository/{}/{own}", repository.id));
+    fn collection(&self, repository: &Repository, own: &str) -> Vec<&'a StoredItem> {
+        let kept =
+            self.world.collections.collection(&format!("repository/{}/{own}", repository.id));
         kept.map(|kept| kept.in_order().into_iter().map(|(_, thing)| thing).collect())
             .unwrap_or_default()
     }
 
-    fn reviews_of(&self, repository: &Repository, pull: &Issue) -> Vec<&'a Thing> {
-        self.shelf(repository, &format!("pulls/{}/reviews", pull.number))
+    fn reviews_of(&self, repository: &Repository, pull: &Issue) -> Vec<&'a StoredItem> {
+        self.collection(repository, &format!("pulls/{}/reviews", pull.number))
     }
 
     /// The one who wrote it. Callers may send a `user` of their own, so only someone who is there
     /// counts.
-    fn author(&self, thing: &Thing) -> Option<u64> {
+    fn author(&self, thing: &StoredItem) -> Option<u64> {
         let id = thing.fields.get("user")?.get("id")?.as_u64()?;
         self.world.users.contains_key(&id).then_some(id)
     }
@@ -35,15 +36,15 @@ impl<'a> Subject<'a> {
     /// Everyone who wrote something that is a record here.
     pub fn reviewers(&self, repository: &'a Repository) -> impl Iterator<Item = u64> {
         let comments = self
-            .shelf(repository, "comments")
+            .collection(repository, "comments")
             .into_iter()
-            .chain(self.shelf(repository, "pulls/comments"));
+            .chain(self.collection(repository, "pulls/comments"));
         let reviews = pulls_of(repository).flat_map(|pull| self.reviews_of(repository, pull));
         comments.chain(reviews).filter_map(|thing| self.author(thing))
     }
 
     /// What every record here says of its thing.
-    fn said(&self, thing: &Thing) -> Value {
+    fn said(&self, thing: &StoredItem) -> Value {
         json!({
             "user": self.author(thing).map(|user| self.user_url(user)),
             "body": text(thing, "body"),
@@ -56,13 +57,13 @@ impl<'a> Subject<'a> {
 
     pub fn commit_comments(&self) -> impl Iterator<Item = Value> {
         self.repositories.iter().flat_map(|repository| {
-            self.shelf(repository, "comments")
+            self.collection(repository, "comments")
                 .into_iter()
                 .map(|thing| self.commit_comment(repository, thing))
         })
     }
 
-    fn commit_comment(&self, repository: &Repository, thing: &Thing) -> Value {
+    fn commit_comment(&self, repository: &Repository, thing: &StoredItem) -> Value {
         let (url, sha) = (self.url(repository), text(thing, "commit_id"));
         let mut value = self.said(thing);
         extend(
@@ -89,7 +90,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    fn review(&self, repository: &Repository, pull: &Issue, thing: &Thing) -> Value {
+    fn review(&self, repository: &Repository, pull: &Issue, thing: &StoredItem) -> Value {
         let on = issue_url(&self.url(repository), pull);
         let mut value = self.said(thing);
         extend(
@@ -108,14 +109,14 @@ impl<'a> Subject<'a> {
 
     pub fn review_comments(&self) -> impl Iterator<Item = Value> {
         self.repositories.iter().flat_map(|repository| {
-            self.shelf(repository, "pulls/comments")
+            self.collection(repository, "pulls/comments")
                 .into_iter()
                 .filter_map(|thing| self.review_comment(repository, thing))
         })
     }
 
     /// None for a comment whose pull cannot be told: a later change may have put anything there.
-    fn review_comment(&self, repository: &Repository, thing: &Thing) -> Option<Value> {
+    fn review_comment(&self, repository: &Repository, thing: &StoredItem) -> Option<Value> {
         let pull = repository
             .issues
             .get(&number(thing, "pull_number")?)
@@ -144,7 +145,7 @@ impl<'a> Subject<'a> {
             let history = self.world.history(repository);
             let branches: Vec<String> = history.branches().map(str::to_owned).collect();
             branches.into_iter().filter_map(move |branch| {
-                let kept = self.world.shelves.shelf(&format!(
+                let kept = self.world.collections.collection(&format!(
                     "repository/{}/branches/{}",
                     repository.id,
                     segment(&branch)
@@ -154,7 +155,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    fn protected_branch(&self, repository: &Repository, branch: &str, thing: &Thing) -> Value {
+    fn protected_branch(&self, repository: &Repository, branch: &str, thing: &StoredItem) -> Value {
         let url = self.url(repository);
         let mut value = Value::Object(thing.fields.clone());
         extend(
@@ -176,17 +177,17 @@ fn pulls_of(repository: &Repository) -> impl Iterator<Item = &Issue> {
     repository.issues.values().filter(|issue| issue.pull_from.is_some())
 }
 
-fn text<'a>(thing: &'a Thing, member: &str) -> Option<&'a str> {
+fn text<'a>(thing: &'a StoredItem, member: &str) -> Option<&'a str> {
     thing.fields.get(member)?.as_str()
 }
 
-fn number(thing: &Thing, member: &str) -> Option<u64> {
+fn number(thing: &StoredItem, member: &str) -> Option<u64> {
     thing.fields.get(member)?.as_u64()
 }
 
 /// The state that a review has now, else the one that its event brought it; without either it was
 /// never submitted.
-fn review_state(thing: &Thing) -> &str {
+fn review_state(thing: &StoredItem) -> &str {
     text(thing, "state").unwrap_or(match text(thing, "event") {
         Some("APPROVE") => "APPROVED",
         Some("REQUEST_CHANGES") => "CHANGES_REQUESTED",

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::reply::{Body, Reply};
 use crate::emulator::limits::secondary::Style;
 use crate::emulator::limits::settings::Limits;
@@ -16,7 +16,7 @@ pub fn micros(
     limits: &Limits,
     style: Style,
     verb: Option<Verb>,
-    outcome: &Result<Reply, Fault>,
+    outcome: &Result<Reply, ApiError>,
 ) -> u64 {
     let body = outcome.as_ref().ok().map(|reply| &reply.body);
     let (base, items) = match (style, verb) {
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn what_fails_costs_its_base() {
         assert_eq!(
-            micros(&Limits::default(), Style::Rest, Some(Verb::Get), &Err(Fault::NotFound)),
+            micros(&Limits::default(), Style::Rest, Some(Verb::Get), &Err(ApiError::NotFound)),
             1_000
         );
     }

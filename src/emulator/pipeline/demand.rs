@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 
 use crate::emulator::auth::access;
-use crate::emulator::http::path::{Canonical, Door};
+use crate::emulator::http::path::{ApiArea, Canonical};
 use crate::emulator::limits::secondary::{Content, Style, TokenRequest, Weight};
 use crate::emulator::limits::settings::Resource;
 use crate::emulator::routing::need::Need;
@@ -27,7 +27,7 @@ pub enum Target {
     Route(&'static Route, Params),
     Graphql(Box<graphql::Plan>),
     /// A route that only the endpoint table knows.
-    Listed(generic::Found),
+    Listed(generic::RouteMatch),
     /// A CORS preflight, which has no credential by nature.
     Options,
     Unknown,
@@ -91,7 +91,7 @@ impl State {
                 Content::None,
             );
         }
-        if canonical.door == Door::Graphql && self.replayer.is_none() {
+        if canonical.area == ApiArea::Graphql && self.replayer.is_none() {
             let plan = graphql::Plan::of(request.body());
             let weight =
                 weight("POST /graphql".to_owned(), plan.points, Style::Graphql, plan.content);

@@ -90,13 +90,13 @@ impl Emulator {
     /// Whether [`Emulator::take_outgoing`] would have something.
     #[must_use]
     pub fn has_outgoing(&self) -> bool {
-        self.state.world.outbox.has_outgoing()
+        self.state.world.delivery_queue.has_outgoing()
     }
 
     /// Whether every delivery has been sent and answered for.
     #[must_use]
     pub fn is_all_delivered(&self) -> bool {
-        self.state.world.outbox.is_empty()
+        self.state.world.delivery_queue.is_empty()
     }
 
     /// The client of request `id` is gone before its answer left: its place is free, and it has

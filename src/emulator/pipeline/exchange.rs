@@ -17,15 +17,15 @@ use crate::emulator::accounts::{AccountId, Caller};
 use crate::emulator::auth::access;
 use crate::emulator::auth::credentials::{self, BadCredentials};
 use crate::emulator::faults::wire::{Departure, Wire};
-use crate::emulator::http::error::Fault;
-use crate::emulator::http::path::{self, Canonical, Door, Query, UploadBytes};
+use crate::emulator::http::error::ApiError;
+use crate::emulator::http::path::{self, ApiArea, Canonical, Query, UploadBytes};
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::iso;
 use crate::emulator::http::urls::Urls;
 use crate::emulator::http::validators::is_conditional;
 use crate::emulator::limits::primary::View;
 use crate::emulator::limits::request_id::RequestId;
-use crate::emulator::limits::secondary::{Exceeded, Refusal};
+use crate::emulator::limits::secondary::{Exceeded, LimitDenial};
 use crate::emulator::limits::settings::Resource;
 use crate::emulator::replay::Replayer;
 use crate::emulator::resources::code::lfs;
@@ -43,8 +43,8 @@ use crate::emulator::{control, generic, graphql, migrations, resources};
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
 
 /// A refusal before anything was executed.
-pub struct Stopped {
-    pub fault: Fault,
+pub struct Denial {
+    pub fault: ApiError,
     pub by: &'static str,
     pub until: Timestamp,
 }
@@ -53,7 +53,7 @@ impl State {
     pub fn arrive(&mut self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Arrival {
         let canonical = path::canonical(request.uri().path());
         migrations::advance(&mut self.world, &self.limits, now);
-        if canonical.door == Door::Control {
+        if canonical.area == ApiArea::Control {
             let response = control::respond(self, now, request, canonical.path);
             return Arrival {
                 id: RequestId(0),
@@ -77,9 +77,9 @@ impl State {
         self.gates.release(id);
         self.faults.holds.release(id);
         self.secondary.finish(now, id, &self.limits);
-        if let Some((account, resource, until)) = self.telling.remove(&id) {
-            self.told.retain(|_, until| *until > now);
-            self.told.insert((account, resource), until);
+        if let Some((account, resource, until)) = self.announcing.remove(&id) {
+            self.announced.retain(|_, until| *until > now);
+            self.announced.insert((account, resource), until);
         }
     }
 
@@ -97,7 +97,7 @@ impl State {
         let mut demand = self.demand(request, canonical, &path);
         let (accepted_permissions, accepted_scopes) = demand.target.accepted();
         let concurrency = self.secondary.concurrency(caller.account);
-        let stopped = self.judge(now, &caller, &demand).err();
+        let denial = self.check(now, &caller, &demand).err();
         let version = version(self.options.dialect, request.headers());
         let context = Context {
             id,
@@ -110,19 +110,19 @@ impl State {
             accepted_permissions,
             accepted_scopes,
             address: request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str),
-            dated: Arc::clone(&self.dated),
+            issued_dates: Arc::clone(&self.issued_dates),
         };
         let mut entry = entry(&self.world, &context, request, &demand, concurrency);
-        let mut response = if let Some(stopped) = stopped {
-            self.note_refusal(id, &caller, &demand, &stopped);
-            entry.refused = Some(stopped.by);
-            refusal(stopped, &demand, &context)
+        let mut response = if let Some(denial) = denial {
+            self.record_denial(id, &caller, &demand, &denial);
+            entry.refused = Some(denial.by);
+            refusal(denial, &demand, &context)
         } else {
             let outcome = match (credential, version) {
-                (Err(_), _) => Err(Fault::BadCredentials),
+                (Err(_), _) => Err(ApiError::BadCredentials),
                 (_, Err(fault)) => Err(fault),
                 (Ok(_), Ok(_)) if path::is_too_large(request, path::BODY_BYTES_MAX) => {
-                    Err(Fault::TooLarge)
+                    Err(ApiError::TooLarge)
                 }
                 (Ok(_), Ok(_)) => self.execute(now, &caller, request, canonical, demand.target),
             };
@@ -132,7 +132,10 @@ impl State {
                 Verb::of(request.method()),
                 &outcome,
             );
-            let reply = lfs::dress(demand.resource, outcome.unwrap_or_else(Fault::into_reply));
+            let reply = lfs::with_lfs_headers(
+                demand.resource,
+                outcome.unwrap_or_else(ApiError::into_reply),
+            );
             let response = self.faults.replicated(now, request, reply).into_response(&context);
             entry.executed = true;
             entry.points = demand.weight.points;
@@ -163,10 +166,10 @@ impl State {
 
     /// Whether the request may be served now. Secondary limits are looked at first: while one
     /// holds, nothing else matters.
-    pub fn judge(&self, now: Timestamp, caller: &Caller, demand: &Demand) -> Result<(), Stopped> {
+    pub fn check(&self, now: Timestamp, caller: &Caller, demand: &Demand) -> Result<(), Denial> {
         if self.secondary.is_banned(caller.account) {
-            return Err(Stopped {
-                fault: Fault::Banned,
+            return Err(Denial {
+                fault: ApiError::Banned,
                 by: "banned",
                 until: Timestamp::FAR_FUTURE,
             });
@@ -178,7 +181,7 @@ impl State {
             StatusCode::FORBIDDEN
         };
         if let Err(refusal) =
-            self.secondary.judge(now, caller.account, &demand.weight, &self.limits)
+            self.secondary.check(now, caller.account, &demand.weight, &self.limits)
         {
             return Err(self.stop(
                 now,
@@ -191,8 +194,8 @@ impl State {
         // Without a token GraphQL has no budget to exhaust; it is answered 401.
         let has_budget = !(caller.is_anonymous() && demand.resource == Resource::GRAPHQL);
         if demand.charge != Charge::Free && has_budget && view.remaining() == 0 {
-            let fault = Fault::PrimaryLimit { whose: caller.account.to_string(), status };
-            return Err(Stopped { fault, by: "primary", until: view.reset });
+            let fault = ApiError::PrimaryLimit { account: caller.account.to_string(), status };
+            return Err(Denial { fault, by: "primary", until: view.reset });
         }
         Ok(())
     }
@@ -200,42 +203,45 @@ impl State {
     /// How long a secondary refusal asks the caller to wait (Document 1, Client behavior):
     /// "retry-after" is sometimes there (rule 2); without it until the reset when nothing remains
     /// (rule 3), else a minute at least (rule 4).
-    fn stop(&self, now: Timestamp, refusal: Refusal, status: StatusCode, view: View) -> Stopped {
-        let told = match self.limits.get("refusal.retry-after") {
+    fn stop(&self, now: Timestamp, refusal: LimitDenial, status: StatusCode, view: View) -> Denial {
+        let announced = match self.limits.get("refusal.retry-after") {
             _ if refusal.exceeded == Exceeded::Waiting => true,
             0 => false,
             1 => true,
-            _ => self.tally.refused_secondary.is_multiple_of(2),
+            _ => self.denial_counts.denied_secondary.is_multiple_of(2),
         };
         let wait = refusal.until.since(now).as_millis().div_ceil(1_000);
-        let retry_after_secs = told.then(|| u64::try_from(wait).unwrap_or(u64::MAX).max(1));
-        let until = match (told, view.remaining()) {
+        let retry_after_secs = announced.then(|| u64::try_from(wait).unwrap_or(u64::MAX).max(1));
+        let until = match (announced, view.remaining()) {
             (true, _) => refusal.until,
             (false, 0) => refusal.until.max(view.reset),
             (false, _) => refusal.until.max(now + self.limits.duration("penalty")),
         };
-        let fault = Fault::SecondaryLimit { exceeded: refusal.exceeded, status, retry_after_secs };
-        Stopped { fault, by: refusal.exceeded.name(), until }
+        let fault =
+            ApiError::SecondaryLimit { exceeded: refusal.exceeded, status, retry_after_secs };
+        Denial { fault, by: refusal.exceeded.name(), until }
     }
 
-    fn note_refusal(&mut self, id: RequestId, caller: &Caller, demand: &Demand, stopped: &Stopped) {
-        if stopped.by == "primary" {
-            self.tally.refused_primary += 1;
-            self.telling.insert(id, (caller.account, demand.resource, stopped.until));
+    fn record_denial(&mut self, id: RequestId, caller: &Caller, demand: &Demand, denial: &Denial) {
+        if denial.by == "primary" {
+            self.denial_counts.denied_primary += 1;
+            self.announcing.insert(id, (caller.account, demand.resource, denial.until));
         } else {
-            self.tally.refused_secondary += 1;
-            self.secondary.begin_refused(id, caller.account, stopped.until);
+            self.denial_counts.denied_secondary += 1;
+            self.secondary.begin_denied(id, caller.account, denial.until);
         }
-        if self.knew(caller, demand, stopped) {
-            self.tally.sent_while_limited += 1;
+        if self.was_announced(caller, demand, denial) {
+            self.denial_counts.sent_while_limited += 1;
             self.secondary.note_sent_while_limited(caller.account, &self.limits);
         }
     }
 
     /// Whether an earlier answer had told the caller that this request would be refused.
-    pub fn knew(&self, caller: &Caller, demand: &Demand, stopped: &Stopped) -> bool {
-        match stopped.by {
-            "primary" => self.told.get(&(caller.account, demand.resource)) == Some(&stopped.until),
+    pub fn was_announced(&self, caller: &Caller, demand: &Demand, denial: &Denial) -> bool {
+        match denial.by {
+            "primary" => {
+                self.announced.get(&(caller.account, demand.resource)) == Some(&denial.until)
+            }
             by => by == Exceeded::Waiting.name() || by == "banned",
         }
     }
@@ -268,7 +274,7 @@ impl State {
             body: request.body(),
             upload_bytes,
             is_read: matches!(*request.method(), Method::GET | Method::HEAD),
-            asked_path: canonical.path,
+            requested_path: canonical.path,
             raw_query: request.uri().query(),
             query: Query::parse(request.uri().query()),
             params: Params::default(),
@@ -276,7 +282,7 @@ impl State {
             organization: 0,
         };
         match target {
-            Target::Recorded | Target::Unknown => Err(Fault::NotFound),
+            Target::Recorded | Target::Unknown => Err(ApiError::NotFound),
             Target::Options => Ok(preflight()),
             Target::Graphql(plan) => graphql::answer(&mut call, request.method(), *plan),
             Target::Route(route, params) => {
@@ -305,7 +311,7 @@ impl State {
         self.replayer
             .as_mut()
             .map(|replayer| replayer.answer(request, canonical, urls))
-            .ok_or(Fault::NotFound)
+            .ok_or(ApiError::NotFound)
     }
 
     /// Takes the cost from the account's budget, and from the one below it as far as that goes.
@@ -363,21 +369,21 @@ fn cost(charge: Charge, response: &Response<Bytes>) -> u32 {
     }
 }
 
-fn refusal(stopped: Stopped, demand: &Demand, context: &Context<'_>) -> Response<Bytes> {
+fn refusal(denial: Denial, demand: &Demand, context: &Context<'_>) -> Response<Bytes> {
     // UPSTREAM.md, Limits: "GraphQL primary exhaustion is 200 with `errors[].type` =
     // `RATE_LIMITED`".
-    let reply = match (&demand.target, &stopped.fault) {
-        (Target::Graphql(_), Fault::PrimaryLimit { whose, .. }) => graphql::exhausted(whose),
-        _ => lfs::dress(demand.resource, stopped.fault.into_reply()),
+    let reply = match (&demand.target, &denial.fault) {
+        (Target::Graphql(_), ApiError::PrimaryLimit { account, .. }) => graphql::exhausted(account),
+        _ => lfs::with_lfs_headers(demand.resource, denial.fault.into_reply()),
     };
     reply.into_response(context)
 }
 
 /// The version in force; the dialect's header chooses it.
-pub fn version(dialect: Dialect, headers: &HeaderMap) -> Result<&'static str, Fault> {
+pub fn version(dialect: Dialect, headers: &HeaderMap) -> Result<&'static str, ApiError> {
     let Some(given) = headers.get(dialect.version_header()) else { return Ok(VERSIONS[0]) };
     VERSIONS.into_iter().find(|known| given.as_bytes() == known.as_bytes()).ok_or_else(|| {
-        Fault::BadRequest(format!(
+        ApiError::BadRequest(format!(
             "The version given in {} is not supported; supported are {}",
             dialect.version_header(),
             VERSIONS.join(", ")

@@ -17,9 +17,9 @@ use crate::clock::Timestamp;
 use crate::emulator::accounts::Caller;
 use crate::emulator::faults::wire::{Departure, Wire};
 use crate::emulator::faults::{
-    Canned, Distorted, Ending, Execution, FaultId, Refusal, Remaining, Seen, Strike,
+    Canned, Distorted, Ending, Execution, FaultId, LimitDenial, Remaining, Seen, Strike,
 };
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::path::Canonical;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::{http_date, parse_http_date};
@@ -119,7 +119,7 @@ impl State {
         let wire = match ending {
             Ending::Status(canned, _) => {
                 self.withhold(id);
-                dress(&mut response, canned, now, request.method());
+                replace_response(&mut response, canned, now, request.method());
                 if let Some(entry) = self.transcript.last_mut() {
                     entry.status = response.status().as_u16();
                 }
@@ -153,8 +153,8 @@ impl State {
 
     /// The answer does not reach its caller; if it was a refusal, nobody knows of it.
     pub fn withhold(&mut self, id: RequestId) {
-        self.telling.remove(&id);
-        self.secondary.withhold_refusal(id);
+        self.announcing.remove(&id);
+        self.secondary.withhold_denial(id);
     }
 
     /// Nothing is carried out; the fault makes the answer. The request has a place among the
@@ -164,8 +164,9 @@ impl State {
         let caller = self.known_caller(now, request, peer);
         let path = self.routed_path(canonical);
         let demand = self.demand(request, canonical, &path);
-        let stopped = self.judge(now, &caller, &demand).err();
-        let knew = stopped.as_ref().is_some_and(|stopped| self.knew(&caller, &demand, stopped));
+        let denial = self.check(now, &caller, &demand).err();
+        let was_announced =
+            denial.as_ref().is_some_and(|denial| self.was_announced(&caller, &demand, denial));
         let (accepted_permissions, accepted_scopes) = demand.target.accepted();
         let context = Context {
             id,
@@ -178,7 +179,7 @@ impl State {
             accepted_permissions,
             accepted_scopes,
             address: request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str),
-            dated: Arc::clone(&self.dated),
+            issued_dates: Arc::clone(&self.issued_dates),
         };
         let mut entry = entry(
             &self.world,
@@ -197,8 +198,8 @@ impl State {
         self.write_rate_headers(now, caller.account, demand.resource, response.headers_mut());
         if let Some(until) = self.refuses_until(now, &ending, view) {
             entry.refused = Some("fault");
-            self.tally.refused_secondary += 1;
-            self.secondary.begin_refused(id, caller.account, until);
+            self.denial_counts.denied_secondary += 1;
+            self.secondary.begin_denied(id, caller.account, until);
         } else {
             self.secondary.begin(
                 id,
@@ -211,8 +212,8 @@ impl State {
                 },
             );
         }
-        if knew {
-            self.tally.sent_while_limited += 1;
+        if was_announced {
+            self.denial_counts.sent_while_limited += 1;
             self.secondary.note_sent_while_limited(caller.account, &self.limits);
         }
         let wire = instead(&mut response, struck, ending, view);
@@ -233,10 +234,10 @@ impl State {
         match ending {
             Ending::HtmlRefusal(_) => Some(a_minute),
             Ending::Secondary(refusal) => {
-                let told =
+                let announced =
                     refusal.retry_after_secs.map(|secs| now + std::time::Duration::from_secs(secs));
                 let reset = (refusal.remaining == Remaining::Zero).then_some(view.reset);
-                Some(told.max(reset).unwrap_or(a_minute))
+                Some(announced.max(reset).unwrap_or(a_minute))
             }
             _ => None,
         }
@@ -252,15 +253,15 @@ fn instead(
 ) -> Wire {
     let (now, method) = (struck.now, struck.request.method());
     match ending {
-        Ending::Status(canned, _) => dress(response, canned, now, method),
+        Ending::Status(canned, _) => replace_response(response, canned, now, method),
         Ending::HtmlRefusal(status) => page(response, status, now, method),
-        Ending::Secondary(Refusal { remaining: Remaining::Zero, .. }) => {
+        Ending::Secondary(LimitDenial { remaining: Remaining::Zero, .. }) => {
             set_named(response.headers_mut(), "x-ratelimit-remaining", "0");
             set_named(response.headers_mut(), "x-ratelimit-used", &view.limit.to_string());
         }
         Ending::ResetBefore => return Wire::Reset,
         Ending::Stall(length, _) => {
-            dress(response, timed_out(), now, method);
+            replace_response(response, timed_out(), now, method);
             return Wire::HeldBack {
                 until: length.map_or(Timestamp::FAR_FUTURE, |length| now + length),
             };
@@ -270,9 +271,9 @@ fn instead(
     Wire::Whole
 }
 
-fn secondary(refusal: Refusal) -> Reply {
-    let Refusal { status, retry_after_secs, .. } = refusal;
-    Fault::SecondaryLimit { exceeded: Exceeded::Points, status, retry_after_secs }.into_reply()
+fn secondary(refusal: LimitDenial) -> Reply {
+    let LimitDenial { status, retry_after_secs, .. } = refusal;
+    ApiError::SecondaryLimit { exceeded: Exceeded::Points, status, retry_after_secs }.into_reply()
 }
 
 fn timed_out() -> Canned {
@@ -288,7 +289,12 @@ fn timed_out() -> Canned {
 
 /// Puts a fault's own answer in the place of another. What stands in front of the service knows
 /// nothing of budgets and ids; the service itself keeps what is true of every answer.
-fn dress(response: &mut Response<Bytes>, canned: Canned, now: Timestamp, method: &Method) {
+fn replace_response(
+    response: &mut Response<Bytes>,
+    canned: Canned,
+    now: Timestamp,
+    method: &Method,
+) {
     if IN_FRONT.contains(&canned.status) {
         response.headers_mut().clear();
     }
@@ -326,7 +332,7 @@ fn page(response: &mut Response<Bytes>, status: StatusCode, now: Timestamp, meth
         body: Bytes::from_static(REFUSAL_PAGE.as_bytes()),
         headers: Vec::new(),
     };
-    dress(response, canned, now, method);
+    replace_response(response, canned, now, method);
 }
 
 fn put_wire(response: &mut Response<Bytes>, wire: Wire) {

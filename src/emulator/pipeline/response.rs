@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::api::Dialect;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Caller;
-use crate::emulator::http::dated::{Dated, Worth};
+use crate::emulator::http::issued_dates::{DateValidity, IssuedDates};
 use crate::emulator::http::reply::{Body, Reply, Tag};
 use crate::emulator::http::timestamps::http_date;
 use crate::emulator::http::validators::{Freshness, Validators, validators};
@@ -29,15 +29,15 @@ pub struct Context<'a> {
     pub accepted_scopes: String,
     /// Path and query as sent.
     pub address: &'a str,
-    pub dated: Arc<Mutex<Dated>>,
+    pub issued_dates: Arc<Mutex<IssuedDates>>,
 }
 
 impl Context<'_> {
     /// What the date of a change is worth in this answer.
-    pub fn worth(&self, changed_at: Timestamp) -> Worth {
+    pub fn date_validity(&self, changed_at: Timestamp) -> DateValidity {
         // What two accounts see at one address changes at different times.
         let address = format!("{} {}", self.caller.account, self.address);
-        self.dated.lock().judge(&address, changed_at, self.now)
+        self.issued_dates.lock().check(&address, changed_at, self.now)
     }
 
     pub fn is_head(&self) -> bool {
@@ -145,22 +145,27 @@ impl Reply {
         let validators =
             (self.status == StatusCode::OK && context.is_read()).then(|| match &self.tag {
                 Tag::Made => {
-                    let worth = self.changed_at.map_or(Worth::None, |at| context.worth(at));
-                    Some(validators(context.headers, &bytes, self.changed_at, worth))
+                    let date_validity =
+                        self.changed_at.map_or(DateValidity::None, |at| context.date_validity(at));
+                    Some(validators(context.headers, &bytes, self.changed_at, date_validity))
                 }
                 Tag::Recorded(tag) => {
                     let opaque = tag.trim_start_matches("W/").trim_matches('"').to_owned();
-                    Some(Validators { opaque, last_modified: self.changed_at, worth: Worth::Exact })
+                    Some(Validators {
+                        opaque,
+                        last_modified: self.changed_at,
+                        date_validity: DateValidity::Exact,
+                    })
                 }
                 Tag::None => self.changed_at.map(|at| Validators {
                     opaque: String::new(),
                     last_modified: Some(at),
-                    worth: Worth::Exact,
+                    date_validity: DateValidity::Exact,
                 }),
             });
         let validators = validators.flatten();
         if let Some(validators) = &validators
-            && validators.judge(context.headers) == Freshness::NotModified
+            && validators.evaluate(context.headers) == Freshness::NotModified
         {
             let unmodified = self
                 .headers

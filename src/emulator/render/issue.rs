@@ -132,13 +132,17 @@ impl Renderer<'_> {
 
     /// Who was asked to look at a pull.
     pub fn requested_reviewers(&self, repository: &Repository, issue: &Issue) -> Vec<Value> {
-        let asked = self.world.shelves.shelf(&format!(
+        let requested = self.world.collections.collection(&format!(
             "repository/{}/pulls/{}/requested_reviewers",
             repository.id, issue.number
         ));
-        asked
-            .map(|asked| {
-                asked.in_order().into_iter().map(|(_, thing)| self.user_summary(thing.id)).collect()
+        requested
+            .map(|requested| {
+                requested
+                    .in_order()
+                    .into_iter()
+                    .map(|(_, thing)| self.user_summary(thing.id))
+                    .collect()
             })
             .unwrap_or_default()
     }

@@ -12,12 +12,12 @@ use crate::emulator::world::{
 
 /// Whether somebody is in, or has been asked to come (Document 2, Team membership, `state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum MembershipState {
     Active,
     Pending,
 }
 
-impl Standing {
+impl MembershipState {
     pub fn name(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -136,12 +136,12 @@ impl Renderer<'_> {
         team: u64,
         user: u64,
         role: TeamRole,
-        standing: Standing,
+        state: MembershipState,
     ) -> Value {
         json!({
             "url": format!("{}/memberships/{}", self.team_url(organization, team), segment(self.world.login(user))),
             "role": role.name(),
-            "state": standing.name(),
+            "state": state.name(),
         })
     }
 
@@ -178,12 +178,12 @@ impl Renderer<'_> {
         organization: &Organization,
         user: u64,
         role: &str,
-        standing: Standing,
+        state: MembershipState,
     ) -> Value {
         let url = self.organization_url(organization);
         json!({
             "url": format!("{url}/memberships/{}", segment(self.world.login(user))),
-            "state": standing.name(),
+            "state": state.name(),
             "role": role,
             "organization_url": url,
             "organization": self.organization_summary(organization),

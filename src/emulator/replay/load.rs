@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::Value;
 
-use super::{Answer, Exchange, Key, Recording, Site, body_value};
+use super::{Exchange, Key, RecordedBody, Recording, Site, body_value};
 use crate::emulator::http::path::Query;
 use crate::emulator::http::timestamps::parse_http_date;
 use crate::emulator::limits::settings::Resource;
@@ -205,24 +205,24 @@ fn headers(record: &Value) -> Vec<(HeaderName, HeaderValue)> {
         .collect()
 }
 
-fn answer(response: &Value, binary: bool) -> Answer {
+fn answer(response: &Value, binary: bool) -> RecordedBody {
     match response {
-        Value::Null => Answer::Empty,
-        Value::String(text) if text.is_empty() => Answer::Empty,
+        Value::Null => RecordedBody::Empty,
+        Value::String(text) if text.is_empty() => RecordedBody::Empty,
         Value::String(text) if binary => {
-            Answer::Bytes(unhex(text).unwrap_or_else(|| text.clone().into_bytes()).into())
+            RecordedBody::Bytes(unhex(text).unwrap_or_else(|| text.clone().into_bytes()).into())
         }
-        Value::String(text) => Answer::Bytes(Bytes::from(text.clone())),
+        Value::String(text) => RecordedBody::Bytes(Bytes::from(text.clone())),
         // An encoded body is kept as the list of its chunks.
         Value::Array(chunks) if binary => {
             let parts: Option<Vec<Vec<u8>>> =
                 chunks.iter().map(|chunk| chunk.as_str().and_then(unhex)).collect();
             parts.map_or_else(
-                || Answer::Json(response.clone()),
-                |parts| Answer::Bytes(parts.concat().into()),
+                || RecordedBody::Json(response.clone()),
+                |parts| RecordedBody::Bytes(parts.concat().into()),
             )
         }
-        other => Answer::Json(other.clone()),
+        other => RecordedBody::Json(other.clone()),
     }
 }
 
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(unhex("1f8"), None);
         assert_eq!(unhex("zz"), None);
         assert!(
-            matches!(answer(&serde_json::json!(["1f", "8b"]), true), Answer::Bytes(bytes) if bytes.as_ref() == [0x1f, 0x8b])
+            matches!(answer(&serde_json::json!(["1f", "8b"]), true), RecordedBody::Bytes(bytes) if bytes.as_ref() == [0x1f, 0x8b])
         );
     }
 

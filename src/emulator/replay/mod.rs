@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Caller};
-use crate::emulator::http::path::{self, Canonical, Door, Query};
+use crate::emulator::http::path::{self, ApiArea, Canonical, Query};
 use crate::emulator::http::reply::{Body, Reply, Tag};
 use crate::emulator::http::urls::Urls;
 use crate::emulator::limits::settings::Resource;
@@ -75,7 +75,7 @@ struct Exchange {
     body: Option<Value>,
     status: StatusCode,
     headers: Vec<(HeaderName, HeaderValue)>,
-    answer: Answer,
+    answer: RecordedBody,
     /// The header's value, quotes and all.
     etag: Option<String>,
     content_type: Option<String>,
@@ -84,7 +84,7 @@ struct Exchange {
 }
 
 #[derive(Clone, Debug)]
-enum Answer {
+enum RecordedBody {
     Empty,
     Json(Value),
     Bytes(Bytes),
@@ -236,8 +236,8 @@ fn key(request: &Request<Bytes>, canonical: Canonical<'_>) -> Key {
     // A HEAD is answered from its GET.
     let method =
         if request.method() == Method::HEAD { Method::GET } else { request.method().clone() };
-    let uploads =
-        canonical.door == Door::Uploads || path::is_upload(request.method(), request.uri().path());
+    let uploads = canonical.area == ApiArea::Uploads
+        || path::is_upload(request.method(), request.uri().path());
     Key {
         method: method.to_string(),
         site: if uploads { Site::Uploads } else { Site::Api },
@@ -262,8 +262,8 @@ impl Exchange {
             rewrite::header(name, value, urls);
         }
         let body = match &self.answer {
-            Answer::Empty => Body::Empty,
-            Answer::Json(value) => {
+            RecordedBody::Empty => Body::Empty,
+            RecordedBody::Json(value) => {
                 let mut value = value.clone();
                 rewrite::json(&mut value, urls);
                 Body::Raw(
@@ -271,7 +271,7 @@ impl Exchange {
                     serde_json::to_vec(&value).unwrap_or_default().into(),
                 )
             }
-            Answer::Bytes(bytes) => Body::Raw(self.content_type.clone(), bytes.clone()),
+            RecordedBody::Bytes(bytes) => Body::Raw(self.content_type.clone(), bytes.clone()),
         };
         let tag = self.etag.clone().map_or(Tag::None, Tag::Recorded);
         Reply { status: self.status, body, changed_at: self.last_modified, tag, headers }

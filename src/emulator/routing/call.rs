@@ -8,7 +8,7 @@ use super::params::Params;
 use crate::api::Dialect;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Caller};
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::path::Query;
 use crate::emulator::http::urls::Urls;
 use crate::emulator::limits::primary::{Primary, View};
@@ -31,7 +31,7 @@ pub struct Call<'a> {
     pub upload_bytes: u64,
     pub is_read: bool,
     /// The path as asked, without the base.
-    pub asked_path: &'a str,
+    pub requested_path: &'a str,
     pub raw_query: Option<&'a str>,
     pub query: Query,
     pub params: Params,
@@ -48,12 +48,12 @@ impl Call<'_> {
     }
 
     /// The repository that the route was admitted to.
-    pub fn repository(&self) -> Result<&Repository, Fault> {
-        self.world.repositories.get(&self.repository).ok_or(Fault::NotFound)
+    pub fn repository(&self) -> Result<&Repository, ApiError> {
+        self.world.repositories.get(&self.repository).ok_or(ApiError::NotFound)
     }
 
-    pub fn repository_mut(&mut self) -> Result<&mut Repository, Fault> {
-        self.world.repositories.get_mut(&self.repository).ok_or(Fault::NotFound)
+    pub fn repository_mut(&mut self) -> Result<&mut Repository, ApiError> {
+        self.world.repositories.get_mut(&self.repository).ok_or(ApiError::NotFound)
     }
 
     /// Who is named as the author of what the caller makes.

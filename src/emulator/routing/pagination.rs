@@ -47,8 +47,8 @@ pub fn cut<T>(
 
 /// The page size asked for, within its caps.
 pub fn per_page(call: &Call<'_>, caps: Caps) -> usize {
-    let asked = call.query.get("per_page").and_then(|given| given.parse::<usize>().ok());
-    asked.filter(|size| *size > 0).unwrap_or(caps.default).min(caps.max)
+    let requested = call.query.get("per_page").and_then(|given| given.parse::<usize>().ok());
+    requested.filter(|size| *size > 0).unwrap_or(caps.default).min(caps.max)
 }
 
 fn link(call: &Call<'_>, page: usize, last: usize) -> Option<(HeaderName, HeaderValue)> {
@@ -94,5 +94,5 @@ pub fn address(call: &Call<'_>, name: &str, value: &str) -> String {
         .filter(|pair| !pair.is_empty() && pair.split('=').next() != Some(name));
     let mut pairs: Vec<String> = given.map(str::to_owned).collect();
     pairs.push(format!("{name}={value}"));
-    format!("{}{}?{}", call.urls.api, call.asked_path, pairs.join("&"))
+    format!("{}{}?{}", call.urls.api, call.requested_path, pairs.join("&"))
 }

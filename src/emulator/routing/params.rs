@@ -1,6 +1,6 @@
 //! The values of a path's parameters.
 
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::path::decode_segment;
 
 /// The values of a template's parameters.
@@ -24,11 +24,11 @@ impl Params {
     }
 
     /// A number; what is none names nothing that exists.
-    pub fn id(&self, name: &str) -> Result<u64, Fault> {
+    pub fn id(&self, name: &str) -> Result<u64, ApiError> {
         let given = self.get(name);
         // One number, one spelling: a sign or a zero in front names nothing.
         let is_plain = given.bytes().all(|byte| byte.is_ascii_digit())
             && (given == "0" || !given.starts_with('0'));
-        given.parse().ok().filter(|_| is_plain).ok_or(Fault::NotFound)
+        given.parse().ok().filter(|_| is_plain).ok_or(ApiError::NotFound)
     }
 }

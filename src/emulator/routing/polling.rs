@@ -8,6 +8,6 @@ use crate::emulator::http::reply::Reply;
 /// The answer to a poll, with the interval in force after it. A 304 says it too.
 pub fn paced(call: &mut Call<'_>, reply: Reply) -> Reply {
     let interval_secs =
-        call.world.polls.note(call.now, call.caller.account, call.asked_path, call.limits);
+        call.world.polls.note(call.now, call.caller.account, call.requested_path, call.limits);
     reply.with(HeaderName::from_static("x-poll-interval"), &interval_secs.to_string())
 }

@@ -4,13 +4,13 @@ use http::Method;
 
 use super::call::Call;
 use super::need::Need;
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::limits::secondary::{Content, TokenRequest};
 use crate::emulator::limits::settings::Resource;
 
 /// What a route's function makes of a call.
-pub type Outcome = Result<Reply, Fault>;
+pub type Outcome = Result<Reply, ApiError>;
 
 /// A method that has routes; `HEAD` is asked as `GET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

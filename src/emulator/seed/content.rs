@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::options::Options;
 use super::people::{ACME, ADA, BEN, BUILD_BOT, CLEO, DAN, GLOBEX, SCAN_BOT, TRIAGE_BOT, WIDGETS};
 use crate::clock::Timestamp;
-use crate::emulator::events::notifications::{self, Cause, Notice};
+use crate::emulator::events::notifications::{self, Cause, Notification};
 use crate::emulator::world::notifications::thread::{Reason, ThreadState, Topic};
 use crate::emulator::world::organizations::owner::Owner;
 use crate::emulator::world::{
@@ -224,7 +224,7 @@ fn watch_and_notify(world: &mut World, dice: &mut Rng, now: Timestamp) {
             let number = u64::from(index) + 1;
             let topic =
                 Topic::of_reason(reason, world.next_id()).unwrap_or(Topic::Numbered(number));
-            let notice = Notice {
+            let notice = Notification {
                 user,
                 repository: WIDGETS,
                 topic,
@@ -232,7 +232,7 @@ fn watch_and_notify(world: &mut World, dice: &mut Rng, now: Timestamp) {
                 cause: Cause::Activity,
                 comment: None,
             };
-            let id = notifications::tell_one(world, at, &notice);
+            let id = notifications::notify(world, at, &notice);
             if let Some(thread) = world.threads.get_mut(&id).filter(|_| index % 10 == 9) {
                 thread.state = ThreadState::Read;
                 thread.last_read_at = Some(at + HOUR);

@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::people::{ACME, ACME_INSTALLATION, ALL_SCOPES, APP, BEN, DAN, WIDGETS, personal};
 use crate::api::TokenKind;
 use crate::clock::Timestamp;
-use crate::emulator::accounts::{AccountId, Level, Permissions, Standing, Token};
+use crate::emulator::accounts::{AccountId, Level, Permissions, Token, TokenStatus};
 use crate::emulator::auth::jwt;
 use crate::emulator::world::organizations::owner::Owner;
 use crate::emulator::world::{
-    App, FEATURES, Issue, OauthApp, Organization, People, Repository, Terms, User, Visibility,
-    World,
+    App, FEATURES, InstallationGrant, Issue, OauthApp, Organization, People, Repository, User,
+    Visibility, World,
 };
 
 const IRIS: u64 = 151;
@@ -71,11 +71,11 @@ pub fn add(world: &mut World, now: Timestamp) {
         installations: vec![(INITECH_INSTALLATION, INITECH_LABS)],
     });
     // The vault was not chosen.
-    let terms = Terms {
+    let installation_grant = InstallationGrant {
         permissions: granted(),
         repositories: Some(BTreeSet::from([STAPLERS, BLUEPRINTS])),
     };
-    world.installation_terms.insert(INITECH_INSTALLATION, terms);
+    world.installation_grants.insert(INITECH_INSTALLATION, installation_grant);
     world.oauth_apps.push(OauthApp {
         id: INITECH_OAUTH_APP,
         client_id: "emu_initech_client_id".to_owned(),
@@ -239,7 +239,7 @@ fn ended_tokens(now: Timestamp) -> Vec<Token> {
         installed_on: Some(ACME),
         app: Some(APP),
         repositories: Some(BTreeSet::from([WIDGETS])),
-        standing: Standing::ValidUntil(now + WORKFLOW_STEP),
+        status: TokenStatus::ValidUntil(now + WORKFLOW_STEP),
         ..personal(
             "emu_installation_workflow_step",
             TokenKind::Installation,
@@ -249,5 +249,5 @@ fn ended_tokens(now: Timestamp) -> Vec<Token> {
             "made in a workflow step of acme/widgets: expires an hour after the beginning",
         )
     };
-    vec![Token { standing: Standing::Revoked, ..revoked }, step]
+    vec![Token { status: TokenStatus::Revoked, ..revoked }, step]
 }

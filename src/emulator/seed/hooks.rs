@@ -9,7 +9,9 @@ use serde_json::json;
 use super::people::{ACME, ACME_INSTALLATION, APP, OAUTH_APP, WIDGETS};
 use crate::clock::Timestamp;
 use crate::emulator::events::delivery::envelope;
-use crate::emulator::world::{Attempt, Config, Delivery, Hook, Log, Receipt, Target, World, guid};
+use crate::emulator::world::{
+    Attempt, Config, Delivery, DeliveryLog, Hook, Receipt, Target, World, guid,
+};
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
@@ -56,7 +58,7 @@ fn hook(world: &mut World, target: Target, url: &str, events: &[&str], at: Times
         active: true,
         created_at: at,
         updated_at: at,
-        deliveries: Log::default(),
+        deliveries: DeliveryLog::default(),
     }
 }
 

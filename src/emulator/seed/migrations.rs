@@ -8,7 +8,7 @@ use super::people::{ADA, WIDGETS};
 use crate::clock::Timestamp;
 use crate::emulator::limits::settings::Limits;
 use crate::emulator::migrations;
-use crate::emulator::world::storage::migrations::{Flag, Migration, Pace, State};
+use crate::emulator::world::storage::migrations::{Flag, Migration, MigrationState, Pace};
 use crate::emulator::world::{World, guid};
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -23,10 +23,10 @@ const REPOSITORIES: [u64; 2] = [WIDGETS + 3, WIDGETS + 4];
 
 pub fn add(world: &mut World, now: Timestamp) {
     let cases = [
-        (PENDING, State::Pending, now - HOUR),
-        (EXPORTING, State::Exporting, now - HOUR),
-        (FAILED, State::Failed, now - HOUR * 48),
-        (EXPIRED, State::Exported, now - HOUR * 240),
+        (PENDING, MigrationState::Pending, now - HOUR),
+        (EXPORTING, MigrationState::Exporting, now - HOUR),
+        (FAILED, MigrationState::Failed, now - HOUR * 48),
+        (EXPIRED, MigrationState::Exported, now - HOUR * 240),
     ];
     for (id, state, since) in cases {
         let migration = migration(id, since);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::api::TokenKind;
 use crate::clock::Timestamp;
-use crate::emulator::accounts::{AccountId, Level, Permissions, Standing, Token};
+use crate::emulator::accounts::{AccountId, Level, Permissions, Token, TokenStatus};
 use crate::emulator::auth::jwt;
 use crate::emulator::world::organizations::owner::Owner;
 use crate::emulator::world::{App, OauthApp, Organization, People, User, World};
@@ -139,7 +139,7 @@ pub fn personal(
         oauth_app: None,
         app: None,
         repositories: None,
-        standing: Standing::Valid,
+        status: TokenStatus::Valid,
         note,
     }
 }
@@ -175,7 +175,7 @@ fn user_tokens(now: Timestamp) -> Vec<Token> {
             "owner of globex, a stranger to acme",
         ),
         Token {
-            standing: Standing::ValidUntil(now - DAY),
+            status: TokenStatus::ValidUntil(now - DAY),
             ..classic("emu_classic_expired", BEN, ALL_SCOPES, "expired yesterday")
         },
         fine(

@@ -27,10 +27,10 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use self::idle::Activity;
 use self::response_writer::{Broken, Sent, depart};
-use self::write_queue::{Ends, Line};
+use self::write_queue::{Ends, WriteQueue};
 use crate::clock::{Clock, Timestamp};
 use crate::emulator::control::waits;
-use crate::emulator::events::delivery::sender::{self, Courier};
+use crate::emulator::events::delivery::sender::{self, WebhookSender};
 use crate::emulator::faults::FaultId;
 use crate::emulator::faults::gates::GateId;
 use crate::emulator::faults::wire::{Departure, Wire};
@@ -95,7 +95,7 @@ impl Server {
         clock: Clock,
         latency: Duration,
     ) -> Handle {
-        Self::start_with(listener, emulator, clock, latency, Courier::default())
+        Self::start_with(listener, emulator, clock, latency, WebhookSender::default())
     }
 
     /// As [`Server::start`], with a courier of one's own for webhook deliveries.
@@ -105,9 +105,9 @@ impl Server {
         emulator: Emulator,
         clock: Clock,
         latency: Duration,
-        courier: Courier,
+        sender: WebhookSender,
     ) -> Handle {
-        Self::start_narrow(listener, emulator, clock, latency, courier, CONNECTIONS_MAX)
+        Self::start_narrow(listener, emulator, clock, latency, sender, CONNECTIONS_MAX)
     }
 
     /// The same, with room for so many connections at once.
@@ -116,7 +116,7 @@ impl Server {
         emulator: Emulator,
         clock: Clock,
         latency: Duration,
-        courier: Courier,
+        sender: WebhookSender,
         connections_max: usize,
     ) -> Handle {
         // A bound listener knows its address; the fallback only saves every caller an error that
@@ -126,7 +126,7 @@ impl Server {
         let shared =
             Arc::new(Shared { emulator: Mutex::new(emulator), clock, latency, changed, post });
         let (stop, phase) = watch::channel(Phase::Serving);
-        let deliveries = tokio::spawn(deliver(courier, Arc::clone(&shared), phase.clone()));
+        let deliveries = tokio::spawn(deliver(sender, Arc::clone(&shared), phase.clone()));
         let task = tokio::spawn(accept(listener, Arc::clone(&shared), phase, connections_max));
         Handle { addr, shared, stop, task, deliveries }
     }
@@ -173,7 +173,7 @@ impl Handle {
     }
 }
 
-async fn deliver(courier: Courier, shared: Arc<Shared>, phase: watch::Receiver<Phase>) {
+async fn deliver(sender: WebhookSender, shared: Arc<Shared>, phase: watch::Receiver<Phase>) {
     let take = || {
         let taken = shared.emulator.lock().take_outgoing(shared.clock.now());
         // Taking may empty the outbox without sending: the webhook is gone.
@@ -184,7 +184,7 @@ async fn deliver(courier: Courier, shared: Arc<Shared>, phase: watch::Receiver<P
         shared.emulator.lock().delivered(id, receipt);
         shared.changed.notify_waiters();
     };
-    sender::run(courier, take, settle, Arc::clone(&shared.post), phase).await;
+    sender::run(sender, take, settle, Arc::clone(&shared.post), phase).await;
 }
 
 async fn accept(
@@ -193,14 +193,14 @@ async fn accept(
     mut phase: watch::Receiver<Phase>,
     connections_max: usize,
 ) {
-    let places = Arc::new(Semaphore::new(connections_max));
+    let slots = Arc::new(Semaphore::new(connections_max));
     let mut connections = JoinSet::new();
     loop {
-        let place = tokio::select! {
-            place = Arc::clone(&places).acquire_owned() => place,
+        let slot = tokio::select! {
+            slot = Arc::clone(&slots).acquire_owned() => slot,
             _ = phase.changed() => break,
         };
-        let Ok(place) = place else { break };
+        let Ok(slot) = slot else { break };
         tokio::select! {
             accepted = listener.accept() => {
                 // A client that is gone before it was accepted is no reason to end. Nor is it that
@@ -211,7 +211,7 @@ async fn accept(
                     continue;
                 };
                 let connection = serve(stream, peer.ip(), Arc::clone(&shared), phase.clone());
-                connections.spawn(async move { connection.await; drop(place) });
+                connections.spawn(async move { connection.await; drop(slot) });
             }
             _ = phase.changed() => break,
         }
@@ -237,7 +237,7 @@ async fn serve(
     // be set still works.
     let _ = stream.set_nodelay(true);
     let ends = Arc::new(Ends::default());
-    let line = Line::new(stream, Arc::clone(&ends), Arc::clone(&shared));
+    let line = WriteQueue::new(stream, Arc::clone(&ends), Arc::clone(&shared));
     let ends_of_answers = Arc::clone(&ends);
     let activity = Arc::new(Activity::default());
     let asked = Arc::clone(&activity);

@@ -15,7 +15,7 @@ use super::Shared;
 use crate::emulator::limits::request_id::RequestId;
 
 /// The connection itself, as the protocol's implementation drives it.
-pub struct Line {
+pub struct WriteQueue {
     stream: TcpStream,
     ends: Arc<Ends>,
     shared: Arc<Shared>,
@@ -24,12 +24,12 @@ pub struct Line {
 /// What a request's handler can do with the connection that its answer will take.
 #[derive(Debug, Default)]
 pub struct Ends {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     cut: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     /// Bytes sent so far.
     sent: u64,
     awaited: Vec<(u64, Then)>,
@@ -68,9 +68,9 @@ impl Ends {
     /// Tells when more than `bytes` bytes from now on have been sent: a body of that length and its
     /// headers.
     pub fn sent(&self, bytes: u64) -> oneshot::Receiver<()> {
-        let (tell, told) = oneshot::channel();
-        self.after(bytes, Then::Tell(tell));
-        told
+        let (cut_sender, cut_receiver) = oneshot::channel();
+        self.after(bytes, Then::Tell(cut_sender));
+        cut_receiver
     }
 
     /// Tells the emulator when an answer with a body of this length, to be written next, has been
@@ -86,7 +86,7 @@ impl Ends {
     }
 }
 
-impl Line {
+impl WriteQueue {
     pub fn new(stream: TcpStream, ends: Arc<Ends>, shared: Arc<Shared>) -> Self {
         Self { stream, ends, shared }
     }
@@ -108,7 +108,7 @@ impl Line {
         for then in due {
             match then {
                 // Who waited may be gone with its stream.
-                Then::Tell(tell) => drop(tell.send(())),
+                Then::Tell(cut_sender) => drop(cut_sender.send(())),
                 Then::Departed(id) => {
                     self.shared.emulator.lock().departed(id);
                     self.shared.changed.notify_waiters();
@@ -118,7 +118,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for WriteQueue {
     fn drop(&mut self) {
         if self.ends.state.lock().farewell == Farewell::Reset {
             // A socket that refuses is closed in good order instead, which ends the connection too.
@@ -127,7 +127,7 @@ impl Drop for Line {
     }
 }
 
-impl AsyncRead for Line {
+impl AsyncRead for WriteQueue {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -137,7 +137,7 @@ impl AsyncRead for Line {
     }
 }
 
-impl AsyncWrite for Line {
+impl AsyncWrite for WriteQueue {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

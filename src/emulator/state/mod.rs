@@ -7,11 +7,13 @@ use bytes::Bytes;
 use http::{Request, header};
 use parking_lot::Mutex;
 
+use self::reset::Conditions;
+use self::transcript::Transcript;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::AccountId;
 use crate::emulator::faults::Faults;
 use crate::emulator::faults::gates::Gates;
-use crate::emulator::http::dated::Dated;
+use crate::emulator::http::issued_dates::IssuedDates;
 use crate::emulator::limits::primary::{Primary, View};
 use crate::emulator::limits::request_id::RequestId;
 use crate::emulator::limits::secondary::Secondary;
@@ -20,8 +22,6 @@ use crate::emulator::replay::{Recording, Replayer};
 use crate::emulator::routing::call::view;
 use crate::emulator::seed;
 use crate::emulator::seed::options::Options;
-use crate::emulator::state::reset::Conditions;
-use crate::emulator::state::transcript::Transcript;
 use crate::emulator::world::World;
 
 pub mod reset;
@@ -39,22 +39,22 @@ pub struct State {
     pub gates: Gates,
     pub faults: Faults,
     pub transcript: Transcript,
-    pub tally: Tally,
+    pub denial_counts: DenialCounts,
     /// What a reset goes back to beside the seed.
     pub conditions: Conditions,
-    pub dated: Arc<Mutex<Dated>>,
+    pub issued_dates: Arc<Mutex<IssuedDates>>,
     pub next_request: u64,
     /// Refusals of a primary budget under way, and those that callers know of: nothing may be sent
     /// before then.
-    pub telling: BTreeMap<RequestId, (AccountId, Resource, Timestamp)>,
-    pub told: BTreeMap<(AccountId, Resource), Timestamp>,
+    pub announcing: BTreeMap<RequestId, (AccountId, Resource, Timestamp)>,
+    pub announced: BTreeMap<(AccountId, Resource), Timestamp>,
 }
 
 /// What went wrong between callers and limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    pub refused_primary: u64,
-    pub refused_secondary: u64,
+pub struct DenialCounts {
+    pub denied_primary: u64,
+    pub denied_secondary: u64,
     /// Requests sent although an earlier answer had said to wait.
     pub sent_while_limited: u64,
 }
@@ -72,12 +72,12 @@ impl State {
             secondary: Secondary::default(),
             gates: Gates::default(),
             transcript: Transcript::default(),
-            tally: Tally::default(),
+            denial_counts: DenialCounts::default(),
             conditions: Conditions::default(),
-            dated: Arc::default(),
+            issued_dates: Arc::default(),
             next_request: 0,
-            telling: BTreeMap::new(),
-            told: BTreeMap::new(),
+            announcing: BTreeMap::new(),
+            announced: BTreeMap::new(),
         }
     }
 
@@ -98,8 +98,11 @@ impl State {
     }
 
     /// Whom an answer has told that a primary budget is exhausted, and until when.
-    pub fn told(&self, now: Timestamp) -> impl Iterator<Item = (AccountId, Resource, Timestamp)> {
-        self.told
+    pub fn announced(
+        &self,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (AccountId, Resource, Timestamp)> {
+        self.announced
             .iter()
             .filter(move |(_, until)| **until > now)
             .map(|((account, resource), until)| (*account, *resource, *until))

@@ -52,7 +52,7 @@ impl State {
         let recording = self.replayer.take().map(Replayer::into_recording);
         let before = std::mem::replace(self, Self::new(options, recording, now));
         self.next_request = before.next_request;
-        self.world.outbox = before.world.outbox.succeeding();
+        self.world.delivery_queue = before.world.delivery_queue.succeeding();
         self.gates = Gates::after(&before.gates);
         self.faults = Faults::new(self.options.seed, before.faults.last_id());
         self.impose(before.conditions);

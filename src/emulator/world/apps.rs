@@ -12,14 +12,15 @@ use crate::emulator::limits::settings::{Plan, Scale};
 
 /// What an organisation granted an app when it installed it.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct InstallationGrant {
     pub permissions: Permissions,
     /// The repositories chosen; none for all that the organisation has and will have.
     pub repositories: Option<BTreeSet<u64>>,
 }
 
 /// The terms of an installation that nothing is written about.
-const EVERYTHING: &Terms = &Terms { permissions: Permissions::All, repositories: None };
+const EVERYTHING: &InstallationGrant =
+    &InstallationGrant { permissions: Permissions::All, repositories: None };
 
 impl World {
     pub fn app(&self, id: u64) -> Option<&App> {
@@ -41,8 +42,8 @@ impl World {
         installed.map(|(installation, _)| *installation)
     }
 
-    pub fn terms(&self, installation: u64) -> &Terms {
-        self.installation_terms.get(&installation).unwrap_or(EVERYTHING)
+    pub fn installation_grant(&self, installation: u64) -> &InstallationGrant {
+        self.installation_grants.get(&installation).unwrap_or(EVERYTHING)
     }
 
     /// Who pays for a token's requests. Document 1: an "app or OAuth app owned by an
@@ -107,7 +108,7 @@ impl World {
             .and_then(|(_, organization)| self.organizations.get(&organization));
         let Some(organization) = organization else { return Scale::default() };
         let owner = Owner::Organization(organization.id);
-        let repositories = match &self.terms(id).repositories {
+        let repositories = match &self.installation_grant(id).repositories {
             Some(chosen) => {
                 chosen.iter().filter(|id| self.repositories.contains_key(id)).count() as u64
             }

@@ -2,7 +2,7 @@
 
 use super::World;
 use super::organizations::enterprises::{Enterprise, EnterpriseTeam};
-use super::webhooks::hooks::{Hook, Mailbox, Target};
+use super::webhooks::hooks::{Hook, HookKey, Target};
 
 impl World {
     pub fn enterprise_by_slug(&self, slug: &str) -> Option<&Enterprise> {
@@ -25,12 +25,12 @@ impl World {
 }
 
 impl World {
-    pub fn hook_mut(&mut self, mailbox: Mailbox) -> Option<&mut Hook> {
-        match mailbox.target {
+    pub fn hook_mut(&mut self, hook_key: HookKey) -> Option<&mut Hook> {
+        match hook_key.target {
             Target::Organization(id) => {
-                self.organizations.get_mut(&id)?.hooks.get_mut(&mailbox.hook)
+                self.organizations.get_mut(&id)?.hooks.get_mut(&hook_key.hook)
             }
-            Target::App(id) => self.app_hooks.get_mut(&id).filter(|hook| hook.id == mailbox.hook),
+            Target::App(id) => self.app_hooks.get_mut(&id).filter(|hook| hook.id == hook_key.hook),
         }
     }
 }

@@ -5,19 +5,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use self::notifications::feed::Feed;
-use self::notifications::participation::{self, Notices};
+use self::notifications::participation::{self, Participation};
 use self::notifications::polls::Polls;
 use self::notifications::thread::{BackgroundRead, Thread};
 use self::organizations::issue_fields::IssueField;
+use self::organizations::owner::Owner;
 use self::properties::Properties;
 use self::storage::clone_secrets::CloneSecrets;
+use self::storage::collections::Collections;
 use self::storage::lfs::Storage;
 use self::storage::migrations::Migrations;
-use self::webhooks::queue::Outbox;
+use self::webhooks::queue::DeliveryQueue;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Token};
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::storage::shelves::Shelves;
 
 mod apps;
 mod authors;
@@ -35,8 +35,8 @@ mod tokens;
 mod views;
 pub mod webhooks;
 
-pub use self::apps::Terms;
-pub use self::git::history::{Author, Commit, Draft, Edit, Full, History, README, Tree};
+pub use self::apps::InstallationGrant;
+pub use self::git::history::{Author, Commit, Draft, Edit, History, HistoryFull, README, Tree};
 pub use self::organizations::enterprises::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
 pub use self::organizations::membership::{
     Invitation, InvitationFailure, InvitationRole, Invitee, ORGANIZATION_ROLES, People, Purpose,
@@ -48,10 +48,10 @@ pub use self::repositories::repository::{Asset, FEATURES, Release, Repository, V
 pub use self::token_views::TokenView;
 pub use self::views::role_views;
 pub use self::webhooks::deliveries::{
-    ANSWER_BYTES_MAX, Attempt, DELIVERIES_MAX, Delivery, Failure, Log, Posted, Receipt, Signatures,
-    Standing, guid,
+    ANSWER_BYTES_MAX, Attempt, DELIVERIES_MAX, Delivery, DeliveryLog, Failure, Posted, QueueStatus,
+    Receipt, Signatures, guid,
 };
-pub use self::webhooks::hooks::{Certificate, Config, ContentType, Hook, Mailbox, Target};
+pub use self::webhooks::hooks::{Certificate, Config, ContentType, Hook, HookKey, Target};
 
 /// Everything that exists, and the next free id.
 #[derive(Debug, Default)]
@@ -80,7 +80,7 @@ pub struct World {
     /// The commits of the repositories that something was pushed to.
     histories: BTreeMap<u64, Arc<History>>,
     /// What is kept for routes without a model of their own.
-    pub shelves: Shelves,
+    pub collections: Collections,
     /// Notification threads by id.
     pub threads: BTreeMap<u64, Thread>,
     /// The thread of a user about something in a repository.
@@ -90,17 +90,17 @@ pub struct World {
     /// Organisations that are on the enterprise cloud (Document 1, Primary rate limits).
     pub enterprise_cloud: BTreeSet<u64>,
     /// What installations were granted; one that is not here was granted everything.
-    pub installation_terms: BTreeMap<u64, Terms>,
+    pub installation_grants: BTreeMap<u64, InstallationGrant>,
     /// Positions of the tokens made at run time that expire, in that order.
     minted: VecDeque<usize>,
     pub lfs: Storage,
     /// The webhook of each app.
     pub app_hooks: BTreeMap<u64, Hook>,
     /// Deliveries that are to be sent.
-    pub outbox: Outbox,
+    pub delivery_queue: DeliveryQueue,
     /// Marks that are still being made in the background.
     pub background_reads: Vec<BackgroundRead>,
-    pub notices: Notices,
+    pub participation: Participation,
     pub polls: Polls,
     pub clone_secrets: CloneSecrets,
     pub properties: Properties,

@@ -30,7 +30,7 @@ impl World {
         self.lfs.clear(id);
         self.template_of.retain(|made, from| *made != id && *from != id);
         self.properties.forget_repository(id);
-        self.shelves.clear_below(&format!("repository/{id}"));
+        self.collections.clear_below(&format!("repository/{id}"));
     }
 
     /// Takes an organisation away, and its repositories.
@@ -48,7 +48,7 @@ impl World {
         if let Some(organization) = self.organizations.remove(&id) {
             self.logins.remove(&organization.login.to_lowercase());
             for hook in organization.hooks.values() {
-                self.outbox.forget(hook.mailbox());
+                self.delivery_queue.forget(hook.hook_key());
             }
         }
         self.issue_fields.remove(&id);
@@ -57,9 +57,9 @@ impl World {
         // everything.
         for app in &mut self.apps {
             for (installation, _) in app.installations.extract_if(.., |(_, on)| *on == id) {
-                self.installation_terms.remove(&installation);
+                self.installation_grants.remove(&installation);
             }
         }
-        self.shelves.clear_below(&format!("organization/{id}"));
+        self.collections.clear_below(&format!("organization/{id}"));
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::World;
 use crate::clock::Timestamp;
-use crate::emulator::accounts::{Standing, Token};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::accounts::{Token, TokenStatus};
+use crate::emulator::http::error::{ApiError, Code};
 
 /// The most tokens made at run time that are kept; then those that have expired make place. Five
 /// times what Document 1 lets one app ask for in the hour that such a token lives ("2,000 OAuth
@@ -15,7 +15,7 @@ const MINTED_MAX: usize = 10_000;
 
 impl World {
     /// Adds a token that expires; callers make them in the order of their ends.
-    pub fn mint(&mut self, token: Token, now: Timestamp) -> Result<(), Fault> {
+    pub fn mint(&mut self, token: Token, now: Timestamp) -> Result<(), ApiError> {
         if self.minted.len() < MINTED_MAX {
             self.minted.push_back(self.tokens.len());
             self.add_token(token);
@@ -23,10 +23,10 @@ impl World {
         }
         let oldest = self.minted.front().copied();
         let dead = |position: &usize| {
-            self.tokens.get(*position).is_some_and(|token| !token.standing.is_good_at(now))
+            self.tokens.get(*position).is_some_and(|token| !token.status.is_good_at(now))
         };
         let Some(position) = oldest.filter(dead) else {
-            return Err(Fault::field(
+            return Err(ApiError::field(
                 "Token",
                 "base",
                 Code::Invalid,
@@ -49,14 +49,14 @@ impl World {
     /// Takes a token back.
     pub fn revoke(&mut self, position: usize) {
         if let Some(token) = self.tokens.get_mut(position) {
-            Arc::make_mut(token).standing = Standing::Revoked;
+            Arc::make_mut(token).status = TokenStatus::Revoked;
         }
     }
 
     /// The position of a token that is good now.
     pub fn good_token(&self, secret: &str, now: Timestamp) -> Option<usize> {
         let position = *self.token_positions.get(secret)?;
-        self.tokens.get(position).filter(|token| token.standing.is_good_at(now))?;
+        self.tokens.get(position).filter(|token| token.status.is_good_at(now))?;
         Some(position)
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     fn minted(world: &World, number: u64, end: Timestamp) -> Token {
         Token {
             value: format!("minted-{number}"),
-            standing: Standing::ValidUntil(end),
+            status: TokenStatus::ValidUntil(end),
             ..(*world.tokens[0]).clone()
         }
     }

@@ -11,7 +11,7 @@ use ring::hmac;
 use crate::api::Dialect;
 use crate::api::headers::{HUB_SIGNATURE, HUB_SIGNATURE_256};
 use crate::emulator::http::validators::hex;
-use crate::emulator::world::{Config, ContentType, Delivery, Hook, Mailbox, Posted, Signatures};
+use crate::emulator::world::{Config, ContentType, Delivery, Hook, HookKey, Posted, Signatures};
 
 /// "A hookshot agent string with a build suffix"; the build is made up and never changes.
 const BUILD: &str = "044aadd";
@@ -47,7 +47,7 @@ fn signature(name: &str, algorithm: hmac::Algorithm, secret: &str, body: &[u8]) 
 /// without one there is none.
 pub fn headers(
     dialect: Dialect,
-    mailbox: Mailbox,
+    hook_key: HookKey,
     delivery: &Delivery,
     posted: &Posted,
 ) -> Vec<(String, String)> {
@@ -62,9 +62,9 @@ pub fn headers(
         (header::USER_AGENT.to_string(), format!("{agent}/{BUILD}")),
         (named("delivery"), delivery.guid.clone()),
         (named("event"), delivery.event.to_string()),
-        (named("hook-id"), mailbox.hook.to_string()),
-        (named("hook-installation-target-id"), mailbox.target.id().to_string()),
-        (named("hook-installation-target-type"), mailbox.target.kind().to_owned()),
+        (named("hook-id"), hook_key.hook.to_string()),
+        (named("hook-installation-target-id"), hook_key.target.id().to_string()),
+        (named("hook-installation-target-type"), hook_key.target.kind().to_owned()),
     ];
     if let Some(Signatures { sha256, sha1 }) = &posted.signatures {
         headers.push((HUB_SIGNATURE.to_owned(), sha1.clone()));
@@ -83,7 +83,7 @@ pub fn request(
 ) -> Option<Request<Bytes>> {
     let mut request =
         Request::post(&posted.url).body(body(posted.content_type, &delivery.payload)).ok()?;
-    for (name, value) in headers(dialect, hook.mailbox(), delivery, posted) {
+    for (name, value) in headers(dialect, hook.hook_key(), delivery, posted) {
         if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(&value)) {
             request.headers_mut().insert(name, value);
         }

@@ -15,7 +15,7 @@ use super::envelope;
 use crate::api::Dialect;
 use crate::clock::Timestamp;
 use crate::emulator::world::webhooks::queue::OutgoingId;
-use crate::emulator::world::{Certificate, Failure, Mailbox, Receipt, Standing, World};
+use crate::emulator::world::{Certificate, Failure, HookKey, QueueStatus, Receipt, World};
 
 /// What waits at all webhooks together; beyond that the oldest of the one with the most is
 /// forgotten.
@@ -34,27 +34,27 @@ pub struct Outgoing {
 }
 
 /// A webhook has a new delivery: it gets its turn unless it has one.
-pub fn queue(world: &mut World, mailbox: Mailbox) {
-    let Some(hook) = world.hook_mut(mailbox) else { return };
+pub fn queue(world: &mut World, hook_key: HookKey) {
+    let Some(hook) = world.hook_mut(hook_key) else { return };
     let bytes = hook.deliveries.waiting_bytes();
-    world.outbox.note_waiting(mailbox, bytes);
+    world.delivery_queue.note_waiting(hook_key, bytes);
     bound(world, WAITING_BYTES_MAX);
-    let Some(hook) = world.hook_mut(mailbox) else { return };
-    if hook.deliveries.standing == Standing::Idle && hook.deliveries.waiting() > 0 {
-        hook.deliveries.standing = Standing::Queued;
-        world.outbox.queued.push_back(mailbox);
+    let Some(hook) = world.hook_mut(hook_key) else { return };
+    if hook.deliveries.status == QueueStatus::Idle && hook.deliveries.waiting() > 0 {
+        hook.deliveries.status = QueueStatus::Queued;
+        world.delivery_queue.queued.push_back(hook_key);
     }
 }
 
 /// Forgets what waits until no more than this is left.
 fn bound(world: &mut World, bytes_max: usize) {
-    while world.outbox.waiting_bytes > bytes_max {
+    while world.delivery_queue.waiting_bytes > bytes_max {
         let Some(most) = world
-            .outbox
+            .delivery_queue
             .waiting
             .iter()
             .max_by_key(|(_, bytes)| **bytes)
-            .map(|(mailbox, _)| *mailbox)
+            .map(|(hook_key, _)| *hook_key)
         else {
             return;
         };
@@ -63,16 +63,16 @@ fn bound(world: &mut World, bytes_max: usize) {
                 hook.deliveries.forget_waiting();
                 hook.deliveries.waiting_bytes()
             });
-        world.outbox.note_waiting(most, left);
+        world.delivery_queue.note_waiting(most, left);
     }
 }
 
 /// As much as may be on its way now, each webhook's next delivery.
 pub fn take(world: &mut World, dialect: Dialect, now: Timestamp) -> Vec<Outgoing> {
     let mut taken = Vec::new();
-    while world.outbox.has_outgoing() {
-        let Some(mailbox) = world.outbox.queued.pop_front() else { break };
-        taken.extend(take_next(world, dialect, now, mailbox));
+    while world.delivery_queue.has_outgoing() {
+        let Some(hook_key) = world.delivery_queue.queued.pop_front() else { break };
+        taken.extend(take_next(world, dialect, now, hook_key));
     }
     taken
 }
@@ -81,10 +81,10 @@ fn take_next(
     world: &mut World,
     dialect: Dialect,
     now: Timestamp,
-    mailbox: Mailbox,
+    hook_key: HookKey,
 ) -> Option<Outgoing> {
-    let hook = world.hook_mut(mailbox)?;
-    hook.deliveries.standing = Standing::Idle;
+    let hook = world.hook_mut(hook_key)?;
+    hook.deliveries.status = QueueStatus::Idle;
     let config = hook.config.clone();
     let delivery = hook.deliveries.take_waiting()?;
     // What is sent is what the webhook's configuration says now, not when the event occurred.
@@ -98,31 +98,31 @@ fn take_next(
             delivery.id,
             Receipt::Failed { failure: Failure::Unreachable, duration: Duration::ZERO },
         );
-        queue(world, mailbox);
+        queue(world, hook_key);
         return None;
     };
-    hook.deliveries.standing = Standing::UnderWay;
-    world.outbox.note_waiting(mailbox, left);
-    world.outbox.issued += 1;
-    let id = OutgoingId(world.outbox.issued);
-    world.outbox.under_way.insert(id, (mailbox, delivery.id));
+    hook.deliveries.status = QueueStatus::UnderWay;
+    world.delivery_queue.note_waiting(hook_key, left);
+    world.delivery_queue.issued += 1;
+    let id = OutgoingId(world.delivery_queue.issued);
+    world.delivery_queue.under_way.insert(id, (hook_key, delivery.id));
     Some(Outgoing { id, request, certificate: config.certificate })
 }
 
 /// Notes what became of a delivery; its webhook's next one gets its turn. Unknown ids are of a
 /// world that was reset.
 pub fn settle(world: &mut World, id: OutgoingId, receipt: Receipt) {
-    let Some((mailbox, delivery)) = world.outbox.under_way.remove(&id) else { return };
-    let Some(hook) = world.hook_mut(mailbox) else { return };
+    let Some((hook_key, delivery)) = world.delivery_queue.under_way.remove(&id) else { return };
+    let Some(hook) = world.hook_mut(hook_key) else { return };
     hook.deliveries.settle(delivery, receipt);
-    hook.deliveries.standing = Standing::Idle;
-    queue(world, mailbox);
+    hook.deliveries.status = QueueStatus::Idle;
+    queue(world, hook_key);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::emulator::events::webhooks::{self, Happening, Letter};
+    use crate::emulator::events::webhooks::{self, EventPayload, WebhookEvent};
     use crate::emulator::seed;
     use crate::emulator::seed::options::Options;
     use crate::emulator::world::Target;
@@ -133,16 +133,16 @@ mod tests {
         let mut world = seed::world(&Options::default(), now);
         let of_organizations =
             world.organizations.values().flat_map(|organization| organization.hooks.values());
-        let hooks: Vec<Mailbox> = of_organizations
+        let hooks: Vec<HookKey> = of_organizations
             .chain(world.app_hooks.values())
-            .map(crate::emulator::world::Hook::mailbox)
+            .map(crate::emulator::world::Hook::hook_key)
             .take(2)
             .collect();
         let [much, little] = hooks[..] else { panic!("the seed has two webhooks: {hooks:?}") };
         assert!(matches!(much.target, Target::Organization(_)));
-        for (mailbox, count) in [(much, 5), (little, 2)] {
+        for (hook_key, count) in [(much, 5), (little, 2)] {
             for _ in 0..count {
-                let letter = Letter {
+                let letter = EventPayload {
                     repository: None,
                     installation: None,
                     payload: "x".repeat(100).into(),
@@ -150,23 +150,24 @@ mod tests {
                 webhooks::deliver(
                     &mut world,
                     now,
-                    mailbox,
-                    Happening { event: "ping", action: None },
+                    hook_key,
+                    WebhookEvent { name: "ping", action: None },
                     letter,
                 );
             }
         }
-        assert_eq!(world.outbox.waiting_bytes, 700);
+        assert_eq!(world.delivery_queue.waiting_bytes, 700);
         bound(&mut world, 450);
         assert_eq!(
-            [much, little]
-                .map(|mailbox| world.hook_mut(mailbox).map_or(0, |hook| hook.deliveries.waiting())),
+            [much, little].map(|hook_key| world
+                .hook_mut(hook_key)
+                .map_or(0, |hook| hook.deliveries.waiting())),
             [2, 2]
         );
-        assert_eq!(world.outbox.waiting_bytes, 400);
+        assert_eq!(world.delivery_queue.waiting_bytes, 400);
         assert_eq!(take(&mut world, Dialect::Github, now).len(), 2);
-        assert_eq!(world.outbox.waiting_bytes, 200);
-        world.outbox.forget(much);
-        assert_eq!(world.outbox.waiting_bytes, 100);
+        assert_eq!(world.delivery_queue.waiting_bytes, 200);
+        world.delivery_queue.forget(much);
+        assert_eq!(world.delivery_queue.waiting_bytes, 100);
     }
 }

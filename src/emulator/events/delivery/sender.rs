@@ -45,7 +45,7 @@ type Http = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// Carries deliveries to their receivers.
 #[derive(Debug)]
-pub struct Courier {
+pub struct WebhookSender {
     time_out: Duration,
     /// Trusted instead of what this machine trusts.
     trusted: Vec<CertificateDer<'static>>,
@@ -54,7 +54,7 @@ pub struct Courier {
     trusting: OnceLock<Option<Http>>,
 }
 
-impl Default for Courier {
+impl Default for WebhookSender {
     fn default() -> Self {
         Self {
             time_out: TIME_OUT,
@@ -65,7 +65,7 @@ impl Default for Courier {
     }
 }
 
-impl Courier {
+impl WebhookSender {
     /// One that waits this long for a receiver, from the connecting to the answer's end, instead of
     /// 10 s.
     #[must_use]
@@ -143,7 +143,7 @@ impl Courier {
 /// `take` gives what is to be sent now and `settle` takes what came back; `wake` says that there
 /// may be something to take.
 pub async fn run<T, S, P>(
-    courier: Courier,
+    sender: WebhookSender,
     take: T,
     settle: S,
     wake: Arc<Notify>,
@@ -152,14 +152,14 @@ pub async fn run<T, S, P>(
     T: Fn() -> Vec<Outgoing>,
     S: Fn(OutgoingId, Receipt),
 {
-    let courier = Arc::new(courier);
+    let sender = Arc::new(sender);
     let mut under_way = JoinSet::new();
     let mut names = HashMap::new();
     loop {
         for outgoing in take() {
-            let courier = Arc::clone(&courier);
+            let sender = Arc::clone(&sender);
             let id = outgoing.id;
-            let carried = under_way.spawn(async move { courier.carry(outgoing).await });
+            let carried = under_way.spawn(async move { sender.carry(outgoing).await });
             names.insert(carried.id(), id);
         }
         tokio::select! {

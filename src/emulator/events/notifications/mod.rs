@@ -10,7 +10,7 @@ pub mod mentions;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Timestamp;
-use crate::emulator::world::notifications::participation::{Key, Named};
+use crate::emulator::world::notifications::participation::{Key, NamedUsers};
 use crate::emulator::world::notifications::thread::{
     Reason, Subscription, Thread, ThreadState, Topic,
 };
@@ -22,7 +22,7 @@ const THREADS_MAX: usize = 200_000;
 
 /// Something done about an issue or pull.
 #[derive(Clone, Copy, Debug)]
-struct Happening {
+struct Activity {
     repository: u64,
     number: u64,
     actor: u64,
@@ -52,11 +52,11 @@ pub fn issue_changed(
 ) {
     let Some(issue) = issue_of(world, repository, number) else { return };
     let text = format!("{} {}", issue.title, issue.body.as_deref().unwrap_or(""));
-    let named = Named {
+    let named = NamedUsers {
         assignees: issue.assignees.iter().copied().collect(),
         mentions: mentions::find(world, &text),
     };
-    let before = world.notices.named.remove(&(repository, number)).unwrap_or_default();
+    let before = world.participation.named.remove(&(repository, number)).unwrap_or_default();
     let mut direct = BTreeMap::new();
     direct.extend(
         named
@@ -74,8 +74,8 @@ pub fn issue_changed(
             .difference(&before.mentions.users)
             .map(|user| (*user, Reason::Mention)),
     );
-    if named != Named::default() {
-        world.notices.named.insert((repository, number), named);
+    if named != NamedUsers::default() {
+        world.participation.named.insert((repository, number), named);
     }
     let audience = if matches!(action, "opened" | "closed" | "reopened") {
         Audience::All
@@ -86,7 +86,12 @@ pub fn issue_changed(
         // "state_change (you changed the thread state)": of that the next notification tells.
         took_part(world, (actor, repository, Topic::Numbered(number)), Reason::StateChange);
     }
-    tell(world, now, Happening { repository, number, actor, comment: None, audience }, &direct);
+    notify_all(
+        world,
+        now,
+        Activity { repository, number, actor, comment: None, audience },
+        &direct,
+    );
 }
 
 /// Somebody commented, which is a way to take part.
@@ -109,10 +114,10 @@ pub fn commented(
         took_part(world, key, Reason::Comment);
     }
     subscribe_by_reply(world, now, key);
-    tell(
+    notify_all(
         world,
         now,
-        Happening { repository, number, actor, comment: Some(id), audience: Audience::All },
+        Activity { repository, number, actor, comment: Some(id), audience: Audience::All },
         &direct,
     );
 }
@@ -124,20 +129,20 @@ pub fn review_requested(
     repository: u64,
     number: u64,
     actor: u64,
-    asked: &BTreeSet<u64>,
+    requested: &BTreeSet<u64>,
 ) {
-    let direct = asked.iter().map(|user| (*user, Reason::ReviewRequested)).collect();
-    tell(
+    let direct = requested.iter().map(|user| (*user, Reason::ReviewRequested)).collect();
+    notify_all(
         world,
         now,
-        Happening { repository, number, actor, comment: None, audience: Audience::NamedOnly },
+        Activity { repository, number, actor, comment: None, audience: Audience::NamedOnly },
         &direct,
     );
 }
 
 /// Notes how somebody took part; its next notification says so.
 pub fn took_part(world: &mut World, key: Key, how: Reason) {
-    world.notices.took_part.insert(key, how);
+    world.participation.took_part.insert(key, how);
 }
 
 /// "Muted until the user comments." Who ignores a thread goes on ignoring it: "all notifications
@@ -155,27 +160,35 @@ fn subscribe_by_reply(world: &mut World, now: Timestamp, key: Key) {
 }
 
 /// Tells everyone concerned but the actor.
-fn tell(world: &mut World, now: Timestamp, happening: Happening, direct: &BTreeMap<u64, Reason>) {
-    let Happening { repository, number, actor, comment, audience } = happening;
+fn notify_all(
+    world: &mut World,
+    now: Timestamp,
+    activity: Activity,
+    direct: &BTreeMap<u64, Reason>,
+) {
+    let Activity { repository, number, actor, comment, audience } = activity;
     let mut users: BTreeSet<u64> = direct.keys().copied().collect();
     if audience == Audience::All {
-        users.extend(concerned(world, repository, number));
+        users.extend(followers(world, repository, number));
     }
     for user in users {
         if user == actor || !may_see(world, user, repository) {
             continue;
         }
         let topic = Topic::Numbered(number);
-        let standing = standing(world, (user, repository, topic));
+        let current_reason = current_reason(world, (user, repository, topic));
         // "After a mention it stays mention even if you are never mentioned again."
-        let reason =
-            direct.get(&user).copied().filter(|_| standing != Reason::Mention).unwrap_or(standing);
+        let reason = direct
+            .get(&user)
+            .copied()
+            .filter(|_| current_reason != Reason::Mention)
+            .unwrap_or(current_reason);
         let cause = if direct.get(&user) == Some(&Reason::Mention) {
             Cause::Mention
         } else {
             Cause::Activity
         };
-        tell_one(world, now, &Notice { user, repository, topic, reason, cause, comment });
+        notify(world, now, &Notification { user, repository, topic, reason, cause, comment });
     }
 }
 
@@ -185,26 +198,26 @@ fn issue_of(world: &World, repository: u64, number: u64) -> Option<&Issue> {
 
 /// Watchers, whoever was told before for another reason than watching or took part since, the
 /// author, assignees and commenters.
-fn concerned(world: &World, repository: u64, number: u64) -> BTreeSet<u64> {
+fn followers(world: &World, repository: u64, number: u64) -> BTreeSet<u64> {
     let follows = |user: u64| {
         let key = (user, repository, Topic::Numbered(number));
         let thread = world.thread_of.get(&key).and_then(|id| world.threads.get(id));
         let subscribed =
             |thread: &Thread| matches!(thread.subscription, Some(Subscription::Subscribed { .. }));
         thread.is_some_and(|thread| thread.reason != Reason::Subscribed || subscribed(thread))
-            || world.notices.took_part.contains_key(&key)
+            || world.participation.took_part.contains_key(&key)
     };
-    let told = world
+    let notified = world
         .users
         .values()
         .filter(|user| user.watching.contains(&repository) || follows(user.id))
         .map(|user| user.id);
-    let mut concerned: BTreeSet<u64> = told.collect();
-    let Some(repository) = world.repositories.get(&repository) else { return concerned };
+    let mut followers: BTreeSet<u64> = notified.collect();
+    let Some(repository) = world.repositories.get(&repository) else { return followers };
     if let Some(issue) = repository.issues.get(&number) {
-        concerned.insert(issue.author);
-        concerned.extend(&issue.assignees);
-        concerned.extend(
+        followers.insert(issue.author);
+        followers.extend(&issue.assignees);
+        followers.extend(
             issue
                 .comments
                 .iter()
@@ -212,7 +225,7 @@ fn concerned(world: &World, repository: u64, number: u64) -> BTreeSet<u64> {
                 .map(|comment| comment.author),
         );
     }
-    concerned
+    followers
 }
 
 /// Whether a user can see the repository at all.
@@ -232,13 +245,13 @@ pub fn may_see(world: &World, user: u64, repository: u64) -> bool {
 
 /// The reason that a user has for following a thread when nothing is done to the user itself: "kept
 /// per thread and replaced only when a later notification carries a different reason".
-fn standing(world: &World, key: Key) -> Reason {
+fn current_reason(world: &World, key: Key) -> Reason {
     let kept =
         world.thread_of.get(&key).and_then(|id| world.threads.get(id)).map(|thread| thread.reason);
     if kept == Some(Reason::Mention) {
         return Reason::Mention;
     }
-    if let Some(how) = world.notices.took_part.get(&key) {
+    if let Some(how) = world.participation.took_part.get(&key) {
         return *how;
     }
     if let Some(kept) = kept.filter(|kept| *kept != Reason::Subscribed) {
@@ -284,7 +297,7 @@ pub enum Cause {
 
 /// What one user is to be told.
 #[derive(Clone, Copy, Debug)]
-pub struct Notice {
+pub struct Notification {
     pub user: u64,
     pub repository: u64,
     pub topic: Topic,
@@ -296,8 +309,8 @@ pub struct Notice {
 /// One user is told; the thread's id. An ignored thread stays as it is; a muted one too, unless the
 /// user is mentioned. A thread that was done is back in the inbox. "Subscriptions are created only
 /// when the user participates (replies, is @mentioned or subscribes manually)."
-pub fn tell_one(world: &mut World, now: Timestamp, notice: &Notice) -> u64 {
-    let Notice { user, repository, topic, reason, cause, comment } = *notice;
+pub fn notify(world: &mut World, now: Timestamp, notice: &Notification) -> u64 {
+    let Notification { user, repository, topic, reason, cause, comment } = *notice;
     let key = (user, repository, topic);
     let known = world.thread_of.get(&key).copied();
     let id = known.unwrap_or_else(|| new_thread(world, now, notice));
@@ -333,12 +346,12 @@ pub fn tell_one(world: &mut World, now: Timestamp, notice: &Notice) -> u64 {
     thread.changed_at = now;
     thread.latest_comment = comment.or(thread.latest_comment);
     world.inbox_changed.insert(user, now);
-    world.notices.took_part.remove(&key);
+    world.participation.took_part.remove(&key);
     id
 }
 
-fn new_thread(world: &mut World, now: Timestamp, notice: &Notice) -> u64 {
-    let Notice { user, repository, topic, reason, .. } = *notice;
+fn new_thread(world: &mut World, now: Timestamp, notice: &Notification) -> u64 {
+    let Notification { user, repository, topic, reason, .. } = *notice;
     if world.threads.len() >= THREADS_MAX
         && let Some((_, oldest)) = world.threads.pop_first()
     {

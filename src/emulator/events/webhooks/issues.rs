@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{Happening, Scene};
-use crate::emulator::http::error::Fault;
+use super::{EventContext, WebhookEvent};
+use crate::emulator::http::error::ApiError;
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::routing::call::Call;
 use crate::emulator::world::{Issue, IssueState, World};
@@ -45,7 +45,7 @@ impl Before {
 /// it.
 pub fn raise(
     world: &mut World,
-    scene: Scene<'_>,
+    context: EventContext<'_>,
     repository: u64,
     number: u64,
     action: &str,
@@ -57,10 +57,10 @@ pub fn raise(
         .and_then(|found| found.issues.get(&number))
         .is_some_and(|issue| issue.pull_from.is_some());
     let event = if is_pull { "pull_request" } else { "issues" };
-    crate::emulator::events::webhooks::raise(
+    crate::emulator::events::webhooks::publish_in(
         world,
-        scene,
-        Happening::new(event, action),
+        context,
+        WebhookEvent::new(event, action),
         |renderer| {
             let mut objects = subject(renderer, repository, number);
             extend(&mut objects, more(renderer));
@@ -82,8 +82,9 @@ pub fn subject(renderer: &Renderer<'_>, repository: u64, number: u64) -> Value {
 }
 
 /// Tells of everything that is different now.
-pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), Fault> {
-    let after = Before::of(call.repository()?.issues.get(&before.number).ok_or(Fault::NotFound)?);
+pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), ApiError> {
+    let after =
+        Before::of(call.repository()?.issues.get(&before.number).ok_or(ApiError::NotFound)?);
     let mut changes = json!({});
     if after.title != before.title {
         extend(&mut changes, json!({ "title": { "from": before.title } }));
@@ -129,8 +130,8 @@ fn one(
     action: &str,
     more: impl FnOnce(&Renderer<'_>) -> Value,
 ) {
-    let scene = Scene::of(call);
-    raise(call.world, scene, call.repository, before.number, action, more);
+    let context = EventContext::of(call);
+    raise(call.world, context, call.repository, before.number, action, more);
 }
 
 /// What is gone, then what is new, each with its action.

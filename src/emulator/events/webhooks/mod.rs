@@ -22,95 +22,95 @@ use crate::emulator::render::{Renderer, extend, node_id};
 use crate::emulator::routing::call::Call;
 use crate::emulator::world::notifications::feed::{self, Event};
 use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::{Attempt, Delivery, Hook, Mailbox, Receipt, Repository, World, guid};
+use crate::emulator::world::{Attempt, Delivery, Hook, HookKey, Receipt, Repository, World, guid};
 
 /// Where something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum EventScope {
     Repository(u64),
     Organization(u64),
 }
 
 /// Where and when something happens, and who does it.
 #[derive(Clone, Copy, Debug)]
-pub struct Scene<'a> {
+pub struct EventContext<'a> {
     /// The addresses that the payload names.
     pub urls: &'a Urls,
     pub now: Timestamp,
-    pub place: Place,
+    pub scope: EventScope,
     /// The user.
     pub actor: u64,
 }
 
 /// An event and what was done, such as `issues` and `opened`.
 #[derive(Clone, Copy, Debug)]
-pub struct Happening<'a> {
-    pub event: &'a str,
+pub struct WebhookEvent<'a> {
+    pub name: &'a str,
     /// None for events that have no actions, such as `push`.
     pub action: Option<&'a str>,
 }
 
-impl<'a> Happening<'a> {
-    pub fn new(event: &'a str, action: &'a str) -> Self {
-        Self { event, action: Some(action) }
+impl<'a> WebhookEvent<'a> {
+    pub fn new(name: &'a str, action: &'a str) -> Self {
+        Self { name, action: Some(action) }
     }
 }
 
-impl<'a> Scene<'a> {
+impl<'a> EventContext<'a> {
     /// Now, by the caller, in the repository that the route was admitted to; in the organisation
     /// when it was admitted to none.
     pub fn of(call: &Call<'a>) -> Self {
-        let place = if call.repository == 0 {
-            Place::Organization(call.organization)
+        let scope = if call.repository == 0 {
+            EventScope::Organization(call.organization)
         } else {
-            Place::Repository(call.repository)
+            EventScope::Repository(call.repository)
         };
-        Self { urls: call.urls, now: call.now, place, actor: call.actor() }
+        Self { urls: call.urls, now: call.now, scope, actor: call.actor() }
     }
 }
 
 /// Something happened where the route was admitted to, by its caller. `objects` makes the members
 /// of the payload that this event has beside action, repository, organization and sender; it is
 /// asked only when somebody wants to know, or a feed.
-pub fn tell(
+pub fn publish(
     call: &mut Call<'_>,
-    happening: Happening<'_>,
+    event: WebhookEvent<'_>,
     objects: impl FnOnce(&Renderer<'_>) -> Value,
 ) {
-    raise(call.world, Scene::of(call), happening, objects);
+    publish_in(call.world, EventContext::of(call), event, objects);
 }
 
 /// Something happened: the webhooks of the organisation, and of the apps installed on it, that want
 /// to know get a delivery, and the feeds have it. How many deliveries that are.
-pub fn raise(
+pub fn publish_in(
     world: &mut World,
-    scene: Scene<'_>,
-    happening: Happening<'_>,
+    context: EventContext<'_>,
+    event: WebhookEvent<'_>,
     objects: impl FnOnce(&Renderer<'_>) -> Value,
 ) -> usize {
-    let organization = organization_of(world, scene.place);
+    let organization = organization_of(world, context.scope);
     let audience = organization
-        .map_or_else(Vec::new, |organization| audience(world, organization, happening.event));
+        .map_or_else(Vec::new, |organization| audience(world, organization, event.name));
     let is_in_feeds =
-        matches!(scene.place, Place::Repository(_)) && feed::kind(happening.event).is_some();
-    if matches!(happening.event, "repository" | "organization" | "member") {
-        world.feed.shift(scene.now);
+        matches!(context.scope, EventScope::Repository(_)) && feed::kind(event.name).is_some();
+    if matches!(event.name, "repository" | "organization" | "member") {
+        world.feed.shift(context.now);
     }
     if audience.is_empty() && !is_in_feeds {
         return 0;
     }
     let objects = {
         // Payloads are made for the receiver, who has no token of ours.
-        let nobody = Caller { account: AccountId::User(scene.actor), token: None };
-        objects(&Renderer { world, urls: scene.urls, caller: &nobody })
+        let nobody = Caller { account: AccountId::User(context.actor), token: None };
+        objects(&Renderer { world, urls: context.urls, caller: &nobody })
     };
-    note(world, scene, happening, &objects);
+    note(world, context, event, &objects);
     if audience.is_empty() {
         return 0;
     }
-    let mut payload = payload(world, scene, happening, organization, objects);
+    let mut payload = payload(world, context, event, organization, objects);
     let plain: Arc<str> = payload.to_string().into();
-    for (mailbox, installation) in &audience {
+    for (hook_key, installation) in &audience {
         let text = installation.map_or_else(
             || Arc::clone(&plain),
             |id| {
@@ -118,28 +118,28 @@ pub fn raise(
                 payload.to_string().into()
             },
         );
-        let repository = if let Place::Repository(id) = scene.place { Some(id) } else { None };
+        let repository =
+            if let EventScope::Repository(id) = context.scope { Some(id) } else { None };
         deliver(
             world,
-            scene.now,
-            *mailbox,
-            happening,
-            Letter { repository, installation: *installation, payload: text },
+            context.now,
+            *hook_key,
+            event,
+            EventPayload { repository, installation: *installation, payload: text },
         );
     }
     audience.len()
 }
 
 /// What happens in a repository is in the feeds too, if they have a type for it.
-fn note(world: &mut World, scene: Scene<'_>, happening: Happening<'_>, objects: &Value) {
-    let (Place::Repository(repository), Some(kind)) = (scene.place, feed::kind(happening.event))
+fn note(world: &mut World, context: EventContext<'_>, event: WebhookEvent<'_>, objects: &Value) {
+    let (EventScope::Repository(repository), Some(kind)) = (context.scope, feed::kind(event.name))
     else {
         return;
     };
-    let mut payload =
-        happening.action.map_or_else(|| json!({}), |action| json!({ "action": action }));
+    let mut payload = event.action.map_or_else(|| json!({}), |action| json!({ "action": action }));
     extend(&mut payload, objects.clone());
-    let (actor, created_at) = (scene.actor, scene.now);
+    let (actor, created_at) = (context.actor, context.now);
     world.feed.note(Event {
         id: 0,
         kind,
@@ -152,7 +152,7 @@ fn note(world: &mut World, scene: Scene<'_>, happening: Happening<'_>, objects: 
 
 /// What a delivery carries.
 #[derive(Debug)]
-pub struct Letter {
+pub struct EventPayload {
     pub repository: Option<u64>,
     pub installation: Option<u64>,
     /// The text of a JSON object.
@@ -163,33 +163,33 @@ pub struct Letter {
 pub fn deliver(
     world: &mut World,
     now: Timestamp,
-    mailbox: Mailbox,
-    happening: Happening<'_>,
-    letter: Letter,
+    hook_key: HookKey,
+    event: WebhookEvent<'_>,
+    event_payload: EventPayload,
 ) {
     let id = world.next_id();
-    let Some(hook) = world.hook_mut(mailbox) else { return };
+    let Some(hook) = world.hook_mut(hook_key) else { return };
     hook.deliveries.append(Delivery {
         id,
         guid: guid(id),
         at: now,
         attempt: Attempt::First,
-        event: happening.event.into(),
-        action: happening.action.map(Into::into),
-        repository: letter.repository,
-        installation: letter.installation,
-        payload: letter.payload,
+        event: event.name.into(),
+        action: event.action.map(Into::into),
+        repository: event_payload.repository,
+        installation: event_payload.installation,
+        payload: event_payload.payload,
         posted: None,
         receipt: Receipt::Pending,
     });
-    queue::queue(world, mailbox);
+    queue::queue(world, hook_key);
 }
 
 /// What belongs to a user has no webhooks here: neither an organisation nor an installed app.
-fn organization_of(world: &World, place: Place) -> Option<u64> {
-    match place {
-        Place::Organization(id) => Some(id),
-        Place::Repository(id) => match world.repositories.get(&id)?.owner {
+fn organization_of(world: &World, scope: EventScope) -> Option<u64> {
+    match scope {
+        EventScope::Organization(id) => Some(id),
+        EventScope::Repository(id) => match world.repositories.get(&id)?.owner {
             Owner::Organization(id) => Some(id),
             Owner::User(_) => None,
         },
@@ -198,18 +198,18 @@ fn organization_of(world: &World, place: Place) -> Option<u64> {
 
 /// Each webhook that wants the event; for those of apps, with the installation that it comes
 /// through.
-fn audience(world: &World, organization: u64, event: &str) -> Vec<(Mailbox, Option<u64>)> {
+fn audience(world: &World, organization: u64, event: &str) -> Vec<(HookKey, Option<u64>)> {
     let wants = |hook: &&Hook| hook.wants(event);
     let own = world
         .organizations
         .get(&organization)
         .into_iter()
         .flat_map(|organization| organization.hooks.values());
-    let own = own.filter(wants).map(|hook| (hook.mailbox(), None));
+    let own = own.filter(wants).map(|hook| (hook.hook_key(), None));
     let of_apps = world.apps.iter().filter_map(|app| {
         let (installation, _) = app.installations.iter().find(|(_, on)| *on == organization)?;
         let hook = world.app_hooks.get(&app.id).filter(wants)?;
-        Some((hook.mailbox(), Some(*installation)))
+        Some((hook.hook_key(), Some(*installation)))
     });
     own.chain(of_apps).collect()
 }
@@ -217,18 +217,18 @@ fn audience(world: &World, organization: u64, event: &str) -> Vec<(Mailbox, Opti
 /// "An `action` and the affected objects" (Document 3), where it happened and who did it.
 fn payload(
     world: &World,
-    scene: Scene<'_>,
-    happening: Happening<'_>,
+    context: EventContext<'_>,
+    event: WebhookEvent<'_>,
     organization: Option<u64>,
     objects: Value,
 ) -> Value {
-    let nobody = Caller { account: AccountId::User(scene.actor), token: None };
-    let renderer = Renderer { world, urls: scene.urls, caller: &nobody };
+    let nobody = Caller { account: AccountId::User(context.actor), token: None };
+    let renderer = Renderer { world, urls: context.urls, caller: &nobody };
     let mut payload = json!({});
-    if let Some(action) = happening.action {
+    if let Some(action) = event.action {
         extend(&mut payload, json!({ "action": action }));
     }
-    if let Place::Repository(id) = scene.place {
+    if let EventScope::Repository(id) = context.scope {
         let repository = world
             .repositories
             .get(&id)
@@ -241,7 +241,7 @@ fn payload(
             json!({ "organization": renderer.organization_summary(organization) }),
         );
     }
-    extend(&mut payload, json!({ "sender": renderer.user_summary(scene.actor) }));
+    extend(&mut payload, json!({ "sender": renderer.user_summary(context.actor) }));
     extend(&mut payload, objects);
     payload
 }

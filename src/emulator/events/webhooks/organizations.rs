@@ -3,20 +3,20 @@
 
 use serde_json::{Value, json};
 
-use super::{Happening, Place, Scene, raise, tell};
+use super::{EventContext, EventScope, WebhookEvent, publish, publish_in};
 use crate::emulator::render::Renderer;
-use crate::emulator::render::team::Standing;
+use crate::emulator::render::team::MembershipState;
 use crate::emulator::routing::call::Call;
 use crate::emulator::world::{Organization, World};
 
 /// A user's active places in an organisation: whether it is a member, and of which teams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct Memberships {
     role: Option<&'static str>,
     teams: Vec<u64>,
 }
 
-impl Places {
+impl Memberships {
     pub fn of(world: &World, organization: u64, user: u64) -> Self {
         let Some(organization) = world.organizations.get(&organization) else {
             return Self::default();
@@ -35,13 +35,19 @@ impl Places {
 }
 
 /// Tells of every place that the user has got or lost since `before`.
-pub fn moved(call: &mut Call<'_>, organization: u64, user: u64, before: &Places) {
-    let after = Places::of(call.world, organization, user);
-    let scene = Scene { place: Place::Organization(organization), ..Scene::of(call) };
+pub fn publish_membership_changes(
+    call: &mut Call<'_>,
+    organization: u64,
+    user: u64,
+    before: &Memberships,
+) {
+    let after = Memberships::of(call.world, organization, user);
+    let context =
+        EventContext { scope: EventScope::Organization(organization), ..EventContext::of(call) };
     let mut of_organization = |action, role| {
-        raise(call.world, scene, Happening::new("organization", action), |renderer| {
-            let standing = Standing::Active;
-            let membership = |found| renderer.organization_membership(found, user, role, standing);
+        publish_in(call.world, context, WebhookEvent::new("organization", action), |renderer| {
+            let state = MembershipState::Active;
+            let membership = |found| renderer.organization_membership(found, user, role, state);
             json!({ "membership": renderer.world.organizations.get(&organization).map(membership) })
         });
     };
@@ -54,10 +60,10 @@ pub fn moved(call: &mut Call<'_>, organization: u64, user: u64, before: &Places)
     let changes = [("removed", before, &after), ("added", &after, before)];
     for (action, these, others) in changes {
         for team in these.teams.iter().copied().filter(|team| !others.teams.contains(team)) {
-            raise(
+            publish_in(
                 call.world,
-                scene,
-                Happening::new("membership", action),
+                context,
+                WebhookEvent::new("membership", action),
                 |renderer| json!({ "scope": "team", "member": renderer.user_summary(user), "team": team_of(renderer, organization, team) }),
             );
         }
@@ -79,7 +85,7 @@ pub fn shown_team(call: &Call<'_>, organization: &Organization, team: u64) -> Va
 
 /// Tells what was done with a team that looks, or looked, like this.
 pub fn team(call: &mut Call<'_>, action: &str, team: &Value) {
-    tell(call, Happening::new("team", action), |_| json!({ "team": team }));
+    publish(call, WebhookEvent::new("team", action), |_| json!({ "team": team }));
 }
 
 /// Tells of what is different about a team that looked like `before`.
@@ -90,27 +96,36 @@ pub fn team_edited(call: &mut Call<'_>, before: &Value, after: &Value) {
         .map(|name| (name.to_owned(), json!({ "from": before[name] })))
         .collect::<serde_json::Map<_, _>>()
         .into();
-    tell(call, Happening::new("team", "edited"), |_| json!({ "changes": changes, "team": after }));
+    publish(
+        call,
+        WebhookEvent::new("team", "edited"),
+        |_| json!({ "changes": changes, "team": after }),
+    );
 }
 
 /// Tells that a repository came, or is about to go.
 pub fn repository(call: &mut Call<'_>, action: &str, id: u64) {
-    let scene = Scene { place: Place::Repository(id), ..Scene::of(call) };
-    raise(call.world, scene, Happening::new("repository", action), |_| json!({}));
+    let context = EventContext { scope: EventScope::Repository(id), ..EventContext::of(call) };
+    publish_in(call.world, context, WebhookEvent::new("repository", action), |_| json!({}));
 }
 
 /// Tells what was done with a property of the organisation's repositories.
 pub fn property(call: &mut Call<'_>, action: &str, definition: &Value) {
-    tell(call, Happening::new("custom_property", action), |_| json!({ "definition": definition }));
+    publish(
+        call,
+        WebhookEvent::new("custom_property", action),
+        |_| json!({ "definition": definition }),
+    );
 }
 
 /// Tells of a repository's values: all of them, before and after.
 pub fn property_values(call: &mut Call<'_>, repository: u64, before: &Value, after: &Value) {
-    let scene = Scene { place: Place::Repository(repository), ..Scene::of(call) };
-    raise(
+    let context =
+        EventContext { scope: EventScope::Repository(repository), ..EventContext::of(call) };
+    publish_in(
         call.world,
-        scene,
-        Happening::new("custom_property_values", "updated"),
+        context,
+        WebhookEvent::new("custom_property_values", "updated"),
         |_| json!({ "old_property_values": before, "new_property_values": after }),
     );
 }

@@ -3,11 +3,13 @@
 
 use serde_json::{Value, json};
 
-use super::{Happening, Place, Scene};
+use super::{EventContext, EventScope, WebhookEvent};
 use crate::emulator::http::timestamps::iso;
 use crate::emulator::http::urls::SITE;
 use crate::emulator::render::{Renderer, extend};
-use crate::emulator::world::{Author, Commit, Edit, Full, History, README, Repository, World};
+use crate::emulator::world::{
+    Author, Commit, Edit, History, HistoryFull, README, Repository, World,
+};
 
 /// What a branch that is not there is said to be at.
 const NOWHERE: &str = "0000000000000000000000000000000000000000";
@@ -25,20 +27,20 @@ struct Move<'a> {
 /// is no such branch.
 pub fn commit(
     world: &mut World,
-    scene: Scene<'_>,
+    context: EventContext<'_>,
     branch: &str,
     message: String,
     edit: Edit,
-) -> Result<Option<Commit>, Full> {
-    let Place::Repository(id) = scene.place else { return Ok(None) };
-    let author = world.author(scene.actor);
+) -> Result<Option<Commit>, HistoryFull> {
+    let EventScope::Repository(id) = context.scope else { return Ok(None) };
+    let author = world.author(context.actor);
     let Some(history) = world.history_mut(id) else { return Ok(None) };
-    let Some(commit) = history.add(branch, message, author, scene.now, edit)? else {
+    let Some(commit) = history.add(branch, message, author, context.now, edit)? else {
         return Ok(None);
     };
     landed(
         world,
-        scene,
+        context,
         id,
         &Move { branch, before: commit.parent.as_deref(), after: Some(&commit.sha) },
     );
@@ -46,24 +48,24 @@ pub fn commit(
 }
 
 /// Leads a branch to a commit that exists, or ends it.
-pub fn lead(
+pub fn move_branch(
     world: &mut World,
-    scene: Scene<'_>,
+    context: EventContext<'_>,
     branch: &str,
     to: Option<&str>,
-) -> Result<(), Full> {
-    let Place::Repository(id) = scene.place else { return Ok(()) };
+) -> Result<(), HistoryFull> {
+    let EventScope::Repository(id) = context.scope else { return Ok(()) };
     let Some(history) = world.history_mut(id) else { return Ok(()) };
     let before = history.head(branch).map(|commit| commit.sha.clone());
-    history.lead(branch, to)?;
+    history.move_branch(branch, to)?;
     let moved = Move { branch, before: before.as_deref(), after: to };
     if moved.before != moved.after {
-        landed(world, scene, id, &moved);
+        landed(world, context, id, &moved);
     }
     Ok(())
 }
 
-fn landed(world: &mut World, scene: Scene<'_>, repository: u64, moved: &Move<'_>) {
+fn landed(world: &mut World, context: EventContext<'_>, repository: u64, moved: &Move<'_>) {
     let readme = world
         .repositories
         .get(&repository)
@@ -75,26 +77,41 @@ fn landed(world: &mut World, scene: Scene<'_>, repository: u64, moved: &Move<'_>
         });
     if let Some(repository) = world.repositories.get_mut(&repository) {
         repository.readme = readme.unwrap_or_else(|| std::mem::take(&mut repository.readme));
-        repository.pushed_at = scene.now;
-        repository.updated_at = scene.now;
+        repository.pushed_at = context.now;
+        repository.updated_at = context.now;
     }
-    let event = |name| Happening { event: name, action: None };
+    let event = |name| WebhookEvent { name, action: None };
     let branch = moved.branch;
     let comes_or_goes =
         |_: &Renderer<'_>| json!({ "ref": branch, "ref_type": "branch", "pusher_type": "user" });
     if moved.before.is_none() {
-        crate::emulator::events::webhooks::raise(world, scene, event("create"), comes_or_goes);
+        crate::emulator::events::webhooks::publish_in(
+            world,
+            context,
+            event("create"),
+            comes_or_goes,
+        );
     }
-    crate::emulator::events::webhooks::raise(world, scene, event("push"), |renderer| {
-        payload(renderer, scene, repository, moved)
+    crate::emulator::events::webhooks::publish_in(world, context, event("push"), |renderer| {
+        payload(renderer, context, repository, moved)
     });
     if moved.after.is_none() {
-        crate::emulator::events::webhooks::raise(world, scene, event("delete"), comes_or_goes);
+        crate::emulator::events::webhooks::publish_in(
+            world,
+            context,
+            event("delete"),
+            comes_or_goes,
+        );
     }
 }
 
 /// The payload of `push` is not shown; the running service's.
-fn payload(renderer: &Renderer<'_>, scene: Scene<'_>, repository: u64, moved: &Move<'_>) -> Value {
+fn payload(
+    renderer: &Renderer<'_>,
+    context: EventContext<'_>,
+    repository: u64,
+    moved: &Move<'_>,
+) -> Value {
     let Some(repository) = renderer.world.repositories.get(&repository) else { return json!({}) };
     let history = renderer.world.history(repository);
     let after = moved.after.and_then(|sha| history.commit(sha));
@@ -111,14 +128,14 @@ fn payload(renderer: &Renderer<'_>, scene: Scene<'_>, repository: u64, moved: &M
         Vec::new()
     };
     commits.reverse();
-    let login = renderer.world.login(scene.actor);
+    let login = renderer.world.login(context.actor);
     json!({
         "ref": format!("refs/heads/{}", moved.branch),
         "before": before_sha,
         "after": after_sha,
         "created": moved.before.is_none(),
         "deleted": moved.after.is_none(),
-        "forced": !leads_on(&history, moved),
+        "forced": !is_fast_forward(&history, moved),
         "base_ref": null,
         "compare": format!("{SITE}/{}/compare/{before_sha}...{after_sha}", renderer.world.full_name(repository)),
         "commits": commits,
@@ -128,7 +145,7 @@ fn payload(renderer: &Renderer<'_>, scene: Scene<'_>, repository: u64, moved: &M
 }
 
 /// Whether the new commit follows from the old one.
-fn leads_on(history: &History, moved: &Move<'_>) -> bool {
+fn is_fast_forward(history: &History, moved: &Move<'_>) -> bool {
     match (moved.before, moved.after.and_then(|sha| history.commit(sha))) {
         (Some(before), Some(after)) => follows(history, after, before),
         _ => true,

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::Happening;
-use crate::emulator::http::error::Fault;
+use super::WebhookEvent;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::render::extend;
 use crate::emulator::routing::call::Call;
 use crate::emulator::world::{Repository, Visibility};
@@ -34,7 +34,7 @@ impl Before {
 }
 
 /// Tells of everything that is different now.
-pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), Fault> {
+pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), ApiError> {
     let after = Before::of(call.repository()?);
     let mut changes = json!({});
     let mut note = |name: &str, was: Value, is: Value| {
@@ -69,5 +69,9 @@ pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), Fault> {
 }
 
 fn one(call: &mut Call<'_>, action: &str, more: Value) {
-    crate::emulator::events::webhooks::tell(call, Happening::new("repository", action), |_| more);
+    crate::emulator::events::webhooks::publish(
+        call,
+        WebhookEvent::new("repository", action),
+        |_| more,
+    );
 }

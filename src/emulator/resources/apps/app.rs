@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Level, Permissions};
 use crate::emulator::auth::{access, reach};
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::reply::{Body, Reply};
 use crate::emulator::http::timestamps::iso;
 use crate::emulator::http::urls::{SITE, segment};
@@ -54,16 +54,16 @@ pub const ROUTES: &[Route] = &[
 ];
 
 /// The app that asks, by its JWT.
-pub fn caller_app<'a>(call: &'a Call<'_>) -> Result<&'a App, Fault> {
-    call.caller.app().and_then(|id| call.world.app(id)).ok_or(Fault::RequiresAuthentication)
+pub fn caller_app<'a>(call: &'a Call<'_>) -> Result<&'a App, ApiError> {
+    call.caller.app().and_then(|id| call.world.app(id)).ok_or(ApiError::RequiresAuthentication)
 }
 
 /// The installation that the path names, if it is the caller's own, and its organisation.
-pub fn own_installation(call: &Call<'_>) -> Result<(u64, u64), Fault> {
+pub fn own_installation(call: &Call<'_>) -> Result<(u64, u64), ApiError> {
     let id = call.params.id("installation_id")?;
     let installed =
         caller_app(call)?.installations.iter().find(|(installation, _)| *installation == id);
-    installed.copied().ok_or(Fault::NotFound)
+    installed.copied().ok_or(ApiError::NotFound)
 }
 
 fn me(call: &mut Call<'_>) -> Outcome {
@@ -77,7 +77,7 @@ fn by_slug(call: &mut Call<'_>) -> Outcome {
         .apps
         .iter()
         .find(|app| app.slug.eq_ignore_ascii_case(slug))
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(render_app(call, app)))
 }
 
@@ -97,7 +97,7 @@ fn installation(call: &mut Call<'_>) -> Outcome {
 fn installation_of_organization(call: &mut Call<'_>) -> Outcome {
     let organization = access::organization_of_path(call)?.id;
     let app = caller_app(call)?;
-    let id = call.world.installation_on(app.id, organization).ok_or(Fault::NotFound)?;
+    let id = call.world.installation_on(app.id, organization).ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(render(call, app, id, organization)))
 }
 
@@ -105,20 +105,22 @@ fn installation_of_repository(call: &mut Call<'_>) -> Outcome {
     let repository = call
         .world
         .repository_named(call.params.get("owner"), call.params.get("repo"))
-        .ok_or(Fault::NotFound)?;
-    let Owner::Organization(organization) = repository.owner else { return Err(Fault::NotFound) };
+        .ok_or(ApiError::NotFound)?;
+    let Owner::Organization(organization) = repository.owner else {
+        return Err(ApiError::NotFound);
+    };
     let app = caller_app(call)?;
     let installed = call.world.installation_on(app.id, organization);
     let id = installed
         .filter(|id| reach::covers(call.world, *id, repository.id))
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(render(call, app, id, organization)))
 }
 
 /// What the installation token reaches.
 fn repositories(call: &mut Call<'_>) -> Outcome {
-    let token = call.caller.token().ok_or(Fault::RequiresAuthentication)?;
-    let AccountId::Installation(id) = token.account else { return Err(Fault::NotFound) };
+    let token = call.caller.token().ok_or(ApiError::RequiresAuthentication)?;
+    let AccountId::Installation(id) = token.account else { return Err(ApiError::NotFound) };
     let reached =
         |repository: &&Repository| reach::reaches_repository(call.world, token, repository);
     let all = call.world.repositories.values().filter(reached).collect();
@@ -155,11 +157,11 @@ fn repositories_of_user_installation(call: &mut Call<'_>) -> Outcome {
         .installations
         .iter()
         .find(|(installation, _)| *installation == id)
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     let members =
         call.world.organizations.get(organization).map(|organization| &organization.members);
     if !members.is_some_and(|members| members.contains(&user)) {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     let reached = |repository: &&Repository| {
         repository.owner == Owner::Organization(*organization)
@@ -170,10 +172,10 @@ fn repositories_of_user_installation(call: &mut Call<'_>) -> Outcome {
     Ok(counted(call, "repositories", all, |repository| Renderer::of(call).repository(repository)))
 }
 
-fn app_and_user<'a>(call: &'a Call<'_>) -> Result<(&'a App, u64), Fault> {
-    let token = call.caller.token().ok_or(Fault::RequiresAuthentication)?;
-    let app = token.app.and_then(|id| call.world.app(id)).ok_or(Fault::NotFound)?;
-    Ok((app, token.user.ok_or(Fault::NotFound)?))
+fn app_and_user<'a>(call: &'a Call<'_>) -> Result<(&'a App, u64), ApiError> {
+    let token = call.caller.token().ok_or(ApiError::RequiresAuthentication)?;
+    let app = token.app.and_then(|id| call.world.app(id)).ok_or(ApiError::NotFound)?;
+    Ok((app, token.user.ok_or(ApiError::NotFound)?))
 }
 
 /// A page inside an object that says how many there are.
@@ -217,7 +219,7 @@ fn render_app(call: &Call<'_>, app: &App) -> Value {
 fn permissions_of(world: &World, app: &App) -> Permissions {
     let mut asked: BTreeMap<&'static str, Level> = BTreeMap::new();
     for (installation, _) in &app.installations {
-        match &world.terms(*installation).permissions {
+        match &world.installation_grant(*installation).permissions {
             Permissions::All => return Permissions::All,
             Permissions::NotApplicable => {}
             Permissions::Only(granted) => {
@@ -233,7 +235,7 @@ fn permissions_of(world: &World, app: &App) -> Permissions {
 
 /// Whether an installation was granted all repositories or chosen ones, on the wire.
 fn selection(world: &World, installation: u64) -> &'static str {
-    if world.terms(installation).repositories.is_some() { "selected" } else { "all" }
+    if world.installation_grant(installation).repositories.is_some() { "selected" } else { "all" }
 }
 
 fn render(call: &Call<'_>, app: &App, id: u64, organization: u64) -> Value {
@@ -255,7 +257,7 @@ fn render(call: &Call<'_>, app: &App, id: u64, organization: u64) -> Value {
         "app_slug": app.slug,
         "target_id": organization,
         "target_type": "Organization",
-        "permissions": call.world.terms(id).permissions.wire(),
+        "permissions": call.world.installation_grant(id).permissions.wire(),
         "events": [],
         "single_file_name": null,
         "has_multiple_single_files": false,

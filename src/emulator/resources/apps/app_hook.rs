@@ -4,7 +4,7 @@
 //! "For an app: events of the app": those of every organisation where it is installed. Which of
 //! them it chose is not shown; it has all.
 
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::resources::webhooks::{deliveries, hook_config, hooks};
 use crate::emulator::routing::call::Call;
@@ -21,8 +21,8 @@ pub const ROUTES: &[Route] = &[
 ];
 
 /// The webhook of the app that asks.
-fn mine<'a>(call: &'a Call<'_>) -> Result<&'a Hook, Fault> {
-    call.caller.app().and_then(|app| call.world.app_hooks.get(&app)).ok_or(Fault::NotFound)
+fn mine<'a>(call: &'a Call<'_>) -> Result<&'a Hook, ApiError> {
+    call.caller.app().and_then(|app| call.world.app_hooks.get(&app)).ok_or(ApiError::NotFound)
 }
 
 fn get_config(call: &mut Call<'_>) -> Outcome {
@@ -31,8 +31,8 @@ fn get_config(call: &mut Call<'_>) -> Outcome {
 }
 
 fn patch_config(call: &mut Call<'_>) -> Outcome {
-    let mailbox = mine(call)?.mailbox();
-    hooks::change_config(call, mailbox)
+    let hook_key = mine(call)?.hook_key();
+    hooks::change_config(call, hook_key)
 }
 
 /// Unlike those of an organisation's webhook, its list has no status filter.

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use super::app::{caller_app, own_installation};
 use crate::api::TokenKind;
 use crate::clock::Timestamp;
-use crate::emulator::accounts::{AccountId, Level, Permissions, Standing, Token};
+use crate::emulator::accounts::{AccountId, Level, Permissions, Token, TokenStatus};
 use crate::emulator::auth::{permission_names, reach};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::iso;
@@ -43,9 +43,10 @@ fn mint(call: &mut Call<'_>) -> Outcome {
     let chosen = repositories(call, &mut fields, installation, organization);
     let narrowed = narrowed(call, &mut fields, installation);
     fields.check()?;
-    let terms = call.world.terms(installation);
-    let repositories = chosen.or_else(|| terms.repositories.clone());
-    let permissions = narrowed.map_or_else(|| terms.permissions.clone(), Permissions::Only);
+    let installation_grant = call.world.installation_grant(installation);
+    let repositories = chosen.or_else(|| installation_grant.repositories.clone());
+    let permissions =
+        narrowed.map_or_else(|| installation_grant.permissions.clone(), Permissions::Only);
     // The wire has whole seconds, so the truth has too.
     let end = Timestamp::from_secs((call.now + LIFETIME).as_secs());
     let value = format!("emu_installation_{installation}_{}", call.world.next_id());
@@ -75,7 +76,7 @@ fn mint(call: &mut Call<'_>) -> Outcome {
         oauth_app: None,
         app: Some(app),
         repositories,
-        standing: Standing::ValidUntil(end),
+        status: TokenStatus::ValidUntil(end),
         note: "made with the app's JWT",
     };
     call.world.mint(token, call.now)?;
@@ -166,7 +167,7 @@ fn narrowed(
             return None;
         }
     };
-    let granted = &call.world.terms(installation).permissions;
+    let granted = &call.world.installation_grant(installation).permissions;
     let mut asked: BTreeMap<&'static str, Level> = granted
         .allow(METADATA, Level::Read)
         .then_some((METADATA, Level::Read))
@@ -199,7 +200,7 @@ fn narrowed(
 }
 
 fn revoke(call: &mut Call<'_>) -> Outcome {
-    let (position, _) = call.caller.token.as_ref().ok_or(Fault::RequiresAuthentication)?;
+    let (position, _) = call.caller.token.as_ref().ok_or(ApiError::RequiresAuthentication)?;
     call.world.revoke(*position);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }

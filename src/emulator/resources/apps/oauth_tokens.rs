@@ -9,7 +9,7 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use crate::emulator::accounts::{AccountId, Token};
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::validators::hex;
@@ -33,21 +33,21 @@ pub const ROUTES: &[Route] = &[
 const LAST_CHARACTERS: usize = 8;
 
 /// The app that the path names, if it is the caller.
-fn app<'a>(call: &'a Call<'_>) -> Result<&'a OauthApp, Fault> {
+fn app<'a>(call: &'a Call<'_>) -> Result<&'a OauthApp, ApiError> {
     let named =
         call.world.oauth_apps.iter().find(|app| app.client_id == call.params.get("client_id"));
-    named.filter(|app| call.caller.account == AccountId::OauthApp(app.id)).ok_or(Fault::NotFound)
+    named.filter(|app| call.caller.account == AccountId::OauthApp(app.id)).ok_or(ApiError::NotFound)
 }
 
 /// Where the token of the body's `access_token` is, if it is good and was issued to the caller.
-fn issued(call: &Call<'_>) -> Result<usize, Fault> {
+fn issued(call: &Call<'_>) -> Result<usize, ApiError> {
     let id = app(call)?.id;
     let mut fields = Fields::parse("Application", call.body)?;
     let secret = fields.required_string("access_token");
     fields.check()?;
-    let position = call.world.good_token(&secret, call.now).ok_or(Fault::NotFound)?;
+    let position = call.world.good_token(&secret, call.now).ok_or(ApiError::NotFound)?;
     let token = call.world.tokens.get(position).filter(|token| token.oauth_app == Some(id));
-    token.map(|_| position).ok_or(Fault::NotFound)
+    token.map(|_| position).ok_or(ApiError::NotFound)
 }
 
 fn check(call: &mut Call<'_>) -> Outcome {
@@ -58,7 +58,7 @@ fn check(call: &mut Call<'_>) -> Outcome {
 /// The same grant under a new secret; the old one is good for nothing from now on.
 fn reset(call: &mut Call<'_>) -> Outcome {
     let position = issued(call)?;
-    let old = call.world.tokens.get(position).cloned().ok_or(Fault::NotFound)?;
+    let old = call.world.tokens.get(position).cloned().ok_or(ApiError::NotFound)?;
     let value = format!("emu_oauth_reset_{}", call.world.next_id());
     call.world.replace_token(position, Token { value, ..(*old).clone() });
     Ok(Reply::ok(render(call, position)?))
@@ -74,7 +74,7 @@ fn delete(call: &mut Call<'_>) -> Outcome {
 fn delete_grant(call: &mut Call<'_>) -> Outcome {
     let position = issued(call)?;
     let of = |token: &Token| (token.oauth_app, token.user);
-    let grant = call.world.tokens.get(position).map(|token| of(token)).ok_or(Fault::NotFound)?;
+    let grant = call.world.tokens.get(position).map(|token| of(token)).ok_or(ApiError::NotFound)?;
     let granted: Vec<usize> = call
         .world
         .tokens
@@ -89,8 +89,8 @@ fn delete_grant(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-fn render(call: &Call<'_>, position: usize) -> Result<Value, Fault> {
-    let token = call.world.tokens.get(position).ok_or(Fault::NotFound)?;
+fn render(call: &Call<'_>, position: usize) -> Result<Value, ApiError> {
+    let token = call.world.tokens.get(position).ok_or(ApiError::NotFound)?;
     let app = app(call)?;
     let last: String = token
         .value

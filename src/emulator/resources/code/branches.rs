@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::contents::full;
 use crate::emulator::accounts::Level;
-use crate::emulator::events::webhooks::{Scene, pushes};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::events::webhooks::{EventContext, pushes};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::urls::{SITE, segment};
@@ -49,7 +49,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
         Some("true") => Some(true),
         Some("false") => Some(false),
         Some(_) => {
-            return Err(Fault::field(
+            return Err(ApiError::field(
                 "Branch",
                 "protected",
                 Code::Invalid,
@@ -77,10 +77,10 @@ fn get(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(render(call, &name)?))
 }
 
-fn render(call: &Call<'_>, name: &str) -> Result<Value, Fault> {
+fn render(call: &Call<'_>, name: &str) -> Result<Value, ApiError> {
     let repository = call.repository()?;
     let history = call.world.history(repository);
-    let head = history.head(name).ok_or(Fault::NotFound)?;
+    let head = history.head(name).ok_or(ApiError::NotFound)?;
     let renderer = Renderer::of(call);
     let mut value = summary(call, repository, name, &head.sha);
     let page = format!("{SITE}/{}/tree/{}", call.world.full_name(repository), segment(name));
@@ -100,7 +100,7 @@ fn render(call: &Call<'_>, name: &str) -> Result<Value, Fault> {
 fn rename(call: &mut Call<'_>) -> Outcome {
     let name = call.params.get("branch").to_owned();
     let sha =
-        call.world.history(call.repository()?).head(&name).ok_or(Fault::NotFound)?.sha.clone();
+        call.world.history(call.repository()?).head(&name).ok_or(ApiError::NotFound)?.sha.clone();
     let mut fields = Fields::parse("Branch", call.body)?;
     let new_name = fields.required_string("new_name");
     if !new_name.is_empty() && !is_ref_name(&new_name) {
@@ -110,8 +110,8 @@ fn rename(call: &mut Call<'_>) -> Outcome {
         fields.reject("new_name", Code::AlreadyExists, "new_name is taken");
     }
     fields.check()?;
-    lead(call, &new_name, Some(&sha))?;
-    lead(call, &name, None)?;
+    move_branch(call, &new_name, Some(&sha))?;
+    move_branch(call, &name, None)?;
     let repository = call.repository_mut()?;
     if repository.default_branch == name {
         repository.default_branch.clone_from(&new_name);
@@ -125,9 +125,9 @@ fn rename(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Leads a branch to a commit, or ends it.
-pub fn lead(call: &mut Call<'_>, branch: &str, to: Option<&str>) -> Result<(), Fault> {
-    let scene = Scene::of(call);
-    pushes::lead(call.world, scene, branch, to).map_err(full)
+pub fn move_branch(call: &mut Call<'_>, branch: &str, to: Option<&str>) -> Result<(), ApiError> {
+    let scene = EventContext::of(call);
+    pushes::move_branch(call.world, scene, branch, to).map_err(full)
 }
 
 /// 201 with the newest commit of what was merged; 204 when there is nothing to merge. The history
@@ -144,7 +144,7 @@ fn merge(call: &mut Call<'_>) -> Outcome {
         Some(sha) => {
             let repository = call.repository()?;
             let history = call.world.history(repository);
-            let commit = history.commit(&sha).ok_or(Fault::NotFound)?;
+            let commit = history.commit(&sha).ok_or(ApiError::NotFound)?;
             Ok(Reply::json(StatusCode::CREATED, Renderer::of(call).commit(repository, commit)))
         }
     }
@@ -156,10 +156,10 @@ pub fn join(
     base: &str,
     head: &str,
     message: String,
-) -> Result<Option<String>, Fault> {
+) -> Result<Option<String>, ApiError> {
     let history = call.world.history(call.repository()?);
-    let onto = history.head(base).ok_or(Fault::NotFound)?;
-    let merged = history.named(head).ok_or(Fault::NotFound)?;
+    let onto = history.head(base).ok_or(ApiError::NotFound)?;
+    let merged = history.named(head).ok_or(ApiError::NotFound)?;
     let comparison = history.compare(onto, merged);
     let mut files = (*onto.files).clone();
     files.extend(merged.files.iter().map(|(path, content)| (path.clone(), content.clone())));
@@ -177,10 +177,10 @@ pub fn join(
     let sha = call
         .world
         .history_mut(call.repository)
-        .ok_or(Fault::NotFound)?
+        .ok_or(ApiError::NotFound)?
         .keep(draft)
         .map_err(full)?;
-    lead(call, base, Some(&sha))?;
+    move_branch(call, base, Some(&sha))?;
     Ok(Some(sha))
 }
 

@@ -1,7 +1,7 @@
 //! The commits of a repository: list and get.
 
 use super::contents::READ;
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
 use crate::emulator::routing::call::Call;
@@ -20,7 +20,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
     let asked = call.query.get("sha").filter(|name| !name.is_empty());
     let from = asked
         .map_or_else(|| history.tip(repository), |name| history.named(name))
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     let path = call.query.get("path").filter(|path| !path.is_empty());
     let touches = |commit: &&Commit| {
         let before = commit.parent.as_deref().and_then(|sha| history.commit(sha));
@@ -36,6 +36,6 @@ fn list(call: &mut Call<'_>) -> Outcome {
 fn get(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);
-    let commit = history.named(call.params.get("ref")).ok_or(Fault::NotFound)?;
+    let commit = history.named(call.params.get("ref")).ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).commit(repository, commit)))
 }

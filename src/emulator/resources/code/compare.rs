@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::branches::READ;
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::urls::{SITE, segment};
 use crate::emulator::render::Renderer;
@@ -41,16 +41,18 @@ fn compare(call: &mut Call<'_>) -> Outcome {
     let history = call.world.history(repository);
     let asked = call.params.get("basehead");
     let named = |name: &str| {
-        history.named(name.rsplit_once(':').map_or(name, |(_, name)| name)).ok_or(Fault::NotFound)
+        history
+            .named(name.rsplit_once(':').map_or(name, |(_, name)| name))
+            .ok_or(ApiError::NotFound)
     };
-    let (base, head) = asked.split_once("...").ok_or(Fault::NotFound)?;
+    let (base, head) = asked.split_once("...").ok_or(ApiError::NotFound)?;
     let (base, head) = (named(base)?, named(head)?);
     let comparison = history.compare(base, head);
     let merge_base = comparison
         .merge_base
         .as_deref()
         .and_then(|sha| history.commit(sha))
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     let status = match (comparison.ahead.len(), comparison.behind) {
         (0, 0) => "identical",
         (_, 0) => "ahead",
@@ -109,7 +111,7 @@ pub fn files(
 fn branches_where_head(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);
-    let sha = &history.named(call.params.get("ref")).ok_or(Fault::NotFound)?.sha;
+    let sha = &history.named(call.params.get("ref")).ok_or(ApiError::NotFound)?.sha;
     let there = history
         .branches()
         .filter(|branch| history.head(branch).is_some_and(|head| head.sha == *sha));
@@ -126,7 +128,7 @@ fn branches_where_head(call: &mut Call<'_>) -> Outcome {
 fn pulls(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);
-    let sha = &history.named(call.params.get("ref")).ok_or(Fault::NotFound)?.sha;
+    let sha = &history.named(call.params.get("ref")).ok_or(ApiError::NotFound)?.sha;
     let has = |branch: &String| history.head(branch).is_some_and(|head| head.sha == *sha);
     let pulls = repository
         .issues

@@ -9,8 +9,8 @@ use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
-use crate::emulator::events::webhooks::{Scene, pushes};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::events::webhooks::{EventContext, pushes};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::{Body, Reply};
 use crate::emulator::http::urls::{SITE, segment};
@@ -19,7 +19,7 @@ use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::{Need, Role};
 use crate::emulator::routing::route::{Outcome, Route, Verb};
 use crate::emulator::world::git::objects::{blob_id, is_path};
-use crate::emulator::world::{Commit, Edit, Full, README, Repository};
+use crate::emulator::world::{Commit, Edit, HistoryFull, README, Repository};
 
 pub const READ: Need =
     Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
@@ -37,13 +37,13 @@ pub const ROUTES: &[Route] = &[
 ];
 
 /// The commit that the query asks for.
-fn shown(call: &Call<'_>, repository: &Repository) -> Result<Commit, Fault> {
+fn shown(call: &Call<'_>, repository: &Repository) -> Result<Commit, ApiError> {
     let history = call.world.history(repository);
-    let asked = call.query.get("ref").filter(|name| !name.is_empty());
-    asked
+    let read_edit = call.query.get("ref").filter(|name| !name.is_empty());
+    read_edit
         .map_or_else(|| history.tip(repository), |name| history.named(name))
         .cloned()
-        .ok_or(Fault::NotFound)
+        .ok_or(ApiError::NotFound)
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
@@ -95,7 +95,7 @@ fn read(call: &mut Call<'_>, path: &str) -> Outcome {
     let Some(content) = commit.files.get(path) else {
         let folder = format!("{path}/");
         if !commit.files.keys().any(|path| path.starts_with(&folder)) {
-            return Err(Fault::NotFound);
+            return Err(ApiError::NotFound);
         }
         return Ok(
             Reply::ok(entries(call, repository, &commit, &folder)).changed_at(repository.pushed_at)
@@ -166,7 +166,7 @@ fn entry(call: &Call<'_>, repository: &Repository, path: &str, item: Item<'_>) -
 }
 
 /// What both ways of changing a file are told. Their shapes are not shown; the running service's.
-struct Asked {
+struct FileEdit {
     message: String,
     branch: String,
     /// Whether the file is there already.
@@ -175,14 +175,14 @@ struct Asked {
 
 /// Reads what is common, and compares `sha` with the file that it is to replace. The running
 /// service answers 409 to a wrong one, which is no status of Document 1; here it is 422.
-fn asked(call: &Call<'_>, fields: &mut Fields, path: &str) -> Result<Asked, Fault> {
+fn read_edit(call: &Call<'_>, fields: &mut Fields, path: &str) -> Result<FileEdit, ApiError> {
     let message = fields.required_string("message");
     let repository = call.repository()?;
     let branch = fields.string("branch").unwrap_or_else(|| repository.default_branch.clone());
     let history = call.world.history(repository);
     let Some(head) = history.head(&branch) else {
         fields.reject("branch", Code::Invalid, "there is no such branch");
-        return Ok(Asked { message, branch, exists: false });
+        return Ok(FileEdit { message, branch, exists: false });
     };
     let known = head.files.get(path).map(|content| sha_of(content));
     match (fields.string("sha"), &known) {
@@ -194,7 +194,7 @@ fn asked(call: &Call<'_>, fields: &mut Fields, path: &str) -> Result<Asked, Faul
         }
         _ => {}
     }
-    Ok(Asked { message, branch, exists: known.is_some() })
+    Ok(FileEdit { message, branch, exists: known.is_some() })
 }
 
 fn put(call: &mut Call<'_>) -> Outcome {
@@ -203,40 +203,42 @@ fn put(call: &mut Call<'_>) -> Outcome {
     if !is_path(&path) {
         fields.reject("path", Code::Invalid, "path contains a malformed component");
     }
-    let asked = asked(call, &mut fields, &path)?;
+    let read_edit = read_edit(call, &mut fields, &path)?;
     let content = content(&mut fields);
     fields.check()?;
-    let commit = commit(call, &asked, Edit { path: path.clone(), content: Some(content.clone()) })?;
+    let commit =
+        commit(call, &read_edit, Edit { path: path.clone(), content: Some(content.clone()) })?;
     let repository = call.repository()?;
     let value = json!({ "content": entry(call, repository, &path, Item::File(&content)), "commit": Renderer::of(call).git_commit(repository, &commit) });
-    Ok(Reply::json(if asked.exists { StatusCode::OK } else { StatusCode::CREATED }, value))
+    Ok(Reply::json(if read_edit.exists { StatusCode::OK } else { StatusCode::CREATED }, value))
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {
     let path = call.params.get("path").to_owned();
     let mut fields = Fields::parse("Content", call.body)?;
-    let asked = asked(call, &mut fields, &path)?;
+    let read_edit = read_edit(call, &mut fields, &path)?;
     fields.check()?;
-    if !asked.exists {
-        return Err(Fault::NotFound);
+    if !read_edit.exists {
+        return Err(ApiError::NotFound);
     }
-    let commit = commit(call, &asked, Edit { path, content: None })?;
+    let commit = commit(call, &read_edit, Edit { path, content: None })?;
     let repository = call.repository()?;
     Ok(Reply::ok(
         json!({ "content": null, "commit": Renderer::of(call).git_commit(repository, &commit) }),
     ))
 }
 
-fn commit(call: &mut Call<'_>, asked: &Asked, edit: Edit) -> Result<Commit, Fault> {
-    let scene = Scene::of(call);
-    let made = pushes::commit(call.world, scene, &asked.branch, asked.message.clone(), edit)
-        .map_err(full)?;
-    made.ok_or(Fault::NotFound)
+fn commit(call: &mut Call<'_>, read_edit: &FileEdit, edit: Edit) -> Result<Commit, ApiError> {
+    let scene = EventContext::of(call);
+    let made =
+        pushes::commit(call.world, scene, &read_edit.branch, read_edit.message.clone(), edit)
+            .map_err(full)?;
+    made.ok_or(ApiError::NotFound)
 }
 
 /// Too much is stored already (Document 1, 422: "the endpoint has been spammed").
-pub fn full(_: Full) -> Fault {
-    Fault::field("Content", "base", Code::Invalid, "the repository holds too much already")
+pub fn full(_: HistoryFull) -> ApiError {
+    ApiError::field("Content", "base", Code::Invalid, "the repository holds too much already")
 }
 
 fn content(fields: &mut Fields) -> Bytes {

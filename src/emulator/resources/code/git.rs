@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use super::branches::{READ, WRITE};
 use super::contents::full;
 use crate::clock::Timestamp;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::iso;
@@ -27,7 +27,7 @@ use crate::emulator::routing::route::{Outcome, Route, Verb};
 use crate::emulator::world::git::objects::{
     FILE_MODE, Leaf, ObjectId, TagFacts, blob_id, is_path, make_way, root_tree, tag,
 };
-use crate::emulator::world::storage::shelves::Thing;
+use crate::emulator::world::storage::collections::StoredItem;
 use crate::emulator::world::{Draft, Repository, Tree};
 
 pub const ROUTES: &[Route] = &[
@@ -64,25 +64,25 @@ impl Kind {
         }
     }
 
-    fn shelf(self, call: &Call<'_>) -> String {
+    fn collection(self, call: &Call<'_>) -> String {
         format!("repository/{}/git/{}", call.repository, self.name())
     }
 }
 
-fn url(call: &Call<'_>, collection: &str, sha: &str) -> Result<String, Fault> {
+fn url(call: &Call<'_>, collection: &str, sha: &str) -> Result<String, ApiError> {
     Ok(format!("{}/git/{collection}/{sha}", Renderer::of(call).repository_url(call.repository()?)))
 }
 
-fn keep(call: &mut Call<'_>, kind: Kind, sha: &str, fields: Value) -> Result<(), Fault> {
+fn keep(call: &mut Call<'_>, kind: Kind, sha: &str, fields: Value) -> Result<(), ApiError> {
     let fields = if let Value::Object(fields) = fields { fields } else { Map::new() };
     let thing =
-        Thing { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
-    let shelf = kind.shelf(call);
-    Ok(call.world.shelves.put(&shelf, sha, thing)?)
+        StoredItem { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
+    let collection = kind.collection(call);
+    Ok(call.world.collections.put(&collection, sha, thing)?)
 }
 
 fn kept<'a>(call: &'a Call<'_>, kind: Kind, sha: &str) -> Option<&'a Map<String, Value>> {
-    call.world.shelves.shelf(&kind.shelf(call))?.get(sha).map(|thing| &thing.fields)
+    call.world.collections.collection(&kind.collection(call))?.get(sha).map(|thing| &thing.fields)
 }
 
 fn created(call: &Call<'_>, collection: &str, sha: &str, value: Value) -> Outcome {
@@ -112,20 +112,20 @@ fn create_blob(call: &mut Call<'_>) -> Outcome {
     created(call, "blobs", &sha, value)
 }
 
-fn keep_blob(call: &mut Call<'_>, bytes: &[u8]) -> Result<String, Fault> {
+fn keep_blob(call: &mut Call<'_>, bytes: &[u8]) -> Result<String, ApiError> {
     let sha = blob_id(bytes).hex();
     keep(call, Kind::Blobs, &sha, json!({ "content": STANDARD.encode(bytes) }))?;
     Ok(sha)
 }
 
 /// The bytes of a blob: one that was made, or a file of a commit.
-fn blob(call: &Call<'_>, sha: &str) -> Result<Bytes, Fault> {
+fn blob(call: &Call<'_>, sha: &str) -> Result<Bytes, ApiError> {
     if let Some(content) =
         kept(call, Kind::Blobs, sha).and_then(|fields| fields.get("content")?.as_str())
     {
         return Ok(STANDARD.decode(content).unwrap_or_default().into());
     }
-    call.world.history(call.repository()?).content(sha).cloned().ok_or(Fault::NotFound)
+    call.world.history(call.repository()?).content(sha).cloned().ok_or(ApiError::NotFound)
 }
 
 fn get_blob(call: &mut Call<'_>) -> Outcome {
@@ -141,7 +141,7 @@ fn get_blob(call: &mut Call<'_>) -> Outcome {
 type Entries = BTreeMap<String, (String, String, String)>;
 
 /// The entries of a tree that was made, or of a tree, branch or commit of the history.
-fn entries(call: &Call<'_>, name: &str) -> Result<Entries, Fault> {
+fn entries(call: &Call<'_>, name: &str) -> Result<Entries, ApiError> {
     if let Some(tree) = kept(call, Kind::Trees, name) {
         let text = |entry: &Value, field: &str| {
             entry.get(field).and_then(Value::as_str).unwrap_or("").to_owned()
@@ -156,7 +156,7 @@ fn entries(call: &Call<'_>, name: &str) -> Result<Entries, Fault> {
         .named(name)
         .map(|commit| BTreeMap::clone(&commit.blobs))
         .or_else(|| history.tree(name))
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     Ok(blobs
         .into_iter()
         .map(|(path, id)| (path, (FILE_MODE.to_owned(), "blob".to_owned(), id.hex())))
@@ -287,7 +287,7 @@ fn create_tree(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The files of a tree. What an entry names and nobody made is missing.
-fn files(call: &Call<'_>, tree: &str) -> Result<Tree, Fault> {
+fn files(call: &Call<'_>, tree: &str) -> Result<Tree, ApiError> {
     let there = entries(call, tree)?.into_iter().filter(|(_, (_, kind, _))| kind == "blob");
     Ok(there.filter_map(|(path, (_, _, sha))| Some((path, blob(call, &sha).ok()?))).collect())
 }
@@ -316,17 +316,17 @@ fn create_commit(call: &mut Call<'_>) -> Outcome {
     let sha = call
         .world
         .history_mut(call.repository)
-        .ok_or(Fault::NotFound)?
+        .ok_or(ApiError::NotFound)?
         .keep(draft)
         .map_err(full)?;
     let value = render_commit(call, &sha)?;
     created(call, "commits", &sha, value)
 }
 
-fn render_commit(call: &Call<'_>, sha: &str) -> Result<Value, Fault> {
+fn render_commit(call: &Call<'_>, sha: &str) -> Result<Value, ApiError> {
     let repository = call.repository()?;
     let history = call.world.history(repository);
-    Ok(Renderer::of(call).git_commit(repository, history.commit(sha).ok_or(Fault::NotFound)?))
+    Ok(Renderer::of(call).git_commit(repository, history.commit(sha).ok_or(ApiError::NotFound)?))
 }
 
 fn get_commit(call: &mut Call<'_>) -> Outcome {
@@ -367,8 +367,8 @@ fn create_tag(call: &mut Call<'_>) -> Outcome {
     created(call, "tags", &sha, value)
 }
 
-fn render_tag(call: &Call<'_>, sha: &str) -> Result<Value, Fault> {
-    let fields = kept(call, Kind::Tags, sha).ok_or(Fault::NotFound)?;
+fn render_tag(call: &Call<'_>, sha: &str) -> Result<Value, ApiError> {
+    let fields = kept(call, Kind::Tags, sha).ok_or(ApiError::NotFound)?;
     let login = call.world.login(fields.get("by").and_then(Value::as_u64).unwrap_or(0));
     let at = Timestamp::from_millis(fields.get("at").and_then(Value::as_u64).unwrap_or(0));
     let object = fields.get("object").and_then(Value::as_str).unwrap_or("");
@@ -405,7 +405,7 @@ fn one_ref(call: &mut Call<'_>) -> Outcome {
     let (name, sha) = refs(call, repository)
         .into_iter()
         .find(|(name, _)| *name == wanted)
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).reference(repository, &name, &sha)))
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::{Body, Reply};
 use crate::emulator::http::urls::segment;
@@ -49,7 +49,7 @@ enum Operation {
 
 /// Gives an answer about Git LFS the media type of the batch format, and a 401 what its clients
 /// look for; others stay as they are.
-pub fn dress(resource: Resource, reply: Reply) -> Reply {
+pub fn with_lfs_headers(resource: Resource, reply: Reply) -> Reply {
     if resource != Resource::LFS {
         return reply;
     }
@@ -67,13 +67,13 @@ pub fn dress(resource: Resource, reply: Reply) -> Reply {
 }
 
 /// The repository that the path names, also by a name that it had before: Git follows renames.
-fn admit(call: &mut Call<'_>, operation: Operation) -> Result<u64, Fault> {
+fn admit(call: &mut Call<'_>, operation: Operation) -> Result<u64, ApiError> {
     let repository = call
         .world
         .repository_named(call.params.get("owner"), call.params.get("repo"))
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     if !access::sees(call.world, call.caller, repository) {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     let (level, role) = match operation {
         Operation::Download => (Level::Read, Role::Read),
@@ -109,7 +109,7 @@ fn batch(call: &mut Call<'_>) -> Outcome {
     // "A Git LFS batch request processes 100 objects by default"; the batch format answers 413 to
     // more.
     if asked.len() as u64 > call.limits.get("lfs.batch") {
-        return Err(Fault::TooLarge);
+        return Err(ApiError::TooLarge);
     }
     let repository = admit(call, operation)?;
     let answers: Vec<Value> = asked
@@ -170,7 +170,8 @@ fn is_oid(text: &str) -> bool {
 
 fn download(call: &mut Call<'_>) -> Outcome {
     let repository = admit(call, Operation::Download)?;
-    let object = call.world.lfs.get(repository, call.params.get("oid")).ok_or(Fault::NotFound)?;
+    let object =
+        call.world.lfs.get(repository, call.params.get("oid")).ok_or(ApiError::NotFound)?;
     Ok(Reply::new(
         StatusCode::OK,
         Body::Raw(Some("application/octet-stream".to_owned()), object.clone()),
@@ -180,10 +181,10 @@ fn download(call: &mut Call<'_>) -> Outcome {
 fn upload(call: &mut Call<'_>) -> Outcome {
     let repository = admit(call, Operation::Upload)?;
     if call.body.len() > OBJECT_BYTES_MAX {
-        return Err(Fault::TooLarge);
+        return Err(ApiError::TooLarge);
     }
     if hex(digest(&SHA256, call.body).as_ref()) != call.params.get("oid") {
-        return Err(Fault::field(
+        return Err(ApiError::field(
             "Object",
             "oid",
             Code::Invalid,

@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::urls::segment;
@@ -15,7 +15,7 @@ use crate::emulator::render::Renderer;
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::{Need, Role};
 use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::storage::shelves::Thing;
+use crate::emulator::world::storage::collections::StoredItem;
 
 const READ: Need =
     Need::Repository { permission: "administration", level: Level::Read, role: Role::Push };
@@ -90,45 +90,45 @@ const KINDS: [&str; 3] = ["apps", "teams", "users"];
 const NAMES_MAX: usize = 100;
 
 /// The protection of a branch, if there is one.
-pub fn of(call: &Call<'_>, branch: &str) -> Option<Thing> {
+pub fn of(call: &Call<'_>, branch: &str) -> Option<StoredItem> {
     call.world
-        .shelves
-        .shelf(&shelf(call, branch))
-        .and_then(|shelf| shelf.get("protection"))
+        .collections
+        .collection(&collection(call, branch))
+        .and_then(|collection| collection.get("protection"))
         .cloned()
 }
 
-fn shelf(call: &Call<'_>, branch: &str) -> String {
+fn collection(call: &Call<'_>, branch: &str) -> String {
     format!("repository/{}/branches/{}", call.repository, segment(branch))
 }
 
 /// The protection of the branch that the path names.
-fn named(call: &Call<'_>) -> Result<Thing, Fault> {
+fn named(call: &Call<'_>) -> Result<StoredItem, ApiError> {
     branch(call)?;
-    of(call, call.params.get("branch")).ok_or(Fault::NotFound)
+    of(call, call.params.get("branch")).ok_or(ApiError::NotFound)
 }
 
-fn branch<'a>(call: &'a Call<'_>) -> Result<&'a str, Fault> {
+fn branch<'a>(call: &'a Call<'_>) -> Result<&'a str, ApiError> {
     let name = call.params.get("branch");
     if call.world.history(call.repository()?).head(name).is_some() {
         Ok(name)
     } else {
-        Err(Fault::NotFound)
+        Err(ApiError::NotFound)
     }
 }
 
-fn keep(call: &mut Call<'_>, fields: Map<String, Value>) -> Result<Thing, Fault> {
+fn keep(call: &mut Call<'_>, fields: Map<String, Value>) -> Result<StoredItem, ApiError> {
     let branch = branch(call)?.to_owned();
     let before = of(call, &branch);
     let (id, created_at) = before
         .map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
-    let thing = Thing { id, fields, created_at, updated_at: call.now };
-    let shelf = shelf(call, &branch);
-    call.world.shelves.put(&shelf, "protection", thing.clone())?;
+    let thing = StoredItem { id, fields, created_at, updated_at: call.now };
+    let collection = collection(call, &branch);
+    call.world.collections.put(&collection, "protection", thing.clone())?;
     Ok(thing)
 }
 
-fn address(call: &Call<'_>) -> Result<String, Fault> {
+fn address(call: &Call<'_>) -> Result<String, ApiError> {
     let base = Renderer::of(call).repository_url(call.repository()?);
     Ok(format!("{base}/branches/{}/protection", segment(call.params.get("branch"))))
 }
@@ -138,7 +138,7 @@ fn get(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(render(call, &thing)?).changed_at(thing.updated_at))
 }
 
-fn render(call: &Call<'_>, thing: &Thing) -> Result<Value, Fault> {
+fn render(call: &Call<'_>, thing: &StoredItem) -> Result<Value, ApiError> {
     let mut shown = Map::from_iter([("url".to_owned(), json!(address(call)?))]);
     for name in OBJECTS.into_iter().chain(SWITCHES) {
         if let Some(value) = thing.fields.get(name) {
@@ -151,7 +151,7 @@ fn render(call: &Call<'_>, thing: &Thing) -> Result<Value, Fault> {
     Ok(Value::Object(shown))
 }
 
-fn render_part(call: &Call<'_>, name: &str, value: &Value) -> Result<Value, Fault> {
+fn render_part(call: &Call<'_>, name: &str, value: &Value) -> Result<Value, ApiError> {
     let url = format!("{}/{name}", address(call)?);
     let Value::Object(fields) = value else { return Ok(json!({ "url": url, "enabled": value })) };
     let mut shown = fields.clone();
@@ -234,25 +234,28 @@ fn part(name: &str, inner: &mut Fields) -> Value {
 
 fn delete(call: &mut Call<'_>) -> Outcome {
     named(call)?;
-    let shelf = shelf(call, call.params.get("branch"));
-    call.world.shelves.take(&shelf, "protection", call.now);
+    let collection = collection(call, call.params.get("branch"));
+    call.world.collections.take(&collection, "protection", call.now);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 /// The part or list that the path ends with.
 fn last_word<'a>(call: &Call<'a>) -> &'a str {
-    call.asked_path.rsplit('/').next().unwrap_or("")
+    call.requested_path.rsplit('/').next().unwrap_or("")
 }
 
 /// The part that the path names, if it is one of these and set.
-fn part_of(call: &Call<'_>, known: &[&'static str]) -> Result<(Thing, &'static str), Fault> {
-    let name = known.iter().find(|known| **known == last_word(call)).ok_or(Fault::NotFound)?;
+fn part_of(
+    call: &Call<'_>,
+    known: &[&'static str],
+) -> Result<(StoredItem, &'static str), ApiError> {
+    let name = known.iter().find(|known| **known == last_word(call)).ok_or(ApiError::NotFound)?;
     Ok((named(call)?, name))
 }
 
 fn get_part(call: &mut Call<'_>) -> Outcome {
     let (thing, name) = part_of(call, &[&SWITCHES[..], &OBJECTS[..]].concat())?;
-    let value = thing.fields.get(name).ok_or(Fault::NotFound)?;
+    let value = thing.fields.get(name).ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(render_part(call, name, value)?).changed_at(thing.updated_at))
 }
 
@@ -267,11 +270,13 @@ fn switch_on(call: &mut Call<'_>) -> Outcome {
 fn patch_part(call: &mut Call<'_>) -> Outcome {
     let (mut thing, name) = part_of(call, &OBJECTS[..2])?;
     let mut fields = Fields::parse("ProtectedBranch", call.body)?;
-    let Value::Object(given) = part(name, &mut fields) else { return Err(Fault::NotFound) };
+    let Value::Object(given) = part(name, &mut fields) else { return Err(ApiError::NotFound) };
     let changed: Vec<(String, Value)> =
         given.into_iter().filter(|(name, _)| fields.has(name)).collect();
     fields.check()?;
-    let Some(Value::Object(kept)) = thing.fields.get_mut(name) else { return Err(Fault::NotFound) };
+    let Some(Value::Object(kept)) = thing.fields.get_mut(name) else {
+        return Err(ApiError::NotFound);
+    };
     kept.extend(changed);
     let thing = keep(call, thing.fields)?;
     Ok(Reply::ok(render_part(call, name, &json!(thing.fields.get(name)))?))
@@ -282,20 +287,22 @@ fn delete_part(call: &mut Call<'_>) -> Outcome {
     if SWITCHES.contains(&name) {
         thing.fields.insert(name.to_owned(), json!(false));
     } else {
-        thing.fields.remove(name).ok_or(Fault::NotFound)?;
+        thing.fields.remove(name).ok_or(ApiError::NotFound)?;
     }
     keep(call, thing.fields)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 /// A list of names inside the protection: its object, its member, and what is in it.
-fn list_of(call: &Call<'_>) -> Result<(Thing, &'static str, &'static str, Vec<String>), Fault> {
+fn list_of(
+    call: &Call<'_>,
+) -> Result<(StoredItem, &'static str, &'static str, Vec<String>), ApiError> {
     let kind = KINDS.into_iter().find(|known| *known == last_word(call));
     let (object, member) =
         kind.map_or(("required_status_checks", "contexts"), |kind| ("restrictions", kind));
     let thing = named(call)?;
     let names = texts(Some(
-        thing.fields.get(object).and_then(|part| part.get(member)).ok_or(Fault::NotFound)?,
+        thing.fields.get(object).and_then(|part| part.get(member)).ok_or(ApiError::NotFound)?,
     ));
     Ok((thing, object, member, names))
 }

@@ -3,8 +3,8 @@
 use http::StatusCode;
 use serde_json::Value;
 
-use super::branches::{READ, WRITE, lead};
-use crate::emulator::http::error::{Code, Fault};
+use super::branches::{READ, WRITE, move_branch};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
@@ -22,14 +22,14 @@ pub const ROUTES: &[Route] = &[
 ];
 
 /// The branch that the path names as `heads/NAME`.
-fn branch<'a>(call: &'a Call<'_>) -> Result<&'a str, Fault> {
-    call.params.get("ref").strip_prefix("heads/").ok_or(Fault::NotFound)
+fn branch<'a>(call: &'a Call<'_>) -> Result<&'a str, ApiError> {
+    call.params.get("ref").strip_prefix("heads/").ok_or(ApiError::NotFound)
 }
 
-fn render(call: &Call<'_>, branch: &str) -> Result<Value, Fault> {
+fn render(call: &Call<'_>, branch: &str) -> Result<Value, ApiError> {
     let repository = call.repository()?;
     let history = call.world.history(repository);
-    let head = history.head(branch).ok_or(Fault::NotFound)?;
+    let head = history.head(branch).ok_or(ApiError::NotFound)?;
     Ok(Renderer::of(call).reference(repository, &format!("refs/heads/{branch}"), &head.sha))
 }
 
@@ -64,7 +64,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     let branch = branch.unwrap_or("");
-    lead(call, branch, Some(&sha))?;
+    move_branch(call, branch, Some(&sha))?;
     let value = render(call, branch)?;
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
     Ok(Reply::created(value, &location))
@@ -76,7 +76,7 @@ fn update(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Reference", call.body)?;
     let (sha, force) = (fields.required_string("sha"), fields.boolean("force").unwrap_or(false));
     let history = call.world.history(call.repository()?);
-    let head = history.head(&branch).ok_or(Fault::NotFound)?;
+    let head = history.head(&branch).ok_or(ApiError::NotFound)?;
     match history.commit(&sha) {
         None if sha.is_empty() => {}
         None => fields.reject("sha", Code::Invalid, "Object does not exist"),
@@ -86,7 +86,7 @@ fn update(call: &mut Call<'_>) -> Outcome {
         Some(_) => {}
     }
     fields.check()?;
-    lead(call, &branch, Some(&sha))?;
+    move_branch(call, &branch, Some(&sha))?;
     Ok(Reply::ok(render(call, &branch)?))
 }
 
@@ -95,13 +95,13 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     let branch = branch(call)?.to_owned();
     render(call, &branch)?;
     if branch == call.repository()?.default_branch {
-        return Err(Fault::field(
+        return Err(ApiError::field(
             "Reference",
             "ref",
             Code::Invalid,
             "Cannot delete the default branch",
         ));
     }
-    lead(call, &branch, None)?;
+    move_branch(call, &branch, None)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
 use crate::emulator::generic;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::iso;
@@ -14,7 +14,7 @@ use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::{Need, Role};
 use crate::emulator::routing::pagination::{self, USUAL};
 use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::storage::shelves::Thing;
+use crate::emulator::world::storage::collections::StoredItem;
 
 const READ: Need =
     Need::Repository { permission: "statuses", level: Level::Read, role: Role::Read };
@@ -30,17 +30,17 @@ pub const ROUTES: &[Route] = &[
 /// The running service's states.
 const STATES: [&str; 4] = ["error", "failure", "pending", "success"];
 
-fn shelf(call: &Call<'_>) -> String {
+fn collection(call: &Call<'_>) -> String {
     format!("repository/{}/statuses", call.repository)
 }
 
 /// The whole name of the commit that a branch or commit stands for.
-fn commit(call: &Call<'_>, name: &str) -> Result<String, Fault> {
+fn commit(call: &Call<'_>, name: &str) -> Result<String, ApiError> {
     call.world
         .history(call.repository()?)
         .named(name)
         .map(|commit| commit.sha.clone())
-        .ok_or(Fault::NotFound)
+        .ok_or(ApiError::NotFound)
 }
 
 fn create(call: &mut Call<'_>) -> Outcome {
@@ -56,33 +56,33 @@ fn create(call: &mut Call<'_>) -> Outcome {
     );
     let context = fields.string("context").unwrap_or_else(|| "default".to_owned());
     fields.check()?;
-    let (id, now, shelf) = (call.world.next_id(), call.now, shelf(call));
+    let (id, now, collection) = (call.world.next_id(), call.now, collection(call));
     let kept = json!({
         "state": state, "target_url": target_url, "description": description, "context": context, "sha": sha, "by": call.actor(),
     });
     let fields = kept.as_object().cloned().unwrap_or_default();
-    let thing = Thing { id, fields, created_at: now, updated_at: now };
-    generic::settle(call.world, &shelf)?;
-    call.world.shelves.put(&shelf, &id.to_string(), thing.clone())?;
+    let thing = StoredItem { id, fields, created_at: now, updated_at: now };
+    generic::settle(call.world, &collection)?;
+    call.world.collections.put(&collection, &id.to_string(), thing.clone())?;
     let value = render(call, &thing)?;
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
     Ok(Reply::created(value, &location))
 }
 
 /// The statuses of the commit that the path names, the newest first.
-fn of_commit(call: &Call<'_>) -> Result<(String, Vec<Thing>), Fault> {
+fn of_commit(call: &Call<'_>) -> Result<(String, Vec<StoredItem>), ApiError> {
     let sha = commit(call, call.params.get("ref"))?;
-    let things = generic::items(call.world, &shelf(call)).into_iter().map(|(_, thing)| thing);
-    let mut things: Vec<Thing> = things.filter(|thing| text(thing, "sha") == sha).collect();
+    let things = generic::items(call.world, &collection(call)).into_iter().map(|(_, thing)| thing);
+    let mut things: Vec<StoredItem> = things.filter(|thing| text(thing, "sha") == sha).collect();
     things.reverse();
     Ok((sha, things))
 }
 
-fn text<'t>(thing: &'t Thing, name: &str) -> &'t str {
+fn text<'t>(thing: &'t StoredItem, name: &str) -> &'t str {
     thing.fields.get(name).and_then(Value::as_str).unwrap_or("")
 }
 
-fn render(call: &Call<'_>, thing: &Thing) -> Result<Value, Fault> {
+fn render(call: &Call<'_>, thing: &StoredItem) -> Result<Value, ApiError> {
     let base = Renderer::of(call).repository_url(call.repository()?);
     let creator = thing.fields.get("by").and_then(Value::as_u64).unwrap_or(call.world.machine_user);
     Ok(json!({
@@ -101,7 +101,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
 /// The newest of each context, and what they amount to.
 fn combined(call: &mut Call<'_>) -> Outcome {
     let (sha, things) = of_commit(call)?;
-    let mut newest: Vec<Thing> = Vec::new();
+    let mut newest: Vec<StoredItem> = Vec::new();
     for thing in things {
         if newest.iter().all(|known| text(known, "context") != text(&thing, "context")) {
             newest.push(thing);

@@ -5,7 +5,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{READ, WRITE, enterprise, ids_of_names, team, team_mut};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
 use crate::emulator::routing::call::Call;
@@ -85,9 +85,12 @@ fn remove(call: &mut Call<'_>) -> Outcome {
     Ok(summaries(call, &users))
 }
 
-fn of_path(call: &Call<'_>) -> Result<u64, Fault> {
+fn of_path(call: &Call<'_>) -> Result<u64, ApiError> {
     team(call)?;
-    call.world.user_by_login(call.params.get("username")).map(|user| user.id).ok_or(Fault::NotFound)
+    call.world
+        .user_by_login(call.params.get("username"))
+        .map(|user| user.id)
+        .ok_or(ApiError::NotFound)
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
@@ -96,14 +99,14 @@ fn get(call: &mut Call<'_>) -> Outcome {
     if is_member {
         Ok(Reply::ok(Renderer::of(call).user_summary(user)))
     } else {
-        Err(Fault::NotFound)
+        Err(ApiError::NotFound)
     }
 }
 
 fn put(call: &mut Call<'_>) -> Outcome {
     let user = of_path(call)?;
     if named_person(call, call.params.get("username")).is_none() {
-        return Err(Fault::field(
+        return Err(ApiError::field(
             "EnterpriseTeam",
             "username",
             Code::Invalid,
@@ -117,7 +120,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
 fn delete(call: &mut Call<'_>) -> Outcome {
     let user = of_path(call)?;
     if !team(call)?.members.contains(&user) {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     team_mut(call)?.members.remove(&user);
     Ok(Reply::empty(StatusCode::NO_CONTENT))

@@ -10,7 +10,7 @@ pub mod organizations;
 pub mod teams;
 
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::Need;
@@ -20,24 +20,24 @@ pub const READ: Need = Need::Enterprise(Level::Read);
 pub const WRITE: Need = Need::Enterprise(Level::Write);
 
 /// The enterprise that the path names.
-pub fn enterprise<'a>(call: &'a Call<'_>) -> Result<&'a Enterprise, Fault> {
-    call.world.enterprise_by_slug(call.params.get("enterprise")).ok_or(Fault::NotFound)
+pub fn enterprise<'a>(call: &'a Call<'_>) -> Result<&'a Enterprise, ApiError> {
+    call.world.enterprise_by_slug(call.params.get("enterprise")).ok_or(ApiError::NotFound)
 }
 
-pub fn enterprise_mut<'a>(call: &'a mut Call<'_>) -> Result<&'a mut Enterprise, Fault> {
+pub fn enterprise_mut<'a>(call: &'a mut Call<'_>) -> Result<&'a mut Enterprise, ApiError> {
     let id = enterprise(call)?.id;
-    call.world.enterprises.get_mut(&id).ok_or(Fault::NotFound)
+    call.world.enterprises.get_mut(&id).ok_or(ApiError::NotFound)
 }
 
 /// The team that the path names: "slug or team id" (Document 2).
-pub fn team<'a>(call: &'a Call<'_>) -> Result<&'a EnterpriseTeam, Fault> {
-    enterprise(call)?.team(call.params.get("enterprise-team")).ok_or(Fault::NotFound)
+pub fn team<'a>(call: &'a Call<'_>) -> Result<&'a EnterpriseTeam, ApiError> {
+    enterprise(call)?.team(call.params.get("enterprise-team")).ok_or(ApiError::NotFound)
 }
 
 /// The same, to be changed; the change is noted.
-pub fn team_mut<'a>(call: &'a mut Call<'_>) -> Result<&'a mut EnterpriseTeam, Fault> {
+pub fn team_mut<'a>(call: &'a mut Call<'_>) -> Result<&'a mut EnterpriseTeam, ApiError> {
     let (id, now) = (team(call)?.id, call.now);
-    let team = enterprise_mut(call)?.teams.get_mut(&id).ok_or(Fault::NotFound)?;
+    let team = enterprise_mut(call)?.teams.get_mut(&id).ok_or(ApiError::NotFound)?;
     team.updated_at = now;
     Ok(team)
 }
@@ -48,7 +48,7 @@ fn ids_of_names(
     call: &Call<'_>,
     field: &str,
     meaning: impl Fn(&str) -> Option<u64>,
-) -> Result<Vec<u64>, Fault> {
+) -> Result<Vec<u64>, ApiError> {
     let mut fields = Fields::parse("EnterpriseTeam", call.body)?;
     if !fields.has(field) {
         fields.reject(field, Code::MissingField, format!("{field} is required"));

@@ -5,7 +5,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{READ, WRITE, enterprise, ids_of_names, team, team_mut};
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
 use crate::emulator::routing::call::Call;
@@ -95,13 +95,13 @@ fn remove(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The organisation that the path names; 404 when the enterprise does not have it.
-fn of_path(call: &Call<'_>) -> Result<u64, Fault> {
+fn of_path(call: &Call<'_>) -> Result<u64, ApiError> {
     team(call)?;
-    named_organization(call, call.params.get("org")).ok_or(Fault::NotFound)
+    named_organization(call, call.params.get("org")).ok_or(ApiError::NotFound)
 }
 
-fn summary(call: &Call<'_>, id: u64) -> Result<Value, Fault> {
-    let organization = call.world.organizations.get(&id).ok_or(Fault::NotFound)?;
+fn summary(call: &Call<'_>, id: u64) -> Result<Value, ApiError> {
+    let organization = call.world.organizations.get(&id).ok_or(ApiError::NotFound)?;
     Ok(Renderer::of(call).organization_summary(organization))
 }
 
@@ -111,7 +111,7 @@ fn get(call: &mut Call<'_>) -> Outcome {
     if team(call)?.organizations.contains(&id) {
         Ok(Reply::ok(summary(call, id)?))
     } else {
-        Err(Fault::NotFound)
+        Err(ApiError::NotFound)
     }
 }
 
@@ -126,7 +126,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
 fn delete(call: &mut Call<'_>) -> Outcome {
     let id = of_path(call)?;
     if !team(call)?.organizations.contains(&id) {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     team_mut(call)?.organizations.remove(&id);
     Ok(Reply::empty(StatusCode::NO_CONTENT))

@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{READ, WRITE, enterprise, enterprise_mut, team, team_mut};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
@@ -63,7 +63,7 @@ fn free_slug(
 
 fn create(call: &mut Call<'_>) -> Outcome {
     let enterprise = enterprise(call)?;
-    Fault::unless_spammed("EnterpriseTeam", enterprise.teams.len())?;
+    ApiError::unless_spammed("EnterpriseTeam", enterprise.teams.len())?;
     let mut fields = Fields::parse("EnterpriseTeam", call.body)?;
     let name = fields.required_string("name");
     let slug = if name.is_empty() {
@@ -110,7 +110,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     }
     team.description = description.of(team.description.take());
     let enterprise = self::enterprise(call)?;
-    let team = enterprise.teams.get(&id).ok_or(Fault::NotFound)?;
+    let team = enterprise.teams.get(&id).ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).enterprise_team(enterprise, team)))
 }
 

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::issue::{self, READ, TAKE_PART};
 use crate::emulator::events::changes;
-use crate::emulator::events::webhooks::{self, Happening};
-use crate::emulator::http::error::Fault;
+use crate::emulator::events::webhooks::{self, WebhookEvent};
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::{Renderer, comment_objects, extend};
@@ -30,8 +30,8 @@ pub const ROUTES: &[Route] = &[
         .content(),
 ];
 
-fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Comment, Fault> {
-    repository.comments.get(&call.params.id("comment_id")?).ok_or(Fault::NotFound)
+fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Comment, ApiError> {
+    repository.comments.get(&call.params.id("comment_id")?).ok_or(ApiError::NotFound)
 }
 
 fn list_all(call: &mut Call<'_>) -> Outcome {
@@ -59,7 +59,7 @@ fn get(call: &mut Call<'_>) -> Outcome {
 fn create(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let number = issue::named(call, repository)?.number;
-    Fault::unless_spammed("IssueComment", repository.comments.len())?;
+    ApiError::unless_spammed("IssueComment", repository.comments.len())?;
     let mut fields = Fields::parse("IssueComment", call.body)?;
     let body = fields.required_string("body");
     fields.check()?;
@@ -67,9 +67,9 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let author = call.actor();
     let id =
         changes::comment(call.world, call.urls, call.now, call.repository, number, author, &body)
-            .ok_or(Fault::NotFound)?;
+            .ok_or(ApiError::NotFound)?;
     let repository = call.repository()?;
-    let comment = repository.comments.get(&id).ok_or(Fault::NotFound)?;
+    let comment = repository.comments.get(&id).ok_or(ApiError::NotFound)?;
     let location =
         format!("{}/issues/comments/{id}", Renderer::of(call).repository_url(repository));
     Ok(Reply::created(Renderer::of(call).comment(repository, comment), &location))
@@ -83,12 +83,12 @@ fn patch(call: &mut Call<'_>) -> Outcome {
 
     let now = call.now;
     let repository = call.repository_mut()?;
-    let comment = repository.comments.get_mut(&id).ok_or(Fault::NotFound)?;
+    let comment = repository.comments.get_mut(&id).ok_or(ApiError::NotFound)?;
     let changes =
         json!({ "changes": { "body": { "from": std::mem::replace(&mut comment.body, body) } } });
     comment.updated_at = now;
     let place = call.repository;
-    webhooks::tell(call, Happening::new("issue_comment", "edited"), |renderer| {
+    webhooks::publish(call, WebhookEvent::new("issue_comment", "edited"), |renderer| {
         let mut objects = comment_objects(renderer, place, id);
         extend(&mut objects, changes);
         objects
@@ -103,20 +103,20 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     let now = call.now;
     let gone = comment_objects(&Renderer::of(call), call.repository, id);
     let repository = call.repository_mut()?;
-    let comment = repository.comments.remove(&id).ok_or(Fault::NotFound)?;
+    let comment = repository.comments.remove(&id).ok_or(ApiError::NotFound)?;
     if let Some(issue) = repository.issues.get_mut(&comment.issue) {
         issue.comments.retain(|kept| *kept != id);
         issue.updated_at = now;
     }
-    webhooks::tell(call, Happening::new("issue_comment", "deleted"), |_| gone);
+    webhooks::publish(call, WebhookEvent::new("issue_comment", "deleted"), |_| gone);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 /// The comment's author, and whoever may push.
-fn may_change(call: &Call<'_>) -> Result<u64, Fault> {
+fn may_change(call: &Call<'_>) -> Result<u64, ApiError> {
     let comment = named(call, call.repository()?)?;
     if call.may_push()? || comment.author == call.actor() {
         return Ok(comment.id);
     }
-    Err(Fault::Forbidden("Must have admin rights to Repository."))
+    Err(ApiError::Forbidden("Must have admin rights to Repository."))
 }

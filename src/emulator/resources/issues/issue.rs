@@ -3,10 +3,10 @@
 use super::labels;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Level;
-use crate::emulator::events::webhooks::issues as happened;
+use crate::emulator::events::webhooks::issues as issue_events;
 use crate::emulator::events::webhooks::issues::Before;
 use crate::emulator::events::{changes, notifications};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::{Change, Fields};
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::parse_iso;
@@ -30,8 +30,8 @@ pub const ROUTES: &[Route] = &[
 ];
 
 /// The issue that the path names.
-pub fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issue, Fault> {
-    repository.issues.get(&call.params.id("number")?).ok_or(Fault::NotFound)
+pub fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issue, ApiError> {
+    repository.issues.get(&call.params.id("number")?).ok_or(ApiError::NotFound)
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
@@ -46,13 +46,13 @@ pub fn chosen<'a>(
     call: &Call<'_>,
     repository: &'a Repository,
     mut issues: Vec<&'a Issue>,
-) -> Result<Vec<&'a Issue>, Fault> {
+) -> Result<Vec<&'a Issue>, ApiError> {
     match call.query.get("state").unwrap_or("open") {
         "open" => issues.retain(|issue| issue.state == IssueState::Open),
         "closed" => issues.retain(|issue| issue.state == IssueState::Closed),
         "all" => {}
         _ => {
-            return Err(Fault::field(
+            return Err(ApiError::field(
                 "Issue",
                 "state",
                 Code::Invalid,
@@ -76,7 +76,7 @@ pub fn chosen<'a>(
     }
     if let Some(since) = call.query.get("since") {
         let since = parse_iso(since).ok_or_else(|| {
-            Fault::field("Issue", "since", Code::Invalid, "since is not an ISO 8601 timestamp")
+            ApiError::field("Issue", "since", Code::Invalid, "since is not an ISO 8601 timestamp")
         })?;
         issues.retain(|issue| issue.updated_at >= since);
     }
@@ -85,7 +85,7 @@ pub fn chosen<'a>(
         "updated" => |issue| (issue.updated_at, 0),
         "comments" => |issue| (Timestamp::EPOCH, issue.comments.len()),
         _ => {
-            return Err(Fault::field(
+            return Err(ApiError::field(
                 "Issue",
                 "sort",
                 Code::Invalid,
@@ -98,7 +98,7 @@ pub fn chosen<'a>(
         "desc" => issues.reverse(),
         "asc" => {}
         _ => {
-            return Err(Fault::field(
+            return Err(ApiError::field(
                 "Issue",
                 "direction",
                 Code::Invalid,
@@ -130,14 +130,14 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let milestone = milestone(call, &mut fields)?.value();
     fields.check()?;
 
-    Fault::unless_spammed("Issue", call.repository()?.issues.len())?;
+    ApiError::unless_spammed("Issue", call.repository()?.issues.len())?;
     let labels = if call.may_push()? { labels::ids_of(call, &labels)? } else { Vec::new() };
     let number = open(
         call,
-        Wish { title, body, labels, assignees: assignees.unwrap_or_default(), milestone },
+        NewIssue { title, body, labels, assignees: assignees.unwrap_or_default(), milestone },
     )?;
     let repository = call.repository()?;
-    let issue = repository.issues.get(&number).ok_or(Fault::NotFound)?;
+    let issue = repository.issues.get(&number).ok_or(ApiError::NotFound)?;
     let value = Renderer::of(call).issue(repository, issue);
     let location = format!("{}/issues/{number}", Renderer::of(call).repository_url(repository));
     Ok(Reply::created(value, &location))
@@ -145,7 +145,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
 
 /// What a new issue is to be.
 #[derive(Debug)]
-pub struct Wish {
+pub struct NewIssue {
     pub title: String,
     pub body: Option<String>,
     pub labels: Vec<u64>,
@@ -154,13 +154,13 @@ pub struct Wish {
 }
 
 /// Opens an issue in the repository that the call was admitted to; its number.
-pub fn open(call: &mut Call<'_>, wish: Wish) -> Result<u64, Fault> {
-    Fault::unless_spammed("Issue", call.repository()?.issues.len())?;
+pub fn open(call: &mut Call<'_>, new_issue: NewIssue) -> Result<u64, ApiError> {
+    ApiError::unless_spammed("Issue", call.repository()?.issues.len())?;
     let may_push = call.may_push()?;
     let (now, author, id) = (call.now, call.actor(), call.world.next_id());
     let repository = call.repository_mut()?;
     let number = repository.issues.keys().next_back().copied().unwrap_or(0) + 1;
-    let Wish { title, body, labels, assignees, milestone } = wish;
+    let NewIssue { title, body, labels, assignees, milestone } = new_issue;
     let mut issue = Issue { body, ..Issue::new(id, number, title, author, now) };
     // Only who may push can choose these; others' wishes are dropped silently, as the real service
     // does.
@@ -203,20 +203,20 @@ pub struct Edit {
 }
 
 /// Whoever opened an issue, and whoever may push; its number again.
-fn may_edit(call: &Call<'_>, number: u64) -> Result<u64, Fault> {
-    let issue = call.repository()?.issues.get(&number).ok_or(Fault::NotFound)?;
+fn may_edit(call: &Call<'_>, number: u64) -> Result<u64, ApiError> {
+    let issue = call.repository()?.issues.get(&number).ok_or(ApiError::NotFound)?;
     if call.may_push()? || issue.author == call.actor() {
         return Ok(number);
     }
-    Err(Fault::Forbidden("Must have admin rights to Repository."))
+    Err(ApiError::Forbidden("Must have admin rights to Repository."))
 }
 
 /// Changes an issue of the repository that the call was admitted to.
-pub fn edit(call: &mut Call<'_>, number: u64, edit: Edit) -> Result<(), Fault> {
+pub fn edit(call: &mut Call<'_>, number: u64, edit: Edit) -> Result<(), ApiError> {
     may_edit(call, number)?;
     let now = call.now;
     let repository = call.repository_mut()?;
-    let issue = repository.issues.get_mut(&number).ok_or(Fault::NotFound)?;
+    let issue = repository.issues.get_mut(&number).ok_or(ApiError::NotFound)?;
     let Edit { title, body, state, labels, assignees, milestone } = edit;
     let before = Before::of(issue);
     let action = change_state(issue, state, now);
@@ -229,7 +229,7 @@ pub fn edit(call: &mut Call<'_>, number: u64, edit: Edit) -> Result<(), Fault> {
     repository.updated_at = now;
     let actor = call.actor();
     notifications::issue_changed(call.world, now, call.repository, number, actor, action);
-    happened::tell(call, &before)
+    issue_events::tell(call, &before)
 }
 
 fn state(fields: &mut Fields) -> Option<IssueState> {
@@ -267,7 +267,7 @@ fn assignees(call: &Call<'_>, fields: &mut Fields) -> Option<Vec<u64>> {
     Some(ids)
 }
 
-fn milestone(call: &Call<'_>, fields: &mut Fields) -> Result<Change<u64>, Fault> {
+fn milestone(call: &Call<'_>, fields: &mut Fields) -> Result<Change<u64>, ApiError> {
     let given = fields.nullable_integer("milestone");
     if let Change::Set(number) = given
         && !call.repository()?.milestones.contains_key(&number)

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::{Change, Fields};
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::iso;
@@ -59,7 +59,7 @@ const DESCRIPTION_BYTES_MAX: usize = 1_024;
 
 /// An option as a body has it.
 #[derive(Debug)]
-struct Wish {
+struct OptionInput {
     name: String,
     description: Option<String>,
     color: &'static str,
@@ -99,7 +99,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     let (now, organization, id) = (call.now, call.organization, call.world.next_id());
-    let options = settled(call.world, now, &[], options.unwrap_or_default());
+    let options = merged_options(call.world, now, &[], options.unwrap_or_default());
     let data_type = data_type.unwrap_or(SINGLE_SELECT);
     let field = IssueField {
         id,
@@ -128,20 +128,20 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     }
     let description = description(&mut fields);
     let visibility = visibility(&mut fields);
-    let wishes = options(&mut fields, Some(data_type));
+    let inputs = options(&mut fields, Some(data_type));
     if data_type == SINGLE_SELECT && fields.value("options").is_some_and(Value::is_null) {
         fields.reject("options", Code::Invalid, "a single_select field has options");
     }
     fields.check()?;
     let (now, organization) = (call.now, call.organization);
     let before = named(call)?.options.clone();
-    let options = wishes.map(|wishes| settled(call.world, now, &before, wishes));
+    let options = inputs.map(|inputs| merged_options(call.world, now, &before, inputs));
     let field = call
         .world
         .issue_fields
         .get_mut(&organization)
         .and_then(|fields| fields.get_mut(&id))
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     field.name = name.unwrap_or_else(|| std::mem::take(&mut field.name));
     field.description = description.of(field.description.take());
     field.visibility = visibility.unwrap_or_else(|| std::mem::take(&mut field.visibility));
@@ -158,9 +158,9 @@ fn delete(call: &mut Call<'_>) -> Outcome {
 
 /// The field that the path names. "path `issue_field_id` (integer, required)": what is none fails
 /// validation, which both routes list.
-fn named<'a>(call: &'a Call<'_>) -> Result<&'a IssueField, Fault> {
+fn named<'a>(call: &'a Call<'_>) -> Result<&'a IssueField, ApiError> {
     let no_integer = |_| {
-        Fault::field(
+        ApiError::field(
             "IssueField",
             "issue_field_id",
             Code::Invalid,
@@ -168,12 +168,12 @@ fn named<'a>(call: &'a Call<'_>) -> Result<&'a IssueField, Fault> {
         )
     };
     let id: i64 = call.params.get("issue_field_id").parse().map_err(no_integer)?;
-    let id = u64::try_from(id).map_err(|_| Fault::NotFound)?;
+    let id = u64::try_from(id).map_err(|_| ApiError::NotFound)?;
     call.world
         .issue_fields
         .get(&call.organization)
         .and_then(|fields| fields.get(&id))
-        .ok_or(Fault::NotFound)
+        .ok_or(ApiError::NotFound)
 }
 
 fn name(fields: &mut Fields) -> String {
@@ -233,7 +233,7 @@ fn one_of(fields: &mut Fields, name: &str, known: &[&'static str]) -> Option<&'s
 
 /// The options of a body, each fault named by its place; none when there are none. A field without
 /// options may say so by null.
-fn options(fields: &mut Fields, data_type: Option<&str>) -> Option<Vec<Wish>> {
+fn options(fields: &mut Fields, data_type: Option<&str>) -> Option<Vec<OptionInput>> {
     if fields.value("options").is_none_or(Value::is_null) {
         return None;
     }
@@ -250,22 +250,23 @@ fn options(fields: &mut Fields, data_type: Option<&str>) -> Option<Vec<Wish>> {
         );
         return None;
     }
-    let mut wishes: Vec<Wish> = Vec::new();
+    let mut inputs: Vec<OptionInput> = Vec::new();
     for (index, mut item) in items.into_iter().enumerate() {
-        let wish = wish(&mut item);
-        if wishes.iter().any(|other| {
-            !wish.name.is_empty() && other.name.to_lowercase() == wish.name.to_lowercase()
+        let option_input = option_input(&mut item);
+        if inputs.iter().any(|other| {
+            !option_input.name.is_empty()
+                && other.name.to_lowercase() == option_input.name.to_lowercase()
         }) {
             item.reject("name", Code::AlreadyExists, "name is taken by another option");
         }
         fields.absorb(item, &format!("options[{index}]"));
-        wishes.push(wish);
+        inputs.push(option_input);
     }
-    Some(wishes)
+    Some(inputs)
 }
 
 /// "item: name required, description, color required, priority integer required".
-fn wish(item: &mut Fields) -> Wish {
+fn option_input(item: &mut Fields) -> OptionInput {
     let name = name(item);
     let description = description(item).value();
     let color = one_of(item, "color", COLORS).unwrap_or(COLORS[0]);
@@ -279,20 +280,20 @@ fn wish(item: &mut Fields) -> Wish {
             0
         }),
     };
-    Wish { name, description, color, priority }
+    OptionInput { name, description, color, priority }
 }
 
 /// Gives each wished option an id. One whose name was there before keeps its id and its beginning;
 /// they stand in the order of their priority.
-fn settled(
+fn merged_options(
     world: &mut World,
     now: Timestamp,
     before: &[FieldOption],
-    wishes: Vec<Wish>,
+    inputs: Vec<OptionInput>,
 ) -> Vec<FieldOption> {
-    let mut options: Vec<FieldOption> = wishes
+    let mut options: Vec<FieldOption> = inputs
         .into_iter()
-        .map(|Wish { name, description, color, priority }| {
+        .map(|OptionInput { name, description, color, priority }| {
             match before.iter().find(|known| known.name == name) {
                 Some(known) => {
                     let same = known.description == description

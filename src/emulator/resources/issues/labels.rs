@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::issue::{self, READ};
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::issues::Before;
-use crate::emulator::events::webhooks::{self, Happening, issues as happened};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::events::webhooks::{self, WebhookEvent, issues as issue_events};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::{Renderer, extend};
@@ -51,12 +51,12 @@ fn by_name<'a>(repository: &'a Repository, name: &str) -> Option<&'a Label> {
     repository.labels.values().find(|label| label.name.eq_ignore_ascii_case(name))
 }
 
-fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Label, Fault> {
-    by_name(repository, call.params.get("name")).ok_or(Fault::NotFound)
+fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Label, ApiError> {
+    by_name(repository, call.params.get("name")).ok_or(ApiError::NotFound)
 }
 
 /// The ids of labels by name; names that the repository does not have yet become labels.
-pub fn ids_of(call: &mut Call<'_>, names: &[String]) -> Result<Vec<u64>, Fault> {
+pub fn ids_of(call: &mut Call<'_>, names: &[String]) -> Result<Vec<u64>, ApiError> {
     let mut ids = Vec::new();
     for name in names {
         let known = by_name(call.repository()?, name).map(|label| label.id);
@@ -76,12 +76,12 @@ fn add(
     name: String,
     color: String,
     description: Option<String>,
-) -> Result<u64, Fault> {
-    Fault::unless_spammed("Label", call.repository()?.labels.len())?;
+) -> Result<u64, ApiError> {
+    ApiError::unless_spammed("Label", call.repository()?.labels.len())?;
     let id = call.world.next_id();
     call.repository_mut()?.labels.insert(id, Label { id, name, color, description });
     let place = call.repository;
-    webhooks::tell(call, Happening::new("label", "created"), |renderer| {
+    webhooks::publish(call, WebhookEvent::new("label", "created"), |renderer| {
         subject(renderer, place, id)
     });
     Ok(id)
@@ -118,7 +118,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     let id = add(call, name, color, description)?;
     let repository = call.repository()?;
-    let label = repository.labels.get(&id).ok_or(Fault::NotFound)?;
+    let label = repository.labels.get(&id).ok_or(ApiError::NotFound)?;
     let value = Renderer::of(call).label(repository, label);
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
     Ok(Reply::created(value, &location))
@@ -136,7 +136,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
         fields.reject("new_name", Code::AlreadyExists, "name is taken");
     }
     fields.check()?;
-    let label = call.repository_mut()?.labels.get_mut(&id).ok_or(Fault::NotFound)?;
+    let label = call.repository_mut()?.labels.get_mut(&id).ok_or(ApiError::NotFound)?;
     let mut changes = json!({});
     if let Some(name) = name.as_ref().filter(|name| **name != label.name) {
         extend(&mut changes, json!({ "name": { "from": label.name, "to": name } }));
@@ -146,13 +146,13 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     label.description = description.of(label.description.take());
     touch_issues_with(call, id)?;
     let place = call.repository;
-    webhooks::tell(call, Happening::new("label", "edited"), |renderer| {
+    webhooks::publish(call, WebhookEvent::new("label", "edited"), |renderer| {
         let mut objects = subject(renderer, place, id);
         extend(&mut objects, json!({ "changes": changes }));
         objects
     });
     let repository = call.repository()?;
-    let label = repository.labels.get(&id).ok_or(Fault::NotFound)?;
+    let label = repository.labels.get(&id).ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).label(repository, label)))
 }
 
@@ -163,12 +163,12 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository_mut()?;
     repository.labels.remove(&id);
     repository.issues.values_mut().for_each(|issue| issue.labels.retain(|label| *label != id));
-    webhooks::tell(call, Happening::new("label", "deleted"), |_| gone);
+    webhooks::publish(call, WebhookEvent::new("label", "deleted"), |_| gone);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 /// What shows a label changes with it, and must not be told unmodified.
-fn touch_issues_with(call: &mut Call<'_>, label: u64) -> Result<(), Fault> {
+fn touch_issues_with(call: &mut Call<'_>, label: u64) -> Result<(), ApiError> {
     let now = call.now;
     let with_label =
         call.repository_mut()?.issues.values_mut().filter(|issue| issue.labels.contains(&label));
@@ -214,13 +214,13 @@ fn remove_from_issue(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let id = named(call, repository)?.id;
     if !issue::named(call, repository)?.labels.contains(&id) {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     change_labels_of_issue(call, |labels| labels.retain(|label| *label != id))
 }
 
 /// Labels are sent as `{"labels": […]}` or as a bare array.
-fn given_labels(call: &mut Call<'_>) -> Result<Vec<u64>, Fault> {
+fn given_labels(call: &mut Call<'_>) -> Result<Vec<u64>, ApiError> {
     issue::named(call, call.repository()?)?;
     let wrapped = match serde_json::from_slice::<Value>(call.body) {
         Ok(Value::Array(items)) => {
@@ -236,11 +236,11 @@ fn given_labels(call: &mut Call<'_>) -> Result<Vec<u64>, Fault> {
 
 fn change_labels_of_issue(call: &mut Call<'_>, change: impl FnOnce(&mut Vec<u64>)) -> Outcome {
     let (now, number) = (call.now, call.params.id("number")?);
-    let issue = call.repository_mut()?.issues.get_mut(&number).ok_or(Fault::NotFound)?;
+    let issue = call.repository_mut()?.issues.get_mut(&number).ok_or(ApiError::NotFound)?;
     let before = Before::of(issue);
     change(&mut issue.labels);
     issue.updated_at = now;
-    happened::tell(call, &before)?;
+    issue_events::tell(call, &before)?;
     let repository = call.repository()?;
     let renderer = Renderer::of(call);
     let shown =
@@ -258,8 +258,10 @@ fn list_milestones(call: &mut Call<'_>) -> Outcome {
 
 fn get_milestone(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    let milestone =
-        repository.milestones.get(&call.params.id("milestone_number")?).ok_or(Fault::NotFound)?;
+    let milestone = repository
+        .milestones
+        .get(&call.params.id("milestone_number")?)
+        .ok_or(ApiError::NotFound)?;
     // Its counts change with the repository's issues.
     Ok(Reply::ok(Renderer::of(call).milestone(repository, milestone))
         .changed_at(repository.updated_at.max(milestone.updated_at)))
@@ -270,7 +272,7 @@ fn create_milestone(call: &mut Call<'_>) -> Outcome {
     let title = fields.required_string("title");
     let description = fields.nullable_string("description").value();
     fields.check()?;
-    Fault::unless_spammed("Milestone", call.repository()?.milestones.len())?;
+    ApiError::unless_spammed("Milestone", call.repository()?.milestones.len())?;
     let (now, creator, id) = (call.now, call.actor(), call.world.next_id());
     let repository = call.repository_mut()?;
     let number = repository.milestones.keys().next_back().copied().unwrap_or(0) + 1;
@@ -286,10 +288,10 @@ fn create_milestone(call: &mut Call<'_>) -> Outcome {
     };
     repository.milestones.insert(number, milestone);
     let repository = call.repository()?;
-    let milestone = repository.milestones.get(&number).ok_or(Fault::NotFound)?;
+    let milestone = repository.milestones.get(&number).ok_or(ApiError::NotFound)?;
     let value = Renderer::of(call).milestone(repository, milestone);
     let shown = json!({ "milestone": value });
     let location = format!("{}/milestones/{number}", Renderer::of(call).repository_url(repository));
-    webhooks::tell(call, Happening::new("milestone", "created"), |_| shown);
+    webhooks::publish(call, WebhookEvent::new("milestone", "created"), |_| shown);
     Ok(Reply::created(value, &location))
 }

@@ -5,7 +5,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
@@ -15,7 +15,7 @@ use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::{Need, Role};
 use crate::emulator::routing::pagination::{self, USUAL};
 use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::storage::shelves::Thing;
+use crate::emulator::world::storage::collections::StoredItem;
 use crate::emulator::world::{Issue, IssueState, Repository};
 
 const READ: Need =
@@ -56,17 +56,17 @@ pub const ROUTES: &[Route] = &[
 const REVIEWERS_MAX: usize = 15;
 
 /// The pull that the path names.
-fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issue, Fault> {
+fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issue, ApiError> {
     repository
         .issues
         .get(&call.params.id("number")?)
         .filter(|issue| issue.pull_from.is_some())
-        .ok_or(Fault::NotFound)
+        .ok_or(ApiError::NotFound)
 }
 
-fn render(call: &Call<'_>, number: u64) -> Result<Value, Fault> {
+fn render(call: &Call<'_>, number: u64) -> Result<Value, ApiError> {
     let repository = call.repository()?;
-    let pull = repository.issues.get(&number).ok_or(Fault::NotFound)?;
+    let pull = repository.issues.get(&number).ok_or(ApiError::NotFound)?;
     Ok(Renderer::of(call).pull(repository, pull))
 }
 
@@ -100,7 +100,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
         fields.reject("head", Code::Invalid, "head and base are the same branch");
     }
     fields.check()?;
-    Fault::unless_spammed("PullRequest", call.repository()?.issues.len())?;
+    ApiError::unless_spammed("PullRequest", call.repository()?.issues.len())?;
     let (now, author, id) = (call.now, call.actor(), call.world.next_id());
     let repository = call.repository_mut()?;
     let number = repository.issues.keys().next_back().copied().unwrap_or(0) + 1;
@@ -120,7 +120,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
 fn change(call: &mut Call<'_>) -> Outcome {
     let pull = named(call, call.repository()?)?;
     if !call.may_push()? && pull.author != call.actor() {
-        return Err(Fault::Forbidden("Must have admin rights to Repository."));
+        return Err(ApiError::Forbidden("Must have admin rights to Repository."));
     }
     let (number, is_merged) = (pull.number, pull.merged.is_some());
     let mut fields = Fields::parse("PullRequest", call.body)?;
@@ -147,7 +147,7 @@ fn change(call: &mut Call<'_>) -> Outcome {
     };
     fields.check()?;
     let now = call.now;
-    let pull = call.repository_mut()?.issues.get_mut(&number).ok_or(Fault::NotFound)?;
+    let pull = call.repository_mut()?.issues.get_mut(&number).ok_or(ApiError::NotFound)?;
     pull.title = title.unwrap_or_else(|| std::mem::take(&mut pull.title));
     pull.body = body.of(pull.body.take());
     pull.pull_into = base.or_else(|| pull.pull_into.take());
@@ -160,7 +160,7 @@ fn change(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The branch a pull goes into, and the one it comes from.
-fn branches(call: &Call<'_>) -> Result<(String, String), Fault> {
+fn branches(call: &Call<'_>) -> Result<(String, String), ApiError> {
     let repository = call.repository()?;
     let pull = named(call, repository)?;
     Ok((
@@ -202,7 +202,7 @@ fn changed_files(call: &mut Call<'_>) -> Outcome {
 
 fn is_merged(call: &mut Call<'_>) -> Outcome {
     let is_merged = named(call, call.repository()?)?.merged.is_some();
-    if is_merged { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
+    if is_merged { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(ApiError::NotFound) }
 }
 
 /// What cannot be merged is 422: Document 1 lists neither 405 nor 409, with which the running
@@ -238,7 +238,7 @@ fn merge(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     let sha = join(call, &base, &head, message)?.or(tip).unwrap_or_default();
     let now = call.now;
-    let pull = call.repository_mut()?.issues.get_mut(&number).ok_or(Fault::NotFound)?;
+    let pull = call.repository_mut()?.issues.get_mut(&number).ok_or(ApiError::NotFound)?;
     pull.merged = Some((now, sha.clone()));
     pull.state = IssueState::Closed;
     pull.closed_at = Some(now);
@@ -249,7 +249,7 @@ fn merge(call: &mut Call<'_>) -> Outcome {
 }
 
 /// Where [`Renderer::requested_reviewers`] looks.
-fn shelf(call: &Call<'_>, number: u64) -> String {
+fn collection(call: &Call<'_>, number: u64) -> String {
     format!("repository/{}/pulls/{number}/requested_reviewers", call.repository)
 }
 
@@ -260,7 +260,7 @@ fn reviewers(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The pull and the users that the body names. Teams are accepted and not kept.
-fn asked(call: &Call<'_>) -> Result<(u64, Vec<u64>), Fault> {
+fn requested_reviewers(call: &Call<'_>) -> Result<(u64, Vec<u64>), ApiError> {
     let number = named(call, call.repository()?)?.number;
     let mut fields = Fields::parse("PullRequest", call.body)?;
     let logins = fields.strings("reviewers").unwrap_or_default();
@@ -280,29 +280,29 @@ fn asked(call: &Call<'_>) -> Result<(u64, Vec<u64>), Fault> {
 }
 
 fn request_reviewers(call: &mut Call<'_>) -> Outcome {
-    let (number, users) = asked(call)?;
-    let (shelf, now) = (shelf(call, number), call.now);
+    let (number, users) = requested_reviewers(call)?;
+    let (collection, now) = (collection(call, number), call.now);
     for id in users {
         // Here a thing is a user, under the user's own id.
-        let thing = Thing { id, fields: Map::new(), created_at: now, updated_at: now };
-        call.world.shelves.put(&shelf, &id.to_string(), thing)?;
+        let thing = StoredItem { id, fields: Map::new(), created_at: now, updated_at: now };
+        call.world.collections.put(&collection, &id.to_string(), thing)?;
     }
     touch(call, number)?;
     Ok(Reply::json(StatusCode::CREATED, render(call, number)?))
 }
 
 fn withdraw_reviewers(call: &mut Call<'_>) -> Outcome {
-    let (number, users) = asked(call)?;
-    let (shelf, now) = (shelf(call, number), call.now);
+    let (number, users) = requested_reviewers(call)?;
+    let (collection, now) = (collection(call, number), call.now);
     for id in users {
-        call.world.shelves.take(&shelf, &id.to_string(), now);
+        call.world.collections.take(&collection, &id.to_string(), now);
     }
     touch(call, number)?;
     Ok(Reply::ok(render(call, number)?))
 }
 
-fn touch(call: &mut Call<'_>, number: u64) -> Result<(), Fault> {
+fn touch(call: &mut Call<'_>, number: u64) -> Result<(), ApiError> {
     let now = call.now;
-    call.repository_mut()?.issues.get_mut(&number).ok_or(Fault::NotFound)?.updated_at = now;
+    call.repository_mut()?.issues.get_mut(&number).ok_or(ApiError::NotFound)?.updated_at = now;
     Ok(())
 }

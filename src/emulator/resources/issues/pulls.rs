@@ -2,7 +2,7 @@
 
 use super::issue;
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
 use crate::emulator::routing::call::Call;
@@ -32,7 +32,7 @@ fn get(call: &mut Call<'_>) -> Outcome {
         .issues
         .get(&call.params.id("number")?)
         .filter(|issue| issue.pull_from.is_some())
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     // Both branches show the whole repository.
     let renderer = Renderer::of(call);
     Ok(Reply::ok(renderer.pull(repository, pull))

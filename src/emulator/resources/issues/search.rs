@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::reply::Reply;
 use crate::emulator::limits::settings::Resource;
 use crate::emulator::render::{Renderer, extend};
@@ -22,17 +22,17 @@ pub const ROUTES: &[Route] =
 fn issues(call: &mut Call<'_>) -> Outcome {
     let wanted = call.query.get("q").map(str::trim).filter(|wanted| !wanted.is_empty());
     let wanted = wanted
-        .ok_or_else(|| Fault::field("Search", "q", Code::MissingField, "q is required"))?
+        .ok_or_else(|| ApiError::field("Search", "q", Code::MissingField, "q is required"))?
         .to_lowercase();
-    let terms: Vec<&str> = wanted.split_whitespace().collect();
+    let installation_grant: Vec<&str> = wanted.split_whitespace().collect();
     let mut hits: Vec<(&Repository, &Issue)> = Vec::new();
     let mut total = 0_usize;
-    for repository in searched(call, &terms)
+    for repository in searched(call, &installation_grant)
         .filter(|repository| access::sees(call.world, call.caller, repository))
     {
         let full_name = call.world.full_name(repository).to_lowercase();
         for issue in repository.issues.values().filter(|issue| {
-            terms.iter().all(|term| matches(call, &full_name, repository, issue, term))
+            installation_grant.iter().all(|term| matches(call, &full_name, repository, issue, term))
         }) {
             total += 1;
             if hits.len() < HITS_MAX {
@@ -59,9 +59,10 @@ fn issues(call: &mut Call<'_>) -> Outcome {
 /// The repositories that can have hits: the one that a term names, or all.
 fn searched<'a>(
     call: &'a Call<'_>,
-    terms: &[&str],
+    installation_grant: &[&str],
 ) -> Box<dyn Iterator<Item = &'a Repository> + 'a> {
-    let named = terms.iter().find_map(|term| term.strip_prefix("repo:")?.split_once('/'));
+    let named =
+        installation_grant.iter().find_map(|term| term.strip_prefix("repo:")?.split_once('/'));
     match named {
         Some((owner, name)) => Box::new(call.world.repository_named(owner, name).into_iter()),
         None => Box::new(call.world.repositories.values()),

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::issue::{self, READ as READ_ISSUES};
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
@@ -89,7 +89,7 @@ const ASSIGNEES_MAX: usize = 10;
 fn change_milestone(call: &mut Call<'_>) -> Outcome {
     let number = call.params.id("milestone_number")?;
     if !call.repository()?.milestones.contains_key(&number) {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     let mut fields = Fields::parse("Milestone", call.body)?;
     let title = fields.has("title").then(|| fields.required_string("title"));
@@ -105,19 +105,19 @@ fn change_milestone(call: &mut Call<'_>) -> Outcome {
     };
     fields.check()?;
     let now = call.now;
-    let milestone = call.repository_mut()?.milestones.get_mut(&number).ok_or(Fault::NotFound)?;
+    let milestone = call.repository_mut()?.milestones.get_mut(&number).ok_or(ApiError::NotFound)?;
     milestone.title = title.unwrap_or_else(|| std::mem::take(&mut milestone.title));
     milestone.description = description.of(milestone.description.take());
     milestone.state = state.unwrap_or(milestone.state);
     milestone.updated_at = now;
     touch_issues(call, number)?;
     let repository = call.repository()?;
-    let milestone = repository.milestones.get(&number).ok_or(Fault::NotFound)?;
+    let milestone = repository.milestones.get(&number).ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).milestone(repository, milestone)))
 }
 
 /// What shows a milestone changes with it, and must not be told unmodified.
-fn touch_issues(call: &mut Call<'_>, milestone: u64) -> Result<(), Fault> {
+fn touch_issues(call: &mut Call<'_>, milestone: u64) -> Result<(), ApiError> {
     let now = call.now;
     let with = call
         .repository_mut()?
@@ -132,7 +132,7 @@ fn delete_milestone(call: &mut Call<'_>) -> Outcome {
     let number = call.params.id("milestone_number")?;
     touch_issues(call, number)?;
     let repository = call.repository_mut()?;
-    repository.milestones.remove(&number).ok_or(Fault::NotFound)?;
+    repository.milestones.remove(&number).ok_or(ApiError::NotFound)?;
     let with = repository.issues.values_mut().filter(|issue| issue.milestone == Some(number));
     with.for_each(|issue| issue.milestone = None);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
@@ -142,7 +142,7 @@ fn delete_milestone(call: &mut Call<'_>) -> Outcome {
 fn labels_of_milestone(call: &mut Call<'_>) -> Outcome {
     let number = call.params.id("milestone_number")?;
     let repository = call.repository()?;
-    repository.milestones.get(&number).ok_or(Fault::NotFound)?;
+    repository.milestones.get(&number).ok_or(ApiError::NotFound)?;
     let has = |id: u64| {
         repository
             .issues
@@ -158,9 +158,9 @@ fn labels_of_milestone(call: &mut Call<'_>) -> Outcome {
 fn change_issue(
     call: &mut Call<'_>,
     change: impl FnOnce(&mut crate::emulator::world::Issue),
-) -> Result<Value, Fault> {
+) -> Result<Value, ApiError> {
     let (now, number) = (call.now, call.params.id("number")?);
-    let issue = call.repository_mut()?.issues.get_mut(&number).ok_or(Fault::NotFound)?;
+    let issue = call.repository_mut()?.issues.get_mut(&number).ok_or(ApiError::NotFound)?;
     change(issue);
     issue.updated_at = now;
     let repository = call.repository()?;
@@ -173,7 +173,7 @@ fn remove_labels(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The users that the body names. The running service passes over those who cannot be assigned.
-fn assignees(call: &Call<'_>) -> Result<Vec<u64>, Fault> {
+fn assignees(call: &Call<'_>) -> Result<Vec<u64>, ApiError> {
     issue::named(call, call.repository()?)?;
     let mut fields = Fields::parse("Issue", call.body)?;
     let logins = fields.strings("assignees").unwrap_or_default();
@@ -232,14 +232,14 @@ fn latest_release(call: &mut Call<'_>) -> Outcome {
         .releases
         .values()
         .max_by_key(|release| (release.created_at, release.id))
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).release(repository, release)))
 }
 
 fn change_release(call: &mut Call<'_>) -> Outcome {
     let id = call.params.id("release_id")?;
     if !call.repository()?.releases.contains_key(&id) {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     let mut fields = Fields::parse("Release", call.body)?;
     let tag = fields.has("tag_name").then(|| fields.required_string("tag_name"));
@@ -253,19 +253,19 @@ fn change_release(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     let now = call.now;
-    let release = call.repository_mut()?.releases.get_mut(&id).ok_or(Fault::NotFound)?;
+    let release = call.repository_mut()?.releases.get_mut(&id).ok_or(ApiError::NotFound)?;
     release.tag = tag.unwrap_or_else(|| std::mem::take(&mut release.tag));
     release.name = name.of(Some(std::mem::take(&mut release.name))).unwrap_or_default();
     release.body = body.of(release.body.take());
     release.updated_at = now;
     let repository = call.repository()?;
-    let release = repository.releases.get(&id).ok_or(Fault::NotFound)?;
+    let release = repository.releases.get(&id).ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).release(repository, release)))
 }
 
 fn delete_release(call: &mut Call<'_>) -> Outcome {
     let id = call.params.id("release_id")?;
-    call.repository_mut()?.releases.remove(&id).ok_or(Fault::NotFound)?;
+    call.repository_mut()?.releases.remove(&id).ok_or(ApiError::NotFound)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -275,7 +275,7 @@ fn change_asset(call: &mut Call<'_>) -> Outcome {
         repository.releases.values().any(|one| one.assets.contains_key(&id))
     };
     if !has(call.repository()?) {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     let mut fields = Fields::parse("ReleaseAsset", call.body)?;
     let name = fields.has("name").then(|| fields.required_string("name"));
@@ -287,13 +287,13 @@ fn change_asset(call: &mut Call<'_>) -> Outcome {
         .releases
         .values_mut()
         .find_map(|release| release.assets.get_mut(&id))
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     asset.name = name.unwrap_or_else(|| std::mem::take(&mut asset.name));
     asset.label = label.of(asset.label.take());
     asset.updated_at = now;
     let repository = call.repository()?;
     let found =
         repository.releases.values().find_map(|release| Some((release, release.assets.get(&id)?)));
-    let (release, asset) = found.ok_or(Fault::NotFound)?;
+    let (release, asset) = found.ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).asset(repository, release, asset)))
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{Code, Fault, FieldFault};
+use crate::emulator::http::error::{ApiError, Code, FieldError};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::{iso, parse_http_date, parse_iso};
@@ -50,11 +50,11 @@ pub const ROUTES: &[Route] = &[
 
 /// The caller's thread that the path names; one whose repository the token may not see is not
 /// there.
-pub fn my_thread<'a>(call: &'a Call<'_>) -> Result<&'a Thread, Fault> {
+pub fn my_thread<'a>(call: &'a Call<'_>) -> Result<&'a Thread, ApiError> {
     let id = call.params.id("thread_id")?;
     let thread =
         call.world.threads.get(&id).filter(|thread| Some(thread.user) == call.caller.user());
-    thread.filter(|thread| is_visible(call, thread)).ok_or(Fault::NotFound)
+    thread.filter(|thread| is_visible(call, thread)).ok_or(ApiError::NotFound)
 }
 
 /// "scope `notifications` or `repo` (repo needed to reach issues and commits)": a thread shows its
@@ -68,10 +68,10 @@ fn is_visible(call: &Call<'_>, thread: &Thread) -> bool {
 }
 
 /// The caller's thread that the path names, to be changed; the change is noted.
-pub fn change_my_thread<'a>(call: &'a mut Call<'_>) -> Result<&'a mut Thread, Fault> {
+pub fn change_my_thread<'a>(call: &'a mut Call<'_>) -> Result<&'a mut Thread, ApiError> {
     let id = my_thread(call)?.id;
     let now = call.now;
-    let thread = call.world.threads.get_mut(&id).ok_or(Fault::NotFound)?;
+    let thread = call.world.threads.get_mut(&id).ok_or(ApiError::NotFound)?;
     thread.changed_at = now;
     call.world.inbox_changed.insert(thread.user, now);
     Ok(thread)
@@ -87,7 +87,7 @@ fn list_of_repository(call: &mut Call<'_>) -> Outcome {
 }
 
 fn list_within(call: &mut Call<'_>, caps: Caps, within: impl Fn(&Thread) -> bool) -> Outcome {
-    let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
+    let me = call.caller.user().ok_or(ApiError::RequiresAuthentication)?;
     let asked = Filter::read(call)?;
     let is_asked =
         |thread: &&Thread| within(thread) && asked.accepts(thread) && is_visible(call, thread);
@@ -123,14 +123,14 @@ struct Filter {
 }
 
 impl Filter {
-    fn read(call: &Call<'_>) -> Result<Self, Fault> {
+    fn read(call: &Call<'_>) -> Result<Self, ApiError> {
         let mut faults = Vec::new();
         let (all, participating) =
             (flag(call, "all", &mut faults), flag(call, "participating", &mut faults));
         let (since, before) =
             (moment(call, "since", &mut faults), moment(call, "before", &mut faults));
         if !faults.is_empty() {
-            return Err(Fault::Invalid(faults));
+            return Err(ApiError::Invalid(faults));
         }
         // "default false; true includes read"; what is done is in no inbox.
         let states: &[ThreadState] = if all == Some(true) {
@@ -149,8 +149,8 @@ impl Filter {
     }
 }
 
-fn wrong(name: &str, wanted: &str) -> FieldFault {
-    FieldFault {
+fn wrong(name: &str, wanted: &str) -> FieldError {
+    FieldError {
         resource: "Notification",
         field: name.to_owned(),
         code: Code::Invalid,
@@ -158,7 +158,7 @@ fn wrong(name: &str, wanted: &str) -> FieldFault {
     }
 }
 
-fn flag(call: &Call<'_>, name: &str, faults: &mut Vec<FieldFault>) -> Option<bool> {
+fn flag(call: &Call<'_>, name: &str, faults: &mut Vec<FieldError>) -> Option<bool> {
     match call.query.get(name)? {
         "true" | "1" => Some(true),
         "false" | "0" | "" => Some(false),
@@ -169,7 +169,7 @@ fn flag(call: &Call<'_>, name: &str, faults: &mut Vec<FieldFault>) -> Option<boo
     }
 }
 
-fn moment(call: &Call<'_>, name: &str, faults: &mut Vec<FieldFault>) -> Option<Timestamp> {
+fn moment(call: &Call<'_>, name: &str, faults: &mut Vec<FieldError>) -> Option<Timestamp> {
     let moment = parse_iso(call.query.get(name)?);
     if moment.is_none() {
         faults.push(wrong(name, "an ISO 8601 timestamp"));
@@ -179,7 +179,7 @@ fn moment(call: &Call<'_>, name: &str, faults: &mut Vec<FieldFault>) -> Option<T
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let thread = my_thread(call)?;
-    let repository = call.world.repositories.get(&thread.repository).ok_or(Fault::NotFound)?;
+    let repository = call.world.repositories.get(&thread.repository).ok_or(ApiError::NotFound)?;
     let changed_at = thread.changed_at.max(Renderer::of(call).repository_changed_at(repository));
     let reply = Reply::ok(render(call, thread)).changed_at(changed_at);
     Ok(polling::paced(call, reply))
@@ -237,7 +237,7 @@ fn mark_repository_read(call: &mut Call<'_>) -> Outcome {
 /// `last_read_at` omitted marks all; `read: false` is accepted and marks nothing, as nothing else
 /// would make sense of it.
 fn mark_within(call: &mut Call<'_>, within: impl Fn(&Thread) -> bool) -> Outcome {
-    let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
+    let me = call.caller.user().ok_or(ApiError::RequiresAuthentication)?;
     let mut fields = Fields::parse("Notification", call.body)?;
     let wants_read = fields.boolean("read").unwrap_or(true);
     let given = fields.string("last_read_at");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{CLASSIC, change_my_thread, is_unchanged_since, my_thread};
 use crate::emulator::events::notifications;
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::iso;
@@ -23,7 +23,7 @@ pub const ROUTES: &[Route] = &[
 fn get(call: &mut Call<'_>) -> Outcome {
     let thread = my_thread(call)?;
     // "Subscriptions are created only when the user participates": a watcher has none.
-    let value = render(call, thread).ok_or(Fault::NotFound)?;
+    let value = render(call, thread).ok_or(ApiError::NotFound)?;
     let reply = Reply::ok(value).changed_at(thread.changed_at);
     Ok(polling::paced(call, reply))
 }
@@ -54,7 +54,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
         notifications::took_part(call.world, key, Reason::Manual);
     }
     let thread = my_thread(call)?;
-    Ok(Reply::ok(render(call, thread).ok_or(Fault::NotFound)?))
+    Ok(Reply::ok(render(call, thread).ok_or(ApiError::NotFound)?))
 }
 
 /// From any state to muted; 304 for a caller that asks conditionally and changes nothing.

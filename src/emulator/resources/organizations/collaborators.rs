@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use http::StatusCode;
 
 use super::{Filter, READ, WRITE_AS_OWNER, filter, named_user};
-use crate::emulator::events::webhooks::organizations::{Places, moved};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::events::webhooks::organizations::{Memberships, publish_membership_changes};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
 use crate::emulator::resources::teams::joining::{self, Left};
@@ -58,9 +58,9 @@ fn convert(call: &mut Call<'_>) -> Outcome {
         .map(|(repository, _)| repository)
         .collect();
     let now = call.now;
-    let before = Places::of(call.world, call.organization, user);
+    let before = Memberships::of(call.world, call.organization, user);
     if joining::leave_organization(organization_mut(call)?, now, user)? == Left::No {
-        return Err(Fault::field(
+        return Err(ApiError::field(
             "OutsideCollaborator",
             "username",
             Code::Invalid,
@@ -72,7 +72,7 @@ fn convert(call: &mut Call<'_>) -> Outcome {
             repository.collaborators.insert(user);
         }
     }
-    moved(call, call.organization, user, &before);
+    publish_membership_changes(call, call.organization, user, &before);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -80,14 +80,14 @@ fn remove(call: &mut Call<'_>) -> Outcome {
     let user = named_user(call)?;
     if organization(call)?.members.contains(&user) {
         let message = "a member of the organization cannot be removed as an outside collaborator";
-        return Err(Fault::field("OutsideCollaborator", "username", Code::Invalid, message));
+        return Err(ApiError::field("OutsideCollaborator", "username", Code::Invalid, message));
     }
     let ids: Vec<u64> = repositories(call)
         .filter(|repository| repository.collaborators.contains(&user))
         .map(|repository| repository.id)
         .collect();
     if ids.is_empty() {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     for id in ids {
         if let Some(repository) = call.world.repositories.get_mut(&id) {

@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{READ_AS_OWNER, WRITE_AS_OWNER};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::{Renderer, address_of};
@@ -39,11 +39,11 @@ fn list_pending(call: &mut Call<'_>) -> Outcome {
 }
 
 /// `role` of the list: one of the documented roles, or `all`.
-fn role(given: Option<&str>) -> Result<Option<InvitationRole>, Fault> {
+fn role(given: Option<&str>) -> Result<Option<InvitationRole>, ApiError> {
     match given {
         None | Some("" | "all") => Ok(None),
         Some(name) => InvitationRole::named(name).map(Some).ok_or_else(|| {
-            Fault::field(
+            ApiError::field(
                 "OrganizationInvitation",
                 "role",
                 Code::Invalid,
@@ -71,9 +71,9 @@ fn list(call: &Call<'_>, is_wanted: impl Fn(&Invitation) -> bool) -> Outcome {
     }))
 }
 
-fn named<'a>(call: &'a Call<'_>) -> Result<&'a Invitation, Fault> {
+fn named<'a>(call: &'a Call<'_>) -> Result<&'a Invitation, ApiError> {
     let id = call.params.id("invitation_id")?;
-    organization(call)?.people.invitations.get(&id).ok_or(Fault::NotFound)
+    organization(call)?.people.invitations.get(&id).ok_or(ApiError::NotFound)
 }
 
 fn cancel(call: &mut Call<'_>) -> Outcome {
@@ -107,7 +107,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     let request = Request {
         organization: call.organization,
-        invitee: invitee.ok_or(Fault::NotFound)?,
+        invitee: invitee.ok_or(ApiError::NotFound)?,
         role: role.unwrap_or(InvitationRole::DirectMember),
         teams,
         purpose: Purpose::Organization,
@@ -115,7 +115,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     };
     let id = joining::invite(call.world, call.now, request)?;
     let organization = self::organization(call)?;
-    let invitation = organization.people.invitations.get(&id).ok_or(Fault::NotFound)?;
+    let invitation = organization.people.invitations.get(&id).ok_or(ApiError::NotFound)?;
     Ok(Reply::json(StatusCode::CREATED, Renderer::of(call).invitation(organization, invitation)))
 }
 

@@ -4,8 +4,8 @@
 use http::{StatusCode, header};
 
 use super::{Filter, WRITE_AS_MEMBER, WRITE_AS_OWNER, filter, named_user};
-use crate::emulator::events::webhooks::organizations::{Places, moved};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::events::webhooks::organizations::{Memberships, publish_membership_changes};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::urls::segment;
 use crate::emulator::render::Renderer;
@@ -37,7 +37,7 @@ enum View {
 
 /// Members and the organisation's installation see everybody, others only who is public. So do
 /// members by a token without `read:org`.
-fn view(call: &Call<'_>) -> Result<View, Fault> {
+fn view(call: &Call<'_>) -> Result<View, ApiError> {
     let organization = organization(call)?;
     let Some(token) = call.caller.token() else { return Ok(View::Outside) };
     let belongs = match token.user {
@@ -74,14 +74,17 @@ enum Wanted {
     OthersThanOwners,
 }
 
-fn role(call: &Call<'_>) -> Result<Wanted, Fault> {
+fn role(call: &Call<'_>) -> Result<Wanted, ApiError> {
     match call.query.get("role") {
         None | Some("" | "all") => Ok(Wanted::Everyone),
         Some("admin") => Ok(Wanted::Owners),
         Some("member") => Ok(Wanted::OthersThanOwners),
-        Some(_) => {
-            Err(Fault::field("Member", "role", Code::Invalid, "role must be all, admin or member"))
-        }
+        Some(_) => Err(ApiError::field(
+            "Member",
+            "role",
+            Code::Invalid,
+            "role must be all, admin or member",
+        )),
     }
 }
 
@@ -97,20 +100,20 @@ fn get(call: &mut Call<'_>) -> Outcome {
     if organization.members.contains(&user) {
         Ok(Reply::empty(StatusCode::NO_CONTENT))
     } else {
-        Err(Fault::NotFound)
+        Err(ApiError::NotFound)
     }
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {
     let user = named_user(call)?;
     let now = call.now;
-    let before = Places::of(call.world, call.organization, user);
+    let before = Memberships::of(call.world, call.organization, user);
     match joining::leave_organization(organization_mut(call)?, now, user)? {
         Left::Yes => {
-            moved(call, call.organization, user, &before);
+            publish_membership_changes(call, call.organization, user, &before);
             Ok(Reply::empty(StatusCode::NO_CONTENT))
         }
-        Left::No => Err(Fault::NotFound),
+        Left::No => Err(ApiError::NotFound),
     }
 }
 
@@ -123,17 +126,17 @@ fn list_public(call: &mut Call<'_>) -> Outcome {
 fn get_public(call: &mut Call<'_>) -> Outcome {
     let user = named_user(call)?;
     let is_public = organization(call)?.people.public.contains(&user);
-    if is_public { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
+    if is_public { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(ApiError::NotFound) }
 }
 
 /// The caller, if it is the member that the path names. "UAT only": an installation is nobody.
-fn oneself(call: &Call<'_>) -> Result<u64, Fault> {
+fn oneself(call: &Call<'_>) -> Result<u64, ApiError> {
     let me =
-        call.caller.user().ok_or(Fault::Forbidden("Resource not accessible by integration"))?;
+        call.caller.user().ok_or(ApiError::Forbidden("Resource not accessible by integration"))?;
     if named_user(call)? == me {
         Ok(me)
     } else {
-        Err(Fault::Forbidden("Members can show or hide only their own membership."))
+        Err(ApiError::Forbidden("Members can show or hide only their own membership."))
     }
 }
 

@@ -6,12 +6,12 @@ use http::StatusCode;
 use super::{READ, WRITE_AS_OWNER, named_user};
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access::organization_of_path;
-use crate::emulator::events::webhooks::organizations::{Places, moved};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::events::webhooks::organizations::{Memberships, publish_membership_changes};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
-use crate::emulator::render::team::Standing;
+use crate::emulator::render::team::MembershipState;
 use crate::emulator::resources::teams::joining::{self, Left, Request};
 use crate::emulator::resources::teams::{organization, organization_mut};
 use crate::emulator::routing::call::Call;
@@ -33,23 +33,26 @@ pub const ROUTES: &[Route] = &[
 ];
 
 /// Role and standing; none without a membership.
-fn place(organization: &Organization, user: u64) -> Option<(&'static str, Standing)> {
+fn membership_of(
+    organization: &Organization,
+    user: u64,
+) -> Option<(&'static str, MembershipState)> {
     if organization.owners.contains(&user) {
-        return Some(("admin", Standing::Active));
+        return Some(("admin", MembershipState::Active));
     }
     if organization.members.contains(&user) {
-        return Some(("member", Standing::Active));
+        return Some(("member", MembershipState::Active));
     }
     let invitation = organization.pending_invitation(user)?;
     Some((
         if invitation.role == InvitationRole::Admin { "admin" } else { "member" },
-        Standing::Pending,
+        MembershipState::Pending,
     ))
 }
 
 fn shown(call: &Call<'_>, organization: &Organization, user: u64) -> Outcome {
-    let (role, standing) = place(organization, user).ok_or(Fault::NotFound)?;
-    Ok(Reply::ok(Renderer::of(call).organization_membership(organization, user, role, standing)))
+    let (role, state) = membership_of(organization, user).ok_or(ApiError::NotFound)?;
+    Ok(Reply::ok(Renderer::of(call).organization_membership(organization, user, role, state)))
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
@@ -97,13 +100,13 @@ fn set_role(
     organization: &mut Organization,
     user: u64,
     role: Option<InvitationRole>,
-) -> Result<(), Fault> {
+) -> Result<(), ApiError> {
     match role {
         Some(InvitationRole::Admin) => {
             organization.owners.insert(user);
         }
         Some(_) if organization.is_last_owner(user) => {
-            return Err(Fault::field(
+            return Err(ApiError::field(
                 "Membership",
                 "role",
                 Code::Invalid,
@@ -122,7 +125,7 @@ fn set_role(
 fn delete(call: &mut Call<'_>) -> Outcome {
     let user = named_user(call)?;
     let now = call.now;
-    let before = Places::of(call.world, call.organization, user);
+    let before = Memberships::of(call.world, call.organization, user);
     let organization = organization_mut(call)?;
     if let Some(id) = organization.pending_invitation(user).map(|invitation| invitation.id) {
         organization.people.invitations.remove(&id);
@@ -130,25 +133,25 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     }
     match joining::leave_organization(organization, now, user)? {
         Left::Yes => {
-            moved(call, call.organization, user, &before);
+            publish_membership_changes(call, call.organization, user, &before);
             Ok(Reply::empty(StatusCode::NO_CONTENT))
         }
-        Left::No => Err(Fault::NotFound),
+        Left::No => Err(ApiError::NotFound),
     }
 }
 
-fn me(call: &Call<'_>) -> Result<u64, Fault> {
-    call.caller.user().ok_or(Fault::RequiresAuthentication)
+fn me(call: &Call<'_>) -> Result<u64, ApiError> {
+    call.caller.user().ok_or(ApiError::RequiresAuthentication)
 }
 
 fn list_own(call: &mut Call<'_>) -> Outcome {
     let me = me(call)?;
     let wanted = match call.query.get("state") {
         None | Some("") => None,
-        Some("active") => Some(Standing::Active),
-        Some("pending") => Some(Standing::Pending),
+        Some("active") => Some(MembershipState::Active),
+        Some("pending") => Some(MembershipState::Pending),
         Some(_) => {
-            return Err(Fault::field(
+            return Err(ApiError::field(
                 "Membership",
                 "state",
                 Code::Invalid,
@@ -157,14 +160,13 @@ fn list_own(call: &mut Call<'_>) -> Outcome {
         }
     };
     let all = call.world.organizations.values().filter_map(|organization| {
-        let (role, standing) = place(organization, me)?;
-        Some((organization, role, standing))
+        let (role, state) = membership_of(organization, me)?;
+        Some((organization, role, state))
     });
-    let mine =
-        all.filter(|(.., standing)| wanted.is_none_or(|wanted| wanted == *standing)).collect();
+    let mine = all.filter(|(.., state)| wanted.is_none_or(|wanted| wanted == *state)).collect();
     let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, mine, |(organization, role, standing)| {
-        renderer.organization_membership(organization, me, role, standing)
+    Ok(pagination::page(call, USUAL, mine, |(organization, role, state)| {
+        renderer.organization_membership(organization, me, role, state)
     }))
 }
 
@@ -177,7 +179,7 @@ fn get_own(call: &mut Call<'_>) -> Outcome {
 fn accept(call: &mut Call<'_>) -> Outcome {
     let me = me(call)?;
     let id = organization_of_path(call)?.id;
-    place(organization_of_path(call)?, me).ok_or(Fault::NotFound)?;
+    membership_of(organization_of_path(call)?, me).ok_or(ApiError::NotFound)?;
     let mut fields = Fields::parse("Membership", call.body)?;
     if fields.required_string("state") != "active"
         && fields.value("state").is_some_and(serde_json::Value::is_string)
@@ -186,8 +188,8 @@ fn accept(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     // Whoever has accepted before is active already.
-    let before = Places::of(call.world, id, me);
+    let before = Memberships::of(call.world, id, me);
     joining::accept(call.world, call.now, id, me);
-    moved(call, id, me, &before);
+    publish_membership_changes(call, id, me, &before);
     shown(call, organization_of_path(call)?, me)
 }

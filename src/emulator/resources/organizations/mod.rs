@@ -8,7 +8,7 @@ pub mod memberships;
 pub mod roles;
 
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::{
     ADMIN_SCOPES, Need, OrganizationNeed, OrganizationRole, READ_SCOPES, Unscoped,
@@ -34,8 +34,11 @@ const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationR
 }
 
 /// The id of the user that the path names.
-pub fn named_user(call: &Call<'_>) -> Result<u64, Fault> {
-    call.world.user_by_login(call.params.get("username")).map(|user| user.id).ok_or(Fault::NotFound)
+pub fn named_user(call: &Call<'_>) -> Result<u64, ApiError> {
+    call.world
+        .user_by_login(call.params.get("username"))
+        .map(|user| user.id)
+        .ok_or(ApiError::NotFound)
 }
 
 /// `filter` of the lists of people. Nobody here has or lacks a second factor: `2fa_disabled` finds
@@ -46,11 +49,11 @@ pub enum Filter {
     Nobody,
 }
 
-pub fn filter(call: &Call<'_>) -> Result<Filter, Fault> {
+pub fn filter(call: &Call<'_>) -> Result<Filter, ApiError> {
     match call.query.get("filter") {
         None | Some("" | "all") => Ok(Filter::All),
         Some("2fa_disabled" | "2fa_insecure") => Ok(Filter::Nobody),
-        Some(_) => Err(Fault::field(
+        Some(_) => Err(ApiError::field(
             "Member",
             "filter",
             Code::Invalid,

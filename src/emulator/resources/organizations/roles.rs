@@ -7,7 +7,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{READ_AS_OWNER, WRITE_AS_OWNER, named_user};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::resources::teams::{organization, organization_mut, own};
@@ -67,13 +67,13 @@ pub const ROUTES: &[Route] = &[
     ),
 ];
 
-fn role(call: &Call<'_>) -> Result<&'static str, Fault> {
+fn role(call: &Call<'_>) -> Result<&'static str, ApiError> {
     let id = call.params.id("role_id")?;
     ORGANIZATION_ROLES
         .iter()
         .find(|(known, _)| *known == id)
         .map(|(_, name)| *name)
-        .ok_or(Fault::NotFound)
+        .ok_or(ApiError::NotFound)
 }
 
 fn list_teams(call: &mut Call<'_>) -> Outcome {
@@ -137,7 +137,7 @@ fn give_user(call: &mut Call<'_>) -> Outcome {
     let (role, user) = (role(call)?, named_user(call)?);
     let organization = organization_mut(call)?;
     if !organization.members.contains(&user) {
-        return Err(Fault::field(
+        return Err(ApiError::field(
             "OrganizationRole",
             "username",
             Code::Invalid,

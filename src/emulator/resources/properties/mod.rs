@@ -14,8 +14,8 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
-use crate::emulator::events::webhooks::organizations as told;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::events::webhooks::organizations as organization_events;
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::routing::call::Call;
@@ -69,7 +69,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
 fn get(call: &mut Call<'_>) -> Outcome {
     let name = call.params.get("custom_property_name");
     let definition =
-        call.world.properties.definition(call.organization, name).ok_or(Fault::NotFound)?;
+        call.world.properties.definition(call.organization, name).ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(definition.render(call.urls, login(call)?)))
 }
 
@@ -130,7 +130,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
     let name = call.params.get("custom_property_name").to_owned();
     // A place that no property can have is not there.
     if !definition::is_name(&name) {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     let mut fields = Fields::parse("CustomProperty", call.body)?;
     let definition = Definition::read(&mut fields, name);
@@ -150,16 +150,16 @@ fn put(call: &mut Call<'_>) -> Outcome {
 fn define(call: &mut Call<'_>, definition: Definition, shown: &Value) {
     let had = call.world.properties.definition(call.organization, &definition.name).is_some();
     call.world.define_property(call.organization, definition);
-    told::property(call, if had { "updated" } else { "created" }, shown);
+    organization_events::property(call, if had { "updated" } else { "created" }, shown);
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {
     let name = call.params.get("custom_property_name").to_owned();
     let organization = call.organization;
     if !call.world.undefine_property(organization, &name) {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
-    told::property(call, "deleted", &json!({ "property_name": name }));
+    organization_events::property(call, "deleted", &json!({ "property_name": name }));
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -177,12 +177,12 @@ fn leaves_room<'n>(call: &Call<'_>, more: impl IntoIterator<Item = &'n str>) -> 
     names.len() <= DEFINITIONS_MAX || names.len() == before
 }
 
-fn login<'a>(call: &'a Call<'_>) -> Result<&'a str, Fault> {
+fn login<'a>(call: &'a Call<'_>) -> Result<&'a str, ApiError> {
     call.world
         .organizations
         .get(&call.organization)
         .map(|organization| organization.login.as_str())
-        .ok_or(Fault::NotFound)
+        .ok_or(ApiError::NotFound)
 }
 
 /// What the control plane shows of an organisation's properties.

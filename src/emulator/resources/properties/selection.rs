@@ -15,7 +15,7 @@ const TERMS_MAX: usize = 50;
 /// The terms of one query.
 #[derive(Debug)]
 pub struct Selection {
-    terms: Vec<Term>,
+    installation_grant: Vec<Term>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ struct Term {
 impl Selection {
     pub fn parse(query: &str) -> Self {
         Self {
-            terms: words(&query.to_lowercase())
+            installation_grant: words(&query.to_lowercase())
                 .into_iter()
                 .take(TERMS_MAX)
                 .map(|word| term(&word))
@@ -40,7 +40,9 @@ impl Selection {
 
     /// Whether a repository is asked for.
     pub fn takes(&self, world: &World, organization: u64, repository: &Repository) -> bool {
-        self.terms.iter().all(|term| holds(world, organization, repository, term) != term.negated)
+        self.installation_grant
+            .iter()
+            .all(|term| holds(world, organization, repository, term) != term.negated)
     }
 }
 

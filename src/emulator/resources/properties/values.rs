@@ -11,8 +11,8 @@ use super::selection::Selection;
 use super::{READ, need};
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
-use crate::emulator::events::webhooks::organizations as told;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::events::webhooks::organizations as organization_events;
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::routing::call::Call;
@@ -47,7 +47,7 @@ const REPOSITORIES_MAX: usize = 30;
 const PROPERTIES_MAX: usize = 100;
 
 /// What a body wants: a new value, or none, for each property.
-type Wishes = BTreeMap<String, Option<PropertyValue>>;
+type NewValues = BTreeMap<String, Option<PropertyValue>>;
 
 /// The organisation's repositories that the caller sees, by id.
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
@@ -86,10 +86,10 @@ fn shown(call: &Call<'_>, organization: u64, repository: u64) -> Value {
 fn patch(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("CustomPropertyValue", call.body)?;
     let repositories = repositories(call, &mut fields);
-    let wishes = wishes(call, &mut fields, call.organization);
+    let new_values = new_values(call, &mut fields, call.organization);
     fields.check()?;
     for repository in repositories {
-        set(call, call.organization, repository, &wishes);
+        set(call, call.organization, repository, &new_values);
     }
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
@@ -132,7 +132,7 @@ fn repositories(call: &Call<'_>, fields: &mut Fields) -> BTreeSet<u64> {
 }
 
 /// What a body wants of the organisation's properties; each fault is named by its place.
-fn wishes(call: &Call<'_>, fields: &mut Fields, organization: u64) -> Wishes {
+fn new_values(call: &Call<'_>, fields: &mut Fields, organization: u64) -> NewValues {
     if !fields.has("properties") {
         fields.reject("properties", Code::MissingField, "properties is required");
     }
@@ -144,16 +144,16 @@ fn wishes(call: &Call<'_>, fields: &mut Fields, organization: u64) -> Wishes {
             Code::Invalid,
             format!("properties must have 1 to {PROPERTIES_MAX} items"),
         );
-        return Wishes::new();
+        return NewValues::new();
     }
-    let mut wishes = Wishes::new();
+    let mut new_values = NewValues::new();
     for (index, mut item) in items.into_iter().enumerate() {
         let name = item.required_string("property_name");
         let definition = call.world.properties.definition(organization, &name);
         if definition.is_none() && !name.is_empty() {
             item.reject("property_name", Code::Invalid, "the organization has no such property");
         }
-        let wish = match (item.value("value").cloned(), definition) {
+        let new_value = match (item.value("value").cloned(), definition) {
             (None, _) => {
                 item.reject(
                     "value",
@@ -169,28 +169,28 @@ fn wishes(call: &Call<'_>, fields: &mut Fields, organization: u64) -> Wishes {
                 .ok(),
         };
         let is_named = !name.is_empty();
-        if wishes.insert(name, wish).is_some() && is_named {
+        if new_values.insert(name, new_value).is_some() && is_named {
             item.reject("property_name", Code::AlreadyExists, "property_name is listed twice");
         }
         fields.absorb(item, &format!("properties[{index}]"));
     }
-    wishes
+    new_values
 }
 
 /// Nobody is told of values that stay as they are.
-fn set(call: &mut Call<'_>, organization: u64, repository: u64, wishes: &Wishes) {
+fn set(call: &mut Call<'_>, organization: u64, repository: u64, new_values: &NewValues) {
     let before = shown(call, organization, repository);
-    for (name, value) in wishes {
+    for (name, value) in new_values {
         call.world.properties.set(repository, name, value.clone());
     }
     let after = shown(call, organization, repository);
     if before != after {
-        told::property_values(call, repository, &before, &after);
+        organization_events::property_values(call, repository, &before, &after);
     }
 }
 
 /// The organisation that has the repository; a user has no properties.
-fn organization_of(call: &Call<'_>) -> Result<Option<u64>, Fault> {
+fn organization_of(call: &Call<'_>) -> Result<Option<u64>, ApiError> {
     match call.repository()?.owner {
         Owner::Organization(id) => Ok(Some(id)),
         Owner::User(_) => Ok(None),
@@ -208,20 +208,20 @@ fn list_of_repository(call: &mut Call<'_>) -> Outcome {
 /// Whoever may push sets what `org_and_repo_actors` may edit, the organisation's own editors set
 /// everything.
 fn patch_repository(call: &mut Call<'_>) -> Outcome {
-    let organization = organization_of(call)?.ok_or(Fault::NotFound)?;
+    let organization = organization_of(call)?.ok_or(ApiError::NotFound)?;
     let mut fields = Fields::parse("CustomPropertyValue", call.body)?;
-    let wishes = wishes(call, &mut fields, organization);
+    let new_values = new_values(call, &mut fields, organization);
     fields.check()?;
     let is_open = |name: &String| {
         let definition = call.world.properties.definition(organization, name);
         definition.is_some_and(|definition| definition.editors == Editors::OrgAndRepoActors)
     };
-    if !edits_for_organization(call, organization) && !wishes.keys().all(is_open) {
-        return Err(Fault::Forbidden(
+    if !edits_for_organization(call, organization) && !new_values.keys().all(is_open) {
+        return Err(ApiError::Forbidden(
             "Only the organization's actors may edit a value of this property.",
         ));
     }
-    set(call, organization, call.repository, &wishes);
+    set(call, organization, call.repository, &new_values);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 

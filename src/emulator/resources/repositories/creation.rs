@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::repository::is_name;
 use crate::emulator::accounts::Level;
-use crate::emulator::events::webhooks::organizations as told;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::events::webhooks::organizations as organization_events;
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
@@ -68,7 +68,7 @@ fn create_in_organization(call: &mut Call<'_>) -> Outcome {
 }
 
 fn create_for_me(call: &mut Call<'_>) -> Outcome {
-    let owner = Owner::User(call.caller.user().ok_or(Fault::RequiresAuthentication)?);
+    let owner = Owner::User(call.caller.user().ok_or(ApiError::RequiresAuthentication)?);
     create(call, owner)
 }
 
@@ -109,8 +109,8 @@ fn is_taken(call: &Call<'_>, owner: Owner, name: &str) -> bool {
     call.world.repository_named(call.world.owner_login(owner), name).is_some()
 }
 
-fn new(call: &mut Call<'_>, plan: Plan) -> Result<Repository, Fault> {
-    Fault::unless_spammed("Repository", call.world.repositories.range(SEEDED_BELOW..).count())?;
+fn new(call: &mut Call<'_>, plan: Plan) -> Result<Repository, ApiError> {
+    ApiError::unless_spammed("Repository", call.world.repositories.range(SEEDED_BELOW..).count())?;
     let (id, now) = (call.world.next_id(), call.now);
     let readme = format!("# {}\n", plan.name);
     Ok(Repository {
@@ -145,8 +145,8 @@ fn shown(call: &mut Call<'_>, repository: Repository, status: StatusCode) -> Out
     let id = repository.id;
     call.world.owner_changed(repository.owner, call.now);
     call.world.add_repository(repository);
-    told::repository(call, "created", id);
-    let repository = call.world.repositories.get(&id).ok_or(Fault::NotFound)?;
+    organization_events::repository(call, "created", id);
+    let repository = call.world.repositories.get(&id).ok_or(ApiError::NotFound)?;
     let value = Renderer::of(call).repository(repository);
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
     Ok(Reply { status, ..Reply::created(value, &location) })
@@ -196,7 +196,7 @@ fn fork(call: &mut Call<'_>) -> Outcome {
         fields.reject("name", Code::AlreadyExists, "name already exists on this account");
     }
     fields.check()?;
-    let owner = owner.ok_or(Fault::Forbidden("Resource not accessible by integration"))?;
+    let owner = owner.ok_or(ApiError::Forbidden("Resource not accessible by integration"))?;
     let origin = call.repository()?;
     let (description, visibility) = (origin.description.clone(), origin.visibility);
     let (readme, language, default_branch) =
@@ -215,7 +215,7 @@ fn fork(call: &mut Call<'_>) -> Outcome {
 fn delete(call: &mut Call<'_>) -> Outcome {
     let owner = call.repository()?.owner;
     // While it can still be shown.
-    told::repository(call, "deleted", call.repository);
+    organization_events::repository(call, "deleted", call.repository);
     call.world.remove_repository(call.repository);
     call.world.owner_changed(owner, call.now);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
@@ -238,11 +238,11 @@ fn change_organization(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     let (id, now) = (call.organization, call.now);
-    let organization = call.world.organizations.get_mut(&id).ok_or(Fault::NotFound)?;
+    let organization = call.world.organizations.get_mut(&id).ok_or(ApiError::NotFound)?;
     organization.description =
         description.of(Some(std::mem::take(&mut organization.description))).unwrap_or_default();
     organization.updated_at = now;
-    let organization = call.world.organizations.get(&id).ok_or(Fault::NotFound)?;
+    let organization = call.world.organizations.get(&id).ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).organization(organization)))
 }
 
@@ -262,10 +262,10 @@ fn change_me(call: &mut Call<'_>) -> Outcome {
     }
     let _ = fields.boolean("hireable");
     fields.check()?;
-    let (me, now) = (call.caller.user().ok_or(Fault::RequiresAuthentication)?, call.now);
-    let user = call.world.users.get_mut(&me).ok_or(Fault::NotFound)?;
+    let (me, now) = (call.caller.user().ok_or(ApiError::RequiresAuthentication)?, call.now);
+    let user = call.world.users.get_mut(&me).ok_or(ApiError::NotFound)?;
     user.name = given.of(Some(std::mem::take(&mut user.name))).unwrap_or_default();
     user.updated_at = now;
-    let user = call.world.users.get(&me).ok_or(Fault::NotFound)?;
+    let user = call.world.users.get(&me).ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).user(user)))
 }

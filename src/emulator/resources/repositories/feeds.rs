@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access::{self, path_of};
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::timestamps::iso;
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::routing::call::Call;
@@ -70,7 +70,7 @@ fn of_network(call: &mut Call<'_>) -> Outcome {
 
 fn of_organization(call: &mut Call<'_>) -> Outcome {
     let organization =
-        call.world.organization_by_login(call.params.get("org")).ok_or(Fault::NotFound)?;
+        call.world.organization_by_login(call.params.get("org")).ok_or(ApiError::NotFound)?;
     let (owner, since) = (Owner::Organization(organization.id), organization.created_at);
     feed(call, Span::Seen, since, |_, of| of.owner == owner)
 }
@@ -83,8 +83,8 @@ fn public_of_user(call: &mut Call<'_>) -> Outcome {
     by_user(call, Span::Public)
 }
 
-fn user<'a>(call: &'a Call<'_>) -> Result<&'a User, Fault> {
-    call.world.user_by_login(call.params.get("username")).ok_or(Fault::NotFound)
+fn user<'a>(call: &'a Call<'_>) -> Result<&'a User, ApiError> {
+    call.world.user_by_login(call.params.get("username")).ok_or(ApiError::NotFound)
 }
 
 fn by_user(call: &mut Call<'_>, span: Span) -> Outcome {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::people::user;
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::iso;
@@ -17,7 +17,7 @@ use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::{Need, Role};
 use crate::emulator::routing::pagination::{self, USUAL};
 use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::storage::shelves::Thing;
+use crate::emulator::world::storage::collections::StoredItem;
 
 const READ: Need =
     Need::Repository { permission: "administration", level: Level::Read, role: Role::Push };
@@ -38,19 +38,21 @@ pub const ROUTES: &[Route] = &[
 /// The running service's roles that can be given.
 const PERMISSIONS: [&str; 5] = ["pull", "triage", "push", "maintain", "admin"];
 
-fn shelf(repository: u64) -> String {
+fn collection(repository: u64) -> String {
     format!("repository/{repository}/invitations")
 }
 
 /// The invitations to a repository, the oldest first.
-fn to(call: &Call<'_>, repository: u64) -> Vec<Thing> {
-    let shelf = call.world.shelves.shelf(&shelf(repository));
-    shelf
-        .map(|shelf| shelf.in_order().into_iter().map(|(_, thing)| thing.clone()).collect())
+fn to(call: &Call<'_>, repository: u64) -> Vec<StoredItem> {
+    let collection = call.world.collections.collection(&collection(repository));
+    collection
+        .map(|collection| {
+            collection.in_order().into_iter().map(|(_, thing)| thing.clone()).collect()
+        })
         .unwrap_or_default()
 }
 
-fn number(thing: &Thing, field: &str) -> u64 {
+fn number(thing: &StoredItem, field: &str) -> u64 {
     thing.fields.get(field).and_then(Value::as_u64).unwrap_or(0)
 }
 
@@ -71,15 +73,15 @@ fn invite(call: &mut Call<'_>) -> Outcome {
         ("inviter".to_owned(), json!(call.actor())),
         ("permissions".to_owned(), json!(permission)),
     ]);
-    let thing = Thing { id, fields, created_at, updated_at: call.now };
-    call.world.shelves.put(&shelf(repository), &id.to_string(), thing.clone())?;
+    let thing = StoredItem { id, fields, created_at, updated_at: call.now };
+    call.world.collections.put(&collection(repository), &id.to_string(), thing.clone())?;
     let value = render(call, repository, &thing)?;
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
     Ok(Reply::created(value, &location))
 }
 
 /// As the running service shows it in an invitation; `push` when nothing is said.
-fn permission(call: &Call<'_>, field: &str) -> Result<&'static str, Fault> {
+fn permission(call: &Call<'_>, field: &str) -> Result<&'static str, ApiError> {
     let mut fields = Fields::parse("Invitation", call.body)?;
     let given = fields.string(field).unwrap_or_else(|| "push".to_owned());
     let named = match given.as_str() {
@@ -101,8 +103,8 @@ fn permission(call: &Call<'_>, field: &str) -> Result<&'static str, Fault> {
     Ok(named)
 }
 
-fn render(call: &Call<'_>, repository: u64, thing: &Thing) -> Result<Value, Fault> {
-    let repository = call.world.repositories.get(&repository).ok_or(Fault::NotFound)?;
+fn render(call: &Call<'_>, repository: u64, thing: &StoredItem) -> Result<Value, ApiError> {
+    let repository = call.world.repositories.get(&repository).ok_or(ApiError::NotFound)?;
     let renderer = Renderer::of(call);
     Ok(json!({
         "id": thing.id,
@@ -128,9 +130,9 @@ fn list(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The invitation to the repository of the path.
-fn named(call: &Call<'_>) -> Result<Thing, Fault> {
+fn named(call: &Call<'_>) -> Result<StoredItem, ApiError> {
     let id = call.params.id("invitation_id")?;
-    to(call, call.repository).into_iter().find(|thing| thing.id == id).ok_or(Fault::NotFound)
+    to(call, call.repository).into_iter().find(|thing| thing.id == id).ok_or(ApiError::NotFound)
 }
 
 fn change(call: &mut Call<'_>) -> Outcome {
@@ -139,18 +141,18 @@ fn change(call: &mut Call<'_>) -> Outcome {
     thing.fields.insert("permissions".to_owned(), json!(permission));
     thing.updated_at = call.now;
     let repository = call.repository;
-    call.world.shelves.put(&shelf(repository), &thing.id.to_string(), thing.clone())?;
+    call.world.collections.put(&collection(repository), &thing.id.to_string(), thing.clone())?;
     Ok(Reply::ok(render(call, repository, &thing)?))
 }
 
 fn withdraw(call: &mut Call<'_>) -> Outcome {
     let id = named(call)?.id;
-    call.world.shelves.take(&shelf(call.repository), &id.to_string(), call.now);
+    call.world.collections.take(&collection(call.repository), &id.to_string(), call.now);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 /// The caller's invitations and the repositories they lead to.
-fn all_mine(call: &Call<'_>) -> Result<Vec<(u64, Thing)>, Fault> {
+fn all_mine(call: &Call<'_>) -> Result<Vec<(u64, StoredItem)>, ApiError> {
     let me = access::acts_as_user(call.caller)?;
     let repositories = call.world.repositories.keys().copied();
     let invited =
@@ -165,18 +167,23 @@ fn mine(call: &mut Call<'_>) -> Outcome {
     }))
 }
 
-fn answer(call: &mut Call<'_>) -> Result<(u64, u64), Fault> {
+fn answer(call: &mut Call<'_>) -> Result<(u64, u64), ApiError> {
     let (id, me) = (call.params.id("invitation_id")?, access::acts_as_user(call.caller)?);
     let (repository, _) =
-        all_mine(call)?.into_iter().find(|(_, thing)| thing.id == id).ok_or(Fault::NotFound)?;
-    call.world.shelves.take(&shelf(repository), &id.to_string(), call.now);
+        all_mine(call)?.into_iter().find(|(_, thing)| thing.id == id).ok_or(ApiError::NotFound)?;
+    call.world.collections.take(&collection(repository), &id.to_string(), call.now);
     Ok((repository, me))
 }
 
 /// Whatever was offered, a collaborator may push: this world knows no finer right.
 fn accept(call: &mut Call<'_>) -> Outcome {
     let (repository, me) = answer(call)?;
-    call.world.repositories.get_mut(&repository).ok_or(Fault::NotFound)?.collaborators.insert(me);
+    call.world
+        .repositories
+        .get_mut(&repository)
+        .ok_or(ApiError::NotFound)?
+        .collaborators
+        .insert(me);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
@@ -80,7 +80,7 @@ fn license(call: &mut Call<'_>) -> Outcome {
         .get("license")
         .cloned()
         .filter(|license| !license.is_null())
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     let url = format!("{}/contents/LICENSE", Renderer::of(call).repository_url(repository));
     Ok(Reply::ok(json!({
         "name": "LICENSE", "path": "LICENSE", "type": "file", "size": 0, "encoding": "base64", "content": "",

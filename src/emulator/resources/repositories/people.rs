@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::routing::call::Call;
@@ -66,8 +66,8 @@ pub fn with_rights(world: &World, repository: &Repository) -> Vec<(u64, Role)> {
 }
 
 /// The user that a parameter names.
-pub fn user(call: &Call<'_>, param: &str) -> Result<u64, Fault> {
-    call.world.user_by_login(call.params.get(param)).map(|user| user.id).ok_or(Fault::NotFound)
+pub fn user(call: &Call<'_>, param: &str) -> Result<u64, ApiError> {
+    call.world.user_by_login(call.params.get(param)).map(|user| user.id).ok_or(ApiError::NotFound)
 }
 
 fn role_name(role: Option<Role>) -> &'static str {
@@ -99,7 +99,7 @@ fn collaborators(call: &mut Call<'_>) -> Outcome {
         "all" => {}
         "outside" | "direct" => people.retain(|(user, _)| !of_organization(*user)),
         _ => {
-            return Err(Fault::field(
+            return Err(ApiError::field(
                 "Collaborator",
                 "affiliation",
                 Code::Invalid,
@@ -112,7 +112,7 @@ fn collaborators(call: &mut Call<'_>) -> Outcome {
 
 fn is_collaborator(call: &mut Call<'_>) -> Outcome {
     access::role_of(call.world, user(call, "username")?, call.repository()?)
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -142,7 +142,7 @@ fn is_assignee(call: &mut Call<'_>) -> Outcome {
         crate::emulator::resources::issues::issue::named(call, call.repository()?)?;
     }
     access::role_of(call.world, user(call, "assignee")?, call.repository()?)
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 

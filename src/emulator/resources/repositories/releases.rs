@@ -4,8 +4,8 @@ use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
-use crate::emulator::events::webhooks::{self, Happening};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::events::webhooks::{self, WebhookEvent};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
@@ -36,8 +36,8 @@ pub const ROUTES: &[Route] = &[
     ),
 ];
 
-fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Release, Fault> {
-    repository.releases.get(&call.params.id("release_id")?).ok_or(Fault::NotFound)
+fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Release, ApiError> {
+    repository.releases.get(&call.params.id("release_id")?).ok_or(ApiError::NotFound)
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
@@ -61,7 +61,7 @@ fn get_by_tag(call: &mut Call<'_>) -> Outcome {
         .releases
         .values()
         .find(|release| release.tag == call.params.get("tag"))
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).release(repository, release)).changed_at(release.updated_at))
 }
 
@@ -74,7 +74,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
         fields.reject("tag_name", Code::AlreadyExists, "tag_name is taken");
     }
     fields.check()?;
-    Fault::unless_spammed("Release", call.repository()?.releases.len())?;
+    ApiError::unless_spammed("Release", call.repository()?.releases.len())?;
     let (now, author, id) = (call.now, call.actor(), call.world.next_id());
     let release = Release {
         id,
@@ -88,11 +88,11 @@ fn create(call: &mut Call<'_>) -> Outcome {
     };
     call.repository_mut()?.releases.insert(id, release);
     let place = call.repository;
-    webhooks::tell(call, Happening::new("release", "published"), |renderer| {
+    webhooks::publish(call, WebhookEvent::new("release", "published"), |renderer| {
         subject(renderer, place, id)
     });
     let repository = call.repository()?;
-    let release = repository.releases.get(&id).ok_or(Fault::NotFound)?;
+    let release = repository.releases.get(&id).ok_or(ApiError::NotFound)?;
     let location = format!("{}/releases/{id}", Renderer::of(call).repository_url(repository));
     Ok(Reply::created(Renderer::of(call).release(repository, release), &location))
 }
@@ -115,11 +115,11 @@ fn list_assets(call: &mut Call<'_>) -> Outcome {
 fn upload(call: &mut Call<'_>) -> Outcome {
     let release = named(call, call.repository()?)?;
     let release_id = release.id;
-    Fault::unless_spammed("ReleaseAsset", release.assets.len())?;
+    ApiError::unless_spammed("ReleaseAsset", release.assets.len())?;
     let name = call.query.get("name").filter(|name| !name.is_empty());
     let name = name
         .ok_or_else(|| {
-            Fault::field(
+            ApiError::field(
                 "ReleaseAsset",
                 "name",
                 Code::MissingField,
@@ -128,7 +128,7 @@ fn upload(call: &mut Call<'_>) -> Outcome {
         })?
         .to_owned();
     if release.assets.values().any(|asset| asset.name == name) {
-        return Err(Fault::field("ReleaseAsset", "name", Code::AlreadyExists, "name is taken"));
+        return Err(ApiError::field("ReleaseAsset", "name", Code::AlreadyExists, "name is taken"));
     }
     let content_type = call
         .headers
@@ -152,7 +152,7 @@ fn upload(call: &mut Call<'_>) -> Outcome {
     call.repository_mut()?
         .releases
         .get_mut(&release_id)
-        .ok_or(Fault::NotFound)?
+        .ok_or(ApiError::NotFound)?
         .assets
         .insert(id, asset);
     let repository = call.repository()?;
@@ -162,12 +162,12 @@ fn upload(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::created(Renderer::of(call).asset(repository, release, asset), &location))
 }
 
-fn asset_by_id(repository: &Repository, id: u64) -> Result<(&Release, &Asset), Fault> {
+fn asset_by_id(repository: &Repository, id: u64) -> Result<(&Release, &Asset), ApiError> {
     repository
         .releases
         .values()
         .find_map(|release| Some((release, release.assets.get(&id)?)))
-        .ok_or(Fault::NotFound)
+        .ok_or(ApiError::NotFound)
 }
 
 fn get_asset(call: &mut Call<'_>) -> Outcome {
@@ -183,5 +183,5 @@ fn delete_asset(call: &mut Call<'_>) -> Outcome {
         .releases
         .values_mut()
         .any(|release| release.assets.remove(&id).is_some());
-    if gone { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
+    if gone { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(ApiError::NotFound) }
 }

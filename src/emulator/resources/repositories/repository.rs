@@ -1,9 +1,9 @@
 //! Repositories: reading one, changing one, renaming one.
 
 use crate::emulator::accounts::Level;
-use crate::emulator::events::webhooks::repositories as happened;
+use crate::emulator::events::webhooks::repositories as repository_events;
 use crate::emulator::events::webhooks::repositories::Before;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
@@ -53,7 +53,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     if let Some(name) = name
         && !call.world.rename_repository(id, &name)
     {
-        return Err(Fault::field(
+        return Err(ApiError::field(
             "Repository",
             "name",
             Code::AlreadyExists,
@@ -74,7 +74,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     repository.default_branch =
         default_branch.unwrap_or_else(|| std::mem::take(&mut repository.default_branch));
     repository.updated_at = now;
-    happened::tell(call, &before)?;
+    repository_events::tell(call, &before)?;
     let repository = call.repository()?;
     Ok(Reply::ok(Renderer::of(call).repository(repository)))
 }

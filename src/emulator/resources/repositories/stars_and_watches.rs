@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::people::user;
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::iso;
@@ -36,7 +36,7 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Delete, "/repos/{owner}/{repo}/subscription", READ, unsubscribe),
 ];
 
-fn me(call: &Call<'_>) -> Result<u64, Fault> {
+fn me(call: &Call<'_>) -> Result<u64, ApiError> {
     access::acts_as_user(call.caller)
 }
 
@@ -88,15 +88,15 @@ fn stars_of_user(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The repository that the path names after `starred`; its former names lead there too.
-fn to_star(call: &Call<'_>) -> Result<u64, Fault> {
+fn to_star(call: &Call<'_>) -> Result<u64, ApiError> {
     let repository = call
         .world
         .repository_named(call.params.get("owner"), call.params.get("repo"))
-        .ok_or(Fault::NotFound)?;
+        .ok_or(ApiError::NotFound)?;
     if access::sees(call.world, call.caller, repository) {
         Ok(repository.id)
     } else {
-        Err(Fault::NotFound)
+        Err(ApiError::NotFound)
     }
 }
 
@@ -107,12 +107,12 @@ fn is_starred(call: &mut Call<'_>) -> Outcome {
         .repositories
         .get(&id)
         .is_some_and(|repository| repository.stars.contains_key(&me));
-    if starred { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
+    if starred { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(ApiError::NotFound) }
 }
 
 fn star(call: &mut Call<'_>) -> Outcome {
     let (me, id, now) = (me(call)?, to_star(call)?, call.now);
-    let repository = call.world.repositories.get_mut(&id).ok_or(Fault::NotFound)?;
+    let repository = call.world.repositories.get_mut(&id).ok_or(ApiError::NotFound)?;
     repository.stars.entry(me).or_insert(now);
     repository.updated_at = now;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
@@ -120,7 +120,7 @@ fn star(call: &mut Call<'_>) -> Outcome {
 
 fn unstar(call: &mut Call<'_>) -> Outcome {
     let (me, id, now) = (me(call)?, to_star(call)?, call.now);
-    let repository = call.world.repositories.get_mut(&id).ok_or(Fault::NotFound)?;
+    let repository = call.world.repositories.get_mut(&id).ok_or(ApiError::NotFound)?;
     if repository.stars.remove(&me).is_some() {
         repository.updated_at = now;
     }
@@ -151,7 +151,7 @@ fn subscription(call: &mut Call<'_>) -> Outcome {
     if watches {
         Ok(Reply::ok(render_subscription(call, Watching::Told)?))
     } else {
-        Err(Fault::NotFound)
+        Err(ApiError::NotFound)
     }
 }
 
@@ -161,7 +161,7 @@ enum Watching {
     Ignored,
 }
 
-fn render_subscription(call: &Call<'_>, watching: Watching) -> Result<Value, Fault> {
+fn render_subscription(call: &Call<'_>, watching: Watching) -> Result<Value, ApiError> {
     let repository = call.repository()?;
     let url = Renderer::of(call).repository_url(repository);
     Ok(json!({
@@ -178,7 +178,7 @@ fn subscribe(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     let watching = if ignored || !subscribed { Watching::Ignored } else { Watching::Told };
     let id = call.repository;
-    let user = call.world.users.get_mut(&me).ok_or(Fault::NotFound)?;
+    let user = call.world.users.get_mut(&me).ok_or(ApiError::NotFound)?;
     if watching == Watching::Told {
         user.watching.insert(id)
     } else {
@@ -191,14 +191,14 @@ fn subscribe(call: &mut Call<'_>) -> Outcome {
 
 fn unsubscribe(call: &mut Call<'_>) -> Outcome {
     let (me, id) = (me(call)?, call.repository);
-    call.world.users.get_mut(&me).ok_or(Fault::NotFound)?.watching.remove(&id);
+    call.world.users.get_mut(&me).ok_or(ApiError::NotFound)?.watching.remove(&id);
     call.world.feed.shift(call.now);
     touch(call)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 /// The repository shows how many watch it, and must not be told unmodified.
-fn touch(call: &mut Call<'_>) -> Result<(), Fault> {
+fn touch(call: &mut Call<'_>) -> Result<(), ApiError> {
     let now = call.now;
     call.repository_mut()?.updated_at = now;
     Ok(())

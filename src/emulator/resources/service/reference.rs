@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::{Body, Reply};
 use crate::emulator::http::urls::SITE;
@@ -70,7 +70,7 @@ fn ignore_templates(_: &mut Call<'_>) -> Outcome {
 fn ignore_template(call: &mut Call<'_>) -> Outcome {
     let wanted = call.params.get("name");
     let (name, source) =
-        IGNORE_TEMPLATES.iter().find(|(name, _)| *name == wanted).ok_or(Fault::NotFound)?;
+        IGNORE_TEMPLATES.iter().find(|(name, _)| *name == wanted).ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(json!({ "name": name, "source": source })))
 }
 
@@ -88,7 +88,7 @@ fn licenses(call: &mut Call<'_>) -> Outcome {
 
 fn license(call: &mut Call<'_>) -> Outcome {
     let wanted = call.params.get("license").to_ascii_lowercase();
-    let number = LICENSES.iter().position(|(key, ..)| *key == wanted).ok_or(Fault::NotFound)?;
+    let number = LICENSES.iter().position(|(key, ..)| *key == wanted).ok_or(ApiError::NotFound)?;
     let mut value = license_summary(call, number);
     let page = format!("{SITE}/licenses/{wanted}");
     let more = json!({
@@ -111,7 +111,7 @@ fn codes(call: &mut Call<'_>) -> Outcome {
 
 fn code(call: &mut Call<'_>) -> Outcome {
     let wanted = call.params.get("key");
-    let (key, name) = CODES.iter().find(|(key, _)| *key == wanted).ok_or(Fault::NotFound)?;
+    let (key, name) = CODES.iter().find(|(key, _)| *key == wanted).ok_or(ApiError::NotFound)?;
     let mut value = code_summary(call, key, name);
     crate::emulator::render::extend(
         &mut value,
@@ -143,7 +143,7 @@ fn markdown_raw(call: &mut Call<'_>) -> Outcome {
 
 fn rendered(source: &str) -> Outcome {
     if source.len() > TEXT_BYTES_MAX {
-        return Err(Fault::field("Markdown", "text", Code::Invalid, "text is too long"));
+        return Err(ApiError::field("Markdown", "text", Code::Invalid, "text is too long"));
     }
     let paragraphs = source.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
     let html: String = paragraphs.map(paragraph).collect();

@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use super::description::{self, Described};
 use super::{
-    MANAGE, Named, READ, joining, must_administer, organization, organization_mut, own, sees,
+    MANAGE, NamedTeam, READ, joining, must_administer, organization, organization_mut, own, sees,
     team_mut, visible,
 };
 use crate::emulator::accounts::Level;
-use crate::emulator::events::webhooks::organizations as told;
-use crate::emulator::http::error::Fault;
+use crate::emulator::events::webhooks::organizations as organization_events;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
 use crate::emulator::routing::call::Call;
@@ -42,15 +42,18 @@ pub const ROUTES: &[Route] = &[
 /// it.
 fn list(call: &mut Call<'_>) -> Outcome {
     let organization = organization(call)?;
-    let own =
-        organization.teams.values().filter(|team| sees(call, organization, team)).map(Named::Own);
+    let own = organization
+        .teams
+        .values()
+        .filter(|team| sees(call, organization, team))
+        .map(NamedTeam::Own);
     let all = own
-        .chain(call.world.enterprise_teams_of(organization.id).map(Named::OfEnterprise))
+        .chain(call.world.enterprise_teams_of(organization.id).map(NamedTeam::OfEnterprise))
         .collect();
     let renderer = Renderer::of(call);
     Ok(pagination::page(call, USUAL, all, |team| match team {
-        Named::Own(team) => renderer.team(organization, team),
-        Named::OfEnterprise(team) => renderer.assigned_team(organization, team),
+        NamedTeam::Own(team) => renderer.team(organization, team),
+        NamedTeam::OfEnterprise(team) => renderer.assigned_team(organization, team),
     }))
 }
 
@@ -58,8 +61,8 @@ fn get(call: &mut Call<'_>) -> Outcome {
     let organization = organization(call)?;
     let renderer = Renderer::of(call);
     Ok(Reply::ok(match visible(call)? {
-        Named::Own(team) => renderer.whole_team(organization, team),
-        Named::OfEnterprise(team) => renderer.assigned_team(organization, team),
+        NamedTeam::Own(team) => renderer.whole_team(organization, team),
+        NamedTeam::OfEnterprise(team) => renderer.assigned_team(organization, team),
     }))
 }
 
@@ -67,9 +70,9 @@ fn get(call: &mut Call<'_>) -> Outcome {
 fn children(call: &mut Call<'_>) -> Outcome {
     let organization = organization(call)?;
     let parent = match visible(call)? {
-        Named::Own(team) => Some(team.id),
+        NamedTeam::Own(team) => Some(team.id),
         // They are not nested.
-        Named::OfEnterprise(_) => None,
+        NamedTeam::OfEnterprise(_) => None,
     };
     let teams = organization
         .teams
@@ -81,7 +84,7 @@ fn children(call: &mut Call<'_>) -> Outcome {
 }
 
 fn of_caller(call: &mut Call<'_>) -> Outcome {
-    let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
+    let me = call.caller.user().ok_or(ApiError::RequiresAuthentication)?;
     let teams =
         call.world.organizations.values().flat_map(|organization| {
             organization.teams.values().map(move |team| (organization, team))
@@ -97,7 +100,7 @@ fn of_caller(call: &mut Call<'_>) -> Outcome {
 fn create(call: &mut Call<'_>) -> Outcome {
     let Described { name, slug, description, privacy, permission, parent, people, repositories } =
         description::of_new_team(call)?;
-    Fault::unless_spammed("Team", organization(call)?.teams.len())?;
+    ApiError::unless_spammed("Team", organization(call)?.teams.len())?;
     let (now, id) = (call.now, call.world.next_id());
     let synchronised = false;
     let team = Team {
@@ -118,16 +121,16 @@ fn create(call: &mut Call<'_>) -> Outcome {
         organization.people.grants.entry(repository).or_default().insert(id, permission);
     }
     organization.teams.insert(id, team);
-    let team = told::shown_team(call, self::organization(call)?, id);
-    told::team(call, "created", &team);
+    let team = organization_events::shown_team(call, self::organization(call)?, id);
+    organization_events::team(call, "created", &team);
     let value = whole(call, id)?;
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
     Ok(Reply::created(value, &location))
 }
 
-fn whole(call: &Call<'_>, id: u64) -> Result<Value, Fault> {
+fn whole(call: &Call<'_>, id: u64) -> Result<Value, ApiError> {
     let organization = organization(call)?;
-    let team = organization.teams.get(&id).ok_or(Fault::NotFound)?;
+    let team = organization.teams.get(&id).ok_or(ApiError::NotFound)?;
     Ok(Renderer::of(call).whole_team(organization, team))
 }
 
@@ -137,7 +140,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let id = team.id;
     let change = description::of_changed_team(call, id)?;
     let now = call.now;
-    let before = told::shown_team(call, organization(call)?, id);
+    let before = organization_events::shown_team(call, organization(call)?, id);
     let team = team_mut(call, id)?;
     if let Some((name, slug)) = change.name {
         team.name = name;
@@ -148,8 +151,8 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     team.permission = change.permission.unwrap_or(team.permission);
     team.parent = change.parent;
     team.updated_at = now;
-    let after = told::shown_team(call, organization(call)?, id);
-    told::team_edited(call, &before, &after);
+    let after = organization_events::shown_team(call, organization(call)?, id);
+    organization_events::team_edited(call, &before, &after);
     Ok(Reply::ok(whole(call, id)?))
 }
 
@@ -160,9 +163,9 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     let id = team.id;
     let gone: Vec<u64> = organization(call)?.teams_below(id).into_iter().chain([id]).collect();
     for id in gone {
-        let team = told::shown_team(call, organization(call)?, id);
+        let team = organization_events::shown_team(call, organization(call)?, id);
         forget(organization_mut(call)?, id);
-        told::team(call, "deleted", &team);
+        organization_events::team(call, "deleted", &team);
     }
     joining::withdraw_empty(organization_mut(call)?);
     Ok(Reply::empty(StatusCode::NO_CONTENT))

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{organization, sees};
 use crate::emulator::auth::access::role_of_token;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::{Change, Fields};
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::Role;
@@ -49,7 +49,7 @@ pub fn slug(name: &str) -> String {
     words.join("-")
 }
 
-pub fn of_new_team(call: &Call<'_>) -> Result<Described, Fault> {
+pub fn of_new_team(call: &Call<'_>) -> Result<Described, ApiError> {
     let organization = organization(call)?;
     let mut fields = Fields::parse("Team", call.body)?;
     let name = fields.required_string("name");
@@ -75,9 +75,9 @@ pub fn of_new_team(call: &Call<'_>) -> Result<Described, Fault> {
     Ok(Described { name, slug, description, privacy, permission, parent, people, repositories })
 }
 
-pub fn of_changed_team(call: &Call<'_>, id: u64) -> Result<Changed, Fault> {
+pub fn of_changed_team(call: &Call<'_>, id: u64) -> Result<Changed, ApiError> {
     let organization = organization(call)?;
-    let team = organization.teams.get(&id).ok_or(Fault::NotFound)?;
+    let team = organization.teams.get(&id).ok_or(ApiError::NotFound)?;
     let mut fields = Fields::parse("Team", call.body)?;
     let name =
         fields.has("name").then(|| fields.required_string("name")).filter(|name| !name.is_empty());
@@ -88,8 +88,9 @@ pub fn of_changed_team(call: &Call<'_>, id: u64) -> Result<Changed, Fault> {
     let description = description(&mut fields);
     let permission = permission(&mut fields);
     let parent = new_parent(&mut fields, call, organization, team);
-    let asked = privacy(&mut fields);
-    let privacy = asked.unwrap_or(if parent.is_some() { Privacy::Closed } else { team.privacy });
+    let requested = privacy(&mut fields);
+    let privacy =
+        requested.unwrap_or(if parent.is_some() { Privacy::Closed } else { team.privacy });
     let is_nested =
         parent.is_some() || organization.teams.values().any(|other| other.parent == Some(id));
     if privacy == Privacy::Secret && is_nested {

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use super::Authority;
 use crate::clock::Timestamp;
-use crate::emulator::http::error::{Code, Fault};
-use crate::emulator::render::team::Standing;
+use crate::emulator::http::error::{ApiError, Code};
+use crate::emulator::render::team::MembershipState;
 use crate::emulator::world::organizations::owner::Owner;
 use crate::emulator::world::{
     Invitation, InvitationFailure, InvitationRole, Invitee, Organization, Purpose, TeamRole, World,
@@ -40,10 +40,10 @@ pub struct Request {
 }
 
 /// The user of a path. "422 when an organization is added to a team" (Document 2).
-pub fn addable_user(world: &World, login: &str) -> Result<u64, Fault> {
-    match world.owner(login).ok_or(Fault::NotFound)? {
+pub fn addable_user(world: &World, login: &str) -> Result<u64, ApiError> {
+    match world.owner(login).ok_or(ApiError::NotFound)? {
         Owner::User(id) => Ok(id),
-        Owner::Organization(_) => Err(Fault::field(
+        Owner::Organization(_) => Err(ApiError::field(
             "TeamMember",
             "username",
             Code::Invalid,
@@ -53,24 +53,28 @@ pub fn addable_user(world: &World, login: &str) -> Result<u64, Fault> {
 }
 
 /// The role that is shown and how the membership stands; none without a membership.
-pub fn place_in_team(
+pub fn team_membership(
     organization: &Organization,
     team: u64,
     user: u64,
-) -> Option<(TeamRole, Standing)> {
+) -> Option<(TeamRole, MembershipState)> {
     let held = organization.teams.get(&team).and_then(|team| team.people.get(&user));
-    let active = held.map(|role| (organization.shown_role(user, *role), Standing::Active));
+    let active = held.map(|role| (organization.shown_role(user, *role), MembershipState::Active));
     let promised =
         || organization.pending_invitation(user).and_then(|invitation| invitation.teams.get(&team));
-    active.or_else(|| promised().map(|role| (*role, Standing::Pending)))
+    active.or_else(|| promised().map(|role| (*role, MembershipState::Pending)))
 }
 
 /// Puts somebody into a team: a member of the organisation at once, anybody else by an invitation.
-pub fn put_in_team(world: &mut World, now: Timestamp, placement: &Placement) -> Result<(), Fault> {
+pub fn put_in_team(
+    world: &mut World,
+    now: Timestamp,
+    placement: &Placement,
+) -> Result<(), ApiError> {
     let Placement { organization, team, user, role, actor, authority } = *placement;
-    let of = world.organizations.get_mut(&organization).ok_or(Fault::NotFound)?;
+    let of = world.organizations.get_mut(&organization).ok_or(ApiError::NotFound)?;
     if of.members.contains(&user) {
-        let team = of.teams.get_mut(&team).ok_or(Fault::NotFound)?;
+        let team = of.teams.get_mut(&team).ok_or(ApiError::NotFound)?;
         let held = team.people.get(&user).copied();
         team.people.insert(user, role.or(held).unwrap_or(TeamRole::Member));
         team.updated_at = now;
@@ -78,7 +82,7 @@ pub fn put_in_team(world: &mut World, now: Timestamp, placement: &Placement) -> 
     }
     // "Target is not an organization member and the caller is an organization owner."
     if authority != Authority::Owner {
-        return Err(Fault::Forbidden(
+        return Err(ApiError::Forbidden(
             "Only an organization owner can invite someone who is not a member of the organization.",
         ));
     }
@@ -98,10 +102,11 @@ pub fn put_in_team(world: &mut World, now: Timestamp, placement: &Placement) -> 
 }
 
 /// Sends an invitation; its id. (The e-mail itself goes nowhere.)
-pub fn invite(world: &mut World, now: Timestamp, request: Request) -> Result<u64, Fault> {
+pub fn invite(world: &mut World, now: Timestamp, request: Request) -> Result<u64, ApiError> {
     let id = world.next_id();
-    let organization = world.organizations.get_mut(&request.organization).ok_or(Fault::NotFound)?;
-    Fault::unless_spammed("Invitation", organization.people.invitations.len())?;
+    let organization =
+        world.organizations.get_mut(&request.organization).ok_or(ApiError::NotFound)?;
+    ApiError::unless_spammed("Invitation", organization.people.invitations.len())?;
     let invitation = Invitation {
         id,
         invitee: request.invitee,
@@ -185,9 +190,9 @@ pub fn leave_organization(
     organization: &mut Organization,
     now: Timestamp,
     user: u64,
-) -> Result<Left, Fault> {
+) -> Result<Left, ApiError> {
     if organization.is_last_owner(user) {
-        return Err(Fault::field(
+        return Err(ApiError::field(
             "Organization",
             "username",
             Code::Invalid,

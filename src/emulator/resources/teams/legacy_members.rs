@@ -5,8 +5,8 @@ use http::StatusCode;
 
 use super::joining::{self, Left, Placement};
 use super::{READ, WRITE, must_administer, organization, organization_mut, own};
-use crate::emulator::events::webhooks::organizations::{Places, moved};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::events::webhooks::organizations::{Memberships, publish_membership_changes};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::reply::Reply;
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::route::{Outcome, Route, Verb};
@@ -20,15 +20,15 @@ pub const ROUTES: &[Route] = &[
 
 /// "204 member; 404 not a member."
 fn get(call: &mut Call<'_>) -> Outcome {
-    let user = call.world.user_by_login(call.params.get("username")).ok_or(Fault::NotFound)?.id;
+    let user = call.world.user_by_login(call.params.get("username")).ok_or(ApiError::NotFound)?.id;
     let is_member = own(call)?.people.contains_key(&user);
-    if is_member { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
+    if is_member { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(ApiError::NotFound) }
 }
 
 /// "404 when synchronization is set up": unlike the newer routes, these act as if there were
 /// nothing to change.
-fn changeable<'a>(call: &'a Call<'_>) -> Result<&'a Team, Fault> {
-    own(call).and_then(|team| if team.synchronised { Err(Fault::NotFound) } else { Ok(team) })
+fn changeable<'a>(call: &'a Call<'_>) -> Result<&'a Team, ApiError> {
+    own(call).and_then(|team| if team.synchronised { Err(ApiError::NotFound) } else { Ok(team) })
 }
 
 fn put(call: &mut Call<'_>) -> Outcome {
@@ -37,7 +37,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
     // "Content-Length 0". Without the header there is no body either (RFC 9110, section 8.6), and
     // that is taken.
     if !call.body.is_empty() {
-        return Err(Fault::BadRequest(
+        return Err(ApiError::BadRequest(
             "This route takes no body; set Content-Length to zero".to_owned(),
         ));
     }
@@ -45,7 +45,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
     if !is_in_another_team(organization(call)?, team, user) {
         let message =
             "the user must belong to the organization and to at least one other team of it";
-        return Err(Fault::field("TeamMember", "username", Code::Invalid, message));
+        return Err(ApiError::field("TeamMember", "username", Code::Invalid, message));
     }
     let placement = Placement {
         organization: call.organization,
@@ -55,9 +55,9 @@ fn put(call: &mut Call<'_>) -> Outcome {
         actor: call.actor(),
         authority,
     };
-    let before = Places::of(call.world, call.organization, user);
+    let before = Memberships::of(call.world, call.organization, user);
     joining::put_in_team(call.world, call.now, &placement)?;
-    moved(call, call.organization, user, &before);
+    publish_membership_changes(call, call.organization, user, &before);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -72,18 +72,18 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     let team = changeable(call)?;
     must_administer(call, team)?;
     let team = team.id;
-    let user = call.world.user_by_login(call.params.get("username")).ok_or(Fault::NotFound)?.id;
+    let user = call.world.user_by_login(call.params.get("username")).ok_or(ApiError::NotFound)?.id;
     // An invitation is no membership to these routes.
     if !own(call)?.people.contains_key(&user) {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     let now = call.now;
-    let before = Places::of(call.world, call.organization, user);
+    let before = Memberships::of(call.world, call.organization, user);
     match joining::leave_team(organization_mut(call)?, now, team, user) {
         Left::Yes => {
-            moved(call, call.organization, user, &before);
+            publish_membership_changes(call, call.organization, user, &before);
             Ok(Reply::empty(StatusCode::NO_CONTENT))
         }
-        Left::No => Err(Fault::NotFound),
+        Left::No => Err(ApiError::NotFound),
     }
 }

@@ -3,13 +3,15 @@
 use http::StatusCode;
 
 use super::joining::{self, Left, Placement};
-use super::{Named, READ, WRITE, must_administer, organization, organization_mut, own, visible};
-use crate::emulator::events::webhooks::organizations::{Places, moved};
-use crate::emulator::http::error::{Code, Fault};
+use super::{
+    NamedTeam, READ, WRITE, must_administer, organization, organization_mut, own, visible,
+};
+use crate::emulator::events::webhooks::organizations::{Memberships, publish_membership_changes};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
-use crate::emulator::render::team::Standing;
+use crate::emulator::render::team::MembershipState;
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::route::{Outcome, Route, Verb};
 use crate::emulator::world::{Team, TeamRole};
@@ -46,27 +48,27 @@ pub const ROUTES: &[Route] = &[
 /// "404 when the user has no membership". Being in a child team is none: that one ends and begins
 /// in the child.
 fn get(call: &mut Call<'_>) -> Outcome {
-    let user = call.world.user_by_login(call.params.get("username")).ok_or(Fault::NotFound)?.id;
+    let user = call.world.user_by_login(call.params.get("username")).ok_or(ApiError::NotFound)?.id;
     shown(call, user)
 }
 
 fn shown(call: &Call<'_>, user: u64) -> Outcome {
     let organization = organization(call)?;
-    let (team, place) = match visible(call)? {
-        Named::Own(team) => (team.id, joining::place_in_team(organization, team.id, user)),
-        Named::OfEnterprise(team) => {
+    let (team, membership) = match visible(call)? {
+        NamedTeam::Own(team) => (team.id, joining::team_membership(organization, team.id, user)),
+        NamedTeam::OfEnterprise(team) => {
             let role = organization.shown_role(user, TeamRole::Member);
-            (team.id, team.members.contains(&user).then_some((role, Standing::Active)))
+            (team.id, team.members.contains(&user).then_some((role, MembershipState::Active)))
         }
     };
-    let (role, standing) = place.ok_or(Fault::NotFound)?;
-    Ok(Reply::ok(Renderer::of(call).team_membership(organization, team, user, role, standing)))
+    let (role, state) = membership.ok_or(ApiError::NotFound)?;
+    Ok(Reply::ok(Renderer::of(call).team_membership(organization, team, user, role, state)))
 }
 
 /// "403 when team synchronization is set up."
-fn must_not_be_synchronised(team: &Team) -> Result<(), Fault> {
+fn must_not_be_synchronised(team: &Team) -> Result<(), ApiError> {
     if team.synchronised {
-        return Err(Fault::Forbidden(
+        return Err(ApiError::Forbidden(
             "The membership of this team is synchronized with an identity provider.",
         ));
     }
@@ -87,14 +89,14 @@ fn put(call: &mut Call<'_>) -> Outcome {
         actor: call.actor(),
         authority,
     };
-    let before = Places::of(call.world, call.organization, user);
+    let before = Memberships::of(call.world, call.organization, user);
     joining::put_in_team(call.world, call.now, &placement)?;
-    moved(call, call.organization, user, &before);
+    publish_membership_changes(call, call.organization, user, &before);
     shown(call, user)
 }
 
 /// "Allowed values of `role`: not shown; the values member and maintainer occur."
-fn role(fields: &mut Fields) -> Result<Option<TeamRole>, Fault> {
+fn role(fields: &mut Fields) -> Result<Option<TeamRole>, ApiError> {
     let given = fields.string("role");
     let role = given.as_deref().and_then(TeamRole::named);
     if given.is_some() && role.is_none() {
@@ -110,15 +112,15 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     must_not_be_synchronised(team)?;
     must_administer(call, team)?;
     let team = team.id;
-    let user = call.world.user_by_login(call.params.get("username")).ok_or(Fault::NotFound)?.id;
+    let user = call.world.user_by_login(call.params.get("username")).ok_or(ApiError::NotFound)?.id;
     let now = call.now;
-    let before = Places::of(call.world, call.organization, user);
+    let before = Memberships::of(call.world, call.organization, user);
     match joining::leave_team(organization_mut(call)?, now, team, user) {
         Left::Yes => {
-            moved(call, call.organization, user, &before);
+            publish_membership_changes(call, call.organization, user, &before);
             Ok(Reply::empty(StatusCode::NO_CONTENT))
         }
         // Document 1, 404: "also used when a membership or assignment does not exist".
-        Left::No => Err(Fault::NotFound),
+        Left::No => Err(ApiError::NotFound),
     }
 }

@@ -14,7 +14,7 @@ pub mod repositories;
 pub mod roster;
 
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::{
     ADMIN_SCOPES, Need, OrganizationNeed, OrganizationRole, READ_SCOPES, Unscoped,
@@ -42,7 +42,7 @@ const fn need(level: Level, scopes: &'static [&'static str]) -> Need {
 
 /// A team that an organisation's path names.
 #[derive(Clone, Copy, Debug)]
-pub enum Named<'a> {
+pub enum NamedTeam<'a> {
     Own(&'a Team),
     /// A team of the enterprise that is assigned to the organisation.
     OfEnterprise(&'a EnterpriseTeam),
@@ -57,21 +57,21 @@ pub enum Authority {
 }
 
 /// The organisation that the route was admitted to.
-pub fn organization<'a>(call: &'a Call<'_>) -> Result<&'a Organization, Fault> {
-    call.world.organizations.get(&call.organization).ok_or(Fault::NotFound)
+pub fn organization<'a>(call: &'a Call<'_>) -> Result<&'a Organization, ApiError> {
+    call.world.organizations.get(&call.organization).ok_or(ApiError::NotFound)
 }
 
-pub fn organization_mut<'a>(call: &'a mut Call<'_>) -> Result<&'a mut Organization, Fault> {
-    call.world.organizations.get_mut(&call.organization).ok_or(Fault::NotFound)
+pub fn organization_mut<'a>(call: &'a mut Call<'_>) -> Result<&'a mut Organization, ApiError> {
+    call.world.organizations.get_mut(&call.organization).ok_or(ApiError::NotFound)
 }
 
 /// A team of the organisation by id, to be changed.
-pub fn team_mut<'a>(call: &'a mut Call<'_>, id: u64) -> Result<&'a mut Team, Fault> {
-    organization_mut(call)?.teams.get_mut(&id).ok_or(Fault::NotFound)
+pub fn team_mut<'a>(call: &'a mut Call<'_>, id: u64) -> Result<&'a mut Team, ApiError> {
+    organization_mut(call)?.teams.get_mut(&id).ok_or(ApiError::NotFound)
 }
 
 /// The team that the path names, if the caller sees it.
-pub fn visible<'a>(call: &'a Call<'_>) -> Result<Named<'a>, Fault> {
+pub fn visible<'a>(call: &'a Call<'_>) -> Result<NamedTeam<'a>, ApiError> {
     let organization = organization(call)?;
     let mut assigned = call.world.enterprise_teams_of(organization.id);
     let (own, of_enterprise) = match call.params.get("team_slug") {
@@ -84,17 +84,17 @@ pub fn visible<'a>(call: &'a Call<'_>) -> Result<Named<'a>, Fault> {
             assigned.find(|team| team.slug.eq_ignore_ascii_case(slug)),
         ),
     };
-    let own = own.filter(|team| sees(call, organization, team)).map(Named::Own);
-    own.or(of_enterprise.map(Named::OfEnterprise)).ok_or(Fault::NotFound)
+    let own = own.filter(|team| sees(call, organization, team)).map(NamedTeam::Own);
+    own.or(of_enterprise.map(NamedTeam::OfEnterprise)).ok_or(ApiError::NotFound)
 }
 
 /// The same, for what an enterprise team refuses: "422 when an enterprise team is modified at
 /// organization level" (Document 2, first said of its invitations, which only an organisation's own
 /// teams have).
-pub fn own<'a>(call: &'a Call<'_>) -> Result<&'a Team, Fault> {
+pub fn own<'a>(call: &'a Call<'_>) -> Result<&'a Team, ApiError> {
     match visible(call)? {
-        Named::Own(team) => Ok(team),
-        Named::OfEnterprise(_) => Err(Fault::field(
+        NamedTeam::Own(team) => Ok(team),
+        NamedTeam::OfEnterprise(_) => Err(ApiError::field(
             "Team",
             "team_slug",
             Code::Invalid,
@@ -112,7 +112,7 @@ pub fn sees(call: &Call<'_>, organization: &Organization, team: &Team) -> bool {
 
 /// What the caller may do. An installation counts as an owner where it is installed: its
 /// permissions bound it.
-pub fn authority(call: &Call<'_>, team: &Team) -> Result<Authority, Fault> {
+pub fn authority(call: &Call<'_>, team: &Team) -> Result<Authority, ApiError> {
     let organization = organization(call)?;
     Ok(match call.caller.user() {
         None => Authority::Owner,
@@ -125,10 +125,10 @@ pub fn authority(call: &Call<'_>, team: &Team) -> Result<Authority, Fault> {
 }
 
 /// "Caller must be organization owner or team maintainer" (Document 2).
-pub fn must_administer(call: &Call<'_>, team: &Team) -> Result<Authority, Fault> {
+pub fn must_administer(call: &Call<'_>, team: &Team) -> Result<Authority, ApiError> {
     match authority(call, team)? {
         Authority::Member => {
-            Err(Fault::Forbidden("Must be an organization owner or a maintainer of the team."))
+            Err(ApiError::Forbidden("Must be an organization owner or a maintainer of the team."))
         }
         authority => Ok(authority),
     }

@@ -4,10 +4,10 @@
 use http::{StatusCode, header};
 use serde_json::{Value, json};
 
-use super::{Named, READ, organization, organization_mut, own, visible};
+use super::{NamedTeam, READ, organization, organization_mut, own, visible};
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::{Renderer, extend};
@@ -49,8 +49,8 @@ pub const ROUTES: &[Route] = &[
 /// Those that the caller sees; enterprise teams have none.
 fn list(call: &mut Call<'_>) -> Outcome {
     let held = match visible(call)? {
-        Named::Own(team) => organization(call)?.team_repositories(team.id),
-        Named::OfEnterprise(_) => std::collections::BTreeMap::new(),
+        NamedTeam::Own(team) => organization(call)?.team_repositories(team.id),
+        NamedTeam::OfEnterprise(_) => std::collections::BTreeMap::new(),
     };
     let known =
         held.into_iter().filter_map(|(id, role)| Some((call.world.repositories.get(&id)?, role)));
@@ -74,10 +74,10 @@ fn render(call: &Call<'_>, repository: &Repository, role: RepositoryRole) -> Val
 /// otherwise.
 fn get(call: &mut Call<'_>) -> Outcome {
     let held = match visible(call)? {
-        Named::Own(team) => organization(call)?.team_repositories(team.id),
-        Named::OfEnterprise(_) => return Err(Fault::NotFound),
+        NamedTeam::Own(team) => organization(call)?.team_repositories(team.id),
+        NamedTeam::OfEnterprise(_) => return Err(ApiError::NotFound),
     };
-    let role = *held.get(&call.repository).ok_or(Fault::NotFound)?;
+    let role = *held.get(&call.repository).ok_or(ApiError::NotFound)?;
     let accepts =
         call.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     if accepts.into_iter().any(|accepted| accepted.contains("repository+json")) {
@@ -101,7 +101,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     if call.repository()?.owner != Owner::Organization(call.organization) {
-        return Err(Fault::field(
+        return Err(ApiError::field(
             "Team",
             "repo",
             Code::Invalid,
@@ -122,5 +122,9 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     let removed = grants.get_mut(&repository).and_then(|teams| teams.remove(&team));
     grants.retain(|_, teams| !teams.is_empty());
     // What a team has through one that it is nested in is not its own to lose.
-    if removed.is_some() { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
+    if removed.is_some() {
+        Ok(Reply::empty(StatusCode::NO_CONTENT))
+    } else {
+        Err(ApiError::NotFound)
+    }
 }

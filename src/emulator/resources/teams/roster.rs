@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Named, READ, organization, own, visible};
-use crate::emulator::http::error::{Code, Fault};
+use super::{NamedTeam, READ, organization, own, visible};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::render::Renderer;
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::pagination::{self, USUAL};
@@ -25,8 +25,8 @@ fn members(call: &mut Call<'_>) -> Outcome {
     let wanted = role_filter(call)?;
     let organization = organization(call)?;
     let everyone: BTreeMap<u64, TeamRole> = match visible(call)? {
-        Named::Own(team) => organization.everyone_in_team(team),
-        Named::OfEnterprise(team) => team
+        NamedTeam::Own(team) => organization.everyone_in_team(team),
+        NamedTeam::OfEnterprise(team) => team
             .members
             .iter()
             .map(|user| (*user, organization.shown_role(*user, TeamRole::Member)))
@@ -43,11 +43,11 @@ fn members(call: &mut Call<'_>) -> Outcome {
 
 /// "String filter on role in the team"; beside the two roles `all`, which filters nothing. Its
 /// values are not shown.
-fn role_filter(call: &Call<'_>) -> Result<Option<TeamRole>, Fault> {
+fn role_filter(call: &Call<'_>) -> Result<Option<TeamRole>, ApiError> {
     match call.query.get("role") {
         None | Some("" | "all") => Ok(None),
         Some(name) => TeamRole::named(name).map(Some).ok_or_else(|| {
-            Fault::field(
+            ApiError::field(
                 "TeamMember",
                 "role",
                 Code::Invalid,

@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::reply::Reply;
 use crate::emulator::limits::settings::Resource;
 use crate::emulator::render::{Renderer, extend};
@@ -99,10 +99,10 @@ fn organizations_of_user(call: &mut Call<'_>) -> Outcome {
 }
 
 /// The words and qualifiers of a search, lower-case.
-fn terms(call: &Call<'_>) -> Result<Vec<String>, Fault> {
+fn installation_grant(call: &Call<'_>) -> Result<Vec<String>, ApiError> {
     let wanted = call.query.get("q").map(str::trim).filter(|wanted| !wanted.is_empty());
-    let wanted =
-        wanted.ok_or_else(|| Fault::field("Search", "q", Code::MissingField, "q is required"))?;
+    let wanted = wanted
+        .ok_or_else(|| ApiError::field("Search", "q", Code::MissingField, "q is required"))?;
     Ok(wanted.to_lowercase().split_whitespace().map(str::to_owned).collect())
 }
 
@@ -123,7 +123,7 @@ fn hits(call: &Call<'_>, found: Vec<Value>) -> Reply {
 }
 
 fn search_repositories(call: &mut Call<'_>) -> Outcome {
-    let terms = terms(call)?;
+    let installation_grant = installation_grant(call)?;
     let has = |repository: &Repository, term: &str| {
         let full_name = call.world.full_name(repository).to_lowercase();
         match term.split_once(':') {
@@ -143,7 +143,8 @@ fn search_repositories(call: &mut Call<'_>) -> Outcome {
         .repositories
         .values()
         .filter(|repository| access::sees(call.world, call.caller, repository));
-    let found = visible.filter(|repository| terms.iter().all(|term| has(repository, term)));
+    let found =
+        visible.filter(|repository| installation_grant.iter().all(|term| has(repository, term)));
     let renderer = Renderer::of(call);
     Ok(hits(call, found.take(HITS_MAX).map(|repository| renderer.repository(repository)).collect()))
 }
@@ -152,10 +153,10 @@ fn search_repositories(call: &mut Call<'_>) -> Outcome {
 const HITS_MAX: usize = 1_000;
 
 fn search_users(call: &mut Call<'_>) -> Outcome {
-    let terms = terms(call)?;
+    let installation_grant = installation_grant(call)?;
     let renderer = Renderer::of(call);
     let has = |login: &str, name: &str, kind: &str| {
-        terms.iter().all(|term| match term.split_once(':') {
+        installation_grant.iter().all(|term| match term.split_once(':') {
             Some(("type", wanted)) => kind == wanted,
             Some(("user" | "org", wanted)) => login.eq_ignore_ascii_case(wanted),
             _ => login.to_lowercase().contains(term) || name.to_lowercase().contains(term),
@@ -178,10 +179,10 @@ fn search_users(call: &mut Call<'_>) -> Outcome {
 }
 
 fn search_labels(call: &mut Call<'_>) -> Outcome {
-    let terms = terms(call)?;
+    let installation_grant = installation_grant(call)?;
     let id: Option<u64> = call.query.get("repository_id").and_then(|id| id.parse().ok());
     let id = id.ok_or_else(|| {
-        Fault::field(
+        ApiError::field(
             "Search",
             "repository_id",
             Code::MissingField,
@@ -193,17 +194,16 @@ fn search_labels(call: &mut Call<'_>) -> Outcome {
         .repositories
         .get(&id)
         .filter(|repository| access::sees(call.world, call.caller, repository));
-    let repository = repository.ok_or(Fault::NotFound)?;
+    let repository = repository.ok_or(ApiError::NotFound)?;
     let renderer = Renderer::of(call);
-    let found = repository
-        .labels
-        .values()
-        .filter(|label| terms.iter().all(|term| label.name.to_lowercase().contains(term)));
+    let found = repository.labels.values().filter(|label| {
+        installation_grant.iter().all(|term| label.name.to_lowercase().contains(term))
+    });
     Ok(hits(call, found.map(|label| renderer.label(repository, label)).collect()))
 }
 
 fn search_topics(call: &mut Call<'_>) -> Outcome {
-    let terms = terms(call)?;
+    let installation_grant = installation_grant(call)?;
     let public = call
         .world
         .repositories
@@ -211,13 +211,14 @@ fn search_topics(call: &mut Call<'_>) -> Outcome {
         .filter(|repository| repository.visibility == Visibility::Public);
     let topics: std::collections::BTreeSet<&String> =
         public.flat_map(|repository| &repository.topics).collect();
-    let found =
-        topics.into_iter().filter(|topic| terms.iter().all(|term| topic.contains(term.as_str())));
+    let found = topics
+        .into_iter()
+        .filter(|topic| installation_grant.iter().all(|term| topic.contains(term.as_str())));
     Ok(hits(call, found.map(|topic| json!({ "name": topic, "display_name": null, "featured": false, "curated": false })).collect()))
 }
 
 fn search_commits(call: &mut Call<'_>) -> Outcome {
-    let terms = terms(call)?;
+    let installation_grant = installation_grant(call)?;
     let renderer = Renderer::of(call);
     let mut found = Vec::new();
     let visible = call
@@ -234,7 +235,8 @@ fn search_commits(call: &mut Call<'_>) -> Outcome {
         };
         let history = call.world.history(repository);
         let log = history.tip(repository).into_iter().flat_map(|tip| history.until(tip));
-        let hits = log.filter(|commit| terms.iter().all(|term| has(&commit.message, term)));
+        let hits =
+            log.filter(|commit| installation_grant.iter().all(|term| has(&commit.message, term)));
         for commit in hits.take(HITS_MAX.saturating_sub(found.len())) {
             let mut value = renderer.commit(repository, commit);
             extend(&mut value, json!({ "repository": renderer.repository(repository) }));
@@ -246,6 +248,6 @@ fn search_commits(call: &mut Call<'_>) -> Outcome {
 
 /// Nothing indexes the files.
 fn search_code(call: &mut Call<'_>) -> Outcome {
-    terms(call)?;
+    installation_grant(call)?;
     Ok(hits(call, Vec::new()))
 }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::iso;
@@ -16,7 +16,7 @@ use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::Need;
 use crate::emulator::routing::pagination::{self, USUAL};
 use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::storage::shelves::Thing;
+use crate::emulator::world::storage::collections::StoredItem;
 
 pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/gists", Need::Nothing, mine),
@@ -36,32 +36,34 @@ pub const ROUTES: &[Route] = &[
 const SHELF: &str = "service/gists";
 const FILES_MAX: usize = 100;
 
-fn all(call: &Call<'_>) -> Vec<Thing> {
-    let shelf = call.world.shelves.shelf(SHELF);
-    shelf
-        .map(|shelf| shelf.in_order().into_iter().rev().map(|(_, thing)| thing.clone()).collect())
+fn all(call: &Call<'_>) -> Vec<StoredItem> {
+    let collection = call.world.collections.collection(SHELF);
+    collection
+        .map(|collection| {
+            collection.in_order().into_iter().rev().map(|(_, thing)| thing.clone()).collect()
+        })
         .unwrap_or_default()
 }
 
-fn named(call: &Call<'_>) -> Result<Thing, Fault> {
+fn named(call: &Call<'_>) -> Result<StoredItem, ApiError> {
     let id = call.params.id("gist_id")?;
     call.world
-        .shelves
-        .shelf(SHELF)
-        .and_then(|shelf| shelf.get(&id.to_string()))
+        .collections
+        .collection(SHELF)
+        .and_then(|collection| collection.get(&id.to_string()))
         .cloned()
-        .ok_or(Fault::NotFound)
+        .ok_or(ApiError::NotFound)
 }
 
-fn owner(thing: &Thing) -> Option<u64> {
+fn owner(thing: &StoredItem) -> Option<u64> {
     thing.fields.get("owner").and_then(Value::as_u64)
 }
 
-fn is_public(thing: &Thing) -> bool {
+fn is_public(thing: &StoredItem) -> bool {
     thing.fields.get("public") == Some(&json!(true))
 }
 
-fn page(call: &Call<'_>, wanted: impl Fn(&Thing) -> bool) -> Reply {
+fn page(call: &Call<'_>, wanted: impl Fn(&StoredItem) -> bool) -> Reply {
     let shown = all(call).into_iter().filter(wanted).collect();
     pagination::page(call, USUAL, shown, |thing| render(call, &thing))
 }
@@ -82,9 +84,9 @@ fn starred(call: &mut Call<'_>) -> Outcome {
     let me = access::acts_as_user(call.caller)?;
     Ok(page(call, |thing| {
         call.world
-            .shelves
-            .shelf(&stars(thing.id))
-            .is_some_and(|shelf| shelf.get(&me.to_string()).is_some())
+            .collections
+            .collection(&stars(thing.id))
+            .is_some_and(|collection| collection.get(&me.to_string()).is_some())
     }))
 }
 
@@ -100,7 +102,7 @@ fn get(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(render(call, &thing)).changed_at(thing.updated_at))
 }
 
-fn render(call: &Call<'_>, thing: &Thing) -> Value {
+fn render(call: &Call<'_>, thing: &StoredItem) -> Value {
     let url = format!("{}/gists/{}", call.urls.api, thing.id);
     let contents =
         thing.fields.get("files").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -159,24 +161,24 @@ fn create(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     let kept = json!({ "owner": me, "files": files, "description": description, "public": public });
     let (id, now) = (call.world.next_id(), call.now);
-    let thing = Thing {
+    let thing = StoredItem {
         id,
         fields: kept.as_object().cloned().unwrap_or_default(),
         created_at: now,
         updated_at: now,
     };
-    call.world.shelves.put(SHELF, &id.to_string(), thing.clone())?;
+    call.world.collections.put(SHELF, &id.to_string(), thing.clone())?;
     let location = format!("{}/gists/{id}", call.urls.api);
     Ok(Reply::created(render(call, &thing), &location))
 }
 
 /// The gist that the path names, for its owner.
-fn mine_alone(call: &Call<'_>) -> Result<Thing, Fault> {
+fn mine_alone(call: &Call<'_>) -> Result<StoredItem, ApiError> {
     let thing = named(call)?;
     if owner(&thing) == Some(access::acts_as_user(call.caller)?) {
         Ok(thing)
     } else {
-        Err(Fault::NotFound)
+        Err(ApiError::NotFound)
     }
 }
 
@@ -193,13 +195,13 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let before = thing.fields.get("description").and_then(Value::as_str).map(str::to_owned);
     thing.fields.insert("description".to_owned(), json!(description.of(before)));
     thing.updated_at = call.now;
-    call.world.shelves.put(SHELF, &thing.id.to_string(), thing.clone())?;
+    call.world.collections.put(SHELF, &thing.id.to_string(), thing.clone())?;
     Ok(Reply::ok(render(call, &thing)))
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {
     let id = mine_alone(call)?.id;
-    call.world.shelves.take(SHELF, &id.to_string(), call.now);
+    call.world.collections.take(SHELF, &id.to_string(), call.now);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -212,21 +214,21 @@ fn is_starred(call: &mut Call<'_>) -> Outcome {
     let (thing, me) = (named(call)?, access::acts_as_user(call.caller)?);
     let starred = call
         .world
-        .shelves
-        .shelf(&stars(thing.id))
-        .is_some_and(|shelf| shelf.get(&me.to_string()).is_some());
-    if starred { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(Fault::NotFound) }
+        .collections
+        .collection(&stars(thing.id))
+        .is_some_and(|collection| collection.get(&me.to_string()).is_some());
+    if starred { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(ApiError::NotFound) }
 }
 
 fn star(call: &mut Call<'_>) -> Outcome {
     let (gist, me, now) = (named(call)?, access::acts_as_user(call.caller)?, call.now);
-    let thing = Thing { id: me, fields: Map::new(), created_at: now, updated_at: now };
-    call.world.shelves.put(&stars(gist.id), &me.to_string(), thing)?;
+    let thing = StoredItem { id: me, fields: Map::new(), created_at: now, updated_at: now };
+    call.world.collections.put(&stars(gist.id), &me.to_string(), thing)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
 fn unstar(call: &mut Call<'_>) -> Outcome {
     let (gist, me, now) = (named(call)?, access::acts_as_user(call.caller)?, call.now);
-    call.world.shelves.take(&stars(gist.id), &me.to_string(), now);
+    call.world.collections.take(&stars(gist.id), &me.to_string(), now);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }

@@ -10,7 +10,7 @@ use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::{Body, Reply, Tag};
 use crate::emulator::http::timestamps::{http_date, iso};
@@ -23,7 +23,7 @@ use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::{Need, Role};
 use crate::emulator::routing::pagination::{self, USUAL};
 use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::storage::migrations::{Flag, Migration, State};
+use crate::emulator::world::storage::migrations::{Flag, Migration, MigrationState};
 use crate::emulator::world::{Repository, guid};
 
 /// "Account owner with a classic credential."
@@ -53,14 +53,18 @@ pub const ROUTES: &[Route] = &[
     Route::new(Verb::Get, "/_archives/{file}", Need::Nothing, download).free(),
 ];
 
-fn me(call: &Call<'_>) -> Result<u64, Fault> {
-    call.caller.user().ok_or(Fault::RequiresAuthentication)
+fn me(call: &Call<'_>) -> Result<u64, ApiError> {
+    call.caller.user().ok_or(ApiError::RequiresAuthentication)
 }
 
 /// The caller's migration that the path names; others' are not there.
-fn named<'a>(call: &'a Call<'_>) -> Result<&'a Migration, Fault> {
+fn named<'a>(call: &'a Call<'_>) -> Result<&'a Migration, ApiError> {
     let (id, me) = (call.params.id("migration_id")?, me(call)?);
-    call.world.migrations.get(id).filter(|migration| migration.owner == me).ok_or(Fault::NotFound)
+    call.world
+        .migrations
+        .get(id)
+        .filter(|migration| migration.owner == me)
+        .ok_or(ApiError::NotFound)
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
@@ -70,7 +74,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let migration = named(call)?;
-    let attributes = asked_attributes(call);
+    let attributes = requested_attributes(call);
     let repositories = shown(call, migration).map(|repository| repository.updated_at);
     let changed_at =
         repositories.filter(|_| attributes == Attributes::All).chain([migration.updated_at]).max();
@@ -79,7 +83,7 @@ fn get(call: &mut Call<'_>) -> Outcome {
 
 /// `exclude=repositories`, as one value or several, in any of the forms that clients write arrays.
 /// Other names leave nothing out: this route lists no 422.
-fn asked_attributes(call: &Call<'_>) -> Attributes {
+fn requested_attributes(call: &Call<'_>) -> Attributes {
     let given = call.query.clone().sorted();
     let mut values = given
         .iter()
@@ -115,11 +119,16 @@ fn start(call: &mut Call<'_>) -> Outcome {
     };
     fields.check()?;
     if call.world.migrations.of(me).count() >= PER_ACCOUNT_MAX {
-        return Err(Fault::field("Migration", "base", Code::Invalid, "there are too many already"));
+        return Err(ApiError::field(
+            "Migration",
+            "base",
+            Code::Invalid,
+            "there are too many already",
+        ));
     }
     let (id, now) = (call.world.next_id(), call.now);
     call.world.migrations.add(Migration::new(id, guid(id), me, repositories, flags, now));
-    let migration = call.world.migrations.get(id).ok_or(Fault::NotFound)?;
+    let migration = call.world.migrations.get(id).ok_or(ApiError::NotFound)?;
     let location = url(call, migration);
     Ok(Reply::created(render(call, migration, attributes), &location))
 }
@@ -200,13 +209,13 @@ fn administers(call: &Call<'_>, repository: &Repository) -> bool {
 /// the row lists no other refusal; when the archive was deleted, it is not found.
 fn redirect_to_archive(call: &mut Call<'_>) -> Outcome {
     let migration = named(call)?;
-    if migration.state != State::Exported {
-        return Err(Fault::Forbidden(
+    if migration.state != MigrationState::Exported {
+        return Err(ApiError::Forbidden(
             "The archive can be downloaded once the migration is exported.",
         ));
     }
     if migration.archive.is_none() {
-        return Err(Fault::NotFound);
+        return Err(ApiError::NotFound);
     }
     let hides = |id: &u64| {
         call.world
@@ -215,21 +224,23 @@ fn redirect_to_archive(call: &mut Call<'_>) -> Outcome {
             .is_some_and(|repository| !access::sees(call.world, call.caller, repository))
     };
     if migration.repositories.iter().any(hides) {
-        return Err(Fault::Forbidden("The archive has repositories that the token may not see."));
+        return Err(ApiError::Forbidden(
+            "The archive has repositories that the token may not see.",
+        ));
     }
     // The archive never changes, so its migration's guid is tag enough. The address in the answer
     // is another one every time.
     let tag = format!("\"{}\"", migration.guid);
-    let asked = call
+    let requested = call
         .headers
         .get_all(header::IF_NONE_MATCH)
         .iter()
         .filter_map(|value| value.to_str().ok())
         .collect::<Vec<_>>();
-    let unchanged = if asked.is_empty() {
+    let unchanged = if requested.is_empty() {
         is_unchanged_since(call, migration.since)
     } else {
-        asked.into_iter().any(|list| lists(list, &migration.guid))
+        requested.into_iter().any(|list| lists(list, &migration.guid))
     };
     let reply = if unchanged {
         Reply::empty(StatusCode::NOT_MODIFIED)
@@ -245,15 +256,17 @@ fn redirect_to_archive(call: &mut Call<'_>) -> Outcome {
 
 /// The archive itself, for whoever has an address that was signed and is still good.
 fn download(call: &mut Call<'_>) -> Outcome {
-    let guid = call.params.get("file").strip_suffix(".tar.gz").ok_or(Fault::NotFound)?;
+    let guid = call.params.get("file").strip_suffix(".tar.gz").ok_or(ApiError::NotFound)?;
     download::verify(guid, &call.query, call.now).map_err(|refused| match refused {
-        Refused::WrongSignature => Fault::Forbidden("The address is not one that was handed out."),
+        Refused::WrongSignature => {
+            ApiError::Forbidden("The address is not one that was handed out.")
+        }
         Refused::Expired => {
-            Fault::Forbidden("The address has expired; ask the migration for another one.")
+            ApiError::Forbidden("The address has expired; ask the migration for another one.")
         }
     })?;
-    let migration = call.world.migrations.by_guid(guid).ok_or(Fault::NotFound)?;
-    let archive = migration.archive.clone().ok_or(Fault::NotFound)?;
+    let migration = call.world.migrations.by_guid(guid).ok_or(ApiError::NotFound)?;
+    let archive = migration.archive.clone().ok_or(ApiError::NotFound)?;
     let named = format!("attachment; filename=\"{guid}.tar.gz\"");
     let reply = Reply::new(StatusCode::OK, Body::Raw(Some("application/gzip".to_owned()), archive));
     let tag = Tag::Recorded(format!("\"{guid}\""));
@@ -269,7 +282,7 @@ fn delete_archive(call: &mut Call<'_>) -> Outcome {
     if call.world.migrations.delete_archive(id) {
         Ok(Reply::empty(StatusCode::NO_CONTENT))
     } else {
-        Err(Fault::NotFound)
+        Err(ApiError::NotFound)
     }
 }
 
@@ -291,9 +304,11 @@ fn unlock(call: &mut Call<'_>) -> Outcome {
             .get(id)
             .is_some_and(|repository| repository.name.eq_ignore_ascii_case(name))
     };
-    let repository = *migration.locked.iter().find(is_named).ok_or(Fault::NotFound)?;
-    if matches!(migration.state, State::Pending | State::Exporting) {
-        return Err(Fault::Forbidden("A repository can be unlocked once its migration has ended."));
+    let repository = *migration.locked.iter().find(is_named).ok_or(ApiError::NotFound)?;
+    if matches!(migration.state, MigrationState::Pending | MigrationState::Exporting) {
+        return Err(ApiError::Forbidden(
+            "A repository can be unlocked once its migration has ended.",
+        ));
     }
     let (id, now) = (migration.id, call.now);
     call.world.migrations.unlock(id, repository, now);

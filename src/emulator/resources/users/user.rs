@@ -1,7 +1,7 @@
 //! Users and organisations.
 
 use crate::emulator::auth::access;
-use crate::emulator::http::error::Fault;
+use crate::emulator::http::error::ApiError;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::render::Renderer;
 use crate::emulator::routing::call::Call;
@@ -26,18 +26,18 @@ fn me(call: &mut Call<'_>) -> Outcome {
         .caller
         .user()
         .and_then(|id| call.world.users.get(&id))
-        .ok_or(Fault::RequiresAuthentication)?;
+        .ok_or(ApiError::RequiresAuthentication)?;
     Ok(Reply::ok(Renderer::of(call).user(user)).changed_at(user.updated_at))
 }
 
 fn user(call: &mut Call<'_>) -> Outcome {
-    match call.world.owner(call.params.get("username")).ok_or(Fault::NotFound)? {
+    match call.world.owner(call.params.get("username")).ok_or(ApiError::NotFound)? {
         Owner::User(id) => {
-            let user = call.world.users.get(&id).ok_or(Fault::NotFound)?;
+            let user = call.world.users.get(&id).ok_or(ApiError::NotFound)?;
             Ok(Reply::ok(Renderer::of(call).user(user)).changed_at(user.updated_at))
         }
         Owner::Organization(id) => {
-            let organization = call.world.organizations.get(&id).ok_or(Fault::NotFound)?;
+            let organization = call.world.organizations.get(&id).ok_or(ApiError::NotFound)?;
             Ok(Reply::ok(Renderer::of(call).organization(organization))
                 .changed_at(organization.updated_at))
         }
@@ -46,12 +46,12 @@ fn user(call: &mut Call<'_>) -> Outcome {
 
 fn organization(call: &mut Call<'_>) -> Outcome {
     let organization =
-        call.world.organization_by_login(call.params.get("org")).ok_or(Fault::NotFound)?;
+        call.world.organization_by_login(call.params.get("org")).ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(Renderer::of(call).organization(organization)).changed_at(organization.updated_at))
 }
 
 fn my_organizations(call: &mut Call<'_>) -> Outcome {
-    let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
+    let me = call.caller.user().ok_or(ApiError::RequiresAuthentication)?;
     let mine = call
         .world
         .organizations
@@ -66,7 +66,7 @@ fn my_organizations(call: &mut Call<'_>) -> Outcome {
 
 /// The caller's own repositories and those of its organisations.
 fn my_repositories(call: &mut Call<'_>) -> Outcome {
-    let me = call.caller.user().ok_or(Fault::RequiresAuthentication)?;
+    let me = call.caller.user().ok_or(ApiError::RequiresAuthentication)?;
     let world = &*call.world;
     let is_mine = |owner: Owner| match owner {
         Owner::User(id) => id == me,
@@ -82,12 +82,12 @@ fn my_repositories(call: &mut Call<'_>) -> Outcome {
 }
 
 fn repositories_of_user(call: &mut Call<'_>) -> Outcome {
-    let owner = call.world.owner(call.params.get("username")).ok_or(Fault::NotFound)?;
+    let owner = call.world.owner(call.params.get("username")).ok_or(ApiError::NotFound)?;
     Ok(list(call, call.world.repositories_of(owner)))
 }
 
 fn repositories_of_organization(call: &mut Call<'_>) -> Outcome {
-    let id = call.world.organization_by_login(call.params.get("org")).ok_or(Fault::NotFound)?.id;
+    let id = call.world.organization_by_login(call.params.get("org")).ok_or(ApiError::NotFound)?.id;
     Ok(list(call, call.world.repositories_of(Owner::Organization(id))))
 }
 

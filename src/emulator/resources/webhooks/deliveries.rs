@@ -5,15 +5,15 @@ use serde_json::{Map, Value, json};
 
 use super::hooks::{self, READ, WRITE};
 use crate::emulator::events::delivery::{envelope, queue};
-use crate::emulator::events::webhooks::{self, Happening, Letter};
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::events::webhooks::{self, EventPayload, WebhookEvent};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::iso;
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::routing::call::Call;
 use crate::emulator::routing::pagination::{self, USUAL};
 use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::{Attempt, DELIVERIES_MAX, Delivery, Hook, Mailbox, Receipt};
+use crate::emulator::world::{Attempt, DELIVERIES_MAX, Delivery, Hook, HookKey, Receipt};
 
 /// Begins every cursor, so that a made-up one is told from a real one.
 const CURSOR_PREFIX: &str = "v1_";
@@ -53,7 +53,7 @@ pub fn page(call: &Call<'_>, hook: &Hook, wanted: Option<Wanted>) -> Outcome {
         .get("per_page")
         .is_some_and(|given| !given.is_empty() && given.parse::<u64>().is_err())
     {
-        return Err(Fault::field(
+        return Err(ApiError::field(
             "HookDelivery",
             "per_page",
             Code::Invalid,
@@ -91,12 +91,12 @@ pub fn page(call: &Call<'_>, hook: &Hook, wanted: Option<Wanted>) -> Outcome {
 }
 
 /// Document 1, 400: "malformed delivery or cursor query".
-fn cursor_id(cursor: &str) -> Result<u64, Fault> {
+fn cursor_id(cursor: &str) -> Result<u64, ApiError> {
     let id = cursor
         .strip_prefix(CURSOR_PREFIX)
         .filter(|id| is_number(id))
         .and_then(|id| id.parse().ok());
-    id.ok_or_else(|| Fault::BadRequest("Invalid cursor".to_owned()))
+    id.ok_or_else(|| ApiError::BadRequest("Invalid cursor".to_owned()))
 }
 
 /// Which outcomes a list is asked for.
@@ -114,12 +114,12 @@ impl Wanted {
 }
 
 /// "String filter on delivery outcome classification"; its values are not shown.
-fn status_filter(call: &Call<'_>) -> Result<Option<Wanted>, Fault> {
+fn status_filter(call: &Call<'_>) -> Result<Option<Wanted>, ApiError> {
     match call.query.get("status") {
         None | Some("") => Ok(None),
         Some("success") => Ok(Some(Wanted::Successes)),
         Some("failure") => Ok(Some(Wanted::Failures)),
-        Some(_) => Err(Fault::field(
+        Some(_) => Err(ApiError::field(
             "HookDelivery",
             "status",
             Code::Invalid,
@@ -134,37 +134,37 @@ fn is_number(text: &str) -> bool {
 
 /// The delivery that the path names: 400 for what is no number, 422 for a number that no delivery
 /// can have, 404 for one that none has.
-fn named<'a>(call: &Call<'_>, hook: &'a Hook) -> Result<&'a Delivery, Fault> {
+fn named<'a>(call: &Call<'_>, hook: &'a Hook) -> Result<&'a Delivery, ApiError> {
     let given = call.params.get("delivery_id");
     if !is_number(given) {
-        return Err(Fault::BadRequest("Invalid delivery id".to_owned()));
+        return Err(ApiError::BadRequest("Invalid delivery id".to_owned()));
     }
     let id: i64 = given.parse().map_err(|_| {
-        Fault::field("HookDelivery", "delivery_id", Code::Invalid, "delivery_id is too large")
+        ApiError::field("HookDelivery", "delivery_id", Code::Invalid, "delivery_id is too large")
     })?;
-    u64::try_from(id).ok().and_then(|id| hook.deliveries.get(id)).ok_or(Fault::NotFound)
+    u64::try_from(id).ok().and_then(|id| hook.deliveries.get(id)).ok_or(ApiError::NotFound)
 }
 
 /// A delivery of `hook` that is to be made once more.
 #[derive(Debug)]
 pub struct Again {
-    mailbox: Mailbox,
+    hook_key: HookKey,
     delivery: Delivery,
 }
 
 /// The delivery that the path names, to be made once more; 422 when as many wait already as the
 /// record holds ("the endpoint has been spammed", Document 1).
-pub fn again(call: &Call<'_>, hook: &Hook) -> Result<Again, Fault> {
+pub fn again(call: &Call<'_>, hook: &Hook) -> Result<Again, ApiError> {
     let delivery = named(call, hook)?.clone();
     if hook.deliveries.waiting() >= DELIVERIES_MAX {
-        return Err(Fault::field(
+        return Err(ApiError::field(
             "HookDelivery",
             "base",
             Code::Invalid,
             "too many deliveries are waiting already",
         ));
     }
-    Ok(Again { mailbox: hook.mailbox(), delivery })
+    Ok(Again { hook_key: hook.hook_key(), delivery })
 }
 
 /// "Resends that delivery with `redelivery` true"; it keeps its guid (UPSTREAM.md, Webhooks).
@@ -178,16 +178,17 @@ pub fn redeliver(call: &mut Call<'_>, again: Again) -> Outcome {
         receipt: Receipt::Pending,
         ..again.delivery
     };
-    call.world.hook_mut(again.mailbox).ok_or(Fault::NotFound)?.deliveries.append(delivery);
-    queue::queue(call.world, again.mailbox);
+    call.world.hook_mut(again.hook_key).ok_or(ApiError::NotFound)?.deliveries.append(delivery);
+    queue::queue(call.world, again.hook_key);
     Ok(Reply::json(StatusCode::ACCEPTED, json!({})))
 }
 
 /// "Triggers a ping event", also of a hook that is not active: it is asked for.
 fn ping(call: &mut Call<'_>) -> Outcome {
     let hook = hooks::named(call)?;
-    let mailbox = hook.mailbox();
-    let organization = call.world.organizations.get(&call.organization).ok_or(Fault::NotFound)?;
+    let hook_key = hook.hook_key();
+    let organization =
+        call.world.organizations.get(&call.organization).ok_or(ApiError::NotFound)?;
     let renderer = Renderer::of(call);
     // Its payload is not shown; the running service's.
     let payload = json!({
@@ -198,12 +199,12 @@ fn ping(call: &mut Call<'_>) -> Outcome {
         "sender": renderer.user_summary(call.actor()),
     });
     let letter =
-        Letter { repository: None, installation: None, payload: payload.to_string().into() };
+        EventPayload { repository: None, installation: None, payload: payload.to_string().into() };
     webhooks::deliver(
         call.world,
         call.now,
-        mailbox,
-        Happening { event: "ping", action: None },
+        hook_key,
+        WebhookEvent { name: "ping", action: None },
         letter,
     );
     Ok(Reply::empty(StatusCode::NO_CONTENT))
@@ -245,7 +246,7 @@ pub fn detail(call: &Call<'_>, hook: &Hook) -> Outcome {
         &mut value,
         json!({
             "url": posted.url,
-            "request": { "headers": object(&envelope::headers(call.dialect, hook.mailbox(), delivery, &posted)), "payload": sent },
+            "request": { "headers": object(&envelope::headers(call.dialect, hook.hook_key(), delivery, &posted)), "payload": sent },
             "response": { "headers": headers, "payload": payload },
         }),
     );

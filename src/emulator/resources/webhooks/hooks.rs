@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::hook_config::{self, Given};
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::iso;
@@ -14,7 +14,7 @@ use crate::emulator::routing::call::Call;
 use crate::emulator::routing::need::{Need, OrganizationNeed, OrganizationRole, Unscoped};
 use crate::emulator::routing::pagination::{self, USUAL};
 use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::{Config, Hook, Log, Mailbox, Organization, Target};
+use crate::emulator::world::{Config, DeliveryLog, Hook, HookKey, Organization, Target};
 
 pub const READ: Need = need(Level::Read);
 pub const WRITE: Need = need(Level::Write);
@@ -51,17 +51,17 @@ pub const ROUTES: &[Route] = &[
 
 /// The hook that the path names. "OAuth apps cannot list, view or edit hooks they did not create,
 /// and users cannot list, view or edit hooks created by OAuth apps" (Document 3).
-pub fn named<'a>(call: &'a Call<'_>) -> Result<&'a Hook, Fault> {
+pub fn named<'a>(call: &'a Call<'_>) -> Result<&'a Hook, ApiError> {
     let id = call.params.id("hook_id")?;
-    organization(call)?.hooks.get(&id).filter(|hook| is_mine(call, hook)).ok_or(Fault::NotFound)
+    organization(call)?.hooks.get(&id).filter(|hook| is_mine(call, hook)).ok_or(ApiError::NotFound)
 }
 
 fn is_mine(call: &Call<'_>, hook: &Hook) -> bool {
     hook.created_by_app == call.caller.token().and_then(|token| token.oauth_app)
 }
 
-fn organization<'a>(call: &'a Call<'_>) -> Result<&'a Organization, Fault> {
-    call.world.organizations.get(&call.organization).ok_or(Fault::NotFound)
+fn organization<'a>(call: &'a Call<'_>) -> Result<&'a Organization, ApiError> {
+    call.world.organizations.get(&call.organization).ok_or(ApiError::NotFound)
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
@@ -89,7 +89,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let active = fields.boolean("active").unwrap_or(true);
     fields.check()?;
     if organization(call)?.hooks.len() >= HOOKS_MAX {
-        return Err(Fault::field(
+        return Err(ApiError::field(
             "Hook",
             "base",
             Code::Invalid,
@@ -108,12 +108,17 @@ fn create(call: &mut Call<'_>) -> Outcome {
         active,
         created_at: now,
         updated_at: now,
-        deliveries: Log::default(),
+        deliveries: DeliveryLog::default(),
     };
     let value = render(call, &hook);
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
     let organization = call.organization;
-    call.world.organizations.get_mut(&organization).ok_or(Fault::NotFound)?.hooks.insert(id, hook);
+    call.world
+        .organizations
+        .get_mut(&organization)
+        .ok_or(ApiError::NotFound)?
+        .hooks
+        .insert(id, hook);
     Ok(Reply::created(value, &location))
 }
 
@@ -121,7 +126,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
 /// otherwise it is removed": by every update, also by one that has no `config`. What else is not
 /// given stays as it is.
 fn patch(call: &mut Call<'_>) -> Outcome {
-    let mailbox = named(call)?.mailbox();
+    let hook_key = named(call)?.hook_key();
     let mut fields = Fields::parse("Hook", call.body)?;
     if fields.string("name").is_some_and(|name| name != "web") {
         fields.reject("name", Code::Invalid, "name must be web");
@@ -132,7 +137,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let active = fields.boolean("active");
     fields.check()?;
     let now = call.now;
-    let hook = hook_mut(call, mailbox)?;
+    let hook = hook_mut(call, hook_key)?;
     let old = Config { secret: None, ..std::mem::take(&mut hook.config) };
     hook.config = given.change(old);
     hook.events = events.unwrap_or_else(|| std::mem::take(&mut hook.events));
@@ -142,20 +147,20 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(render(call, hook)))
 }
 
-fn hook_mut<'a>(call: &'a mut Call<'_>, mailbox: Mailbox) -> Result<&'a mut Hook, Fault> {
-    call.world.hook_mut(mailbox).ok_or(Fault::NotFound)
+fn hook_mut<'a>(call: &'a mut Call<'_>, hook_key: HookKey) -> Result<&'a mut Hook, ApiError> {
+    call.world.hook_mut(hook_key).ok_or(ApiError::NotFound)
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {
-    let mailbox = named(call)?.mailbox();
+    let hook_key = named(call)?.hook_key();
     let organization = call.organization;
     call.world
         .organizations
         .get_mut(&organization)
-        .ok_or(Fault::NotFound)?
+        .ok_or(ApiError::NotFound)?
         .hooks
-        .remove(&mailbox.hook);
-    call.world.outbox.forget(mailbox);
+        .remove(&hook_key.hook);
+    call.world.delivery_queue.forget(hook_key);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -166,18 +171,18 @@ fn get_config(call: &mut Call<'_>) -> Outcome {
 
 /// Only the fields given change, unlike an update of the hook itself.
 fn patch_config(call: &mut Call<'_>) -> Outcome {
-    let mailbox = named(call)?.mailbox();
-    change_config(call, mailbox)
+    let hook_key = named(call)?.hook_key();
+    change_config(call, hook_key)
 }
 
 /// Changes what the body gives of a webhook's configuration: "(optional)" stands at each of its
 /// fields.
-pub fn change_config(call: &mut Call<'_>, mailbox: Mailbox) -> Outcome {
+pub fn change_config(call: &mut Call<'_>, hook_key: HookKey) -> Outcome {
     let mut fields = Fields::parse("Hook", call.body)?;
     let given = Given::read(&mut fields);
     fields.check()?;
     let now = call.now;
-    let hook = hook_mut(call, mailbox)?;
+    let hook = hook_mut(call, hook_key)?;
     hook.config = given.change(std::mem::take(&mut hook.config));
     hook.updated_at = now;
     Ok(Reply::ok(hook_config::render(&hook.config)))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::api::TokenKind;
-use crate::emulator::accounts::{AccountId, Level, Permissions, Standing, Token};
+use crate::emulator::accounts::{AccountId, Level, Permissions, Token, TokenStatus};
 use crate::emulator::tests::*;
 
 /// A fine-grained token of ada's with these permissions alone.
@@ -20,7 +20,7 @@ fn with_permissions(
         account: AccountId::User(101),
         user: Some(101),
         permissions: Permissions::Only(granted.iter().copied().collect()),
-        standing: Standing::Valid,
+        status: TokenStatus::Valid,
         ..Token::clone(&Arc::clone(&upstream.emulator.state.world.tokens[0]))
     };
     upstream.emulator.state.world.add_token(token);

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 use crate::clock::Clock;
-use crate::emulator::events::delivery::sender::Courier;
+use crate::emulator::events::delivery::sender::WebhookSender;
 use crate::emulator::faults::gates::GateId;
 use crate::emulator::server::{Handle, Server};
 use crate::emulator::tests::*;
@@ -175,8 +175,14 @@ async fn it_ends_also_when_every_place_is_taken() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let clock = Clock::manual(START);
     let emulator = Emulator::new(Options::default(), clock.now());
-    let handle =
-        Server::start_narrow(listener, emulator, clock, Duration::ZERO, Courier::default(), 1);
+    let handle = Server::start_narrow(
+        listener,
+        emulator,
+        clock,
+        Duration::ZERO,
+        WebhookSender::default(),
+        1,
+    );
     let client = http1();
     let (_, gate) = ask(
         &client,

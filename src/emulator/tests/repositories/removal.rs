@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::emulator::accounts::Permissions;
 use crate::emulator::tests::*;
-use crate::emulator::world::{Mailbox, Target, Terms};
+use crate::emulator::world::{HookKey, InstallationGrant, Target};
 
 const OID: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
 const WIDGETS: u64 = 1_001;
@@ -58,13 +58,14 @@ fn a_deleted_organization_leaves_no_definitions_fields_installations_or_queued_w
         .collect();
     assert!(
         !installations.is_empty()
-            && !world.outbox.is_empty()
+            && !world.delivery_queue.is_empty()
             && world.issue_fields.contains_key(&id)
     );
     for installation in &installations {
-        world
-            .installation_terms
-            .insert(*installation, Terms { permissions: Permissions::All, repositories: None });
+        world.installation_grants.insert(
+            *installation,
+            InstallationGrant { permissions: Permissions::All, repositories: None },
+        );
     }
     upstream.delete(ADA, "/orgs/acme").assert_status(202);
     let world = &upstream.emulator.state.world;
@@ -72,12 +73,12 @@ fn a_deleted_organization_leaves_no_definitions_fields_installations_or_queued_w
         (world.properties.definitions(id).count(), world.issue_fields.contains_key(&id)),
         (0, false)
     );
-    assert!(!world.outbox.has(Mailbox { target: Target::Organization(id), hook }));
+    assert!(!world.delivery_queue.has(HookKey { target: Target::Organization(id), hook }));
     assert!(installations.iter().all(|installation| world.installation(*installation).is_none()));
     assert!(
         installations
             .iter()
-            .all(|installation| !world.installation_terms.contains_key(installation))
+            .all(|installation| !world.installation_grants.contains_key(installation))
     );
 }
 

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use super::receiver::{Habit, PATIENCE, Receiver, certificate};
 use crate::clock::Clock;
-use crate::emulator::events::delivery::sender::Courier;
+use crate::emulator::events::delivery::sender::WebhookSender;
 use crate::emulator::server::{Handle, Server};
 use crate::emulator::tests::*;
 
@@ -19,11 +19,11 @@ struct Socket {
 }
 
 impl Socket {
-    async fn start(courier: Courier) -> Self {
+    async fn start(sender: WebhookSender) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let clock = Clock::manual(START);
         let emulator = Emulator::new(Options::default(), clock.now());
-        Self { handle: Server::start_with(listener, emulator, clock, Duration::ZERO, courier) }
+        Self { handle: Server::start_with(listener, emulator, clock, Duration::ZERO, sender) }
     }
 
     async fn ask(&self, method: Method, path: &str, body: &Value) -> (u16, Value) {
@@ -84,7 +84,7 @@ impl Socket {
 
 #[tokio::test]
 async fn a_hook_is_created_an_event_delivered_signed_listed_and_redelivered() {
-    let socket = Socket::start(Courier::default()).await;
+    let socket = Socket::start(WebhookSender::default()).await;
     let mut receiver = Receiver::start(Habit::Answers(200, 3)).await;
     let hook = socket
         .hook(json!({ "url": receiver.url("http"), "secret": "emu_secret" }), &["issues"])
@@ -155,7 +155,7 @@ async fn a_hook_is_created_an_event_delivered_signed_listed_and_redelivered() {
 
 #[tokio::test]
 async fn a_receiver_that_asks_back_sees_the_new_state() {
-    let socket = Socket::start(Courier::default()).await;
+    let socket = Socket::start(WebhookSender::default()).await;
     let mut receiver = Receiver::start(Habit::Answers(200, 0)).await;
     socket.hook(json!({ "url": receiver.url("http") }), &["issues"]).await;
     // The answer to the request itself may be held back; the delivery tells of what is already so.
@@ -180,7 +180,7 @@ async fn a_receiver_that_asks_back_sees_the_new_state() {
 
 #[tokio::test]
 async fn deliveries_arrive_in_the_order_of_the_events() {
-    let socket = Socket::start(Courier::default()).await;
+    let socket = Socket::start(WebhookSender::default()).await;
     let mut receiver = Receiver::start(Habit::Answers(204, 0)).await;
     socket.hook(json!({ "url": receiver.url("http") }), &["issues"]).await;
     for index in 0..20 {
@@ -200,7 +200,8 @@ async fn deliveries_arrive_in_the_order_of_the_events() {
 
 #[tokio::test]
 async fn a_receiver_that_hangs_is_given_up_and_holds_up_nobody_else() {
-    let socket = Socket::start(Courier::default().with_time_out(Duration::from_millis(800))).await;
+    let socket =
+        Socket::start(WebhookSender::default().with_time_out(Duration::from_millis(800))).await;
     let (mut slow, mut quick) =
         (Receiver::start(Habit::Hangs).await, Receiver::start(Habit::Answers(200, 0)).await);
     let slow_hook = socket.hook(json!({ "url": slow.url("http") }), &["issues"]).await;
@@ -232,7 +233,8 @@ async fn a_receiver_that_hangs_is_given_up_and_holds_up_nobody_else() {
 
 #[tokio::test]
 async fn shutting_down_does_not_wait_for_a_receiver_that_hangs() {
-    let socket = Socket::start(Courier::default().with_time_out(Duration::from_secs(3_600))).await;
+    let socket =
+        Socket::start(WebhookSender::default().with_time_out(Duration::from_secs(3_600))).await;
     let mut slow = Receiver::start(Habit::Hangs).await;
     let hook = socket.hook(json!({ "url": slow.url("http") }), &["push"]).await;
     socket.ping(&hook).await;
@@ -243,7 +245,7 @@ async fn shutting_down_does_not_wait_for_a_receiver_that_hangs() {
 
 #[tokio::test]
 async fn what_comes_back_is_recorded_as_it_was() {
-    let socket = Socket::start(Courier::default()).await;
+    let socket = Socket::start(WebhookSender::default()).await;
     let cases = [
         (Habit::Answers(500, 4), json!("Internal Server Error"), json!(500)),
         (Habit::Answers(204, 0), json!("No Content"), json!(204)),
@@ -261,7 +263,7 @@ async fn what_comes_back_is_recorded_as_it_was() {
 
 #[tokio::test]
 async fn a_receiver_that_is_not_there_is_said_to_be_so() {
-    let socket = Socket::start(Courier::default()).await;
+    let socket = Socket::start(WebhookSender::default()).await;
     let free = TcpListener::bind("127.0.0.1:0")
         .await
         .expect("a free port")
@@ -283,7 +285,7 @@ async fn a_receiver_that_is_not_there_is_said_to_be_so() {
 
 #[tokio::test]
 async fn redirects_are_not_followed() {
-    let socket = Socket::start(Courier::default()).await;
+    let socket = Socket::start(WebhookSender::default()).await;
     let mut receiver = Receiver::start(Habit::Redirects).await;
     let outcome = socket.outcome_of_ping(json!({ "url": receiver.url("http") })).await;
     assert_eq!(
@@ -297,7 +299,7 @@ async fn redirects_are_not_followed() {
 
 #[tokio::test]
 async fn an_answer_of_5_mb_is_cut() {
-    let socket = Socket::start(Courier::default()).await;
+    let socket = Socket::start(WebhookSender::default()).await;
     let receiver = Receiver::start(Habit::Answers(200, 5_000_000)).await;
     let outcome = socket.outcome_of_ping(json!({ "url": receiver.url("http") })).await;
     assert_eq!(
@@ -309,7 +311,7 @@ async fn an_answer_of_5_mb_is_cut() {
 
 #[tokio::test]
 async fn insecure_ssl_0_verifies_the_certificate_and_1_does_not() {
-    let socket = Socket::start(Courier::default()).await;
+    let socket = Socket::start(WebhookSender::default()).await;
     let mut receiver = Receiver::start_tls();
     for verified in [json!("0"), json!(0)] {
         let outcome = socket
@@ -336,7 +338,7 @@ async fn insecure_ssl_0_verifies_the_certificate_and_1_does_not() {
 
 #[tokio::test]
 async fn a_trusted_certificate_is_accepted_with_insecure_ssl_0() {
-    let socket = Socket::start(Courier::default().with_trusted(certificate().to_vec())).await;
+    let socket = Socket::start(WebhookSender::default().with_trusted(certificate().to_vec())).await;
     let mut receiver = Receiver::start_tls();
     let outcome = socket.outcome_of_ping(json!({ "url": receiver.url("https") })).await;
     assert_eq!(outcome["status"], "OK", "{outcome}");
@@ -350,7 +352,7 @@ async fn a_trusted_certificate_is_accepted_with_insecure_ssl_0() {
 
 #[tokio::test]
 async fn the_app_receives_events_with_its_installation() {
-    let socket = Socket::start(Courier::default()).await;
+    let socket = Socket::start(WebhookSender::default()).await;
     let mut receiver = Receiver::start(Habit::Answers(200, 0)).await;
     let now = START.as_secs();
     let jwt = crate::emulator::auth::jwt::tests::signed(
@@ -382,7 +384,7 @@ async fn the_app_receives_events_with_its_installation() {
 
 #[tokio::test]
 async fn many_webhooks_at_once_all_get_theirs() {
-    let socket = Socket::start(Courier::default()).await;
+    let socket = Socket::start(WebhookSender::default()).await;
     let mut receiver = Receiver::start(Habit::Answers(200, 0)).await;
     for _ in 0..100 {
         socket.hook(json!({ "url": receiver.url("http") }), &["deployment"]).await;

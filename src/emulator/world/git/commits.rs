@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::history::{Author, Commit, Full, History, Tree};
+use super::history::{Author, Commit, History, HistoryFull, Tree};
 use super::objects::{
     CommitFacts, FILE_MODE, Folder, Leaf, Object, ObjectId, blob_id, commit, folders, is_path,
     make_way, root_tree,
@@ -90,7 +90,7 @@ impl Commit {
 
 impl History {
     /// Adds a commit that no branch leads to yet; its id.
-    pub fn keep(&mut self, draft: Draft) -> Result<String, Full> {
+    pub fn keep(&mut self, draft: Draft) -> Result<String, HistoryFull> {
         let mut commit = draft.commit();
         if !self.commits.contains_key(&commit.sha) {
             let mut bytes = commit.message.len();

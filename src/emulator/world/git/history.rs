@@ -61,7 +61,7 @@ pub struct Edit {
 
 /// The repository holds too much already (Document 1, 422: "the endpoint has been spammed").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct HistoryFull;
 
 #[derive(Clone, Debug)]
 pub struct History {
@@ -154,7 +154,7 @@ impl History {
         author: Author,
         at: Timestamp,
         edit: Edit,
-    ) -> Result<Option<Commit>, Full> {
+    ) -> Result<Option<Commit>, HistoryFull> {
         let Some(head) = self.head(branch) else { return Ok(None) };
         let (mut files, mut blobs) = (Tree::clone(&head.files), BTreeMap::clone(&head.blobs));
         let added = message.len() + edit.content.as_ref().map_or(0, Bytes::len);
@@ -180,7 +180,7 @@ impl History {
     }
 
     /// Adds a commit that is not there yet, within the bounds.
-    pub fn admit(&mut self, commit: &Commit, added_bytes: usize) -> Result<(), Full> {
+    pub fn admit(&mut self, commit: &Commit, added_bytes: usize) -> Result<(), HistoryFull> {
         let new = |folder: &Folder<'_>| !self.trees.contains_key(&folder.object.id);
         let trees: usize = commit
             .folders()
@@ -191,7 +191,7 @@ impl History {
         let bytes = self.bytes.saturating_add(added_bytes).saturating_add(trees);
         if self.commits.len() >= COMMITS_MAX || commit.files.len() > FILES_MAX || bytes > BYTES_MAX
         {
-            return Err(Full);
+            return Err(HistoryFull);
         }
         self.bytes = bytes;
         self.insert(commit.clone());
@@ -199,13 +199,13 @@ impl History {
     }
 
     /// Leads a branch to a commit, or ends it. A branch that is not there is made.
-    pub fn lead(&mut self, branch: &str, to: Option<&str>) -> Result<(), Full> {
+    pub fn move_branch(&mut self, branch: &str, to: Option<&str>) -> Result<(), HistoryFull> {
         let Some(sha) = to else {
             self.heads.remove(branch);
             return Ok(());
         };
         if self.heads.len() >= BRANCHES_MAX && !self.heads.contains_key(branch) {
-            return Err(Full);
+            return Err(HistoryFull);
         }
         self.heads.insert(branch.to_owned(), sha.to_owned());
         Ok(())

@@ -9,16 +9,16 @@ pub type Key = (u64, u64, Topic);
 
 /// What is remembered from one notification to the next, beside the threads.
 #[derive(Debug, Default)]
-pub struct Notices {
+pub struct Participation {
     /// How a user took part in something since it was last told of it.
     pub took_part: BTreeMap<Key, Reason>,
     /// Whom an issue names, by repository and number, so that each is told once. Issues that name
     /// nobody have no entry.
-    pub named: BTreeMap<(u64, u64), Named>,
+    pub named: BTreeMap<(u64, u64), NamedUsers>,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedUsers {
     pub mentions: Mentions,
     pub assignees: BTreeSet<u64>,
 }

@@ -62,11 +62,11 @@ pub fn interval_secs(limits: &Limits, early_in_a_row: u64) -> u64 {
         .ok()
         .and_then(|doublings| 1_u64.checked_shl(doublings))
         .unwrap_or(u64::MAX);
-    let asked = limits
+    let requested = limits
         .get("poll.interval")
         .saturating_mul(limits.get("poll.load").max(1))
         .saturating_mul(factor);
-    asked.min(limits.get("poll.interval-max").max(limits.get("poll.interval")))
+    requested.min(limits.get("poll.interval-max").max(limits.get("poll.interval")))
 }
 
 #[cfg(test)]
@@ -80,9 +80,12 @@ mod tests {
         let limits = Limits::default();
         let mut polls = Polls::default();
         let now = Timestamp::from_secs(1_000);
-        let told: Vec<u64> =
+        let intervals: Vec<u64> =
             (0..60).map(|_| polls.note(now, ACCOUNT, "/notifications", &limits)).collect();
-        assert_eq!((told[0], told[9], told[10], told[20], told[59]), (60, 60, 120, 240, 900));
+        assert_eq!(
+            (intervals[0], intervals[9], intervals[10], intervals[20], intervals[59]),
+            (60, 60, 120, 240, 900)
+        );
         assert_eq!(
             polls.note(now, AccountId::User(2), "/notifications", &limits),
             60,

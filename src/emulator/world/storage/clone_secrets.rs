@@ -32,14 +32,14 @@ impl CloneSecrets {
         else {
             return String::new();
         };
-        let whose = format!(
+        let input = format!(
             "{}:{}:{}:{}",
             repository.id,
             token.user.unwrap_or(0),
             token.account,
             self.since.as_secs()
         );
-        let digest = digest(&SHA256, whose.as_bytes());
+        let digest = digest(&SHA256, input.as_bytes());
         format!("emu_clone_{}", hex(&digest.as_ref()[..10]))
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use ring::digest::{SHA256, digest};
 
-use crate::emulator::http::error::{Code, Fault};
+use crate::emulator::http::error::{ApiError, Code};
 use crate::emulator::http::validators::hex;
 
 const STORED_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -19,13 +19,13 @@ pub struct Storage {
 
 impl Storage {
     /// Keeps an object under its own hash, which is answered; refuses when there is too much.
-    pub fn put(&mut self, repository: u64, object: Bytes) -> Result<String, Fault> {
+    pub fn put(&mut self, repository: u64, object: Bytes) -> Result<String, ApiError> {
         let oid = hex(digest(&SHA256, &object).as_ref());
         let key = (repository, oid.clone());
         if !self.objects.contains_key(&key) {
-            Fault::unless_spammed("Object", self.objects.len())?;
+            ApiError::unless_spammed("Object", self.objects.len())?;
             if self.bytes.saturating_add(object.len()) > STORED_BYTES_MAX {
-                return Err(Fault::field(
+                return Err(ApiError::field(
                     "Object",
                     "size",
                     Code::Invalid,

@@ -9,7 +9,7 @@ use crate::emulator::limits::settings::Limits;
 
 /// Document 3, User migration states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum MigrationState {
     /// Not started.
     Pending,
     /// In progress.
@@ -19,7 +19,7 @@ pub enum State {
     Failed,
 }
 
-impl State {
+impl MigrationState {
     pub const ALL: [Self; 4] = [Self::Pending, Self::Exporting, Self::Exported, Self::Failed];
 
     pub fn name(self) -> &'static str {
@@ -84,7 +84,7 @@ pub struct Migration {
     /// The user whose it is.
     pub owner: u64,
     pub guid: String,
-    pub state: State,
+    pub state: MigrationState,
     /// When it came into its state.
     pub since: Timestamp,
     pub pace: Pace,
@@ -117,7 +117,7 @@ impl Migration {
             id,
             owner,
             guid,
-            state: State::Pending,
+            state: MigrationState::Pending,
             since: at,
             pace: Pace::Moving,
             flags,
@@ -133,7 +133,7 @@ impl Migration {
         self.flags.contains(&flag)
     }
 
-    pub fn enter(&mut self, state: State, at: Timestamp) {
+    pub fn enter(&mut self, state: MigrationState, at: Timestamp) {
         self.state = state;
         self.since = at;
         self.updated_at = at;
@@ -146,7 +146,7 @@ pub struct Migrations {
     pub all: BTreeMap<u64, Migration>,
     /// Those that time will still do something to: within each state in the order in which they
     /// become due.
-    pub moving: BTreeSet<(State, Timestamp, u64)>,
+    pub moving: BTreeSet<(MigrationState, Timestamp, u64)>,
     /// How many migrations hold a repository locked; the look-up of every write.
     pub locks: BTreeMap<u64, usize>,
     /// The size of all archives together.
@@ -211,12 +211,12 @@ impl Migrations {
 
     /// Brings a migration into a state; false when there is none. Nothing ever happens to a failed
     /// one.
-    pub fn enter(&mut self, id: u64, state: State, pace: Pace, at: Timestamp) -> bool {
+    pub fn enter(&mut self, id: u64, state: MigrationState, pace: Pace, at: Timestamp) -> bool {
         let Some(migration) = self.all.get_mut(&id) else { return false };
         self.moving.remove(&(migration.state, migration.since, id));
         migration.pace = pace;
         migration.enter(state, at);
-        if pace == Pace::Moving && state != State::Failed {
+        if pace == Pace::Moving && state != MigrationState::Failed {
             self.moving.insert((state, at, id));
         }
         true
@@ -225,15 +225,15 @@ impl Migrations {
     /// The one in this state that becomes due first, and when that is.
     pub fn first_due(
         &self,
-        state: State,
+        state: MigrationState,
         limits: &Limits,
-    ) -> Option<(Timestamp, (State, Timestamp, u64))> {
+    ) -> Option<(Timestamp, (MigrationState, Timestamp, u64))> {
         let stay = match state {
-            State::Pending => limits.duration("migrations.pending"),
-            State::Exporting => limits.duration("migrations.exporting"),
+            MigrationState::Pending => limits.duration("migrations.pending"),
+            MigrationState::Exporting => limits.duration("migrations.exporting"),
             // "Archive age reaches 7 days."
-            State::Exported => limits.duration("migrations.archive"),
-            State::Failed => return None,
+            MigrationState::Exported => limits.duration("migrations.archive"),
+            MigrationState::Failed => return None,
         };
         let first = self
             .moving

@@ -218,7 +218,7 @@ impl Receipt {
 
 /// Where a webhook stands among those that have something to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Standing {
+pub enum QueueStatus {
     /// Nothing waits.
     #[default]
     Idle,
@@ -230,17 +230,17 @@ pub enum Standing {
 
 /// The deliveries of one webhook, oldest first, so that ids rise.
 #[derive(Debug, Default)]
-pub struct Log {
+pub struct DeliveryLog {
     deliveries: VecDeque<Delivery>,
     /// Ids of those that wait to be sent, in order.
     waiting: VecDeque<u64>,
     /// Of the payloads of those.
     waiting_bytes: usize,
     bytes: usize,
-    pub standing: Standing,
+    pub status: QueueStatus,
 }
 
-impl Log {
+impl DeliveryLog {
     pub fn len(&self) -> usize {
         self.deliveries.len()
     }

@@ -1,7 +1,7 @@
 //! Webhooks as they exist: whose they are, where and how they deliver. What they delivered is in
 //! `deliveries`, the rules are in `resources`.
 
-use super::deliveries::Log;
+use super::deliveries::DeliveryLog;
 use crate::clock::Timestamp;
 
 /// A webhook of an organisation or of an app.
@@ -16,7 +16,7 @@ pub struct Hook {
     pub active: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    pub deliveries: Log,
+    pub deliveries: DeliveryLog,
 }
 
 impl Hook {
@@ -25,8 +25,8 @@ impl Hook {
         self.active && self.events.iter().any(|wanted| wanted == event || wanted == "*")
     }
 
-    pub fn mailbox(&self) -> Mailbox {
-        Mailbox { target: self.target, hook: self.id }
+    pub fn hook_key(&self) -> HookKey {
+        HookKey { target: self.target, hook: self.id }
     }
 }
 
@@ -117,7 +117,7 @@ impl Target {
 
 /// Names one webhook among all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mailbox {
+pub struct HookKey {
     pub target: Target,
     pub hook: u64,
 }

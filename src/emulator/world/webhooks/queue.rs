@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::hooks::Mailbox;
+use super::hooks::HookKey;
 
 /// As many deliveries are on their way at once.
 const UNDER_WAY_MAX: usize = 200;
@@ -13,17 +13,17 @@ pub struct OutgoingId(pub u64);
 
 /// The webhooks that have something to send, in the order of their turns, and what is on its way.
 #[derive(Debug, Default)]
-pub struct Outbox {
-    pub queued: VecDeque<Mailbox>,
+pub struct DeliveryQueue {
+    pub queued: VecDeque<HookKey>,
     /// Which delivery of which webhook.
-    pub under_way: BTreeMap<OutgoingId, (Mailbox, u64)>,
+    pub under_way: BTreeMap<OutgoingId, (HookKey, u64)>,
     pub issued: u64,
     /// The size of what waits at each webhook, and of all of it.
-    pub waiting: BTreeMap<Mailbox, usize>,
+    pub waiting: BTreeMap<HookKey, usize>,
     pub waiting_bytes: usize,
 }
 
-impl Outbox {
+impl DeliveryQueue {
     /// The outbox of a world that takes this one's place. What is on its way belongs to no webhook
     /// of that world.
     pub fn succeeding(&self) -> Self {
@@ -41,21 +41,21 @@ impl Outbox {
     }
 
     #[cfg(test)]
-    pub fn has(&self, mailbox: Mailbox) -> bool {
-        self.queued.contains(&mailbox)
+    pub fn has(&self, hook_key: HookKey) -> bool {
+        self.queued.contains(&hook_key)
     }
 
     /// A webhook that no longer exists has no turn.
-    pub fn forget(&mut self, mailbox: Mailbox) {
-        self.queued.retain(|queued| *queued != mailbox);
-        self.note_waiting(mailbox, 0);
+    pub fn forget(&mut self, hook_key: HookKey) {
+        self.queued.retain(|queued| *queued != hook_key);
+        self.note_waiting(hook_key, 0);
     }
 
-    pub fn note_waiting(&mut self, mailbox: Mailbox, bytes: usize) {
+    pub fn note_waiting(&mut self, hook_key: HookKey, bytes: usize) {
         let before = if bytes == 0 {
-            self.waiting.remove(&mailbox)
+            self.waiting.remove(&hook_key)
         } else {
-            self.waiting.insert(mailbox, bytes)
+            self.waiting.insert(hook_key, bytes)
         };
         self.waiting_bytes = (self.waiting_bytes + bytes).saturating_sub(before.unwrap_or(0));
     }

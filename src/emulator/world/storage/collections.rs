@@ -38,7 +38,7 @@ impl Default for Bounds {
 
 /// Something that a caller made, as it was sent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Thing {
+pub struct StoredItem {
     /// Never used again for another thing.
     pub id: u64,
     pub fields: Map<String, Value>,
@@ -46,7 +46,7 @@ pub struct Thing {
     pub updated_at: Timestamp,
 }
 
-impl Thing {
+impl StoredItem {
     /// Its size under a name. A map of strings always serialises; were it not so, the thing would
     /// be too large to keep.
     fn bytes(&self, name: &str) -> usize {
@@ -57,8 +57,8 @@ impl Thing {
 
 /// The things of one collection.
 #[derive(Debug, Default)]
-pub struct Shelf {
-    things: BTreeMap<String, Thing>,
+pub struct Collection {
+    things: BTreeMap<String, StoredItem>,
     bytes: usize,
     /// When something on it last came, went or changed.
     changed_at: Option<Timestamp>,
@@ -75,13 +75,13 @@ enum Beginning {
     Filled,
 }
 
-impl Shelf {
-    pub fn get(&self, name: &str) -> Option<&Thing> {
+impl Collection {
+    pub fn get(&self, name: &str) -> Option<&StoredItem> {
         self.things.get(name)
     }
 
     /// Names and things, the oldest first.
-    pub fn in_order(&self) -> Vec<(&str, &Thing)> {
+    pub fn in_order(&self) -> Vec<(&str, &StoredItem)> {
         let mut things: Vec<_> =
             self.things.iter().map(|(name, thing)| (name.as_str(), thing)).collect();
         things.sort_by_key(|(_, thing)| (thing.created_at, thing.id));
@@ -91,12 +91,12 @@ impl Shelf {
 
 /// There is no room for another thing, or for a larger one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct StorageFull;
 
 /// All shelves. An address is a path without a slash at its end.
 #[derive(Debug, Default)]
-pub struct Shelves {
-    by_address: BTreeMap<String, Shelf>,
+pub struct Collections {
+    by_address: BTreeMap<String, Collection>,
     things: usize,
     bytes: usize,
     /// When a shelf that is no longer kept lost its last thing.
@@ -104,27 +104,31 @@ pub struct Shelves {
     bounds: Bounds,
 }
 
-impl Shelves {
-    pub fn shelf(&self, address: &str) -> Option<&Shelf> {
+impl Collections {
+    pub fn collection(&self, address: &str) -> Option<&Collection> {
         self.by_address.get(address)
     }
 
     /// When something on the shelf of this address last came, went or changed. Of one that is not
     /// kept nobody knows whether it was the last one that was emptied.
     pub fn changed_at(&self, address: &str) -> Option<Timestamp> {
-        self.shelf(address).map_or(self.emptied_at, |shelf| shelf.changed_at)
+        self.collection(address).map_or(self.emptied_at, |collection| collection.changed_at)
     }
 
     /// Puts things on a shelf that were there before anybody put something on it.
     ///
     /// # Errors
     /// When there is no room for all.
-    pub fn begin(&mut self, address: &str, things: Vec<(String, Thing)>) -> Result<(), Full> {
+    pub fn begin(
+        &mut self,
+        address: &str,
+        things: Vec<(String, StoredItem)>,
+    ) -> Result<(), StorageFull> {
         for (name, thing) in things {
             self.put(address, &name, thing)?;
             self.by_address
                 .entry(address.to_owned())
-                .and_modify(|shelf| shelf.beginning = Beginning::Filled);
+                .and_modify(|collection| collection.beginning = Beginning::Filled);
         }
         Ok(())
     }
@@ -133,15 +137,17 @@ impl Shelves {
     ///
     /// # Errors
     /// When there is no room; nothing is changed then.
-    pub fn put(&mut self, address: &str, name: &str, thing: Thing) -> Result<(), Full> {
+    pub fn put(&mut self, address: &str, name: &str, thing: StoredItem) -> Result<(), StorageFull> {
         let bytes = thing.bytes(name);
         let Bounds { thing_bytes, shelf_things, shelf_bytes, things, bytes: all_bytes_max } =
             self.bounds;
         // Whatever is larger than a thing may be fits nowhere; this keeps the sums small.
         let size = bytes.min(thing_bytes + 1);
         let known = self.by_address.get(address);
-        let before = known.and_then(|shelf| shelf.things.get(name)).map(|thing| thing.bytes(name));
-        let (there, there_bytes) = known.map_or((0, 0), |shelf| (shelf.things.len(), shelf.bytes));
+        let before =
+            known.and_then(|collection| collection.things.get(name)).map(|thing| thing.bytes(name));
+        let (there, there_bytes) =
+            known.map_or((0, 0), |collection| (collection.things.len(), collection.bytes));
         let grown_by = usize::from(before.is_none());
         let there_bytes = (there_bytes + size).saturating_sub(before.unwrap_or(0));
         let shelf_size = if known.is_none() { address.len() } else { 0 };
@@ -152,7 +158,7 @@ impl Shelves {
             && self.things + self.by_address.len() + grown_by < things
             && all_bytes <= all_bytes_max;
         if !fits {
-            return Err(Full);
+            return Err(StorageFull);
         }
         self.things += grown_by;
         self.bytes = all_bytes;
@@ -164,7 +170,7 @@ impl Shelves {
     }
 
     /// Takes a thing away, and everything at addresses below it.
-    pub fn take(&mut self, address: &str, name: &str, now: Timestamp) -> Option<Thing> {
+    pub fn take(&mut self, address: &str, name: &str, now: Timestamp) -> Option<StoredItem> {
         let place = self.by_address.get_mut(address)?;
         let thing = place.things.remove(name)?;
         place.bytes = place.bytes.saturating_sub(thing.bytes(name));
@@ -194,9 +200,9 @@ impl Shelves {
     }
 
     fn remove(&mut self, address: &str) {
-        if let Some(shelf) = self.by_address.remove(address) {
-            self.things -= shelf.things.len();
-            self.bytes = self.bytes.saturating_sub(shelf.bytes + address.len());
+        if let Some(collection) = self.by_address.remove(address) {
+            self.things -= collection.things.len();
+            self.bytes = self.bytes.saturating_sub(collection.bytes + address.len());
         }
     }
 }
@@ -209,38 +215,41 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 
-    fn thing(id: u64, text: &str) -> Thing {
+    fn thing(id: u64, text: &str) -> StoredItem {
         let fields = json!({ "text": text }).as_object().cloned().unwrap_or_default();
-        Thing { id, fields, created_at: NOW, updated_at: NOW }
+        StoredItem { id, fields, created_at: NOW, updated_at: NOW }
     }
 
-    fn counted(shelves: &Shelves) -> (usize, usize) {
-        let all = || shelves.by_address.iter();
-        let bytes = |shelf: &Shelf| {
-            shelf.things.iter().map(|(name, thing)| thing.bytes(name)).sum::<usize>()
+    fn counted(collections: &Collections) -> (usize, usize) {
+        let all = || collections.by_address.iter();
+        let bytes = |collection: &Collection| {
+            collection.things.iter().map(|(name, thing)| thing.bytes(name)).sum::<usize>()
         };
         (
-            all().map(|(_, shelf)| shelf.things.len()).sum(),
-            all().map(|(address, shelf)| address.len() + bytes(shelf)).sum(),
+            all().map(|(_, collection)| collection.things.len()).sum(),
+            all().map(|(address, collection)| address.len() + bytes(collection)).sum(),
         )
     }
 
     #[test]
     fn an_emptied_shelf_takes_no_place_but_one_that_was_full_from_the_beginning_stays_empty() {
-        let mut shelves = Shelves::default();
-        shelves.put("a", "1", thing(1, "x")).expect("there is room");
-        shelves.begin("b", vec![("1".to_owned(), thing(1, "x"))]).expect("there is room");
+        let mut collections = Collections::default();
+        collections.put("a", "1", thing(1, "x")).expect("there is room");
+        collections.begin("b", vec![("1".to_owned(), thing(1, "x"))]).expect("there is room");
         for address in ["a", "b"] {
-            assert!(shelves.take(address, "1", NOW).is_some());
+            assert!(collections.take(address, "1", NOW).is_some());
         }
-        assert!(shelves.shelf("a").is_none() && shelves.shelf("b").is_some());
-        assert_eq!((shelves.things, shelves.bytes), (0, "b".len()));
-        assert_eq!((shelves.changed_at("a"), shelves.changed_at("b")), (Some(NOW), Some(NOW)));
+        assert!(collections.collection("a").is_none() && collections.collection("b").is_some());
+        assert_eq!((collections.things, collections.bytes), (0, "b".len()));
+        assert_eq!(
+            (collections.changed_at("a"), collections.changed_at("b")),
+            (Some(NOW), Some(NOW))
+        );
     }
 
     #[test]
     fn what_goes_takes_what_lies_below_it_along_and_nothing_beside_it() {
-        let mut shelves = Shelves::default();
+        let mut collections = Collections::default();
         for (address, name) in [
             ("a", "1"),
             ("a", "12"),
@@ -249,25 +258,30 @@ mod tests {
             ("a/12/b", "4"),
             ("ab", "5"),
         ] {
-            shelves.put(address, name, thing(1, "x")).expect("there is room");
+            collections.put(address, name, thing(1, "x")).expect("there is room");
         }
-        assert!(shelves.take("a", "1", NOW).is_some());
-        assert_eq!(shelves.take("a", "1", NOW), None);
-        assert!(shelves.shelf("a/1/b").is_none() && shelves.shelf("a/1/b/2/c").is_none());
-        assert!(shelves.shelf("a/12/b").is_some() && shelves.shelf("ab").is_some());
-        assert_eq!(counted(&shelves), (shelves.things, shelves.bytes));
+        assert!(collections.take("a", "1", NOW).is_some());
+        assert_eq!(collections.take("a", "1", NOW), None);
+        assert!(
+            collections.collection("a/1/b").is_none()
+                && collections.collection("a/1/b/2/c").is_none()
+        );
+        assert!(
+            collections.collection("a/12/b").is_some() && collections.collection("ab").is_some()
+        );
+        assert_eq!(counted(&collections), (collections.things, collections.bytes));
     }
 
     #[test]
     fn a_shelf_is_full_at_a_thousand_things_and_an_old_one_may_still_change() {
-        let mut shelves = Shelves::default();
+        let mut collections = Collections::default();
         for id in 0..1_000 {
-            shelves.put("a", &id.to_string(), thing(id, "x")).expect("there is room");
+            collections.put("a", &id.to_string(), thing(id, "x")).expect("there is room");
         }
-        assert_eq!(shelves.put("a", "one-more", thing(1, "x")), Err(Full));
-        shelves.put("a", "5", thing(5, "longer than before")).expect("it was there");
-        shelves.put("b", "1", thing(1, "x")).expect("another shelf");
-        assert_eq!(counted(&shelves), (shelves.things, shelves.bytes));
+        assert_eq!(collections.put("a", "one-more", thing(1, "x")), Err(StorageFull));
+        collections.put("a", "5", thing(5, "longer than before")).expect("it was there");
+        collections.put("b", "1", thing(1, "x")).expect("another shelf");
+        assert_eq!(counted(&collections), (collections.things, collections.bytes));
     }
 
     #[test]
@@ -279,21 +293,22 @@ mod tests {
             things: 100,
             bytes: 1_000,
         };
-        let mut shelves = Shelves { bounds, ..Shelves::default() };
-        assert_eq!(shelves.put("a", "1", thing(1, &"x".repeat(64))), Err(Full));
+        let mut collections = Collections { bounds, ..Collections::default() };
+        assert_eq!(collections.put("a", "1", thing(1, &"x".repeat(64))), Err(StorageFull));
         let large = "x".repeat(38);
         let kept = (0..10)
-            .filter(|id| shelves.put("a", &id.to_string(), thing(*id, &large)).is_ok())
+            .filter(|id| collections.put("a", &id.to_string(), thing(*id, &large)).is_ok())
             .count();
         assert_eq!(kept, 4, "four of 50 bytes");
-        for shelf in 0..10 {
+        for collection in 0..10 {
             for id in 0..10 {
-                let _ = shelves.put(&format!("s{shelf}"), &id.to_string(), thing(id, &large));
+                let _ =
+                    collections.put(&format!("s{collection}"), &id.to_string(), thing(id, &large));
             }
         }
-        assert!((950..=1_000).contains(&shelves.bytes), "{}", shelves.bytes);
-        assert_eq!(counted(&shelves), (shelves.things, shelves.bytes));
-        let mut small = Shelves { bounds, ..Shelves::default() };
+        assert!((950..=1_000).contains(&collections.bytes), "{}", collections.bytes);
+        assert_eq!(counted(&collections), (collections.things, collections.bytes));
+        let mut small = Collections { bounds, ..Collections::default() };
         let kept =
             (0..200).filter(|id| small.put(&format!("s{id}"), "1", thing(*id, "")).is_ok()).count();
         assert_eq!(

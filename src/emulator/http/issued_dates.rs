@@ -16,11 +16,11 @@ const ADDRESSES_MAX: usize = 20_000;
 
 /// When each address first showed a date within its own second, in milliseconds.
 #[derive(Debug, Default)]
-pub struct Dated(HashMap<String, u64>);
+pub struct IssuedDates(HashMap<String, u64>);
 
 /// What a date is worth as a validator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Worth {
+pub enum DateValidity {
     /// It stands for one state.
     Exact,
     /// It stood for another state before.
@@ -29,9 +29,9 @@ pub enum Worth {
     None,
 }
 
-impl Dated {
+impl IssuedDates {
     /// The worth of the date of `changed_at` in an answer of `address` that leaves now.
-    pub fn judge(&mut self, address: &str, changed_at: Timestamp, now: Timestamp) -> Worth {
+    pub fn check(&mut self, address: &str, changed_at: Timestamp, now: Timestamp) -> DateValidity {
         let same_second = |millis: u64| millis / 1_000 == changed_at.as_secs();
         let shown = self.0.get(address).copied().filter(|millis| same_second(*millis));
         if now.as_secs() == changed_at.as_secs() && shown.is_none() {
@@ -39,15 +39,15 @@ impl Dated {
             if now.as_millis() <= changed_at.as_millis()
                 || (self.0.len() >= ADDRESSES_MAX && !self.0.contains_key(address))
             {
-                return Worth::None;
+                return DateValidity::None;
             }
             self.0.insert(address.to_owned(), now.as_millis());
-            return Worth::Exact;
+            return DateValidity::Exact;
         }
         match shown {
-            Some(millis) if millis <= changed_at.as_millis() => Worth::Ambiguous,
-            _ if now.as_millis() < changed_at.as_millis() => Worth::None,
-            _ => Worth::Exact,
+            Some(millis) if millis <= changed_at.as_millis() => DateValidity::Ambiguous,
+            _ if now.as_millis() < changed_at.as_millis() => DateValidity::None,
+            _ => DateValidity::Exact,
         }
     }
 }
@@ -62,33 +62,33 @@ mod tests {
 
     #[test]
     fn a_date_is_given_as_soon_as_the_change_is_over() {
-        let mut dated = Dated::default();
-        assert_eq!(dated.judge("/a", at(300), at(300)), Worth::None);
-        assert_eq!(dated.judge("/a", at(300), at(301)), Worth::Exact);
-        assert_eq!(dated.judge("/a", at(300), at(5_000)), Worth::Exact);
+        let mut issued_dates = IssuedDates::default();
+        assert_eq!(issued_dates.check("/a", at(300), at(300)), DateValidity::None);
+        assert_eq!(issued_dates.check("/a", at(300), at(301)), DateValidity::Exact);
+        assert_eq!(issued_dates.check("/a", at(300), at(5_000)), DateValidity::Exact);
     }
 
     #[test]
     fn a_second_change_within_the_second_makes_the_date_worthless_until_the_next() {
-        let mut dated = Dated::default();
-        assert_eq!(dated.judge("/a", at(300), at(400)), Worth::Exact);
-        assert_eq!(dated.judge("/a", at(700), at(800)), Worth::Ambiguous);
-        assert_eq!(dated.judge("/a", at(700), at(9_000)), Worth::Ambiguous);
+        let mut issued_dates = IssuedDates::default();
+        assert_eq!(issued_dates.check("/a", at(300), at(400)), DateValidity::Exact);
+        assert_eq!(issued_dates.check("/a", at(700), at(800)), DateValidity::Ambiguous);
+        assert_eq!(issued_dates.check("/a", at(700), at(9_000)), DateValidity::Ambiguous);
         assert_eq!(
-            dated.judge("/b", at(700), at(9_000)),
-            Worth::Exact,
+            issued_dates.check("/b", at(700), at(9_000)),
+            DateValidity::Exact,
             "whom nobody asked in between"
         );
-        assert_eq!(dated.judge("/a", at(9_500), at(9_600)), Worth::Exact);
+        assert_eq!(issued_dates.check("/a", at(9_500), at(9_600)), DateValidity::Exact);
     }
 
     #[test]
     fn the_addresses_are_bounded() {
-        let mut dated = Dated::default();
+        let mut issued_dates = IssuedDates::default();
         for index in 0..ADDRESSES_MAX {
-            dated.judge(&index.to_string(), at(0), at(1));
+            issued_dates.check(&index.to_string(), at(0), at(1));
         }
-        assert_eq!(dated.judge("one more", at(0), at(1)), Worth::None);
-        assert_eq!(dated.judge("one more", at(0), at(1_000)), Worth::Exact);
+        assert_eq!(issued_dates.check("one more", at(0), at(1)), DateValidity::None);
+        assert_eq!(issued_dates.check("one more", at(0), at(1_000)), DateValidity::Exact);
     }
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::clock::Timestamp;
 use crate::emulator::events::changes;
 use crate::emulator::events::notifications::mentions::team_members;
-use crate::emulator::events::notifications::{self, Cause, Notice};
+use crate::emulator::events::notifications::{self, Cause, Notification};
 use crate::emulator::http::error::Code;
 use crate::emulator::http::fields::Fields;
 use crate::emulator::http::urls::Urls;
@@ -44,7 +44,7 @@ pub const KINDS: [&str; 10] = [
 
 /// What is to happen.
 #[derive(Debug)]
-struct Occasion {
+struct Trigger {
     repository: u64,
     actor: u64,
     user: u64,
@@ -60,21 +60,21 @@ pub fn answer(state: &mut State, now: Timestamp, body: &[u8]) -> Option<Answer> 
     let mut fields = Fields::parse("Event", body).ok()?;
     let kind = fields.value("type").and_then(Value::as_str)?;
     let kind = KINDS.into_iter().find(|known| *known == kind)?;
-    let occasion = read(&state.world, &mut fields);
+    let trigger = read(&state.world, &mut fields);
     if let Err(fault) = fields.check() {
         return Some((StatusCode::UNPROCESSABLE_ENTITY, refusal(fault)));
     }
     let urls = Urls::new(&state.options.base_url, "");
-    let happened = happen(&mut state.world, &urls, now, kind, &occasion);
+    let happened = happen(&mut state.world, &urls, now, kind, &trigger);
     Some(match happened {
         Ok(id) => (StatusCode::CREATED, json!({ "id": id })),
         Err(why) => (StatusCode::UNPROCESSABLE_ENTITY, json!({ "message": why })),
     })
 }
 
-fn refusal(fault: crate::emulator::http::error::Fault) -> Value {
+fn refusal(fault: crate::emulator::http::error::ApiError) -> Value {
     let named = match fault {
-        crate::emulator::http::error::Fault::Invalid(faults) => {
+        crate::emulator::http::error::ApiError::Invalid(faults) => {
             faults.into_iter().map(|fault| fault.message).collect::<Vec<_>>().join("; ")
         }
         _ => String::new(),
@@ -82,7 +82,7 @@ fn refusal(fault: crate::emulator::http::error::Fault) -> Value {
     json!({ "message": named })
 }
 
-fn read(world: &World, fields: &mut Fields) -> Occasion {
+fn read(world: &World, fields: &mut Fields) -> Trigger {
     let full_name = fields.required_string("repository");
     let repository =
         full_name.split_once('/').and_then(|(owner, name)| world.repository_named(owner, name));
@@ -96,7 +96,7 @@ fn read(world: &World, fields: &mut Fields) -> Occasion {
     if !team_name.is_empty() && team.as_ref().is_none_or(BTreeSet::is_empty) {
         fields.reject("team", Code::Invalid, "team is no organisation/slug of a team with members");
     }
-    Occasion {
+    Trigger {
         repository: repository.map_or(0, |repository| repository.id),
         actor: person(world, fields, "actor", "ben"),
         user: person(world, fields, "user", "ada"),
@@ -122,14 +122,14 @@ fn happen(
     urls: &Urls,
     now: Timestamp,
     kind: &str,
-    occasion: &Occasion,
+    trigger: &Trigger,
 ) -> Result<u64, &'static str> {
-    let Occasion { repository, actor, user, number, .. } = *occasion;
+    let Trigger { repository, actor, user, number, .. } = *trigger;
     match kind {
-        "assign" => assign(world, urls, now, occasion),
+        "assign" => assign(world, urls, now, trigger),
         "team_mention" => {
-            occasion.team.as_ref().ok_or("team is needed")?;
-            let text = format!("@{} {}", occasion.team_name, occasion.text);
+            trigger.team.as_ref().ok_or("team is needed")?;
+            let text = format!("@{} {}", trigger.team_name, trigger.text);
             changes::comment(world, urls, now, repository, number, actor, &text)
                 .ok_or("there is no such issue")
         }
@@ -137,21 +137,21 @@ fn happen(
             let issue =
                 world.repositories.get(&repository).and_then(|found| found.issues.get(&number));
             issue.filter(|issue| issue.pull_from.is_some()).ok_or("number is no pull request")?;
-            let asked = occasion.team.clone().unwrap_or_else(|| BTreeSet::from([user]));
-            notifications::review_requested(world, now, repository, number, actor, &asked);
+            let requested = trigger.team.clone().unwrap_or_else(|| BTreeSet::from([user]));
+            notifications::review_requested(world, now, repository, number, actor, &requested);
             Ok(number)
         }
-        "state_change" => change_state(world, urls, now, occasion),
-        "ci_activity" => tell(world, now, occasion, Reason::CiActivity),
-        "approval_requested" => tell(world, now, occasion, Reason::ApprovalRequested),
+        "state_change" => change_state(world, urls, now, trigger),
+        "ci_activity" => tell(world, now, trigger, Reason::CiActivity),
+        "approval_requested" => tell(world, now, trigger, Reason::ApprovalRequested),
         "invitation" => {
             // "you accepted a repository invitation": who did so may push from now on.
             let found =
                 world.repositories.get_mut(&repository).ok_or("there is no such repository")?;
             found.collaborators.insert(user);
-            tell(world, now, occasion, Reason::Invitation)
+            tell(world, now, trigger, Reason::Invitation)
         }
-        "member_feature_requested" => ask_owners(world, now, occasion),
+        "member_feature_requested" => ask_owners(world, now, trigger),
         watching => {
             let user = world.users.get_mut(&user).ok_or("there is no such user")?;
             let _ = if watching == "watch" {
@@ -168,9 +168,9 @@ fn assign(
     world: &mut World,
     urls: &Urls,
     now: Timestamp,
-    occasion: &Occasion,
+    trigger: &Trigger,
 ) -> Result<u64, &'static str> {
-    let Occasion { repository, actor, user, number, .. } = *occasion;
+    let Trigger { repository, actor, user, number, .. } = *trigger;
     let found = world.repositories.get_mut(&repository).ok_or("there is no such repository")?;
     let issue = found.issues.get_mut(&number).ok_or("there is no such issue")?;
     if !issue.assignees.contains(&user) {
@@ -187,9 +187,9 @@ fn change_state(
     world: &mut World,
     urls: &Urls,
     now: Timestamp,
-    occasion: &Occasion,
+    trigger: &Trigger,
 ) -> Result<u64, &'static str> {
-    let Occasion { repository, actor, number, .. } = *occasion;
+    let Trigger { repository, actor, number, .. } = *trigger;
     let found = world.repositories.get_mut(&repository).ok_or("there is no such repository")?;
     let issue = found.issues.get_mut(&number).ok_or("there is no such issue")?;
     let action = match issue.state {
@@ -212,27 +212,27 @@ fn change_state(
 fn tell(
     world: &mut World,
     now: Timestamp,
-    occasion: &Occasion,
+    trigger: &Trigger,
     reason: Reason,
 ) -> Result<u64, &'static str> {
-    let Occasion { repository, user, .. } = *occasion;
+    let Trigger { repository, user, .. } = *trigger;
     if !notifications::may_see(world, user, repository) {
         return Err("user does not see the repository");
     }
     let id = world.next_id();
     let topic = Topic::of_reason(reason, id).ok_or("the reason is one of issues")?;
-    notifications::tell_one(
+    notifications::notify(
         world,
         now,
-        &Notice { user, repository, topic, reason, cause: Cause::Activity, comment: None },
+        &Notification { user, repository, topic, reason, cause: Cause::Activity, comment: None },
     );
     Ok(id)
 }
 
 /// Members of the organisation ask; its owners are told.
-fn ask_owners(world: &mut World, now: Timestamp, occasion: &Occasion) -> Result<u64, &'static str> {
+fn ask_owners(world: &mut World, now: Timestamp, trigger: &Trigger) -> Result<u64, &'static str> {
     let repository =
-        world.repositories.get(&occasion.repository).ok_or("there is no such repository")?;
+        world.repositories.get(&trigger.repository).ok_or("there is no such repository")?;
     let Owner::Organization(organization) = repository.owner else {
         return Err("the repository has no organisation");
     };
@@ -243,12 +243,19 @@ fn ask_owners(world: &mut World, now: Timestamp, occasion: &Occasion) -> Result<
         .unwrap_or_default();
     let id = world.next_id();
     let (repository, topic, reason) =
-        (occasion.repository, Topic::FeatureRequest(id), Reason::MemberFeatureRequested);
+        (trigger.repository, Topic::FeatureRequest(id), Reason::MemberFeatureRequested);
     for user in owners {
-        notifications::tell_one(
+        notifications::notify(
             world,
             now,
-            &Notice { user, repository, topic, reason, cause: Cause::Activity, comment: None },
+            &Notification {
+                user,
+                repository,
+                topic,
+                reason,
+                cause: Cause::Activity,
+                comment: None,
+            },
         );
     }
     Ok(id)
