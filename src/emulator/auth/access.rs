@@ -7,14 +7,10 @@ use super::enterprise;
 use super::reach::{reaches_organization, reaches_repository};
 use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Caller, Level, Token};
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::urls::segment;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{
-    NOTIFICATION_SCOPES, Need, OrganizationNeed, OrganizationRole, Role, Unscoped,
-};
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::{Organization, Repository, Visibility, World};
+use crate::emulator::http::{ApiError, segment};
+use crate::emulator::routing::need::NOTIFICATION_SCOPES;
+use crate::emulator::routing::{Call, Need, OrganizationNeed, OrganizationRole, Role, Unscoped};
+use crate::emulator::world::{Organization, Owner, Repository, Visibility, World};
 
 pub const REJECTED_APP: &str = "Resource not accessible by integration";
 const REJECTED_PERSONAL: &str = "Resource not accessible by personal access token";

@@ -4,8 +4,8 @@
 use super::access::{REJECTED_APP, rejection};
 use crate::api::TokenKind;
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::ApiError;
-use crate::emulator::routing::call::Call;
+use crate::emulator::http::ApiError;
+use crate::emulator::routing::Call;
 use crate::emulator::routing::need::enterprise_scope;
 
 /// "Only classic personal access tokens; fine-grained personal access tokens and app tokens are not

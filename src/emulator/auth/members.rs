@@ -5,10 +5,10 @@ use super::access::{
     REJECTED_APP, acts_as_user, may, organization, organization_of_path, rejection, sees,
 };
 use crate::emulator::accounts::{Level, Token};
-use crate::emulator::http::error::ApiError;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{
-    MembersNeed, OrganizationNeed, OrganizationRole, Role, Unscoped, scopes,
+use crate::emulator::http::ApiError;
+use crate::emulator::routing::need::scopes;
+use crate::emulator::routing::{
+    Call, MembersNeed, OrganizationNeed, OrganizationRole, Role, Unscoped,
 };
 
 const LACKS_SCOPE: &str = "The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.";

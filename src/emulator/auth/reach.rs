@@ -4,8 +4,7 @@
 
 use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Token};
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::{Repository, World};
+use crate::emulator::world::{Owner, Repository, World};
 
 /// Whether the token may do more with the repository than everybody may. Document 1: an app user
 /// token is "limited by the app's permissions", which an app has where it is installed; a workflow

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{JsonReply, members, refuse, refuse_field, refuse_members};
 use crate::emulator::faults::{FaultId, FaultSpec};
-use crate::emulator::http::path::Query;
+use crate::emulator::http::Query;
 use crate::emulator::state::State;
 
 /// Answers what `offer` has let through.

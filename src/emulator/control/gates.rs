@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{JsonReply, members, refuse, refuse_field, refuse_members};
 use crate::emulator::faults::Members;
 use crate::emulator::faults::gates::GateId;
-use crate::emulator::http::path::Query;
+use crate::emulator::http::Query;
 use crate::emulator::state::State;
 
 /// Answers what `offer` has let through.

@@ -19,20 +19,15 @@ use crate::clock::Timestamp;
 use crate::emulator::accounts::AccountId;
 use crate::emulator::events::changes;
 use crate::emulator::faults::WrongMember;
-use crate::emulator::http::error::{ApiError, Code, FieldError};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::path::{self, Query};
-use crate::emulator::http::reply::Body;
-use crate::emulator::http::timestamps::{http_date, iso};
-use crate::emulator::http::urls::Urls;
-use crate::emulator::limits::settings::Resource;
+use crate::emulator::http::{
+    ApiError, Body, Code, FieldError, Fields, Query, Urls, http_date, iso, path,
+};
+use crate::emulator::limits::Resource;
 use crate::emulator::migrations;
 use crate::emulator::resources::teams::joining;
 use crate::emulator::state::State;
 use crate::emulator::state::transcript::Entry;
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::storage::migrations::MigrationState;
-use crate::emulator::world::{Repository, Visibility, World, role_views};
+use crate::emulator::world::{MigrationState, Owner, Repository, Visibility, World, role_views};
 
 /// The largest body that any control has a use for.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -117,7 +112,7 @@ fn refuse_as(fault: ApiError) -> JsonReply {
 
 /// Refuses one field of a body or query.
 fn refuse_field(field: &str, message: impl Into<String>) -> JsonReply {
-    refuse_as(ApiError::field("Control", field, Code::Invalid, message))
+    refuse_as(ApiError::invalid("Control", field, message))
 }
 
 /// Refuses what could not be taken, all at once.

@@ -15,16 +15,12 @@ use crate::clock::Timestamp;
 use crate::emulator::events::changes;
 use crate::emulator::events::notifications::mentions::team_members;
 use crate::emulator::events::notifications::{self, Cause, Notification};
-use crate::emulator::http::error::Code;
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::urls::Urls;
+use crate::emulator::http::{Fields, Urls};
 use crate::emulator::render::extend;
 use crate::emulator::resources::issues::issue_fields;
 use crate::emulator::resources::properties;
 use crate::emulator::state::State;
-use crate::emulator::world::notifications::thread::{Reason, Topic};
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::{IssueState, World};
+use crate::emulator::world::{IssueState, Owner, Reason, Topic, World};
 
 type Answer = (StatusCode, Value);
 
@@ -87,14 +83,14 @@ fn read(world: &World, fields: &mut Fields) -> Trigger {
     let repository =
         full_name.split_once('/').and_then(|(owner, name)| world.repository_named(owner, name));
     if repository.is_none() && !full_name.is_empty() {
-        fields.reject("repository", Code::Invalid, "there is no such repository");
+        fields.invalid("repository", "there is no such repository");
     }
     let team_name = fields.string("team").unwrap_or_default();
     let team = team_name
         .split_once('/')
         .map(|(organization, slug)| team_members(world, organization, slug));
     if !team_name.is_empty() && team.as_ref().is_none_or(BTreeSet::is_empty) {
-        fields.reject("team", Code::Invalid, "team is no organisation/slug of a team with members");
+        fields.invalid("team", "team is no organisation/slug of a team with members");
     }
     Trigger {
         repository: repository.map_or(0, |repository| repository.id),
@@ -111,7 +107,7 @@ fn person(world: &World, fields: &mut Fields, name: &str, default: &str) -> u64 
     let login = fields.string(name).unwrap_or_else(|| default.to_owned());
     let user = world.user_by_login(&login).map(|user| user.id);
     if user.is_none() {
-        fields.reject(name, Code::Invalid, format!("{name} is nobody's login"));
+        fields.invalid(name, format!("{name} is nobody's login"));
     }
     user.unwrap_or(0)
 }

@@ -4,7 +4,8 @@ use http::{Method, Uri};
 
 use crate::emulator::faults::FaultId;
 use crate::emulator::faults::gates::GateId;
-use crate::emulator::http::path::{ApiArea, Query, canonical};
+use crate::emulator::http::path::canonical;
+use crate::emulator::http::{ApiArea, Query};
 
 /// The gate whose held requests `GET /_emulator/gates/{id}?held=N` waits for, and how many.
 pub fn awaited_gate(method: &Method, uri: &Uri) -> Option<(GateId, usize)> {

@@ -16,9 +16,7 @@ use crate::emulator::events::changes;
 use crate::emulator::events::webhooks::{
     EventContext, EventScope, WebhookEvent, publish_in, pushes,
 };
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::urls::Urls;
+use crate::emulator::http::{ApiError, Fields, Urls};
 use crate::emulator::world::git::objects::is_path;
 use crate::emulator::world::{Edit, Issue, World};
 
@@ -64,7 +62,7 @@ fn push(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, ApiError> {
     let path = prompt.fields.string("path").unwrap_or_else(|| "notes.md".to_owned());
     let branch = prompt.fields.string("branch");
     if !is_path(&path) {
-        prompt.fields.reject("path", Code::Invalid, "path contains a malformed component");
+        prompt.fields.invalid("path", "path contains a malformed component");
     }
     prompt.fields.check()?;
     let context = EventContext {
@@ -89,7 +87,7 @@ fn push(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, ApiError> {
 }
 
 fn full(_: crate::emulator::world::HistoryFull) -> ApiError {
-    ApiError::field("Event", "repository", Code::Invalid, "the repository holds too much already")
+    ApiError::invalid("Event", "repository", "the repository holds too much already")
 }
 
 fn open_pull(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, ApiError> {
@@ -120,7 +118,7 @@ fn custom(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, ApiError> 
         if name.is_some_and(|name| {
             name.len() > NAME_BYTES_MAX || !name.bytes().all(|byte| byte.is_ascii_graphic())
         }) {
-            prompt.fields.reject(field, Code::Invalid, format!("{field} must be a short word"));
+            prompt.fields.invalid(field, format!("{field} must be a short word"));
         }
     }
     let scope = match prompt.fields.string("organization") {
@@ -132,7 +130,7 @@ fn custom(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, ApiError> 
     let actor = prompt.actor(world);
     let payload = prompt.fields.value("payload").cloned().unwrap_or_else(|| json!({}));
     if !payload.is_object() {
-        prompt.fields.reject("payload", Code::Invalid, "payload is not an object");
+        prompt.fields.invalid("payload", "payload is not an object");
     }
     prompt.fields.check()?;
     let context = EventContext { urls: prompt.urls, now: prompt.now, scope, actor };
@@ -165,7 +163,7 @@ impl Prompt<'_> {
     /// The id of what a field names; when there is none, that is noted as wrong.
     fn found(&mut self, field: &str, id: Option<u64>) -> u64 {
         if id.is_none() {
-            self.fields.reject(field, Code::Invalid, format!("there is no such {field}"));
+            self.fields.invalid(field, format!("there is no such {field}"));
         }
         id.unwrap_or(0)
     }

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
-use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::iso;
+use crate::emulator::limits::Limits;
 use crate::emulator::limits::secondary::AccountUsage;
-use crate::emulator::limits::settings::Limits;
 use crate::emulator::state::State;
 
 /// The windows of concurrency, points and content of one account (CPU time and token requests stand

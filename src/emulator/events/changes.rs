@@ -6,7 +6,7 @@ use serde_json::json;
 use super::notifications;
 use super::webhooks::issues;
 use crate::clock::Timestamp;
-use crate::emulator::http::urls::Urls;
+use crate::emulator::http::Urls;
 use crate::emulator::render::{self, Renderer};
 use crate::emulator::world::{Comment, Issue, World};
 

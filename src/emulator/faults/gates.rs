@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use http::Method;
 
-use crate::emulator::limits::request_id::RequestId;
+use crate::emulator::limits::RequestId;
 
 /// More gates than this are refused: a test that leaks them should notice.
 const GATES_MAX: usize = 1_000;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::FaultId;
 use super::wire::Departure;
 use crate::clock::Timestamp;
-use crate::emulator::limits::request_id::RequestId;
+use crate::emulator::limits::RequestId;
 
 /// Of more later answers than this it is no longer noted that they may overtake: the time-out ends
 /// the wait.

@@ -23,8 +23,8 @@ use self::replica::Replica;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Caller};
 use crate::emulator::auth::credentials::BadCredentials;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::limits::primary::Primary;
+use crate::emulator::http::Reply;
+use crate::emulator::limits::Primary;
 use crate::random::Rng;
 
 pub use self::holds::Holds;

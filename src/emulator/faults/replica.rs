@@ -12,7 +12,7 @@ use http::{HeaderName, Request, header};
 use super::FaultId;
 use super::kind::Lag;
 use crate::clock::Timestamp;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::Reply;
 
 /// How many reads are remembered; further ones tell the truth.
 const READS_MAX: usize = 500;

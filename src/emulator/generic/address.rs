@@ -9,11 +9,10 @@ use super::admission::{enterprise_of_path, organization_of_path};
 use super::rule::{Rule, Subject};
 use super::teams;
 use crate::emulator::auth::access::path_of;
-use crate::emulator::http::error::ApiError;
 use crate::emulator::http::path::decode_segment;
-use crate::emulator::http::urls::segment;
-use crate::emulator::routing::call::Call;
-use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::http::{ApiError, segment};
+use crate::emulator::routing::Call;
+use crate::emulator::world::Owner;
 
 /// One step below the place.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use super::teams;
 use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Token};
 use crate::emulator::auth::access::{self, REJECTED_APP, rejection, role_of_token};
-use crate::emulator::http::error::ApiError;
-use crate::emulator::routing::call::Call;
+use crate::emulator::http::ApiError;
+use crate::emulator::routing::Call;
 use crate::emulator::world::{Organization, Visibility, World};
 
 const LACKS_SCOPE: &str = "The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.";

@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 
 use super::Facts;
 use super::address::Address;
-use crate::emulator::http::error::{ApiError, Code};
+use crate::emulator::http::ApiError;
 use crate::emulator::http::path::decode_segment;
-use crate::emulator::routing::call::Call;
-use crate::emulator::world::storage::collections::StoredItem;
+use crate::emulator::routing::Call;
+use crate::emulator::world::StoredItem;
 
 /// By the end of a template: where its things lie in the same place, the field that they are chosen
 /// by, and the parameter it must equal.
@@ -92,12 +92,7 @@ pub fn complete(
     let history = call.world.history(call.repository()?);
     let found = history.named(name).map(|commit| commit.sha.clone());
     let sha = found.ok_or_else(|| {
-        ApiError::field(
-            "Resource",
-            given,
-            Code::Invalid,
-            format!("{given} is no commit of the repository"),
-        )
+        ApiError::invalid("Resource", given, format!("{given} is no commit of the repository"))
     })?;
     fields.insert(kept.to_owned(), json!(sha));
     Ok(())

@@ -10,16 +10,11 @@ use super::address::Address;
 use super::alias::{self, Source};
 use super::shape::{Shape, Wrapping};
 use super::{Facts, bodies, effects, family, seeds, settings};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::urls::{SITE, segment};
+use crate::emulator::http::{ApiError, Code, Reply, SITE, iso, segment};
 use crate::emulator::render::{Renderer, node_id};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::route::Outcome;
-use crate::emulator::routing::{pagination, polling};
-use crate::emulator::world::guid;
-use crate::emulator::world::storage::collections::{StorageFull, StoredItem};
+use crate::emulator::routing::{Call, Outcome, pagination, polling};
+use crate::emulator::world::storage::collections::StorageFull;
+use crate::emulator::world::{StoredItem, guid};
 
 /// Answers an admitted call.
 pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {

@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::emulator::http::error::{ApiError, Code, FieldError};
-use crate::emulator::routing::call::Call;
+use crate::emulator::http::{ApiError, Code, FieldError};
+use crate::emulator::routing::Call;
 
 /// Of a body that is an array, the member it is kept as.
 pub const ITEMS: &str = "items";
@@ -106,25 +106,17 @@ pub fn numbers(
         .as_array()
         .and_then(|items| items.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>());
     let ids = ids.ok_or_else(|| {
-        ApiError::field(
-            "Resource",
-            name,
-            Code::Invalid,
-            format!("{name} is not an array of integers"),
-        )
+        ApiError::invalid("Resource", name, format!("{name} is not an array of integers"))
     })?;
     if ids.len() > NUMBERS_MAX {
-        return Err(ApiError::field(
+        return Err(ApiError::invalid(
             "Resource",
             name,
-            Code::Invalid,
             format!("{name} has more than {NUMBERS_MAX} ids"),
         ));
     }
     match ids.iter().find(|id| !is_known(**id)) {
-        Some(id) => {
-            Err(ApiError::field("Resource", name, Code::Invalid, format!("there is no {id}")))
-        }
+        Some(id) => Err(ApiError::invalid("Resource", name, format!("there is no {id}"))),
         None => Ok(ids),
     }
 }
@@ -132,24 +124,17 @@ pub fn numbers(
 /// The names of a body: an array of texts, or of objects with a name, bare or in the only member
 /// that is an array.
 pub fn names(map: &Map<String, Value>, member: &str) -> Result<Vec<String>, ApiError> {
-    let wrong = || {
-        ApiError::field(
-            "Resource",
-            member,
-            Code::Invalid,
-            format!("{member} is not an array of names"),
-        )
-    };
+    let wrong =
+        || ApiError::invalid("Resource", member, format!("{member} is not an array of names"));
     let Some(given) = map.get(ITEMS).or_else(|| map.get(member)).or_else(|| map.values().next())
     else {
         return Ok(Vec::new());
     };
     let items = given.as_array().ok_or_else(wrong)?;
     if items.len() > NAMES_MAX {
-        return Err(ApiError::field(
+        return Err(ApiError::invalid(
             "Resource",
             member,
-            Code::Invalid,
             format!("{member} has more than {NAMES_MAX} names"),
         ));
     }

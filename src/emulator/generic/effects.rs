@@ -12,15 +12,10 @@ use serde_json::{Map, Value, json};
 use super::address::Address;
 use super::answers::choose;
 use super::{Facts, bodies, seeds};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::validators::hex;
+use crate::emulator::http::{ApiError, Reply, hex, iso};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::route::Outcome;
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::storage::collections::StoredItem;
+use crate::emulator::routing::{Call, Outcome};
+use crate::emulator::world::{Owner, StoredItem};
 
 /// The running service's registration tokens live for an hour.
 const REGISTRATION_FOR: Duration = Duration::from_hours(1);
@@ -100,9 +95,8 @@ fn start_run(
     let name = sent.get("ref").and_then(Value::as_str).unwrap_or("");
     let history = call.world.history(call.repository()?);
     let sha = history.named(name).map(|commit| commit.sha.clone());
-    let sha = sha.ok_or_else(|| {
-        ApiError::field("Workflow", "ref", Code::Invalid, format!("No ref found for: {name}"))
-    })?;
+    let sha = sha
+        .ok_or_else(|| ApiError::invalid("Workflow", "ref", format!("No ref found for: {name}")))?;
     let workflow: u64 = address.value("workflow_id").and_then(|id| id.parse().ok()).unwrap_or(0);
     let collection = address.sibling("/actions/runs");
     seeds::settle(call.world, &collection)?;

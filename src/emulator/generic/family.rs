@@ -10,9 +10,8 @@ use super::Facts;
 use super::address::{Address, UNLISTED};
 use super::answers::by_shape;
 use super::shape::{Shape, usual_status};
-use crate::emulator::http::error::ApiError;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::route::Outcome;
+use crate::emulator::http::ApiError;
+use crate::emulator::routing::{Call, Outcome};
 
 /// Steps that a path may have; nothing documented is as deep.
 const STEPS_MAX: usize = 12;

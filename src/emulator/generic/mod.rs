@@ -28,15 +28,10 @@ use http::Method;
 use self::rule::Rule;
 use self::shape::{Shape, Wrapping};
 use crate::api::{Dialect, Endpoint, Table};
-use crate::emulator::http::urls::segment;
-use crate::emulator::limits::secondary::Content;
-use crate::emulator::limits::settings::Resource;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::pagination::Caps;
-use crate::emulator::routing::params::Params;
-use crate::emulator::routing::route::{Charge, Outcome};
-use crate::emulator::world::World;
-use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::http::segment;
+use crate::emulator::limits::{Content, Resource};
+use crate::emulator::routing::{Call, Caps, Charge, Outcome, Params};
+use crate::emulator::world::{Owner, World};
 
 pub use self::seeds::{items, settle};
 

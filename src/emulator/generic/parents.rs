@@ -8,9 +8,9 @@ use super::rule::Subject;
 use super::shape::Shape;
 use super::{Facts, family, seeds};
 use crate::emulator::auth::access;
-use crate::emulator::http::error::ApiError;
+use crate::emulator::http::ApiError;
 use crate::emulator::http::path::decode_segment;
-use crate::emulator::routing::call::Call;
+use crate::emulator::routing::Call;
 use crate::emulator::world::Repository;
 
 /// Parameters whose values are not the names of things.

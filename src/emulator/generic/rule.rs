@@ -10,7 +10,7 @@ use http::Method;
 
 use crate::api::{Dialect, Endpoint, PermissionOwner, TokenKinds};
 use crate::emulator::auth::endpoint_permissions::{self, Grant};
-use crate::emulator::routing::need::{OrganizationRole, Role};
+use crate::emulator::routing::{OrganizationRole, Role};
 
 /// What a route is about. Its first segments name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

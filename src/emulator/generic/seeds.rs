@@ -7,9 +7,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::emulator::routing::call::Call;
-use crate::emulator::world::storage::collections::{StorageFull, StoredItem};
-use crate::emulator::world::{Repository, World};
+use crate::emulator::routing::Call;
+use crate::emulator::world::storage::collections::StorageFull;
+use crate::emulator::world::{Repository, StoredItem, World};
 
 /// Above every other id, so that none of them is ever given to something else.
 const IDS_ABOVE: u64 = 10_000_000_000;

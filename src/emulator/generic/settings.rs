@@ -7,12 +7,9 @@ use serde_json::{Map, Value, json};
 use super::address::Address;
 use super::answers::{change, render};
 use super::{Facts, bodies, seeds};
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::urls::segment;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::route::Outcome;
-use crate::emulator::world::storage::collections::StoredItem;
+use crate::emulator::http::{ApiError, Reply, segment};
+use crate::emulator::routing::{Call, Outcome};
+use crate::emulator::world::StoredItem;
 
 /// Settings whose PUT answers with what they are now; the others say nothing.
 const TOLD: &[&str] =

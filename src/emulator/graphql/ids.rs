@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::object::Node;
 use super::problem::{Kind, Problem};
 use crate::emulator::auth::access;
-use crate::emulator::routing::call::Call;
+use crate::emulator::routing::Call;
 use crate::emulator::world::{Repository, World};
 
 /// The kind and number that a node id names.

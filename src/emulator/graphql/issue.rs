@@ -5,11 +5,9 @@ use super::problem::{Kind, Problem};
 use super::repository::{may_read, named, permission};
 use super::{connection, people};
 use crate::emulator::auth::access::role_of_token;
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::urls::SITE;
+use crate::emulator::http::{SITE, iso};
 use crate::emulator::render::node_id;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::Role;
+use crate::emulator::routing::{Call, Role};
 use crate::emulator::world::{Comment, Issue, IssueState, Repository};
 
 fn gone() -> Problem {

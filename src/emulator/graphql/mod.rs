@@ -33,13 +33,10 @@ use serde_json::{Value, json};
 use self::object::{Graph, Node, Object};
 use self::problem::{Kind, Problem};
 use self::size::Size;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
 use crate::emulator::http::path::BODY_BYTES_MAX;
-use crate::emulator::http::reply::{Body, Reply, Tag};
-use crate::emulator::limits::secondary::Content;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::route::Outcome;
+use crate::emulator::http::{ApiError, Body, Fields, Reply, Tag};
+use crate::emulator::limits::Content;
+use crate::emulator::routing::{Call, Outcome};
 
 /// Document 1: points of a GraphQL request without and with mutations.
 const QUERY_POINTS: u32 = 1;
@@ -228,7 +225,7 @@ fn form(body: &[u8]) -> Result<(String, Option<String>, JsonMap), ApiError> {
             map.iter().map(|(name, value)| (name.as_str().into(), value.clone().into())).collect()
         }
         Some(_) => {
-            fields.reject("variables", Code::Invalid, "variables is not an object");
+            fields.invalid("variables", "variables is not an object");
             JsonMap::new()
         }
     };

@@ -10,11 +10,9 @@ use super::{ids, people};
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
 use crate::emulator::events::changes;
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::fields::Change;
+use crate::emulator::http::{ApiError, Change};
 use crate::emulator::resources::issues::issue::{self, Edit, NewIssue};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::Role;
+use crate::emulator::routing::{Call, Role};
 use crate::emulator::world::IssueState;
 
 /// What a mutation answers with.

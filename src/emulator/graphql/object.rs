@@ -15,7 +15,7 @@ use super::connection::{self, Edge, Page};
 use super::mutation::{self, Payload};
 use super::problem::Problem;
 use super::{issue, people, query, repository};
-use crate::emulator::routing::call::Call;
+use crate::emulator::routing::Call;
 use crate::emulator::world::Issue;
 
 /// What a value takes beside its text: its name, quotes and separators.

@@ -4,12 +4,10 @@ use super::object::{Arguments, FieldValue, Graph, Node, Result};
 use super::problem::{Kind, Problem};
 use super::{connection, repository};
 use crate::emulator::auth::access;
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::urls::{SITE, segment};
+use crate::emulator::http::{SITE, iso, segment};
 use crate::emulator::render::node_id;
-use crate::emulator::routing::call::Call;
-use crate::emulator::world::World;
-use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::routing::Call;
+use crate::emulator::world::{Owner, World};
 
 /// What a machine's login ends in.
 const BOT_SUFFIX: &str = "[bot]";

@@ -5,7 +5,7 @@ use apollo_compiler::response::GraphQLError;
 use serde_json::{Value, json};
 
 use super::entry;
-use crate::emulator::http::error::ApiError;
+use crate::emulator::http::ApiError;
 
 /// What the library puts before the message of a field that could not be resolved.
 const PREFIX: &str = "resolver error: ";

@@ -3,10 +3,10 @@
 use super::object::{Arguments, FieldValue, Graph, Node, Result};
 use super::problem::{Kind, Problem};
 use super::{ids, people, repository};
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::limits::settings::Resource;
-use crate::emulator::routing::call::Call;
-use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::http::iso;
+use crate::emulator::limits::Resource;
+use crate::emulator::routing::Call;
+use crate::emulator::world::Owner;
 
 /// A field of the root.
 pub fn field(call: &Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {

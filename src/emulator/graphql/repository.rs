@@ -7,11 +7,9 @@ use super::{connection, people};
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::urls::{SITE, segment};
+use crate::emulator::http::{SITE, iso, segment};
 use crate::emulator::render::node_id;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::Role;
+use crate::emulator::routing::{Call, Role};
 use crate::emulator::world::{Issue, IssueState, Repository, Visibility};
 
 /// The repository of this name, or that had it, if the caller sees it.

@@ -6,7 +6,7 @@ use percent_encoding::{CONTROLS, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::reply::Reply;
-use crate::emulator::limits::secondary::Exceeded;
+use crate::emulator::limits::Exceeded;
 
 /// Begins every `documentation_url`; people's pages are not at the API's host.
 const DOCUMENTATION: &str = "https://docs.example.com/rest";
@@ -88,6 +88,11 @@ impl ApiError {
             code,
             message: message.into(),
         }])
+    }
+
+    /// A 422 for one field with an invalid value.
+    pub fn invalid(resource: &'static str, field: &str, message: impl Into<String>) -> Self {
+        Self::field(resource, field, Code::Invalid, message)
     }
 
     /// Refuses to make more of something that there is too much of already (Document 1, 422: "the

@@ -118,7 +118,7 @@ impl Fields {
         match self.map.get(name) {
             Some(Value::String(text)) if !text.trim().is_empty() => text.clone(),
             Some(Value::String(_) | Value::Null) | None => {
-                self.reject(name, Code::MissingField, format!("{name} is required"));
+                self.missing(name);
                 String::new()
             }
             Some(_) => self.wrong_type(name, "a string").unwrap_or_default(),
@@ -170,6 +170,21 @@ impl Fields {
         texts.or_else(|| self.wrong_type(name, "an array of names"))
     }
 
+    /// Notes that the value of a field is invalid.
+    pub fn invalid(&mut self, name: &str, message: impl Into<String>) {
+        self.reject(name, Code::Invalid, message);
+    }
+
+    /// Notes that a field is required.
+    pub fn missing(&mut self, name: &str) {
+        self.reject(name, Code::MissingField, format!("{name} is required"));
+    }
+
+    /// Notes that something else has the value of a field already.
+    pub fn taken(&mut self, name: &str) {
+        self.reject(name, Code::AlreadyExists, format!("{name} is taken"));
+    }
+
     /// Notes that a field cannot be taken.
     pub fn reject(&mut self, name: &str, code: Code, message: impl Into<String>) {
         self.faults.push(FieldError {
@@ -181,7 +196,7 @@ impl Fields {
     }
 
     fn wrong_type<T>(&mut self, name: &str, wanted: &str) -> Option<T> {
-        self.reject(name, Code::Invalid, format!("{name} is not {wanted}"));
+        self.invalid(name, format!("{name} is not {wanted}"));
         None
     }
 

@@ -18,9 +18,7 @@ use tar::{Builder, EntryType, Header};
 use super::git::Bare;
 use super::records::Subject;
 use crate::clock::Timestamp;
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::storage::migrations::{Flag, Migration};
-use crate::emulator::world::{Organization, World};
+use crate::emulator::world::{Flag, Migration, Organization, Owner, World};
 
 /// The version of the records' form, as the real service's archives have it.
 const SCHEMA_VERSION: &str = "1.2.0";

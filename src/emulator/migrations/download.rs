@@ -7,8 +7,7 @@
 use ring::hmac;
 
 use crate::clock::Timestamp;
-use crate::emulator::http::path::Query;
-use crate::emulator::http::validators::hex;
+use crate::emulator::http::{Query, hex};
 
 /// Not a secret: an emulator guards nothing. It keeps apart addresses that were handed out from
 /// those that were made up.

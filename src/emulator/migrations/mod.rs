@@ -16,10 +16,10 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::limits::settings::Limits;
-use crate::emulator::world::World;
-use crate::emulator::world::storage::migrations::{Migration, MigrationState, Pace};
+use crate::emulator::http::iso;
+use crate::emulator::limits::Limits;
+use crate::emulator::world::storage::migrations::Pace;
+use crate::emulator::world::{Migration, MigrationState, World};
 
 /// The most migrations of one account, so that no caller can fill the memory. Not shown.
 pub const PER_ACCOUNT_MAX: usize = 1_000;
@@ -40,7 +40,7 @@ pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
         world.migrations.moving.remove(&entry);
         match state {
             MigrationState::Pending => {
-                drop(world.migrations.enter(id, MigrationState::Exporting, Pace::Moving, at))
+                world.migrations.enter(id, MigrationState::Exporting, Pace::Moving, at);
             }
             MigrationState::Exporting => {
                 // One without repositories is work too.
@@ -54,7 +54,7 @@ pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
                 }
             }
             MigrationState::Exported | MigrationState::Failed => {
-                drop(world.migrations.delete_archive(id))
+                world.migrations.delete_archive(id);
             }
         }
     }

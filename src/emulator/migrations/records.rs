@@ -6,11 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::urls::{SITE, segment};
-use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::http::{SITE, iso, segment};
 use crate::emulator::world::{
-    Asset, Comment, History, Issue, IssueState, Label, Milestone, Organization, Release,
+    Asset, Comment, History, Issue, IssueState, Label, Milestone, Organization, Owner, Release,
     Repository, Visibility, World,
 };
 

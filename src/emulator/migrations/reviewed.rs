@@ -7,11 +7,9 @@
 use serde_json::{Value, json};
 
 use super::records::{Subject, issue_url};
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::urls::segment;
+use crate::emulator::http::{iso, segment};
 use crate::emulator::render::extend;
-use crate::emulator::world::storage::collections::StoredItem;
-use crate::emulator::world::{Issue, Repository};
+use crate::emulator::world::{Issue, Repository, StoredItem};
 
 impl<'a> Subject<'a> {
     /// What lies on a shelf of a repository, the oldest first.

@@ -5,7 +5,7 @@ use http::Response;
 
 use crate::emulator::faults::gates::GateId;
 use crate::emulator::faults::wire::{Departure, Wire};
-use crate::emulator::limits::request_id::RequestId;
+use crate::emulator::limits::RequestId;
 
 /// The answer to a request, and whether it has to wait.
 #[derive(Debug)]

@@ -4,11 +4,10 @@
 
 use serde_json::Value;
 
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::reply::{Body, Reply};
+use crate::emulator::http::{ApiError, Body, Reply};
+use crate::emulator::limits::Limits;
 use crate::emulator::limits::secondary::Style;
-use crate::emulator::limits::settings::Limits;
-use crate::emulator::routing::route::Verb;
+use crate::emulator::routing::Verb;
 
 /// Microseconds: a base by the kind of request, and a little for each item of a list or object of a
 /// GraphQL answer.

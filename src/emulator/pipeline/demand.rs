@@ -4,12 +4,10 @@ use bytes::Bytes;
 use http::{Method, Request};
 
 use crate::emulator::auth::access;
-use crate::emulator::http::path::{ApiArea, Canonical};
-use crate::emulator::limits::secondary::{Content, Style, TokenRequest, Weight};
-use crate::emulator::limits::settings::Resource;
-use crate::emulator::routing::need::Need;
-use crate::emulator::routing::params::Params;
-use crate::emulator::routing::route::{Charge, Route, Verb};
+use crate::emulator::http::{ApiArea, Canonical};
+use crate::emulator::limits::secondary::{Style, Weight};
+use crate::emulator::limits::{Content, Resource, TokenRequest};
+use crate::emulator::routing::{Charge, Need, Params, Route, Verb};
 use crate::emulator::state::State;
 use crate::emulator::{generic, graphql, resources};
 

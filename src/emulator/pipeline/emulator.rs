@@ -10,15 +10,13 @@ use crate::clock::Timestamp;
 use crate::emulator::events::delivery::queue::{self, Outgoing};
 use crate::emulator::faults::gates::GateId;
 use crate::emulator::faults::{FaultId, FaultSpec};
-use crate::emulator::limits::request_id::RequestId;
+use crate::emulator::limits::RequestId;
 use crate::emulator::replay::Recording;
 use crate::emulator::seed::options::Options;
 use crate::emulator::state::State;
 use crate::emulator::state::reset::Conditions;
 use crate::emulator::state::transcript::Entry;
-use crate::emulator::world::TokenView;
-use crate::emulator::world::webhooks::deliveries::Receipt;
-use crate::emulator::world::webhooks::queue::OutgoingId;
+use crate::emulator::world::{OutgoingId, Receipt, TokenView};
 
 /// The whole upstream: accounts, budgets, resources and the record of every request.
 #[derive(Debug)]

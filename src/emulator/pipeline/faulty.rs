@@ -19,13 +19,9 @@ use crate::emulator::faults::wire::{Departure, Wire};
 use crate::emulator::faults::{
     Canned, Distorted, Ending, Execution, FaultId, LimitDenial, Remaining, Seen, Strike,
 };
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::path::Canonical;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::timestamps::{http_date, parse_http_date};
-use crate::emulator::limits::primary::View;
-use crate::emulator::limits::request_id::RequestId;
-use crate::emulator::limits::secondary::{Content, Exceeded, TokenRequest, Weight};
+use crate::emulator::http::{ApiError, Canonical, Reply, http_date, parse_http_date};
+use crate::emulator::limits::secondary::Weight;
+use crate::emulator::limits::{Content, Exceeded, RequestId, TokenRequest, View};
 use crate::emulator::state::State;
 
 /// What a proxy in front of the service says when the service did not (UPSTREAM.md, Limits: "ends a

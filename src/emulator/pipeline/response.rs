@@ -10,10 +10,9 @@ use crate::api::Dialect;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Caller;
 use crate::emulator::http::issued_dates::{DateValidity, IssuedDates};
-use crate::emulator::http::reply::{Body, Reply, Tag};
-use crate::emulator::http::timestamps::http_date;
 use crate::emulator::http::validators::{Freshness, Validators, validators};
-use crate::emulator::limits::request_id::RequestId;
+use crate::emulator::http::{Body, Reply, Tag, http_date};
+use crate::emulator::limits::RequestId;
 
 /// What an answer's headers need to know of the request.
 #[derive(Debug)]

@@ -4,8 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{Renderer, extend, node_id};
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::urls::{SITE, segment};
+use crate::emulator::http::{SITE, iso, segment};
 use crate::emulator::world::{
     Asset, Comment, Issue, IssueState, Label, Milestone, Release, Repository,
 };

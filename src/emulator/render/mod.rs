@@ -8,11 +8,9 @@ pub mod team;
 use serde_json::{Map, Value, json};
 
 use crate::emulator::accounts::Caller;
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::urls::{SITE, Urls, segment};
-use crate::emulator::routing::call::Call;
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::{Organization, Repository, User, World};
+use crate::emulator::http::{SITE, Urls, iso, segment};
+use crate::emulator::routing::Call;
+use crate::emulator::world::{Organization, Owner, Repository, User, World};
 
 /// Renders for one caller.
 #[derive(Clone, Copy, Debug)]

@@ -5,9 +5,8 @@ use serde_json::{Map, Value, json};
 use super::{Renderer, extend, node_id, object};
 use crate::clock::Timestamp;
 use crate::emulator::auth::access::{role_of_token, sees};
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::urls::SITE;
-use crate::emulator::routing::need::Role;
+use crate::emulator::http::{SITE, iso};
+use crate::emulator::routing::Role;
 use crate::emulator::world::{IssueState, Repository, Visibility};
 
 /// Document 3, Repository object, URL-template strings: the field and what follows the repository's

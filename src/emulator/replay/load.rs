@@ -12,9 +12,8 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::Value;
 
 use super::{Exchange, Key, RecordedBody, Recording, Site, body_value};
-use crate::emulator::http::path::Query;
-use crate::emulator::http::timestamps::parse_http_date;
-use crate::emulator::limits::settings::Resource;
+use crate::emulator::http::{Query, parse_http_date};
+use crate::emulator::limits::Resource;
 
 /// In the order of preference.
 const FILES: [&str; 2] = ["raw-fixture.json", "normalized-fixture.json"];

@@ -22,10 +22,8 @@ use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Caller};
-use crate::emulator::http::path::{self, ApiArea, Canonical, Query};
-use crate::emulator::http::reply::{Body, Reply, Tag};
-use crate::emulator::http::urls::Urls;
-use crate::emulator::limits::settings::Resource;
+use crate::emulator::http::{ApiArea, Body, Canonical, Query, Reply, Tag, Urls, path};
+use crate::emulator::limits::Resource;
 
 pub use self::load::LoadError;
 

@@ -5,7 +5,7 @@ use http::header::{LINK, LOCATION};
 use http::{HeaderName, HeaderValue};
 use serde_json::Value;
 
-use crate::emulator::http::urls::Urls;
+use crate::emulator::http::Urls;
 
 /// The hosts of the recording and whose place they take.
 const API: &str = "https://api.github.com";

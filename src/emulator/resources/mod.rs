@@ -27,8 +27,7 @@ use self::repositories::{
 use self::service::{meta, reference};
 use self::users::{directory, gists, migrations, user};
 use self::webhooks::{deliveries, hooks};
-use crate::emulator::routing::params::Params;
-use crate::emulator::routing::route::{Route, Verb};
+use crate::emulator::routing::{Params, Route, Verb};
 
 /// The routes about people and their teams, in organisations and enterprises.
 pub const PEOPLE: &[&[Route]] = &[

@@ -8,11 +8,8 @@ use super::params::Params;
 use crate::api::Dialect;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Caller};
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::path::Query;
-use crate::emulator::http::urls::Urls;
-use crate::emulator::limits::primary::{Primary, View};
-use crate::emulator::limits::settings::{Limits, Resource};
+use crate::emulator::http::{ApiError, Query, Urls};
+use crate::emulator::limits::{Limits, Primary, Resource, View};
 use crate::emulator::world::{Repository, World};
 
 /// What a route's function works with.

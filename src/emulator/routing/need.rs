@@ -87,6 +87,10 @@ pub enum Role {
 pub const NOTIFICATION_SCOPES: &[&str] = &["notifications", "repo"];
 
 impl Need {
+    pub const fn repository(permission: &'static str, level: Level, role: Role) -> Self {
+        Self::Repository { permission, level, role }
+    }
+
     #[cfg(test)]
     /// The permission that a token needs which has permissions.
     pub fn permission(self) -> Option<(&'static str, Level)> {

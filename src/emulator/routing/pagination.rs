@@ -6,7 +6,7 @@ use percent_encoding::{CONTROLS, utf8_percent_encode};
 use serde_json::Value;
 
 use super::call::Call;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::Reply;
 
 /// Document 1: "`per_page` (integer, max 100, default 30)".
 pub const USUAL: Caps = Caps { default: 30, max: 100 };

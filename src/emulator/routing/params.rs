@@ -1,6 +1,6 @@
 //! The values of a path's parameters.
 
-use crate::emulator::http::error::ApiError;
+use crate::emulator::http::ApiError;
 use crate::emulator::http::path::decode_segment;
 
 /// The values of a template's parameters.

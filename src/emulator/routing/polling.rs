@@ -3,7 +3,7 @@
 use http::HeaderName;
 
 use super::call::Call;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::Reply;
 
 /// The answer to a poll, with the interval in force after it. A 304 says it too.
 pub fn paced(call: &mut Call<'_>, reply: Reply) -> Reply {

@@ -4,13 +4,14 @@ use http::Method;
 
 use super::call::Call;
 use super::need::Need;
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::limits::secondary::{Content, TokenRequest};
-use crate::emulator::limits::settings::Resource;
+use crate::emulator::http::{ApiError, Reply};
+use crate::emulator::limits::{Content, Resource, TokenRequest};
 
 /// What a route's function makes of a call.
 pub type Outcome = Result<Reply, ApiError>;
+
+/// A function that answers a route.
+pub type Handler = fn(&mut Call<'_>) -> Outcome;
 
 /// A method that has routes; `HEAD` is asked as `GET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,16 +66,11 @@ pub struct Route {
     pub charge: Charge,
     pub content: Content,
     pub tokens: TokenRequest,
-    pub answer: fn(&mut Call<'_>) -> Outcome,
+    pub answer: Handler,
 }
 
 impl Route {
-    pub const fn new(
-        verb: Verb,
-        template: &'static str,
-        need: Need,
-        answer: fn(&mut Call<'_>) -> Outcome,
-    ) -> Self {
+    const fn new(verb: Verb, template: &'static str, need: Need, answer: Handler) -> Self {
         Self {
             verb,
             template,
@@ -85,6 +81,26 @@ impl Route {
             tokens: TokenRequest::No,
             answer,
         }
+    }
+
+    pub const fn get(template: &'static str, need: Need, answer: Handler) -> Self {
+        Self::new(Verb::Get, template, need, answer)
+    }
+
+    pub const fn post(template: &'static str, need: Need, answer: Handler) -> Self {
+        Self::new(Verb::Post, template, need, answer)
+    }
+
+    pub const fn patch(template: &'static str, need: Need, answer: Handler) -> Self {
+        Self::new(Verb::Patch, template, need, answer)
+    }
+
+    pub const fn put(template: &'static str, need: Need, answer: Handler) -> Self {
+        Self::new(Verb::Put, template, need, answer)
+    }
+
+    pub const fn delete(template: &'static str, need: Need, answer: Handler) -> Self {
+        Self::new(Verb::Delete, template, need, answer)
     }
 
     /// It makes something that people see. No list is published; this one takes every POST that

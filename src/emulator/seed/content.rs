@@ -7,10 +7,9 @@ use super::options::Options;
 use super::people::{ACME, ADA, BEN, BUILD_BOT, CLEO, DAN, GLOBEX, SCAN_BOT, TRIAGE_BOT, WIDGETS};
 use crate::clock::Timestamp;
 use crate::emulator::events::notifications::{self, Cause, Notification};
-use crate::emulator::world::notifications::thread::{Reason, ThreadState, Topic};
-use crate::emulator::world::organizations::owner::Owner;
 use crate::emulator::world::{
-    Comment, FEATURES, Issue, IssueState, Label, Milestone, Release, Repository, Visibility, World,
+    Comment, FEATURES, Issue, IssueState, Label, Milestone, Owner, Reason, Release, Repository,
+    ThreadState, Topic, Visibility, World,
 };
 use crate::random::Rng;
 

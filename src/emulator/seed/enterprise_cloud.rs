@@ -10,10 +10,9 @@ use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Level, Permissions, Token, TokenStatus};
 use crate::emulator::auth::jwt;
-use crate::emulator::world::organizations::owner::Owner;
 use crate::emulator::world::{
-    App, FEATURES, InstallationGrant, Issue, OauthApp, Organization, People, Repository, User,
-    Visibility, World,
+    App, FEATURES, InstallationGrant, Issue, OauthApp, Organization, Owner, People, Repository,
+    User, Visibility, World,
 };
 
 const IRIS: u64 = 151;

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::people::{ADA, WIDGETS};
 use crate::clock::Timestamp;
-use crate::emulator::limits::settings::Limits;
+use crate::emulator::limits::Limits;
 use crate::emulator::migrations;
-use crate::emulator::world::storage::migrations::{Flag, Migration, MigrationState, Pace};
-use crate::emulator::world::{World, guid};
+use crate::emulator::world::storage::migrations::Pace;
+use crate::emulator::world::{Flag, Migration, MigrationState, World, guid};
 
 const HOUR: Duration = Duration::from_hours(1);
 const PENDING: u64 = 701;

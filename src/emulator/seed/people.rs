@@ -8,8 +8,7 @@ use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Level, Permissions, Token, TokenStatus};
 use crate::emulator::auth::jwt;
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::{App, OauthApp, Organization, People, User, World};
+use crate::emulator::world::{App, OauthApp, Organization, Owner, People, User, World};
 
 pub const ADA: u64 = 101;
 pub const BEN: u64 = 102;

@@ -8,12 +8,10 @@ use super::people::{ACME, ADA, APP, BEN, CLEO, WIDGETS, personal};
 use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{Level, Permissions, Token};
-use crate::emulator::world::World;
 use crate::emulator::world::organizations::issue_fields::{FieldOption, IssueField};
 use crate::emulator::world::organizations::membership::{DEFINITIONS_MANAGER, VALUES_EDITOR};
-use crate::emulator::world::organizations::property::{
-    Definition, Editors, PropertyValue, ValueType,
-};
+use crate::emulator::world::organizations::property::ValueType;
+use crate::emulator::world::{Definition, Editors, PropertyValue, World};
 
 const DAY: Duration = Duration::from_hours(24);
 

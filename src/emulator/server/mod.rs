@@ -35,7 +35,7 @@ use crate::emulator::faults::FaultId;
 use crate::emulator::faults::gates::GateId;
 use crate::emulator::faults::wire::{Departure, Wire};
 use crate::emulator::http::path::{self, UploadBytes};
-use crate::emulator::limits::request_id::RequestId;
+use crate::emulator::limits::RequestId;
 use crate::emulator::pipeline::emulator::Emulator;
 
 /// Connections at once; further ones wait in the listener's queue.

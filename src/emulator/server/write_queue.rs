@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
 
 use super::Shared;
-use crate::emulator::limits::request_id::RequestId;
+use crate::emulator::limits::RequestId;
 
 /// The connection itself, as the protocol's implementation drives it.
 pub struct WriteQueue {

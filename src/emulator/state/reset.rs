@@ -10,7 +10,8 @@ use super::State;
 use crate::clock::Timestamp;
 use crate::emulator::faults::gates::Gates;
 use crate::emulator::faults::{FaultSpec, Faults};
-use crate::emulator::limits::settings::{Limits, UnknownLimit};
+use crate::emulator::limits::Limits;
+use crate::emulator::limits::settings::UnknownLimit;
 use crate::emulator::replay::Replayer;
 use crate::emulator::seed::options::Options;
 

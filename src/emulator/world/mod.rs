@@ -7,9 +7,8 @@ use std::sync::Arc;
 use self::notifications::feed::Feed;
 use self::notifications::participation::{self, Participation};
 use self::notifications::polls::Polls;
-use self::notifications::thread::{BackgroundRead, Thread};
+use self::notifications::thread::BackgroundRead;
 use self::organizations::issue_fields::IssueField;
-use self::organizations::owner::Owner;
 use self::properties::Properties;
 use self::storage::clone_secrets::CloneSecrets;
 use self::storage::collections::Collections;
@@ -36,15 +35,21 @@ mod views;
 pub mod webhooks;
 
 pub use self::apps::InstallationGrant;
-pub use self::git::history::{Author, Commit, Draft, Edit, History, HistoryFull, README, Tree};
+pub use self::git::commits::Draft;
+pub use self::git::history::{Author, Commit, Edit, History, HistoryFull, README, Tree};
+pub use self::notifications::thread::{Reason, Thread, ThreadState, Topic};
 pub use self::organizations::enterprises::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
 pub use self::organizations::membership::{
     Invitation, InvitationFailure, InvitationRole, Invitee, ORGANIZATION_ROLES, People, Purpose,
 };
+pub use self::organizations::owner::Owner;
 pub use self::organizations::people::{App, OauthApp, Organization, User};
+pub use self::organizations::property::{Definition, Editors, PropertyValue};
 pub use self::organizations::teams::{Privacy, RepositoryRole, Team, TeamRole};
 pub use self::repositories::issues::{Comment, Issue, IssueState, Label, Milestone};
 pub use self::repositories::repository::{Asset, FEATURES, Release, Repository, Visibility};
+pub use self::storage::collections::StoredItem;
+pub use self::storage::migrations::{Flag, Migration, MigrationState};
 pub use self::token_views::TokenView;
 pub use self::views::role_views;
 pub use self::webhooks::deliveries::{
@@ -52,6 +57,7 @@ pub use self::webhooks::deliveries::{
     Receipt, Signatures, guid,
 };
 pub use self::webhooks::hooks::{Certificate, Config, ContentType, Hook, HookKey, Target};
+pub use self::webhooks::queue::OutgoingId;
 
 /// Everything that exists, and the next free id.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::World;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{Token, TokenStatus};
-use crate::emulator::http::error::{ApiError, Code};
+use crate::emulator::http::ApiError;
 
 /// The most tokens made at run time that are kept; then those that have expired make place. Five
 /// times what Document 1 lets one app ask for in the hour that such a token lives ("2,000 OAuth
@@ -26,12 +26,7 @@ impl World {
             self.tokens.get(*position).is_some_and(|token| !token.status.is_good_at(now))
         };
         let Some(position) = oldest.filter(dead) else {
-            return Err(ApiError::field(
-                "Token",
-                "base",
-                Code::Invalid,
-                "there are too many tokens already",
-            ));
+            return Err(ApiError::invalid("Token", "base", "there are too many tokens already"));
         };
         self.minted.rotate_left(1);
         self.replace_token(position, token);

@@ -10,7 +10,7 @@ use ring::hmac;
 
 use crate::api::Dialect;
 use crate::api::headers::{HUB_SIGNATURE, HUB_SIGNATURE_256};
-use crate::emulator::http::validators::hex;
+use crate::emulator::http::hex;
 use crate::emulator::world::{Config, ContentType, Delivery, Hook, HookKey, Posted, Signatures};
 
 /// "A hookshot agent string with a build suffix"; the build is made up and never changes.

@@ -14,8 +14,9 @@ use http::Request;
 use super::envelope;
 use crate::api::Dialect;
 use crate::clock::Timestamp;
-use crate::emulator::world::webhooks::queue::OutgoingId;
-use crate::emulator::world::{Certificate, Failure, HookKey, QueueStatus, Receipt, World};
+use crate::emulator::world::{
+    Certificate, Failure, HookKey, OutgoingId, QueueStatus, Receipt, World,
+};
 
 /// What waits at all webhooks together; beyond that the oldest of the one with the most is
 /// forgotten.

@@ -30,8 +30,7 @@ use tokio::task::JoinSet;
 
 use super::queue::Outgoing;
 use crate::clock::Clock;
-use crate::emulator::world::webhooks::queue::OutgoingId;
-use crate::emulator::world::{ANSWER_BYTES_MAX, Certificate, Failure, Receipt};
+use crate::emulator::world::{ANSWER_BYTES_MAX, Certificate, Failure, OutgoingId, Receipt};
 
 /// UPSTREAM.md, Webhooks: "Answer within 10 s". (Document 3: not shown.)
 const TIME_OUT: Duration = Duration::from_secs(10);

@@ -11,11 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Timestamp;
 use crate::emulator::world::notifications::participation::{Key, NamedUsers};
-use crate::emulator::world::notifications::thread::{
-    Reason, Subscription, Thread, ThreadState, Topic,
+use crate::emulator::world::notifications::thread::Subscription;
+use crate::emulator::world::{
+    Issue, Owner, Reason, Repository, Thread, ThreadState, Topic, Visibility, World,
 };
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::{Issue, Repository, Visibility, World};
 
 /// When there are more threads, the oldest ones are forgotten.
 const THREADS_MAX: usize = 200_000;

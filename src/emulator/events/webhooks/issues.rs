@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{EventContext, WebhookEvent};
-use crate::emulator::http::error::ApiError;
+use crate::emulator::http::ApiError;
 use crate::emulator::render::{Renderer, extend};
-use crate::emulator::routing::call::Call;
+use crate::emulator::routing::Call;
 use crate::emulator::world::{Issue, IssueState, World};
 
 /// A change of more labels than this is not told label by label: each of these events shows the

@@ -17,12 +17,13 @@ use serde_json::{Value, json};
 use super::delivery::queue;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Caller};
-use crate::emulator::http::urls::Urls;
+use crate::emulator::http::Urls;
 use crate::emulator::render::{Renderer, extend, node_id};
-use crate::emulator::routing::call::Call;
+use crate::emulator::routing::Call;
 use crate::emulator::world::notifications::feed::{self, Event};
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::{Attempt, Delivery, Hook, HookKey, Receipt, Repository, World, guid};
+use crate::emulator::world::{
+    Attempt, Delivery, Hook, HookKey, Owner, Receipt, Repository, World, guid,
+};
 
 /// Where something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

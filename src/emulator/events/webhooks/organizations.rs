@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{EventContext, EventScope, WebhookEvent, publish, publish_in};
 use crate::emulator::render::Renderer;
 use crate::emulator::render::team::MembershipState;
-use crate::emulator::routing::call::Call;
+use crate::emulator::routing::Call;
 use crate::emulator::world::{Organization, World};
 
 /// A user's active places in an organisation: whether it is a member, and of which teams.

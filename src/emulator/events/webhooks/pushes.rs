@@ -4,8 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{EventContext, EventScope, WebhookEvent};
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::urls::SITE;
+use crate::emulator::http::{SITE, iso};
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::world::{
     Author, Commit, Edit, History, HistoryFull, README, Repository, World,

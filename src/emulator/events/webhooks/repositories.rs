@@ -4,9 +4,9 @@
 use serde_json::{Value, json};
 
 use super::WebhookEvent;
-use crate::emulator::http::error::ApiError;
+use crate::emulator::http::ApiError;
 use crate::emulator::render::extend;
-use crate::emulator::routing::call::Call;
+use crate::emulator::routing::Call;
 use crate::emulator::world::{Repository, Visibility};
 
 /// A repository before a change, as far as events tell of it.

@@ -9,44 +9,21 @@ use serde_json::{Map, Value, json};
 use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Level, Permissions};
 use crate::emulator::auth::{access, reach};
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::reply::{Body, Reply};
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::urls::{SITE, segment};
+use crate::emulator::http::{ApiError, Body, Reply, SITE, iso, segment};
 use crate::emulator::render::{Renderer, node_id};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::Need;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::{App, Repository, World};
+use crate::emulator::routing::{Call, Need, Outcome, Route, USUAL, pagination};
+use crate::emulator::world::{App, Owner, Repository, World};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/app", Need::App, me),
-    Route::new(Verb::Get, "/app/installations", Need::App, installations),
-    Route::new(Verb::Get, "/app/installations/{installation_id}", Need::App, installation),
-    Route::new(Verb::Get, "/apps/{app_slug}", Need::Nothing, by_slug),
-    Route::new(Verb::Get, "/orgs/{org}/installation", Need::App, installation_of_organization),
-    Route::new(
-        Verb::Get,
-        "/repos/{owner}/{repo}/installation",
-        Need::App,
-        installation_of_repository,
-    ),
-    Route::new(
-        Verb::Get,
-        "/installation/repositories",
-        Need::Kind(TokenKind::Installation),
-        repositories,
-    ),
-    Route::new(
-        Verb::Get,
-        "/user/installations",
-        Need::Kind(TokenKind::AppUser),
-        installations_of_user,
-    ),
-    Route::new(
-        Verb::Get,
+    Route::get("/app", Need::App, me),
+    Route::get("/app/installations", Need::App, installations),
+    Route::get("/app/installations/{installation_id}", Need::App, installation),
+    Route::get("/apps/{app_slug}", Need::Nothing, by_slug),
+    Route::get("/orgs/{org}/installation", Need::App, installation_of_organization),
+    Route::get("/repos/{owner}/{repo}/installation", Need::App, installation_of_repository),
+    Route::get("/installation/repositories", Need::Kind(TokenKind::Installation), repositories),
+    Route::get("/user/installations", Need::Kind(TokenKind::AppUser), installations_of_user),
+    Route::get(
         "/user/installations/{installation_id}/repositories",
         Need::Kind(TokenKind::AppUser),
         repositories_of_user_installation,

@@ -4,20 +4,17 @@
 //! "For an app: events of the app": those of every organisation where it is installed. Which of
 //! them it chose is not shown; it has all.
 
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Reply};
 use crate::emulator::resources::webhooks::{deliveries, hook_config, hooks};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::Need;
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Route};
 use crate::emulator::world::Hook;
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/app/hook/config", Need::App, get_config),
-    Route::new(Verb::Patch, "/app/hook/config", Need::App, patch_config),
-    Route::new(Verb::Get, "/app/hook/deliveries", Need::App, list),
-    Route::new(Verb::Get, "/app/hook/deliveries/{delivery_id}", Need::App, get),
-    Route::new(Verb::Post, "/app/hook/deliveries/{delivery_id}/attempts", Need::App, attempt),
+    Route::get("/app/hook/config", Need::App, get_config),
+    Route::patch("/app/hook/config", Need::App, patch_config),
+    Route::get("/app/hook/deliveries", Need::App, list),
+    Route::get("/app/hook/deliveries/{delivery_id}", Need::App, get),
+    Route::post("/app/hook/deliveries/{delivery_id}/attempts", Need::App, attempt),
 ];
 
 /// The webhook of the app that asks.

@@ -13,20 +13,15 @@ use crate::api::TokenKind;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Level, Permissions, Token, TokenStatus};
 use crate::emulator::auth::{permission_names, reach};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::{ApiError, Fields, Reply, iso};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::Need;
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::routing::{Call, Need, Outcome, Route};
+use crate::emulator::world::Owner;
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Post, "/app/installations/{installation_id}/access_tokens", Need::App, mint)
+    Route::post("/app/installations/{installation_id}/access_tokens", Need::App, mint)
         .about_tokens(),
-    Route::new(Verb::Delete, "/installation/token", Need::Kind(TokenKind::Installation), revoke),
+    Route::delete("/installation/token", Need::Kind(TokenKind::Installation), revoke),
 ];
 
 /// UPSTREAM.md, Apps: "for an hour".
@@ -112,11 +107,9 @@ fn repositories(
                 let found = ids.into_iter().map(owned).collect();
                 choose(call, fields, "repository_ids", installation, &mut chosen, found);
             }
-            Some(None) | None => fields.reject(
-                "repository_ids",
-                Code::Invalid,
-                "repository_ids is not an array of integers",
-            ),
+            Some(None) | None => {
+                fields.invalid("repository_ids", "repository_ids is not an array of integers")
+            }
         }
     }
     (names.is_some() || ids.is_some()).then_some(chosen)
@@ -132,20 +125,12 @@ fn choose(
     found: Vec<Option<u64>>,
 ) {
     if found.is_empty() || found.len() > NAMED_MAX {
-        fields.reject(
-            name,
-            Code::Invalid,
-            format!("{name} must name 1 to {NAMED_MAX} repositories"),
-        );
+        fields.invalid(name, format!("{name} must name 1 to {NAMED_MAX} repositories"));
     } else if found
         .iter()
         .any(|id| id.is_none_or(|id| !reach::covers(call.world, installation, id)))
     {
-        fields.reject(
-            name,
-            Code::Invalid,
-            "There is at least one repository that does not exist or is not accessible to the installation.",
-        );
+        fields.invalid(name, "There is at least one repository that does not exist or is not accessible to the installation.");
     } else {
         chosen.extend(found.into_iter().flatten());
     }
@@ -163,7 +148,7 @@ fn narrowed(
         Some(given) if given.is_empty() => return None,
         Some(given) => given.clone(),
         None => {
-            fields.reject("permissions", Code::Invalid, "permissions is not an object");
+            fields.invalid("permissions", "permissions is not an object");
             return None;
         }
     };
@@ -179,19 +164,13 @@ fn narrowed(
             (Some(name), Some(level)) if granted.include(&BTreeMap::from([(name, level)])) => {
                 asked.insert(name, level);
             }
-            (None, _) => fields.reject(
+            (None, _) => {
+                fields.invalid(&format!("permissions.{name}"), "there is no such permission")
+            }
+            (_, None) => fields
+                .invalid(&format!("permissions.{name}"), "a permission is read, write or admin"),
+            (Some(_), Some(_)) => fields.invalid(
                 &format!("permissions.{name}"),
-                Code::Invalid,
-                "there is no such permission",
-            ),
-            (_, None) => fields.reject(
-                &format!("permissions.{name}"),
-                Code::Invalid,
-                "a permission is read, write or admin",
-            ),
-            (Some(_), Some(_)) => fields.reject(
-                &format!("permissions.{name}"),
-                Code::Invalid,
                 "The permissions requested are not granted to this installation.",
             ),
         }

@@ -9,24 +9,16 @@ use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use crate::emulator::accounts::{AccountId, Token};
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::validators::hex;
+use crate::emulator::http::{ApiError, Fields, Reply, hex};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::Need;
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Route};
 use crate::emulator::world::OauthApp;
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Post, "/applications/{client_id}/token", Need::OauthApp, check).about_tokens(),
-    Route::new(Verb::Patch, "/applications/{client_id}/token", Need::OauthApp, reset)
-        .about_tokens(),
-    Route::new(Verb::Delete, "/applications/{client_id}/token", Need::OauthApp, delete)
-        .about_tokens(),
-    Route::new(Verb::Delete, "/applications/{client_id}/grant", Need::OauthApp, delete_grant)
-        .about_tokens(),
+    Route::post("/applications/{client_id}/token", Need::OauthApp, check).about_tokens(),
+    Route::patch("/applications/{client_id}/token", Need::OauthApp, reset).about_tokens(),
+    Route::delete("/applications/{client_id}/token", Need::OauthApp, delete).about_tokens(),
+    Route::delete("/applications/{client_id}/grant", Need::OauthApp, delete_grant).about_tokens(),
 ];
 
 /// How much of a token may be shown to tell it from others.

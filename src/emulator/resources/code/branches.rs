@@ -6,29 +6,21 @@ use serde_json::{Value, json};
 use super::contents::full;
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::{EventContext, pushes};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::urls::{SITE, segment};
+use crate::emulator::http::{ApiError, Fields, Reply, SITE, segment};
 use crate::emulator::render::{Renderer, extend, node_id};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
 use crate::emulator::world::git::objects::is_ref_name;
 use crate::emulator::world::{Draft, Repository};
 
-pub const READ: Need =
-    Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
-pub const WRITE: Need =
-    Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
+pub const READ: Need = Need::repository("contents", Level::Read, Role::Read);
+pub const WRITE: Need = Need::repository("contents", Level::Write, Role::Push);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/branches", READ, list),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/branches/{branch}", READ, get),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/branches/{branch}/rename", WRITE, rename),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/merges", WRITE, merge),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/tags", READ, tags),
+    Route::get("/repos/{owner}/{repo}/branches", READ, list),
+    Route::get("/repos/{owner}/{repo}/branches/{branch}", READ, get),
+    Route::post("/repos/{owner}/{repo}/branches/{branch}/rename", WRITE, rename),
+    Route::post("/repos/{owner}/{repo}/merges", WRITE, merge),
+    Route::get("/repos/{owner}/{repo}/tags", READ, tags),
 ];
 
 /// A branch as lists show it.
@@ -49,10 +41,9 @@ fn list(call: &mut Call<'_>) -> Outcome {
         Some("true") => Some(true),
         Some("false") => Some(false),
         Some(_) => {
-            return Err(ApiError::field(
+            return Err(ApiError::invalid(
                 "Branch",
                 "protected",
-                Code::Invalid,
                 "protected must be true or false",
             ));
         }
@@ -104,10 +95,10 @@ fn rename(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Branch", call.body)?;
     let new_name = fields.required_string("new_name");
     if !new_name.is_empty() && !is_ref_name(&new_name) {
-        fields.reject("new_name", Code::Invalid, "new_name is no name of a branch");
+        fields.invalid("new_name", "new_name is no name of a branch");
     }
     if call.world.history(call.repository()?).head(&new_name).is_some() {
-        fields.reject("new_name", Code::AlreadyExists, "new_name is taken");
+        fields.taken("new_name");
     }
     fields.check()?;
     move_branch(call, &new_name, Some(&sha))?;

@@ -1,17 +1,14 @@
 //! The commits of a repository: list and get.
 
 use super::contents::READ;
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Reply};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::Commit;
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/commits", READ, list),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/commits/{ref}", READ, get),
+    Route::get("/repos/{owner}/{repo}/commits", READ, list),
+    Route::get("/repos/{owner}/{repo}/commits/{ref}", READ, get),
 ];
 
 fn list(call: &mut Call<'_>) -> Outcome {

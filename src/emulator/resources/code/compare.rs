@@ -7,32 +7,25 @@ use serde_json::{Value, json};
 
 use super::branches::READ;
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::urls::{SITE, segment};
+use crate::emulator::http::{ApiError, Reply, SITE, segment};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::pagination::{self, Caps, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Caps, Need, Outcome, Role, Route, USUAL, pagination};
 use crate::emulator::world::git::objects::blob_id;
 use crate::emulator::world::{Commit, Repository};
 
-const READ_PULLS: Need =
-    Need::Repository { permission: "pull_requests", level: Level::Read, role: Role::Read };
+const READ_PULLS: Need = Need::repository("pull_requests", Level::Read, Role::Read);
 /// The running service shows this many commits of a comparison on a page.
 const COMMITS: Caps = Caps { default: 250, max: 250 };
 
 pub const ROUTES: &[Route] = &[
     // A branch's name may hold slashes.
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/compare/{*basehead}", READ, compare),
-    Route::new(
-        Verb::Get,
+    Route::get("/repos/{owner}/{repo}/compare/{*basehead}", READ, compare),
+    Route::get(
         "/repos/{owner}/{repo}/commits/{ref}/branches-where-head",
         READ,
         branches_where_head,
     ),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/commits/{ref}/pulls", READ_PULLS, pulls),
+    Route::get("/repos/{owner}/{repo}/commits/{ref}/pulls", READ_PULLS, pulls),
 ];
 
 /// `BASE...HEAD`, where each may be `OWNER:NAME` of this very repository.

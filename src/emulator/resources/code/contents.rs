@@ -10,30 +10,23 @@ use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::{EventContext, pushes};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::{Body, Reply};
-use crate::emulator::http::urls::{SITE, segment};
+use crate::emulator::http::{ApiError, Body, Code, Fields, Reply, SITE, segment};
 use crate::emulator::render::{Renderer, extend};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 use crate::emulator::world::git::objects::{blob_id, is_path};
 use crate::emulator::world::{Commit, Edit, HistoryFull, README, Repository};
 
-pub const READ: Need =
-    Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
-pub const WRITE: Need =
-    Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
+pub const READ: Need = Need::repository("contents", Level::Read, Role::Read);
+pub const WRITE: Need = Need::repository("contents", Level::Write, Role::Push);
 /// The running service's limit for files changed this way.
 const FILE_BYTES_MAX: usize = 1024 * 1024;
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/contents", READ, list),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/contents/{*path}", READ, file),
-    Route::new(Verb::Put, "/repos/{owner}/{repo}/contents/{*path}", WRITE, put),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}/contents/{*path}", WRITE, delete),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/readme", READ, readme),
+    Route::get("/repos/{owner}/{repo}/contents", READ, list),
+    Route::get("/repos/{owner}/{repo}/contents/{*path}", READ, file),
+    Route::put("/repos/{owner}/{repo}/contents/{*path}", WRITE, put),
+    Route::delete("/repos/{owner}/{repo}/contents/{*path}", WRITE, delete),
+    Route::get("/repos/{owner}/{repo}/readme", READ, readme),
 ];
 
 /// The commit that the query asks for.
@@ -181,13 +174,13 @@ fn read_edit(call: &Call<'_>, fields: &mut Fields, path: &str) -> Result<FileEdi
     let branch = fields.string("branch").unwrap_or_else(|| repository.default_branch.clone());
     let history = call.world.history(repository);
     let Some(head) = history.head(&branch) else {
-        fields.reject("branch", Code::Invalid, "there is no such branch");
+        fields.invalid("branch", "there is no such branch");
         return Ok(FileEdit { message, branch, exists: false });
     };
     let known = head.files.get(path).map(|content| sha_of(content));
     match (fields.string("sha"), &known) {
         (Some(given), Some(known)) if given != *known => {
-            fields.reject("sha", Code::Invalid, "sha is not that of the file")
+            fields.invalid("sha", "sha is not that of the file")
         }
         (None, Some(_)) => {
             fields.reject("sha", Code::MissingField, "sha is required to change a file that exists")
@@ -201,7 +194,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
     let path = call.params.get("path").to_owned();
     let mut fields = Fields::parse("Content", call.body)?;
     if !is_path(&path) {
-        fields.reject("path", Code::Invalid, "path contains a malformed component");
+        fields.invalid("path", "path contains a malformed component");
     }
     let read_edit = read_edit(call, &mut fields, &path)?;
     let content = content(&mut fields);
@@ -238,13 +231,13 @@ fn commit(call: &mut Call<'_>, read_edit: &FileEdit, edit: Edit) -> Result<Commi
 
 /// Too much is stored already (Document 1, 422: "the endpoint has been spammed").
 pub fn full(_: HistoryFull) -> ApiError {
-    ApiError::field("Content", "base", Code::Invalid, "the repository holds too much already")
+    ApiError::invalid("Content", "base", "the repository holds too much already")
 }
 
 fn content(fields: &mut Fields) -> Bytes {
     let Some(given) = fields.string("content") else {
         if !fields.has("content") {
-            fields.reject("content", Code::MissingField, "content is required");
+            fields.missing("content");
         }
         return Bytes::new();
     };
@@ -252,8 +245,8 @@ fn content(fields: &mut Fields) -> Bytes {
     let joined: String = given.chars().filter(|c| !c.is_ascii_whitespace()).collect();
     match STANDARD.decode(joined) {
         Ok(bytes) if bytes.len() <= FILE_BYTES_MAX => return bytes.into(),
-        Ok(_) => fields.reject("content", Code::Invalid, "content is larger than 1 MiB"),
-        Err(_) => fields.reject("content", Code::Invalid, "content is not valid Base64"),
+        Ok(_) => fields.invalid("content", "content is larger than 1 MiB"),
+        Err(_) => fields.invalid("content", "content is not valid Base64"),
     }
     Bytes::new()
 }

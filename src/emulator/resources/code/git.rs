@@ -16,32 +16,26 @@ use serde_json::{Map, Value, json};
 use super::branches::{READ, WRITE};
 use super::contents::full;
 use crate::clock::Timestamp;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::{ApiError, Fields, Reply, iso};
 use crate::emulator::render::{Renderer, extend, node_id};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::git::objects::{
     FILE_MODE, Leaf, ObjectId, TagFacts, blob_id, is_path, make_way, root_tree, tag,
 };
-use crate::emulator::world::storage::collections::StoredItem;
-use crate::emulator::world::{Draft, Repository, Tree};
+use crate::emulator::world::{Draft, Repository, StoredItem, Tree};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/git/blobs", WRITE, create_blob),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/blobs/{file_sha}", READ, get_blob),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/git/trees", WRITE, create_tree),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/trees/{tree_sha}", READ, get_tree),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/git/commits", WRITE, create_commit),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/commits/{commit_sha}", READ, get_commit),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/git/tags", WRITE, create_tag),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/tags/{tag_sha}", READ, get_tag),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/matching-refs/{*ref}", READ, matching_refs),
+    Route::post("/repos/{owner}/{repo}/git/blobs", WRITE, create_blob),
+    Route::get("/repos/{owner}/{repo}/git/blobs/{file_sha}", READ, get_blob),
+    Route::post("/repos/{owner}/{repo}/git/trees", WRITE, create_tree),
+    Route::get("/repos/{owner}/{repo}/git/trees/{tree_sha}", READ, get_tree),
+    Route::post("/repos/{owner}/{repo}/git/commits", WRITE, create_commit),
+    Route::get("/repos/{owner}/{repo}/git/commits/{commit_sha}", READ, get_commit),
+    Route::post("/repos/{owner}/{repo}/git/tags", WRITE, create_tag),
+    Route::get("/repos/{owner}/{repo}/git/tags/{tag_sha}", READ, get_tag),
+    Route::get("/repos/{owner}/{repo}/git/matching-refs/{*ref}", READ, matching_refs),
     // The old address of one ref, which clients still ask for.
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/refs/{*ref}", READ, one_ref),
+    Route::get("/repos/{owner}/{repo}/git/refs/{*ref}", READ, one_ref),
 ];
 
 /// Entries of one tree.
@@ -92,19 +86,19 @@ fn created(call: &Call<'_>, collection: &str, sha: &str, value: Value) -> Outcom
 fn create_blob(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Blob", call.body)?;
     if !fields.has("content") {
-        fields.reject("content", Code::MissingField, "content is required");
+        fields.missing("content");
     }
     let content = fields.string("content").unwrap_or_default();
     let bytes = match fields.string("encoding").as_deref() {
         None | Some("utf-8") => Some(content.into_bytes()),
         Some("base64") => STANDARD.decode(content.split_whitespace().collect::<String>()).ok(),
         Some(_) => {
-            fields.reject("encoding", Code::Invalid, "encoding must be utf-8 or base64");
+            fields.invalid("encoding", "encoding must be utf-8 or base64");
             Some(Vec::new())
         }
     };
     if bytes.is_none() {
-        fields.reject("content", Code::Invalid, "content is not what encoding says");
+        fields.invalid("content", "content is not what encoding says");
     }
     fields.check()?;
     let sha = keep_blob(call, &bytes.unwrap_or_default())?;
@@ -242,7 +236,7 @@ fn create_tree(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Tree", call.body)?;
     let base = fields.string("base_tree").map(|base| entries(call, &base));
     if matches!(base, Some(Err(_))) {
-        fields.reject("base_tree", Code::Invalid, "base_tree is no tree of the repository");
+        fields.invalid("base_tree", "base_tree is no tree of the repository");
     }
     let mut tree: Entries = base.and_then(Result::ok).unwrap_or_default();
     let mut contents = Vec::new();
@@ -252,24 +246,15 @@ fn create_tree(call: &mut Call<'_>) -> Outcome {
             if !given.iter().all(|entry| {
                 apply(call, entry, &mut tree, &mut contents).is_some() && tree.len() <= ENTRIES_MAX
             }) {
-                fields.reject(
-                    "tree",
-                    Code::Invalid,
-                    "tree must have entries with path, mode and the sha of what there is, 200 files in all",
-                );
+                fields.invalid("tree", "tree must have entries with path, mode and the sha of what there is, 200 files in all");
             }
         }
-        None if !fields.has("tree") => {
-            fields.reject("tree", Code::MissingField, "tree is required")
-        }
-        _ => fields.reject(
-            "tree",
-            Code::Invalid,
-            "tree must be an array of at most 200 entries with path and mode",
-        ),
+        None if !fields.has("tree") => fields.missing("tree"),
+        _ => fields
+            .invalid("tree", "tree must be an array of at most 200 entries with path and mode"),
     }
     if tree.keys().any(|path| !is_path(path)) {
-        fields.reject("tree", Code::Invalid, "tree contains a malformed path component");
+        fields.invalid("tree", "tree contains a malformed path component");
     }
     fields.check()?;
     for content in contents {
@@ -298,11 +283,11 @@ fn create_commit(call: &mut Call<'_>) -> Outcome {
     let parents = fields.strings("parents").unwrap_or_default();
     let files = files(call, &tree);
     if !tree.is_empty() && files.is_err() {
-        fields.reject("tree", Code::Invalid, "tree is no tree of the repository");
+        fields.invalid("tree", "tree is no tree of the repository");
     }
     let history = call.world.history(call.repository()?);
     if parents.iter().any(|parent| history.commit(parent).is_none()) {
-        fields.reject("parents", Code::Invalid, "parents must be commits of the repository");
+        fields.invalid("parents", "parents must be commits of the repository");
     }
     fields.check()?;
     // The history goes along one line: of several parents the first counts.
@@ -343,7 +328,7 @@ fn create_tag(call: &mut Call<'_>) -> Outcome {
     let kind = fields.string("type").unwrap_or_else(|| "commit".to_owned());
     let history = call.world.history(call.repository()?);
     if !object.is_empty() && kind == "commit" && history.commit(&object).is_none() {
-        fields.reject("object", Code::Invalid, "object is no commit of the repository");
+        fields.invalid("object", "object is no commit of the repository");
     }
     fields.check()?;
     let login = call.world.login(call.actor());

@@ -12,15 +12,9 @@ use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::{Body, Reply};
-use crate::emulator::http::urls::segment;
-use crate::emulator::http::validators::hex;
-use crate::emulator::limits::settings::Resource;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::http::{ApiError, Body, Fields, Reply, hex, segment};
+use crate::emulator::limits::Resource;
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 
 /// The media type of the batch format.
 const MEDIA_TYPE: &str = "application/vnd.git-lfs+json";
@@ -31,12 +25,12 @@ const OBJECT_BYTES_MAX: usize = 1024 * 1024;
 const OID_DIGITS: usize = 64;
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Post, "/{owner}/{repo}.git/info/lfs/objects/batch", Need::Git, batch)
+    Route::post("/{owner}/{repo}.git/info/lfs/objects/batch", Need::Git, batch)
         .resource(Resource::LFS),
-    Route::new(Verb::Get, "/{owner}/{repo}.git/info/lfs/objects/{oid}", Need::Git, download)
+    Route::get("/{owner}/{repo}.git/info/lfs/objects/{oid}", Need::Git, download)
         .resource(Resource::LFS)
         .free(),
-    Route::new(Verb::Put, "/{owner}/{repo}.git/info/lfs/objects/{oid}", Need::Git, upload)
+    Route::put("/{owner}/{repo}.git/info/lfs/objects/{oid}", Need::Git, upload)
         .resource(Resource::LFS)
         .free(),
 ];
@@ -90,7 +84,7 @@ fn batch(call: &mut Call<'_>) -> Outcome {
         "download" => Operation::Download,
         given => {
             if !given.is_empty() {
-                fields.reject("operation", Code::Invalid, "operation must be download or upload");
+                fields.invalid("operation", "operation must be download or upload");
             }
             Operation::Download
         }
@@ -99,10 +93,10 @@ fn batch(call: &mut Call<'_>) -> Outcome {
         .strings("transfers")
         .is_some_and(|transfers| !transfers.iter().any(|transfer| transfer == "basic"))
     {
-        fields.reject("transfers", Code::Invalid, "transfers must name basic");
+        fields.invalid("transfers", "transfers must name basic");
     }
     if fields.string("hash_algo").is_some_and(|algorithm| algorithm != "sha256") {
-        fields.reject("hash_algo", Code::Invalid, "hash_algo must be sha256");
+        fields.invalid("hash_algo", "hash_algo must be sha256");
     }
     let asked = objects(&mut fields);
     fields.check()?;
@@ -122,7 +116,7 @@ fn batch(call: &mut Call<'_>) -> Outcome {
 /// Names and sizes of the objects asked for.
 fn objects(fields: &mut Fields) -> Vec<(String, u64)> {
     let Some(given) = fields.value("objects") else {
-        fields.reject("objects", Code::MissingField, "objects is required");
+        fields.missing("objects");
         return Vec::new();
     };
     let object =
@@ -130,9 +124,8 @@ fn objects(fields: &mut Fields) -> Vec<(String, u64)> {
     let asked: Option<Vec<_>> =
         given.as_array().and_then(|items| items.iter().map(object).collect());
     asked.unwrap_or_else(|| {
-        fields.reject(
+        fields.invalid(
             "objects",
-            Code::Invalid,
             "objects is not an array of objects with oid (a string) and size (an integer)",
         );
         Vec::new()
@@ -184,12 +177,7 @@ fn upload(call: &mut Call<'_>) -> Outcome {
         return Err(ApiError::TooLarge);
     }
     if hex(digest(&SHA256, call.body).as_ref()) != call.params.get("oid") {
-        return Err(ApiError::field(
-            "Object",
-            "oid",
-            Code::Invalid,
-            "oid is not the SHA-256 of the body",
-        ));
+        return Err(ApiError::invalid("Object", "oid", "oid is not the SHA-256 of the body"));
     }
     call.world.lfs.put(repository, call.body.clone())?;
     Ok(Reply::empty(StatusCode::OK))

@@ -7,21 +7,14 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::urls::segment;
+use crate::emulator::http::{ApiError, Code, Fields, Reply, segment};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::storage::collections::StoredItem;
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
+use crate::emulator::world::StoredItem;
 
-const READ: Need =
-    Need::Repository { permission: "administration", level: Level::Read, role: Role::Push };
+const READ: Need = Need::repository("administration", Level::Read, Role::Push);
 /// Document 1, Repository permission 'Administration': "branch protection routes".
-const WRITE: Need =
-    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+const WRITE: Need = Need::repository("administration", Level::Write, Role::Admin);
 
 const WHOLE: &str = "/repos/{owner}/{repo}/branches/{branch}/protection";
 const ADMINS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/enforce_admins";
@@ -37,39 +30,39 @@ const TEAMS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/restrict
 const USERS: &str = "/repos/{owner}/{repo}/branches/{branch}/protection/restrictions/users";
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, WHOLE, READ, get),
-    Route::new(Verb::Put, WHOLE, WRITE, put),
-    Route::new(Verb::Delete, WHOLE, WRITE, delete),
-    Route::new(Verb::Get, ADMINS, READ, get_part),
-    Route::new(Verb::Get, SIGNATURES, READ, get_part),
-    Route::new(Verb::Get, REVIEWS, READ, get_part),
-    Route::new(Verb::Get, CHECKS, READ, get_part),
-    Route::new(Verb::Get, RESTRICTIONS, READ, get_part),
-    Route::new(Verb::Post, ADMINS, WRITE, switch_on),
-    Route::new(Verb::Post, SIGNATURES, WRITE, switch_on),
-    Route::new(Verb::Patch, REVIEWS, WRITE, patch_part),
-    Route::new(Verb::Patch, CHECKS, WRITE, patch_part),
-    Route::new(Verb::Delete, ADMINS, WRITE, delete_part),
-    Route::new(Verb::Delete, SIGNATURES, WRITE, delete_part),
-    Route::new(Verb::Delete, REVIEWS, WRITE, delete_part),
-    Route::new(Verb::Delete, CHECKS, WRITE, delete_part),
-    Route::new(Verb::Delete, RESTRICTIONS, WRITE, delete_part),
-    Route::new(Verb::Get, CONTEXTS, READ, names),
-    Route::new(Verb::Post, CONTEXTS, WRITE, add_names),
-    Route::new(Verb::Put, CONTEXTS, WRITE, set_names),
-    Route::new(Verb::Delete, CONTEXTS, WRITE, remove_names),
-    Route::new(Verb::Get, APPS, READ, names),
-    Route::new(Verb::Post, APPS, WRITE, add_names),
-    Route::new(Verb::Put, APPS, WRITE, set_names),
-    Route::new(Verb::Delete, APPS, WRITE, remove_names),
-    Route::new(Verb::Get, TEAMS, READ, names),
-    Route::new(Verb::Post, TEAMS, WRITE, add_names),
-    Route::new(Verb::Put, TEAMS, WRITE, set_names),
-    Route::new(Verb::Delete, TEAMS, WRITE, remove_names),
-    Route::new(Verb::Get, USERS, READ, names),
-    Route::new(Verb::Post, USERS, WRITE, add_names),
-    Route::new(Verb::Put, USERS, WRITE, set_names),
-    Route::new(Verb::Delete, USERS, WRITE, remove_names),
+    Route::get(WHOLE, READ, get),
+    Route::put(WHOLE, WRITE, put),
+    Route::delete(WHOLE, WRITE, delete),
+    Route::get(ADMINS, READ, get_part),
+    Route::get(SIGNATURES, READ, get_part),
+    Route::get(REVIEWS, READ, get_part),
+    Route::get(CHECKS, READ, get_part),
+    Route::get(RESTRICTIONS, READ, get_part),
+    Route::post(ADMINS, WRITE, switch_on),
+    Route::post(SIGNATURES, WRITE, switch_on),
+    Route::patch(REVIEWS, WRITE, patch_part),
+    Route::patch(CHECKS, WRITE, patch_part),
+    Route::delete(ADMINS, WRITE, delete_part),
+    Route::delete(SIGNATURES, WRITE, delete_part),
+    Route::delete(REVIEWS, WRITE, delete_part),
+    Route::delete(CHECKS, WRITE, delete_part),
+    Route::delete(RESTRICTIONS, WRITE, delete_part),
+    Route::get(CONTEXTS, READ, names),
+    Route::post(CONTEXTS, WRITE, add_names),
+    Route::put(CONTEXTS, WRITE, set_names),
+    Route::delete(CONTEXTS, WRITE, remove_names),
+    Route::get(APPS, READ, names),
+    Route::post(APPS, WRITE, add_names),
+    Route::put(APPS, WRITE, set_names),
+    Route::delete(APPS, WRITE, remove_names),
+    Route::get(TEAMS, READ, names),
+    Route::post(TEAMS, WRITE, add_names),
+    Route::put(TEAMS, WRITE, set_names),
+    Route::delete(TEAMS, WRITE, remove_names),
+    Route::get(USERS, READ, names),
+    Route::post(USERS, WRITE, add_names),
+    Route::put(USERS, WRITE, set_names),
+    Route::delete(USERS, WRITE, remove_names),
 ];
 
 /// Parts that are on or off.

@@ -4,21 +4,17 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::branches::{READ, WRITE, move_branch};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Code, Fields, Reply};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::git::objects::is_ref_name;
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/ref/{*ref}", READ, get),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/git/refs", READ, list),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/git/refs", WRITE, create),
-    Route::new(Verb::Patch, "/repos/{owner}/{repo}/git/refs/{*ref}", WRITE, update),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}/git/refs/{*ref}", WRITE, delete),
+    Route::get("/repos/{owner}/{repo}/git/ref/{*ref}", READ, get),
+    Route::get("/repos/{owner}/{repo}/git/refs", READ, list),
+    Route::post("/repos/{owner}/{repo}/git/refs", WRITE, create),
+    Route::patch("/repos/{owner}/{repo}/git/refs/{*ref}", WRITE, update),
+    Route::delete("/repos/{owner}/{repo}/git/refs/{*ref}", WRITE, delete),
 ];
 
 /// The branch that the path names as `heads/NAME`.
@@ -54,13 +50,13 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let history = call.world.history(call.repository()?);
     let branch = name.strip_prefix("refs/heads/").filter(|branch| is_ref_name(branch));
     if branch.is_none() && !name.is_empty() {
-        fields.reject("ref", Code::Invalid, "ref must be refs/heads/ and the name of a branch");
+        fields.invalid("ref", "ref must be refs/heads/ and the name of a branch");
     }
     if branch.is_some_and(|branch| history.head(branch).is_some()) {
         fields.reject("ref", Code::AlreadyExists, "Reference already exists");
     }
     if !sha.is_empty() && history.commit(&sha).is_none() {
-        fields.reject("sha", Code::Invalid, "Object does not exist");
+        fields.invalid("sha", "Object does not exist");
     }
     fields.check()?;
     let branch = branch.unwrap_or("");
@@ -79,9 +75,9 @@ fn update(call: &mut Call<'_>) -> Outcome {
     let head = history.head(&branch).ok_or(ApiError::NotFound)?;
     match history.commit(&sha) {
         None if sha.is_empty() => {}
-        None => fields.reject("sha", Code::Invalid, "Object does not exist"),
+        None => fields.invalid("sha", "Object does not exist"),
         Some(commit) if !force && history.compare(head, commit).behind > 0 => {
-            fields.reject("sha", Code::Invalid, "Update is not a fast forward");
+            fields.invalid("sha", "Update is not a fast forward");
         }
         Some(_) => {}
     }
@@ -95,12 +91,7 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     let branch = branch(call)?.to_owned();
     render(call, &branch)?;
     if branch == call.repository()?.default_branch {
-        return Err(ApiError::field(
-            "Reference",
-            "ref",
-            Code::Invalid,
-            "Cannot delete the default branch",
-        ));
+        return Err(ApiError::invalid("Reference", "ref", "Cannot delete the default branch"));
     }
     move_branch(call, &branch, None)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))

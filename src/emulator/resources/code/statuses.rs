@@ -4,27 +4,18 @@ use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
 use crate::emulator::generic;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::urls::SITE;
+use crate::emulator::http::{ApiError, Fields, Reply, SITE, iso};
 use crate::emulator::render::{Renderer, extend, node_id};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::storage::collections::StoredItem;
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
+use crate::emulator::world::StoredItem;
 
-const READ: Need =
-    Need::Repository { permission: "statuses", level: Level::Read, role: Role::Read };
-const WRITE: Need =
-    Need::Repository { permission: "statuses", level: Level::Write, role: Role::Push };
+const READ: Need = Need::repository("statuses", Level::Read, Role::Read);
+const WRITE: Need = Need::repository("statuses", Level::Write, Role::Push);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/statuses/{sha}", WRITE, create),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/commits/{ref}/statuses", READ, list),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/commits/{ref}/status", READ, combined),
+    Route::post("/repos/{owner}/{repo}/statuses/{sha}", WRITE, create),
+    Route::get("/repos/{owner}/{repo}/commits/{ref}/statuses", READ, list),
+    Route::get("/repos/{owner}/{repo}/commits/{ref}/status", READ, combined),
 ];
 
 /// The running service's states.
@@ -48,7 +39,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Status", call.body)?;
     let state = fields.required_string("state");
     if !state.is_empty() && !STATES.contains(&state.as_str()) {
-        fields.reject("state", Code::Invalid, "state must be error, failure, pending or success");
+        fields.invalid("state", "state must be error, failure, pending or success");
     }
     let (target_url, description) = (
         fields.nullable_string("target_url").value(),

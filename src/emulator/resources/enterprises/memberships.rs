@@ -5,46 +5,29 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{READ, WRITE, enterprise, ids_of_names, team, team_mut};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Reply};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(
-        Verb::Get,
-        "/enterprises/{enterprise}/teams/{enterprise-team}/memberships",
-        READ,
-        list,
-    ),
-    Route::new(
-        Verb::Post,
-        "/enterprises/{enterprise}/teams/{enterprise-team}/memberships/add",
-        WRITE,
-        add,
-    ),
-    Route::new(
-        Verb::Post,
+    Route::get("/enterprises/{enterprise}/teams/{enterprise-team}/memberships", READ, list),
+    Route::post("/enterprises/{enterprise}/teams/{enterprise-team}/memberships/add", WRITE, add),
+    Route::post(
         "/enterprises/{enterprise}/teams/{enterprise-team}/memberships/remove",
         WRITE,
         remove,
     ),
-    Route::new(
-        Verb::Get,
+    Route::get(
         "/enterprises/{enterprise}/teams/{enterprise-team}/memberships/{username}",
         READ,
         get,
     ),
-    Route::new(
-        Verb::Put,
+    Route::put(
         "/enterprises/{enterprise}/teams/{enterprise-team}/memberships/{username}",
         WRITE,
         put,
     ),
-    Route::new(
-        Verb::Delete,
+    Route::delete(
         "/enterprises/{enterprise}/teams/{enterprise-team}/memberships/{username}",
         WRITE,
         delete,
@@ -106,10 +89,9 @@ fn get(call: &mut Call<'_>) -> Outcome {
 fn put(call: &mut Call<'_>) -> Outcome {
     let user = of_path(call)?;
     if named_person(call, call.params.get("username")).is_none() {
-        return Err(ApiError::field(
+        return Err(ApiError::invalid(
             "EnterpriseTeam",
             "username",
-            Code::Invalid,
             "the user does not belong to the enterprise",
         ));
     }

@@ -10,10 +10,8 @@ pub mod organizations;
 pub mod teams;
 
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::Need;
+use crate::emulator::http::{ApiError, Code, Fields};
+use crate::emulator::routing::{Call, Need};
 use crate::emulator::world::{Enterprise, EnterpriseTeam};
 
 pub const READ: Need = Need::Enterprise(Level::Read);
@@ -56,11 +54,7 @@ fn ids_of_names(
     let names = fields.strings(field).unwrap_or_default();
     let found: Vec<Option<u64>> = names.iter().map(|name| meaning(name)).collect();
     if found.iter().any(Option::is_none) {
-        fields.reject(
-            field,
-            Code::Invalid,
-            format!("{field} has a name that the enterprise does not know"),
-        );
+        fields.invalid(field, format!("{field} has a name that the enterprise does not know"));
     }
     fields.check()?;
     let mut seen = std::collections::BTreeSet::new();

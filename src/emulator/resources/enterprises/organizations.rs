@@ -5,46 +5,21 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{READ, WRITE, enterprise, ids_of_names, team, team_mut};
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Reply};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(
-        Verb::Get,
-        "/enterprises/{enterprise}/teams/{enterprise-team}/organizations",
-        READ,
-        list,
-    ),
-    Route::new(
-        Verb::Post,
-        "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/add",
-        WRITE,
-        add,
-    ),
-    Route::new(
-        Verb::Post,
+    Route::get("/enterprises/{enterprise}/teams/{enterprise-team}/organizations", READ, list),
+    Route::post("/enterprises/{enterprise}/teams/{enterprise-team}/organizations/add", WRITE, add),
+    Route::post(
         "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/remove",
         WRITE,
         remove,
     ),
-    Route::new(
-        Verb::Get,
-        "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/{org}",
-        READ,
-        get,
-    ),
-    Route::new(
-        Verb::Put,
-        "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/{org}",
-        WRITE,
-        put,
-    ),
-    Route::new(
-        Verb::Delete,
+    Route::get("/enterprises/{enterprise}/teams/{enterprise-team}/organizations/{org}", READ, get),
+    Route::put("/enterprises/{enterprise}/teams/{enterprise-team}/organizations/{org}", WRITE, put),
+    Route::delete(
         "/enterprises/{enterprise}/teams/{enterprise-team}/organizations/{org}",
         WRITE,
         delete,

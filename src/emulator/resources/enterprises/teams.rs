@@ -7,22 +7,18 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{READ, WRITE, enterprise, enterprise_mut, team, team_mut};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Code, Fields, Reply};
 use crate::emulator::render::Renderer;
 use crate::emulator::resources::teams::description;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/enterprises/{enterprise}/teams", READ, list),
-    Route::new(Verb::Post, "/enterprises/{enterprise}/teams", WRITE, create),
-    Route::new(Verb::Get, "/enterprises/{enterprise}/teams/{enterprise-team}", READ, get),
-    Route::new(Verb::Patch, "/enterprises/{enterprise}/teams/{enterprise-team}", WRITE, patch),
-    Route::new(Verb::Delete, "/enterprises/{enterprise}/teams/{enterprise-team}", WRITE, delete),
+    Route::get("/enterprises/{enterprise}/teams", READ, list),
+    Route::post("/enterprises/{enterprise}/teams", WRITE, create),
+    Route::get("/enterprises/{enterprise}/teams/{enterprise-team}", READ, get),
+    Route::patch("/enterprises/{enterprise}/teams/{enterprise-team}", WRITE, patch),
+    Route::delete("/enterprises/{enterprise}/teams/{enterprise-team}", WRITE, delete),
 ];
 
 fn list(call: &mut Call<'_>) -> Outcome {
@@ -54,7 +50,7 @@ fn free_slug(
             "name must have a letter or digit and at most {} characters",
             description::NAME_CHARS_MAX
         );
-        fields.reject("name", Code::Invalid, message);
+        fields.invalid("name", message);
     } else if enterprise.teams.values().any(|team| team.slug == slug && Some(team.id) != except) {
         fields.reject("name", Code::AlreadyExists, "name must be unique in the enterprise");
     }

@@ -6,28 +6,18 @@ use serde_json::json;
 use super::issue::{self, READ, TAKE_PART};
 use crate::emulator::events::changes;
 use crate::emulator::events::webhooks::{self, WebhookEvent};
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Fields, Reply};
 use crate::emulator::render::{Renderer, comment_objects, extend};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::{Comment, Repository};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/comments", READ, list_all),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/comments/{comment_id}", READ, get),
-    Route::new(Verb::Patch, "/repos/{owner}/{repo}/issues/comments/{comment_id}", TAKE_PART, patch),
-    Route::new(
-        Verb::Delete,
-        "/repos/{owner}/{repo}/issues/comments/{comment_id}",
-        TAKE_PART,
-        delete,
-    ),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/{number}/comments", READ, list),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/issues/{number}/comments", TAKE_PART, create)
-        .content(),
+    Route::get("/repos/{owner}/{repo}/issues/comments", READ, list_all),
+    Route::get("/repos/{owner}/{repo}/issues/comments/{comment_id}", READ, get),
+    Route::patch("/repos/{owner}/{repo}/issues/comments/{comment_id}", TAKE_PART, patch),
+    Route::delete("/repos/{owner}/{repo}/issues/comments/{comment_id}", TAKE_PART, delete),
+    Route::get("/repos/{owner}/{repo}/issues/{number}/comments", READ, list),
+    Route::post("/repos/{owner}/{repo}/issues/{number}/comments", TAKE_PART, create).content(),
 ];
 
 fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Comment, ApiError> {

@@ -6,27 +6,20 @@ use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::issues as issue_events;
 use crate::emulator::events::webhooks::issues::Before;
 use crate::emulator::events::{changes, notifications};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::{Change, Fields};
-use crate::emulator::http::reply::Reply;
 use crate::emulator::http::timestamps::parse_iso;
+use crate::emulator::http::{ApiError, Change, Fields, Reply};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
 use crate::emulator::world::{Issue, IssueState, Repository};
 
-pub const READ: Need =
-    Need::Repository { permission: "issues", level: Level::Read, role: Role::Read };
-pub const TAKE_PART: Need =
-    Need::Repository { permission: "issues", level: Level::Write, role: Role::Take };
+pub const READ: Need = Need::repository("issues", Level::Read, Role::Read);
+pub const TAKE_PART: Need = Need::repository("issues", Level::Write, Role::Take);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/issues", READ, list),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/issues", TAKE_PART, create).content(),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/{number}", READ, get),
-    Route::new(Verb::Patch, "/repos/{owner}/{repo}/issues/{number}", TAKE_PART, patch),
+    Route::get("/repos/{owner}/{repo}/issues", READ, list),
+    Route::post("/repos/{owner}/{repo}/issues", TAKE_PART, create).content(),
+    Route::get("/repos/{owner}/{repo}/issues/{number}", READ, get),
+    Route::patch("/repos/{owner}/{repo}/issues/{number}", TAKE_PART, patch),
 ];
 
 /// The issue that the path names.
@@ -52,12 +45,7 @@ pub fn chosen<'a>(
         "closed" => issues.retain(|issue| issue.state == IssueState::Closed),
         "all" => {}
         _ => {
-            return Err(ApiError::field(
-                "Issue",
-                "state",
-                Code::Invalid,
-                "state must be open, closed or all",
-            ));
+            return Err(ApiError::invalid("Issue", "state", "state must be open, closed or all"));
         }
     }
     if let Some(names) = call.query.get("labels").filter(|names| !names.is_empty()) {
@@ -76,7 +64,7 @@ pub fn chosen<'a>(
     }
     if let Some(since) = call.query.get("since") {
         let since = parse_iso(since).ok_or_else(|| {
-            ApiError::field("Issue", "since", Code::Invalid, "since is not an ISO 8601 timestamp")
+            ApiError::invalid("Issue", "since", "since is not an ISO 8601 timestamp")
         })?;
         issues.retain(|issue| issue.updated_at >= since);
     }
@@ -85,10 +73,9 @@ pub fn chosen<'a>(
         "updated" => |issue| (issue.updated_at, 0),
         "comments" => |issue| (Timestamp::EPOCH, issue.comments.len()),
         _ => {
-            return Err(ApiError::field(
+            return Err(ApiError::invalid(
                 "Issue",
                 "sort",
-                Code::Invalid,
                 "sort must be created, updated or comments",
             ));
         }
@@ -98,12 +85,7 @@ pub fn chosen<'a>(
         "desc" => issues.reverse(),
         "asc" => {}
         _ => {
-            return Err(ApiError::field(
-                "Issue",
-                "direction",
-                Code::Invalid,
-                "direction must be asc or desc",
-            ));
+            return Err(ApiError::invalid("Issue", "direction", "direction must be asc or desc"));
         }
     }
     Ok(issues)
@@ -237,7 +219,7 @@ fn state(fields: &mut Fields) -> Option<IssueState> {
         "open" => Some(IssueState::Open),
         "closed" => Some(IssueState::Closed),
         _ => {
-            fields.reject("state", Code::Invalid, "state must be open or closed");
+            fields.invalid("state", "state must be open or closed");
             None
         }
     }
@@ -259,9 +241,7 @@ fn assignees(call: &Call<'_>, fields: &mut Fields) -> Option<Vec<u64>> {
         match call.world.user_by_login(login) {
             Some(user) if !ids.contains(&user.id) => ids.push(user.id),
             Some(_) => {}
-            None => {
-                fields.reject("assignees", Code::Invalid, format!("{login} cannot be assigned"))
-            }
+            None => fields.invalid("assignees", format!("{login} cannot be assigned")),
         }
     }
     Some(ids)
@@ -272,7 +252,7 @@ fn milestone(call: &Call<'_>, fields: &mut Fields) -> Result<Change<u64>, ApiErr
     if let Change::Set(number) = given
         && !call.repository()?.milestones.contains_key(&number)
     {
-        fields.reject("milestone", Code::Invalid, "there is no such milestone");
+        fields.invalid("milestone", "there is no such milestone");
     }
     Ok(given)
 }

@@ -12,14 +12,11 @@ use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::{Change, Fields};
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::{ApiError, Change, Code, Fields, Reply, iso};
 use crate::emulator::render::{extend, node_id};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, OrganizationNeed, OrganizationRole, Unscoped};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{
+    Call, Need, OrganizationNeed, OrganizationRole, Outcome, Route, Unscoped,
+};
 use crate::emulator::world::World;
 use crate::emulator::world::organizations::issue_fields::{FieldOption, IssueField};
 
@@ -39,10 +36,10 @@ const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationR
 }
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/orgs/{org}/issue-fields", READ, list),
-    Route::new(Verb::Post, "/orgs/{org}/issue-fields", WRITE, create),
-    Route::new(Verb::Patch, "/orgs/{org}/issue-fields/{issue_field_id}", WRITE, patch),
-    Route::new(Verb::Delete, "/orgs/{org}/issue-fields/{issue_field_id}", WRITE, delete),
+    Route::get("/orgs/{org}/issue-fields", READ, list),
+    Route::post("/orgs/{org}/issue-fields", WRITE, create),
+    Route::patch("/orgs/{org}/issue-fields/{issue_field_id}", WRITE, patch),
+    Route::delete("/orgs/{org}/issue-fields/{issue_field_id}", WRITE, delete),
 ];
 
 const DATA_TYPES: &[&str] = &["text", "single_select", "date", "number"];
@@ -91,11 +88,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     }
     let count = call.world.issue_fields.get(&call.organization).map_or(0, BTreeMap::len);
     if count >= FIELDS_MAX {
-        fields.reject(
-            "base",
-            Code::Invalid,
-            format!("an organization has at most {FIELDS_MAX} issue fields"),
-        );
+        fields.invalid("base", format!("an organization has at most {FIELDS_MAX} issue fields"));
     }
     fields.check()?;
     let (now, organization, id) = (call.now, call.organization, call.world.next_id());
@@ -130,7 +123,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let visibility = visibility(&mut fields);
     let inputs = options(&mut fields, Some(data_type));
     if data_type == SINGLE_SELECT && fields.value("options").is_some_and(Value::is_null) {
-        fields.reject("options", Code::Invalid, "a single_select field has options");
+        fields.invalid("options", "a single_select field has options");
     }
     fields.check()?;
     let (now, organization) = (call.now, call.organization);
@@ -159,14 +152,8 @@ fn delete(call: &mut Call<'_>) -> Outcome {
 /// The field that the path names. "path `issue_field_id` (integer, required)": what is none fails
 /// validation, which both routes list.
 fn named<'a>(call: &'a Call<'_>) -> Result<&'a IssueField, ApiError> {
-    let no_integer = |_| {
-        ApiError::field(
-            "IssueField",
-            "issue_field_id",
-            Code::Invalid,
-            "issue_field_id is not an integer",
-        )
-    };
+    let no_integer =
+        |_| ApiError::invalid("IssueField", "issue_field_id", "issue_field_id is not an integer");
     let id: i64 = call.params.get("issue_field_id").parse().map_err(no_integer)?;
     let id = u64::try_from(id).map_err(|_| ApiError::NotFound)?;
     call.world
@@ -189,7 +176,7 @@ fn refuse_taken_name(call: &Call<'_>, fields: &mut Fields, name: &str, except: O
         Some(field.id) != except && field.name.to_lowercase() == name.to_lowercase()
     };
     if known.is_some_and(|known| known.values().any(is_taken)) {
-        fields.reject("name", Code::AlreadyExists, "name is taken");
+        fields.taken("name");
     }
 }
 
@@ -206,9 +193,8 @@ fn visibility(fields: &mut Fields) -> Option<String> {
     let is_word = (1..=50).contains(&visibility.len())
         && visibility.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !is_word {
-        fields.reject(
+        fields.invalid(
             "visibility",
-            Code::Invalid,
             "visibility must be a word, such as all or organization_members_only",
         );
     }
@@ -217,7 +203,7 @@ fn visibility(fields: &mut Fields) -> Option<String> {
 
 fn refuse_long(fields: &mut Fields, name: &str, text: &str, bytes_max: usize) {
     if text.len() > bytes_max {
-        fields.reject(name, Code::Invalid, format!("{name} is longer than {bytes_max} bytes"));
+        fields.invalid(name, format!("{name} is longer than {bytes_max} bytes"));
     }
 }
 
@@ -226,7 +212,7 @@ fn one_of(fields: &mut Fields, name: &str, known: &[&'static str]) -> Option<&'s
     let given = fields.required_string(name);
     let found = known.iter().find(|known| **known == given).copied();
     if found.is_none() && !given.is_empty() {
-        fields.reject(name, Code::Invalid, format!("{name} must be one of {}", known.join(", ")));
+        fields.invalid(name, format!("{name} must be one of {}", known.join(", ")));
     }
     found
 }
@@ -239,15 +225,11 @@ fn options(fields: &mut Fields, data_type: Option<&str>) -> Option<Vec<OptionInp
     }
     let items = fields.objects("options")?;
     if data_type.is_some_and(|data_type| data_type != SINGLE_SELECT) {
-        fields.reject("options", Code::Invalid, "options are only for single_select");
+        fields.invalid("options", "options are only for single_select");
         return None;
     }
     if items.is_empty() || items.len() > OPTIONS_MAX {
-        fields.reject(
-            "options",
-            Code::Invalid,
-            format!("options must have 1 to {OPTIONS_MAX} items"),
-        );
+        fields.invalid("options", format!("options must have 1 to {OPTIONS_MAX} items"));
         return None;
     }
     let mut inputs: Vec<OptionInput> = Vec::new();
@@ -272,11 +254,11 @@ fn option_input(item: &mut Fields) -> OptionInput {
     let color = one_of(item, "color", COLORS).unwrap_or(COLORS[0]);
     let priority = match item.value("priority") {
         None | Some(Value::Null) => {
-            item.reject("priority", Code::MissingField, "priority is required");
+            item.missing("priority");
             0
         }
         Some(value) => value.as_i64().unwrap_or_else(|| {
-            item.reject("priority", Code::Invalid, "priority is not an integer");
+            item.invalid("priority", "priority is not an integer");
             0
         }),
     };

@@ -7,44 +7,28 @@ use super::issue::{self, READ};
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::issues::Before;
 use crate::emulator::events::webhooks::{self, WebhookEvent, issues as issue_events};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Code, Fields, Reply};
 use crate::emulator::render::{Renderer, extend};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
 use crate::emulator::world::{IssueState, Label, Milestone, Repository};
 
-const CHANGE: Need =
-    Need::Repository { permission: "issues", level: Level::Write, role: Role::Push };
+const CHANGE: Need = Need::repository("issues", Level::Write, Role::Push);
 /// The colour of a label that is made because an issue names it.
 const USUAL_COLOR: &str = "ededed";
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/labels", READ, list),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/labels", CHANGE, create).content(),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/labels/{name}", READ, get),
-    Route::new(Verb::Patch, "/repos/{owner}/{repo}/labels/{name}", CHANGE, patch),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}/labels/{name}", CHANGE, delete),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/issues/{number}/labels", READ, list_of_issue),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/issues/{number}/labels", CHANGE, add_to_issue),
-    Route::new(Verb::Put, "/repos/{owner}/{repo}/issues/{number}/labels", CHANGE, set_on_issue),
-    Route::new(
-        Verb::Delete,
-        "/repos/{owner}/{repo}/issues/{number}/labels/{name}",
-        CHANGE,
-        remove_from_issue,
-    ),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/milestones", READ, list_milestones),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/milestones", CHANGE, create_milestone).content(),
-    Route::new(
-        Verb::Get,
-        "/repos/{owner}/{repo}/milestones/{milestone_number}",
-        READ,
-        get_milestone,
-    ),
+    Route::get("/repos/{owner}/{repo}/labels", READ, list),
+    Route::post("/repos/{owner}/{repo}/labels", CHANGE, create).content(),
+    Route::get("/repos/{owner}/{repo}/labels/{name}", READ, get),
+    Route::patch("/repos/{owner}/{repo}/labels/{name}", CHANGE, patch),
+    Route::delete("/repos/{owner}/{repo}/labels/{name}", CHANGE, delete),
+    Route::get("/repos/{owner}/{repo}/issues/{number}/labels", READ, list_of_issue),
+    Route::post("/repos/{owner}/{repo}/issues/{number}/labels", CHANGE, add_to_issue),
+    Route::put("/repos/{owner}/{repo}/issues/{number}/labels", CHANGE, set_on_issue),
+    Route::delete("/repos/{owner}/{repo}/issues/{number}/labels/{name}", CHANGE, remove_from_issue),
+    Route::get("/repos/{owner}/{repo}/milestones", READ, list_milestones),
+    Route::post("/repos/{owner}/{repo}/milestones", CHANGE, create_milestone).content(),
+    Route::get("/repos/{owner}/{repo}/milestones/{milestone_number}", READ, get_milestone),
 ];
 
 fn by_name<'a>(repository: &'a Repository, name: &str) -> Option<&'a Label> {
@@ -113,7 +97,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let color = color(&mut fields).unwrap_or_else(|| USUAL_COLOR.to_owned());
     let description = fields.nullable_string("description").value();
     if by_name(call.repository()?, &name).is_some() {
-        fields.reject("name", Code::AlreadyExists, "name is taken");
+        fields.taken("name");
     }
     fields.check()?;
     let id = add(call, name, color, description)?;
@@ -182,7 +166,7 @@ fn color(fields: &mut Fields) -> Option<String> {
     if color.len() == 6 && color.chars().all(|c| c.is_ascii_hexdigit()) {
         return Some(color);
     }
-    fields.reject("color", Code::Invalid, "color must be six hexadecimal digits");
+    fields.invalid("color", "color must be six hexadecimal digits");
     None
 }
 

@@ -5,47 +5,31 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Code, Fields, Reply};
 use crate::emulator::render::Renderer;
 use crate::emulator::resources::code::branches::join;
 use crate::emulator::resources::code::compare::files;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::storage::collections::StoredItem;
-use crate::emulator::world::{Issue, IssueState, Repository};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
+use crate::emulator::world::{Issue, IssueState, Repository, StoredItem};
 
-const READ: Need =
-    Need::Repository { permission: "pull_requests", level: Level::Read, role: Role::Read };
-const PROPOSE: Need =
-    Need::Repository { permission: "pull_requests", level: Level::Write, role: Role::Take };
-const CHANGE: Need =
-    Need::Repository { permission: "pull_requests", level: Level::Write, role: Role::Push };
+const READ: Need = Need::repository("pull_requests", Level::Read, Role::Read);
+const PROPOSE: Need = Need::repository("pull_requests", Level::Write, Role::Take);
+const CHANGE: Need = Need::repository("pull_requests", Level::Write, Role::Push);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/pulls", PROPOSE, create).content(),
-    Route::new(Verb::Patch, "/repos/{owner}/{repo}/pulls/{number}", PROPOSE, change),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/pulls/{number}/commits", READ, commits),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/pulls/{number}/files", READ, changed_files),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/pulls/{number}/merge", READ, is_merged),
-    Route::new(Verb::Put, "/repos/{owner}/{repo}/pulls/{number}/merge", CHANGE, merge),
-    Route::new(
-        Verb::Get,
-        "/repos/{owner}/{repo}/pulls/{number}/requested_reviewers",
-        READ,
-        reviewers,
-    ),
-    Route::new(
-        Verb::Post,
+    Route::post("/repos/{owner}/{repo}/pulls", PROPOSE, create).content(),
+    Route::patch("/repos/{owner}/{repo}/pulls/{number}", PROPOSE, change),
+    Route::get("/repos/{owner}/{repo}/pulls/{number}/commits", READ, commits),
+    Route::get("/repos/{owner}/{repo}/pulls/{number}/files", READ, changed_files),
+    Route::get("/repos/{owner}/{repo}/pulls/{number}/merge", READ, is_merged),
+    Route::put("/repos/{owner}/{repo}/pulls/{number}/merge", CHANGE, merge),
+    Route::get("/repos/{owner}/{repo}/pulls/{number}/requested_reviewers", READ, reviewers),
+    Route::post(
         "/repos/{owner}/{repo}/pulls/{number}/requested_reviewers",
         CHANGE,
         request_reviewers,
     ),
-    Route::new(
-        Verb::Delete,
+    Route::delete(
         "/repos/{owner}/{repo}/pulls/{number}/requested_reviewers",
         CHANGE,
         withdraw_reviewers,
@@ -85,7 +69,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let from = head.rsplit_once(':').map_or(head.as_str(), |(_, branch)| branch).to_owned();
     for (field, branch) in [("head", &from), ("base", &base)] {
         if !branch.is_empty() && history.head(branch).is_none() {
-            fields.reject(field, Code::Invalid, format!("{field} is no branch of the repository"));
+            fields.invalid(field, format!("{field} is no branch of the repository"));
         }
     }
     let is_same =
@@ -97,7 +81,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
             format!("A pull request already exists for {from}"),
         );
     } else if !from.is_empty() && from == base {
-        fields.reject("head", Code::Invalid, "head and base are the same branch");
+        fields.invalid("head", "head and base are the same branch");
     }
     fields.check()?;
     ApiError::unless_spammed("PullRequest", call.repository()?.issues.len())?;
@@ -130,18 +114,14 @@ fn change(call: &mut Call<'_>) -> Outcome {
     if base.as_ref().is_some_and(|base| {
         call.repository().is_ok_and(|one| call.world.history(one).head(base).is_none())
     }) {
-        fields.reject("base", Code::Invalid, "base is no branch of the repository");
+        fields.invalid("base", "base is no branch of the repository");
     }
     let state = match fields.string("state").as_deref() {
         None => None,
         Some("closed") => Some(IssueState::Closed),
         Some("open") if !is_merged => Some(IssueState::Open),
         Some(_) => {
-            fields.reject(
-                "state",
-                Code::Invalid,
-                "state must be open or closed, and a merged pull stays closed",
-            );
+            fields.invalid("state", "state must be open or closed, and a merged pull stays closed");
             None
         }
     };
@@ -217,11 +197,7 @@ fn merge(call: &mut Call<'_>) -> Outcome {
         .string("merge_method")
         .is_some_and(|method| !matches!(method.as_str(), "merge" | "squash" | "rebase"))
     {
-        fields.reject(
-            "merge_method",
-            Code::Invalid,
-            "merge_method must be merge, squash or rebase",
-        );
+        fields.invalid("merge_method", "merge_method must be merge, squash or rebase");
     }
     let message = fields
         .string("commit_title")
@@ -230,10 +206,10 @@ fn merge(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let tip = call.world.history(repository).head(&head).map(|commit| commit.sha.clone());
     if state == IssueState::Closed || tip.is_none() {
-        fields.reject("state", Code::Invalid, "Pull Request is not mergeable");
+        fields.invalid("state", "Pull Request is not mergeable");
     }
     if wanted.is_some() && wanted != tip {
-        fields.reject("sha", Code::Invalid, "Head branch was modified");
+        fields.invalid("sha", "Head branch was modified");
     }
     fields.check()?;
     let sha = join(call, &base, &head, message)?.or(tip).unwrap_or_default();
@@ -269,11 +245,11 @@ fn requested_reviewers(call: &Call<'_>) -> Result<(u64, Vec<u64>), ApiError> {
     for login in &logins {
         match call.world.user_by_login(login) {
             Some(user) => users.push(user.id),
-            None => fields.reject("reviewers", Code::Invalid, format!("{login} cannot review")),
+            None => fields.invalid("reviewers", format!("{login} cannot review")),
         }
     }
     if users.len() > REVIEWERS_MAX {
-        fields.reject("reviewers", Code::Invalid, "reviewers must be 15 at most");
+        fields.invalid("reviewers", "reviewers must be 15 at most");
     }
     fields.check()?;
     Ok((number, users))

@@ -2,20 +2,15 @@
 
 use super::issue;
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Reply};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
 
-const READ: Need =
-    Need::Repository { permission: "pull_requests", level: Level::Read, role: Role::Read };
+const READ: Need = Need::repository("pull_requests", Level::Read, Role::Read);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/pulls", READ, list),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/pulls/{number}", READ, get),
+    Route::get("/repos/{owner}/{repo}/pulls", READ, list),
+    Route::get("/repos/{owner}/{repo}/pulls/{number}", READ, get),
 ];
 
 fn list(call: &mut Call<'_>) -> Outcome {

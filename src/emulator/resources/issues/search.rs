@@ -3,21 +3,17 @@
 use serde_json::{Value, json};
 
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::reply::Reply;
-use crate::emulator::limits::settings::Resource;
+use crate::emulator::http::{ApiError, Code, Reply};
+use crate::emulator::limits::Resource;
 use crate::emulator::render::{Renderer, extend};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::Need;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::{Issue, Repository};
 
 /// The real service shows no more hits than this.
 const HITS_MAX: usize = 1_000;
 
 pub const ROUTES: &[Route] =
-    &[Route::new(Verb::Get, "/search/issues", Need::Nothing, issues).resource(Resource::SEARCH)];
+    &[Route::get("/search/issues", Need::Nothing, issues).resource(Resource::SEARCH)];
 
 fn issues(call: &mut Call<'_>) -> Outcome {
     let wanted = call.query.get("q").map(str::trim).filter(|wanted| !wanted.is_empty());

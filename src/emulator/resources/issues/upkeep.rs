@@ -6,81 +6,40 @@ use serde_json::Value;
 
 use super::issue::{self, READ as READ_ISSUES};
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Fields, Reply};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
 use crate::emulator::world::IssueState;
 
-const CHANGE_ISSUES: Need =
-    Need::Repository { permission: "issues", level: Level::Write, role: Role::Push };
-const READ_RELEASES: Need =
-    Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
-const CHANGE_RELEASES: Need =
-    Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
+const CHANGE_ISSUES: Need = Need::repository("issues", Level::Write, Role::Push);
+const READ_RELEASES: Need = Need::repository("contents", Level::Read, Role::Read);
+const CHANGE_RELEASES: Need = Need::repository("contents", Level::Write, Role::Push);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(
-        Verb::Patch,
+    Route::patch(
         "/repos/{owner}/{repo}/milestones/{milestone_number}",
         CHANGE_ISSUES,
         change_milestone,
     ),
-    Route::new(
-        Verb::Delete,
+    Route::delete(
         "/repos/{owner}/{repo}/milestones/{milestone_number}",
         CHANGE_ISSUES,
         delete_milestone,
     ),
-    Route::new(
-        Verb::Get,
+    Route::get(
         "/repos/{owner}/{repo}/milestones/{milestone_number}/labels",
         READ_ISSUES,
         labels_of_milestone,
     ),
-    Route::new(
-        Verb::Delete,
-        "/repos/{owner}/{repo}/issues/{number}/labels",
-        CHANGE_ISSUES,
-        remove_labels,
-    ),
-    Route::new(
-        Verb::Post,
-        "/repos/{owner}/{repo}/issues/{number}/assignees",
-        CHANGE_ISSUES,
-        assign,
-    ),
-    Route::new(
-        Verb::Delete,
-        "/repos/{owner}/{repo}/issues/{number}/assignees",
-        CHANGE_ISSUES,
-        unassign,
-    ),
-    Route::new(Verb::Put, "/repos/{owner}/{repo}/issues/{number}/lock", CHANGE_ISSUES, lock),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}/issues/{number}/lock", CHANGE_ISSUES, unlock),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/releases/latest", READ_RELEASES, latest_release),
-    Route::new(
-        Verb::Patch,
-        "/repos/{owner}/{repo}/releases/{release_id}",
-        CHANGE_RELEASES,
-        change_release,
-    ),
-    Route::new(
-        Verb::Delete,
-        "/repos/{owner}/{repo}/releases/{release_id}",
-        CHANGE_RELEASES,
-        delete_release,
-    ),
-    Route::new(
-        Verb::Patch,
-        "/repos/{owner}/{repo}/releases/assets/{asset_id}",
-        CHANGE_RELEASES,
-        change_asset,
-    ),
+    Route::delete("/repos/{owner}/{repo}/issues/{number}/labels", CHANGE_ISSUES, remove_labels),
+    Route::post("/repos/{owner}/{repo}/issues/{number}/assignees", CHANGE_ISSUES, assign),
+    Route::delete("/repos/{owner}/{repo}/issues/{number}/assignees", CHANGE_ISSUES, unassign),
+    Route::put("/repos/{owner}/{repo}/issues/{number}/lock", CHANGE_ISSUES, lock),
+    Route::delete("/repos/{owner}/{repo}/issues/{number}/lock", CHANGE_ISSUES, unlock),
+    Route::get("/repos/{owner}/{repo}/releases/latest", READ_RELEASES, latest_release),
+    Route::patch("/repos/{owner}/{repo}/releases/{release_id}", CHANGE_RELEASES, change_release),
+    Route::delete("/repos/{owner}/{repo}/releases/{release_id}", CHANGE_RELEASES, delete_release),
+    Route::patch("/repos/{owner}/{repo}/releases/assets/{asset_id}", CHANGE_RELEASES, change_asset),
 ];
 
 /// The running service's limit of assignees.
@@ -99,7 +58,7 @@ fn change_milestone(call: &mut Call<'_>) -> Outcome {
         Some("open") => Some(IssueState::Open),
         Some("closed") => Some(IssueState::Closed),
         Some(_) => {
-            fields.reject("state", Code::Invalid, "state must be open or closed");
+            fields.invalid("state", "state must be open or closed");
             None
         }
     };
@@ -210,11 +169,8 @@ fn lock(call: &mut Call<'_>) -> Outcome {
         .value()
         .is_some_and(|reason| !reasons.contains(&reason.as_str()))
     {
-        fields.reject(
-            "lock_reason",
-            Code::Invalid,
-            "lock_reason must be off-topic, too heated, resolved or spam",
-        );
+        fields
+            .invalid("lock_reason", "lock_reason must be off-topic, too heated, resolved or spam");
     }
     fields.check()?;
     change_issue(call, |issue| issue.locked = true)?;
@@ -249,7 +205,7 @@ fn change_release(call: &mut Call<'_>) -> Outcome {
             .is_ok_and(|one| one.releases.values().any(|other| other.tag == *tag && other.id != id))
     };
     if tag.as_ref().is_some_and(taken) {
-        fields.reject("tag_name", Code::AlreadyExists, "tag_name is taken");
+        fields.taken("tag_name");
     }
     fields.check()?;
     let now = call.now;

@@ -12,36 +12,30 @@ use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{ApiError, Code, FieldError};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::timestamps::{iso, parse_http_date, parse_iso};
+use crate::emulator::http::timestamps::parse_iso;
+use crate::emulator::http::{ApiError, Code, FieldError, Fields, Reply, iso, parse_http_date};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{NOTIFICATION_SCOPES, Need};
-use crate::emulator::routing::pagination::{self, Caps, NOTIFICATIONS, USUAL};
-use crate::emulator::routing::polling;
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::World;
-use crate::emulator::world::notifications::thread::{BackgroundRead, Thread, ThreadState};
+use crate::emulator::routing::need::NOTIFICATION_SCOPES;
+use crate::emulator::routing::pagination::{self, NOTIFICATIONS};
+use crate::emulator::routing::{Call, Caps, Need, Outcome, Route, USUAL, polling};
+use crate::emulator::world::notifications::thread::BackgroundRead;
+use crate::emulator::world::{Thread, ThreadState, World};
 
 /// Document 2: "only classic personal access tokens; scope `notifications` or `repo`".
 pub const CLASSIC: Need = Need::Classic(NOTIFICATION_SCOPES);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/notifications", CLASSIC, list),
-    Route::new(Verb::Put, "/notifications", CLASSIC, mark_all_read),
-    Route::new(Verb::Get, "/notifications/threads/{thread_id}", CLASSIC, get),
-    Route::new(Verb::Patch, "/notifications/threads/{thread_id}", CLASSIC, mark_read),
-    Route::new(Verb::Delete, "/notifications/threads/{thread_id}", CLASSIC, mark_done),
-    Route::new(
-        Verb::Get,
+    Route::get("/notifications", CLASSIC, list),
+    Route::put("/notifications", CLASSIC, mark_all_read),
+    Route::get("/notifications/threads/{thread_id}", CLASSIC, get),
+    Route::patch("/notifications/threads/{thread_id}", CLASSIC, mark_read),
+    Route::delete("/notifications/threads/{thread_id}", CLASSIC, mark_done),
+    Route::get(
         "/repos/{owner}/{repo}/notifications",
         Need::RepositoryNotifications,
         list_of_repository,
     ),
-    Route::new(
-        Verb::Put,
+    Route::put(
         "/repos/{owner}/{repo}/notifications",
         Need::RepositoryNotifications,
         mark_repository_read,
@@ -243,7 +237,7 @@ fn mark_within(call: &mut Call<'_>, within: impl Fn(&Thread) -> bool) -> Outcome
     let given = fields.string("last_read_at");
     let up_to = given.as_deref().map_or(Some(call.now), parse_iso);
     if up_to.is_none() {
-        fields.reject("last_read_at", Code::Invalid, "last_read_at is not an ISO 8601 timestamp");
+        fields.invalid("last_read_at", "last_read_at is not an ISO 8601 timestamp");
     }
     fields.check()?;
     // Whoever asks again while an earlier mark is under way has that one finished at once.

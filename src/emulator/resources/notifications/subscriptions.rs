@@ -5,19 +5,15 @@ use serde_json::{Value, json};
 
 use super::{CLASSIC, change_my_thread, is_unchanged_since, my_thread};
 use crate::emulator::events::notifications;
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::polling;
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::notifications::thread::{Reason, Subscription, Thread};
+use crate::emulator::http::{ApiError, Fields, Reply, iso};
+use crate::emulator::routing::{Call, Outcome, Route, polling};
+use crate::emulator::world::notifications::thread::Subscription;
+use crate::emulator::world::{Reason, Thread};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/notifications/threads/{thread_id}/subscription", CLASSIC, get),
-    Route::new(Verb::Put, "/notifications/threads/{thread_id}/subscription", CLASSIC, put),
-    Route::new(Verb::Delete, "/notifications/threads/{thread_id}/subscription", CLASSIC, delete),
+    Route::get("/notifications/threads/{thread_id}/subscription", CLASSIC, get),
+    Route::put("/notifications/threads/{thread_id}/subscription", CLASSIC, put),
+    Route::delete("/notifications/threads/{thread_id}/subscription", CLASSIC, delete),
 ];
 
 fn get(call: &mut Call<'_>) -> Outcome {

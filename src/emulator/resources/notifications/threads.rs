@@ -7,8 +7,7 @@
 use serde_json::{Value, json};
 
 use crate::emulator::render::Renderer;
-use crate::emulator::world::Repository;
-use crate::emulator::world::notifications::thread::{Reason, Thread, Topic};
+use crate::emulator::world::{Reason, Repository, Thread, Topic};
 
 /// `{title, url, latest_comment_url, type}`, all of them strings.
 pub fn subject(renderer: Renderer<'_>, repository: &Repository, thread: &Thread) -> Value {

@@ -7,26 +7,17 @@ use http::StatusCode;
 
 use super::{Filter, READ, WRITE_AS_OWNER, filter, named_user};
 use crate::emulator::events::webhooks::organizations::{Memberships, publish_membership_changes};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Reply};
 use crate::emulator::render::Renderer;
 use crate::emulator::resources::teams::joining::{self, Left};
 use crate::emulator::resources::teams::{organization, organization_mut};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::{Repository, RepositoryRole};
+use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
+use crate::emulator::world::{Owner, Repository, RepositoryRole};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/orgs/{org}/outside_collaborators", READ, list),
-    Route::new(Verb::Put, "/orgs/{org}/outside_collaborators/{username}", WRITE_AS_OWNER, convert),
-    Route::new(
-        Verb::Delete,
-        "/orgs/{org}/outside_collaborators/{username}",
-        WRITE_AS_OWNER,
-        remove,
-    ),
+    Route::get("/orgs/{org}/outside_collaborators", READ, list),
+    Route::put("/orgs/{org}/outside_collaborators/{username}", WRITE_AS_OWNER, convert),
+    Route::delete("/orgs/{org}/outside_collaborators/{username}", WRITE_AS_OWNER, remove),
 ];
 
 fn repositories<'a>(call: &'a Call<'_>) -> impl Iterator<Item = &'a Repository> {
@@ -60,10 +51,9 @@ fn convert(call: &mut Call<'_>) -> Outcome {
     let now = call.now;
     let before = Memberships::of(call.world, call.organization, user);
     if joining::leave_organization(organization_mut(call)?, now, user)? == Left::No {
-        return Err(ApiError::field(
+        return Err(ApiError::invalid(
             "OutsideCollaborator",
             "username",
-            Code::Invalid,
             "the user is not a member of the organization",
         ));
     }
@@ -80,7 +70,7 @@ fn remove(call: &mut Call<'_>) -> Outcome {
     let user = named_user(call)?;
     if organization(call)?.members.contains(&user) {
         let message = "a member of the organization cannot be removed as an outside collaborator";
-        return Err(ApiError::field("OutsideCollaborator", "username", Code::Invalid, message));
+        return Err(ApiError::invalid("OutsideCollaborator", "username", message));
     }
     let ids: Vec<u64> = repositories(call)
         .filter(|repository| repository.collaborators.contains(&user))

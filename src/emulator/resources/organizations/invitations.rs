@@ -7,15 +7,11 @@ use http::StatusCode;
 use serde_json::Value;
 
 use super::{READ_AS_OWNER, WRITE_AS_OWNER};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Code, Fields, Reply};
 use crate::emulator::render::{Renderer, address_of};
 use crate::emulator::resources::teams::joining::{self, Request};
 use crate::emulator::resources::teams::{organization, organization_mut};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::{
     Invitation, InvitationRole, Invitee, Organization, Purpose, TeamRole, World,
 };
@@ -24,11 +20,11 @@ use crate::emulator::world::{
 const ADDRESS_CHARS_MAX: usize = 254;
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/orgs/{org}/invitations", READ_AS_OWNER, list_pending),
-    Route::new(Verb::Post, "/orgs/{org}/invitations", WRITE_AS_OWNER, create).content(),
-    Route::new(Verb::Delete, "/orgs/{org}/invitations/{invitation_id}", WRITE_AS_OWNER, cancel),
-    Route::new(Verb::Get, "/orgs/{org}/invitations/{invitation_id}/teams", READ_AS_OWNER, teams),
-    Route::new(Verb::Get, "/orgs/{org}/failed_invitations", READ_AS_OWNER, list_failed),
+    Route::get("/orgs/{org}/invitations", READ_AS_OWNER, list_pending),
+    Route::post("/orgs/{org}/invitations", WRITE_AS_OWNER, create).content(),
+    Route::delete("/orgs/{org}/invitations/{invitation_id}", WRITE_AS_OWNER, cancel),
+    Route::get("/orgs/{org}/invitations/{invitation_id}/teams", READ_AS_OWNER, teams),
+    Route::get("/orgs/{org}/failed_invitations", READ_AS_OWNER, list_failed),
 ];
 
 fn list_pending(call: &mut Call<'_>) -> Outcome {
@@ -43,10 +39,9 @@ fn role(given: Option<&str>) -> Result<Option<InvitationRole>, ApiError> {
     match given {
         None | Some("" | "all") => Ok(None),
         Some(name) => InvitationRole::named(name).map(Some).ok_or_else(|| {
-            ApiError::field(
+            ApiError::invalid(
                 "OrganizationInvitation",
                 "role",
-                Code::Invalid,
                 "role must be a role of invitations or all",
             )
         }),
@@ -97,9 +92,8 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let given = fields.string("role");
     let role = given.as_deref().and_then(InvitationRole::named);
     if given.is_some() && role.is_none() {
-        fields.reject(
+        fields.invalid(
             "role",
-            Code::Invalid,
             "role must be direct_member, admin, billing_manager, hiring_manager or reinstate",
         );
     }
@@ -126,7 +120,7 @@ fn invitee(fields: &mut Fields, world: &World, organization: &Organization) -> O
     let (field, invitee) = match (id, address) {
         (Some(id), _) if world.users.contains_key(&id) => ("invitee_id", Invitee::User(id)),
         (Some(_), _) => {
-            fields.reject("invitee_id", Code::Invalid, "invitee_id is not the id of a user");
+            fields.invalid("invitee_id", "invitee_id is not the id of a user");
             return None;
         }
         (None, Some(address)) if is_address(&address) => {
@@ -137,7 +131,7 @@ fn invitee(fields: &mut Fields, world: &World, organization: &Organization) -> O
             ("email", account.map_or(Invitee::Address(address), |user| Invitee::User(user.id)))
         }
         (None, Some(_)) => {
-            fields.reject("email", Code::Invalid, "email is not an e-mail address");
+            fields.invalid("email", "email is not an e-mail address");
             return None;
         }
         (None, None) => {
@@ -147,7 +141,7 @@ fn invitee(fields: &mut Fields, world: &World, organization: &Organization) -> O
         }
     };
     if matches!(&invitee, Invitee::User(user) if organization.members.contains(user)) {
-        fields.reject(field, Code::Invalid, "the user is already a member of the organization");
+        fields.invalid(field, "the user is already a member of the organization");
     }
     let is_same = |other: &Invitation| other.failure.is_none() && other.invitee == invitee;
     if organization.people.invitations.values().any(is_same) {
@@ -183,9 +177,8 @@ fn team_ids(fields: &mut Fields, organization: &Organization) -> BTreeMap<u64, T
             .and_then(|id| organization.teams.get(&id))
             .filter(|team| !team.synchronised);
         let Some(team) = team else {
-            fields.reject(
+            fields.invalid(
                 "team_ids",
-                Code::Invalid,
                 "team_ids must be ids of teams of the organization that are not synchronized",
             );
             break;

@@ -5,27 +5,24 @@ use http::{StatusCode, header};
 
 use super::{Filter, WRITE_AS_MEMBER, WRITE_AS_OWNER, filter, named_user};
 use crate::emulator::events::webhooks::organizations::{Memberships, publish_membership_changes};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::urls::segment;
+use crate::emulator::http::{ApiError, Reply, segment};
 use crate::emulator::render::Renderer;
 use crate::emulator::resources::teams::joining::{self, Left};
 use crate::emulator::resources::teams::{organization, organization_mut};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{MembersNeed, Need, READ_SCOPES};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{
+    Call, MembersNeed, Need, Outcome, READ_SCOPES, Route, USUAL, pagination,
+};
 
 const PUBLIC: Need = Need::Members(MembersNeed::Public);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/orgs/{org}/members", PUBLIC, list),
-    Route::new(Verb::Get, "/orgs/{org}/members/{username}", PUBLIC, get),
-    Route::new(Verb::Delete, "/orgs/{org}/members/{username}", WRITE_AS_OWNER, delete),
-    Route::new(Verb::Get, "/orgs/{org}/public_members", PUBLIC, list_public),
-    Route::new(Verb::Get, "/orgs/{org}/public_members/{username}", PUBLIC, get_public),
-    Route::new(Verb::Put, "/orgs/{org}/public_members/{username}", WRITE_AS_MEMBER, publish),
-    Route::new(Verb::Delete, "/orgs/{org}/public_members/{username}", WRITE_AS_MEMBER, conceal),
+    Route::get("/orgs/{org}/members", PUBLIC, list),
+    Route::get("/orgs/{org}/members/{username}", PUBLIC, get),
+    Route::delete("/orgs/{org}/members/{username}", WRITE_AS_OWNER, delete),
+    Route::get("/orgs/{org}/public_members", PUBLIC, list_public),
+    Route::get("/orgs/{org}/public_members/{username}", PUBLIC, get_public),
+    Route::put("/orgs/{org}/public_members/{username}", WRITE_AS_MEMBER, publish),
+    Route::delete("/orgs/{org}/public_members/{username}", WRITE_AS_MEMBER, conceal),
 ];
 
 /// How much of an organisation a caller sees.
@@ -79,12 +76,7 @@ fn role(call: &Call<'_>) -> Result<Wanted, ApiError> {
         None | Some("" | "all") => Ok(Wanted::Everyone),
         Some("admin") => Ok(Wanted::Owners),
         Some("member") => Ok(Wanted::OthersThanOwners),
-        Some(_) => Err(ApiError::field(
-            "Member",
-            "role",
-            Code::Invalid,
-            "role must be all, admin or member",
-        )),
+        Some(_) => Err(ApiError::invalid("Member", "role", "role must be all, admin or member")),
     }
 }
 

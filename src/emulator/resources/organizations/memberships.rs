@@ -7,29 +7,24 @@ use super::{READ, WRITE_AS_OWNER, named_user};
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access::organization_of_path;
 use crate::emulator::events::webhooks::organizations::{Memberships, publish_membership_changes};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Fields, Reply};
 use crate::emulator::render::Renderer;
 use crate::emulator::render::team::MembershipState;
 use crate::emulator::resources::teams::joining::{self, Left, Request};
 use crate::emulator::resources::teams::{organization, organization_mut};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{MembersNeed, Need};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, MembersNeed, Need, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::{InvitationRole, Invitee, Organization, Purpose};
 
 const OWN_READ: Need = Need::Members(MembersNeed::Own(Level::Read));
 const OWN_WRITE: Need = Need::Members(MembersNeed::Own(Level::Write));
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/orgs/{org}/memberships/{username}", READ, get),
-    Route::new(Verb::Put, "/orgs/{org}/memberships/{username}", WRITE_AS_OWNER, put),
-    Route::new(Verb::Delete, "/orgs/{org}/memberships/{username}", WRITE_AS_OWNER, delete),
-    Route::new(Verb::Get, "/user/memberships/orgs", OWN_READ, list_own),
-    Route::new(Verb::Get, "/user/memberships/orgs/{org}", OWN_READ, get_own),
-    Route::new(Verb::Patch, "/user/memberships/orgs/{org}", OWN_WRITE, accept),
+    Route::get("/orgs/{org}/memberships/{username}", READ, get),
+    Route::put("/orgs/{org}/memberships/{username}", WRITE_AS_OWNER, put),
+    Route::delete("/orgs/{org}/memberships/{username}", WRITE_AS_OWNER, delete),
+    Route::get("/user/memberships/orgs", OWN_READ, list_own),
+    Route::get("/user/memberships/orgs/{org}", OWN_READ, get_own),
+    Route::patch("/user/memberships/orgs/{org}", OWN_WRITE, accept),
 ];
 
 /// Role and standing; none without a membership.
@@ -69,7 +64,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
         Some("member") => Some(InvitationRole::DirectMember),
         Some("admin") => Some(InvitationRole::Admin),
         Some(_) => {
-            fields.reject("role", Code::Invalid, "role must be member or admin");
+            fields.invalid("role", "role must be member or admin");
             None
         }
     };
@@ -106,12 +101,7 @@ fn set_role(
             organization.owners.insert(user);
         }
         Some(_) if organization.is_last_owner(user) => {
-            return Err(ApiError::field(
-                "Membership",
-                "role",
-                Code::Invalid,
-                "the last owner must stay one",
-            ));
+            return Err(ApiError::invalid("Membership", "role", "the last owner must stay one"));
         }
         Some(_) => {
             organization.owners.remove(&user);
@@ -151,10 +141,9 @@ fn list_own(call: &mut Call<'_>) -> Outcome {
         Some("active") => Some(MembershipState::Active),
         Some("pending") => Some(MembershipState::Pending),
         Some(_) => {
-            return Err(ApiError::field(
+            return Err(ApiError::invalid(
                 "Membership",
                 "state",
-                Code::Invalid,
                 "state must be active or pending",
             ));
         }
@@ -184,7 +173,7 @@ fn accept(call: &mut Call<'_>) -> Outcome {
     if fields.required_string("state") != "active"
         && fields.value("state").is_some_and(serde_json::Value::is_string)
     {
-        fields.reject("state", Code::Invalid, "state must be active");
+        fields.invalid("state", "state must be active");
     }
     fields.check()?;
     // Whoever has accepted before is active already.

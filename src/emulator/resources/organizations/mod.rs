@@ -8,10 +8,10 @@ pub mod memberships;
 pub mod roles;
 
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{
-    ADMIN_SCOPES, Need, OrganizationNeed, OrganizationRole, READ_SCOPES, Unscoped,
+use crate::emulator::http::ApiError;
+use crate::emulator::routing::need::ADMIN_SCOPES;
+use crate::emulator::routing::{
+    Call, Need, OrganizationNeed, OrganizationRole, READ_SCOPES, Unscoped,
 };
 
 /// For every member.
@@ -53,10 +53,9 @@ pub fn filter(call: &Call<'_>) -> Result<Filter, ApiError> {
     match call.query.get("filter") {
         None | Some("" | "all") => Ok(Filter::All),
         Some("2fa_disabled" | "2fa_insecure") => Ok(Filter::Nobody),
-        Some(_) => Err(ApiError::field(
+        Some(_) => Err(ApiError::invalid(
             "Member",
             "filter",
-            Code::Invalid,
             "filter must be all, 2fa_disabled or 2fa_insecure",
         )),
     }

@@ -7,60 +7,41 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{READ_AS_OWNER, WRITE_AS_OWNER, named_user};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Reply};
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::resources::teams::{organization, organization_mut, own};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::{ORGANIZATION_ROLES, Team};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(
-        Verb::Get,
-        "/orgs/{org}/organization-roles/{role_id}/teams",
-        READ_AS_OWNER,
-        list_teams,
-    ),
-    Route::new(
-        Verb::Get,
-        "/orgs/{org}/organization-roles/{role_id}/users",
-        READ_AS_OWNER,
-        list_users,
-    ),
-    Route::new(
-        Verb::Put,
+    Route::get("/orgs/{org}/organization-roles/{role_id}/teams", READ_AS_OWNER, list_teams),
+    Route::get("/orgs/{org}/organization-roles/{role_id}/users", READ_AS_OWNER, list_users),
+    Route::put(
         "/orgs/{org}/organization-roles/teams/{team_slug}/{role_id}",
         WRITE_AS_OWNER,
         give_team,
     ),
-    Route::new(
-        Verb::Delete,
+    Route::delete(
         "/orgs/{org}/organization-roles/teams/{team_slug}/{role_id}",
         WRITE_AS_OWNER,
         take_from_team,
     ),
-    Route::new(
-        Verb::Delete,
+    Route::delete(
         "/orgs/{org}/organization-roles/teams/{team_slug}",
         WRITE_AS_OWNER,
         take_all_from_team,
     ),
-    Route::new(
-        Verb::Put,
+    Route::put(
         "/orgs/{org}/organization-roles/users/{username}/{role_id}",
         WRITE_AS_OWNER,
         give_user,
     ),
-    Route::new(
-        Verb::Delete,
+    Route::delete(
         "/orgs/{org}/organization-roles/users/{username}/{role_id}",
         WRITE_AS_OWNER,
         take_from_user,
     ),
-    Route::new(
-        Verb::Delete,
+    Route::delete(
         "/orgs/{org}/organization-roles/users/{username}",
         WRITE_AS_OWNER,
         take_all_from_user,
@@ -137,10 +118,9 @@ fn give_user(call: &mut Call<'_>) -> Outcome {
     let (role, user) = (role(call)?, named_user(call)?);
     let organization = organization_mut(call)?;
     if !organization.members.contains(&user) {
-        return Err(ApiError::field(
+        return Err(ApiError::invalid(
             "OrganizationRole",
             "username",
-            Code::Invalid,
             "the user is not a member of the organization",
         ));
     }

@@ -7,12 +7,9 @@
 
 use serde_json::{Value, json};
 
-use crate::emulator::http::error::Code;
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::urls::{Urls, segment};
-use crate::emulator::world::organizations::property::{
-    Definition, Editors, PropertyValue, VALUE_BYTES_MAX, ValueType, has_twice,
-};
+use crate::emulator::http::{Fields, Urls, segment};
+use crate::emulator::world::organizations::property::{VALUE_BYTES_MAX, ValueType, has_twice};
+use crate::emulator::world::{Definition, Editors, PropertyValue};
 
 /// "ordered, at most 200 entries".
 const ALLOWED_VALUES_MAX: usize = 200;
@@ -43,9 +40,8 @@ impl Definition {
             require_explicit_values: fields.boolean("require_explicit_values").unwrap_or(false),
         };
         if definition.description.as_ref().is_some_and(|text| text.len() > DESCRIPTION_BYTES_MAX) {
-            fields.reject(
+            fields.invalid(
                 "description",
-                Code::Invalid,
                 format!("description is longer than {DESCRIPTION_BYTES_MAX} bytes"),
             );
         }
@@ -55,7 +51,7 @@ impl Definition {
             Some(given) => match definition.accept(&given) {
                 Ok(value) => Some(value),
                 Err(why) => {
-                    fields.reject("default_value", Code::Invalid, format!("default_value {why}"));
+                    fields.invalid("default_value", format!("default_value {why}"));
                     None
                 }
             },
@@ -84,9 +80,8 @@ fn value_type(fields: &mut Fields) -> ValueType {
     let given = fields.required_string("value_type");
     ValueType::ALL.into_iter().find(|known| known.name() == given).unwrap_or_else(|| {
         if !given.is_empty() {
-            fields.reject(
+            fields.invalid(
                 "value_type",
-                Code::Invalid,
                 "value_type must be string, single_select, multi_select or true_false",
             );
         }
@@ -100,9 +95,8 @@ fn editors(fields: &mut Fields) -> Editors {
         None | Some("org_actors") => Editors::OrgActors,
         Some("org_and_repo_actors") => Editors::OrgAndRepoActors,
         Some(_) => {
-            fields.reject(
+            fields.invalid(
                 "values_editable_by",
-                Code::Invalid,
                 "values_editable_by must be org_actors or org_and_repo_actors",
             );
             Editors::OrgActors
@@ -129,7 +123,7 @@ fn allowed_values(fields: &mut Fields, value_type: ValueType) -> Option<Vec<Stri
         None
     };
     if let Some(fault) = fault {
-        fields.reject("allowed_values", Code::Invalid, fault);
+        fields.invalid("allowed_values", fault);
     }
     Some(values)
 }

@@ -15,15 +15,12 @@ use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::organizations as organization_events;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, OrganizationNeed, OrganizationRole, Unscoped};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::World;
+use crate::emulator::http::{ApiError, Code, Fields, Reply};
+use crate::emulator::routing::{
+    Call, Need, OrganizationNeed, OrganizationRole, Outcome, Route, Unscoped,
+};
 use crate::emulator::world::organizations::membership::DEFINITIONS_MANAGER;
-use crate::emulator::world::organizations::property::Definition;
+use crate::emulator::world::{Definition, World};
 
 pub use self::values::ROUTES as VALUES;
 
@@ -47,11 +44,11 @@ const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationR
 }
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/orgs/{org}/properties/schema", READ, list),
-    Route::new(Verb::Patch, "/orgs/{org}/properties/schema", ADMIN, patch),
-    Route::new(Verb::Get, "/orgs/{org}/properties/schema/{custom_property_name}", READ, get),
-    Route::new(Verb::Put, "/orgs/{org}/properties/schema/{custom_property_name}", ADMIN, put),
-    Route::new(Verb::Delete, "/orgs/{org}/properties/schema/{custom_property_name}", ADMIN, delete),
+    Route::get("/orgs/{org}/properties/schema", READ, list),
+    Route::patch("/orgs/{org}/properties/schema", ADMIN, patch),
+    Route::get("/orgs/{org}/properties/schema/{custom_property_name}", READ, get),
+    Route::put("/orgs/{org}/properties/schema/{custom_property_name}", ADMIN, put),
+    Route::delete("/orgs/{org}/properties/schema/{custom_property_name}", ADMIN, delete),
 ];
 
 /// How many properties an organisation may have. Not shown; the running service's number.
@@ -78,7 +75,7 @@ fn get(call: &mut Call<'_>) -> Outcome {
 fn patch(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("CustomProperty", call.body)?;
     if !fields.has("properties") {
-        fields.reject("properties", Code::MissingField, "properties is required");
+        fields.missing("properties");
     }
     let items = fields.objects("properties").unwrap_or_default();
     if fields
@@ -86,20 +83,15 @@ fn patch(call: &mut Call<'_>) -> Outcome {
         .and_then(Value::as_array)
         .is_some_and(|given| given.is_empty() || given.len() > DEFINITIONS_MAX)
     {
-        fields.reject(
-            "properties",
-            Code::Invalid,
-            format!("properties must have 1 to {DEFINITIONS_MAX} items"),
-        );
+        fields.invalid("properties", format!("properties must have 1 to {DEFINITIONS_MAX} items"));
         fields.check()?;
     }
     let mut listed: Vec<Definition> = Vec::new();
     for (index, mut item) in items.into_iter().enumerate() {
         let name = item.required_string("property_name");
         if !name.is_empty() && !definition::is_name(&name) {
-            item.reject(
+            item.invalid(
                 "property_name",
-                Code::Invalid,
                 "property_name has up to 75 letters, digits, `_`, `-`, `$` and `#`",
             );
         }
@@ -110,9 +102,8 @@ fn patch(call: &mut Call<'_>) -> Outcome {
         fields.absorb(item, &format!("properties[{index}]"));
     }
     if !leaves_room(call, listed.iter().map(|definition| definition.name.as_str())) {
-        fields.reject(
+        fields.invalid(
             "properties",
-            Code::Invalid,
             format!("an organization has at most {DEFINITIONS_MAX} properties"),
         );
     }
@@ -135,11 +126,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("CustomProperty", call.body)?;
     let definition = Definition::read(&mut fields, name);
     if !leaves_room(call, [definition.name.as_str()]) {
-        fields.reject(
-            "base",
-            Code::Invalid,
-            format!("an organization has at most {DEFINITIONS_MAX} properties"),
-        );
+        fields.invalid("base", format!("an organization has at most {DEFINITIONS_MAX} properties"));
     }
     fields.check()?;
     let value = definition.render(call.urls, login(call)?);

@@ -12,33 +12,23 @@ use super::{READ, need};
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
 use crate::emulator::events::webhooks::organizations as organization_events;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, OrganizationRole, Role};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::Repository;
+use crate::emulator::http::{ApiError, Code, Fields, Reply};
+use crate::emulator::routing::{
+    Call, Need, OrganizationRole, Outcome, Role, Route, USUAL, pagination,
+};
 use crate::emulator::world::organizations::membership::VALUES_EDITOR;
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::organizations::property::{Definition, Editors, PropertyValue};
+use crate::emulator::world::{Definition, Editors, Owner, PropertyValue, Repository};
 
 /// "value writes need administrator or `custom_properties_org_values_editor`".
 const WRITE: Need = need(Level::Write, &["admin:org"], OrganizationRole::OwnerOr(VALUES_EDITOR));
-const READ_ONE: Need =
-    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
-const WRITE_ONE: Need = Need::Repository {
-    permission: "repository_custom_properties",
-    level: Level::Write,
-    role: Role::Push,
-};
+const READ_ONE: Need = Need::repository("metadata", Level::Read, Role::Read);
+const WRITE_ONE: Need = Need::repository("repository_custom_properties", Level::Write, Role::Push);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/orgs/{org}/properties/values", READ, list),
-    Route::new(Verb::Patch, "/orgs/{org}/properties/values", WRITE, patch),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/properties/values", READ_ONE, list_of_repository),
-    Route::new(Verb::Patch, "/repos/{owner}/{repo}/properties/values", WRITE_ONE, patch_repository),
+    Route::get("/orgs/{org}/properties/values", READ, list),
+    Route::patch("/orgs/{org}/properties/values", WRITE, patch),
+    Route::get("/repos/{owner}/{repo}/properties/values", READ_ONE, list_of_repository),
+    Route::patch("/repos/{owner}/{repo}/properties/values", WRITE_ONE, patch_repository),
 ];
 
 /// Document 1, Other limits: "Repositories per custom-property-values batch: 30".
@@ -98,14 +88,13 @@ fn patch(call: &mut Call<'_>) -> Outcome {
 /// does not see is unknown.
 fn repositories(call: &Call<'_>, fields: &mut Fields) -> BTreeSet<u64> {
     if !fields.has("repository_names") {
-        fields.reject("repository_names", Code::MissingField, "repository_names is required");
+        fields.missing("repository_names");
     }
     let names = fields.strings("repository_names").unwrap_or_default();
     let count = fields.value("repository_names").and_then(Value::as_array).map_or(1, Vec::len);
     if count == 0 || count > REPOSITORIES_MAX {
-        fields.reject(
+        fields.invalid(
             "repository_names",
-            Code::Invalid,
             format!("repository_names must have 1 to {REPOSITORIES_MAX} items"),
         );
         return BTreeSet::new();
@@ -121,9 +110,8 @@ fn repositories(call: &Call<'_>, fields: &mut Fields) -> BTreeSet<u64> {
         });
         match repository {
             Some(repository) => drop(found.insert(repository.id)),
-            None => fields.reject(
+            None => fields.invalid(
                 "repository_names",
-                Code::Invalid,
                 "repository_names has one that the organization does not have",
             ),
         }
@@ -134,16 +122,12 @@ fn repositories(call: &Call<'_>, fields: &mut Fields) -> BTreeSet<u64> {
 /// What a body wants of the organisation's properties; each fault is named by its place.
 fn new_values(call: &Call<'_>, fields: &mut Fields, organization: u64) -> NewValues {
     if !fields.has("properties") {
-        fields.reject("properties", Code::MissingField, "properties is required");
+        fields.missing("properties");
     }
     let items = fields.objects("properties").unwrap_or_default();
     let count = fields.value("properties").and_then(Value::as_array).map_or(1, Vec::len);
     if count == 0 || count > PROPERTIES_MAX {
-        fields.reject(
-            "properties",
-            Code::Invalid,
-            format!("properties must have 1 to {PROPERTIES_MAX} items"),
-        );
+        fields.invalid("properties", format!("properties must have 1 to {PROPERTIES_MAX} items"));
         return NewValues::new();
     }
     let mut new_values = NewValues::new();
@@ -151,7 +135,7 @@ fn new_values(call: &Call<'_>, fields: &mut Fields, organization: u64) -> NewVal
         let name = item.required_string("property_name");
         let definition = call.world.properties.definition(organization, &name);
         if definition.is_none() && !name.is_empty() {
-            item.reject("property_name", Code::Invalid, "the organization has no such property");
+            item.invalid("property_name", "the organization has no such property");
         }
         let new_value = match (item.value("value").cloned(), definition) {
             (None, _) => {
@@ -165,7 +149,7 @@ fn new_values(call: &Call<'_>, fields: &mut Fields, organization: u64) -> NewVal
             (Some(Value::Null), _) | (Some(_), None) => None,
             (Some(value), Some(definition)) => definition
                 .accept(&value)
-                .map_err(|why| item.reject("value", Code::Invalid, format!("value {why}")))
+                .map_err(|why| item.invalid("value", format!("value {why}")))
                 .ok(),
         };
         let is_named = !name.is_empty();

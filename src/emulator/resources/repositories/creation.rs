@@ -9,20 +9,16 @@ use serde_json::{Value, json};
 use super::repository::is_name;
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::organizations as organization_events;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Code, Fields, Reply};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, OrganizationNeed, OrganizationRole, Role, Unscoped};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{
+    Call, Need, OrganizationNeed, OrganizationRole, Outcome, Role, Route, Unscoped,
+};
 use crate::emulator::seed::SEEDED_BELOW;
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::{FEATURES, Repository, Visibility};
+use crate::emulator::world::{FEATURES, Owner, Repository, Visibility};
 
 /// Document 1, Repository permission 'Administration': DELETE `/repos/{owner}/{repo}`.
-const ADMINISTER: Need =
-    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+const ADMINISTER: Need = Need::repository("administration", Level::Write, Role::Admin);
 /// The same, POST `/orgs/{org}/repos`. The running service lets members do it with the scope
 /// `repo`.
 const CREATE: Need = organization("administration", &["repo"], OrganizationRole::Member);
@@ -45,13 +41,13 @@ const fn organization(
 }
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Post, "/orgs/{org}/repos", CREATE, create_in_organization).content(),
-    Route::new(Verb::Post, "/user/repos", Need::User, create_for_me).content(),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/forks", Need::Fork, fork).content(),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}", ADMINISTER, delete),
-    Route::new(Verb::Patch, "/orgs/{org}", GOVERN, change_organization),
-    Route::new(Verb::Delete, "/orgs/{org}", GOVERN, delete_organization),
-    Route::new(Verb::Patch, "/user", Need::User, change_me),
+    Route::post("/orgs/{org}/repos", CREATE, create_in_organization).content(),
+    Route::post("/user/repos", Need::User, create_for_me).content(),
+    Route::post("/repos/{owner}/{repo}/forks", Need::Fork, fork).content(),
+    Route::delete("/repos/{owner}/{repo}", ADMINISTER, delete),
+    Route::patch("/orgs/{org}", GOVERN, change_organization),
+    Route::delete("/orgs/{org}", GOVERN, delete_organization),
+    Route::patch("/user", Need::User, change_me),
 ];
 
 /// What a new repository is made of.
@@ -76,11 +72,7 @@ fn create(call: &mut Call<'_>, owner: Owner) -> Outcome {
     let mut fields = Fields::parse("Repository", call.body)?;
     let name = fields.required_string("name");
     if !name.is_empty() && !is_name(&name) {
-        fields.reject(
-            "name",
-            Code::Invalid,
-            "name may only contain letters, digits, `.`, `-` and `_`",
-        );
+        fields.invalid("name", "name may only contain letters, digits, `.`, `-` and `_`");
     }
     let description = fields.nullable_string("description").value().unwrap_or_default();
     let private = fields.boolean("private").unwrap_or(false);
@@ -88,7 +80,7 @@ fn create(call: &mut Call<'_>, owner: Owner) -> Outcome {
         Some("public") => Visibility::Public,
         Some("private") => Visibility::Private,
         Some(_) => {
-            fields.reject("visibility", Code::Invalid, "visibility must be public or private");
+            fields.invalid("visibility", "visibility must be public or private");
             Visibility::Private
         }
         None if private => Visibility::Private,
@@ -174,11 +166,7 @@ fn fork(call: &mut Call<'_>) -> Outcome {
     let owner = match into {
         Some(Some(id)) if may_own(id) => Some(Owner::Organization(id)),
         Some(_) => {
-            fields.reject(
-                "organization",
-                Code::Invalid,
-                "organization must be one that you are a member of",
-            );
+            fields.invalid("organization", "organization must be one that you are a member of");
             None
         }
         None => me.map(Owner::User),
@@ -186,11 +174,7 @@ fn fork(call: &mut Call<'_>) -> Outcome {
     let origin = call.repository()?;
     let name = name.unwrap_or_else(|| origin.name.clone());
     if !is_name(&name) {
-        fields.reject(
-            "name",
-            Code::Invalid,
-            "name may only contain letters, digits, `.`, `-` and `_`",
-        );
+        fields.invalid("name", "name may only contain letters, digits, `.`, `-` and `_`");
     }
     if owner.is_some_and(|owner| is_taken(call, owner, &name)) {
         fields.reject("name", Code::AlreadyExists, "name already exists on this account");

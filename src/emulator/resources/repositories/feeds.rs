@@ -9,35 +9,23 @@ use serde_json::{Value, json};
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access::{self, path_of};
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::{ApiError, iso};
 use crate::emulator::render::{Renderer, extend};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::polling;
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination, polling};
 use crate::emulator::world::notifications::feed::Event;
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::{Repository, User, Visibility};
+use crate::emulator::world::{Owner, Repository, User, Visibility};
 
-const READ: Need =
-    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
+const READ: Need = Need::repository("metadata", Level::Read, Role::Read);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/events", Need::Nothing, of_everybody),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/events", READ, of_repository),
-    Route::new(Verb::Get, "/networks/{owner}/{repo}/events", READ, of_network),
-    Route::new(Verb::Get, "/orgs/{org}/events", Need::Nothing, of_organization),
-    Route::new(Verb::Get, "/users/{username}/events", Need::Nothing, of_user),
-    Route::new(Verb::Get, "/users/{username}/events/public", Need::Nothing, public_of_user),
-    Route::new(Verb::Get, "/users/{username}/received_events", Need::Nothing, received),
-    Route::new(
-        Verb::Get,
-        "/users/{username}/received_events/public",
-        Need::Nothing,
-        public_received,
-    ),
+    Route::get("/events", Need::Nothing, of_everybody),
+    Route::get("/repos/{owner}/{repo}/events", READ, of_repository),
+    Route::get("/networks/{owner}/{repo}/events", READ, of_network),
+    Route::get("/orgs/{org}/events", Need::Nothing, of_organization),
+    Route::get("/users/{username}/events", Need::Nothing, of_user),
+    Route::get("/users/{username}/events/public", Need::Nothing, public_of_user),
+    Route::get("/users/{username}/received_events", Need::Nothing, received),
+    Route::get("/users/{username}/received_events/public", Need::Nothing, public_received),
 ];
 
 /// Which repositories a feed is about, as far as the caller sees them.

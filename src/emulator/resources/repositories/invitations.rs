@@ -7,32 +7,23 @@ use serde_json::{Map, Value, json};
 use super::people::user;
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::urls::SITE;
+use crate::emulator::http::{ApiError, Fields, Reply, SITE, iso};
 use crate::emulator::render::{Renderer, node_id};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::storage::collections::StoredItem;
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
+use crate::emulator::world::StoredItem;
 
-const READ: Need =
-    Need::Repository { permission: "administration", level: Level::Read, role: Role::Push };
+const READ: Need = Need::repository("administration", Level::Read, Role::Push);
 /// Document 1, Repository permission 'Administration': "collaborators … invitations".
-const WRITE: Need =
-    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+const WRITE: Need = Need::repository("administration", Level::Write, Role::Admin);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Put, "/repos/{owner}/{repo}/collaborators/{username}", WRITE, invite),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/invitations", READ, list),
-    Route::new(Verb::Patch, "/repos/{owner}/{repo}/invitations/{invitation_id}", WRITE, change),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}/invitations/{invitation_id}", WRITE, withdraw),
-    Route::new(Verb::Get, "/user/repository_invitations", Need::User, mine),
-    Route::new(Verb::Patch, "/user/repository_invitations/{invitation_id}", Need::User, accept),
-    Route::new(Verb::Delete, "/user/repository_invitations/{invitation_id}", Need::User, decline),
+    Route::put("/repos/{owner}/{repo}/collaborators/{username}", WRITE, invite),
+    Route::get("/repos/{owner}/{repo}/invitations", READ, list),
+    Route::patch("/repos/{owner}/{repo}/invitations/{invitation_id}", WRITE, change),
+    Route::delete("/repos/{owner}/{repo}/invitations/{invitation_id}", WRITE, withdraw),
+    Route::get("/user/repository_invitations", Need::User, mine),
+    Route::patch("/user/repository_invitations/{invitation_id}", Need::User, accept),
+    Route::delete("/user/repository_invitations/{invitation_id}", Need::User, decline),
 ];
 
 /// The running service's roles that can be given.
@@ -91,11 +82,7 @@ fn permission(call: &Call<'_>, field: &str) -> Result<&'static str, ApiError> {
         "maintain" => "maintain",
         "admin" => "admin",
         _ => {
-            fields.reject(
-                field,
-                Code::Invalid,
-                format!("{field} must be one of {}", PERMISSIONS.join(", ")),
-            );
+            fields.invalid(field, format!("{field} must be one of {}", PERMISSIONS.join(", ")));
             "read"
         }
     };

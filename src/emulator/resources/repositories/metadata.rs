@@ -4,27 +4,20 @@ use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Fields, Reply};
 use crate::emulator::render::Renderer;
 use crate::emulator::resources::code::branches::READ as READ_CONTENTS;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
 
-const READ: Need =
-    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
-const ADMINISTER: Need =
-    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+const READ: Need = Need::repository("metadata", Level::Read, Role::Read);
+const ADMINISTER: Need = Need::repository("administration", Level::Write, Role::Admin);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/languages", READ, languages),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/topics", READ, topics),
-    Route::new(Verb::Put, "/repos/{owner}/{repo}/topics", ADMINISTER, set_topics),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/license", READ_CONTENTS, license),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/forks", READ, forks),
+    Route::get("/repos/{owner}/{repo}/languages", READ, languages),
+    Route::get("/repos/{owner}/{repo}/topics", READ, topics),
+    Route::put("/repos/{owner}/{repo}/topics", ADMINISTER, set_topics),
+    Route::get("/repos/{owner}/{repo}/license", READ_CONTENTS, license),
+    Route::get("/repos/{owner}/{repo}/forks", READ, forks),
 ];
 
 /// The running service's limits.
@@ -47,7 +40,7 @@ fn topics(call: &mut Call<'_>) -> Outcome {
 fn set_topics(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Repository", call.body)?;
     if !fields.has("names") {
-        fields.reject("names", Code::MissingField, "names is required");
+        fields.missing("names");
     }
     let names = fields.strings("names").unwrap_or_default();
     let is_topic = |name: &String| {
@@ -58,9 +51,8 @@ fn set_topics(call: &mut Call<'_>) -> Outcome {
             && !name.starts_with('-')
     };
     if names.len() > TOPICS_MAX || !names.iter().all(is_topic) {
-        fields.reject(
+        fields.invalid(
             "names",
-            Code::Invalid,
             "names must be up to 20 topics of lower-case letters, digits and hyphens",
         );
     }

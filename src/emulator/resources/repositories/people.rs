@@ -5,55 +5,42 @@ use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Reply};
 use crate::emulator::render::{Renderer, extend};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::{Repository, World};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
+use crate::emulator::world::{Owner, Repository, World};
 
-const READ: Need =
-    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
-const READ_COLLABORATORS: Need =
-    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Push };
-const READ_ISSUES: Need =
-    Need::Repository { permission: "issues", level: Level::Read, role: Role::Read };
+const READ: Need = Need::repository("metadata", Level::Read, Role::Read);
+const READ_COLLABORATORS: Need = Need::repository("metadata", Level::Read, Role::Push);
+const READ_ISSUES: Need = Need::repository("issues", Level::Read, Role::Read);
 /// Document 1, Repository permission 'Administration': "collaborators".
-const ADMINISTER: Need =
-    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+const ADMINISTER: Need = Need::repository("administration", Level::Write, Role::Admin);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/collaborators", READ_COLLABORATORS, collaborators),
-    Route::new(
-        Verb::Get,
+    Route::get("/repos/{owner}/{repo}/collaborators", READ_COLLABORATORS, collaborators),
+    Route::get(
         "/repos/{owner}/{repo}/collaborators/{username}",
         READ_COLLABORATORS,
         is_collaborator,
     ),
-    Route::new(
-        Verb::Delete,
+    Route::delete(
         "/repos/{owner}/{repo}/collaborators/{username}",
         ADMINISTER,
         remove_collaborator,
     ),
-    Route::new(
-        Verb::Get,
+    Route::get(
         "/repos/{owner}/{repo}/collaborators/{username}/permission",
         READ_COLLABORATORS,
         permission,
     ),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/assignees", READ_ISSUES, assignees),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/assignees/{assignee}", READ_ISSUES, is_assignee),
-    Route::new(
-        Verb::Get,
+    Route::get("/repos/{owner}/{repo}/assignees", READ_ISSUES, assignees),
+    Route::get("/repos/{owner}/{repo}/assignees/{assignee}", READ_ISSUES, is_assignee),
+    Route::get(
         "/repos/{owner}/{repo}/issues/{number}/assignees/{assignee}",
         READ_ISSUES,
         is_assignee,
     ),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/contributors", READ, contributors),
+    Route::get("/repos/{owner}/{repo}/contributors", READ, contributors),
 ];
 
 /// Everyone with a right of its own in a repository, and that right.
@@ -99,10 +86,9 @@ fn collaborators(call: &mut Call<'_>) -> Outcome {
         "all" => {}
         "outside" | "direct" => people.retain(|(user, _)| !of_organization(*user)),
         _ => {
-            return Err(ApiError::field(
+            return Err(ApiError::invalid(
                 "Collaborator",
                 "affiliation",
-                Code::Invalid,
                 "affiliation must be all, direct or outside",
             ));
         }

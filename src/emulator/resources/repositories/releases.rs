@@ -5,35 +5,23 @@ use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::{self, WebhookEvent};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Code, Fields, Reply};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
 use crate::emulator::world::{Asset, Release, Repository};
 
-const READ: Need =
-    Need::Repository { permission: "contents", level: Level::Read, role: Role::Read };
-const CHANGE: Need =
-    Need::Repository { permission: "contents", level: Level::Write, role: Role::Push };
+const READ: Need = Need::repository("contents", Level::Read, Role::Read);
+const CHANGE: Need = Need::repository("contents", Level::Write, Role::Push);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/releases", READ, list),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/releases", CHANGE, create).content(),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/releases/tags/{tag}", READ, get_by_tag),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/releases/{release_id}", READ, get),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/releases/{release_id}/assets", READ, list_assets),
-    Route::new(Verb::Post, "/repos/{owner}/{repo}/releases/{release_id}/assets", CHANGE, upload),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/releases/assets/{asset_id}", READ, get_asset),
-    Route::new(
-        Verb::Delete,
-        "/repos/{owner}/{repo}/releases/assets/{asset_id}",
-        CHANGE,
-        delete_asset,
-    ),
+    Route::get("/repos/{owner}/{repo}/releases", READ, list),
+    Route::post("/repos/{owner}/{repo}/releases", CHANGE, create).content(),
+    Route::get("/repos/{owner}/{repo}/releases/tags/{tag}", READ, get_by_tag),
+    Route::get("/repos/{owner}/{repo}/releases/{release_id}", READ, get),
+    Route::get("/repos/{owner}/{repo}/releases/{release_id}/assets", READ, list_assets),
+    Route::post("/repos/{owner}/{repo}/releases/{release_id}/assets", CHANGE, upload),
+    Route::get("/repos/{owner}/{repo}/releases/assets/{asset_id}", READ, get_asset),
+    Route::delete("/repos/{owner}/{repo}/releases/assets/{asset_id}", CHANGE, delete_asset),
 ];
 
 fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Release, ApiError> {
@@ -71,7 +59,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let name = fields.nullable_string("name").value().unwrap_or_else(|| tag.clone());
     let body = fields.nullable_string("body").value();
     if call.repository()?.releases.values().any(|release| release.tag == tag) {
-        fields.reject("tag_name", Code::AlreadyExists, "tag_name is taken");
+        fields.taken("tag_name");
     }
     fields.check()?;
     ApiError::unless_spammed("Release", call.repository()?.releases.len())?;

@@ -3,24 +3,18 @@
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::repositories as repository_events;
 use crate::emulator::events::webhooks::repositories::Before;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Code, Fields, Reply};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 use crate::emulator::world::{FEATURES, Visibility};
 
-const READ: Need =
-    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
+const READ: Need = Need::repository("metadata", Level::Read, Role::Read);
 /// Document 1, Repository permission 'Administration': PATCH `/repos/{owner}/{repo}`.
-const ADMINISTER: Need =
-    Need::Repository { permission: "administration", level: Level::Write, role: Role::Admin };
+const ADMINISTER: Need = Need::repository("administration", Level::Write, Role::Admin);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/repos/{owner}/{repo}", READ, get),
-    Route::new(Verb::Patch, "/repos/{owner}/{repo}", ADMINISTER, patch),
+    Route::get("/repos/{owner}/{repo}", READ, get),
+    Route::patch("/repos/{owner}/{repo}", ADMINISTER, patch),
 ];
 
 fn get(call: &mut Call<'_>) -> Outcome {
@@ -34,11 +28,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Repository", call.body)?;
     let name = fields.string("name");
     if name.as_deref().is_some_and(|name| !is_name(name)) {
-        fields.reject(
-            "name",
-            Code::Invalid,
-            "name may only contain letters, digits, `.`, `-` and `_`",
-        );
+        fields.invalid("name", "name may only contain letters, digits, `.`, `-` and `_`");
     }
     let visibility = visibility(&mut fields);
     let description = fields.nullable_string("description");
@@ -88,7 +78,7 @@ fn visibility(fields: &mut Fields) -> Option<Visibility> {
         Some("public") => Some(Visibility::Public),
         Some("private") => Some(Visibility::Private),
         Some(_) => {
-            fields.reject("visibility", Code::Invalid, "visibility must be public or private");
+            fields.invalid("visibility", "visibility must be public or private");
             None
         }
         None => private,

@@ -7,33 +7,26 @@ use serde_json::{Value, json};
 use super::people::user;
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::{ApiError, Fields, Reply, iso};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
 use crate::emulator::world::Repository;
 
-const READ: Need =
-    Need::Repository { permission: "metadata", level: Level::Read, role: Role::Read };
+const READ: Need = Need::repository("metadata", Level::Read, Role::Read);
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/stargazers", READ, stargazers),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/subscribers", READ, subscribers),
-    Route::new(Verb::Get, "/user/starred", Need::User, my_stars),
-    Route::new(Verb::Get, "/users/{username}/starred", Need::Nothing, stars_of_user),
-    Route::new(Verb::Get, "/user/starred/{owner}/{repo}", Need::User, is_starred),
-    Route::new(Verb::Put, "/user/starred/{owner}/{repo}", Need::User, star),
-    Route::new(Verb::Delete, "/user/starred/{owner}/{repo}", Need::User, unstar),
-    Route::new(Verb::Get, "/user/subscriptions", Need::User, my_subscriptions),
-    Route::new(Verb::Get, "/users/{username}/subscriptions", Need::Nothing, subscriptions_of_user),
-    Route::new(Verb::Get, "/repos/{owner}/{repo}/subscription", READ, subscription),
-    Route::new(Verb::Put, "/repos/{owner}/{repo}/subscription", READ, subscribe),
-    Route::new(Verb::Delete, "/repos/{owner}/{repo}/subscription", READ, unsubscribe),
+    Route::get("/repos/{owner}/{repo}/stargazers", READ, stargazers),
+    Route::get("/repos/{owner}/{repo}/subscribers", READ, subscribers),
+    Route::get("/user/starred", Need::User, my_stars),
+    Route::get("/users/{username}/starred", Need::Nothing, stars_of_user),
+    Route::get("/user/starred/{owner}/{repo}", Need::User, is_starred),
+    Route::put("/user/starred/{owner}/{repo}", Need::User, star),
+    Route::delete("/user/starred/{owner}/{repo}", Need::User, unstar),
+    Route::get("/user/subscriptions", Need::User, my_subscriptions),
+    Route::get("/users/{username}/subscriptions", Need::Nothing, subscriptions_of_user),
+    Route::get("/repos/{owner}/{repo}/subscription", READ, subscription),
+    Route::put("/repos/{owner}/{repo}/subscription", READ, subscribe),
+    Route::delete("/repos/{owner}/{repo}/subscription", READ, unsubscribe),
 ];
 
 fn me(call: &Call<'_>) -> Result<u64, ApiError> {

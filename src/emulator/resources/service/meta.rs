@@ -2,17 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::emulator::http::reply::Reply;
-use crate::emulator::limits::primary::View;
-use crate::emulator::limits::settings::Resource;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::Need;
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::http::Reply;
+use crate::emulator::limits::{Resource, View};
+use crate::emulator::routing::{Call, Need, Outcome, Route};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/", Need::Nothing, root),
-    Route::new(Verb::Get, "/meta", Need::Nothing, meta),
-    Route::new(Verb::Get, "/rate_limit", Need::Nothing, rate_limit).free(),
+    Route::get("/", Need::Nothing, root),
+    Route::get("/meta", Need::Nothing, meta),
+    Route::get("/rate_limit", Need::Nothing, rate_limit).free(),
 ];
 
 /// Name and path of the root's addresses, the ones that clients are known to read.

@@ -5,31 +5,25 @@ use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::{Body, Reply};
-use crate::emulator::http::urls::SITE;
+use crate::emulator::http::{ApiError, Body, Fields, Reply, SITE};
 use crate::emulator::render::node_id;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::Need;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Route, USUAL, pagination};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/emojis", Need::Nothing, emojis),
-    Route::new(Verb::Get, "/gitignore/templates", Need::Nothing, ignore_templates),
-    Route::new(Verb::Get, "/gitignore/templates/{name}", Need::Nothing, ignore_template),
-    Route::new(Verb::Get, "/licenses", Need::Nothing, licenses),
-    Route::new(Verb::Get, "/licenses/{license}", Need::Nothing, license),
-    Route::new(Verb::Get, "/codes_of_conduct", Need::Nothing, codes),
-    Route::new(Verb::Get, "/codes_of_conduct/{key}", Need::Nothing, code),
-    Route::new(Verb::Post, "/markdown", Need::Nothing, markdown),
-    Route::new(Verb::Post, "/markdown/raw", Need::Nothing, markdown_raw),
-    Route::new(Verb::Get, "/versions", Need::Nothing, versions),
-    Route::new(Verb::Get, "/zen", Need::Nothing, zen),
-    Route::new(Verb::Get, "/octocat", Need::Nothing, octocat),
-    Route::new(Verb::Get, "/feeds", Need::Nothing, feeds),
-    Route::new(Verb::Post, "/credentials/revoke", Need::Nothing, revoke),
+    Route::get("/emojis", Need::Nothing, emojis),
+    Route::get("/gitignore/templates", Need::Nothing, ignore_templates),
+    Route::get("/gitignore/templates/{name}", Need::Nothing, ignore_template),
+    Route::get("/licenses", Need::Nothing, licenses),
+    Route::get("/licenses/{license}", Need::Nothing, license),
+    Route::get("/codes_of_conduct", Need::Nothing, codes),
+    Route::get("/codes_of_conduct/{key}", Need::Nothing, code),
+    Route::post("/markdown", Need::Nothing, markdown),
+    Route::post("/markdown/raw", Need::Nothing, markdown_raw),
+    Route::get("/versions", Need::Nothing, versions),
+    Route::get("/zen", Need::Nothing, zen),
+    Route::get("/octocat", Need::Nothing, octocat),
+    Route::get("/feeds", Need::Nothing, feeds),
+    Route::post("/credentials/revoke", Need::Nothing, revoke),
 ];
 
 const EMOJIS: &[(&str, &str)] =
@@ -125,11 +119,11 @@ fn code(call: &mut Call<'_>) -> Outcome {
 fn markdown(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Markdown", call.body)?;
     if !fields.has("text") {
-        fields.reject("text", Code::MissingField, "text is required");
+        fields.missing("text");
     }
     let source = fields.string("text").unwrap_or_default();
     if fields.string("mode").is_some_and(|mode| !matches!(mode.as_str(), "markdown" | "gfm")) {
-        fields.reject("mode", Code::Invalid, "mode must be markdown or gfm");
+        fields.invalid("mode", "mode must be markdown or gfm");
     }
     let _ = fields.string("context");
     fields.check()?;
@@ -143,7 +137,7 @@ fn markdown_raw(call: &mut Call<'_>) -> Outcome {
 
 fn rendered(source: &str) -> Outcome {
     if source.len() > TEXT_BYTES_MAX {
-        return Err(ApiError::field("Markdown", "text", Code::Invalid, "text is too long"));
+        return Err(ApiError::invalid("Markdown", "text", "text is too long"));
     }
     let paragraphs = source.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
     let html: String = paragraphs.map(paragraph).collect();
@@ -206,11 +200,11 @@ fn revoke(call: &mut Call<'_>) -> Outcome {
     const CREDENTIALS_MAX: usize = 1_000;
     let mut fields = Fields::parse("Credential", call.body)?;
     if !fields.has("credentials") {
-        fields.reject("credentials", Code::MissingField, "credentials is required");
+        fields.missing("credentials");
     }
     let given = fields.strings("credentials").map_or(0, |credentials| credentials.len());
     if given > CREDENTIALS_MAX || (given == 0 && fields.has("credentials")) {
-        fields.reject("credentials", Code::Invalid, "credentials must be 1 to 1,000 texts");
+        fields.invalid("credentials", "credentials must be 1 to 1,000 texts");
     }
     fields.check()?;
     Ok(Reply::json(StatusCode::ACCEPTED, json!({})))

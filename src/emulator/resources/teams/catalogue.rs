@@ -11,31 +11,27 @@ use super::{
 };
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::organizations as organization_events;
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Reply};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{MembersNeed, Need};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, MembersNeed, Need, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::{Organization, Team};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/orgs/{org}/teams", READ, list),
-    Route::new(Verb::Post, "/orgs/{org}/teams", MANAGE, create),
-    Route::new(Verb::Get, "/orgs/{org}/teams/{team_slug}", READ, get),
-    Route::new(Verb::Get, "/organizations/{org_id}/team/{team_id}", READ, get),
-    Route::new(Verb::Get, "/teams/{team_id}", READ, get),
-    Route::new(Verb::Patch, "/orgs/{org}/teams/{team_slug}", MANAGE, patch),
-    Route::new(Verb::Patch, "/organizations/{org_id}/team/{team_id}", MANAGE, patch),
-    Route::new(Verb::Patch, "/teams/{team_id}", MANAGE, patch),
-    Route::new(Verb::Delete, "/orgs/{org}/teams/{team_slug}", MANAGE, delete),
-    Route::new(Verb::Delete, "/organizations/{org_id}/team/{team_id}", MANAGE, delete),
-    Route::new(Verb::Delete, "/teams/{team_id}", MANAGE, delete),
-    Route::new(Verb::Get, "/orgs/{org}/teams/{team_slug}/teams", READ, children),
-    Route::new(Verb::Get, "/organizations/{org_id}/team/{team_id}/teams", READ, children),
-    Route::new(Verb::Get, "/teams/{team_id}/teams", READ, children),
-    Route::new(Verb::Get, "/user/teams", Need::Members(MembersNeed::Own(Level::Read)), of_caller),
+    Route::get("/orgs/{org}/teams", READ, list),
+    Route::post("/orgs/{org}/teams", MANAGE, create),
+    Route::get("/orgs/{org}/teams/{team_slug}", READ, get),
+    Route::get("/organizations/{org_id}/team/{team_id}", READ, get),
+    Route::get("/teams/{team_id}", READ, get),
+    Route::patch("/orgs/{org}/teams/{team_slug}", MANAGE, patch),
+    Route::patch("/organizations/{org_id}/team/{team_id}", MANAGE, patch),
+    Route::patch("/teams/{team_id}", MANAGE, patch),
+    Route::delete("/orgs/{org}/teams/{team_slug}", MANAGE, delete),
+    Route::delete("/organizations/{org_id}/team/{team_id}", MANAGE, delete),
+    Route::delete("/teams/{team_id}", MANAGE, delete),
+    Route::get("/orgs/{org}/teams/{team_slug}/teams", READ, children),
+    Route::get("/organizations/{org_id}/team/{team_id}/teams", READ, children),
+    Route::get("/teams/{team_id}/teams", READ, children),
+    Route::get("/user/teams", Need::Members(MembersNeed::Own(Level::Read)), of_caller),
 ];
 
 /// The organisation's own teams that the caller sees, then the enterprise's that are assigned to

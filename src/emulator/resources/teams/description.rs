@@ -5,12 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{organization, sees};
 use crate::emulator::auth::access::role_of_token;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::{Change, Fields};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::Role;
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::{Organization, Privacy, RepositoryRole, Team, TeamRole, World};
+use crate::emulator::http::{ApiError, Change, Code, Fields};
+use crate::emulator::routing::{Call, Role};
+use crate::emulator::world::{Organization, Owner, Privacy, RepositoryRole, Team, TeamRole, World};
 
 /// Longer names and descriptions are refused. Not shown; roomy enough for any real one.
 pub const NAME_CHARS_MAX: usize = 100;
@@ -66,7 +63,7 @@ pub fn of_new_team(call: &Call<'_>) -> Result<Described, ApiError> {
     let usual = if parent.is_some() { Privacy::Closed } else { Privacy::Secret };
     let privacy = privacy(&mut fields).unwrap_or(usual);
     if parent.is_some() && privacy == Privacy::Secret {
-        fields.reject("privacy", Code::Invalid, "a secret team cannot be nested");
+        fields.invalid("privacy", "a secret team cannot be nested");
     }
     let mut people = maintainers(&mut fields, call.world, organization);
     people.extend(call.caller.user().map(|user| (user, TeamRole::Maintainer)));
@@ -94,11 +91,7 @@ pub fn of_changed_team(call: &Call<'_>, id: u64) -> Result<Changed, ApiError> {
     let is_nested =
         parent.is_some() || organization.teams.values().any(|other| other.parent == Some(id));
     if privacy == Privacy::Secret && is_nested {
-        fields.reject(
-            "privacy",
-            Code::Invalid,
-            "a secret team cannot be nested or have teams nested in it",
-        );
+        fields.invalid("privacy", "a secret team cannot be nested or have teams nested in it");
     }
     fields.check()?;
     Ok(Changed { name, description, privacy, permission, parent })
@@ -113,9 +106,8 @@ fn free_slug(
 ) -> String {
     let slug = slug(name);
     if slug.is_empty() || name.chars().count() > NAME_CHARS_MAX {
-        fields.reject(
+        fields.invalid(
             "name",
-            Code::Invalid,
             format!("name must have a letter or digit and at most {NAME_CHARS_MAX} characters"),
         );
     } else if organization.team_by_slug(&slug).is_some_and(|taken| Some(taken.id) != except) {
@@ -128,9 +120,8 @@ fn free_slug(
 pub fn description(fields: &mut Fields) -> Change<String> {
     let given = fields.nullable_string("description");
     if matches!(&given, Change::Set(text) if text.chars().count() > DESCRIPTION_CHARS_MAX) {
-        fields.reject(
+        fields.invalid(
             "description",
-            Code::Invalid,
             format!("description must have at most {DESCRIPTION_CHARS_MAX} characters"),
         );
     }
@@ -141,7 +132,7 @@ fn privacy(fields: &mut Fields) -> Option<Privacy> {
     let given = fields.string("privacy")?;
     let privacy = Privacy::named(&given);
     if privacy.is_none() {
-        fields.reject("privacy", Code::Invalid, "privacy must be secret or closed");
+        fields.invalid("privacy", "privacy must be secret or closed");
     }
     privacy
 }
@@ -153,7 +144,7 @@ fn permission(fields: &mut Fields) -> Option<RepositoryRole> {
     let role = RepositoryRole::named(&given)
         .filter(|role| matches!(role, RepositoryRole::Pull | RepositoryRole::Push));
     if role.is_none() {
-        fields.reject("permission", Code::Invalid, "permission must be pull or push");
+        fields.invalid("permission", "permission must be pull or push");
     }
     role
 }
@@ -164,11 +155,8 @@ fn parent(fields: &mut Fields, call: &Call<'_>, organization: &Organization) -> 
     let Change::Set(id) = given else { return given };
     let found = organization.teams.get(&id).filter(|team| sees(call, organization, team));
     if found.is_none_or(|team| team.privacy == Privacy::Secret) {
-        fields.reject(
-            "parent_team_id",
-            Code::Invalid,
-            "parent_team_id must be a closed team of this organization",
-        );
+        fields
+            .invalid("parent_team_id", "parent_team_id must be a closed team of this organization");
         return Change::Keep;
     }
     given
@@ -182,11 +170,7 @@ fn new_parent(
 ) -> Option<u64> {
     let parent = parent(fields, call, organization).of(team.parent);
     if parent.is_some_and(|parent| organization.team_and_above(parent).contains(&team.id)) {
-        fields.reject(
-            "parent_team_id",
-            Code::Invalid,
-            "a team cannot be nested in itself or in a team below it",
-        );
+        fields.invalid("parent_team_id", "a team cannot be nested in itself or in a team below it");
     }
     parent
 }
@@ -202,9 +186,8 @@ fn maintainers(
         let Some(user) =
             world.user_by_login(&login).filter(|user| organization.members.contains(&user.id))
         else {
-            fields.reject(
+            fields.invalid(
                 "maintainers",
-                Code::Invalid,
                 "maintainers must be logins of members of the organization",
             );
             break;
@@ -227,9 +210,8 @@ fn repositories(fields: &mut Fields, call: &Call<'_>) -> BTreeSet<u64> {
                 && token.is_some_and(administers)
         });
         let Some(repository) = given else {
-            fields.reject(
+            fields.invalid(
                 "repo_names",
-                Code::Invalid,
                 "repo_names must be repositories of the organization that you administer",
             );
             break;

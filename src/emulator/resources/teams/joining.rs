@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 
 use super::Authority;
 use crate::clock::Timestamp;
-use crate::emulator::http::error::{ApiError, Code};
+use crate::emulator::http::ApiError;
 use crate::emulator::render::team::MembershipState;
-use crate::emulator::world::organizations::owner::Owner;
 use crate::emulator::world::{
-    Invitation, InvitationFailure, InvitationRole, Invitee, Organization, Purpose, TeamRole, World,
+    Invitation, InvitationFailure, InvitationRole, Invitee, Organization, Owner, Purpose, TeamRole,
+    World,
 };
 
 /// Who is put where, and by whom.
@@ -43,10 +43,9 @@ pub struct Request {
 pub fn addable_user(world: &World, login: &str) -> Result<u64, ApiError> {
     match world.owner(login).ok_or(ApiError::NotFound)? {
         Owner::User(id) => Ok(id),
-        Owner::Organization(_) => Err(ApiError::field(
+        Owner::Organization(_) => Err(ApiError::invalid(
             "TeamMember",
             "username",
-            Code::Invalid,
             "an organization cannot be a member of a team",
         )),
     }
@@ -192,10 +191,9 @@ pub fn leave_organization(
     user: u64,
 ) -> Result<Left, ApiError> {
     if organization.is_last_owner(user) {
-        return Err(ApiError::field(
+        return Err(ApiError::invalid(
             "Organization",
             "username",
-            Code::Invalid,
             "the last owner cannot leave the organization",
         ));
     }

@@ -6,16 +6,14 @@ use http::StatusCode;
 use super::joining::{self, Left, Placement};
 use super::{READ, WRITE, must_administer, organization, organization_mut, own};
 use crate::emulator::events::webhooks::organizations::{Memberships, publish_membership_changes};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::reply::Reply;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::http::{ApiError, Reply};
+use crate::emulator::routing::{Call, Outcome, Route};
 use crate::emulator::world::{Organization, Team};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/teams/{team_id}/members/{username}", READ, get),
-    Route::new(Verb::Put, "/teams/{team_id}/members/{username}", WRITE, put),
-    Route::new(Verb::Delete, "/teams/{team_id}/members/{username}", WRITE, delete),
+    Route::get("/teams/{team_id}/members/{username}", READ, get),
+    Route::put("/teams/{team_id}/members/{username}", WRITE, put),
+    Route::delete("/teams/{team_id}/members/{username}", WRITE, delete),
 ];
 
 /// "204 member; 404 not a member."
@@ -45,7 +43,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
     if !is_in_another_team(organization(call)?, team, user) {
         let message =
             "the user must belong to the organization and to at least one other team of it";
-        return Err(ApiError::field("TeamMember", "username", Code::Invalid, message));
+        return Err(ApiError::invalid("TeamMember", "username", message));
     }
     let placement = Placement {
         organization: call.organization,

@@ -7,42 +7,24 @@ use super::{
     NamedTeam, READ, WRITE, must_administer, organization, organization_mut, own, visible,
 };
 use crate::emulator::events::webhooks::organizations::{Memberships, publish_membership_changes};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Fields, Reply};
 use crate::emulator::render::Renderer;
 use crate::emulator::render::team::MembershipState;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Outcome, Route};
 use crate::emulator::world::{Team, TeamRole};
 
 /// Of the closing-down ones "request and response details: not shown": they are answered as their
 /// replacements are.
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/orgs/{org}/teams/{team_slug}/memberships/{username}", READ, get),
-    Route::new(Verb::Put, "/orgs/{org}/teams/{team_slug}/memberships/{username}", WRITE, put),
-    Route::new(Verb::Delete, "/orgs/{org}/teams/{team_slug}/memberships/{username}", WRITE, delete),
-    Route::new(
-        Verb::Get,
-        "/organizations/{org_id}/team/{team_id}/memberships/{username}",
-        READ,
-        get,
-    ),
-    Route::new(
-        Verb::Put,
-        "/organizations/{org_id}/team/{team_id}/memberships/{username}",
-        WRITE,
-        put,
-    ),
-    Route::new(
-        Verb::Delete,
-        "/organizations/{org_id}/team/{team_id}/memberships/{username}",
-        WRITE,
-        delete,
-    ),
-    Route::new(Verb::Get, "/teams/{team_id}/memberships/{username}", READ, get),
-    Route::new(Verb::Put, "/teams/{team_id}/memberships/{username}", WRITE, put),
-    Route::new(Verb::Delete, "/teams/{team_id}/memberships/{username}", WRITE, delete),
+    Route::get("/orgs/{org}/teams/{team_slug}/memberships/{username}", READ, get),
+    Route::put("/orgs/{org}/teams/{team_slug}/memberships/{username}", WRITE, put),
+    Route::delete("/orgs/{org}/teams/{team_slug}/memberships/{username}", WRITE, delete),
+    Route::get("/organizations/{org_id}/team/{team_id}/memberships/{username}", READ, get),
+    Route::put("/organizations/{org_id}/team/{team_id}/memberships/{username}", WRITE, put),
+    Route::delete("/organizations/{org_id}/team/{team_id}/memberships/{username}", WRITE, delete),
+    Route::get("/teams/{team_id}/memberships/{username}", READ, get),
+    Route::put("/teams/{team_id}/memberships/{username}", WRITE, put),
+    Route::delete("/teams/{team_id}/memberships/{username}", WRITE, delete),
 ];
 
 /// "404 when the user has no membership". Being in a child team is none: that one ends and begins
@@ -100,7 +82,7 @@ fn role(fields: &mut Fields) -> Result<Option<TeamRole>, ApiError> {
     let given = fields.string("role");
     let role = given.as_deref().and_then(TeamRole::named);
     if given.is_some() && role.is_none() {
-        fields.reject("role", Code::Invalid, "role must be member or maintainer");
+        fields.invalid("role", "role must be member or maintainer");
     }
     fields.check()?;
     Ok(role)

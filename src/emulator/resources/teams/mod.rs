@@ -14,10 +14,10 @@ pub mod repositories;
 pub mod roster;
 
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{
-    ADMIN_SCOPES, Need, OrganizationNeed, OrganizationRole, READ_SCOPES, Unscoped,
+use crate::emulator::http::ApiError;
+use crate::emulator::routing::need::ADMIN_SCOPES;
+use crate::emulator::routing::{
+    Call, Need, OrganizationNeed, OrganizationRole, READ_SCOPES, Unscoped,
 };
 use crate::emulator::world::{EnterpriseTeam, Organization, Privacy, Team, TeamRole};
 
@@ -94,10 +94,9 @@ pub fn visible<'a>(call: &'a Call<'_>) -> Result<NamedTeam<'a>, ApiError> {
 pub fn own<'a>(call: &'a Call<'_>) -> Result<&'a Team, ApiError> {
     match visible(call)? {
         NamedTeam::Own(team) => Ok(team),
-        NamedTeam::OfEnterprise(_) => Err(ApiError::field(
+        NamedTeam::OfEnterprise(_) => Err(ApiError::invalid(
             "Team",
             "team_slug",
-            Code::Invalid,
             "an enterprise team cannot be modified at the organization level",
         )),
     }

@@ -7,43 +7,27 @@ use serde_json::{Value, json};
 use super::{NamedTeam, READ, organization, organization_mut, own, visible};
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Fields, Reply};
 use crate::emulator::render::{Renderer, extend};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{MembersNeed, Need};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::organizations::owner::Owner;
-use crate::emulator::world::{Repository, RepositoryRole};
+use crate::emulator::routing::{Call, MembersNeed, Need, Outcome, Route, USUAL, pagination};
+use crate::emulator::world::{Owner, Repository, RepositoryRole};
 
 const LOOK: Need = Need::Members(MembersNeed::TeamRepository(Level::Read));
 const CHANGE: Need = Need::Members(MembersNeed::TeamRepository(Level::Write));
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/orgs/{org}/teams/{team_slug}/repos", READ, list),
-    Route::new(Verb::Get, "/organizations/{org_id}/team/{team_id}/repos", READ, list),
-    Route::new(Verb::Get, "/teams/{team_id}/repos", READ, list),
-    Route::new(Verb::Get, "/orgs/{org}/teams/{team_slug}/repos/{owner}/{repo}", LOOK, get),
-    Route::new(Verb::Get, "/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}", LOOK, get),
-    Route::new(Verb::Get, "/teams/{team_id}/repos/{owner}/{repo}", LOOK, get),
-    Route::new(Verb::Put, "/orgs/{org}/teams/{team_slug}/repos/{owner}/{repo}", CHANGE, put),
-    Route::new(
-        Verb::Put,
-        "/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}",
-        CHANGE,
-        put,
-    ),
-    Route::new(Verb::Put, "/teams/{team_id}/repos/{owner}/{repo}", CHANGE, put),
-    Route::new(Verb::Delete, "/orgs/{org}/teams/{team_slug}/repos/{owner}/{repo}", CHANGE, delete),
-    Route::new(
-        Verb::Delete,
-        "/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}",
-        CHANGE,
-        delete,
-    ),
-    Route::new(Verb::Delete, "/teams/{team_id}/repos/{owner}/{repo}", CHANGE, delete),
+    Route::get("/orgs/{org}/teams/{team_slug}/repos", READ, list),
+    Route::get("/organizations/{org_id}/team/{team_id}/repos", READ, list),
+    Route::get("/teams/{team_id}/repos", READ, list),
+    Route::get("/orgs/{org}/teams/{team_slug}/repos/{owner}/{repo}", LOOK, get),
+    Route::get("/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}", LOOK, get),
+    Route::get("/teams/{team_id}/repos/{owner}/{repo}", LOOK, get),
+    Route::put("/orgs/{org}/teams/{team_slug}/repos/{owner}/{repo}", CHANGE, put),
+    Route::put("/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}", CHANGE, put),
+    Route::put("/teams/{team_id}/repos/{owner}/{repo}", CHANGE, put),
+    Route::delete("/orgs/{org}/teams/{team_slug}/repos/{owner}/{repo}", CHANGE, delete),
+    Route::delete("/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}", CHANGE, delete),
+    Route::delete("/teams/{team_id}/repos/{owner}/{repo}", CHANGE, delete),
 ];
 
 /// Those that the caller sees; enterprise teams have none.
@@ -93,18 +77,13 @@ fn put(call: &mut Call<'_>) -> Outcome {
     let given = fields.string("permission");
     let role = given.as_deref().and_then(RepositoryRole::named);
     if given.is_some() && role.is_none() {
-        fields.reject(
-            "permission",
-            Code::Invalid,
-            "permission must be pull, triage, push, maintain or admin",
-        );
+        fields.invalid("permission", "permission must be pull, triage, push, maintain or admin");
     }
     fields.check()?;
     if call.repository()?.owner != Owner::Organization(call.organization) {
-        return Err(ApiError::field(
+        return Err(ApiError::invalid(
             "Team",
             "repo",
-            Code::Invalid,
             "the repository must belong to the organization",
         ));
     }

@@ -4,20 +4,18 @@
 use std::collections::BTreeMap;
 
 use super::{NamedTeam, READ, organization, own, visible};
-use crate::emulator::http::error::{ApiError, Code};
+use crate::emulator::http::ApiError;
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::TeamRole;
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/orgs/{org}/teams/{team_slug}/members", READ, members),
-    Route::new(Verb::Get, "/organizations/{org_id}/team/{team_id}/members", READ, members),
-    Route::new(Verb::Get, "/teams/{team_id}/members", READ, members),
-    Route::new(Verb::Get, "/orgs/{org}/teams/{team_slug}/invitations", READ, invitations),
-    Route::new(Verb::Get, "/organizations/{org_id}/team/{team_id}/invitations", READ, invitations),
-    Route::new(Verb::Get, "/teams/{team_id}/invitations", READ, invitations),
+    Route::get("/orgs/{org}/teams/{team_slug}/members", READ, members),
+    Route::get("/organizations/{org_id}/team/{team_id}/members", READ, members),
+    Route::get("/teams/{team_id}/members", READ, members),
+    Route::get("/orgs/{org}/teams/{team_slug}/invitations", READ, invitations),
+    Route::get("/organizations/{org_id}/team/{team_id}/invitations", READ, invitations),
+    Route::get("/teams/{team_id}/invitations", READ, invitations),
 ];
 
 /// "Includes members of child teams; team must be visible to the caller."
@@ -47,12 +45,7 @@ fn role_filter(call: &Call<'_>) -> Result<Option<TeamRole>, ApiError> {
     match call.query.get("role") {
         None | Some("" | "all") => Ok(None),
         Some(name) => TeamRole::named(name).map(Some).ok_or_else(|| {
-            ApiError::field(
-                "TeamMember",
-                "role",
-                Code::Invalid,
-                "role must be member, maintainer or all",
-            )
+            ApiError::invalid("TeamMember", "role", "role must be member, maintainer or all")
         }),
     }
 }

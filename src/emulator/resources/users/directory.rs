@@ -5,32 +5,24 @@ use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::reply::Reply;
-use crate::emulator::limits::settings::Resource;
+use crate::emulator::http::{ApiError, Code, Reply};
+use crate::emulator::limits::Resource;
 use crate::emulator::render::{Renderer, extend};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::Need;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Need, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::{Repository, Visibility};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/users", Need::Nothing, users),
-    Route::new(Verb::Get, "/organizations", Need::Nothing, organizations),
-    Route::new(Verb::Get, "/repositories", Need::Nothing, repositories),
-    Route::new(Verb::Get, "/users/{username}/orgs", Need::Nothing, organizations_of_user),
-    Route::new(Verb::Get, "/search/repositories", Need::Nothing, search_repositories)
+    Route::get("/users", Need::Nothing, users),
+    Route::get("/organizations", Need::Nothing, organizations),
+    Route::get("/repositories", Need::Nothing, repositories),
+    Route::get("/users/{username}/orgs", Need::Nothing, organizations_of_user),
+    Route::get("/search/repositories", Need::Nothing, search_repositories)
         .resource(Resource::SEARCH),
-    Route::new(Verb::Get, "/search/users", Need::Nothing, search_users).resource(Resource::SEARCH),
-    Route::new(Verb::Get, "/search/labels", Need::Nothing, search_labels)
-        .resource(Resource::SEARCH),
-    Route::new(Verb::Get, "/search/topics", Need::Nothing, search_topics)
-        .resource(Resource::SEARCH),
-    Route::new(Verb::Get, "/search/commits", Need::Nothing, search_commits)
-        .resource(Resource::SEARCH),
-    Route::new(Verb::Get, "/search/code", Need::Nothing, search_code)
-        .resource(Resource::CODE_SEARCH),
+    Route::get("/search/users", Need::Nothing, search_users).resource(Resource::SEARCH),
+    Route::get("/search/labels", Need::Nothing, search_labels).resource(Resource::SEARCH),
+    Route::get("/search/topics", Need::Nothing, search_topics).resource(Resource::SEARCH),
+    Route::get("/search/commits", Need::Nothing, search_commits).resource(Resource::SEARCH),
+    Route::get("/search/code", Need::Nothing, search_code).resource(Resource::CODE_SEARCH),
 ];
 
 /// Pages by the id of the last item seen, as the running service has it for lists this long:

@@ -6,30 +6,23 @@ use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::urls::SITE;
+use crate::emulator::http::{ApiError, Fields, Reply, SITE, iso};
 use crate::emulator::render::{Renderer, node_id};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::Need;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::storage::collections::StoredItem;
+use crate::emulator::routing::{Call, Need, Outcome, Route, USUAL, pagination};
+use crate::emulator::world::StoredItem;
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/gists", Need::Nothing, mine),
-    Route::new(Verb::Post, "/gists", Need::User, create).content(),
-    Route::new(Verb::Get, "/gists/public", Need::Nothing, public),
-    Route::new(Verb::Get, "/gists/starred", Need::User, starred),
-    Route::new(Verb::Get, "/users/{username}/gists", Need::Nothing, of_user),
-    Route::new(Verb::Get, "/gists/{gist_id}", Need::Nothing, get),
-    Route::new(Verb::Patch, "/gists/{gist_id}", Need::User, patch),
-    Route::new(Verb::Delete, "/gists/{gist_id}", Need::User, delete),
-    Route::new(Verb::Get, "/gists/{gist_id}/star", Need::User, is_starred),
-    Route::new(Verb::Put, "/gists/{gist_id}/star", Need::User, star),
-    Route::new(Verb::Delete, "/gists/{gist_id}/star", Need::User, unstar),
+    Route::get("/gists", Need::Nothing, mine),
+    Route::post("/gists", Need::User, create).content(),
+    Route::get("/gists/public", Need::Nothing, public),
+    Route::get("/gists/starred", Need::User, starred),
+    Route::get("/users/{username}/gists", Need::Nothing, of_user),
+    Route::get("/gists/{gist_id}", Need::Nothing, get),
+    Route::patch("/gists/{gist_id}", Need::User, patch),
+    Route::delete("/gists/{gist_id}", Need::User, delete),
+    Route::get("/gists/{gist_id}/star", Need::User, is_starred),
+    Route::put("/gists/{gist_id}/star", Need::User, star),
+    Route::delete("/gists/{gist_id}/star", Need::User, unstar),
 ];
 
 /// Where they lie, as the generic routes below a gist expect it.
@@ -129,7 +122,7 @@ fn files(fields: &mut Fields) -> Map<String, Value> {
     let given = match fields.value("files") {
         Some(Value::Object(files)) => files.clone(),
         Some(_) => {
-            fields.reject("files", Code::Invalid, "files is not an object");
+            fields.invalid("files", "files is not an object");
             Map::new()
         }
         None => Map::new(),
@@ -140,11 +133,7 @@ fn files(fields: &mut Fields) -> Map<String, Value> {
     };
     let read: Map<String, Value> = given.clone().into_iter().filter_map(content).collect();
     if read.len() != given.len() || read.len() > FILES_MAX {
-        fields.reject(
-            "files",
-            Code::Invalid,
-            "files must be at most 100, each null or with a content",
-        );
+        fields.invalid("files", "files must be at most 100, each null or with a content");
     }
     read
 }
@@ -154,7 +143,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Gist", call.body)?;
     let files = files(&mut fields);
     if files.values().all(Value::is_null) && fields.value("files").is_none_or(Value::is_object) {
-        fields.reject("files", Code::MissingField, "files is required");
+        fields.missing("files");
     }
     let description = fields.nullable_string("description").value();
     let public = fields.boolean("public").unwrap_or(false);

@@ -10,21 +10,14 @@ use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::emulator::auth::access;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::{Body, Reply, Tag};
-use crate::emulator::http::timestamps::{http_date, iso};
 use crate::emulator::http::validators::lists;
+use crate::emulator::http::{ApiError, Body, Code, Fields, Reply, Tag, http_date, iso};
 use crate::emulator::migrations::PER_ACCOUNT_MAX;
 use crate::emulator::migrations::download::{self, Refused};
 use crate::emulator::render::{Renderer, node_id};
 use crate::emulator::resources::notifications::is_unchanged_since;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, Role};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::storage::migrations::{Flag, Migration, MigrationState};
-use crate::emulator::world::{Repository, guid};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
+use crate::emulator::world::{Flag, Migration, MigrationState, Repository, guid};
 
 /// "Account owner with a classic credential."
 const MINE: Need = Need::ClassicCredential;
@@ -36,21 +29,16 @@ const SHOWN_CHARACTERS_MAX: usize = 150;
 const REPOSITORIES: &str = "repositories";
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/user/migrations", MINE, list),
-    Route::new(Verb::Post, "/user/migrations", MINE, start),
-    Route::new(Verb::Get, "/user/migrations/{migration_id}", MINE, get),
-    Route::new(Verb::Get, "/user/migrations/{migration_id}/archive", MINE, redirect_to_archive),
-    Route::new(Verb::Delete, "/user/migrations/{migration_id}/archive", MINE, delete_archive),
-    Route::new(Verb::Get, "/user/migrations/{migration_id}/repositories", MINE, list_repositories),
-    Route::new(
-        Verb::Delete,
-        "/user/migrations/{migration_id}/repos/{repo_name}/lock",
-        MINE,
-        unlock,
-    ),
+    Route::get("/user/migrations", MINE, list),
+    Route::post("/user/migrations", MINE, start),
+    Route::get("/user/migrations/{migration_id}", MINE, get),
+    Route::get("/user/migrations/{migration_id}/archive", MINE, redirect_to_archive),
+    Route::delete("/user/migrations/{migration_id}/archive", MINE, delete_archive),
+    Route::get("/user/migrations/{migration_id}/repositories", MINE, list_repositories),
+    Route::delete("/user/migrations/{migration_id}/repos/{repo_name}/lock", MINE, unlock),
     // Not of the API: it stands for the host that keeps archives, so it asks for no credential and
     // costs nothing.
-    Route::new(Verb::Get, "/_archives/{file}", Need::Nothing, download).free(),
+    Route::get("/_archives/{file}", Need::Nothing, download).free(),
 ];
 
 fn me(call: &Call<'_>) -> Result<u64, ApiError> {
@@ -105,11 +93,8 @@ fn start(call: &mut Call<'_>) -> Outcome {
     let names = repository_names(&mut fields);
     let (flags, repositories) = if flags.contains(&Flag::OrgMetadataOnly) {
         if !names.is_empty() {
-            fields.reject(
-                REPOSITORIES,
-                Code::Invalid,
-                "repositories must be empty when org_metadata_only is true",
-            );
+            fields
+                .invalid(REPOSITORIES, "repositories must be empty when org_metadata_only is true");
         }
         // "Other flags are ignored."
         (BTreeSet::from([Flag::OrgMetadataOnly]), Vec::new())
@@ -119,12 +104,7 @@ fn start(call: &mut Call<'_>) -> Outcome {
     };
     fields.check()?;
     if call.world.migrations.of(me).count() >= PER_ACCOUNT_MAX {
-        return Err(ApiError::field(
-            "Migration",
-            "base",
-            Code::Invalid,
-            "there are too many already",
-        ));
+        return Err(ApiError::invalid("Migration", "base", "there are too many already"));
     }
     let (id, now) = (call.world.next_id(), call.now);
     call.world.migrations.add(Migration::new(id, guid(id), me, repositories, flags, now));
@@ -137,7 +117,7 @@ fn start(call: &mut Call<'_>) -> Outcome {
 fn exclude(fields: &mut Fields) -> Attributes {
     let names = fields.strings("exclude").unwrap_or_default();
     if names.iter().any(|name| name != REPOSITORIES) {
-        fields.reject("exclude", Code::Invalid, "exclude may only name repositories");
+        fields.invalid("exclude", "exclude may only name repositories");
     }
     if names.is_empty() { Attributes::All } else { Attributes::WithoutRepositories }
 }
@@ -148,11 +128,7 @@ fn repository_names(fields: &mut Fields) -> Vec<String> {
     }
     let names = fields.strings(REPOSITORIES).unwrap_or_default();
     if names.len() > REPOSITORIES_MAX {
-        fields.reject(
-            REPOSITORIES,
-            Code::Invalid,
-            format!("repositories may name at most {REPOSITORIES_MAX}"),
-        );
+        fields.invalid(REPOSITORIES, format!("repositories may name at most {REPOSITORIES_MAX}"));
         return Vec::new();
     }
     names
@@ -173,15 +149,11 @@ fn repositories(
             name.split_once('/').and_then(|(owner, name)| call.world.repository_named(owner, name));
         let shown: String = name.chars().take(SHOWN_CHARACTERS_MAX).collect();
         match found.filter(|repository| access::sees(call.world, call.caller, repository)) {
-            None => fields.reject(
-                REPOSITORIES,
-                Code::Invalid,
-                format!("{shown} is not a repository that can be migrated"),
-            ),
+            None => fields
+                .invalid(REPOSITORIES, format!("{shown} is not a repository that can be migrated")),
             Some(repository) if locks && !administers(call, repository) => {
-                fields.reject(
+                fields.invalid(
                     REPOSITORIES,
-                    Code::Invalid,
                     format!("{shown} can only be locked by its administrator"),
                 );
             }
@@ -190,11 +162,8 @@ fn repositories(
         }
     }
     if names.is_empty() && fields.value(REPOSITORIES).is_some_and(|given| *given == json!([])) {
-        fields.reject(
-            REPOSITORIES,
-            Code::Invalid,
-            "repositories may only be empty when org_metadata_only is true",
-        );
+        fields
+            .invalid(REPOSITORIES, "repositories may only be empty when org_metadata_only is true");
     }
     ids
 }

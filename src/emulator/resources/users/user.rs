@@ -1,24 +1,19 @@
 //! Users and organisations.
 
 use crate::emulator::auth::access;
-use crate::emulator::http::error::ApiError;
-use crate::emulator::http::reply::Reply;
+use crate::emulator::http::{ApiError, Reply};
 use crate::emulator::render::Renderer;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::Need;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
-use crate::emulator::world::Repository;
-use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::routing::{Call, Need, Outcome, Route, USUAL, pagination};
+use crate::emulator::world::{Owner, Repository};
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/user", Need::User, me),
-    Route::new(Verb::Get, "/user/repos", Need::User, my_repositories),
-    Route::new(Verb::Get, "/user/orgs", Need::User, my_organizations),
-    Route::new(Verb::Get, "/users/{username}", Need::Nothing, user),
-    Route::new(Verb::Get, "/users/{username}/repos", Need::Nothing, repositories_of_user),
-    Route::new(Verb::Get, "/orgs/{org}", Need::Nothing, organization),
-    Route::new(Verb::Get, "/orgs/{org}/repos", Need::Nothing, repositories_of_organization),
+    Route::get("/user", Need::User, me),
+    Route::get("/user/repos", Need::User, my_repositories),
+    Route::get("/user/orgs", Need::User, my_organizations),
+    Route::get("/users/{username}", Need::Nothing, user),
+    Route::get("/users/{username}/repos", Need::Nothing, repositories_of_user),
+    Route::get("/orgs/{org}", Need::Nothing, organization),
+    Route::get("/orgs/{org}/repos", Need::Nothing, repositories_of_organization),
 ];
 
 fn me(call: &mut Call<'_>) -> Outcome {

@@ -6,28 +6,19 @@ use serde_json::{Map, Value, json};
 use super::hooks::{self, READ, WRITE};
 use crate::emulator::events::delivery::{envelope, queue};
 use crate::emulator::events::webhooks::{self, EventPayload, WebhookEvent};
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::timestamps::iso;
+use crate::emulator::http::{ApiError, Reply, iso};
 use crate::emulator::render::{Renderer, extend};
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::{Attempt, DELIVERIES_MAX, Delivery, Hook, HookKey, Receipt};
 
 /// Begins every cursor, so that a made-up one is told from a real one.
 const CURSOR_PREFIX: &str = "v1_";
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/orgs/{org}/hooks/{hook_id}/deliveries", READ, list),
-    Route::new(Verb::Get, "/orgs/{org}/hooks/{hook_id}/deliveries/{delivery_id}", READ, get),
-    Route::new(
-        Verb::Post,
-        "/orgs/{org}/hooks/{hook_id}/deliveries/{delivery_id}/attempts",
-        WRITE,
-        attempt,
-    ),
-    Route::new(Verb::Post, "/orgs/{org}/hooks/{hook_id}/pings", WRITE, ping),
+    Route::get("/orgs/{org}/hooks/{hook_id}/deliveries", READ, list),
+    Route::get("/orgs/{org}/hooks/{hook_id}/deliveries/{delivery_id}", READ, get),
+    Route::post("/orgs/{org}/hooks/{hook_id}/deliveries/{delivery_id}/attempts", WRITE, attempt),
+    Route::post("/orgs/{org}/hooks/{hook_id}/pings", WRITE, ping),
 ];
 
 fn list(call: &mut Call<'_>) -> Outcome {
@@ -53,12 +44,7 @@ pub fn page(call: &Call<'_>, hook: &Hook, wanted: Option<Wanted>) -> Outcome {
         .get("per_page")
         .is_some_and(|given| !given.is_empty() && given.parse::<u64>().is_err())
     {
-        return Err(ApiError::field(
-            "HookDelivery",
-            "per_page",
-            Code::Invalid,
-            "per_page is not an integer",
-        ));
+        return Err(ApiError::invalid("HookDelivery", "per_page", "per_page is not an integer"));
     }
     let from =
         call.query.get("cursor").filter(|cursor| !cursor.is_empty()).map(cursor_id).transpose()?;
@@ -119,12 +105,9 @@ fn status_filter(call: &Call<'_>) -> Result<Option<Wanted>, ApiError> {
         None | Some("") => Ok(None),
         Some("success") => Ok(Some(Wanted::Successes)),
         Some("failure") => Ok(Some(Wanted::Failures)),
-        Some(_) => Err(ApiError::field(
-            "HookDelivery",
-            "status",
-            Code::Invalid,
-            "status must be success or failure",
-        )),
+        Some(_) => {
+            Err(ApiError::invalid("HookDelivery", "status", "status must be success or failure"))
+        }
     }
 }
 
@@ -140,7 +123,7 @@ fn named<'a>(call: &Call<'_>, hook: &'a Hook) -> Result<&'a Delivery, ApiError> 
         return Err(ApiError::BadRequest("Invalid delivery id".to_owned()));
     }
     let id: i64 = given.parse().map_err(|_| {
-        ApiError::field("HookDelivery", "delivery_id", Code::Invalid, "delivery_id is too large")
+        ApiError::invalid("HookDelivery", "delivery_id", "delivery_id is too large")
     })?;
     u64::try_from(id).ok().and_then(|id| hook.deliveries.get(id)).ok_or(ApiError::NotFound)
 }
@@ -157,10 +140,9 @@ pub struct Again {
 pub fn again(call: &Call<'_>, hook: &Hook) -> Result<Again, ApiError> {
     let delivery = named(call, hook)?.clone();
     if hook.deliveries.waiting() >= DELIVERIES_MAX {
-        return Err(ApiError::field(
+        return Err(ApiError::invalid(
             "HookDelivery",
             "base",
-            Code::Invalid,
             "too many deliveries are waiting already",
         ));
     }

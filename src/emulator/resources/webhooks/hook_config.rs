@@ -4,8 +4,7 @@
 use http::uri::{Authority, Uri};
 use serde_json::{Value, json};
 
-use crate::emulator::http::error::Code;
-use crate::emulator::http::fields::{Change, Fields};
+use crate::emulator::http::{Change, Fields};
 use crate::emulator::render::extend;
 use crate::emulator::world::{Certificate, Config, ContentType};
 
@@ -60,11 +59,7 @@ pub fn short_string(fields: &mut Fields, name: &str) -> Option<String> {
     if given.len() <= SECRET_BYTES_MAX {
         return Some(given);
     }
-    fields.reject(
-        name,
-        Code::Invalid,
-        format!("{name} must have at most {SECRET_BYTES_MAX} bytes"),
-    );
+    fields.invalid(name, format!("{name} must have at most {SECRET_BYTES_MAX} bytes"));
     None
 }
 
@@ -77,7 +72,7 @@ fn url(fields: &mut Fields) -> Option<String> {
     {
         return Some(url);
     }
-    fields.reject("url", Code::Invalid, "url must be an http or https address");
+    fields.invalid("url", "url must be an http or https address");
     None
 }
 
@@ -99,7 +94,7 @@ fn content_type(fields: &mut Fields) -> Option<ContentType> {
     let given = fields.string("content_type")?;
     let known = ContentType::named(&given);
     if known.is_none() {
-        fields.reject("content_type", Code::Invalid, "content_type must be json or form");
+        fields.invalid("content_type", "content_type must be json or form");
     }
     known
 }
@@ -115,7 +110,7 @@ fn insecure_ssl(fields: &mut Fields) -> Option<Certificate> {
         .into_iter()
         .find(|certificate| certificate.insecure_ssl() == given);
     if known.is_none() {
-        fields.reject("insecure_ssl", Code::Invalid, "insecure_ssl must be 0 or 1");
+        fields.invalid("insecure_ssl", "insecure_ssl must be 0 or 1");
     }
     known
 }

@@ -5,15 +5,10 @@ use serde_json::{Value, json};
 
 use super::hook_config::{self, Given};
 use crate::emulator::accounts::Level;
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::fields::Fields;
-use crate::emulator::http::reply::Reply;
-use crate::emulator::http::timestamps::iso;
-use crate::emulator::http::urls::segment;
-use crate::emulator::routing::call::Call;
-use crate::emulator::routing::need::{Need, OrganizationNeed, OrganizationRole, Unscoped};
-use crate::emulator::routing::pagination::{self, USUAL};
-use crate::emulator::routing::route::{Outcome, Route, Verb};
+use crate::emulator::http::{ApiError, Fields, Reply, iso, segment};
+use crate::emulator::routing::{
+    Call, Need, OrganizationNeed, OrganizationRole, Outcome, Route, USUAL, Unscoped, pagination,
+};
 use crate::emulator::world::{Config, DeliveryLog, Hook, HookKey, Organization, Target};
 
 pub const READ: Need = need(Level::Read);
@@ -40,13 +35,13 @@ const EVENTS_MAX: usize = 100;
 const EVENT_BYTES_MAX: usize = 100;
 
 pub const ROUTES: &[Route] = &[
-    Route::new(Verb::Get, "/orgs/{org}/hooks", READ, list),
-    Route::new(Verb::Post, "/orgs/{org}/hooks", WRITE, create),
-    Route::new(Verb::Get, "/orgs/{org}/hooks/{hook_id}", READ, get),
-    Route::new(Verb::Patch, "/orgs/{org}/hooks/{hook_id}", WRITE, patch),
-    Route::new(Verb::Delete, "/orgs/{org}/hooks/{hook_id}", WRITE, delete),
-    Route::new(Verb::Get, "/orgs/{org}/hooks/{hook_id}/config", READ, get_config),
-    Route::new(Verb::Patch, "/orgs/{org}/hooks/{hook_id}/config", WRITE, patch_config),
+    Route::get("/orgs/{org}/hooks", READ, list),
+    Route::post("/orgs/{org}/hooks", WRITE, create),
+    Route::get("/orgs/{org}/hooks/{hook_id}", READ, get),
+    Route::patch("/orgs/{org}/hooks/{hook_id}", WRITE, patch),
+    Route::delete("/orgs/{org}/hooks/{hook_id}", WRITE, delete),
+    Route::get("/orgs/{org}/hooks/{hook_id}/config", READ, get_config),
+    Route::patch("/orgs/{org}/hooks/{hook_id}/config", WRITE, patch_config),
 ];
 
 /// The hook that the path names. "OAuth apps cannot list, view or edit hooks they did not create,
@@ -78,10 +73,10 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Hook", call.body)?;
     if fields.required_string("name") != "web" && fields.value("name").is_some_and(Value::is_string)
     {
-        fields.reject("name", Code::Invalid, "name must be web");
+        fields.invalid("name", "name must be web");
     }
     if !fields.has("config") {
-        fields.reject("config", Code::MissingField, "config is required");
+        fields.missing("config");
     }
     let config =
         fields.object("config").map(|inner| new_config(&mut fields, inner)).unwrap_or_default();
@@ -89,10 +84,9 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let active = fields.boolean("active").unwrap_or(true);
     fields.check()?;
     if organization(call)?.hooks.len() >= HOOKS_MAX {
-        return Err(ApiError::field(
+        return Err(ApiError::invalid(
             "Hook",
             "base",
-            Code::Invalid,
             format!("there are {HOOKS_MAX} webhooks already"),
         ));
     }
@@ -129,7 +123,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let hook_key = named(call)?.hook_key();
     let mut fields = Fields::parse("Hook", call.body)?;
     if fields.string("name").is_some_and(|name| name != "web") {
-        fields.reject("name", Code::Invalid, "name must be web");
+        fields.invalid("name", "name must be web");
     }
     let given =
         fields.object("config").map_or(Given::NOTHING, |inner| whole_config(&mut fields, inner));
@@ -191,7 +185,7 @@ pub fn change_config(call: &mut Call<'_>, hook_key: HookKey) -> Outcome {
 /// The `config` object of a hook, where `url` is required.
 fn whole_config(fields: &mut Fields, mut inner: Fields) -> Given {
     if !inner.has("url") {
-        inner.reject("url", Code::MissingField, "url is required");
+        inner.missing("url");
     }
     let given = Given::read(&mut inner);
     fields.absorb(inner, "config");
@@ -213,11 +207,7 @@ fn events(fields: &mut Fields) -> Option<Vec<String>> {
     let given = fields.strings("events")?;
     let is_name = |name: &String| (1..=EVENT_BYTES_MAX).contains(&name.len());
     if given.is_empty() || given.len() > EVENTS_MAX || !given.iter().all(is_name) {
-        fields.reject(
-            "events",
-            Code::Invalid,
-            format!("events must name 1 to {EVENTS_MAX} events"),
-        );
+        fields.invalid("events", format!("events must name 1 to {EVENTS_MAX} events"));
         return None;
     }
     let mut events: Vec<String> = Vec::new();

@@ -7,11 +7,9 @@ use http::Method;
 
 use crate::api::{Endpoint, Table};
 use crate::emulator::auth::endpoint_permissions::{Grant, sets};
-use crate::emulator::limits::secondary::Content;
-use crate::emulator::limits::settings::Resource;
+use crate::emulator::limits::{Content, Resource};
 use crate::emulator::resources;
-use crate::emulator::routing::need::Need;
-use crate::emulator::routing::route::{Charge, Route};
+use crate::emulator::routing::{Charge, Need, Route};
 use crate::emulator::tests::*;
 
 /// Method, route, what is different on purpose, and why.

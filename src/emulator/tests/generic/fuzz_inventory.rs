@@ -10,7 +10,7 @@ use super::fuzz::{object, pick};
 use super::inventory::{OAUTH_APP, app_jwt, asking, lift_limits, routes};
 use super::walk::WALK;
 use crate::emulator::resources::find;
-use crate::emulator::routing::route::Verb;
+use crate::emulator::routing::Verb;
 use crate::emulator::tests::*;
 use crate::random::Rng;
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::inventory::{asking, routes, unlimited, walkable};
 use crate::api::Endpoint;
 use crate::emulator::resources::find;
-use crate::emulator::routing::route::Verb;
+use crate::emulator::routing::Verb;
 use crate::emulator::tests::*;
 
 /// Everything that any list of the table asks of a new thing.

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use crate::emulator::routing::need::Need;
+use crate::emulator::routing::Need;
 use crate::emulator::tests::*;
 
 const PATH: &str = "/user/migrations";

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::emulator::resources::PEOPLE;
-use crate::emulator::routing::route::{Route, Verb};
+use crate::emulator::routing::{Route, Verb};
 use crate::emulator::tests::*;
 use crate::emulator::world::{Invitee, Organization, Privacy, World};
 use crate::random::Rng;

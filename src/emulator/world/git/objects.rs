@@ -9,7 +9,7 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 
 use crate::clock::Timestamp;
-use crate::emulator::http::validators::hex;
+use crate::emulator::http::hex;
 
 /// The mode of a file that is neither executable nor a link.
 pub const FILE_MODE: &str = "100644";

@@ -13,7 +13,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::clock::Timestamp;
 use crate::emulator::accounts::AccountId;
-use crate::emulator::limits::settings::Limits;
+use crate::emulator::limits::Limits;
 
 /// When so many things are polled, those whose interval has passed are forgotten, which changes
 /// nothing for them.

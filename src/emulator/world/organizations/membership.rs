@@ -129,7 +129,7 @@ pub const VALUES_EDITOR: &str = "custom_properties_org_values_editor";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::emulator::routing::need::OrganizationRole;
+    use crate::emulator::routing::OrganizationRole;
     use crate::emulator::seed;
     use crate::emulator::seed::options::Options;
 

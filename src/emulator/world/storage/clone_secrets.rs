@@ -7,7 +7,7 @@ use ring::digest::{SHA256, digest};
 
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Caller;
-use crate::emulator::http::validators::hex;
+use crate::emulator::http::hex;
 use crate::emulator::world::repositories::repository::{Repository, Visibility};
 
 /// Not shown; that of an installation's token, which opens the same things.

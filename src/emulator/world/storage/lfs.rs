@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use ring::digest::{SHA256, digest};
 
-use crate::emulator::http::error::{ApiError, Code};
-use crate::emulator::http::validators::hex;
+use crate::emulator::http::{ApiError, hex};
 
 const STORED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -25,10 +24,9 @@ impl Storage {
         if !self.objects.contains_key(&key) {
             ApiError::unless_spammed("Object", self.objects.len())?;
             if self.bytes.saturating_add(object.len()) > STORED_BYTES_MAX {
-                return Err(ApiError::field(
+                return Err(ApiError::invalid(
                     "Object",
                     "size",
-                    Code::Invalid,
                     "there is no place for more objects",
                 ));
             }

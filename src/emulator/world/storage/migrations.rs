@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use crate::clock::Timestamp;
-use crate::emulator::limits::settings::Limits;
+use crate::emulator::limits::Limits;
 
 /// Document 3, User migration states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,7 +9,7 @@ use http::{HeaderMap, StatusCode};
 
 use super::hooks::ContentType;
 use crate::clock::Timestamp;
-use crate::emulator::http::validators::hex;
+use crate::emulator::http::hex;
 
 /// The oldest deliveries of a webhook are forgotten when there are more. How many the service keeps
 /// is not shown.
