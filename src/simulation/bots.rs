@@ -1,9 +1,8 @@
-//! The bots: what each asks next, and when.
+//! The bots: their requests and the times of these.
 //!
-//! Two sorts. Those with work of their own (pollers, crawlers, commenters, bursts) keep their
-//! rhythm whatever becomes of their requests, so that what is refused shows what is missing. Those
-//! that saturate have the next request ready at once and, when refused, come back when they were
-//! retry_at to, as client libraries do.
+//! Bots with work of their own (pollers, crawlers, commenters, bursts) keep their rhythm whatever
+//! happens, so that denials show what is missing. Saturating bots have the next request ready at
+//! once and, after a denial, return when they were told to, like client libraries.
 
 use std::time::Duration;
 
@@ -13,13 +12,13 @@ use http::Method;
 use crate::clock::Timestamp;
 use crate::random::Rng;
 
-/// Issues of the seed world's first repository that take turns: one that gathers thousands of
-/// comments would be slow to show.
+/// Issues of the seed world's first repository in turn: a single one with thousands of comments
+/// would be slow to render.
 const ISSUES: u64 = 60;
 /// People and organisations of the seed world: short answers, of two endpoints.
 const SHORT: [&str; 6] =
     ["/users/ada", "/orgs/acme", "/users/ben", "/orgs/globex", "/users/cleo", "/orgs/acme"];
-/// What pollers look at: lists, and their own notifications.
+/// Paths of pollers: lists, and their own notifications.
 const POLLED: [&str; 4] = [
     "/repos/acme/widgets/issues?per_page=5",
     "/notifications?per_page=5",
@@ -27,51 +26,48 @@ const POLLED: [&str; 4] = [
     "/repos/acme/widgets/issues/1/comments?per_page=5",
 ];
 
-/// What a bot does.
+/// Behaviour of a bot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Habit {
-    /// Asks for the same lists again and again.
+    /// Reads the same lists repeatedly.
     Poll { every: Duration },
-    /// Goes from one thing to the next.
+    /// Reads one path after another.
     Crawl { pause: Duration },
     /// Comments on issues.
     Comment { every: Duration },
-    /// Wants many things at once, now and then.
+    /// Sends many requests at once now and then.
     Burst { size: u32, every: Duration },
-    /// Another read of one of two endpoints, always.
+    /// Always has a further read of one of two endpoints.
     ReadAnything,
-    /// Another read of one endpoint, always.
+    /// Always has a further read of one endpoint.
     ReadOneEndpoint,
-    /// So many reads in hand, always.
+    /// Always has this many reads open.
     KeepWaiting { in_hand: u32 },
-    /// Another issue or comment, always.
+    /// Always has a further issue or comment.
     Create,
-    /// Another GraphQL query, always.
+    /// Always has a further GraphQL query.
     Query,
-    /// Another installation token, always.
+    /// Always has a further installation token.
     Mint,
 }
 
-/// A request of a bot.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
     pub method: Method,
-    /// With its query.
+    /// Includes the query.
     pub path: String,
     pub body: Bytes,
-    /// After how long it goes away unanswered, if it has less patience than its client's requests
-    /// may wait.
+    /// Time after which the bot gives up, if shorter than its client's `max_wait`.
     pub patience: Option<Duration>,
 }
 
-/// One bot.
 #[derive(Debug)]
 pub(super) struct Bot {
-    /// Its client's place in the plan.
+    /// Index of its client in the plan.
     pub client: usize,
-    /// Requests that are not answered yet.
+    /// Unanswered requests.
     pub pending: u32,
-    /// The latest time that its refusals named.
+    /// The latest time named by its denials.
     pub retry_at: Timestamp,
     habit: Habit,
     number: u64,
@@ -93,7 +89,7 @@ impl Bot {
         }
     }
 
-    /// When it asks for the first time, after the beginning.
+    /// Returns the time of its first request since the beginning.
     pub fn first(&mut self) -> Duration {
         match self.habit {
             Habit::Poll { every } | Habit::Comment { every } | Habit::Burst { every, .. } => {
@@ -103,7 +99,7 @@ impl Bot {
         }
     }
 
-    /// What it asks now.
+    /// Returns its requests of now.
     pub fn asks(&mut self, installation: u64) -> Vec<Ask> {
         let several = match self.habit {
             Habit::Burst { size, .. } => size,
@@ -113,7 +109,7 @@ impl Bot {
         (0..several).map(|_| self.ask(installation)).collect()
     }
 
-    /// When it asks again, once a request has been answered; `None`: not because of this one.
+    /// Returns the time of its next request after an answer; `None` when this answer triggers none.
     pub fn again(&mut self, now: Timestamp) -> Option<Timestamp> {
         let retry_at = self.retry_at;
         let rests = match self.habit {
@@ -123,7 +119,7 @@ impl Bot {
                 self.about(every, 90, 110)
             }
             Habit::Crawl { pause } => self.about(pause, 50, 150),
-            // Back when they were retry_at to, not all in the same moment.
+            // Bots return at the named time, but not all at the same moment.
             _ if retry_at > now => {
                 return Some(retry_at + Duration::from_millis(self.dice.below(1_000)));
             }
@@ -190,7 +186,7 @@ impl Bot {
         (Method::POST, format!("/repos/acme/widgets/issues/{issue}/comments"), body)
     }
 
-    /// Between so many and so many hundredths of a length of time.
+    /// Draws a duration between two percentages of `length`.
     fn about(&mut self, length: Duration, least: u64, most: u64) -> Duration {
         let hundredths = self.dice.between(least, most);
         Duration::from_millis(u64::try_from(length.as_millis()).unwrap_or(0) * hundredths / 100)

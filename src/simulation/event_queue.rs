@@ -1,12 +1,11 @@
-//! What happens next: events in the order of their virtual time, those of one moment in the order
-//! in which they were put down.
+//! Events in the order of their virtual time; events of one moment keep the order of their
+//! insertion.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use crate::clock::Timestamp;
 
-/// The events to come.
 #[derive(Debug)]
 pub struct EventQueue<E> {
     heap: BinaryHeap<Reverse<Scheduled<E>>>,
@@ -21,12 +20,10 @@ struct Scheduled<E> {
 }
 
 impl<E> EventQueue<E> {
-    /// Nothing is to come.
     pub fn new() -> Self {
         Self { heap: BinaryHeap::new(), next: 0 }
     }
 
-    /// Puts an event down.
     pub fn put(&mut self, at: Timestamp, event: E) {
         self.heap.push(Reverse(Scheduled { at, sequence: self.next, event }));
         self.next += 1;

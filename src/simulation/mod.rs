@@ -1,25 +1,24 @@
 //! A whole gateway and its upstream in virtual time: bots, the decision core, a network that
 //! delays, reorders and loses, the emulator.
 //!
-//! No socket, no thread, no sleeping: a run is a list of events in the order of their time,
-//! everything that looks like chance follows from its seed, and the same [`Plan`] makes the same
-//! run to the last request. What counts as true afterwards is what the emulator's books say, not
-//! ours.
+//! No socket, no thread, no sleeping: a run is a list of events in the order of their time. All
+//! randomness follows from the seed, so the same [`Plan`] makes the same run to the last request.
+//! The emulator's counts are the truth, not the gateway's ledger.
 //!
-//! | module | is |
+//! | module | content |
 //! |---|---|
-//! | [`plan`] | what a run is made from, from nothing or from a config |
-//! | [`workload`], `bots` | what is asked, and when |
-//! | [`trace`] | the same from a recorded access log |
-//! | `run` | the events: the gateway's part, as thin as the real one, around `decision/` |
-//! | `polling`, [`rivals`] | what pollers ask for and what changes; other gateways' rules to compare with |
-//! | `upstream`, `truth` | the emulator, and what really happened by its books |
+//! | [`plan`] | the input of a run, from defaults or from a config |
+//! | `workload`, `bots` | the requests and their times |
+//! | [`trace`] | the requests of a recorded access log |
+//! | `run` | the events: the gateway's shell in virtual time around `decision/` |
+//! | `polling`, [`rivals`] | polled resources and their changes; other gateways' rules for comparison |
+//! | `upstream`, `truth` | the emulator, and the ground truth by its counts |
 //! | [`report`] | the figures |
 //! | [`sweep`] | many seeds, on all cores |
-//! | [`sizing`] | how many accounts would do |
+//! | `sizing` | the least number of accounts for a demand |
 //!
-//! Left out: rights and reach of tokens, bodies, rewriting, the queue of asynchronous writes. They
-//! decide nothing about limits.
+//! Left out: permissions and reach of tokens, bodies, URL rewriting, the queue of asynchronous
+//! writes. They decide nothing about limits.
 
 mod bots;
 mod event_queue;
@@ -29,7 +28,7 @@ pub mod report;
 pub mod rivals;
 mod route;
 mod run;
-pub mod sizing;
+pub(crate) mod sizing;
 mod sliding;
 mod store;
 pub mod sweep;
@@ -37,14 +36,14 @@ pub mod trace;
 mod truth;
 mod upstream;
 mod waits;
-pub mod workload;
+mod workload;
 
 pub use plan::Plan;
 pub use report::Report;
 pub use waits::Waits;
 pub use workload::Workload;
 
-/// Why a plan cannot be played.
+/// Reason why a plan cannot be played.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unplayable(pub String);

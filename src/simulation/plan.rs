@@ -1,5 +1,5 @@
-//! What a run is made from: the gateway's settings, its clients and their bots, the upstream's
-//! limits, the network between them.
+//! The input of a run: the gateway's settings, its clients and their bots, the upstream's limits,
+//! the network between them.
 //!
 //! The same plan makes the same run, to the last request.
 
@@ -16,8 +16,7 @@ use crate::config::{Config, Freshness, WAITING_MAX};
 use crate::decision::cache::freshness::Mode;
 use crate::decision::{AccountId, AccountSettings, ClientSettings, Settings};
 
-/// An ordinary network: the other side is in another place, and a few packets have to be sent
-/// twice.
+/// An ordinary network: the other end is elsewhere, and a few packets are sent twice.
 const NETWORK: Network = Network {
     least_millis: 10,
     order: Order::Kept,
@@ -26,189 +25,188 @@ const NETWORK: Network = Network {
     lost_percent: 0.0,
     wobble: Duration::ZERO,
 };
-/// When every run begins: a whole hour, so that times read easily.
+/// Start of every run: a whole hour, for readable times.
 pub const BEGINNING: Timestamp = Timestamp::from_secs(1_800_000_000);
-/// How long the upstream takes for an ordinary answer, in milliseconds, from and to.
+/// Bounds of the upstream's latency for an ordinary answer, in milliseconds.
 const ANSWERS: (u64, u64) = (15, 80);
-/// The same where answers are slow: within the 10 s after which the service ends a request
-/// (UPSTREAM.md, Limits).
+/// Bounds of a slow latency: within the 10 s after which the service ends a request (SPECIFICATION,
+/// "Limits in practice").
 pub(super) const SLOW_ANSWERS: (u64, u64) = (3_000, 6_000);
-/// CONTRACT §2, `clients.max_wait`.
+/// Default of `clients.max_wait`.
 const MAX_WAIT: Duration = Duration::from_secs(30);
-/// CONTRACT §2, `writes.max_attempts`.
+/// Default of `writes.max_attempts`.
 const WRITE_ATTEMPTS: NonZeroU32 = NonZeroU32::MIN.saturating_add(7);
-/// CONTRACT §2, `writes.spacing` and `notify_spacing`.
+/// Defaults of `writes.spacing` and `notify_spacing`.
 const SPACING: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
-/// CONTRACT §2, `limits.batch_floor`.
+/// Default of `limits.batch_floor`.
 const BATCH_FLOOR: f64 = 0.2;
-/// As many requests and bytes may wait as in the gateway.
+/// The gateway's bounds for waiting requests and bytes.
 const WAITING_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// `retry-after` of the injected refusal.
+/// `retry-after` of the injected limit.
 const REFUSED_SECS: u64 = 120;
 
-/// What a run is made from.
+/// The input of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Chooses everything that looks like chance.
+    /// Seed of all randomness.
     pub seed: u64,
     /// Virtual time from the first request to the end.
     pub length: Duration,
     /// The decision core's settings, accounts and clients among them.
     pub settings: Settings,
-    /// The clients, in the order of the settings.
+    /// The clients in the order of the settings.
     pub clients: Vec<Client>,
-    /// How many bots there are, dealt to the clients in turn.
+    /// Number of bots, assigned to the clients in turn.
     pub bots: u32,
-    /// What they do.
+    /// Their requests.
     pub demand: Demanded,
-    /// The other side.
+    /// The upstream.
     pub upstream: Upstream,
-    /// What is between.
+    /// The network between gateway and upstream.
     pub network: Network,
-    /// Somebody else who spends the first account's budget.
+    /// Another consumer of the first account's budget.
     pub outside: Option<Outside>,
-    /// When a stored answer is served without asking.
+    /// Rule for answers served without a request upstream.
     pub freshness: Mode,
-    /// How often a write is tried.
+    /// Most attempts of a write.
     pub write_attempts: NonZeroU32,
-    /// By whose rules stored answers are used.
+    /// Rules for the use of stored answers.
     pub rules: Rules,
-    /// Whether the run remembers what led to the first refusal by the upstream.
+    /// Recording of the events before the first denial by the upstream.
     pub narration: Narration,
 }
 
-/// Where the clients of a recorded log are known from.
+/// Source of the clients of a recorded log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// The config; requests of others are left out.
+    /// The config; requests of unknown clients are left out.
     FromConfig,
     /// The log itself.
     FromTrace,
 }
 
-/// What is asked.
+/// Source of the requests.
 #[derive(Clone, Debug)]
 pub enum Demanded {
-    /// By bots of this workload.
+    /// Bots of this workload.
     Workload(Workload),
-    /// As it was recorded.
+    /// A recorded log.
     Trace(Arc<Trace>),
 }
 
-/// Whether to remember the events around the first refusal by the upstream.
+/// Recording of the events around the first denial by the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Narration {
-    /// Not at all, which is faster.
+    /// None, which is faster.
     Silent,
     /// In words.
     FirstRefusal,
 }
 
-/// A client, as far as a simulation cares.
+/// A client, as far as it matters here.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Its name.
+    /// Name.
     pub name: Arc<str>,
-    /// Names its pool in the keys of stored answers.
+    /// Its pool in the keys of stored answers.
     pub pool: u32,
-    /// The accounts that fetch for it.
+    /// Accounts that fetch for it.
     pub reads: Arc<[AccountId]>,
-    /// The account of its writes and of routes about "me"; without it, it only reads.
+    /// Account of its writes and of routes about "me"; `None`: read only.
     pub writes: Option<Arc<[AccountId]>>,
-    /// How long one of its requests may be held.
+    /// Longest wait of a request in the gateway.
     pub max_wait: Duration,
 }
 
-/// The upstream's side.
+/// The upstream.
 #[derive(Clone, Debug)]
 pub struct Upstream {
-    /// The accounts, in the order of the settings.
+    /// Accounts in the order of the settings.
     pub accounts: Vec<UpstreamAccount>,
-    /// Limits that are not the documented ones, by the emulator's names; later ones override.
+    /// Undocumented limits by the emulator's names; later ones override.
     pub limits: Vec<(String, u64)>,
-    /// How long it takes for an answer beside its CPU time, in milliseconds, from and to.
+    /// Bounds of its latency beside the CPU time, in milliseconds.
     pub answers_millis: (u64, u64),
-    /// A secondary refusal that nothing asked for.
+    /// An injected secondary limit.
     pub refusal: Option<InjectedRefusal>,
 }
 
 /// An account at the upstream.
 #[derive(Clone, Debug)]
 pub struct UpstreamAccount {
-    /// Its name.
+    /// Name.
     pub name: Arc<str>,
-    /// Its primary limit per hour for ordinary requests.
+    /// Primary limit per hour for ordinary requests.
     pub core_limit: u32,
-    /// What it is there for.
+    /// Kind of caller.
     pub duty: Duty,
 }
 
-/// What an account is at the emulator. Kinds differ in their limits, which are set by name; rights
-/// and reach are not simulated.
+/// Kind of account at the emulator. Kinds differ in their limits, which are set by name;
+/// permissions are not simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
-    /// It carries requests by a token.
+    /// A user with a token.
     User,
-    /// It is the seed world's app, which signs for itself.
+    /// The seed world's app, which signs its own JWTs.
     App,
 }
 
-/// A secondary refusal out of the blue.
+/// A secondary limit without a cause.
 #[derive(Clone, Copy, Debug)]
 pub struct InjectedRefusal {
-    /// Sender next request is refused.
+    /// Account whose next request is denied.
     pub account: AccountId,
-    /// From when on.
+    /// Earliest time.
     pub at: Timestamp,
-    /// What `retry-after` says.
+    /// Value of `retry-after`.
     pub retry_after_secs: u64,
 }
 
 /// The network between gateway and upstream.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// The least time in each direction, in milliseconds.
+    /// Least latency in each direction, in milliseconds.
     pub least_millis: u64,
-    /// Whether requests and answers can overtake each other.
+    /// Order of requests and answers.
     pub order: Order,
-    /// Where they can: how much longer than the least an ordinary way may take, in milliseconds.
+    /// If shuffled: greatest additional latency of an ordinary message, in milliseconds.
     pub spread_millis: u64,
-    /// Where they can: the time of one way in twenty, in milliseconds, from and to.
+    /// If shuffled: bounds of the latency of one message in twenty, in milliseconds.
     pub slow_millis: (u64, u64),
-    /// Of a hundred exchanges, how many bring no answer.
+    /// Percentage of exchanges without an answer.
     pub lost_percent: f64,
-    /// By how much a `reset` is off at most, before it is rounded to seconds.
+    /// Greatest error of a `reset`, before it is rounded to seconds.
     pub wobble: Duration,
 }
 
-/// Whether requests and answers can overtake each other.
+/// Order of requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Each takes as long as the others.
+    /// Kept: all messages have the same latency.
     Kept,
-    /// Each takes a random time; a few take long.
+    /// Shuffled: latencies are random, a few of them long.
     Shuffled,
 }
 
-/// Somebody else who spends an account's budget: with another token, and without asking us.
+/// Another consumer of an account's budget, with another token and past the gateway.
 #[derive(Clone, Copy, Debug)]
 pub struct Outside {
-    /// Sender budget.
+    /// The account.
     pub account: AccountId,
-    /// The mean time between two of its requests.
+    /// Mean time between two of its requests.
     pub every: Duration,
 }
 
 impl Network {
-    /// Next door: the way takes a few milliseconds, so that elapsed time is nearly the upstream's
-    /// own.
+    /// Makes the network fast, so that elapsed time is nearly the upstream's own.
     pub(super) fn hurry(&mut self) {
         (self.least_millis, self.spread_millis, self.slow_millis) = (1, 4, (10, 30));
     }
 }
 
 impl Plan {
-    /// Accounts of users with the documented limits, and the workload's own clients.
+    /// Plans accounts of users with the documented limits, and the workload's own clients.
     pub fn new(workload: Workload, accounts: u32, bots: u32) -> Self {
         let names: Vec<Arc<str>> =
             (1..=accounts.max(1)).map(|number| format!("account-{number}").into()).collect();
@@ -259,8 +257,8 @@ impl Plan {
         Self::with(settings, clients, workload, bots)
     }
 
-    /// The accounts, pools, clients, limits and pacing of a config; its first pool gets `accounts`
-    /// accounts when that is given.
+    /// Plans the accounts, pools, clients, limits and pacing of a config. Its first pool gets
+    /// `accounts` accounts if given.
     pub fn from_config(
         config: &Config,
         workload: Workload,
@@ -332,8 +330,7 @@ impl Plan {
         plan
     }
 
-    /// The same requests as were recorded, in place of bots. Without a config, the clients are
-    /// those of the record.
+    /// Replaces the bots by recorded requests.
     #[must_use]
     pub fn replaying(mut self, trace: Arc<Trace>, clients: Known) -> Self {
         if clients == Known::FromTrace {
@@ -358,8 +355,7 @@ impl Plan {
         self
     }
 
-    /// Arms a secondary refusal of the first account; the time is set when the run begins, by its
-    /// length.
+    /// Injects a secondary limit on the first account; the run sets its time by its length.
     pub(super) fn refuse_first_account_halfway(&mut self) {
         self.upstream.refusal = Some(InjectedRefusal {
             account: AccountId(0),
@@ -369,7 +365,7 @@ impl Plan {
     }
 }
 
-/// The first pool gets `wanted` accounts: copies of its last one, or fewer than it had.
+/// Gives the first pool `wanted` accounts: copies of its last one, or fewer than it had.
 fn vary(known: &mut Vec<AccountSettings>, pools: &mut [Vec<AccountId>], wanted: u32) {
     let Some(pool) = pools.first_mut() else { return };
     let wanted = usize::try_from(wanted.max(1)).unwrap_or(usize::MAX);
@@ -386,7 +382,7 @@ fn vary(known: &mut Vec<AccountSettings>, pools: &mut [Vec<AccountId>], wanted: 
     }
 }
 
-/// Document 1, Primary rate limits: by the kind of caller.
+/// Returns the limit of a kind of caller (SPECIFICATION, "Primary rate limits").
 fn core_limit(kind: AccountKind) -> u32 {
     match kind {
         AccountKind::Anonymous => 60,

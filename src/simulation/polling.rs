@@ -1,9 +1,8 @@
-//! Bots that poll: who asks for what and when, what changes meanwhile, and whether what they are
-//! served is what there was.
+//! Polling bots: their requests, the changes meanwhile, and the staleness of what they are served.
 //!
-//! The trace depends on the seed alone and not on any answer, so that different gateways are asked
-//! the same. What changes is known here, as nobody else but the emulator knows it: each resource
-//! has a version, and an answer shows one.
+//! The trace depends on the seed alone and not on any answer, so that different gateways get the
+//! same requests. The run itself makes the changes: each resource has a version, and an answer
+//! shows one.
 
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
@@ -16,34 +15,35 @@ use crate::clock::Timestamp;
 use crate::emulator::Emulator;
 use crate::random::Rng;
 
-/// How many resources there are: single issues, and as many lists of comments, each of another
-/// issue so that no change touches two of them.
+/// Number of resources: single issues, and as many lists of comments, each of another issue so that
+/// no change affects two of them.
 pub const RESOURCES: usize = 40;
 /// Changes in a minute: 5 % of the resources.
 const CHANGES_A_MINUTE: usize = RESOURCES / 20;
-/// How many of the resources a bot watches. Ours.
+/// Resources that one bot watches. Our choice.
 pub const WATCHED: usize = 8;
-/// The time between two rounds of a bot, in seconds, from and to. Ours: what pollers are set to.
+/// Bounds of the time between two rounds of a bot, in seconds. Our choice: the usual setting of
+/// pollers.
 const ROUND_SECS: (u64, u64) = (30, 90);
-/// A bot asks for what it watches within so many milliseconds.
+/// A round's requests are spread over so many milliseconds.
 const ROUND_MILLIS: u64 = 2_000;
-/// One bot in so many is a scheduled job: it begins at the full minute, and asks for all at once.
+/// One bot in so many is a scheduled job: it begins at the full minute with all requests at once.
 const SCHEDULED: u32 = 5;
 const MINUTE: Duration = Duration::from_mins(1);
-/// Somebody of the seed world who may write there, and is none of the accounts that read.
+/// A user of the seed world with write access, who is none of the reading accounts.
 const WRITER: &str = "Bearer emu_classic_ada_all_scopes";
 
-/// What is asked and what changes, in times after the beginning.
+/// Requests and changes, by their time since the beginning.
 #[derive(Debug, Default)]
 pub(super) struct Polling {
     pub asks: Vec<Polled>,
-    /// A change of the resource at this place.
+    /// Times and resource indices.
     pub changes: Vec<(Duration, usize)>,
-    /// What the upstream has of each, and under which path.
+    /// Path and current version of each.
     resources: Vec<(String, u64)>,
 }
 
-/// A bot asks for a resource.
+/// A bot's request for a resource.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Polled {
     pub after: Duration,
@@ -95,17 +95,17 @@ impl Polling {
         asks
     }
 
-    /// The resource with this path, where it is one of those.
+    /// Finds the polled resource of this path.
     pub fn resource(&self, path: &str) -> Option<usize> {
         self.resources.iter().position(|(known, _)| known == path)
     }
 
-    /// What the upstream has now.
+    /// Returns the version at the upstream.
     pub fn version(&self, resource: usize) -> u64 {
         self.resources.get(resource).map_or(0, |(_, version)| *version)
     }
 
-    /// Changes a resource, past every gateway.
+    /// Changes a resource at the upstream directly.
     pub fn change(
         &mut self,
         now: Timestamp,
@@ -136,14 +136,13 @@ impl Polling {
     }
 }
 
-/// What is asked for.
 pub(super) fn path_of(resource: usize) -> String {
     let number = resource + 1;
     let issue = format!("/repos/acme/widgets/issues/{number}");
     if resource < RESOURCES / 2 { issue } else { format!("{issue}/comments?per_page=100") }
 }
 
-/// So many different resources.
+/// Draws `count` different resources.
 fn several(dice: &mut Rng, count: usize) -> Vec<usize> {
     let mut all: Vec<usize> = (0..RESOURCES).collect();
     let mut drawn = || all.swap_remove(usize::try_from(dice.below(all.len() as u64)).unwrap_or(0));

@@ -1,4 +1,4 @@
-//! What came of a run, or of many: figures to be added up, shown and compared.
+//! Figures of one or many runs.
 
 use std::collections::BTreeMap;
 
@@ -7,140 +7,139 @@ use serde::Serialize;
 use super::waits::Waits;
 use crate::decision::LimitKind;
 
-/// What came of a run, or of many together.
+/// Figures of one or many runs.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// How many runs these are.
+    /// Number of runs.
     pub runs: u64,
     /// Virtual hours of each.
     pub hours: f64,
-    /// The accounts, in the order of the plan.
+    /// The accounts in the order of the plan.
     pub accounts: Vec<AccountReport>,
-    /// The clients, in the order of the plan.
+    /// The clients in the order of the plan.
     pub clients: Vec<ClientReport>,
-    /// Requests of ours that were sent although an answer we had read said to wait: must be 0.
+    /// Our requests sent although an answer had told us to wait: must be 0.
     pub sent_while_told: u64,
-    /// While an account was to be silent after a secondary refusal that we had read: our requests
-    /// that others carried.
+    /// Our requests on other accounts while one had to be silent after a secondary limit.
     pub sent_elsewhere_meanwhile: u64,
-    /// What the emulator counts alike; requests that were under way when the refusal came are among
-    /// them, and other consumers'.
+    /// The emulator's count of requests during a limit, which includes those already under way and
+    /// those of other consumers.
     pub sent_while_limited: u64,
-    /// Accounts that the emulator has banned.
+    /// Accounts that the emulator banned.
     pub banned: u64,
-    /// Exchanges that brought no answer.
+    /// Exchanges without an answer.
     pub lost: u64,
-    /// What was sent, and what it cost.
+    /// Requests sent, and their cost.
     pub tally: Tally,
-    /// Somebody else's requests, and how many of them were refused.
+    /// Requests of another consumer.
     pub outside: OutsideReport,
-    /// How often each invariant was found broken.
+    /// Violations by invariant.
     pub broken: BTreeMap<String, u64>,
-    /// What led to the first refusal by the upstream, when the run was to remember it.
+    /// Events that led to the first denial by the upstream, if the run recorded them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub story: Vec<String>,
 }
 
-/// All that was sent, by the emulator's books.
+/// Totals by the emulator's counts.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Tally {
     /// Our requests that arrived.
     pub sent: u64,
-    /// Those that were answered by a 304.
+    /// Requests answered with 304.
     pub not_modified: u64,
-    /// Units of primary budgets that they cost.
+    /// Units of primary budgets spent.
     pub spent: u64,
-    /// Of resources that the run itself changes: how often that was.
+    /// Changes made by the run itself.
     pub changes: u64,
-    /// Of these: answers that showed what was no longer so when the fetch began that brought them,
-    /// or when they were served without one. Must be 0.
+    /// Answers that showed a version outdated at the start of their fetch, or when they were served
+    /// without one. Must be 0.
     pub stale: u64,
 }
 
-/// An account by the upstream's own books.
+/// An account by the upstream's counts.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct AccountReport {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Our requests that arrived.
     pub sent: u64,
-    /// Its primary budgets, over the windows that lie wholly within the run.
+    /// Primary budgets over the complete windows of the run.
     pub budgets: Vec<BudgetReport>,
-    /// Its secondary limits.
+    /// Secondary limits.
     pub limits: Vec<LimitReport>,
-    /// Our requests that were refused, by the limit's name at the emulator.
+    /// Our denied requests by the limit's name at the emulator.
     pub refusals: BTreeMap<String, u64>,
 }
 
-/// A primary budget over all its full windows.
+/// A primary budget over its complete windows.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct BudgetReport {
-    /// What it is for.
+    /// Resource.
     pub resource: String,
-    /// How many windows.
+    /// Complete windows.
     pub windows: u64,
     /// Units used in them.
     pub used: u64,
-    /// Units they allowed.
+    /// Units available in them.
     pub limit: u64,
 }
 
 /// A secondary limit over a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LimitReport {
-    /// Its name.
+    /// Name.
     pub limit: String,
-    /// The most that may be within its window.
+    /// The limit within its window.
     pub max: u64,
-    /// The most that was.
+    /// The peak within a window.
     pub most: u64,
-    /// All that was.
+    /// Sum over the run.
     pub total: u64,
-    /// The window's length.
+    /// Length of the window.
     pub seconds: u64,
-    /// The length of the runs together.
+    /// Length of the runs together.
     pub run_seconds: u64,
 }
 
 /// A client.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ClientReport {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What its bots asked for.
+    /// Requests of its bots.
     pub asked: u64,
-    /// What was answered by the upstream or for it.
+    /// Requests answered by the upstream or from the store.
     pub served: u64,
-    /// What we refused, by the limit's name.
+    /// Requests denied by the gateway, by limit.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Reads that brought no answer after all attempts.
+    /// Reads without an answer after all attempts.
     pub failed: u64,
-    /// Writes of which nobody knows whether they were executed.
+    /// Writes that may or may not have been executed.
     pub unknown: u64,
-    /// Bots that went away while they waited.
+    /// Bots that gave up waiting.
     pub gave_up: u64,
-    /// Served from the store without asking.
+    /// Answers from the store without a request upstream.
     pub hits: u64,
-    /// Served after a 304, which costs nothing.
+    /// Answers after a 304, which costs nothing.
     pub not_modified: u64,
-    /// Answered by another one's fetch.
+    /// Answers of another request's fetch.
     pub collapsed: u64,
-    /// How long those that were served were held by us.
+    /// Waits of answered requests in the gateway.
     #[serde(serialize_with = "as_percentiles")]
     pub waits: Waits,
 }
 
-/// Somebody else's requests.
+/// Requests of another consumer.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct OutsideReport {
-    /// All of them.
+    /// All requests.
     pub sent: u64,
-    /// Those that the upstream refused.
+    /// Requests that the upstream denied.
     pub refused: u64,
 }
 
 impl Report {
-    /// Adds what came of another run of the same plan.
+    /// Adds another run of the same plan.
     pub fn merge(&mut self, other: &Self) {
         if self.runs == 0 {
             *self = other.clone();
@@ -164,7 +163,7 @@ impl Report {
         }
     }
 
-    /// Our requests that the upstream refused for a limit; those of an armed fault are not counted.
+    /// Counts our requests that the upstream denied for a limit, without injected ones.
     pub fn refusals(&self) -> u64 {
         let of = |account: &AccountReport| {
             account
@@ -177,13 +176,13 @@ impl Report {
         self.accounts.iter().map(of).sum()
     }
 
-    /// Full windows of one resource, all accounts together.
+    /// Counts the complete windows of one resource over all accounts.
     pub fn windows(&self, resource: &str) -> u64 {
         self.budgets(resource).map(|budget| budget.windows).sum()
     }
 
-    /// The part of one resource's budgets that was used in full windows, 0 to 1; `None` without
-    /// any.
+    /// Returns the fraction of a resource's budgets used in complete windows, 0 to 1; `None`
+    /// without any.
     pub fn used(&self, resource: &str) -> Option<f64> {
         let (used, limit) = self
             .budgets(resource)
@@ -191,29 +190,28 @@ impl Report {
         (limit > 0).then(|| ratio(used, limit))
     }
 
-    /// The most that any account had of a secondary limit at once.
+    /// Returns the highest peak of a secondary limit over all accounts.
     pub fn most(&self, limit: &str) -> u64 {
         self.limits(limit).map(|limit| limit.most).max().unwrap_or(0)
     }
 
-    /// The part of a secondary limit that was used on average, 0 to 1, of the account that used
-    /// least of it.
+    /// Returns the average use of a secondary limit, 0 to 1, of the account that used least of it.
     pub fn used_of_limit(&self, limit: &str) -> Option<f64> {
         self.limits(limit).map(LimitReport::used).min_by(f64::total_cmp)
     }
 
-    /// All invariants that were found broken, together.
+    /// Counts all violations of invariants.
     pub fn broken(&self) -> u64 {
         self.broken.values().sum()
     }
 
-    /// Of all that was asked, the part that was refused by us or not answered in time.
+    /// Returns the fraction of requests that we denied or did not answer in time.
     pub fn refused_share(&self) -> f64 {
         let asked = self.clients.iter().map(|client| client.asked).sum();
         ratio(self.clients.iter().map(ClientReport::turned_away).sum(), asked)
     }
 
-    /// The same without what was refused for this reason.
+    /// Like [`Report::refused_share`], without denials for this reason.
     pub fn refused_share_but(&self, limit: LimitKind) -> f64 {
         let refused = |client: &ClientReport| {
             client.turned_away() - client.refused.get(limit.name()).copied().unwrap_or(0)
@@ -250,26 +248,26 @@ impl Tally {
 }
 
 impl BudgetReport {
-    /// The part that was used, 0 to 1.
+    /// Returns the used fraction, 0 to 1.
     pub fn share(&self) -> f64 {
         ratio(self.used, self.limit)
     }
 }
 
 impl LimitReport {
-    /// The part of what the whole run allowed that was used, 0 to 1.
+    /// Returns the used fraction of what the whole run permitted, 0 to 1.
     pub fn used(&self) -> f64 {
         ratio(self.total.saturating_mul(self.seconds), self.max.saturating_mul(self.run_seconds))
     }
 }
 
 impl ClientReport {
-    /// What was refused by us, for whatever limit.
+    /// Counts the requests that we denied for any limit.
     pub fn turned_away(&self) -> u64 {
         self.refused.values().sum()
     }
 
-    /// What was answered without spending anything.
+    /// Counts the answers that spent nothing.
     pub fn saved(&self) -> u64 {
         self.hits + self.not_modified + self.collapsed
     }
@@ -321,7 +319,7 @@ fn add<K: Ord + Clone>(mine: &mut BTreeMap<K, u64>, theirs: &BTreeMap<K, u64>) {
     }
 }
 
-/// A part of a whole; 0 of nothing.
+/// Returns `part / whole`; 0 for an empty whole.
 #[expect(clippy::cast_precision_loss, reason = "counts of requests are exact in an f64")]
 pub(super) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }

@@ -1,7 +1,7 @@
-//! Other gateways to compare with: the same bots, network and upstream, and the rules by which
-//! people put a cache before the service today.
+//! Other gateways for comparison: the same bots, network and upstream, with the cache rules that
+//! people use today.
 //!
-//! They keep every limit by our books, which theirs do not; they differ in what they ask.
+//! They keep every limit by our ledger, which real ones lack; they differ in their requests.
 
 use std::sync::Arc;
 
@@ -14,35 +14,34 @@ use super::sweep::{Sweep, sweep};
 use crate::decision::TokenKey;
 use crate::decision::{AccountId, ClientSettings};
 
-/// By whose rules stored answers are used.
+/// Rules for the use of stored answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rules {
-    /// Ours: one store for a pool, validators by token, one fetch for all who ask at once.
+    /// Ours: one store per pool, validators by token, one fetch for simultaneous requests.
     Weir,
-    /// One store; each request is one conditional request, with the next token in turn. What it
-    /// knows of an answer is the validators it came with, whichever token they came to, and it
-    /// sends both.
+    /// One store; each request becomes one conditional request, with the next token in turn. It
+    /// sends the last validators, whichever token they belong to.
     RevalidateEvery,
-    /// Each bot has one of the tokens, and each token a store of its own. Each request is one
+    /// Each bot has one of the tokens, and each token a store of its own. Each request becomes one
     /// conditional request.
     CachePerToken,
 }
 
-/// What came of one gateway.
+/// Results of one gateway.
 #[derive(Debug)]
 pub struct Rival {
-    /// Sender rules.
+    /// Its rules.
     pub rules: Rules,
-    /// Of all seeds.
+    /// Results of all seeds.
     pub swept: Sweep,
 }
 
 impl Rules {
-    /// All of them, ours first.
+    /// All rules, ours first.
     pub const ALL: [Self; 3] = [Self::Weir, Self::RevalidateEvery, Self::CachePerToken];
 
-    /// What it is called.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Weir => "Weir",
@@ -51,12 +50,12 @@ impl Rules {
         }
     }
 
-    /// Whether those who ask for the same at the same time share a fetch.
+    /// Returns true if simultaneous equal requests share a fetch.
     pub(super) fn coalesces(self) -> bool {
         self == Self::Weir
     }
 
-    /// Who may carry the `turn`th request, of those that may.
+    /// Returns the accounts that may carry the `turn`th request.
     pub(super) fn candidates(self, all: &Arc<[AccountId]>, turn: u64) -> Arc<[AccountId]> {
         let next = || all.get(usize::try_from(turn).unwrap_or(0) % all.len().max(1)).copied();
         match self {
@@ -65,7 +64,7 @@ impl Rules {
         }
     }
 
-    /// Sender the validators are that came to an account.
+    /// Returns the owner of the validators that an account received.
     pub(super) fn owner(self, account: AccountId) -> TokenKey {
         match self {
             Self::RevalidateEvery => TokenKey(0),
@@ -73,7 +72,7 @@ impl Rules {
         }
     }
 
-    /// The plan under these rules.
+    /// Returns the plan under these rules.
     pub fn of(self, plan: &Plan) -> Plan {
         let mut plan = Plan { rules: self, ..plan.clone() };
         if self == Self::CachePerToken
@@ -93,7 +92,7 @@ impl Rules {
     }
 }
 
-/// The same seeds through each of them.
+/// Plays the same seeds under all rules.
 pub fn compare(plan: &Plan, seeds: u64, threads: usize) -> Result<Vec<Rival>, Unplayable> {
     Rules::ALL
         .into_iter()
@@ -102,7 +101,7 @@ pub fn compare(plan: &Plan, seeds: u64, threads: usize) -> Result<Vec<Rival>, Un
 }
 
 impl Rival {
-    /// Its figures.
+    /// Returns its figures.
     pub fn report(&self) -> &Report {
         &self.swept.total
     }

@@ -1,6 +1,5 @@
-//! What a request means for its client: the endpoint by the table, whose view it shows, who may
-//! carry it. As the gateway has it, but for the rights and the reach of tokens, which are not
-//! simulated.
+//! Classification of a request for its client: endpoint, scope, accounts. As in the gateway,
+//! without permissions and reach of tokens.
 
 use std::sync::Arc;
 
@@ -12,16 +11,14 @@ use crate::api::{Classified, Dialect, Endpoint, GRAPHQL_QUERY_POINTS, Table, lan
 use crate::decision::cache::key::Scope;
 use crate::decision::{AccountId, WriteSpacing};
 
-/// Requests of which an app may make a number per hour (Document 1, Secondary rate limits: OAuth
-/// access token requests).
+/// Routes with a limit per app and hour (SPECIFICATION, "Secondary rate limits").
 const TOKEN_REQUESTS: [&str; 2] =
     ["/app/installations/{installation_id}/access_tokens", "/applications/{client_id}/token"];
 
-/// Where a request goes and for whom.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
     pub endpoint: &'static Endpoint,
-    /// Sender view it shows, where its answer may be stored.
+    /// Scope of its answer, if it may be stored.
     pub scope: Option<Scope>,
     pub candidates: Arc<[AccountId]>,
     /// The written resource.
@@ -33,8 +30,8 @@ pub(super) struct Route {
 }
 
 impl Route {
-    /// `None` when the client has no account for it. A trace may hold mutations: a GraphQL request
-    /// whose kind is not known is read as a query.
+    /// Classifies a request; `None` when the client has no account for it. A recorded GraphQL
+    /// request of unknown kind counts as a query.
     pub fn of(ask: &Ask, client: &Client) -> Option<Self> {
         let path = ask.path.split('?').next().unwrap_or("/");
         let Classified { endpoint, .. } =

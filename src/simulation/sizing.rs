@@ -1,40 +1,40 @@
-//! "How many tokens do we need?": the least number of accounts with which a demand is served.
+//! The least number of accounts that serve a demand.
 //!
-//! Only refusals that further accounts can spare count: a client that has no account for its writes
-//! has none however large the pool is.
+//! Only denials that further accounts can prevent count: a client without an account for writes
+//! lacks it however large the pool is.
 
 use serde::Serialize;
 
 use super::{Plan, Report, Unplayable, play};
 use crate::decision::LimitKind;
 
-/// The part of all requests that may be refused by us before the accounts count as too few. Ours:
-/// one in a thousand is nobody's complaint.
+/// Greatest tolerated fraction of requests that we deny. Our choice: nobody complains about one in
+/// a thousand.
 pub const TOLERATED: f64 = 0.001;
-/// More accounts than this are not tried.
+/// Most accounts tried.
 pub const ACCOUNTS_MAX: u32 = 128;
 
-/// What was tried, and what it says.
+/// The numbers tried, and the result.
 #[derive(Debug, Default, Serialize)]
 pub struct Sizing {
-    /// Numbers of accounts with the part of the requests that was refused for want of accounts, in
-    /// the order tried.
+    /// Numbers of accounts with the fraction of requests denied for lack of accounts, in the order
+    /// tried.
     pub tried: Vec<(u32, f64)>,
-    /// The least number that is enough; `None` when none is, as for bots that always want more, or
-    /// where twice as many accounts serve no more.
+    /// The least sufficient number; `None` when there is none, for example because twice as many
+    /// accounts serve no more.
     pub enough: Option<u32>,
-    /// What came of the run with that number, or of the last one.
+    /// Figures of the run with that number, or of the last run.
     pub report: Report,
 }
 
 impl Sizing {
-    /// Whether the last doubling served no more than the number before it.
+    /// Returns true if the last doubling served no more than the number before it.
     pub fn is_useless(&self) -> bool {
         matches!(self.tried.as_slice(), [.., (_, before), (_, last)] if last >= before)
     }
 }
 
-/// Doubles the accounts until they are enough, then looks for the least number between.
+/// Doubles the accounts until they suffice, then searches the least number between.
 pub fn size(plan_with: impl Fn(u32) -> Plan) -> Result<Sizing, Unplayable> {
     let mut sizing = Sizing::default();
     let try_with = |sizing: &mut Sizing, accounts: u32| -> Result<bool, Unplayable> {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::simulation::Workload;
 
-    /// Bots whose clients have no account for their writes.
+    /// Plans bots whose clients have no account for writes.
     fn readers(workload: Workload, accounts: u32) -> Plan {
         let mut plan = Plan::new(workload, accounts, 8);
         plan.clients.iter_mut().for_each(|client| client.writes = None);
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn the_search_ends_where_twice_as_many_accounts_serve_no_more() {
-        // One account writes for all of them, and it may write once in an hour.
+        // One account writes for all of them, at most once an hour.
         let plan = |accounts: u32| {
             let mut plan = readers(Workload::Content, accounts);
             plan.clients

@@ -1,12 +1,10 @@
-//! Amounts in a sliding window, for what the upstream counts per minute and per hour: how much came
-//! at most, and how much in all.
+//! A sliding window for the upstream's limits per minute and per hour: its peak, and its total.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-/// One sliding window.
 #[derive(Clone, Debug)]
 pub struct Sliding {
     window: Duration,
@@ -17,12 +15,12 @@ pub struct Sliding {
 }
 
 impl Sliding {
-    /// An empty window of this length.
+    /// Creates an empty window of this length.
     pub fn new(window: Duration) -> Self {
         Self { window, recent: VecDeque::new(), sum: 0, most: 0, total: 0 }
     }
 
-    /// Something that came at `now`, which is never before the last one.
+    /// Adds an amount at `now`, which never goes back.
     pub fn add(&mut self, now: Timestamp, amount: u64) {
         while let Some((_, gone)) = self.recent.pop_front_if(|(at, _)| *at + self.window <= now) {
             self.sum -= gone;
@@ -33,17 +31,16 @@ impl Sliding {
         self.most = self.most.max(self.sum);
     }
 
-    /// The most that ever came within the window's length.
+    /// Returns the highest sum within one window.
     pub fn most(&self) -> u64 {
         self.most
     }
 
-    /// All that ever came.
+    /// Returns the sum of all amounts.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The window's length.
     pub fn window(&self) -> Duration {
         self.window
     }

@@ -5,11 +5,10 @@ use std::collections::{HashMap, VecDeque};
 use crate::decision::cache::freshness::Stored;
 use crate::decision::cache::key::CacheKey;
 
-/// Answers that are kept; the oldest go first. Ours: more than the everyday workloads ask for
-/// again, and little memory.
+/// Most answers kept; the oldest go first. Our choice: more than the everyday workloads repeat, and
+/// little memory.
 const ENTRIES_MAX: usize = 8_192;
 
-/// The answers, by their key.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     entries: HashMap<CacheKey, Stored>,

@@ -1,5 +1,4 @@
-//! Many seeds of one plan, on as many threads as the machine has cores. Each run is alone on its
-//! thread and knows nothing of the others.
+//! Many seeds of one plan, on all cores. Runs share nothing.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,28 +7,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Plan, Report, Unplayable, play};
 
-/// What came of many seeds.
+/// Results of many seeds.
 #[derive(Debug, Default)]
 pub struct Sweep {
-    /// All of them together.
+    /// Sum of all runs.
     pub total: Report,
-    /// The seed that did worst: most invariants broken, else most refusals, else least of the
-    /// ordinary budget used.
+    /// The worst seed: most broken invariants, else most denials, else least use of the ordinary
+    /// budget.
     pub worst: Option<Worst>,
-    /// Seeds that broke an invariant or stopped altogether, with what happened.
+    /// Seeds that broke an invariant or failed, with the reason.
     pub failures: Vec<(u64, String)>,
 }
 
-/// The run that did worst.
+/// The worst run.
 #[derive(Debug)]
 pub struct Worst {
     /// Its seed.
     pub seed: u64,
-    /// What came of it.
+    /// Its figures.
     pub report: Report,
 }
 
-/// Plays `seeds` seeds from the plan's own on. `done` is told after each run how many have ended.
+/// Plays `seeds` seeds from the plan's own on. `done` gets the number of finished runs after each.
 pub fn sweep(
     plan: &Plan,
     seeds: u64,

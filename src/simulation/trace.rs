@@ -1,11 +1,10 @@
-//! A recorded access log as demand: the same requests of the same clients at the same distances in
-//! time.
+//! A recorded access log as demand: the same requests of the same clients at the same intervals.
 //!
-//! The log is our own in its JSON form (`telemetry/log.rs`): a line is written when a request ends,
-//! so that it came `duration_ms` before its `time`. The log has no queries and no bodies: what
-//! differed only in these counts as the same here. What is named in the paths is not in the
-//! emulator's world, which costs the same: a 404 spends a unit as well. Lines of other records are
-//! passed over; what cannot be read is counted, and the first are kept to be shown.
+//! The log is the gateway's own in JSON (`telemetry/log`). A line is written at the end of a
+//! request, which began `duration_ms` before its `time`. The log has no queries and no bodies:
+//! requests that differ only in these count as equal here. Paths that the emulator's world lacks
+//! cost the same, because a 404 spends a unit as well. Other records are skipped; unreadable lines
+//! are counted, and the first are kept.
 
 use std::io::{self, BufRead};
 use std::sync::Arc;
@@ -17,15 +16,15 @@ use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The longest line: the log cuts its fields far shorter.
+/// Longest line: the log cuts its fields far shorter.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
-/// The most requests of one log: some gigabytes of it.
+/// Most requests of one log: some gigabytes of it.
 const REQUESTS_MAX: usize = 5_000_000;
-/// How many bad lines are kept to be shown.
+/// Most bad lines kept.
 const SHOWN_MAX: usize = 5;
-/// What follows the last request, so that it can be answered.
+/// Time after the last request for its answer.
 const AFTERWARDS: Duration = Duration::from_secs(60);
-/// The body of whatever has one: a GraphQL query, which no other route takes for its own.
+/// Body of every request that has one: a GraphQL query, which is invalid on other routes.
 const BODY: &[u8] = b"{\"query\":\"{ viewer { login } }\"}";
 
 /// The requests of a log.
@@ -33,27 +32,26 @@ const BODY: &[u8] = b"{\"query\":\"{ viewer { login } }\"}";
 pub struct Trace {
     /// In the order of their times.
     pub requests: Vec<Recorded>,
-    /// The clients' names, in the order in which they first appear.
+    /// Names of the clients in the order of their first requests.
     pub clients: Vec<Arc<str>>,
-    /// Lines that are no record of a request, such as those of other events.
+    /// Lines that record no request.
     pub others: usize,
-    /// Lines that could not be read, and how many requests were left out because there are too
-    /// many.
+    /// Unreadable lines, plus requests beyond the maximum.
     pub bad: usize,
-    /// The first of them: line number from 1, and what is wrong.
+    /// The first of them: line number from 1, and problem.
     pub first_bad: Vec<(usize, String)>,
 }
 
 /// A recorded request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// The time since the first one.
+    /// Time since the first request.
     pub after: Duration,
-    /// Its client's place in [`Trace::clients`].
+    /// Index of its client in [`Trace::clients`].
     pub client: usize,
-    /// Its method.
+    /// Method.
     pub method: Method,
-    /// Its path.
+    /// Path.
     pub path: String,
 }
 
@@ -71,7 +69,7 @@ impl Trace {
     /// Reads a log.
     ///
     /// # Errors
-    /// When the file cannot be read; a bad line is none.
+    /// An unreadable file. A bad line is no error.
     pub fn read(mut log: impl BufRead) -> io::Result<Self> {
         let mut trace = Self::default();
         let mut times = Vec::new();
@@ -105,13 +103,13 @@ impl Trace {
         Ok(trace)
     }
 
-    /// From the first request until a minute after the last.
+    /// Returns the time from the first request until a minute after the last.
     pub fn length(&self) -> Duration {
         self.requests.last().map_or(Duration::ZERO, |last| last.after) + AFTERWARDS
     }
 
-    /// A line, with the time in nanoseconds since the epoch at which its request came; `None` when
-    /// it is about something else.
+    /// Parses a line with the time of its request in nanoseconds since the epoch; `None` for
+    /// another kind of record.
     fn take(&mut self, line: &[u8]) -> Result<Option<(i128, Recorded)>, String> {
         if line.trim_ascii().is_empty() {
             return Ok(None);
@@ -121,13 +119,13 @@ impl Trace {
         if line.message.as_deref() != Some("request") {
             return Ok(None);
         }
-        // Without a key nothing was asked of the upstream.
+        // Without an accepted key no request went upstream.
         let Some(client) = line.client else { return Ok(None) };
         let path = line
             .path
             .filter(|path| path.starts_with('/') && path.parse::<http::Uri>().is_ok())
             .ok_or("no path")?;
-        // What the gateway answers itself costs nothing.
+        // The gateway's own answers cost nothing.
         if path.starts_with("/_weir/") || path == "/rate_limit" {
             return Ok(None);
         }
@@ -159,7 +157,7 @@ impl Trace {
     }
 }
 
-/// The body that stands for one that was not recorded.
+/// Returns a body in place of an unrecorded one.
 pub(super) fn body(method: &Method) -> Bytes {
     if matches!(*method, Method::GET | Method::HEAD) {
         Bytes::new()

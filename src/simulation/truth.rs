@@ -1,7 +1,7 @@
-//! What really happened, by the emulator's own books: windows of primary budgets, what came within
-//! a minute or an hour, refusals.
+//! The ground truth by the emulator's own counts: windows of primary budgets, use within a minute
+//! or an hour, and denials.
 //!
-//! The gateway's books are not asked for any of it.
+//! The gateway's ledger has no part in it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::emulator::{BudgetWindow, Entry};
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// What the emulator's record of a request does not say.
+/// Properties of a request that the emulator does not record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub graphql: bool,
@@ -23,13 +23,13 @@ pub(super) struct Kind {
     pub token_request: bool,
 }
 
-/// One account's truth.
+/// The ground truth about one account.
 #[derive(Debug)]
 pub(super) struct Truth {
     name: String,
-    /// Its name at the emulator, once a request has told it.
+    /// Name at the emulator, once a request has shown it.
     login: String,
-    /// By resource: when the window under way ends, and those that were seen from beginning to end.
+    /// By resource: the end of the current window, and the complete windows.
     budgets: BTreeMap<&'static str, Budget>,
     endpoints: BTreeMap<String, Sliding>,
     graphql: Sliding,
@@ -68,18 +68,18 @@ impl Truth {
         }
     }
 
-    /// Its name in the plan.
+    /// Returns its name in the plan.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its name at the emulator.
+    /// Returns its name at the emulator.
     pub fn login(&self) -> &str {
         &self.login
     }
 
-    /// A request that arrived at `now`, ours or somebody else's. Whether a window of its budget
-    /// seems to have begun with it.
+    /// Records a request that arrived at `now`. Returns true if a window of its budget seems to
+    /// begin with it.
     pub fn note(&mut self, now: Timestamp, entry: &Entry, kind: Kind, is_ours: bool) -> bool {
         if self.login.is_empty() {
             self.login.clone_from(&entry.account);
@@ -114,12 +114,12 @@ impl Truth {
         entry.cost > 0 && now >= self.budgets.entry(entry.resource).or_default().ends
     }
 
-    /// A window of this budget is under way until then.
+    /// Records the end of the current window of a budget.
     pub fn window_began(&mut self, window: &BudgetWindow) {
         self.budgets.entry(window.resource).or_default().ends = window.reset;
     }
 
-    /// A window is over.
+    /// Records a complete window.
     pub fn window_ended(&mut self, window: &BudgetWindow) {
         let budget = self.budgets.entry(window.resource).or_default();
         budget.windows += 1;
@@ -127,12 +127,12 @@ impl Truth {
         budget.limit += u64::from(window.limit);
     }
 
-    /// A request was with the upstream for so long.
+    /// Adds the duration of a request at the upstream.
     pub fn was_busy(&mut self, time: Duration) {
         self.busy += time;
     }
 
-    /// Everything, after a run of this length.
+    /// Returns the figures of a run of this length.
     pub fn report(self, length: Duration, limits: &SecondaryLimits) -> AccountReport {
         let per = |name: &str, sliding: &Sliding, max: u64, scale: u64| LimitReport {
             limit: name.to_owned(),
@@ -146,7 +146,7 @@ impl Truth {
             limit: "concurrency".to_owned(),
             max: limits.concurrency.into(),
             most: self.concurrency_max.into(),
-            // The time that all were busy together, as if in windows of a second.
+            // The duration of all requests together, as if in windows of a second.
             total: self.busy.as_secs(),
             seconds: 1,
             run_seconds: length.as_secs(),

@@ -1,5 +1,5 @@
-//! The emulator as a run uses it: its accounts and their credentials, its limits, and the clock
-//! that its faults wobble by.
+//! The emulator as a run uses it: its accounts and their credentials, its limits, and the clock of
+//! its faults.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -17,18 +17,18 @@ use crate::clock::Timestamp;
 use crate::decision::cache::freshness::Validators;
 use crate::emulator::{Conditions, Emulator, FaultSpec, Options};
 
-/// Where all requests come from.
+/// Source address of all requests.
 pub(super) const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// How long an app's JWT is good (UPSTREAM.md, Apps: `exp` at most 10 min ahead).
+/// Lifetime of an app's JWT: `exp` at most 10 min ahead (SPECIFICATION, "Apps").
 const JWT_SECS: u64 = 540;
-/// How often the same JWT is used before another one is signed, in seconds.
+/// Seconds for which a JWT is reused.
 const JWT_KEPT_SECS: u64 = 300;
 
 /// The emulator with the callers of a plan.
 #[derive(Debug)]
 pub(super) struct Upstream {
     pub emulator: Emulator,
-    /// By account: ours, and the one of somebody else.
+    /// By account: our credential, and another consumer's.
     credentials: Vec<[Option<HeaderValue>; 2]>,
     app: App,
     accept: HeaderValue,
@@ -44,7 +44,7 @@ struct App {
 }
 
 impl Upstream {
-    /// The world of the plan's seed, with the plan's accounts in it.
+    /// Creates the world of the plan's seed, with the plan's accounts.
     pub fn new(plan: &Plan, now: Timestamp) -> Result<Self, Unplayable> {
         let options = Options {
             seed: plan.seed,
@@ -62,7 +62,7 @@ impl Upstream {
         }
         for (name, value) in &plan.upstream.limits {
             limit(name, *value)?;
-            // What is said of one account goes before what is said of all.
+            // A limit of one account overrides that of all.
             if name == "core" {
                 for place in 0..plan.upstream.accounts.len() {
                     limit(&format!("core@{}", login(place)), *value)?;
@@ -92,12 +92,11 @@ impl Upstream {
         })
     }
 
-    /// An installation of the app.
     pub fn installation(&self) -> u64 {
         self.app.installation
     }
 
-    /// A request of ours, or of somebody else with the same account.
+    /// Builds a request of ours, or of another consumer with the same account.
     pub fn request(
         &mut self,
         now: Timestamp,
@@ -129,7 +128,7 @@ impl Upstream {
         Ok(request)
     }
 
-    /// From now on the next request of this account is refused for a secondary limit.
+    /// Makes the next request of this account hit a secondary limit.
     pub fn refuse_next_of(&mut self, account: usize, retry_after_secs: u64) {
         let fault = json!({ "fault": "secondary", "retry_after": retry_after_secs, "match": { "account": login(account), "nth": 1 } });
         let read = fault.as_object().and_then(|fault| FaultSpec::read(fault).ok());
@@ -138,7 +137,7 @@ impl Upstream {
         }
     }
 
-    /// What the emulator's own books say at the end: `sent_while_limited`, and who is banned.
+    /// Returns the emulator's counts at the end: `sent_while_limited`, and banned accounts.
     pub fn verdict(&mut self, now: Timestamp) -> (u64, u64) {
         let books = control(&mut self.emulator, now, "/_emulator/books");
         let sent = books.get("sent_while_limited").and_then(Value::as_u64).unwrap_or(0);
@@ -150,7 +149,7 @@ impl Upstream {
     }
 }
 
-/// Who sends a request on an account's budget.
+/// The sender of a request on an account's budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
     Ours = 0,
@@ -171,7 +170,7 @@ impl App {
         }
     }
 
-    /// A JWT that is good for a while yet (UPSTREAM.md, Apps).
+    /// Returns a JWT with time left (SPECIFICATION, "Apps").
     fn authorization(&mut self, now: Timestamp) -> Result<HeaderValue, Unplayable> {
         if let Some((made, value)) =
             self.jwt.as_ref().filter(|(made, _)| now.as_secs() < made + JWT_KEPT_SECS)
@@ -208,8 +207,8 @@ impl App {
     }
 }
 
-/// The name at the emulator of the account at this place: those of a config may be names of the
-/// seed world too.
+/// Returns an account's name at the emulator. Names of the config may be names of the seed world
+/// too.
 fn login(place: usize) -> String {
     format!("simulated-{place}")
 }

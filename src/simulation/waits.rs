@@ -1,6 +1,6 @@
-//! How long requests waited, in buckets: percentiles of many runs together, in bounded memory.
+//! Waiting times in buckets: percentiles over many runs in bounded memory.
 
-/// Buckets for each doubling: what is read off is at most a 32nd too low.
+/// Buckets per doubling: a percentile is at most a 32nd too low.
 const PARTS: u64 = 32;
 /// Doublings above [`PARTS`]: enough for 2^37 ms, four years.
 const DOUBLINGS: usize = 32;
@@ -14,7 +14,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Adds one.
+    /// Adds a wait.
     pub fn add(&mut self, millis: u64) {
         let bucket = bucket_of(millis);
         if self.counts.len() <= bucket {
@@ -25,7 +25,7 @@ impl Waits {
         self.max = self.max.max(millis);
     }
 
-    /// Adds those of another run.
+    /// Adds the waits of another run.
     pub fn merge(&mut self, other: &Self) {
         if self.counts.len() < other.counts.len() {
             self.counts.resize(other.counts.len(), 0);
@@ -37,7 +37,7 @@ impl Waits {
         self.max = self.max.max(other.max);
     }
 
-    /// The wait that `of_hundred` per cent did not exceed, in milliseconds; 0 when there was none.
+    /// Returns a percentile in milliseconds; 0 without waits.
     pub fn percentile(&self, of_hundred: u64) -> u64 {
         let wanted = (self.total * of_hundred).div_ceil(100).max(1);
         let mut seen = 0;
@@ -50,18 +50,18 @@ impl Waits {
         0
     }
 
-    /// The longest, in milliseconds.
+    /// Returns the longest wait in milliseconds.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// How many there are.
+    /// Returns the number of waits.
     pub fn count(&self) -> u64 {
         self.total
     }
 }
 
-/// Exact below [`PARTS`], from there on [`PARTS`] buckets for each doubling.
+/// Exact below [`PARTS`]; above, [`PARTS`] buckets per doubling.
 fn bucket_of(millis: u64) -> usize {
     let doubling =
         (millis / PARTS).checked_ilog2().map_or(0, |log| log as usize + 1).min(DOUBLINGS);

@@ -1,5 +1,5 @@
-//! What the bots do: named workloads, each a few habits and the conditions under which it shows
-//! what it is meant to show.
+//! Named workloads: the habits of their bots, and the conditions under which they show their
+//! effect.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use super::bots::Habit;
 use super::plan::{Duty, Plan, SLOW_ANSWERS};
 use crate::decision::AccountId;
 
-/// A limit that is not to be met: far above what a run can ask for.
+/// A limit that no run reaches.
 const NEVER_MET: u64 = 1_000_000_000;
 /// The same in the gateway's own settings.
 const FAR_ABOVE: u32 = 1_000_000;
-/// CPU time of a request in the workloads that saturate it, in microseconds: a page that takes
-/// long, so that few requests fill the minute.
+/// CPU time of a request in the workloads that saturate it, in microseconds: so long that few
+/// requests fill the minute.
 const DEAR_MICROS: u64 = 300_000;
 
 /// A named workload.
@@ -34,18 +34,18 @@ pub enum Workload {
     Cpu,
     /// More OAuth access token requests than an app may make.
     Oauth,
-    /// More at once than may be.
+    /// More concurrent requests than the limit.
     Concurrency,
     /// Four clients of unequal weight, always waiting.
     Shares,
-    /// Saturating, with a secondary refusal in the middle.
+    /// Saturating, with a secondary limit in the middle.
     Secondary,
-    /// Forty resources, looked at again and again while a few of them change.
+    /// Forty resources, polled while a few of them change.
     Polling,
 }
 
 impl Workload {
-    /// All of them.
+    /// All workloads.
     pub const ALL: [Self; 12] = [
         Self::Mixed,
         Self::Saturating,
@@ -61,7 +61,7 @@ impl Workload {
         Self::Polling,
     ];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mixed => "mixed",
@@ -79,7 +79,7 @@ impl Workload {
         }
     }
 
-    /// What it does, in a line of the help.
+    /// Returns its description for the help.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Mixed => {
@@ -117,12 +117,13 @@ impl Workload {
         }
     }
 
-    /// The one of this name.
+    /// Finds the workload of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|workload| workload.name() == name)
     }
 
-    /// The clients' names and weights where no config says otherwise; `None`: one for each account.
+    /// Returns names and weights of the clients in a run without a config; `None`: one client per
+    /// account.
     pub(super) const fn clients(self) -> Option<&'static [(&'static str, u32)]> {
         match self {
             Self::Mixed => {
@@ -139,7 +140,7 @@ impl Workload {
         }
     }
 
-    /// What its bots do; bot n has habit n, in turn. Those of [`Self::Polling`] ask by a trace
+    /// Returns the habits of its bots, assigned in turn. Bots of [`Self::Polling`] follow a trace
     /// instead.
     pub(super) fn habits(self) -> Vec<Habit> {
         match self {
@@ -159,8 +160,7 @@ impl Workload {
         }
     }
 
-    /// The conditions it needs: which limits are out of the way, how long answers take, who the
-    /// accounts are.
+    /// Applies its conditions: lifted limits, latencies, kinds of accounts.
     pub(super) fn prepare(self, plan: &mut Plan) {
         let mut lift = |names: &[&str]| {
             plan.upstream.limits.extend(names.iter().map(|name| ((*name).to_owned(), NEVER_MET)))
@@ -170,8 +170,7 @@ impl Workload {
             Self::Content | Self::Points | Self::Shares => lift(&["core"]),
             Self::GraphqlPoints => lift(&["graphql"]),
             Self::GraphqlCpu => {
-                // What the upstream allows in ten seconds is not shown; it is out of the way here,
-                // so that the minute is what limits.
+                // The upstream's limit per ten seconds is lifted, so that the minute limits.
                 lift(&["graphql", "cpu.burst"]);
                 plan.upstream.limits.push(("cpu-micros.graphql".to_owned(), DEAR_MICROS));
             }
@@ -193,8 +192,8 @@ impl Workload {
             Self::Concurrency => {
                 lift(&["core", "points.rest", "cpu", "cpu.burst"]);
                 plan.upstream.answers_millis = SLOW_ANSWERS;
-                // CPU time is taken to be elapsed time, and these answers are slow without being
-                // dear.
+                // The gateway takes elapsed time for CPU time, and these answers are slow without
+                // being expensive.
                 plan.settings.limits.cpu_seconds_per_minute = FAR_ABOVE;
                 plan.settings.limits.rest_points_per_minute = FAR_ABOVE;
             }
@@ -204,8 +203,8 @@ impl Workload {
             self,
             Self::Points | Self::Shares | Self::GraphqlPoints | Self::Cpu | Self::GraphqlCpu
         ) {
-            // CPU time is taken to be elapsed time: with fast answers over a fast network points
-            // are met before it, and it is not far from the truth.
+            // The gateway takes elapsed time for CPU time: with fast answers over a fast network
+            // that is nearly right, and points limit first.
             plan.network.hurry();
             plan.upstream.answers_millis = (0, 3);
         }

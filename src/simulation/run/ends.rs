@@ -1,4 +1,4 @@
-//! What becomes of a request: an answer, another attempt, or the truth about why not.
+//! The end of a request: an answer, another attempt, or a failure.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::decision::retry::{Failure, Next, Patience, Policy};
 use crate::simulation::Unplayable;
 
 impl Run<'_> {
-    /// An answer that is no refusal for a limit.
+    /// Handles an answer other than a limit.
     pub(super) fn answer(
         &mut self,
         id: u64,
@@ -64,11 +64,11 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The upstream has refused it for a limit.
+    /// Handles an upstream limit.
     pub(super) fn limited(&mut self, id: u64) -> Result<(), Unplayable> {
         let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
         if job.is_read() {
-            // Each refusal closes an account or a budget, so that a read goes to the next one.
+            // Each limit closes an account or a budget, so that a read tries the next account.
             job.attempt -= 1;
             job.refusals += 1;
             if job.refusals <= job.route.candidates.len() {
@@ -80,7 +80,7 @@ impl Run<'_> {
         self.failed(id, Failure::UpstreamLimit { until: self.now })
     }
 
-    /// An attempt has failed.
+    /// Handles a failed attempt.
     pub(super) fn failed(&mut self, id: u64, failure: Failure) -> Result<(), Unplayable> {
         let Some(job) = self.jobs.get(&id) else { return Ok(()) };
         let policy = if job.is_read() {
@@ -111,7 +111,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Enough was tried.
+    /// Ends a job after its last attempt.
     fn in_vain(&mut self, id: u64) {
         let Some(job) = self.close(id) else { return };
         for waiter in job.waiters {
@@ -131,7 +131,7 @@ impl Run<'_> {
         self.answered(waiter);
     }
 
-    /// A bot has its answer, whatever it is.
+    /// Gives a bot its answer or error.
     pub(super) fn answered(&mut self, waiter: Waiter) {
         let Some((place, bot)) =
             waiter.bot.and_then(|place| Some((place, self.bots.get_mut(place)?)))
@@ -145,7 +145,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes a job out of everything that knows it; the next write of its lane goes on.
+    /// Removes a job; the next write of its lane continues.
     pub(super) fn close(&mut self, id: u64) -> Option<Job> {
         let job = self.jobs.remove(&id)?;
         if let Some(key) = &job.key {

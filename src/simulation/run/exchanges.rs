@@ -1,5 +1,4 @@
-//! The way to the upstream and back: what is sent, how long it takes, what gets lost, what the
-//! answer teaches the books.
+//! The exchange with the upstream: sending, latency, loss, and what the answer tells the ledger.
 
 use std::time::Duration;
 
@@ -18,37 +17,36 @@ use crate::simulation::plan::{BEGINNING, Order};
 use crate::simulation::truth::Kind;
 use crate::simulation::upstream::{PEER, Sender};
 
-/// Of a hundred lost exchanges, how many are lost on the way there: never executed, which nobody
-/// can tell.
+/// Percentage of lost exchanges that are lost before the upstream: never executed, which nobody can
+/// tell.
 const LOST_BEFORE: f64 = 20.0;
-/// Of a hundred lost answers, how many are missed at once, because the connection is closed; the
-/// others take [`TIMEOUT`].
+/// Percentage of lost answers that are noticed at once, by a closed connection; the others take
+/// [`TIMEOUT`].
 const MISSED_AT_ONCE: f64 = 50.0;
-/// CONTRACT §2, `upstream.response_timeout`.
+/// Default of `upstream.response_timeout`.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Where requests can overtake each other: of a hundred ways, how many are slow.
+/// Percentage of slow messages in a shuffled network.
 const SLOW: f64 = 5.0;
-/// What an outside consumer asks for.
+/// Path of another consumer's requests.
 const OUTSIDERS_PATH: &str = "/users/dan";
 
 /// A request between sending and settlement.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    /// `None`: somebody else's.
+    /// `None` for another consumer's request.
     job: Option<(u64, LeaseId)>,
     account: AccountId,
     request: Request<Bytes>,
     kind: Kind,
     sent_at: Timestamp,
-    /// At the emulator.
+    /// Number at the emulator.
     number: Option<RequestId>,
     answer: Option<UpstreamResponse>,
     delivery: Delivery,
-    /// Of a polled resource, and the version that there was when the request left.
+    /// Polled resource, and its version when the request left.
     polled: Option<(usize, u64)>,
 }
 
-/// Whether an exchange brings its answer back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Delivery {
     Answered,
@@ -56,19 +54,17 @@ enum Delivery {
     LostAfter,
 }
 
-/// An answer of the upstream.
 #[derive(Debug)]
 pub(super) struct UpstreamResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     body: Bytes,
-    /// Of a polled resource: the version that there was when the request left, and the one that was
-    /// answered with.
+    /// Versions of a polled resource: when the request left, and in the answer.
     pub versions: Option<(u64, u64)>,
 }
 
 impl Run<'_> {
-    /// Sends a job on the account that was granted.
+    /// Sends a job on the granted account.
     pub(super) fn send(&mut self, id: u64, grant: Grant) -> Result<(), Unplayable> {
         let Some(job) = self.jobs.get_mut(&id) else { return Ok(()) };
         job.attempt += 1;
@@ -133,7 +129,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The emulator judges and answers; how long that takes is its CPU time and a little more.
+    /// Passes the request to the emulator; its CPU time and a little more is the latency.
     pub(super) fn arrives(&mut self, id: u64) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         let arrival = self.upstream.emulator.arrive(self.now, &exchange.request, PEER);
@@ -197,7 +193,7 @@ impl Run<'_> {
         }
     }
 
-    /// The answer leaves the upstream.
+    /// Sends the answer off.
     pub(super) fn finishes(&mut self, id: u64) {
         let way = self.way();
         let Some(exchange) = self.exchanges.get(&id) else { return };
@@ -221,7 +217,7 @@ impl Run<'_> {
         emulator.departed(number);
     }
 
-    /// There will be no answer: it counts as spent.
+    /// Settles a lost exchange as spent.
     pub(super) fn missed(&mut self, id: u64) -> Result<(), Unplayable> {
         let Some(Exchange { job: Some((job, lease)), sent_at, .. }) = self.exchanges.remove(&id)
         else {
@@ -235,7 +231,7 @@ impl Run<'_> {
         self.failed(job, Failure::Ambiguous)
     }
 
-    /// The answer is here: it settles its lease, and teaches.
+    /// Settles the lease of an answer, and passes its headers to the ledger.
     pub(super) fn returns(&mut self, id: u64) -> Result<(), Unplayable> {
         let Some(Exchange { job, account, sent_at, answer: Some(mut answer), kind, .. }) =
             self.exchanges.remove(&id)
@@ -284,10 +280,10 @@ impl Run<'_> {
         }
     }
 
-    /// Somebody else asks on the same budget, and asks again later.
+    /// Sends a request of another consumer, and schedules its next one.
     pub(super) fn outsider_asks(&mut self) -> Result<(), Unplayable> {
         let Some(outside) = self.plan.outside else { return Ok(()) };
-        // The intervals of a Poisson process: as many consumers together have them.
+        // The intervals of a Poisson process, as of many consumers together.
         let pause = outside.every.mul_f64(-(1.0 - self.network.unit()).ln());
         self.event_queue.put(self.now + pause.max(Duration::from_millis(1)), Event::Outsider);
         if self.now < self.outsider_told() {
@@ -319,7 +315,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Others know when to stop, too.
+    /// Other consumers respect limits, too.
     fn outsider_learns(&mut self, answer: &UpstreamResponse) {
         let Some(refusal) = upstream_limit(answer.status, &answer.headers, &answer.body, self.now)
         else {
@@ -331,7 +327,7 @@ impl Run<'_> {
         self.outsider_waits(until);
     }
 
-    /// The time for one direction.
+    /// Draws the latency of one direction.
     fn way(&mut self) -> Duration {
         let plan = &self.plan.network;
         let millis = match plan.order {
@@ -344,7 +340,7 @@ impl Run<'_> {
         Duration::from_millis(millis)
     }
 
-    /// Makes the reset of an answer wrong, by whole seconds as the header has them.
+    /// Distorts the reset of an answer by whole seconds, as in the header.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_precision_loss,
@@ -363,7 +359,7 @@ impl Run<'_> {
         }
     }
 
-    /// Remembers until when an answer has retry_times us to stay away.
+    /// Records until when an answer tells us to wait.
     fn remember(&mut self, place: usize, refusal: &UpstreamLimit, rate: Option<&RateHeaders>) {
         let until = named_by(self.now, refusal, rate);
         let Some(retry_times) = self.retry_times.get_mut(place) else { return };
@@ -380,7 +376,7 @@ impl Run<'_> {
         }
     }
 
-    /// Counts a request that is sent although we were told to wait: a promise broken.
+    /// Counts a request sent although we were told to wait: a broken promise.
     fn note_if_told(&mut self, place: usize, resource: Option<&ResourceName>) {
         let Some(retry_times) = self.retry_times.get(place) else { return };
         let of_resource = retry_times
@@ -397,7 +393,7 @@ impl Run<'_> {
     }
 }
 
-/// The time before which a refusal asks for silence (Document 1, Client behavior after a limit).
+/// Returns the end of the silence that a denial demands (SPECIFICATION, "After a limit").
 fn named_by(now: Timestamp, refusal: &UpstreamLimit, rate: Option<&RateHeaders>) -> Timestamp {
     let reset = refusal.reset().or(rate.map(|rate| rate.reset));
     let remaining = refusal.remaining().or(rate.map(|rate| rate.remaining));

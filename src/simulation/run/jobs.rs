@@ -1,5 +1,4 @@
-//! What a request meets before it is sent: stored answers, a fetch that is under way already, its
-//! turn in its lane, admission.
+//! A request before it is sent: stored answers, a shared fetch, its turn in its lane, admission.
 
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use crate::simulation::Unplayable;
 use crate::simulation::bots::Ask;
 use crate::simulation::route::Route;
 
-/// The version that requests without one are taken for; all of a run are.
+/// Version of requests without one, which all are.
 const VERSION: &str = "2022-11-28";
 
 /// A request on its way to an answer, with all who wait for it.
@@ -32,17 +31,16 @@ pub(super) struct Job {
     pub body: Bytes,
     pub route: Route,
     pub deadline: Timestamp,
-    /// How its answer is stored.
+    /// Key of its stored answer.
     pub key: Option<CacheKey>,
     pub lane: Option<LaneTicket>,
     pub ticket: Option<Ticket>,
     pub attempt: u32,
     pub refusals: usize,
-    /// Time of all attempts with the upstream.
+    /// Time of all attempts at the upstream.
     pub away: Duration,
 }
 
-/// Who waits for a job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiter {
     pub bot: Option<usize>,
@@ -51,14 +49,13 @@ pub(super) struct Waiter {
 }
 
 impl Job {
-    /// Whether it changes nothing upstream.
     pub fn is_read(&self) -> bool {
         self.route.spacing == WriteSpacing::None
     }
 }
 
 impl Run<'_> {
-    /// A request comes.
+    /// Handles a new request.
     pub(super) fn ask(&mut self, bot: Option<usize>, client: usize, ask: Ask) {
         let waiter = Waiter { bot, client, asked_at: self.now };
         if let Some(report) = self.client(client) {
@@ -145,12 +142,12 @@ impl Run<'_> {
             self.fetching.insert(key, id);
         }
         if is_its_turn {
-            // What cannot be sent is known by its path, which the caller has checked.
+            // Fails only for a path that cannot be sent, which the caller has checked.
             let _ = self.admit(id);
         }
     }
 
-    /// Asks the core for a job, and does what it says.
+    /// Submits a job to the core and carries out the decision.
     pub(super) fn admit(&mut self, id: u64) -> Result<(), Unplayable> {
         let Some(job) = self.jobs.get(&id) else { return Ok(()) };
         let demand = self.demand(job);
@@ -193,7 +190,7 @@ impl Run<'_> {
         }
     }
 
-    /// The core has said no.
+    /// Handles a denial by the core.
     pub(super) fn refused(&mut self, id: u64, refusal: &LimitDenied) {
         let until = match refusal.until {
             Until::Time(until) => until,
@@ -218,7 +215,7 @@ impl Run<'_> {
         if let Some(report) = self.client(waiter.client) {
             *report.refused.entry(limit.name()).or_default() += 1;
         }
-        // A refusal without an end, or one far away, is tried again after an hour.
+        // After a denial without an end, or with a distant one, the bot retries in an hour.
         let until = until.min(self.now + Duration::from_secs(3_600));
         if let Some(bot) = waiter.bot.and_then(|bot| self.bots.get_mut(bot)) {
             bot.retry_at = bot.retry_at.max(until);
@@ -226,8 +223,8 @@ impl Run<'_> {
         self.answered(waiter);
     }
 
-    /// The bot of a job has no patience left. One that is sent already, or that others wait for
-    /// too, goes on.
+    /// Handles the end of a bot's patience. A job that was sent, or that others wait for,
+    /// continues.
     pub(super) fn gives_up(&mut self, id: u64) {
         let Some(job) = self.jobs.get(&id).filter(|job| job.waiters.len() == 1) else { return };
         let Some(ticket) = job.ticket.filter(|ticket| self.by_ticket.contains_key(ticket)) else {

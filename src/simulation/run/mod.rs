@@ -1,8 +1,8 @@
-//! One run: takes events in the order of their time and lets each do its part.
+//! One run: takes events in the order of their time and handles each.
 //!
-//! `asks` is what a request meets before it is sent, `exchanges` the way to the upstream and back,
-//! `ends` what becomes of it, `narration` what is remembered of it all. They are the gateway's shell in
-//! virtual time: they decide nothing that `decision/` decides.
+//! `jobs` has a request before it is sent, `exchanges` its way to the upstream and back, `ends` its
+//! end, `narration` the log. They are the gateway's shell in virtual time and repeat no decision of
+//! `decision/`.
 
 mod ends;
 mod exchanges;
@@ -33,57 +33,55 @@ use exchanges::Exchange;
 use jobs::Job;
 use narration::EventLog;
 
-/// As many writes may stand in lanes as may in the gateway (CONTRACT §2, `writes.queue_max`).
+/// Default of `writes.queue_max`.
 const LANES_MAX: usize = 10_000;
-/// How often a read is tried, as in the gateway.
+/// Retries of a read, as in the gateway.
 const READS: Policy =
     Policy { max_attempts: NonZeroU32::MIN.saturating_add(2), patience: Patience::Waiting };
-/// How many leases and waiting requests are checked in each step, on average: the whole check is
-/// made after as many steps as it costs, so that checking takes a fixed part of the time. With no
-/// more than this many, as in most runs of a debug build, that is after every step.
+/// Leases and waiting requests checked per step, on average. A full check comes after as many steps
+/// as it costs, so that checking takes a fixed fraction of the time. With no more leases than this,
+/// as in most debug runs, that is after every step.
 const CHECKED_A_STEP: usize = if cfg!(debug_assertions) { 64 } else { 4 };
 
-/// Something that happens.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A bot asks.
+    /// A bot sends its next requests.
     Wakes(usize),
-    /// The recorded request at this place comes.
+    /// The recorded request at this index comes.
     Recorded(usize),
-    /// A bot's look at this place in the trace of polls.
+    /// The poll at this index of the trace comes.
     Polls(usize),
-    /// The change at this place happens.
+    /// The change at this index happens.
     Changes(usize),
     /// A request arrives at the upstream.
     Arrives(u64),
-    /// The upstream is done with it.
+    /// The upstream has its answer.
     Finishes(u64),
-    /// Its answer reaches the gateway.
+    /// The answer reaches the gateway.
     Returns(u64),
-    /// The gateway notices that there will be no answer.
+    /// The gateway notices that no answer will come.
     Missed(u64),
-    /// The pause before another attempt is over.
+    /// The pause before another attempt ends.
     Retries(u64),
-    /// A bot goes away if its request still waits.
+    /// A bot leaves if its request still waits.
     GivesUp(u64),
-    /// The decision core wants to look again.
+    /// The decision core reaches its next wake-up.
     Tick,
-    /// Somebody else asks.
+    /// Another consumer sends a request.
     Outsider,
     /// A window of a primary budget of this account is about to end.
     WindowEnds(usize, &'static str),
-    /// The upstream is to refuse out of the blue.
+    /// The injected limit begins.
     Refuses,
 }
 
-/// What an account's answers have retry_times us to wait for.
+/// Times until which an account's answers tell us to wait.
 #[derive(Debug, Default)]
 struct RetryTimes {
     account_until: Timestamp,
     resources: Vec<(ResourceName, Timestamp)>,
 }
 
-/// A run under way.
 pub(super) struct Run<'p> {
     plan: &'p Plan,
     now: Timestamp,
@@ -93,9 +91,9 @@ pub(super) struct Run<'p> {
     lanes: Lanes,
     store: Store,
     polling: Polling,
-    /// Which version of a polled resource a stored answer shows.
+    /// Version of a polled resource in its stored answer.
     shown: HashMap<CacheKey, u64>,
-    /// How many requests have been asked, for those who take turns.
+    /// Number of requests so far, for round robin.
     turn: u64,
     upstream: Upstream,
     jobs: HashMap<u64, Job>,
@@ -110,7 +108,7 @@ pub(super) struct Run<'p> {
     jitter: Rng,
     truth: Vec<Truth>,
     retry_times: Vec<RetryTimes>,
-    /// Until when some account is to be silent.
+    /// End of the latest silence of any account.
     silence_until: Timestamp,
     outsider_waits_until: Timestamp,
     report: Report,
@@ -118,7 +116,7 @@ pub(super) struct Run<'p> {
 }
 
 impl<'p> Run<'p> {
-    /// Everything at the beginning of its time.
+    /// Prepares everything at the beginning of virtual time.
     pub fn new(plan: &'p Plan) -> Result<Self, Unplayable> {
         let clients = plan
             .clients
@@ -191,8 +189,8 @@ impl<'p> Run<'p> {
                 let (habits, clients) = (workload.habits(), self.plan.clients.len().max(1));
                 for number in 0..self.plan.bots {
                     let place = usize::try_from(number).unwrap_or(0);
-                    // A workload's own clients are named after its habits; else every client has
-                    // bots of every habit.
+                    // A workload's own clients are named after its habits; other clients have bots
+                    // of every habit.
                     let habit = if workload.clients().is_some() && clients == habits.len() {
                         place
                     } else {
@@ -270,7 +268,7 @@ impl<'p> Run<'p> {
             return;
         };
         let name = trace.clients.get(client);
-        // Whoever the plan does not know has no budget in it.
+        // A client outside the plan has no budget in it.
         let Some(client) = self.plan.clients.iter().position(|known| Some(&known.name) == name)
         else {
             return;
@@ -297,8 +295,7 @@ impl<'p> Run<'p> {
         self.polling.change(self.now, &mut self.upstream.emulator, resource)
     }
 
-    /// Hands out what the core has decided, and makes sure that it is asked again when it wants to
-    /// be.
+    /// Carries out the core's decisions, and schedules its next wake-up.
     fn deliver(&mut self) -> Result<(), Unplayable> {
         while let Some((ticket, decision)) = self.admission.next_decided() {
             let Some(job) = self.by_ticket.remove(&ticket) else { continue };
@@ -308,7 +305,7 @@ impl<'p> Run<'p> {
             }
         }
         if let Some(at) = self.admission.next_wakeup() {
-            // Decisions move in steps of a millisecond, as in the gateway.
+            // Decisions advance in steps of a millisecond, as in the gateway.
             let at = at.max(self.now + Duration::from_millis(1));
             if at < self.wakes_at {
                 self.wakes_at = at;
@@ -318,7 +315,7 @@ impl<'p> Run<'p> {
         Ok(())
     }
 
-    /// Audits the books, as often as it costs a fixed part of the time.
+    /// Audits the ledger, as often as a fixed fraction of the time permits.
     fn check(&mut self) {
         self.unchecked = self.unchecked.saturating_add(CHECKED_A_STEP);
         if self.unchecked <= self.admission.ledger().open_leases() + self.admission.waiting() {
@@ -400,7 +397,7 @@ impl<'p> Run<'p> {
     }
 }
 
-/// An account's place in the lists of the plan.
+/// Returns an account's index in the lists of the plan.
 fn place_of(account: AccountId) -> usize {
     usize::try_from(account.0).unwrap_or(usize::MAX)
 }

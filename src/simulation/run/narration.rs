@@ -1,22 +1,20 @@
-//! What led to the first refusal by the upstream, in words: the last events before it and some
-//! after it. Nothing is made unless it is asked for.
+//! A log of the events around the first denial by the upstream, made only when it is requested.
 
 use std::collections::VecDeque;
 
 use crate::clock::Timestamp;
 use crate::simulation::plan::{BEGINNING, Narration};
 
-/// Lines before the refusal.
+/// Lines before the denial.
 const BEFORE: usize = 120;
 /// Lines after it.
 const AFTER: usize = 40;
 
-/// The events remembered.
 #[derive(Debug)]
 pub(super) struct EventLog {
     lines: VecDeque<String>,
     narration: Narration,
-    /// Lines still to come after the climax.
+    /// Lines left after the denial.
     left: Option<usize>,
 }
 
@@ -25,7 +23,7 @@ impl EventLog {
         Self { lines: VecDeque::new(), narration, left: None }
     }
 
-    /// A line, made only when it is wanted.
+    /// Adds a line, formatted only if it is kept.
     pub fn tell(&mut self, now: Timestamp, line: impl FnOnce() -> String) {
         if self.narration == Narration::Silent || self.left == Some(0) {
             return;
@@ -38,18 +36,18 @@ impl EventLog {
         self.lines.push_back(format!("{} {}", clock(now), line()));
     }
 
-    /// What it was all about has happened.
+    /// Marks the denial.
     pub fn climax(&mut self) {
         self.left.get_or_insert(AFTER);
     }
 
-    /// The narration; empty when nothing happened that is worth one.
+    /// Returns the lines; none without a denial.
     pub fn into_lines(self) -> Vec<String> {
         if self.left.is_some() { self.lines.into() } else { Vec::new() }
     }
 }
 
-/// The time since the beginning of the run, as hours, minutes, seconds and milliseconds.
+/// Formats the time since the beginning of the run.
 pub(super) fn clock(at: Timestamp) -> String {
     let (sign, millis) = match at.as_millis().checked_sub(BEGINNING.as_millis()) {
         Some(millis) => ("", millis),
