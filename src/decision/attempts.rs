@@ -426,8 +426,8 @@ mod tests {
     #[test]
     fn a_queued_write_spends_long_pauses_in_the_queue() {
         let mut attempts = of(Method::PUT, Some((1, false)));
-        attempts.begin(NOW, 0.0);
-        let decided = attempts.ended(NOW, Ended::ServerError, 0.0);
+        attempts.begin(NOW, 1.0);
+        let decided = attempts.ended(NOW, Ended::ServerError, 1.0);
         assert_eq!(decided.step, Step::Fail(Failed::NotNow));
         assert!(decided.record.is_some_and(|record| record.may_have_run));
         assert!(!attempts.outcome_is_unknown(Finished::NotNow));

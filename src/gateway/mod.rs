@@ -1,29 +1,22 @@
 //! The gateway: listeners, the stages of a request, the upstream client, and the answer. It is the
 //! I/O shell around `decision/` and the only importer of pingora.
 //!
-//! The modules, in the order in which a request meets them:
+//! The rooms, from the top down; each imports only from those below it:
 //!
-//! | module | stage |
+//! | room | holds |
 //! |---|---|
-//! | [`generations`] | the current gateway, swapped on reload |
-//! | [`door`], `connection` | deadlines of the request head, HTTP version, keep-alive |
-//! | `hit`, `asking` | the fast path: reads served without a framework session |
-//! | [`service`], `request` | the order of the stages, and the end of a request |
-//! | [`intake`] | validation of the request |
-//! | [`auth`], [`passthrough`] | the client's key, and its own upstream credential |
-//! | [`route`], [`candidates`], [`graphql_prices`] | endpoint, view, accounts, cost |
-//! | [`read`], [`flight`], [`store`] | cache lookup, single flight, store |
-//! | `confirmation`, `predicted` | revalidation |
-//! | [`stale`], `doubt`, [`deliveries`], `neighbours` | invalidation |
-//! | [`write`], [`turns`], [`upload`], [`body`] | a write in its lane |
-//! | [`asynchronous`], [`queue`] | a write that is accepted first and executed later |
-//! | [`perform`], [`attempt`], [`rights`], [`admission`] | attempts on accounts |
-//! | [`effort`], `waiting` | the progress of a request |
-//! | `hooks`, `mint`, `watch` | in the background: webhook monitor, token mints, audit |
-//! | `awaited` | requests that wait for a token mint |
-//! | [`fetch`], `idle`, [`resolve`] | upstream connections |
-//! | [`rewrite`], [`headers`], [`respond`], [`added`] | the answer as this client sees it |
-//! | `range`, [`encoding`], [`refuse`], [`own`] | ranges, compression, errors, local pages |
+//! | `server` | listeners, HTTP/1.1 and HTTP/2 sessions, the fast path, the stages in their order |
+//! | `reload`, `assembly` | the current gateway, and the parts that it is built of |
+//! | `background` | audit, webhook monitor, token minting |
+//! | `response` | the one renderer of answers, compression, errors, local pages, the writers |
+//! | `write` | a write in its lane, uploads, the queue of accepted writes |
+//! | `cache` | lookup, single flight, store, revalidation, invalidation |
+//! | `request` | validation, clients, routes, bodies of requests |
+//! | `dispatch` | attempts: account, credential, admission, settling, retry |
+//! | `upstream` | connections to the upstream, and the exchange on them |
+//! | `environment` | config, clock, metrics |
+//! | `url_rewrite`, `http` | upstream URLs in answers; headers, chunks, ranges |
+//! | `error`, `address` | the gateway's errors; shapes of addresses |
 
 mod active;
 mod address;

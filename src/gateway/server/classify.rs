@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 impl Handler {
     /// Runs the stages that need no waiting: client, route and access.
-    pub(super) fn sort(
+    pub(super) fn classify(
         &self,
         request: &mut Request,
         valid: ValidRequest,

@@ -236,14 +236,17 @@ impl Handler {
         let _inside = span.enter();
         // Nothing waits up to the answer's last byte in the buffer: one clock reading is enough.
         let now = request.arrived;
-        let sorted =
-            valid.map_err(GatewayError::Malformed).and_then(|valid| self.sort(&mut request, valid));
-        if let (Some(lines), Ok(Classification::Allowed(allowed))) = (new, &sorted) {
+        let classified = valid
+            .map_err(GatewayError::Malformed)
+            .and_then(|valid| self.classify(&mut request, valid));
+        if let (Some(lines), Ok(Classification::Allowed(allowed))) = (new, &classified) {
             *said = HeaderMemo::new(lines, &allowed.valid.host, &allowed.client);
         }
-        let allowed = match sorted {
+        let allowed = match classified {
             Ok(Classification::Allowed(allowed)) => allowed,
-            sorted => return Some((Looked::Other(Box::new(Known { request, sorted })), length)),
+            classified => {
+                return Some((Looked::Other(Box::new(Known { request, classified })), length));
+            }
         };
         if let Task::Read(route) = &allowed.task {
             match self.stored(&mut request, &allowed.valid, route, now) {
@@ -263,7 +266,7 @@ impl Handler {
         Some((
             Looked::Other(Box::new(Known {
                 request,
-                sorted: Ok(Classification::Allowed(allowed)),
+                classified: Ok(Classification::Allowed(allowed)),
             })),
             length,
         ))

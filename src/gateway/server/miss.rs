@@ -44,8 +44,8 @@ impl Handler {
         let Asking { mut request, allowed, lookup } = asking;
         let Allowed { valid, client, task } = *allowed;
         let Task::Read(route) = task else {
-            let sorted = Ok(Classification::Allowed(Box::new(Allowed { valid, client, task })));
-            return Asked::Known(Box::new(Known { request, sorted }));
+            let classified = Ok(Classification::Allowed(Box::new(Allowed { valid, client, task })));
+            return Asked::Known(Box::new(Known { request, classified }));
         };
         let span = request.span.clone();
         let interims = request.take_interims();
@@ -70,7 +70,7 @@ impl Handler {
         while let Some(interim) = interims.take() {
             self.put_interim(&interim, &request.origin, buffer);
         }
-        let sorted = match answered {
+        let classified = match answered {
             None => return Asked::Gone(request),
             Some(Err(refused)) => Err(refused),
             Some(Ok(ReadAnswer::Entry(entry, cache)))
@@ -83,12 +83,12 @@ impl Handler {
             }
             Some(Ok(answered)) => Ok(answered),
         };
-        let sorted = match sorted {
+        let classified = match classified {
             Ok(answered) => {
                 Ok(Classification::Answered(Box::new(self.content(&request, answered).await)))
             }
             Err(refused) => Err(refused),
         };
-        Asked::Known(Box::new(Known { request, sorted }))
+        Asked::Known(Box::new(Known { request, classified }))
     }
 }

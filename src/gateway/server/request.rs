@@ -158,7 +158,7 @@ impl Request {
 pub(super) struct Known {
     /// Has no body. Either its answer is known already, or no stored answer serves it.
     pub(super) request: Request,
-    pub(super) sorted: Result<Classification, GatewayError>,
+    pub(super) classified: Result<Classification, GatewayError>,
 }
 
 /// The reason why a request ends without a reply.

@@ -28,8 +28,8 @@ impl Handler {
         session: &mut ServerSession,
         known: Option<Known>,
     ) -> Result<(), Broken> {
-        let (mut request, sorted) = if let Some(Known { request, sorted }) = known {
-            (request, Some(sorted))
+        let (mut request, classified) = if let Some(Known { request, classified }) = known {
+            (request, Some(classified))
         } else {
             let head = session.req_header();
             (
@@ -43,7 +43,7 @@ impl Handler {
             )
         };
         let span = request.span.clone();
-        let answered = self.answer(session, &mut request, sorted).instrument(span).await;
+        let answered = self.answer(session, &mut request, classified).instrument(span).await;
         let (reply, closes) = match answered {
             Ok(reply) => (Some(reply), false),
             Err(Stop::Error(refused)) => (
@@ -95,13 +95,13 @@ impl Handler {
         known: Option<Result<Classification, GatewayError>>,
     ) -> Result<Content, Stop> {
         let is_looked_for = known.is_some();
-        let sorted = if let Some(sorted) = known {
-            sorted?
+        let classified = if let Some(classified) = known {
+            classified?
         } else {
             let valid = self.validate(session, request)?;
-            self.sort(request, valid)?
+            self.classify(request, valid)?
         };
-        let allowed = match sorted {
+        let allowed = match classified {
             Classification::Answered(content) => return Ok(*content),
             Classification::Delivery(valid) => {
                 return Box::pin(self.delivery(session, request, &valid)).await.map(Content::Made);
