@@ -1,22 +1,27 @@
-//! The upstream, as an emulator: what tests trust, what `weir demo` fronts, and what a bot's author
-//! can develop against.
+//! The emulated upstream: the reference of all tests, the backend of `weir demo`, and a target for
+//! client authors.
 //!
-//! [`Emulator`] is pure: all state is inside, time and the peer's address are arguments, and
-//! nothing is random but the seed. [`Server`] puts it behind a socket. The way of a request, in
-//! reading order:
+//! [`Emulator`] is pure: it owns all state, takes the time and the peer's address as arguments, and
+//! has no randomness but the seed. [`Server`] puts it behind a socket. A request passes, in reading
+//! order:
 //!
-//! `intake` (which shape of path) → `control` (requests about the emulator itself) → `credentials`
-//! (who asks) → `route` (what is asked) → `limits`, `primary`, `secondary` (may it be asked now) →
-//! `resources`, `inventory` (the answer) → `validators` (304?) → `reply` (headers) → `transcript`.
-//! Beside it stand `faults` and `gates`: what a test wants to go wrong, or to wait.
+//! - `intake`: base address and path
+//! - `control`: the control plane
+//! - `credentials`: authentication
+//! - `route`: the endpoint
+//! - `limits`, `primary`, `secondary`: rate limits
+//! - `resources`, `inventory`: the response
+//! - `validators`: conditional requests
+//! - `reply`: headers
+//! - `transcript`: the record for tests
 //!
-//! What a request changes is told to people (`events`) and to webhooks (`happenings`); their
-//! deliveries wait in the `outbox` until the shell's `courier` takes them to their receivers.
+//! Beside them, `faults` and `gates` let a test break or hold requests. A change causes
+//! notifications (`events`) and webhook events (`happenings`). Deliveries wait in the `outbox`
+//! until the server's `courier` sends them.
 //!
-//! It is written from the specification alone and shares only names and the endpoint table with the
-//! gateway (`crate::api`), never rules: a misreading shared by both would pass every test. The
-//! table is held to the documents by a second reading (`api/matrix_tests.rs`) and by
-//! `tests/specification`.
+//! It follows the upstream's documentation alone. It shares names and the endpoint table with the
+//! gateway (`crate::api`), but no rules: a shared misreading would pass every test. A second
+//! reading (`api/matrix_tests.rs`) and `tests/specification` check the table.
 
 mod accounts;
 mod auth;

@@ -1,5 +1,4 @@
-//! Who a request belongs to: the account that owns the budget, the token that was sent, and what
-//! that token may do.
+//! The identity behind a request: the account that owns the budget, the token and its rights.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,13 +8,12 @@ use std::sync::Arc;
 use crate::api::TokenKind;
 use crate::clock::Timestamp;
 
-/// Who owns a budget (Document 1, Primary rate limits: the column "Caller").
+/// The owner of a budget (SPECIFICATION, "Primary rate limits").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccountId {
-    /// A person or bot; shared by all tokens that act for it.
+    /// A person or bot; all its tokens share the budget.
     User(u64),
-    /// A member of an enterprise-cloud organisation, acted for by an app or OAuth app that the
-    /// organisation owns. What it spends, the user spends too.
+    /// A member of an enterprise-cloud organisation, through an app or OAuth app of it.
     AppUser { app: u64, user: u64 },
     /// One installation of an app.
     Installation(u64),
@@ -23,33 +21,31 @@ pub enum AccountId {
     App(u64),
     /// An OAuth app with its client id and secret.
     OauthApp(u64),
-    /// A workflow's budget in one repository.
+    /// A workflow in one repository.
     Workflow(u64),
-    /// Everyone without a credential at one address.
+    /// All callers without a credential at one address.
     Anonymous(IpAddr),
-    /// A credential seen while replaying; only a digest of it is known.
+    /// A credential in replay mode; only its digest is kept.
     Replayed(u64),
 }
 
 impl AccountId {
-    /// Whose lower budget is spent too: "Requests made by a higher-limit app also consume the
-    /// lower-limit budget of the user" (Document 1).
+    /// A user's lower budget is charged too (SPECIFICATION, "Primary rate limits").
     pub fn also_spends(self) -> Option<Self> {
         if let Self::AppUser { user, .. } = self { Some(Self::User(user)) } else { None }
     }
 }
 
-/// How much a fine-grained permission allows; each level includes the ones before it.
+/// The level of a fine-grained permission; each includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     Read,
     Write,
-    /// Rules themselves (Document 2, Custom properties).
+    /// Manages the definitions (SPECIFICATION, "Custom properties").
     Admin,
 }
 
 impl Level {
-    /// As the wire writes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -59,15 +55,13 @@ impl Level {
     }
 }
 
-/// The fine-grained permissions of a token, by their name on the wire (`organization_hooks`,
-/// `issues`).
+/// The fine-grained permissions of a token, by their API names (`organization_hooks`, `issues`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Permissions {
-    /// Not limited by permissions: classic and OAuth tokens have scopes instead.
+    /// Classic and OAuth tokens, which have scopes instead.
     NotApplicable,
     /// Every permission at its highest level.
     All,
-    /// These and no others.
     Only(BTreeMap<&'static str, Level>),
 }
 
@@ -81,12 +75,10 @@ impl Permissions {
     }
 }
 
-/// Whether a token still works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenStatus {
     Valid,
     ValidUntil(Timestamp),
-    /// Somebody took it back.
     Revoked,
 }
 
@@ -100,37 +92,31 @@ impl TokenStatus {
     }
 }
 
-/// A token of the world.
 #[derive(Clone, Debug)]
 pub struct Token {
-    /// The secret itself; obviously made up.
+    /// The secret, recognisably fake.
     pub value: String,
     pub kind: TokenKind,
-    /// Who pays.
     pub account: AccountId,
-    /// The user it acts as, if any.
     pub user: Option<u64>,
-    /// Classic and OAuth tokens only.
     pub scopes: Vec<&'static str>,
     pub permissions: Permissions,
-    /// The organisation of an installation; the only private things it sees are there.
+    /// The organisation of an installation: the only private resources it sees are there.
     pub installed_on: Option<u64>,
-    /// The repository of a workflow token.
     pub workflow_of: Option<u64>,
-    /// The OAuth app that an OAuth token was issued to.
+    /// The OAuth app that issued an OAuth token.
     pub oauth_app: Option<u64>,
-    /// The app that a user or installation token was made for.
+    /// The app of a user or installation token.
     pub app: Option<u64>,
-    /// The only repositories it reaches beyond public reading; none for all that its bearer
-    /// reaches.
+    /// The only repositories it reaches beyond public reading; `None` for all of the owner's.
     pub repositories: Option<BTreeSet<u64>>,
     pub status: TokenStatus,
-    /// For people: what the token is there for.
+    /// Tells a human reader why this token exists.
     pub note: &'static str,
 }
 
 impl Token {
-    /// Whether it has this scope, or one that includes it.
+    /// Returns true when the token has this scope or one that includes it.
     pub fn has_scope(&self, scope: &str) -> bool {
         let wider = match scope {
             "read:org" => "admin:org",
@@ -140,18 +126,16 @@ impl Token {
         self.scopes.iter().any(|has| *has == scope || *has == wider)
     }
 
-    /// Classic and OAuth tokens are limited by scopes, all others by permissions.
+    /// Returns true for classic and OAuth tokens: scopes limit them, permissions limit all others.
     pub fn is_scoped(&self) -> bool {
         matches!(self.kind, TokenKind::Classic | TokenKind::Oauth)
     }
 }
 
-/// Who sent a request.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub account: AccountId,
-    /// The token and its position in the world's list; none for anonymous callers, OAuth apps by
-    /// basic, and replay.
+    /// With its position. `None` for anonymous callers, basic authentication and replay.
     pub token: Option<(usize, Arc<Token>)>,
 }
 
@@ -164,7 +148,6 @@ impl Caller {
         self.token.as_ref().map(|(_, token)| &**token)
     }
 
-    /// The app that acts as itself, by its JWT.
     pub fn app(&self) -> Option<u64> {
         if let AccountId::App(id) = self.account { Some(id) } else { None }
     }
@@ -173,13 +156,11 @@ impl Caller {
         matches!(self.account, AccountId::Anonymous(_))
     }
 
-    /// The user it acts as.
     pub fn user(&self) -> Option<u64> {
         self.token().and_then(|token| token.user)
     }
 }
 
-/// The wire's name of a token kind.
 pub fn kind_name(kind: TokenKind) -> &'static str {
     match kind {
         TokenKind::Classic => "classic",
@@ -192,7 +173,7 @@ pub fn kind_name(kind: TokenKind) -> &'static str {
     }
 }
 
-/// How a refusal names the account: `API rate limit exceeded for user ID 1.` (UPSTREAM.md, Limits).
+/// Formats the account as limit errors name it: `API rate limit exceeded for user ID 1.`
 impl fmt::Display for AccountId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

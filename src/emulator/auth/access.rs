@@ -1,7 +1,7 @@
-//! Who may ask what: token kinds, scopes, permissions and roles (Document 1, Authentication;
-//! Documents 2 and 3 by endpoint).
+//! Access checks: token kinds, scopes, permissions and roles.
 //!
-//! What a caller may not see is not there: 404. What it sees but may not do is 403.
+//! A resource that the caller may not see answers 404. A visible resource that the caller may not
+//! change answers 403.
 
 use super::enterprise;
 use super::reach::{reaches_organization, reaches_repository};
@@ -15,10 +15,9 @@ use crate::emulator::world::{Organization, Owner, Repository, Visibility, World}
 pub const REJECTED_APP: &str = "Resource not accessible by integration";
 const REJECTED_PERSONAL: &str = "Resource not accessible by personal access token";
 
-/// Admits the caller to the route, and finds the repository or organisation that the path names.
 pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), ApiError> {
-    // "Required by the app-level endpoints" (Document 1, App JWT). What it gets anywhere else is
-    // not shown: what needs no credential, and 403.
+    // The upstream does not document a JWT elsewhere. Here it gets public routes and 403 for
+    // others.
     if call.caller.app().is_some() && !matches!(need, Need::Nothing | Need::App) {
         return Err(ApiError::Forbidden(REJECTED_APP));
     }
@@ -56,7 +55,7 @@ pub fn acts_as_user(caller: &Caller) -> Result<u64, ApiError> {
 fn classic(caller: &Caller, scopes: &[&str]) -> Result<(), ApiError> {
     match caller.token() {
         None if caller.app().is_some() => Err(ApiError::Forbidden(REJECTED_APP)),
-        // An OAuth app's id and secret are nobody's token either.
+        // An OAuth app's id and secret are not a user token either.
         None => Err(ApiError::RequiresAuthentication),
         Some(token) if token.kind != TokenKind::Classic => {
             Err(ApiError::Forbidden(rejection(token)))
@@ -66,7 +65,7 @@ fn classic(caller: &Caller, scopes: &[&str]) -> Result<(), ApiError> {
     }
 }
 
-/// Document 3, User migrations: "account owner with a classic credential". No scope is named.
+/// The upstream names no scope for user migrations (SPECIFICATION, "User migrations").
 fn classic_credential(caller: &Caller) -> Result<(), ApiError> {
     match caller.token() {
         Some(token) if token.is_scoped() => Ok(()),
@@ -76,13 +75,11 @@ fn classic_credential(caller: &Caller) -> Result<(), ApiError> {
     }
 }
 
-/// What a token of the wrong kind, or without the permission, is told.
 pub fn rejection(token: &Token) -> &'static str {
     if token.kind == TokenKind::FineGrained { REJECTED_PERSONAL } else { REJECTED_APP }
 }
 
-/// Document 3: "JWT required; app user tokens, installation tokens and fine-grained tokens
-/// rejected". An OAuth app's id and secret are not a JWT.
+/// An OAuth app's id and secret are not a JWT, so they are rejected too.
 fn app(caller: &Caller) -> Result<(), ApiError> {
     match (caller.app(), caller.token()) {
         (Some(_), _) => Ok(()),
@@ -118,8 +115,7 @@ pub fn organization(call: &mut Call<'_>, need: OrganizationNeed) -> Result<(), A
     Ok(())
 }
 
-/// The organisation that the path names by login or by id, or by the id of one of its teams
-/// (`/teams/{team_id}/…`, closing down).
+/// Finds it by login, by id, or by the id of a team (`/teams/{team_id}/…`, deprecated).
 pub fn organization_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Organization, ApiError> {
     let named = match (call.params.get("org"), call.params.get("org_id")) {
         ("", "") => {
@@ -169,7 +165,6 @@ fn may_in_organization(
 }
 
 impl Organization {
-    /// Whether a member may do what takes this role.
     pub fn has_role(&self, user: u64, role: OrganizationRole) -> bool {
         let is_owner = self.owners.contains(&user);
         match role {
@@ -198,7 +193,7 @@ fn repository(
     Ok(())
 }
 
-/// The repository that the path names by its present name; a former one leads to a redirect.
+/// Finds the repository by its current name; a former name leads to a redirect.
 pub fn repository_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Repository, ApiError> {
     let (owner, name) = (call.params.get("owner"), call.params.get("repo"));
     let repository = call.world.repository_named(owner, name).ok_or(ApiError::NotFound)?;
@@ -211,8 +206,7 @@ pub fn repository_of_path<'a>(call: &'a Call<'_>) -> Result<&'a Repository, ApiE
     Ok(repository)
 }
 
-/// A migration may hold a repository locked (Document 3). What that refuses is not shown; here it
-/// is every change.
+/// The upstream does not document what a migration's lock refuses; here it refuses all changes.
 pub fn unless_locked(world: &World, repository: &Repository) -> Result<(), ApiError> {
     if world.migrations.is_locked(repository.id) {
         return Err(ApiError::Forbidden("Repository has been locked for migration."));
@@ -220,7 +214,6 @@ pub fn unless_locked(world: &World, repository: &Repository) -> Result<(), ApiEr
     Ok(())
 }
 
-/// The same request at the address that no renaming changes.
 fn moved(call: &Call<'_>, id: u64) -> ApiError {
     // `/repos/{owner}/{repo}/rest` has its rest after the fourth slash.
     let rest = call
@@ -233,7 +226,6 @@ fn moved(call: &Call<'_>, id: u64) -> ApiError {
     if call.is_read { ApiError::MovedRead(address) } else { ApiError::MovedWrite(address) }
 }
 
-/// Whether the repository exists for this caller.
 pub fn sees(world: &World, caller: &Caller, repository: &Repository) -> bool {
     if repository.visibility == Visibility::Public {
         return true;
@@ -253,7 +245,6 @@ pub fn sees(world: &World, caller: &Caller, repository: &Repository) -> bool {
         && token.permissions.allow("metadata", Level::Read)
 }
 
-/// Whether the caller, who sees the repository, may do this there.
 pub fn may(
     world: &World,
     caller: &Caller,
@@ -263,7 +254,7 @@ pub fn may(
     role: Role,
 ) -> Result<(), ApiError> {
     let Some(token) = caller.token() else {
-        // Whoever has no token reads public data (Document 1: "Allowed only for public data").
+        // Anonymous callers may read public data only.
         return if role == Role::Read { Ok(()) } else { Err(ApiError::RequiresAuthentication) };
     };
     let is_public_read = role == Role::Read && repository.visibility == Visibility::Public;
@@ -284,7 +275,7 @@ pub fn may(
     }
 }
 
-/// What the token's bearer may do, apart from the token's own bounds.
+/// Returns the role of the token's owner, apart from the token's own restrictions.
 pub fn role_of_token(world: &World, token: &Token, repository: &Repository) -> Role {
     match (token.user, token.installed_on, token.workflow_of) {
         (Some(user), ..) => role_of(world, user, repository).unwrap_or(Role::Take),
@@ -296,7 +287,7 @@ pub fn role_of_token(world: &World, token: &Token, repository: &Repository) -> R
     }
 }
 
-/// What a user may do in a repository by right; none for strangers.
+/// `None` for outsiders.
 pub fn role_of(world: &World, user: u64, repository: &Repository) -> Option<Role> {
     match repository.owner {
         Owner::User(owner) if owner == user => return Some(Role::Admin),
@@ -316,13 +307,11 @@ pub fn role_of(world: &World, user: u64, repository: &Repository) -> Option<Role
     repository.collaborators.contains(&user).then_some(Role::Push)
 }
 
-/// The path segment pair of a repository, for addresses.
 pub fn path_of(world: &World, repository: &Repository) -> String {
     format!("/repos/{}/{}", segment(world.owner_login(repository.owner)), segment(&repository.name))
 }
 
 impl Call<'_> {
-    /// Whether the caller may change what is in the repository.
     pub fn may_push(&self) -> Result<bool, ApiError> {
         let repository = self.repository()?;
         Ok(self

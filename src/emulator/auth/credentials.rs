@@ -1,4 +1,4 @@
-//! From the `Authorization` header to the caller (Document 1, Credentials).
+//! Authentication: from the `Authorization` header to the caller (SPECIFICATION, "Credentials").
 
 use std::net::IpAddr;
 
@@ -12,11 +12,10 @@ use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Caller};
 use crate::emulator::world::World;
 
-/// The credential does not count; the request is answered 401 and paid by the address it came from.
+/// The response is a 401, and the address it came from pays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadCredentials;
 
-/// Who sent the request.
 pub fn caller(
     world: &World,
     headers: &HeaderMap,
@@ -45,8 +44,7 @@ fn read(value: &str) -> Result<Credential, BadCredentials> {
     let rest = rest.trim();
     match scheme.to_ascii_lowercase().as_str() {
         "bearer" => Ok(Credential::Token(rest.to_owned())),
-        // "The scheme word `token` is also accepted, except that a JSON web token must use
-        // `Bearer`."
+        // A JSON web token must use `Bearer`; the scheme `token` is for other credentials.
         "token" if !jwt::looks_like_one(rest) => Ok(Credential::Token(rest.to_owned())),
         "basic" => {
             let decoded = STANDARD.decode(rest).map_err(|_| BadCredentials)?;
@@ -58,7 +56,6 @@ fn read(value: &str) -> Result<Credential, BadCredentials> {
     }
 }
 
-/// An app as itself, by its JWT.
 fn app(world: &World, jwt: &str, now: Timestamp) -> Result<Caller, BadCredentials> {
     let key_of = |id: u64| world.app(id).map(|app| app.public_key.as_slice());
     let app = jwt::app_of(jwt, now, key_of)?;
@@ -71,8 +68,7 @@ fn token(world: &World, secret: &str, now: Timestamp) -> Result<Caller, BadCrede
     Ok(Caller { account: world.payer(token), token: Some((position, token.clone())) })
 }
 
-/// An OAuth app's client id and secret; else a token as password or as user, as many clients send
-/// it.
+/// Many clients send a token as password or user name.
 fn basic(
     world: &World,
     user: &str,

@@ -1,19 +1,16 @@
-//! The names of permissions on the wire, and which one a route takes that no document lists a
-//! permission for.
+//! Permission names in the API, and the permission of routes without a documented one.
 //!
-//! The endpoint table has the documents' own names (`org/administration`). On the wire an
-//! organisation's permission has the prefix `organization_` where a repository's could be meant, as
-//! in the hand-written routes and in the running service. Document 1's matrix breaks off after a
-//! part of the repository permission 'Administration' ("and all later permission categories: not
-//! shown"): there the running service's permission stands, so that a token without any permission
-//! opens nothing but public data.
+//! The endpoint table uses documented names (`org/administration`). The API prefixes an
+//! organisation's permission with `organization_` where a repository's has the same name. The
+//! documented matrix breaks off within the repository permission 'Administration' (SPECIFICATION,
+//! "Permissions"). Later routes follow the running service, so that a token without permissions
+//! reaches public data only.
 
 use http::Method;
 
 use crate::api::{Access, Dialect, Endpoint, Permission, PermissionOwner};
 use crate::emulator::accounts::Level;
 
-/// A permission at a level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub name: String,
@@ -21,14 +18,12 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// What the endpoint table calls `permission`.
     pub fn of(permission: &Permission, dialect: Dialect) -> Self {
         let name = permission.name.as_str();
         let name = match (permission.owner, name) {
             (PermissionOwner::Organization, "members" | "issue_fields") => name.to_owned(),
             (PermissionOwner::Organization, "webhooks") => "organization_hooks".to_owned(),
-            // The running service's name of 'Assistant Business'; its product's word follows the
-            // dialect.
+            // 'Assistant Business' in the running service; its product's word follows the dialect.
             (PermissionOwner::Organization, "assistant_business") => {
                 format!("organization_{}_seat_management", dialect.assistant_segment())
             }
@@ -44,21 +39,20 @@ impl Grant {
         Self { name, level }
     }
 
-    /// As `X-Accepted-Service-Permissions` writes it.
+    /// Formats it as in `X-Accepted-Service-Permissions`.
     pub fn header(&self) -> String {
         format!("{}={}", self.name, self.level.name())
     }
 }
 
-/// The permission sets that open an endpoint: one of them is enough, and of one all are needed.
-/// None where no permission is asked.
+/// Returns the permission sets that open an endpoint: one set suffices, and takes all its members.
+/// Empty where no permission is required.
 ///
-/// "[M]: need more than one permission, or accept a different permission" (Document 1). Which of
-/// the two is not shown. Two categories of one owner are taken as alternatives (the product's
-/// seats: 'Administration' or 'Assistant Business' of the organisation). An organisation's and a
-/// repository's are both needed: they guard two things (a team's repository: 'Members' and
-/// 'Administration'). Where one category is named, what else the running service asks is needed
-/// too.
+/// Routes marked \[M\] need several permissions or accept alternatives; the upstream does not say
+/// which (SPECIFICATION, "Permissions"). Two categories of one owner count as alternatives, such as
+/// 'Administration' or 'Assistant Business'. One of an organisation and one of a repository are
+/// both required, such as 'Members' and 'Administration'. With a single category, the running
+/// service's further permission is required too.
 pub fn sets(endpoint: &Endpoint, dialect: Dialect) -> Vec<Vec<Grant>> {
     let Some(first) = &endpoint.permission else {
         return unlisted(&endpoint.template, &endpoint.method)
@@ -85,8 +79,7 @@ pub fn sets(endpoint: &Endpoint, dialect: Dialect) -> Vec<Vec<Grant>> {
     sets
 }
 
-/// What a route marked \[M\] needs beside the one permission that the documents list it under: of
-/// the repository that it is about, as the running service has it.
+/// The further permission of a route marked \[M\], on the repository involved.
 fn beside(template: &str) -> Grant {
     let (name, level) = match template {
         "/repos/{owner}/{repo}/forks" => ("contents", Level::Read),
@@ -96,7 +89,7 @@ fn beside(template: &str) -> Grant {
     Grant { name: name.to_owned(), level }
 }
 
-/// What precedes a route's own part, and the list in which that part is looked up.
+/// The prefix of a route, and the list for the rest of it.
 const PLACES: &[(&str, Unlisted)] = &[
     ("/repos/{owner}/{repo}", REPOSITORY),
     ("/networks/{owner}/{repo}", REPOSITORY),
@@ -110,8 +103,7 @@ const PLACES: &[(&str, Unlisted)] = &[
     ("/gists", GISTS),
 ];
 
-/// The beginning of a route's own part and the permission of the routes there, the longest
-/// beginning first.
+/// A prefix of the route's own part and the permission of the routes there, longest prefix first.
 type Unlisted = &'static [(&'static str, &'static str)];
 
 const TEAM: Unlisted = &[("", "members")];
@@ -174,7 +166,7 @@ const REPOSITORY: Unlisted = &[
     ("/traffic", "administration"),
     ("/transfer", "administration"),
     ("/vulnerability-alerts", "administration"),
-    // Everything else below a repository is about its files and their history.
+    // All other routes of a repository are about its files and their history.
     ("/", "contents"),
     ("", "metadata"),
 ];
@@ -208,12 +200,11 @@ const USER: Unlisted = &[
     ("/starred", "starring"),
     ("/subscriptions", "watching"),
     ("/", ""),
-    // Reading oneself is for every token; changing oneself is not.
+    // Every token may read its own user; changing it takes a permission.
     ("", "profile"),
 ];
 
-/// The permission of a route that the documents name none for, and none where the running service
-/// asks none.
+/// `None` where the running service requires none.
 fn unlisted(template: &str, method: &Method) -> Option<Grant> {
     let level = if *method == Method::GET { Level::Read } else { Level::Write };
     let below = |prefix: &str| {
@@ -222,8 +213,7 @@ fn unlisted(template: &str, method: &Method) -> Option<Grant> {
     let (own, list) = PLACES.iter().find_map(|(prefix, list)| Some((below(prefix)?, list)))?;
     let name =
         list.iter().find(|(beginning, _)| own.starts_with(beginning)).map_or(&"", |(_, name)| name);
-    // Nothing writes a repository's metadata: topics are its administrators' business, the rest is
-    // about the caller.
+    // Topics belong to administrators; the other writes are about the caller.
     let (name, level) = match (*name, level) {
         ("metadata", Level::Write) if own == "/topics" => ("administration", level),
         ("metadata", _) => ("metadata", Level::Read),
@@ -275,7 +265,7 @@ mod tests {
             header(&Method::PUT, "/teams/5/repos/o/r", Dialect::Service),
             "members=read,metadata=read"
         );
-        // Where the documents list one, what else the running service asks stands beside it.
+        // The running service's further permission joins the documented one.
         let repository = "organization_administration=write,metadata=read";
         assert_eq!(
             header(&Method::PUT, "/orgs/o/actions/permissions/repositories/5", Dialect::Service),

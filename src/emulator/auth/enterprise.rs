@@ -1,5 +1,4 @@
-//! Who may look at and change the teams of an enterprise (Document 2, Enterprise team organization
-//! assignments).
+//! Access to an enterprise's teams (SPECIFICATION, "Enterprise teams").
 
 use super::access::{REJECTED_APP, rejection};
 use crate::api::TokenKind;
@@ -8,9 +7,7 @@ use crate::emulator::http::ApiError;
 use crate::emulator::routing::Call;
 use crate::emulator::routing::need::enterprise_scope;
 
-/// "Only classic personal access tokens; fine-grained personal access tokens and app tokens are not
-/// accepted." Who among their bearers may is not shown: whoever belongs to the enterprise looks,
-/// its owners change.
+/// The users are undocumented: here members of the enterprise read and owners change.
 pub(super) fn admit(call: &Call<'_>, level: Level) -> Result<(), ApiError> {
     if call.caller.app().is_some() {
         return Err(ApiError::Forbidden(REJECTED_APP));

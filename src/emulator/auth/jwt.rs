@@ -1,5 +1,5 @@
-//! JSON web tokens, with which an app acts as itself (UPSTREAM.md, Apps: RS256, `iss` is the app's
-//! id, `exp` at most ten minutes ahead).
+//! JSON web tokens, with which an app authenticates as itself (SPECIFICATION, "Apps"): RS256, `iss`
+//! is the app's id, `exp` at most ten minutes ahead.
 
 use std::time::Duration;
 
@@ -11,14 +11,11 @@ use serde_json::Value;
 use super::credentials::BadCredentials;
 use crate::clock::Timestamp;
 
-/// "`exp` at most 10 min ahead".
 const EXPIRY_AHEAD_MAX: Duration = Duration::from_mins(10);
-/// Clocks differ: this much is forgiven in either direction ("`iat` 60 s in the past" is the
-/// caller's own allowance).
+/// The tolerated clock skew in either direction.
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
 
-/// The public key, DER, of a private key in PEM (PKCS#1). Empty when it is no key, which verifies
-/// nothing.
+/// DER, from PEM (PKCS#1). Empty for a malformed key, which verifies nothing.
 pub fn public_key(pem: &str) -> Vec<u8> {
     let base64: String =
         pem.lines().filter(|line| !line.starts_with("-----")).map(str::trim).collect();
@@ -26,13 +23,11 @@ pub fn public_key(pem: &str) -> Vec<u8> {
     RsaKeyPair::from_der(&der).map(|pair| pair.public_key().as_ref().to_vec()).unwrap_or_default()
 }
 
-/// Whether a credential has the form of a JWT: three parts with dots between them.
 pub fn looks_like_one(secret: &str) -> bool {
     secret.split('.').count() == 3
 }
 
-/// The id of the app that a JWT says it is from, once `key_of` has given that app's public key and
-/// the signature and times are right.
+/// Checks signature and times. `key_of` returns an app's public key.
 pub fn app_of<'k>(
     jwt: &str,
     now: Timestamp,
@@ -44,7 +39,7 @@ pub fn app_of<'k>(
         return Err(BadCredentials);
     }
     let claims = part(claims)?;
-    // Clients send the id as a number or as text.
+    // Clients send the id as a number or a string.
     let issuer = claims
         .get("iss")
         .and_then(|iss| iss.as_u64().or_else(|| iss.as_str()?.parse().ok()))
@@ -86,12 +81,10 @@ pub mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 
-    /// A JWT signed with the seed app's key.
     pub fn signed(header: &Value, claims: &Value) -> String {
         signed_with(APP_KEY, header, claims)
     }
 
-    /// A JWT signed with this key.
     pub fn signed_with(pem: &str, header: &Value, claims: &Value) -> String {
         let base64: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();
         let pair = RsaKeyPair::from_der(&STANDARD.decode(base64).expect("base64")).expect("a key");

@@ -1,5 +1,5 @@
-//! What routes of the permission 'Members' ask beyond [`OrganizationNeed`] (Document 1, Permission
-//! matrix).
+//! Access rules of the permission 'Members' beyond [`OrganizationNeed`] (SPECIFICATION,
+//! "Permissions").
 
 use super::access::{
     REJECTED_APP, acts_as_user, may, organization, organization_of_path, rejection, sees,

@@ -1,5 +1,4 @@
-//! The fine-grained permissions by their names on the wire: which there are, and how a grant of
-//! them is narrowed and shown.
+//! The fine-grained permissions by their API names, and how a grant is narrowed and shown.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -10,8 +9,8 @@ use super::endpoint_permissions;
 use crate::api::{Dialect, Table};
 use crate::emulator::accounts::{Level, Permissions};
 
-/// Name and highest level. Document 1 names the categories whose routes it lists and leaves the
-/// later ones out; those are the real service's. What routes here ask for is added to it.
+/// Name and highest level. The upstream documents the older categories only; later ones follow the
+/// real service. Permissions that routes here require are added.
 const NAMED: &[(&str, Level)] = &[
     ("actions", Level::Write),
     ("administration", Level::Write),
@@ -39,7 +38,6 @@ const NAMED: &[(&str, Level)] = &[
     ("workflows", Level::Write),
 ];
 
-/// Every permission and its highest level.
 fn all() -> &'static BTreeMap<String, Level> {
     static ALL: OnceLock<BTreeMap<String, Level>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -59,18 +57,15 @@ fn all() -> &'static BTreeMap<String, Level> {
     })
 }
 
-/// The permission that has this name.
 pub fn named(name: &str) -> Option<&'static str> {
     all().get_key_value(name).map(|(name, _)| name.as_str())
 }
 
-/// The level of this name on the wire.
 pub fn level_named(name: &str) -> Option<Level> {
     [Level::Read, Level::Write, Level::Admin].into_iter().find(|level| level.name() == name)
 }
 
 impl Permissions {
-    /// As answers show them: name to level.
     pub fn wire(&self) -> Value {
         let shown = |name: &str, level: &Level| (name.to_owned(), json!(level.name()));
         let granted: Map<String, Value> = match self {
@@ -81,7 +76,6 @@ impl Permissions {
         Value::Object(granted)
     }
 
-    /// Whether all of these are granted.
     pub fn include(&self, requested: &BTreeMap<&'static str, Level>) -> bool {
         requested.iter().all(|(name, level)| match self {
             Self::All => all().get(*name).is_some_and(|highest| highest >= level),

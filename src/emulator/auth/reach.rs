@@ -1,14 +1,13 @@
-//! How far the tokens of apps reach: an installation's organisation and chosen repositories, what a
-//! token was narrowed to, and, for an app that acts for a user, the places where the app is
-//! installed. What the user may do there is judged apart (`access`).
+//! The reach of app tokens: the installation's organisation and chosen repositories, and the
+//! token's own narrowing. An app that acts for a user reaches the places of its installations.
+//! `access` checks the user's own rights.
 
 use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Token};
 use crate::emulator::world::{Owner, Repository, World};
 
-/// Whether the token may do more with the repository than everybody may. Document 1: an app user
-/// token is "limited by the app's permissions", which an app has where it is installed; a workflow
-/// token is of one repository.
+/// False for merely public access. A user token of an app is limited to the app's installations, a
+/// workflow token to one repository.
 pub fn reaches_repository(world: &World, token: &Token, repository: &Repository) -> bool {
     let is_chosen =
         token.repositories.as_ref().is_none_or(|chosen| chosen.contains(&repository.id));
@@ -24,7 +23,6 @@ pub fn reaches_repository(world: &World, token: &Token, repository: &Repository)
         }
 }
 
-/// Whether the token reaches the organisation at all.
 pub fn reaches_organization(world: &World, token: &Token, organization: u64) -> bool {
     !matches!(token.kind, TokenKind::AppUser | TokenKind::Installation)
         || installation_of(world, token, organization).is_some()
@@ -37,7 +35,6 @@ fn installation_covers(world: &World, token: &Token, repository: &Repository) ->
         .is_some_and(|installation| covers(world, installation, repository.id))
 }
 
-/// Whether an installation was granted a repository of its organisation.
 pub fn covers(world: &World, installation: u64, repository: u64) -> bool {
     world
         .installation_grant(installation)
@@ -46,7 +43,6 @@ pub fn covers(world: &World, installation: u64, repository: u64) -> bool {
         .is_none_or(|chosen| chosen.contains(&repository))
 }
 
-/// The installation on this organisation through which the token acts.
 fn installation_of(world: &World, token: &Token, organization: u64) -> Option<u64> {
     match token.account {
         AccountId::Installation(id) => (token.installed_on == Some(organization)).then_some(id),

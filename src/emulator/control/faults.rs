@@ -1,5 +1,5 @@
 //! `/_emulator/faults`: `{"match": {"method", "path", "account", "token", "nth", "times"}, "fault":
-//! "status", …}` arms one.
+//! "status", …}` arms a fault.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -9,7 +9,6 @@ use crate::emulator::faults::{FaultId, FaultSpec};
 use crate::emulator::http::Query;
 use crate::emulator::state::State;
 
-/// Answers what `offer` has let through.
 pub fn respond(
     state: &mut State,
     method: &str,
@@ -50,7 +49,7 @@ fn id_of(id: &str) -> Option<FaultId> {
     id.parse().ok().map(FaultId)
 }
 
-/// With `?struck=N` the socket shell has waited until it struck N times before this.
+/// With `?struck=N` the server has already waited for N strikes.
 fn show(state: &State, id: &str, query: &Query) -> JsonReply {
     if query.get("struck").is_some_and(|count| count.parse::<u64>().is_err()) {
         return refuse_field("struck", "struck must be a whole number");

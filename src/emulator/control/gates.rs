@@ -1,5 +1,5 @@
-//! `/_emulator/gates`: `{"match": {"method": "GET", "path": "/repos/*"}}` shuts one; without a
-//! method any, without a path every.
+//! `/_emulator/gates`: `{"match": {"method": "GET", "path": "/repos/*"}}` shuts a gate; method and
+//! path match anything by default.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -10,7 +10,6 @@ use crate::emulator::faults::gates::GateId;
 use crate::emulator::http::Query;
 use crate::emulator::state::State;
 
-/// Answers what `offer` has let through.
 pub fn respond(
     state: &mut State,
     method: &str,
@@ -59,7 +58,7 @@ fn id_of(id: &str) -> Option<GateId> {
     id.parse().ok().map(GateId)
 }
 
-/// With `?held=N` the socket shell has waited for N held requests before this.
+/// With `?held=N` the server has already waited for N held requests.
 fn show(state: &State, id: &str, query: &Query) -> JsonReply {
     if query.get("held").is_some_and(|count| count.parse::<usize>().is_err()) {
         return refuse_field("held", "held must be a whole number");

@@ -1,6 +1,6 @@
-//! The control plane under `/_emulator` (CONTRACT, Emulator): looking at the truth and setting it
-//! up. It is not counted and asks for no credential: who can reach the emulator may use it, which
-//! is why it listens on loopback unless told otherwise. Pages of other sites may not (`offer`).
+//! The control plane under `/_emulator` (SPECIFICATION, "Emulator"): inspects and changes the
+//! emulator's state. It is neither counted nor authenticated, so the emulator listens on loopback
+//! by default. Cross-origin pages are refused (`offer`).
 
 mod faults;
 mod gates;
@@ -29,12 +29,11 @@ use crate::emulator::state::State;
 use crate::emulator::state::transcript::Entry;
 use crate::emulator::world::{MigrationState, Owner, Repository, Visibility, World, role_views};
 
-/// The largest body that any control has a use for.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
 type JsonReply = (StatusCode, Value);
 
-/// Answers a control request; `path` is what follows `/_emulator`.
+/// Answers a control request; `path` is the part after `/_emulator`.
 pub fn respond(
     state: &mut State,
     now: Timestamp,
@@ -104,18 +103,16 @@ fn refuse(status: StatusCode, message: &str) -> JsonReply {
     (status, json!({ "message": message }))
 }
 
-/// Refuses in the form that the API itself has.
+/// Rejects in the error format of the API itself.
 fn refuse_as(fault: ApiError) -> JsonReply {
     let reply = fault.into_reply();
     (reply.status, if let Body::Json(value) = reply.body { value } else { Value::Null })
 }
 
-/// Refuses one field of a body or query.
 fn refuse_field(field: &str, message: impl Into<String>) -> JsonReply {
     refuse_as(ApiError::invalid("Control", field, message))
 }
 
-/// Refuses what could not be taken, all at once.
 fn refuse_members(wrong: Vec<WrongMember>) -> JsonReply {
     let of = |one: WrongMember| FieldError {
         resource: "Control",
@@ -126,7 +123,7 @@ fn refuse_members(wrong: Vec<WrongMember>) -> JsonReply {
     refuse_as(ApiError::Invalid(wrong.into_iter().map(of).collect()))
 }
 
-/// The members of a body; an empty one has none.
+/// Parses the members of a body; an empty body has none.
 fn members(body: &[u8]) -> Result<Map<String, Value>, JsonReply> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Map::new());
@@ -138,7 +135,6 @@ fn members(body: &[u8]) -> Result<Map<String, Value>, JsonReply> {
     }
 }
 
-/// Everything a test needs to pick a case.
 fn world(state: &State) -> Value {
     let world = &state.world;
     let organizations: Vec<Value> = world
@@ -207,7 +203,7 @@ fn repository_line(state: &State, repository: &Repository) -> Value {
     })
 }
 
-/// `?since=N&limit=N`: the first `limit` requests after number N, and what is kept at all.
+/// `?since=N&limit=N`: the first `limit` requests after number N, and the transcript's bounds.
 fn transcript(state: &State, query: &Query) -> JsonReply {
     let number = |name: &str, default: u64| match query.get(name).map(str::parse) {
         None => Ok(default),
@@ -229,7 +225,6 @@ fn transcript(state: &State, query: &Query) -> JsonReply {
     )
 }
 
-/// The truth about every window.
 fn books(state: &State, now: Timestamp) -> Value {
     let primary: Vec<Value> = state
         .primary
@@ -277,7 +272,7 @@ fn limits(state: &State) -> Value {
     json!({ "limits": values, "resources": Resource::ALL.map(Resource::name) })
 }
 
-/// `{"core": 50, "window.primary": 10}`, also inside `{"limits": …}`. All or nothing.
+/// Sets limits from `{"core": 50, "window.primary": 10}`, also inside `{"limits": …}`; all or none.
 fn set_limits(state: &mut State, body: &[u8]) -> JsonReply {
     let given = match serde_json::from_slice(body) {
         Ok(Value::Object(given)) => given,
@@ -319,8 +314,8 @@ fn set_limits(state: &mut State, body: &[u8]) -> JsonReply {
     (StatusCode::OK, limits(state))
 }
 
-/// What `occasions` knows, or `{"type": "issue_opened" | "comment" | "mention", "repository":
-/// "acme/widgets", "actor": "ben", "number": 1, "text": "…", "user": "ada"}`.
+/// Triggers an event of `occasions`, or `{"type": "issue_opened" | "comment" | "mention",
+/// "repository": "acme/widgets", "actor": "ben", "number": 1, "text": "…", "user": "ada"}`.
 fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> JsonReply {
     if let Some(answer) = notification_triggers::answer(state, now, body) {
         return answer;
@@ -388,8 +383,8 @@ fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> JsonRep
     }
 }
 
-/// `{"type": "invitation_accepted" | "invitation_failed", "organization": "acme", "user": "hugo",
-/// "text": "…"}`; none for other types.
+/// Triggers `{"type": "invitation_accepted" | "invitation_failed", "organization": "acme", "user":
+/// "hugo", "text": "…"}`; returns `None` for other types.
 fn invitation_event(state: &mut State, now: Timestamp, fields: &mut Fields) -> Option<JsonReply> {
     let happens: fn(&mut World, Timestamp, u64, u64, String) -> Option<u64> =
         match fields.value("type").and_then(Value::as_str) {
@@ -423,7 +418,7 @@ fn invitation_event(state: &mut State, now: Timestamp, fields: &mut Fields) -> O
     })
 }
 
-/// `{"state": "pending" | "exporting" | "exported" | "failed"}`; the migration stays there.
+/// Sets `{"state": "pending" | "exporting" | "exported" | "failed"}` and pins the migration there.
 fn put_migration(state: &mut State, now: Timestamp, id: &str, body: &[u8]) -> JsonReply {
     let Ok(mut fields) = Fields::parse("Migration", body) else {
         return refuse(StatusCode::BAD_REQUEST, "problems parsing JSON");

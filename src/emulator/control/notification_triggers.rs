@@ -1,10 +1,10 @@
-//! Things that a test makes happen through `/_emulator/events` so that somebody is told of them:
-//! one for each reason of Document 2 that nothing else brings about, and watching. `control` knows
-//! the others: issues, comments, mentions. Also what a test needs to pick a case.
+//! Triggers: events that a test causes through `/_emulator/events`. They cover watching and each
+//! notification reason that no other request causes. `control` handles issues, comments and
+//! mentions.
 //!
 //! A body is `{"type", "repository": "acme/widgets", "actor": "ben", "user": "ada", "team":
-//! "acme/platform", "number": 1, "text": "…"}`; what a type does not need is not looked at, and all
-//! but `type` and `repository` have a default.
+//! "acme/platform", "number": 1, "text": "…"}`. All but `type` and `repository` have a default; a
+//! type ignores the members it does not need.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,6 @@ use crate::emulator::world::{IssueState, Owner, Reason, Topic, World};
 
 type Answer = (StatusCode, Value);
 
-/// The types known here.
 pub const KINDS: [&str; 10] = [
     "assign",
     "team_mention",
@@ -38,20 +37,18 @@ pub const KINDS: [&str; 10] = [
     "unwatch",
 ];
 
-/// What is to happen.
 #[derive(Debug)]
 struct Trigger {
     repository: u64,
     actor: u64,
     user: u64,
-    /// Everybody in the team given, if one was.
     team: Option<BTreeSet<u64>>,
     team_name: String,
     number: u64,
     text: String,
 }
 
-/// Makes it happen; `None` when the type is none of ours.
+/// `None` for an unknown type.
 pub fn answer(state: &mut State, now: Timestamp, body: &[u8]) -> Option<Answer> {
     let mut fields = Fields::parse("Event", body).ok()?;
     let kind = fields.value("type").and_then(Value::as_str)?;
@@ -112,7 +109,7 @@ fn person(world: &World, fields: &mut Fields, name: &str, default: &str) -> u64 
     user.unwrap_or(0)
 }
 
-/// The id or number of what happened, or why it cannot.
+/// Returns the id or number of the result, or the error.
 fn happen(
     world: &mut World,
     urls: &Urls,
@@ -141,7 +138,7 @@ fn happen(
         "ci_activity" => tell(world, now, trigger, Reason::CiActivity),
         "approval_requested" => tell(world, now, trigger, Reason::ApprovalRequested),
         "invitation" => {
-            // "you accepted a repository invitation": who did so may push from now on.
+            // The user accepted an invitation to the repository and may push from now on.
             let found =
                 world.repositories.get_mut(&repository).ok_or("there is no such repository")?;
             found.collaborators.insert(user);
@@ -178,7 +175,7 @@ fn assign(
     Ok(number)
 }
 
-/// Closes what is open and opens what is closed.
+/// Toggles between open and closed.
 fn change_state(
     world: &mut World,
     urls: &Urls,
@@ -204,7 +201,7 @@ fn change_state(
     Ok(number)
 }
 
-/// Tells the user of something new that is neither issue nor pull; the id of that.
+/// Notifies the user of a new subject that is neither issue nor pull request, and returns its id.
 fn tell(
     world: &mut World,
     now: Timestamp,
@@ -225,7 +222,7 @@ fn tell(
     Ok(id)
 }
 
-/// Members of the organisation ask; its owners are told.
+/// Notifies the owners of a request by members of the organisation.
 fn ask_owners(world: &mut World, now: Timestamp, trigger: &Trigger) -> Result<u64, &'static str> {
     let repository =
         world.repositories.get(&trigger.repository).ok_or("there is no such repository")?;
@@ -257,8 +254,7 @@ fn ask_owners(world: &mut World, now: Timestamp, trigger: &Trigger) -> Result<u6
     Ok(id)
 }
 
-/// An organisation as `/_emulator/world` shows it, with its roles, custom properties and issue
-/// fields.
+/// Adds roles, custom properties and issue fields to an organisation in `/_emulator/world`.
 pub fn with_schemas(world: &World, mut line: Value) -> Value {
     let organization =
         line.get("id").and_then(Value::as_u64).and_then(|id| world.organizations.get(&id));

@@ -1,9 +1,9 @@
-//! What the control plane offers to whom: its addresses with their methods, and nothing to pages of
+//! Admission to the control plane: its addresses with their methods, and no access for pages of
 //! other sites.
 //!
-//! A page that a developer happens to visit can make the browser send simple requests to
-//! `127.0.0.1`. Browsers say so, and are refused; what is no browser says nothing of the kind and
-//! is served. Answers carry no CORS headers, so that a page cannot read them either.
+//! A page that a developer visits can make the browser send simple requests to `127.0.0.1`.
+//! Browsers mark such requests, and they are refused; other clients send no such marks and are
+//! served. Responses carry no CORS headers, so a page cannot read them either.
 
 use bytes::Bytes;
 use http::{HeaderName, Request, StatusCode, header};
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::JsonReply;
 
-/// Each address with its methods; `{id}` stands for any segment.
+/// Each address with its methods; `{id}` matches any segment.
 const OFFERED: &[(&[&str], &[&str])] = &[
     (&["world"], &["GET"]),
     (&["transcript"], &["GET"]),
@@ -27,7 +27,6 @@ const OFFERED: &[(&[&str], &[&str])] = &[
     (&["reset"], &["POST"]),
 ];
 
-/// The methods of an address; `None` when there is no such control.
 pub fn methods(segments: &[&str]) -> Option<&'static [&'static str]> {
     let is_it = |template: &[&str]| {
         template.len() == segments.len()
@@ -39,12 +38,11 @@ pub fn methods(segments: &[&str]) -> Option<&'static [&'static str]> {
     OFFERED.iter().find(|(template, _)| is_it(template)).map(|(_, methods)| *methods)
 }
 
-/// Whether an address has this method.
 pub fn has(method: &str, segments: &[&str]) -> bool {
     methods(segments).is_some_and(|methods| methods.contains(&method))
 }
 
-/// 405 where there are other methods, 404 where there is nothing.
+/// Refuses with 405 where other methods exist, else with 404.
 pub fn refuse(allowed: Option<&[&str]>) -> JsonReply {
     if let Some(methods) = allowed {
         return crate::emulator::control::refuse(
@@ -61,7 +59,6 @@ pub fn refuse(allowed: Option<&[&str]>) -> JsonReply {
     )
 }
 
-/// Whether a browser says that another site's page sends this.
 pub fn is_cross_site(request: &Request<Bytes>) -> bool {
     let sent =
         |name: HeaderName| request.headers().get(name).map(|value| value.to_str().unwrap_or("?"));

@@ -1,5 +1,5 @@
-//! `/_emulator/seed`: `{"seed": 7, "repositories": 10000, "dialect": "github"}` begins again with
-//! another world. What is not given stays.
+//! `/_emulator/seed`: `{"seed": 7, "repositories": 10000, "dialect": "github"}` restarts with
+//! another world. Absent members keep their value.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -11,7 +11,6 @@ use crate::emulator::faults::Members;
 use crate::emulator::seed::options::Options;
 use crate::emulator::state::State;
 
-/// What the world was made from.
 pub fn show(state: &State) -> JsonReply {
     (StatusCode::OK, shown(&state.options))
 }

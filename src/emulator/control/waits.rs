@@ -7,7 +7,7 @@ use crate::emulator::faults::gates::GateId;
 use crate::emulator::http::path::canonical;
 use crate::emulator::http::{ApiArea, Query};
 
-/// The gate whose held requests `GET /_emulator/gates/{id}?held=N` waits for, and how many.
+/// Parses `GET /_emulator/gates/{id}?held=N`, which waits for N held requests.
 pub fn awaited_gate(method: &Method, uri: &Uri) -> Option<(GateId, usize)> {
     let canonical = canonical(uri.path());
     if method != Method::GET || canonical.area != ApiArea::Control {
@@ -18,7 +18,7 @@ pub fn awaited_gate(method: &Method, uri: &Uri) -> Option<(GateId, usize)> {
     Some((GateId(id), count))
 }
 
-/// The fault whose strikes `GET /_emulator/faults/{id}?struck=N` waits for, and how many.
+/// Parses `GET /_emulator/faults/{id}?struck=N`, which waits for N strikes.
 pub fn awaited_fault(method: &Method, uri: &Uri) -> Option<(FaultId, u64)> {
     let canonical = canonical(uri.path());
     if method != Method::GET || canonical.area != ApiArea::Control {

@@ -1,11 +1,11 @@
-//! What a test makes happen for webhooks to tell of (`POST /_emulator/events`): a push, a pull
-//! request, and any event with a payload of its own.
+//! Webhook events that a test triggers (`POST /_emulator/events`): a push, a pull request, and any
+//! event with a custom payload.
 //!
 //! `{"type": "push", "repository": "acme/widgets", "actor": "ben", "branch": "main", "path":
 //! "notes.md", "text": "…"}`, `{"type": "pull_request_opened", "repository": "acme/widgets",
 //! "actor": "ben", "branch": "topic", "text": "…"}`, `{"type": "custom", "event": "deployment",
 //! "action": "created", "repository": "acme/widgets", "payload": {…}}`, where `organization` may
-//! stand in place of `repository`. Only `type`, `event` and the place are required.
+//! replace `repository`. Only `type`, `event` and the place are required.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -22,17 +22,16 @@ use crate::emulator::world::{Edit, Issue, World};
 
 type Answer = (StatusCode, Value);
 
-/// Longer names are no event's.
+/// Longer than any event's name.
 const NAME_BYTES_MAX: usize = 100;
 
-/// What is common to all prompts.
 struct Prompt<'a> {
     urls: &'a Urls,
     now: Timestamp,
     fields: Fields,
 }
 
-/// Makes it happen; none when the body asks for nothing that is known here.
+/// Triggers the event; `None` for an unknown type.
 pub fn respond(world: &mut World, urls: &Urls, now: Timestamp, body: &[u8]) -> Option<Answer> {
     let fields = Fields::parse("Event", body).ok()?;
     let kind = fields.value("type").and_then(Value::as_str)?.to_owned();
@@ -78,7 +77,7 @@ fn push(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, ApiError> {
         .head(&branch)
         .and_then(|head| head.files.get(&path).cloned())
         .unwrap_or_default();
-    // Every push changes something, also one that says the same as the last.
+    // Appends, so that every push changes the file, even with an equal text.
     let content = Bytes::from([&was[..], text.as_bytes(), b"\n"].concat());
     let commit =
         pushes::commit(world, context, &branch, text, Edit { path, content: Some(content) })
@@ -108,13 +107,12 @@ fn open_pull(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, ApiErro
     Ok(json!({ "id": number }))
 }
 
-/// The members of `payload` stand beside action, repository, organization and sender, and in their
-/// place where they have the same names.
+/// The members of `payload` join the usual ones and override equal names.
 fn custom(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, ApiError> {
     let event = prompt.fields.required_string("event");
     let action = prompt.fields.string("action");
     for (field, name) in [("event", Some(&event)), ("action", action.as_ref())] {
-        // It becomes the value of a header.
+        // It becomes a header value.
         if name.is_some_and(|name| {
             name.len() > NAME_BYTES_MAX || !name.bytes().all(|byte| byte.is_ascii_graphic())
         }) {
@@ -160,7 +158,7 @@ impl Prompt<'_> {
         self.fields.string("text").unwrap_or_else(|| "Something happened".to_owned())
     }
 
-    /// The id of what a field names; when there is none, that is noted as wrong.
+    /// Returns the id that a field names; records an error without one.
     fn found(&mut self, field: &str, id: Option<u64>) -> u64 {
         if id.is_none() {
             self.fields.invalid(field, format!("there is no such {field}"));

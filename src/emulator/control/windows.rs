@@ -1,4 +1,4 @@
-//! The secondary windows and the refusals that callers know of, for `/_emulator/books`.
+//! The secondary windows and the delivered denials, for `/_emulator/books`.
 
 use serde_json::{Value, json};
 
@@ -8,9 +8,7 @@ use crate::emulator::limits::Limits;
 use crate::emulator::limits::secondary::AccountUsage;
 use crate::emulator::state::State;
 
-/// The windows of concurrency, points and content of one account (CPU time and token requests stand
-/// beside them): the limit's name, how much of it is used, and how long it is (none: it is a number
-/// of places).
+/// Concurrency, points and content of one account, each with usage and length.
 pub fn secondary(limits: &Limits, one: &AccountUsage) -> Vec<Value> {
     let window = |limit: &str, length: Option<&str>, used: u32| {
         let seconds = length.map(|name| limits.duration(name).as_secs());
@@ -30,8 +28,7 @@ pub fn secondary(limits: &Limits, one: &AccountUsage) -> Vec<Value> {
     windows
 }
 
-/// Who knows that a primary budget is exhausted. What is sent before then counts as
-/// `sent_while_limited`.
+/// Requests sent before the reset count as `sent_while_limited`.
 pub fn announced(state: &State, now: Timestamp) -> Vec<Value> {
     let line = |(account, resource, until): (_, crate::emulator::control::Resource, Timestamp)| json!({ "account": state.world.account_name(account), "resource": resource.name(), "until": iso(until) });
     state.announced(now).map(line).collect()

@@ -12,8 +12,6 @@ use crate::emulator::world::{Comment, Issue, World};
 
 pub use super::webhooks::{EventContext, EventScope, WebhookEvent, publish_in};
 
-/// An issue was opened or changed in one way: its watchers and those it names are told, and the
-/// webhooks.
 pub fn issue_changed(
     world: &mut World,
     urls: &Urls,
@@ -28,7 +26,7 @@ pub fn issue_changed(
     issues::raise(world, context, repository, number, action, |_| json!({}));
 }
 
-/// Opens an issue; its number, or `None` when there is no such repository.
+/// Returns its number; `None` without such a repository.
 pub fn open_issue(
     world: &mut World,
     urls: &Urls,
@@ -46,7 +44,7 @@ pub fn open_issue(
     Some(number)
 }
 
-/// Adds a comment; its id, or `None` when there is no such issue.
+/// Returns its id; `None` without such an issue.
 pub fn comment(
     world: &mut World,
     urls: &Urls,

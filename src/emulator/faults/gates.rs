@@ -1,8 +1,6 @@
-//! Gates: a test holds the requests it chooses until it lets them go, instead of sleeping and
-//! hoping.
+//! Gates: a test holds chosen requests and releases them, instead of sleeping.
 //!
-//! The emulator only keeps the books: which request is held by which gate. Waiting is the socket
-//! shell's business.
+//! The emulator only records which gate holds which request. The server does the waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +8,10 @@ use http::Method;
 
 use crate::emulator::limits::RequestId;
 
-/// More gates than this are refused: a test that leaks them should notice.
+/// The most gates; further ones are refused, so that a test notices leaked gates.
 const GATES_MAX: usize = 1_000;
 
-/// Names a gate.
+/// Identifies a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GateId(pub u64);
 
@@ -24,23 +22,21 @@ struct Gate {
     held: BTreeSet<RequestId>,
 }
 
-/// All gates that are shut.
 #[derive(Debug, Default)]
 pub struct Gates {
     next: u64,
     shut: BTreeMap<GateId, Gate>,
-    /// Which gate holds a request.
     holder: BTreeMap<RequestId, GateId>,
 }
 
 impl Gates {
-    /// No gates, and none that will be taken for one of `before`: what those held goes on.
+    /// Returns an empty set that reuses no id of `before`; the requests held there are released.
     pub fn after(before: &Self) -> Self {
         Self { next: before.next, ..Self::default() }
     }
 
-    /// Shuts a new gate for requests with this method (any, when absent) and this path: as sent
-    /// without the query, with `*` for any run of characters. `None` when there are too many gates.
+    /// Matches this method (`None` for any) and path as sent, without the query; `*` matches any
+    /// run of characters. Returns `None` when there are too many gates.
     pub fn shut(&mut self, method: Option<Method>, path: String) -> Option<GateId> {
         if self.shut.len() >= GATES_MAX {
             return None;
@@ -51,15 +47,14 @@ impl Gates {
         Some(id)
     }
 
-    /// Opens a gate and lets go what it holds; how many that were, or `None` when there is no such
-    /// gate.
+    /// Opens a gate and returns how many requests it held; `None` without such a gate.
     pub fn open(&mut self, id: GateId) -> Option<usize> {
         let gate = self.shut.remove(&id)?;
         self.holder.retain(|_, holder| *holder != id);
         Some(gate.held.len())
     }
 
-    /// Opens every gate; how many requests that lets go.
+    /// Opens every gate and returns how many requests they held.
     pub fn open_all(&mut self) -> usize {
         let held = self.holder.len();
         *self = Self::after(self);
@@ -74,7 +69,7 @@ impl Gates {
         self.shut.get(&id).map_or(0, |gate| gate.held.len())
     }
 
-    /// The first gate that holds such a request, which is then counted as held.
+    /// Returns the first gate that matches the request, and counts the request as held.
     pub fn hold(&mut self, request: RequestId, method: &Method, path: &str) -> Option<GateId> {
         let (id, gate) = self.shut.iter_mut().find(|(_, gate)| gate.matches(method, path))?;
         gate.held.insert(request);
@@ -82,14 +77,12 @@ impl Gates {
         Some(*id)
     }
 
-    /// The request was answered or its client went away.
     pub fn release(&mut self, request: RequestId) {
         if let Some(gate) = self.holder.remove(&request).and_then(|id| self.shut.get_mut(&id)) {
             gate.held.remove(&request);
         }
     }
 
-    /// Each gate's id, method, path and number of held requests.
     pub fn list(&self) -> impl Iterator<Item = (GateId, Option<&Method>, &str, usize)> {
         self.shut
             .iter()
@@ -104,7 +97,7 @@ impl Gate {
     }
 }
 
-/// Whether `text` is `pattern`, in which each `*` stands for any run of characters.
+/// Returns true when `text` matches `pattern`, in which each `*` stands for any run of characters.
 pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     let mut pieces = pattern.split('*');
     let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else {

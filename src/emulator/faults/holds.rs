@@ -1,4 +1,4 @@
-//! Answers that a fault holds back: until a time, until later answers have overtaken them, or until
+//! Responses that a fault holds back: until a time, until later responses overtake them, or until
 //! the fault is deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,8 +8,7 @@ use super::wire::Departure;
 use crate::clock::Timestamp;
 use crate::emulator::limits::RequestId;
 
-/// Of more later answers than this it is no longer noted that they may overtake: the time-out ends
-/// the wait.
+/// The most later responses to track; beyond it, only the time-out ends the wait.
 const LATER_MAX: usize = 10_000;
 
 #[derive(Debug)]
@@ -19,7 +18,7 @@ struct HeldResponse {
     overtaking: Option<Overtaking>,
 }
 
-/// Later answers of one account, and how many of them have yet to leave.
+/// Later responses of one account, and how many of them have yet to leave.
 #[derive(Debug)]
 struct Overtaking {
     account: String,
@@ -27,7 +26,6 @@ struct Overtaking {
     later: BTreeSet<RequestId>,
 }
 
-/// All answers held back.
 #[derive(Debug, Default)]
 pub struct Holds {
     held: BTreeMap<RequestId, HeldResponse>,
@@ -38,12 +36,11 @@ impl Holds {
         self.held.is_empty()
     }
 
-    /// Holds an answer back until a time.
     pub fn stall(&mut self, request: RequestId, fault: FaultId, until: Timestamp) {
         self.held.insert(request, HeldResponse { fault, until, overtaking: None });
     }
 
-    /// Holds an answer back until `after` later ones of this account have left, or until a time.
+    /// Holds a response back until `after` later ones of this account have left, or until a time.
     pub fn reorder(
         &mut self,
         request: RequestId,
@@ -61,7 +58,7 @@ impl Holds {
         self.held.get(&request).is_some_and(|held| held.until > now)
     }
 
-    /// A request of this account arrived; answers held before it may wait for its departure.
+    /// Registers a request of this account, the departure of which may release earlier responses.
     pub fn arrived(&mut self, request: RequestId, account: &str) -> Departure {
         let mut departure = Departure::Unwatched;
         for (id, held) in &mut self.held {
@@ -77,7 +74,7 @@ impl Holds {
         departure
     }
 
-    /// An answer has left; what has been overtaken often enough may go.
+    /// Registers a departure and releases responses that enough later ones have overtaken.
     pub fn departed(&mut self, request: RequestId) {
         self.held.retain(|_, held| {
             let Some(overtaking) = &mut held.overtaking else { return true };
@@ -88,19 +85,16 @@ impl Holds {
         });
     }
 
-    /// The answer left, or its client is gone.
     pub fn release(&mut self, request: RequestId) {
         self.held.remove(&request);
     }
 
-    /// Lets go what this fault holds; how many that were.
     pub fn release_all_of(&mut self, fault: FaultId) -> usize {
         let before = self.held.len();
         self.held.retain(|_, held| held.fault != fault);
         before - self.held.len()
     }
 
-    /// How many answers this fault holds back.
     pub fn count(&self, fault: FaultId) -> usize {
         self.held.values().filter(|held| held.fault == fault).count()
     }

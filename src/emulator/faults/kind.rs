@@ -1,4 +1,4 @@
-//! The kinds of faults, and what each of them does to a request.
+//! The kinds of faults and their effects on a request.
 
 use std::time::Duration;
 
@@ -7,48 +7,45 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::wire::Framing;
 
-/// What a fault does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It decides how the request ends; a request has one end.
+    /// Decides how the request ends; at most one applies.
     Ending(Ending),
-    /// It makes the answer say something untrue; one request can meet several.
+    /// Falsifies the response; several can apply.
     Distortion(Distortion),
 }
 
-/// How a request ends otherwise than it should.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Another answer than the one that is due.
+    /// A canned response instead of the real one.
     Status(Canned, Execution),
-    /// The answer is held back, `None` for ever.
+    /// Holds the response back; `None` for ever.
     Stall(Option<Duration>, Execution),
-    /// The connection is reset before anything was done.
+    /// Resets the connection before execution.
     ResetBefore,
-    /// The connection is reset after everything was done.
+    /// Resets the connection after execution.
     ResetAfter,
-    /// The body ends in its middle.
+    /// Truncates the body.
     HalfBody(Framing),
-    /// It was done, and the connection is closed without an answer.
+    /// Executes the request and closes the connection without a response.
     Lost,
-    /// A secondary refusal as a page for people (UPSTREAM.md, Limits: "Some are HTML").
+    /// A secondary denial as an HTML page (SPECIFICATION, "Limits in practice").
     HtmlRefusal(StatusCode),
-    /// A secondary refusal, deserved or not.
+    /// A secondary denial, deserved or not.
     Secondary(LimitDenial),
-    /// The credential of the request does not work any more.
+    /// Invalidates the credential of the request.
     Revoke,
-    /// The answer leaves after `after` later ones of the same account, or after the time-out.
+    /// Until `after` later ones of the same account have left, or until the time-out.
     Reorder { after: u32, timeout: Duration },
 }
 
-/// Whether a request that ends badly was carried out before.
+/// Says if a request with a bad end was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
     Executed,
     NotExecuted,
 }
 
-/// An answer from the fault itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Canned {
     pub status: StatusCode,
@@ -57,7 +54,7 @@ pub struct Canned {
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// What a secondary refusal says (Document 1, Client behavior after a limit, rules 2 to 4).
+/// The content of a secondary denial (SPECIFICATION, "After a limit").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitDenial {
     pub status: StatusCode,
@@ -65,37 +62,34 @@ pub struct LimitDenial {
     pub remaining: Remaining,
 }
 
-/// What `x-ratelimit-remaining` says beside a secondary refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remaining {
     Truth,
-    /// UPSTREAM.md, Limits: "some carry remaining 0: still secondary by message".
+    /// Some secondary denials carry remaining 0 (SPECIFICATION, "Limits in practice").
     Zero,
 }
 
-/// What an answer says that is not true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distortion {
-    /// UPSTREAM.md, Limits: "`reset` wobbles by a second between answers of one window".
+    /// By a second, within one window (SPECIFICATION, "Limits in practice").
     Wobble { seconds: u32, pattern: Pattern },
-    /// The upstream's clock runs wrong by so many seconds.
+    /// The upstream's clock is wrong by this many seconds.
     ClockOffset { seconds: i64 },
-    /// UPSTREAM.md, Limits: "`/rate_limit` can report a pristine window while the real one is
-    /// nearly spent".
+    /// An untouched window while the real one is spent (SPECIFICATION, "Limits in practice").
     PristineRateLimit,
-    /// UPSTREAM.md, Conditional requests: "Replicas lag".
+    /// Replicas lag (SPECIFICATION, "Conditional requests in practice").
     StaleRead(Lag),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Anything from minus to plus, by the seed.
+    /// Between minus and plus, by the seed.
     Random,
     /// Plus, minus, plus.
     Alternating,
 }
 
-/// How long a replica shows what was before, from when the change would first have been seen.
+/// The lag of a replica, from the first read that would have shown the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lag {
     Reads(u32),
@@ -103,7 +97,6 @@ pub enum Lag {
 }
 
 impl Kind {
-    /// As the wire and the transcript write it.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Ending(ending) => match ending {
@@ -129,7 +122,6 @@ impl Kind {
 }
 
 impl Ending {
-    /// Whether the request is carried out all the same.
     pub fn execution(&self) -> Execution {
         match self {
             Self::Status(_, execution) | Self::Stall(_, execution) => *execution,

@@ -1,5 +1,5 @@
-//! Reading a JSON object strictly: every member that is unknown or cannot be taken is named, all at
-//! once, with what would be accepted.
+//! A strict reader of JSON objects: it reports all unknown and invalid members at once, each with
+//! the accepted values.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Map, Value};
 
-/// One member that cannot be taken.
+/// A rejected member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongMember {
     /// Its full name, such as `match.nth`.
     pub member: String,
-    /// What is wrong with it; lower case, without a full stop.
+    /// The problem; lower case, without a full stop.
     pub problem: String,
-    /// What would be right.
+    /// The accepted values.
     pub accepted: String,
 }
 
@@ -33,8 +33,7 @@ impl<'a> Members<'a> {
         Self { map: Some(map), prefix: String::new(), known: Vec::new(), wrong: Vec::new() }
     }
 
-    /// The members of an object inside this one; none when it is absent. To be given back to
-    /// [`Members::absorb`].
+    /// `None` when it is absent. Hand it back to [`Members::absorb`].
     pub fn inner(&mut self, name: &'static str) -> Members<'a> {
         let map = match self.value(name) {
             None => None,
@@ -49,12 +48,11 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Takes over what is wrong with an inner object.
     pub fn absorb(&mut self, inner: Members<'_>) {
         self.wrong.extend(inner.finish());
     }
 
-    /// The value of a member, which is thereby known.
+    /// Returns the value of a member and marks the name as known.
     pub fn value(&mut self, name: &'static str) -> Option<&'a Value> {
         if !self.known.contains(&name) {
             self.known.push(name);
@@ -71,14 +69,13 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// A method, in any case of letters.
     pub fn method(&mut self, name: &'static str) -> Option<Method> {
         let text = self.text(name, 32)?;
         let method = Method::from_bytes(text.to_ascii_uppercase().as_bytes()).ok();
         method.or_else(|| self.refuse(name, "no method", "a method such as GET"))
     }
 
-    /// A pattern of paths; without one, of every path.
+    /// Reads a path pattern; the default matches every path.
     pub fn path(&mut self, name: &'static str) -> String {
         self.text(name, 1_024).unwrap_or("*").to_owned()
     }
@@ -108,7 +105,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Seconds, with fractions down to a millisecond.
+    /// Reads seconds, with fractions down to a millisecond.
     pub fn seconds(&mut self, name: &'static str, max: u32) -> Option<Duration> {
         let value = self.value(name)?;
         let accepted = || format!("a number of seconds from 0.001 to {max}");
@@ -137,7 +134,7 @@ impl<'a> Members<'a> {
         })
     }
 
-    /// Notes that a member cannot be taken; always `None`, to end a reading with.
+    /// Records an invalid member; always returns `None`.
     pub fn refuse<T>(
         &mut self,
         name: &str,
@@ -153,7 +150,7 @@ impl<'a> Members<'a> {
         None
     }
 
-    /// Everything that is wrong, members that nobody asked for included.
+    /// Returns all errors, unknown members included.
     pub fn finish(mut self) -> Vec<WrongMember> {
         let given = self.map.into_iter().flat_map(Map::keys);
         let unknown: Vec<&String> =
@@ -166,8 +163,7 @@ impl<'a> Members<'a> {
         self.wrong
     }
 
-    /// What is wrong with the members asked for; those that nobody asked for may belong to
-    /// something else.
+    /// Returns all errors except unknown members, which may belong to another reader.
     pub fn finish_leniently(self) -> Vec<WrongMember> {
         self.wrong
     }

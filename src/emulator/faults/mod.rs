@@ -1,8 +1,8 @@
-//! Faults on request: a test arms one, and the requests it names go wrong in that way (CONTRACT,
-//! Emulator: `/_emulator/faults`).
+//! Faults on request: a test arms one, and the matching requests fail in that way (SPECIFICATION,
+//! "Emulator": `/_emulator/faults`).
 //!
-//! Here are the books: which faults are armed, whom they strike and what they hold back. What they
-//! do to an exchange is in `exchange/faulty`, what they do to a connection in `server`.
+//! This module records the armed faults, the requests they strike and the responses they hold.
+//! `exchange/faulty` applies them to an exchange, `server` to a connection.
 
 pub mod gates;
 mod holds;
@@ -33,16 +33,16 @@ pub use self::kind::{
 };
 pub use self::members::{Members, WrongMember};
 
-/// More faults than this are refused: a test that leaks them should notice.
+/// The most faults; further ones are refused, so that a test notices leaked faults.
 const FAULTS_MAX: usize = 1_000;
-/// More credentials than this are not revoked; the seed world has a few dozen.
+/// The most revoked credentials; the seed world has a few dozen.
 const REVOKED_MAX: usize = 10_000;
 
-/// Names an armed fault.
+/// Identifies an armed fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FaultId(pub u64);
 
-/// A fault as it was asked for.
+/// A fault as it was specified.
 #[derive(Clone, Debug)]
 pub struct FaultSpec {
     given: Map<String, Value>,
@@ -50,11 +50,10 @@ pub struct FaultSpec {
     kind: Kind,
 }
 
-/// Which requests a fault is for.
 #[derive(Clone, Debug)]
 struct Condition {
     method: Option<Method>,
-    /// As gates have it: without the base and the query, `*` for any run of characters.
+    /// A pattern like a gate's: without the base and the query, `*` for any run of characters.
     path: String,
     /// The name of the account that pays.
     account: Option<String>,
@@ -62,7 +61,7 @@ struct Condition {
     token: Option<String>,
     /// The first matching request that is struck, from 1.
     nth: u64,
-    /// How many are struck; without it, all from then on.
+    /// The number of struck requests; without it, all from then on.
     times: Option<u64>,
 }
 
@@ -74,7 +73,6 @@ struct Armed {
     struck: u64,
 }
 
-/// What a fault needs to know of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     pub method: &'a Method,
@@ -83,7 +81,6 @@ pub struct Seen<'a> {
     pub account: &'a str,
 }
 
-/// What strikes one request.
 #[derive(Debug, Default)]
 pub struct Strike {
     pub ending: Option<(FaultId, Ending)>,
@@ -92,18 +89,14 @@ pub struct Strike {
     pub names: Vec<&'static str>,
 }
 
-/// What the answer to one request says that is not true.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Distorted {
-    /// By how many seconds a `reset` is wrong.
     pub reset_shift: i64,
-    /// By how many seconds `Date` is wrong.
     pub date_shift: i64,
     pub budgets: Budgets,
     lag: Option<(FaultId, Lag)>,
 }
 
-/// Which budgets an answer shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Budgets {
     #[default]
@@ -111,15 +104,13 @@ pub enum Budgets {
     Pristine,
 }
 
-/// A credential by which a caller is known.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Bearer {
     Token(String),
-    /// What has no token of the world: an app, an OAuth app, a recorded credential.
+    /// A caller without a token in the world: an app, an OAuth app, a recorded credential.
     Account(AccountId),
 }
 
-/// All armed faults and what they have done.
 #[derive(Debug)]
 pub struct Faults {
     next: u64,
@@ -128,15 +119,12 @@ pub struct Faults {
     revoked: BTreeSet<Bearer>,
     replica: Replica,
     dice: Rng,
-    /// What the answer under way says wrongly.
     pub distortion: Distorted,
-    /// Budgets of which nothing was ever used.
     pristine: Primary,
 }
 
 impl Faults {
-    /// No faults; `seed` chooses what looks random, `after` is the greatest id that is not to be
-    /// used again.
+    /// `seed` drives the pseudo-random kinds; ids up to `after` are never reused.
     pub fn new(seed: u64, after: u64) -> Self {
         Self {
             next: after,
@@ -150,12 +138,10 @@ impl Faults {
         }
     }
 
-    /// The greatest id used so far.
     pub fn last_id(&self) -> u64 {
         self.next
     }
 
-    /// Whether there is nothing for it to do.
     pub fn is_idle(&self) -> bool {
         self.armed.is_empty() && self.holds.is_empty()
     }
@@ -171,8 +157,7 @@ impl Faults {
         Some(id)
     }
 
-    /// Forgets a fault and lets go what it holds; how often it struck and how many it held. What it
-    /// has revoked stays so.
+    /// Returns the numbers of strikes and of released responses. Revoked credentials stay revoked.
     pub fn disarm(&mut self, id: FaultId) -> Option<(u64, usize)> {
         let armed = self.armed.remove(&id)?;
         self.replica.forget(id);
@@ -183,12 +168,12 @@ impl Faults {
         self.armed.keys().copied().collect()
     }
 
-    /// How often a fault has struck, if it exists.
+    /// Returns the number of strikes, if the fault exists.
     pub fn struck(&self, id: FaultId) -> Option<u64> {
         self.armed.get(&id).map(|armed| armed.struck)
     }
 
-    /// A fault as it was asked for, and what has become of it.
+    /// Shows a fault as specified, with its state.
     pub fn show(&self, id: FaultId) -> Option<Value> {
         let armed = self.armed.get(&id)?;
         let mut shown = armed.spec.given.clone();
@@ -203,8 +188,8 @@ impl Faults {
         Some(Value::Object(shown))
     }
 
-    /// What strikes this request. Every distortion that is due does; of the endings the first that
-    /// was armed, and those after it do not see the request at all.
+    /// Every due distortion strikes, and of the due endings the first armed. Later endings do not
+    /// see the request at all.
     pub fn strike(&mut self, seen: &Seen<'_>) -> Strike {
         let mut strike = Strike::default();
         for (id, armed) in &mut self.armed {
@@ -228,14 +213,12 @@ impl Faults {
         strike
     }
 
-    /// From now on this caller's credential does not count.
     pub fn revoke(&mut self, caller: &Caller) {
         if self.revoked.len() < REVOKED_MAX {
             self.revoked.extend(bearer(caller));
         }
     }
 
-    /// The caller, unless its credential was revoked.
     pub fn unless_revoked(
         &self,
         caller: Result<Caller, BadCredentials>,
@@ -247,7 +230,6 @@ impl Faults {
         caller.and_then(|caller| if is_revoked(&caller) { Err(BadCredentials) } else { Ok(caller) })
     }
 
-    /// The budgets that the answer under way shows.
     pub fn budgets<'a>(&'a self, real: &'a Primary) -> &'a Primary {
         match self.distortion.budgets {
             Budgets::Real => real,
@@ -255,7 +237,7 @@ impl Faults {
         }
     }
 
-    /// What the answer under way shows where the truth is `fresh`.
+    /// Returns the response under way as a lagging replica gives it; `fresh` is the truth.
     pub fn replicated(&mut self, now: Timestamp, request: &Request<Bytes>, fresh: Reply) -> Reply {
         match self.distortion.lag {
             Some(lag) => self.replica.read(lag, now, request, fresh),
@@ -314,7 +296,6 @@ impl Distorted {
     }
 }
 
-/// What a caller is known by; those without a credential have none to lose.
 fn bearer(caller: &Caller) -> Option<Bearer> {
     match (caller.token(), caller.account) {
         (Some(token), _) => Some(Bearer::Token(token.value.clone())),

@@ -1,6 +1,5 @@
-//! From JSON to a fault: what `POST /_emulator/faults` and the `faults` of a config file say
-//! (CONTRACT, Emulator). Seconds are those of the emulator's own time, which may run faster than
-//! the machine's.
+//! Parses faults from JSON: `POST /_emulator/faults` and the `faults` of a configuration file
+//! (SPECIFICATION, "Emulator"). Seconds are emulator time, which may run faster than real time.
 
 use std::time::Duration;
 
@@ -15,18 +14,15 @@ use super::members::{Members, WrongMember};
 use super::wire::Framing;
 use super::{Condition, FaultSpec};
 
-/// A year: longer times are typing errors.
+/// One year: longer times are typing errors.
 const SECONDS_MAX: u32 = 366 * 24 * 3_600;
-/// The longest `body` of a canned answer.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 const HEADERS_MAX: usize = 20;
 const NTH_MAX: u64 = 1_000_000;
 
-/// Reads the members of one kind. What is wrong with them is noted there; the kind is then of no
-/// use.
+/// Reads the members of one kind. After an error there, the returned kind is unused.
 type ReadKind = fn(&mut Members<'_>) -> Kind;
 
-/// Every kind by its name on the wire.
 const KINDS: &[(&str, ReadKind)] = &[
     ("status", status),
     ("stall", stall),
@@ -45,10 +41,10 @@ const KINDS: &[(&str, ReadKind)] = &[
 ];
 
 impl FaultSpec {
-    /// Reads a fault.
+    /// Parses a fault.
     ///
     /// # Errors
-    /// Everything that is wrong with it at once.
+    /// All problems at once.
     pub fn read(given: &Map<String, Value>) -> Result<Self, Vec<WrongMember>> {
         let mut members = Members::of(given);
         let condition = condition(&mut members);
@@ -78,7 +74,7 @@ fn condition(members: &mut Members<'_>) -> Condition {
     let nth = inner.whole("nth", 1..=NTH_MAX);
     let times = inner.whole("times", 1..=NTH_MAX);
     members.absorb(inner);
-    // The nth request is one request, unless more are asked for.
+    // `nth` selects one request by default.
     Condition {
         method,
         path,
@@ -116,7 +112,7 @@ fn status(members: &mut Members<'_>) -> Kind {
 
 const JSON: &str = "application/json; charset=utf-8";
 
-/// Headers beside those that the answer has by itself. What frames the body is not theirs to say.
+/// Reads extra headers. Headers that frame the body are refused.
 fn headers(members: &mut Members<'_>) -> Vec<(HeaderName, HeaderValue)> {
     const ACCEPTED: &str = "an object of at most 20 header names and values, without content-length, transfer-encoding and connection";
     let given = match members.value("headers") {
@@ -162,7 +158,7 @@ fn half_body(members: &mut Members<'_>) -> Kind {
     Kind::Ending(Ending::HalfBody(framing))
 }
 
-/// Document 1, Errors: a limit is told with 403 or 429.
+/// A limit answers 403 or 429 (SPECIFICATION, "Errors").
 fn refusal_status(members: &mut Members<'_>) -> StatusCode {
     match members.value("status").map(Value::as_u64) {
         Some(Some(429)) => StatusCode::TOO_MANY_REQUESTS,

@@ -1,8 +1,8 @@
-//! A replica that lags: reads show what was before, for a while after a change (UPSTREAM.md,
-//! Conditional requests).
+//! A lagging replica: for a while after a change, reads show the old state (SPECIFICATION,
+//! "Conditional requests in practice").
 //!
-//! It remembers what each read was answered, so it lags only for what was read before the change; a
-//! first read always tells the truth.
+//! It stores the response of each read, so it lags only for earlier reads; a first read is always
+//! current.
 
 use std::collections::BTreeMap;
 
@@ -14,26 +14,25 @@ use super::kind::Lag;
 use crate::clock::Timestamp;
 use crate::emulator::http::Reply;
 
-/// How many reads are remembered; further ones tell the truth.
+/// The most stored reads; further ones are current.
 const READS_MAX: usize = 500;
 
 #[derive(Debug)]
 struct Shown {
     reply: Reply,
-    /// When it was last the truth, as far as anybody asked.
+    /// The last time that this was seen to be current.
     seen_at: Timestamp,
-    /// How often it was given since.
     served: u32,
 }
 
-/// What lagging replicas last showed, by the fault that makes them lag and by request.
+/// The last responses of lagging replicas, by fault and by request.
 #[derive(Debug, Default)]
 pub struct Replica {
     shown: BTreeMap<(FaultId, String), Shown>,
 }
 
 impl Replica {
-    /// What the replica of a fault answers to a read when the truth is `fresh`.
+    /// Returns a replica's response to a read; `fresh` is the truth.
     pub fn read(
         &mut self,
         (fault, lag): (FaultId, Lag),
@@ -49,7 +48,7 @@ impl Replica {
             }
             return fresh;
         };
-        // No replica shows what was gone longer ago than it lags.
+        // A replica shows nothing that vanished longer ago than it lags.
         let lags = match lag {
             Lag::Reads(reads) => shown.served < reads,
             Lag::For(length) => now < shown.seen_at + length,
@@ -62,13 +61,12 @@ impl Replica {
         fresh
     }
 
-    /// A fault is over, and its replica with it.
     pub fn forget(&mut self, fault: FaultId) {
         self.shown.retain(|(of, _), _| *of != fault);
     }
 }
 
-/// What tells one read from another: the address, who asks, and for which form.
+/// Returns a read's key: the address, the caller and the requested form.
 fn key(request: &Request<Bytes>) -> String {
     let sent = |name: HeaderName| {
         request.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or("")

@@ -1,47 +1,47 @@
-//! How an answer leaves when a fault was armed for its request: what only a socket can do with it.
+//! Transport faults: the delays and truncations that only a socket can apply to a response.
 //!
-//! The emulator decides, the shell does (`server`). Callers without a socket find it in
-//! [`Arrival`](super::Arrival) and among the extensions of what
-//! [`Emulator::respond`](super::Emulator::respond) returns, and make of it what they can.
+//! The emulator decides and `server` applies them. Callers without a socket find them in
+//! [`Arrival`](super::Arrival) and among the extensions of the response of
+//! [`Emulator::respond`](super::Emulator::respond).
 
 use crate::clock::Timestamp;
 
-/// How an answer leaves.
+/// The transport of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wire {
-    /// As it is, at once.
+    /// Complete and at once.
     #[default]
     Whole,
-    /// As it is, but not before this time, unless the emulator lets it go earlier: see
+    /// Complete, but not before this time, unless the emulator releases it earlier: see
     /// [`Emulator::is_held_back`](super::Emulator::is_held_back). `FAR_FUTURE` is for ever.
     HeldBack {
-        /// When it leaves whatever else happens.
+        /// The latest time of sending.
         until: Timestamp,
     },
-    /// Its headers and half of its body; then the connection ends. One without a body leaves whole.
+    /// Sends the headers and half of the body. A response without a body is sent complete.
     Half(Framing),
-    /// Not at all: the connection is reset, or in HTTP/2 the stream.
+    /// Sends nothing: resets the connection, or in HTTP/2 the stream.
     Reset,
-    /// Not at all: the connection is closed in good order, as by a server that died.
+    /// Sends nothing: closes the connection cleanly, like a server that died.
     Lost,
 }
 
-/// How a body that ends too early had been announced.
+/// The framing of a truncated body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// By its full length.
+    /// The full length is announced.
     Length,
-    /// As chunks; the last one never comes.
+    /// Chunked; the last chunk never comes.
     Chunked,
 }
 
-/// Whether the emulator wants to know when an answer has really left.
+/// The emulator's interest in the actual sending of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Departure {
-    /// It does not care.
+    /// No report is needed.
     #[default]
     Unwatched,
-    /// To be told by [`Emulator::departed`](super::Emulator::departed): an earlier answer waits to
-    /// be overtaken by this one.
+    /// Report it with [`Emulator::departed`](super::Emulator::departed): an earlier response waits
+    /// for this one to overtake it.
     Watched,
 }

@@ -1,9 +1,7 @@
-//! Where on the shelves the things of a route lie: an address made from what its path names, not
-//! from how it names it.
+//! The storage address of a route's objects, derived from the objects that its path names.
 //!
-//! Repositories, organisations, teams and users stand in it by their numbers, so that renaming a
-//! repository keeps what it has, letters' case does not matter, and the addresses of one thing by
-//! name and by number meet.
+//! Repositories, organisations, teams and users appear by id. So a renamed repository keeps its
+//! objects, case does not matter, and addresses by name and by id agree.
 
 use super::admission::{enterprise_of_path, organization_of_path};
 use super::rule::{Rule, Subject};
@@ -14,30 +12,27 @@ use crate::emulator::http::{ApiError, segment};
 use crate::emulator::routing::Call;
 use crate::emulator::world::Owner;
 
-/// One step below the place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     pub text: String,
-    /// The name of the parameter that it is the value of; empty for a word of the template,
-    /// [`UNLISTED`] for one that no document lists.
+    /// Empty for a literal word of the template, [`UNLISTED`] for an undocumented step.
     pub param: String,
 }
 
-/// Stands for the parameter of a step that no document lists.
+/// Marks a step that no documented template has.
 pub const UNLISTED: &str = "*";
 
-/// What a path names.
+/// A resolved path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The address of the place itself.
     place: String,
-    /// The path of the place, as answers name it.
+    /// The path of the place, as responses name it.
     path: String,
     pub steps: Vec<Step>,
 }
 
 impl Address {
-    /// The address of the first `steps` steps.
     pub fn leading(&self, steps: usize) -> String {
         self.steps
             .iter()
@@ -45,38 +40,32 @@ impl Address {
             .fold(self.place.clone(), |address, step| format!("{address}/{}", step.text))
     }
 
-    /// The whole address.
     pub fn whole(&self) -> String {
         self.leading(self.steps.len())
     }
 
-    /// The address of what holds the last step.
     pub fn parent(&self) -> String {
         self.leading(self.steps.len().saturating_sub(1))
     }
 
-    /// The last step; empty for the place itself.
     pub fn name(&self) -> &str {
         self.steps.last().map_or("", |step| &step.text)
     }
 
-    /// An address in the same place.
     pub fn sibling(&self, own: &str) -> String {
         format!("{}{own}", self.place)
     }
 
-    /// The path, as answers name it, of what lies at an address in the same place.
+    /// Returns the path, as responses name it, of an address in the same place.
     pub fn path_of(&self, address: &str) -> String {
         format!("{}{}", self.path, address.strip_prefix(&self.place).unwrap_or(address))
     }
 
-    /// The value of a parameter that the path has.
     pub fn value(&self, param: &str) -> Option<&str> {
         self.steps.iter().find(|step| step.param == param).map(|step| step.text.as_str())
     }
 
-    /// What of the template the first `steps` steps stand for, below the place: words as they are,
-    /// parameters in braces.
+    /// The steps below the place: words as they are, parameters in braces.
     pub fn pattern(&self, steps: usize) -> String {
         self.steps.iter().take(steps).fold(String::new(), |pattern, step| {
             if matches!(step.param.as_str(), "" | UNLISTED) {
@@ -88,8 +77,7 @@ impl Address {
     }
 }
 
-/// The address of what a call of this template names; `rest` is the unlisted end of a family's
-/// path, as sent. 404 when a repository inside it is not there.
+/// `rest` is the unlisted end of a family's path, as sent. Unknown repositories are a 404.
 pub fn of(call: &Call<'_>, template: &str, rest: &str, rule: &Rule) -> Result<Address, ApiError> {
     let (place, path) = place(call, template, rule)?;
     let mut steps = Vec::new();
@@ -109,7 +97,7 @@ pub fn of(call: &Call<'_>, template: &str, rest: &str, rule: &Rule) -> Result<Ad
             continue;
         }
         if param == "*rest" {
-            // What no document lists is taken word by word.
+            // Undocumented steps are taken word by word.
             steps.extend(rest.split('/').map(|word| Step {
                 text: segment(&decode_segment(word)),
                 param: UNLISTED.to_owned(),
@@ -122,7 +110,7 @@ pub fn of(call: &Call<'_>, template: &str, rest: &str, rule: &Rule) -> Result<Ad
     Ok(Address { place, path, steps })
 }
 
-/// A value as one step. Names of people and organisations have no case.
+/// Names of people and organisations are case-insensitive.
 fn value(call: &Call<'_>, param: &str) -> String {
     let value = call.params.get(param);
     match param {
@@ -133,7 +121,6 @@ fn value(call: &Call<'_>, param: &str) -> String {
     }
 }
 
-/// The place's address and path.
 fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String), ApiError> {
     let of_caller = |place: String| match call.caller.user() {
         Some(user) if rule.about_caller => format!("{place}/of/{user}"),
@@ -185,11 +172,11 @@ fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String
     })
 }
 
-/// What templates about one team begin with.
+/// The prefixes of templates about one team.
 const TEAMS: [&str; 3] =
     ["/orgs/{org}/teams/{team_slug}", "/organizations/{org_id}/team/{team_id}", "/teams/{team_id}"];
 
-/// What follows the place in a template.
+/// Returns the part of a template below the place.
 fn own_part(template: &str) -> &str {
     const PLACES: &[&str] = &[
         "/repos/{owner}/{repo}",

@@ -1,8 +1,8 @@
-//! Admits a caller to a route of the endpoint table: first what the path names must be there, then
+//! Admits a caller to a route of the endpoint table: first the objects in the path must exist, then
 //! the credential must fit.
 //!
-//! As in `access`: what a caller may not see is 404, no credential where one is needed 401, a wrong
-//! kind, permission or role 403.
+//! As in `access`: hidden objects are 404, a missing credential 401, a wrong kind, permission or
+//! role 403.
 
 use super::rule::{Openness, Rule, Subject};
 use super::teams;
@@ -17,8 +17,7 @@ const LACKS_SCOPE: &str = "The token lacks a scope that this needs; see X-Accept
 const LACKS_ROLE: &str = "Must be an organization owner, or have a role that allows it.";
 const LACKS_RIGHTS: &str = "Must have admin rights to Repository.";
 
-/// Admits the caller, and notes the repository or organisation that the path names. `is_read`
-/// methods of public places are for all.
+/// Records the repository or organisation in the path. Public places are open to all reads.
 pub fn admit(call: &mut Call<'_>, rule: &Rule) -> Result<(), ApiError> {
     match rule.place {
         Subject::Repository => repository(call, rule)?,
@@ -47,8 +46,6 @@ pub fn admit(call: &mut Call<'_>, rule: &Rule) -> Result<(), ApiError> {
     if rule.about_caller { access::acts_as_user(call.caller).map(|_| ()) } else { Ok(()) }
 }
 
-/// A token of a kind that the endpoint does not reject, with a scope or the permissions that it
-/// takes.
 fn token_fits<'a>(call: &Call<'a>, rule: &Rule) -> Result<&'a Token, ApiError> {
     let token = token(call, rule)?;
     bounds_fit(token, rule, ApiError::Forbidden(LACKS_SCOPE))?;
@@ -87,13 +84,12 @@ fn repository(call: &mut Call<'_>, rule: &Rule) -> Result<(), ApiError> {
     let is_public_read =
         rule.openness == Openness::Public && repository.visibility == Visibility::Public;
     match call.caller.token() {
-        // Document 1, No credential: "Allowed only for public data"; of an app as itself and an
-        // OAuth app by basic the same is true.
+        // Anonymous callers, apps by JWT and OAuth apps read public data only.
         None if is_public_read => {}
         _ => {
             let token = token(call, rule)?;
             if !is_public_read {
-                // What a scope would show is not there without it, as everywhere in a repository.
+                // Without the scope, the private resource is hidden, as everywhere in a repository.
                 bounds_fit(token, rule, ApiError::NotFound)?;
             }
             if role_of_token(call.world, token, repository) < rule.repository_role {
@@ -129,7 +125,6 @@ fn organization(call: &mut Call<'_>, rule: &Rule) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The organisation by login or id, and the team below it that the path names, if it names one.
 pub fn organization_of_path(call: &Call<'_>) -> Result<(u64, Option<u64>), ApiError> {
     let by_id =
         |text: &str| text.parse().ok().and_then(|id: u64| call.world.organizations.get(&id));
@@ -138,8 +133,7 @@ pub fn organization_of_path(call: &Call<'_>) -> Result<(u64, Option<u64>), ApiEr
             return team_by_id(call.world, call.params.id("team_id")?).ok_or(ApiError::NotFound);
         }
         ("", id) => by_id(id),
-        // `/organizations/{org}/…` of Document 1 says `{org}`; both readings of the word lead
-        // there.
+        // `/organizations/{org}/…` takes a login or an id.
         (login, _) => call.world.organization_by_login(login).or_else(|| by_id(login)),
     };
     let organization = organization.ok_or(ApiError::NotFound)?;
@@ -156,14 +150,12 @@ fn team_by_id(world: &World, id: u64) -> Option<(u64, Option<u64>)> {
     world.organizations.values().find(has).map(|organization| (organization.id, Some(id)))
 }
 
-/// The id of the enterprise that the path names.
 pub fn enterprise_of_path(call: &Call<'_>) -> Option<u64> {
     let slug = call.params.get("enterprise");
     teams::enterprise(call.world, if slug.is_empty() { teams::ENTERPRISE } else { slug })
 }
 
-/// Document 1 names scopes for enterprises and permissions for none of these routes: tokens with
-/// scopes are taken, others are not.
+/// The upstream names scopes and no permissions here, so only tokens with scopes are accepted.
 fn enterprise(call: &Call<'_>, rule: &Rule) -> Result<(), ApiError> {
     enterprise_of_path(call).ok_or(ApiError::NotFound)?;
     let token = token(call, rule)?;
@@ -190,8 +182,7 @@ fn installation(call: &Call<'_>) -> Result<(), ApiError> {
     }
 }
 
-/// The OAuth app itself, of which the path must name the client id. Other apps' tokens are none of
-/// its business.
+/// The path must name the app's client id; tokens of other apps are refused.
 fn oauth_app(call: &Call<'_>) -> Result<(), ApiError> {
     let AccountId::OauthApp(id) = call.caller.account else {
         return Err(call.caller.token().map_or(ApiError::RequiresAuthentication, |token| {

@@ -1,4 +1,4 @@
-//! Lists that show a part of another list: the checks of one commit are those of the repository
+//! Filtered lists over another collection: the checks of one commit are those of the repository
 //! that name it.
 
 use serde_json::{Map, Value, json};
@@ -10,8 +10,7 @@ use crate::emulator::http::path::decode_segment;
 use crate::emulator::routing::Call;
 use crate::emulator::world::StoredItem;
 
-/// By the end of a template: where its things lie in the same place, the field that they are chosen
-/// by, and the parameter it must equal.
+/// The end of a template, its source collection, the filter's field and its parameter.
 const ALIASES: &[(&str, &str, &str, &str)] = &[
     ("/commits/{ref}/comments", "/comments", "commit_id", "ref"),
     ("/commits/{ref}/check-runs", "/check-runs", "head_sha", "ref"),
@@ -30,7 +29,6 @@ const ALIASES: &[(&str, &str, &str, &str)] = &[
     ("/security-managers", "/security-managers/teams", "", ""),
 ];
 
-/// Where a list's things lie, and which of them it shows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
     pub collection: String,
@@ -43,7 +41,7 @@ impl Source {
     }
 }
 
-/// The source of a list's things: its own address, unless it shows a part of another's.
+/// Returns the source of a list: its own address, unless it filters another collection.
 pub fn source(call: &Call<'_>, facts: &Facts, address: &Address) -> Source {
     let own = || Source { collection: address.whole(), only: None };
     let known = ALIASES.iter().find(|(suffix, ..)| facts.template.ends_with(suffix));
@@ -67,8 +65,7 @@ fn number_or_text(value: &str) -> Value {
     value.parse::<u64>().map_or_else(|_| json!(value), |number| json!(number))
 }
 
-/// The whole name of the commit that a name in a path stands for; that there is one was seen
-/// before.
+/// Resolves a ref in a path to the commit's full id; its existence was checked before.
 fn commit(call: &Call<'_>, name: &str) -> String {
     let repository = call.repository().ok();
     let found = repository.and_then(|repository| {
@@ -77,7 +74,7 @@ fn commit(call: &Call<'_>, name: &str) -> String {
     found.unwrap_or_else(|| name.to_owned())
 }
 
-/// Completes the fields of a new thing that names a commit; one that is not there is a wrong field.
+/// Completes fields that name a commit; an unknown commit is an invalid field.
 pub fn complete(
     call: &Call<'_>,
     template: &str,

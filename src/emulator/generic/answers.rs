@@ -1,7 +1,7 @@
-//! The generic stored resource: what each method means for each form of route.
+//! The generic stored resource: the meaning of each method for each kind of route.
 //!
-//! A list has what was posted to it, settings keep what was put, an action answers that it was
-//! done. Fields are kept as they were sent.
+//! A list holds the posted objects, settings keep the last PUT, an action reports success. Fields
+//! are stored as sent.
 
 use http::{Method, StatusCode, header};
 use serde_json::{Map, Value, json};
@@ -16,7 +16,6 @@ use crate::emulator::routing::{Call, Outcome, pagination, polling};
 use crate::emulator::world::storage::collections::StorageFull;
 use crate::emulator::world::{StoredItem, guid};
 
-/// Answers an admitted call.
 pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     match facts.shape {
         Shape::Family => family::answer(call, facts, address),
@@ -24,7 +23,6 @@ pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
     }
 }
 
-/// Answers as a route of this form.
 pub fn by_shape(call: &mut Call<'_>, facts: &Facts, address: &Address, shape: Shape) -> Outcome {
     let method = &facts.endpoint.method;
     let is = |wanted: Method| *method == wanted;
@@ -44,8 +42,7 @@ pub fn by_shape(call: &mut Call<'_>, facts: &Facts, address: &Address, shape: Sh
         _ if is(Method::GET) => get(call, facts, address),
         _ if is(Method::DELETE) => delete(call, address),
         _ if is(Method::PATCH) => patch(call, facts, address),
-        // A form that has no such method in the table; the running service would not know the
-        // route.
+        // The table has no such method for this shape.
         _ => Err(ApiError::NotFound),
     }
 }
@@ -56,7 +53,6 @@ impl From<StorageFull> for ApiError {
     }
 }
 
-/// How a thing is shown: its fields, and what the service knows of it.
 pub fn render(
     call: &Call<'_>,
     address: &Address,
@@ -82,14 +78,14 @@ pub fn render(
     Value::Object(map)
 }
 
-/// Where a thing keeps an id that is no number.
+/// The field of an id that is not a number.
 const NAMED_ID: &str = "_id";
 
 fn list(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     if facts.endpoint.cursor_pages
         && call.query.get("cursor").is_some_and(|cursor| !cursor.is_empty())
     {
-        // No list here is long enough for a second page, so no cursor is one of ours.
+        // No list here is long enough for a second page, so every cursor is invalid.
         return Err(ApiError::BadRequest("Invalid cursor".to_owned()));
     }
     let source = alias::source(call, facts, address);
@@ -110,10 +106,9 @@ fn list(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     Ok(if facts.endpoint.polls { polled(call, reply, &source) } else { reply })
 }
 
-/// Document 1: answers made for polling carry `Last-Modified` and say how often they may be asked
-/// for.
+/// Responses for polling carry `Last-Modified` and the poll interval.
 fn polled(call: &mut Call<'_>, reply: Reply, source: &Source) -> Reply {
-    // Nothing has happened to a shelf that was never written to since its place came to be.
+    // An untouched collection last changed when its place was created.
     let begun = call.repository().ok().map(|repository| repository.created_at);
     let begun = begun
         .or_else(|| call.world.organizations.get(&call.organization).map(|one| one.created_at));
@@ -122,7 +117,7 @@ fn polled(call: &mut Call<'_>, reply: Reply, source: &Source) -> Reply {
     polling::paced(call, Reply { changed_at, ..reply })
 }
 
-/// A thing in a list; what was chosen is shown as what it is.
+/// Renders an item of a list; a selected object is rendered as itself.
 fn item(
     call: &Call<'_>,
     address: &Address,
@@ -147,7 +142,7 @@ fn item(
     }
 }
 
-/// Where a chosen thing keeps the name of the parameter that it was chosen by.
+/// The field that holds the parameter name of a selected object.
 const CHOSEN: &str = "_chosen";
 
 fn create(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
@@ -174,7 +169,6 @@ fn create(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     Ok(Reply { status, ..Reply::created(value, &location) })
 }
 
-/// Under which name a new thing is found: its number, or what its item routes are named by.
 fn name_of_new(
     call: &Call<'_>,
     facts: &Facts,
@@ -223,16 +217,14 @@ fn get(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     Ok(Reply::ok(render(call, address, &collection, name, &thing)).changed_at(thing.updated_at))
 }
 
-/// Changes the fields that are given.
 fn patch(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let sent = bodies::object(call)?;
     let value = change(call, address, |fields| fields.extend(bodies::kept(sent)))?;
-    // The running service has nothing to say of these.
+    // The running service answers these without a body.
     let is_silent = facts.template.ends_with("/variables/{name}");
     Ok(if is_silent { Reply::empty(StatusCode::NO_CONTENT) } else { Reply::ok(value) })
 }
 
-/// Changes a thing that must be there; how it then looks.
 pub fn change(
     call: &mut Call<'_>,
     address: &Address,
@@ -247,8 +239,7 @@ pub fn change(
     Ok(render(call, address, &collection, address.name(), &thing))
 }
 
-/// Puts a thing under the name that the path gives it. What is known by number is made by POST
-/// alone and only changed here.
+/// Numbered objects are created by POST alone and only changed here.
 fn put(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let mut fields = bodies::kept(bodies::object(call)?);
     let collection = address.parent();
@@ -290,7 +281,7 @@ fn delete(call: &mut Call<'_>, address: &Address) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// Takes away what a query names by its `key`; what went is shown.
+/// Deletes the items that the query names by `key` and lists them.
 fn clear(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let source = alias::source(call, facts, address);
     let wanted = call.query.get("key").filter(|key| !key.is_empty());
@@ -316,7 +307,6 @@ fn clear(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     }))
 }
 
-/// Chooses exactly the things that the body names.
 fn choose_all(call: &mut Call<'_>, address: &Address) -> Outcome {
     let param = if address.name() == "runners" { "runner_id" } else { "repository_id" };
     let is_known = |id: u64| param != "repository_id" || call.world.repositories.contains_key(&id);
@@ -328,7 +318,6 @@ fn choose_all(call: &mut Call<'_>, address: &Address) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// Chooses one more.
 fn keep(call: &mut Call<'_>, address: &Address) -> Outcome {
     bodies::members(call)?;
     let param = address.steps.last().map_or_else(String::new, |step| step.param.clone());
@@ -336,7 +325,7 @@ fn keep(call: &mut Call<'_>, address: &Address) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// Puts the name of an existing thing on a shelf; `param` says what kind of thing it is.
+/// Adds an existing object to a selection; `param` is its kind.
 pub fn choose(
     call: &mut Call<'_>,
     collection: &str,
@@ -349,7 +338,7 @@ pub fn choose(
     Ok(call.world.collections.put(collection, name, thing)?)
 }
 
-/// Document 1, 302: "redirect to a download address". Where that lies is not the API's host.
+/// A 302 to a download address, which is not on the API's host.
 fn download(address: &Address) -> Outcome {
     if address.value("archive_format").is_some_and(|format| format != "zip") {
         return Err(ApiError::NotFound);

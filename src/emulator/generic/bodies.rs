@@ -1,15 +1,15 @@
-//! What callers send to routes whose fields no document shows: any object, kept as it is. Only what
-//! a thing cannot be without is asked for.
+//! Bodies of routes with undocumented fields: any object, stored as sent. Only fields that an
+//! object cannot do without are required.
 
 use serde_json::{Map, Value, json};
 
 use crate::emulator::http::{ApiError, Code, FieldError};
 use crate::emulator::routing::Call;
 
-/// Of a body that is an array, the member it is kept as.
+/// The member that stores an array body.
 pub const ITEMS: &str = "items";
 
-/// Texts that a new thing cannot be without, by the end of the list's template.
+/// Required texts of a new object, by the end of the list's template.
 const REQUIRED: &[(&str, &[&str])] = &[
     ("/check-runs", &["name", "head_sha"]),
     ("/check-suites", &["head_sha"]),
@@ -35,8 +35,7 @@ const REQUIRED: &[(&str, &[&str])] = &[
     ("/workflows/{workflow_id}/dispatches", &["ref"]),
 ];
 
-/// The body as the members of an object; an array stands in the member [`ITEMS`]. Malformed JSON
-/// and bodies that are neither are 400.
+/// An array becomes the member [`ITEMS`]. Malformed JSON and other values are 400.
 pub fn members(call: &Call<'_>) -> Result<Map<String, Value>, ApiError> {
     if call.body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Map::new());
@@ -49,8 +48,7 @@ pub fn members(call: &Call<'_>) -> Result<Map<String, Value>, ApiError> {
     }
 }
 
-/// The body of a new thing: an object with everything that it needs. All that is missing or of a
-/// wrong type is named at once.
+/// Reports all missing and mistyped fields at once.
 pub fn of_new(call: &Call<'_>, template: &str) -> Result<Map<String, Value>, ApiError> {
     let map = object(call)?;
     let required = REQUIRED
@@ -61,7 +59,6 @@ pub fn of_new(call: &Call<'_>, template: &str) -> Result<Map<String, Value>, Api
     if faults.is_empty() { Ok(map) } else { Err(ApiError::Invalid(faults)) }
 }
 
-/// A body that must be an object, or empty.
 pub fn object(call: &Call<'_>) -> Result<Map<String, Value>, ApiError> {
     let map = members(call)?;
     let is_array = map.get(ITEMS).is_some()
@@ -86,7 +83,7 @@ fn fault(map: &Map<String, Value>, name: &str) -> Option<FieldError> {
     }
 }
 
-/// The numbers of a choice: the array that stands under a name of the list's own.
+/// Returns the ids of a selection: the array under a member of the list's own name.
 pub fn numbers(
     map: &Map<String, Value>,
     is_known: impl Fn(u64) -> bool,
@@ -121,8 +118,7 @@ pub fn numbers(
     }
 }
 
-/// The names of a body: an array of texts, or of objects with a name, bare or in the only member
-/// that is an array.
+/// Accepts an array of texts or of named objects, bare or in the only array member.
 pub fn names(map: &Map<String, Value>, member: &str) -> Result<Vec<String>, ApiError> {
     let wrong =
         || ApiError::invalid("Resource", member, format!("{member} is not an array of names"));
@@ -150,19 +146,17 @@ pub fn names(map: &Map<String, Value>, member: &str) -> Result<Vec<String>, ApiE
     if texts.iter().any(|text| text.trim().is_empty()) { Err(wrong()) } else { Ok(texts) }
 }
 
-/// More names than this in one body are refused.
 const NAMES_MAX: usize = 100;
-/// The same of ids, of which a shelf must have room for all.
+/// The most ids in one body; a collection must have room for all.
 const NUMBERS_MAX: usize = 1_000;
 
-/// Members that are taken and never shown: "a secret is write-only".
+/// Members that are accepted and never returned.
 const WRITE_ONLY: &[&str] = &["access_token", "encrypted_value", "password", "secret", "token"];
 
 /// Members that the service decides itself.
 const DECIDED: &[&str] = &["created_at", "id", "node_id", "updated_at", "url"];
 
-/// What of a body is kept: not what must not be shown, nor what the service decides itself, nor
-/// what looks like its own notes.
+/// Drops secrets, the service's own members and those with an internal name.
 pub fn kept(mut map: Map<String, Value>) -> Map<String, Value> {
     map.retain(|name, _| {
         !WRITE_ONLY.contains(&name.as_str())
@@ -172,7 +166,7 @@ pub fn kept(mut map: Map<String, Value>) -> Map<String, Value> {
     map
 }
 
-/// What a new thing has when its maker does not say, by the end of the list's template.
+/// Returns the default fields of a new object, by the end of the list's template.
 pub fn defaults(template: &str) -> Map<String, Value> {
     let value = match template.rsplit('/').next().unwrap_or("") {
         "check-runs" => {

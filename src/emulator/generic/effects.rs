@@ -1,6 +1,6 @@
-//! Actions: what they do to the thing that they are asked of, and what they answer.
+//! Actions: their effect on the target object and their response.
 //!
-//! An action whose effect no route shows is answered and has none.
+//! An action with an effect that no route shows answers and changes nothing.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use crate::emulator::render::Renderer;
 use crate::emulator::routing::{Call, Outcome};
 use crate::emulator::world::{Owner, StoredItem};
 
-/// The running service's registration tokens live for an hour.
+/// The lifetime of the running service's registration tokens.
 const REGISTRATION_FOR: Duration = Duration::from_hours(1);
 
-/// What becomes of the thing that an action is asked of, by the action's name.
+/// Returns the changes to the target object, by the action's name.
 fn outcome(action: &str) -> Value {
     match action {
         "cancel" | "force-cancel" => json!({ "status": "completed", "conclusion": "cancelled" }),
@@ -34,7 +34,6 @@ fn outcome(action: &str) -> Value {
     }
 }
 
-/// Does it.
 pub fn act(call: &mut Call<'_>, facts: &Facts, address: &Address, status: StatusCode) -> Outcome {
     let method = &facts.endpoint.method;
     let sent = if *method == Method::POST {
@@ -59,7 +58,6 @@ pub fn act(call: &mut Call<'_>, facts: &Facts, address: &Address, status: Status
     })
 }
 
-/// Changes the thing that the action is asked of, where it lies on a shelf.
 fn change_parent(call: &mut Call<'_>, address: &Address, action: &str) -> Result<(), ApiError> {
     let Value::Object(changes) = outcome(action) else { return Ok(()) };
     let steps = address.steps.len();
@@ -86,7 +84,7 @@ fn change_parent(call: &mut Call<'_>, address: &Address, action: &str) -> Result
     Ok(call.world.collections.put(&collection, &step.text, thing)?)
 }
 
-/// A dispatched workflow has a new run, of a branch or tag that must be there.
+/// Adds a run of a dispatched workflow, for an existing branch or tag.
 fn start_run(
     call: &mut Call<'_>,
     address: &Address,
@@ -114,8 +112,7 @@ fn start_run(
     )?)
 }
 
-/// The repositories that a configuration is attached to are those that the body chooses, or all of
-/// the organisation's.
+/// Attaches a configuration to the repositories in the body, or to all of the organisation's.
 fn attach(
     call: &mut Call<'_>,
     address: &Address,
@@ -140,10 +137,8 @@ fn attach(
     ids.into_iter().try_for_each(|id| choose(call, &collection, &id.to_string(), "repository_id"))
 }
 
-/// Repositories that one call attaches at most.
 const ATTACHED_MAX: usize = 250;
 
-/// Takes repositories away from whatever configuration they have.
 fn detach(
     call: &mut Call<'_>,
     address: &Address,
@@ -163,7 +158,6 @@ fn detach(
     Ok(())
 }
 
-/// The configuration is listed as a default from then on.
 fn make_default(
     call: &mut Call<'_>,
     address: &Address,
@@ -183,7 +177,7 @@ fn make_default(
     )?)
 }
 
-/// What an action answers that has something to say.
+/// Returns the body of an action that has one.
 fn answer(call: &Call<'_>, method: &Method, action: &str, sent: &Map<String, Value>) -> Value {
     let text = |name: &str| sent.get(name).and_then(Value::as_str).unwrap_or("");
     match action {
@@ -216,7 +210,7 @@ fn answer(call: &Call<'_>, method: &Method, action: &str, sent: &Map<String, Val
     }
 }
 
-/// A runner that was configured just in time is there from then on.
+/// Adds a runner that was configured just in time.
 fn register(call: &mut Call<'_>, address: &Address, sent: &Map<String, Value>) -> Outcome {
     let id = call.world.next_id();
     let name = sent.get("name").and_then(Value::as_str).unwrap_or("runner");

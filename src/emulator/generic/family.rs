@@ -1,8 +1,7 @@
-//! Routes below a prefix that no document lists (`/orgs/{org}/actions/secrets/{*rest}`): the form
-//! of each follows from its own path.
+//! Routes below a prefix without documented templates (`/orgs/{org}/actions/secrets/{*rest}`): the
+//! path itself decides the shape.
 //!
-//! The smallest sensible reading: a number, or a name after a list, is an item; a plural is a list;
-//! anything else is one thing that is set.
+//! A number, or a name after a list, is an item; a plural is a list; anything else is a setting.
 
 use http::Method;
 
@@ -13,10 +12,9 @@ use super::shape::{Shape, usual_status};
 use crate::emulator::http::ApiError;
 use crate::emulator::routing::{Call, Outcome};
 
-/// Steps that a path may have; nothing documented is as deep.
+/// The deepest path; no documented one is as deep.
 const STEPS_MAX: usize = 12;
 
-/// Answers a call of a family by the form that its path has.
 pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let is_readable = |text: &str| !text.is_empty() && text.len() <= 255;
     if address.steps.len() > STEPS_MAX || !address.steps.iter().all(|step| is_readable(&step.text))
@@ -26,8 +24,8 @@ pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
     by_shape(call, facts, address, form(facts, address))
 }
 
-/// Gives the first unlisted step its parameter where it is one that listed routes have too, as in
-/// `issues/{issue_number}`, and a number below `repositories` its own.
+/// Listed routes name it, as in `issues/{issue_number}`. A number below `repositories` gets its
+/// own.
 pub fn recognise(facts: &Facts, address: &mut Address) {
     let texts: Vec<String> = address.steps.iter().map(|step| step.text.clone()).collect();
     let first = address.steps.iter().position(|step| step.param == UNLISTED);
@@ -49,7 +47,6 @@ pub fn recognise(facts: &Facts, address: &mut Address) {
     }
 }
 
-/// Whether the step at this place of a family's path is an item of a list.
 pub fn is_item(address: &Address, place: usize) -> bool {
     let text = |place: usize| address.steps.get(place).map_or("", |step| step.text.as_str());
     !is_list(text(place))
@@ -69,7 +66,7 @@ fn form(facts: &Facts, address: &Address) -> Shape {
     }
     match *method {
         Method::POST => Shape::Action(usual_status(method)),
-        // What is chosen by number exists already; what is named is made by its name.
+        // A numbered object exists already; a named one is created by PUT.
         Method::PUT if is_number(address.name()) => Shape::Chosen,
         _ if is_item(address, last) => Shape::Item,
         _ => Shape::Switch,
@@ -80,7 +77,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A plural in the routes' own spelling: lower case, with an `s` at its end.
+/// Returns true for a plural in the routes' spelling: lower case, with a final `s`.
 fn is_list(word: &str) -> bool {
     let is_word = !word.is_empty()
         && word.bytes().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'-' | b'_'));

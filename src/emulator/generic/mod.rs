@@ -1,11 +1,9 @@
-//! The rest of the route inventory: what the endpoint table knows and no file under `resources`
-//! answers by itself.
+//! All other routes of the endpoint table: those that no file under `resources` handles.
 //!
-//! A request that no hand-written route takes is classified by the table (`crate::api::Table`),
-//! admitted by the table's facts (`rule`, `admission`) and answered over a generic stored resource
-//! (`answers`), because "request and response shapes of routes in this inventory that Documents 2
-//! and 3 do not specify: not shown". What the table does not know is not found, nor is a known path
-//! by another method.
+//! The table classifies such a request (`crate::api::Table`), its facts admit the caller (`rule`,
+//! `admission`), and a generic stored resource answers (`answers`). The upstream does not document
+//! the shapes of these routes (SPECIFICATION, "Route inventory"). A path or method outside the
+//! table is a 404.
 
 mod address;
 mod admission;
@@ -35,11 +33,9 @@ use crate::emulator::world::{Owner, World};
 
 pub use self::seeds::{items, settle};
 
-/// The methods that have routes.
 const METHODS: [Method; 5] =
     [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-/// What the emulator knows of one endpoint of the table.
 #[derive(Debug)]
 pub struct Facts {
     pub endpoint: &'static Endpoint,
@@ -48,8 +44,7 @@ pub struct Facts {
     rule: Rule,
     shape: Shape,
     wrapping: Wrapping,
-    /// Of a list, and of the prefix of a family, the parameter that its items are named by; empty
-    /// where it has no item routes.
+    /// The parameter of the items of a list or of a family's prefix; empty without item routes.
     item_param: &'static str,
     pub resource: Resource,
     pub charge: Charge,
@@ -58,12 +53,11 @@ pub struct Facts {
     pub accepted_scopes: String,
 }
 
-/// A route of the table that a request asks for.
 #[derive(Debug)]
 pub struct RouteMatch {
     pub facts: &'static Facts,
     pub params: Params,
-    /// The segments of a family's path that no document lists, as sent.
+    /// The undocumented segments of a family's path, as sent.
     rest: String,
 }
 
@@ -95,7 +89,7 @@ impl Facts {
             item_param: item_param(
                 neutral.template.strip_suffix("/{*rest}").unwrap_or(&neutral.template),
             ),
-            // A resource that the limits do not know by name counts as the one of most routes.
+            // A resource without a named limit counts as `core`.
             resource: Resource::named(endpoint.resource.as_str()).unwrap_or(Resource::CORE),
             charge: if endpoint.primary_cost == 0 { Charge::Free } else { Charge::One },
             content: if endpoint.content_generating { Content::Generating } else { Content::None },
@@ -114,7 +108,6 @@ impl Facts {
     }
 }
 
-/// The parameter straight below a template.
 fn item_param(template: &str) -> &'static str {
     let below = |endpoint: &'static Endpoint| {
         endpoint.template.strip_prefix(template)?.strip_prefix("/{")?.strip_suffix('}')
@@ -123,17 +116,16 @@ fn item_param(template: &str) -> &'static str {
     Table::embedded(Dialect::Service).iter().filter_map(below).find(plain).unwrap_or("")
 }
 
-/// The route of the table that answers this path; none for what the table does not know.
 pub fn find(dialect: Dialect, method: &Method, path: &str) -> Option<RouteMatch> {
     let method = if method == Method::HEAD { &Method::GET } else { method };
-    // UPSTREAM.md, Conditional requests: "a trailing slash is a 404".
+    // A trailing slash is a 404 (SPECIFICATION, "Conditional requests in practice").
     if !METHODS.contains(method) || (path.len() > 1 && path.ends_with('/')) {
         return None;
     }
     let table = Table::embedded(dialect);
     let classified = table.classify(method, path);
     let endpoint = classified.endpoint;
-    // A path that the documents list with other methods is no unlisted part of a family.
+    // A path that is listed with other methods is no unlisted part of a family.
     if endpoint.generic
         || (endpoint.family && METHODS.iter().any(|other| is_listed(table, other, path)))
     {
@@ -156,8 +148,7 @@ pub fn find(dialect: Dialect, method: &Method, path: &str) -> Option<RouteMatch>
     })
 }
 
-/// Whether the table has a route for this path with a word where `template`, which matches it too,
-/// has a parameter: `pulls/comments` is no pull of the number `comments`.
+/// True for `pulls/comments`, which is not the pull request numbered `comments`.
 pub fn has_a_closer_route(dialect: Dialect, method: &Method, path: &str, template: &str) -> bool {
     let listed = Table::embedded(dialect).classify(method, path).endpoint;
     let is_parameter = |segment: &str| segment.starts_with('{');
@@ -172,7 +163,6 @@ fn is_listed(table: &Table, method: &Method, path: &str) -> bool {
     !endpoint.generic && !endpoint.family
 }
 
-/// Admits the caller and answers.
 pub fn answer(call: &mut Call<'_>, found: RouteMatch) -> Outcome {
     call.params = found.params;
     admission::admit(call, &found.facts.rule)?;
@@ -182,8 +172,7 @@ pub fn answer(call: &mut Call<'_>, found: RouteMatch) -> Outcome {
     answers::answer(call, found.facts, &address)
 }
 
-/// The address by name that an address by number stands for, as the running service has them
-/// (`/organizations/{id}/…`, `/user/{id}/…`).
+/// Resolves `/organizations/{id}/…` and `/user/{id}/…` as the running service does.
 pub fn named_path(world: &World, dialect: Dialect, path: &str) -> Option<String> {
     let beyond = path.strip_prefix("/organizations/").or_else(|| path.strip_prefix("/user/"))?;
     let (id, rest) = first_segment(beyond);
@@ -208,7 +197,7 @@ pub fn named_path(world: &World, dialect: Dialect, path: &str) -> Option<String>
     Some(format!("/orgs/{login}/teams/{}{rest}", segment(slug)))
 }
 
-/// The first segment of a path without its slash, and what follows it.
+/// Splits a path after its first segment; the segment comes without its slash.
 fn first_segment(path: &str) -> (&str, &str) {
     path.find('/').map_or((path, ""), |at| path.split_at(at))
 }

@@ -1,7 +1,7 @@
-//! Whether what a path names on its way is there: "ids that were never made" lead nowhere.
+//! Checks that the objects along a path exist.
 //!
-//! Users, repositories, issues and the like are known by the world; everything else must lie on the
-//! shelves or be there from the beginning.
+//! The world knows users, repositories, issues and the like; all others must be stored or exist
+//! from the start.
 
 use super::address::{Address, UNLISTED};
 use super::rule::Subject;
@@ -13,7 +13,7 @@ use crate::emulator::http::path::decode_segment;
 use crate::emulator::routing::Call;
 use crate::emulator::world::Repository;
 
-/// Parameters whose values are not the names of things.
+/// Parameters that do not name objects.
 const NO_THINGS: &[&str] = &[
     "archive_format",
     "basehead",
@@ -26,17 +26,16 @@ const NO_THINGS: &[&str] = &[
     "tag",
 ];
 
-/// What the world says of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Existence {
     There,
     Missing,
-    /// It is none of the world's things.
+    /// The world does not have such objects.
     Unknown,
 }
 
-/// Fails with 404 when something that the address passes through is not there. What the last step
-/// names is left to the answer, unless the world knows such things.
+/// Missing objects are 404. The last step is left to the handler, unless the world has such
+/// objects.
 pub fn require(call: &Call<'_>, facts: &Facts, address: &Address) -> Result<(), ApiError> {
     let last = address.steps.len();
     for (place, step) in address.steps.iter().enumerate() {
@@ -47,7 +46,7 @@ pub fn require(call: &Call<'_>, facts: &Facts, address: &Address) -> Result<(), 
             continue;
         }
         let text = decode_segment(&step.text);
-        // What is named by number is named by nothing else.
+        // Parameters that end so accept numbers only.
         let is_number = step.param.ends_with("_number")
             || (step.param.ends_with("_id") && step.param != "sarif_id");
         if is_number && text.parse::<u64>().is_err() {
@@ -82,7 +81,7 @@ fn look_up(call: &Call<'_>, place: Subject, pattern: &str, param: &str, text: &s
             return found_if(call.world.user_by_login(text).is_some());
         }
         "org" => return found_if(call.world.organization_by_login(text).is_some()),
-        // Whether there is such a team was seen when the caller was admitted.
+        // Admission has already found the team.
         "team_slug" | "team_id" => return Existence::There,
         "attempt_number" => return found_if(text == "1"),
         "repository_id" => {
@@ -106,7 +105,7 @@ fn look_up(call: &Call<'_>, place: Subject, pattern: &str, param: &str, text: &s
     }
 }
 
-/// Whether a repository has what the pattern's end names; none where the world has no such things.
+/// `None` where the world has no such objects.
 fn in_repository(
     call: &Call<'_>,
     repository: &Repository,

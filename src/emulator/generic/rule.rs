@@ -1,10 +1,8 @@
-//! What the endpoint table says about who may ask, put into the emulator's own terms: the place
-//! that a route is about, the scopes and permissions that open it, and the role that its user must
-//! have there.
+//! Access rules of the endpoint table in the emulator's terms: the place of a route, its scopes and
+//! permissions, and the required role.
 //!
-//! Where the documents do not say, this says what the running service does in broad strokes: an
-//! organisation's administration is its owners' business, writing to a repository takes push
-//! rights, its administration takes admin rights, and public data may be read.
+//! Undocumented rules follow the running service roughly. Owners administer an organisation, writes
+//! to a repository take push rights and its administration admin rights; public data is readable.
 
 use http::Method;
 
@@ -12,48 +10,40 @@ use crate::api::{Dialect, Endpoint, PermissionOwner, TokenKinds};
 use crate::emulator::auth::endpoint_permissions::{self, Grant};
 use crate::emulator::routing::{OrganizationRole, Role};
 
-/// What a route is about. Its first segments name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     Repository,
     Organization,
-    /// A team of an organisation.
     Team,
     Enterprise,
     /// A user or organisation by its login.
     Account,
-    /// Whoever asks.
     Caller,
-    /// An app as itself.
     App,
-    /// The installation that asks.
+    /// The installation that sends the request.
     Installation,
-    /// An OAuth app by its id and secret.
     OauthApp,
-    /// The service as a whole.
     Service,
 }
 
-/// Whether reading is for everyone who sees the place, without any right of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Openness {
     Public,
     Closed,
 }
 
-/// Who may use an endpoint.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub place: Subject,
     pub tokens: TokenKinds,
-    /// Classic and OAuth tokens need one of these; none is needed when there are none.
+    /// Classic and OAuth tokens need one of these, if there are any.
     pub scopes: Vec<String>,
-    /// Tokens with permissions need all of one of these sets; none is needed when there are none.
+    /// Tokens with permissions need all of one of these sets, if there are any.
     pub permissions: Vec<Vec<Grant>>,
     pub repository_role: Role,
     pub organization_role: OrganizationRole,
     pub openness: Openness,
-    /// Whether it also takes a user to answer about.
+    /// Says if the route requires a user to answer about.
     pub about_caller: bool,
 }
 
@@ -85,7 +75,6 @@ impl Rule {
         }
     }
 
-    /// The value of the accepted-permissions header.
     pub fn accepted_permissions(&self) -> String {
         let written =
             |set: &Vec<Grant>| set.iter().map(Grant::header).collect::<Vec<_>>().join(",");
@@ -97,7 +86,6 @@ impl Rule {
         if takes_any { "allows_permissionless_access=true".to_owned() } else { String::new() }
     }
 
-    /// The value of the accepted-scopes header.
     pub fn accepted_scopes(&self) -> String {
         self.scopes.join(", ")
     }
@@ -117,8 +105,7 @@ fn place(template: &str, endpoint: &Endpoint) -> Subject {
         ("/users/{username}", Subject::Account),
         ("/applications/{client_id}", Subject::OauthApp),
         ("/installation", Subject::Installation),
-        // Feeds and gists are the caller's own and public ones: without a caller the public ones
-        // remain.
+        // The caller's own feeds and gists, and public ones; anonymous callers see the public ones.
         ("/feeds", Subject::Service),
         ("/gists", Subject::Service),
     ];
@@ -132,14 +119,11 @@ fn place(template: &str, endpoint: &Endpoint) -> Subject {
     named.unwrap_or(if endpoint.about_caller { Subject::Caller } else { Subject::Service })
 }
 
-/// What follows the repository's own address in a template.
 fn own_part(template: &str) -> &str {
     template.strip_prefix("/repos/{owner}/{repo}").unwrap_or("")
 }
 
-/// The scopes where a row names none. Document 1 lists all that the interface names: `repo` is the
-/// one for repositories, `read:org` and `admin:org` are the ones for organisations,
-/// `read:enterprise` and `admin:enterprise` for enterprises.
+/// The default scopes of a place.
 fn usual_scopes(place: Subject, endpoint: &Endpoint) -> Vec<String> {
     let reads = endpoint.method == Method::GET;
     let scope = match place {
@@ -169,7 +153,7 @@ fn usual_scopes(place: Subject, endpoint: &Endpoint) -> Vec<String> {
     vec![scope.to_owned()]
 }
 
-/// Parts of a repository that its public is not shown.
+/// Parts of a repository that the public does not see.
 const CLOSED: &[&str] = &[
     "/actions/cache/retention-limit",
     "/actions/oidc",
@@ -204,7 +188,7 @@ const CLOSED: &[&str] = &[
     "/vulnerability-alerts",
 ];
 
-/// What everyone may see of an organisation.
+/// Public data of an organisation.
 const PUBLIC_OF_ORGANIZATIONS: &[&str] = &[
     "/orgs/{org}",
     "/orgs/{org}/events",
@@ -223,7 +207,7 @@ fn openness(place: Subject, endpoint: &Endpoint) -> Openness {
             reads && PUBLIC_OF_ORGANIZATIONS.contains(&endpoint.template.as_str())
         }
         Subject::Account => reads && !endpoint.about_caller,
-        // Rendering a text and giving up a leaked credential change nothing of anybody's.
+        // Rendering a text and revoking a leaked credential change no object of another user.
         Subject::Service => {
             reads || matches!(endpoint.group.as_str(), "markdown" | "credentials" | "apps")
         }
@@ -237,8 +221,7 @@ fn openness(place: Subject, endpoint: &Endpoint) -> Openness {
     if is_public { Openness::Public } else { Openness::Closed }
 }
 
-/// Writes that take nothing but seeing the repository: whoever reads may react, comment, propose
-/// and subscribe.
+/// Reacting, commenting, proposing and subscribing take only read access.
 const TAKING_PART: &[&str] = &[
     "/codespaces",
     "/comments/{comment_id}/reactions",
@@ -249,7 +232,7 @@ const TAKING_PART: &[&str] = &[
     "/pulls",
     "/subscription",
 ];
-/// Writes below those that do change the repository or are its maintainers' business.
+/// Exceptions below those: writes that change the repository or need a maintainer.
 const MAINTAINING: &[&str] = &[
     "/codespaces/secrets",
     "/issues/{issue_number}/assignees",
@@ -267,7 +250,7 @@ fn repository_role(endpoint: &Endpoint) -> Role {
     let own = own_part(&endpoint.template);
     let begins = |parts: &[&str]| parts.iter().any(|part| own.starts_with(part));
     if endpoint.method == Method::GET {
-        // Hooks hold secrets; the rest of what is closed is for those who work there.
+        // Webhooks hold secrets; the other private parts are open to collaborators.
         let is_mine = endpoint.about_caller || !begins(CLOSED);
         return if begins(&["/hooks"]) {
             Role::Admin
@@ -290,9 +273,8 @@ fn repository_role(endpoint: &Endpoint) -> Role {
     }
 }
 
-/// "Organization owners, team maintainers and the named fine-grained roles gate individual
-/// operations" (Document 1). Reading who is who is for members, reading what the owners set up is
-/// for owners, and so is every write but those about oneself.
+/// Members read memberships; owners read and change the setup. A member's writes about itself need
+/// no owner.
 fn organization_role(endpoint: &Endpoint) -> OrganizationRole {
     let members = endpoint.permission.as_ref().is_some_and(|permission| {
         permission.owner == PermissionOwner::Organization

@@ -1,9 +1,8 @@
-//! What lies on the shelves of every repository from the beginning, so that its lists are not
-//! empty: one workflow with two runs, checks of the newest commit, an environment and a deployment
-//! to it, a deploy key.
+//! Initial objects of every repository, so that its lists are not empty. They are one workflow with
+//! two runs, checks of the newest commit, an environment with a deployment, and a deploy key.
 //!
-//! It follows from the repository and takes no memory; the first write to such a shelf keeps it
-//! there.
+//! They are computed from the repository and take no memory; the first write to such a collection
+//! stores it.
 
 use serde_json::{Map, Value, json};
 
@@ -11,12 +10,11 @@ use crate::emulator::routing::Call;
 use crate::emulator::world::storage::collections::StorageFull;
 use crate::emulator::world::{Repository, StoredItem, World};
 
-/// Above every other id, so that none of them is ever given to something else.
+/// Above every other id, so that no other object ever gets one of them.
 const IDS_ABOVE: u64 = 10_000_000_000;
-/// Ids for one repository; more than any of its shelves begins with.
+/// The ids reserved for one repository; more than any of its initial collections has.
 const IDS_EACH: u64 = 100;
 
-/// Names and things of a shelf, the oldest first.
 pub fn items(world: &World, address: &str) -> Vec<(String, StoredItem)> {
     match world.collections.collection(address) {
         Some(collection) => collection
@@ -28,7 +26,6 @@ pub fn items(world: &World, address: &str) -> Vec<(String, StoredItem)> {
     }
 }
 
-/// One thing.
 pub fn get(call: &Call<'_>, address: &str, name: &str) -> Option<StoredItem> {
     match call.world.collections.collection(address) {
         Some(collection) => collection.get(name).cloned(),
@@ -39,7 +36,7 @@ pub fn get(call: &Call<'_>, address: &str, name: &str) -> Option<StoredItem> {
     }
 }
 
-/// Puts what a shelf begins with on it, before it is changed.
+/// Stores the initial items of a collection before its first change.
 pub fn settle(world: &mut World, address: &str) -> Result<(), StorageFull> {
     if world.collections.collection(address).is_some() {
         return Ok(());
@@ -56,7 +53,7 @@ fn first(world: &World, address: &str) -> Vec<(String, StoredItem)> {
     let Some(repository) = id.parse().ok().and_then(|id: u64| world.repositories.get(&id)) else {
         return Vec::new();
     };
-    // Not the newest commit of now: what is here from the beginning stays as it is.
+    // The newest commit of the seed, not of now: initial objects never change.
     let history = world.history(repository);
     let head = history
         .tip(repository)
@@ -105,8 +102,7 @@ fn first(world: &World, address: &str) -> Vec<(String, StoredItem)> {
     things.into_iter().map(|thing| (thing.id.to_string(), thing)).collect()
 }
 
-/// The one thing that an organisation's shelves begin with: no route makes a budget, but some
-/// change it.
+/// No route creates a budget, but some change it.
 fn of_organization(world: &World, address: &str) -> Vec<(String, StoredItem)> {
     let id = address
         .strip_prefix("organization/")

@@ -1,5 +1,5 @@
-//! What is set instead of made: settings that are there from the beginning, switches that are off
-//! until somebody turns them on, and sets of names.
+//! Routes that set a value: settings that exist from the start, switches that are off by default,
+//! and sets of names.
 
 use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
@@ -11,12 +11,11 @@ use crate::emulator::http::{ApiError, Reply, segment};
 use crate::emulator::routing::{Call, Outcome};
 use crate::emulator::world::StoredItem;
 
-/// Settings whose PUT answers with what they are now; the others say nothing.
+/// Settings with a PUT that answers their new value; the others answer no body.
 const TOLD: &[&str] =
     &["/interaction-limits", "/content_exclusion", "/subscription", "/memberships/orgs/{org}"];
 
-/// Settings and views: GET shows them, PUT and POST set them whole, PATCH in part, DELETE clears
-/// them.
+/// GET shows, PUT and POST replace, PATCH merges, DELETE clears.
 pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let collection = address.parent();
     let kept = seeds::get(call, &collection, address.name());
@@ -53,7 +52,6 @@ pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
     }
 }
 
-/// Keeps a thing under the last step of its address, in the place of what was there.
 pub fn set(
     call: &mut Call<'_>,
     address: &Address,
@@ -69,7 +67,7 @@ pub fn set(
     Ok(thing)
 }
 
-/// 404 until PUT or POST makes it, and after DELETE.
+/// Answers 404 until PUT or POST creates it, and after DELETE.
 pub fn switch(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let collection = address.parent();
     match facts.endpoint.method {
@@ -96,7 +94,7 @@ pub fn switch(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
     }
 }
 
-/// Only whether it is on is told: 204 or 404.
+/// Answers only 204 or 404.
 pub fn check(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     match facts.endpoint.method {
         Method::GET => {
@@ -120,8 +118,7 @@ fn off(call: &mut Call<'_>, address: &Address) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// A set of names: POST adds, PUT replaces, DELETE takes away what it names, or everything when it
-/// names nothing.
+/// POST adds, PUT replaces, DELETE removes the given names, or all without any.
 pub fn names(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let (member, collection) = (address.name().to_owned(), address.whole());
     let given = bodies::names(&bodies::members(call)?, &member)?;
@@ -167,14 +164,14 @@ pub fn names(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     })
 }
 
-/// What a PUT without a body means.
+/// Returns the value that a PUT without a body sets.
 fn turned_on(template: &str) -> Map<String, Value> {
     let enables = template.ends_with("/immutable-releases")
         || template.ends_with("/automated-security-fixes");
     if enables { Map::from_iter([("enabled".to_owned(), json!(true))]) } else { Map::new() }
 }
 
-/// What is shown before anybody set it, in the running service's fields.
+/// Returns the initial value, in the running service's fields.
 fn begins_as(template: &str) -> Map<String, Value> {
     let is_of_repository = template.starts_with("/repos/");
     let value = match template.rsplit('/').next().unwrap_or("") {

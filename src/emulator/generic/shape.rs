@@ -1,9 +1,9 @@
-//! Which form the answers of a table's endpoint have: a list, an item of it, settings, an action…
+//! The response shape of an endpoint in the table: a list, an item of it, settings, an action…
 //!
-//! The documents show no shapes for these routes. The form follows from the table itself — which
-//! templates lie below which, and with which methods — and the lists here name what that rule gets
-//! wrong, with the running service's statuses and member names. Templates are those of the neutral
-//! dialect; an endpoint has the same number in both.
+//! The upstream does not document these shapes. A rule derives them from the nesting of templates
+//! and their methods. The lists here name its exceptions, with the running service's statuses and
+//! member names. Templates are those of the neutral dialect; an endpoint has the same index in
+//! both.
 
 use std::collections::BTreeMap;
 
@@ -11,36 +11,33 @@ use http::{Method, StatusCode};
 
 use crate::api::{Endpoint, Table};
 
-/// The form of one template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Things that POST makes, under numbers or names of their own.
+    /// Objects created by POST, under numbers or names of their own.
     List,
-    /// One of them.
     Item,
-    /// Existing things that are chosen: GET lists them, PUT replaces the choice.
+    /// A selection of existing objects: GET lists it, PUT replaces it.
     Choice,
-    /// One of those: PUT chooses it, DELETE no longer.
+    /// A selected object: PUT adds it, DELETE removes it.
     Chosen,
-    /// Names without more: POST adds some, PUT replaces all, DELETE takes some or all away.
+    /// A set of names: POST adds, PUT replaces, DELETE removes some or all.
     Names,
-    /// There from the beginning, empty: GET shows it, PUT and PATCH set it, DELETE clears it.
+    /// Exists from the start, empty: GET shows it, PUT and PATCH set it, DELETE clears it.
     Settings,
-    /// Not there until PUT or POST makes it.
+    /// Absent until PUT or POST creates it.
     Switch,
-    /// As a switch, of which only is told whether it is on: 204 or 404.
+    /// A switch with a status only: 204 or 404.
     Check,
-    /// Something that is done to what the path names.
+    /// An operation on the object in the path.
     Action(StatusCode),
-    /// An object that nothing changes.
+    /// A read-only object.
     View,
-    /// Leads to where a file lies.
+    /// Redirects to a file.
     Download,
-    /// Routes below a prefix that no document lists; the form follows from each path.
+    /// Routes below an undocumented prefix; each path decides its own shape.
     Family,
 }
 
-/// How a list is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrapping {
     Bare,
@@ -48,10 +45,8 @@ pub enum Wrapping {
     Member(&'static str),
 }
 
-/// The methods that each template has.
 pub type Methods<'t> = BTreeMap<&'t str, Vec<&'t Method>>;
 
-/// The methods of every template of the table that is a route of its own.
 pub fn methods(table: &Table) -> Methods<'_> {
     let mut methods = Methods::new();
     for endpoint in table.iter().filter(|endpoint| !endpoint.family && !endpoint.generic) {
@@ -60,7 +55,6 @@ pub fn methods(table: &Table) -> Methods<'_> {
     methods
 }
 
-/// The form of an endpoint.
 pub fn shape(endpoint: &Endpoint, methods: &Methods<'_>) -> Shape {
     let template = endpoint.template.as_str();
     if endpoint.family {
@@ -78,7 +72,7 @@ pub fn shape(endpoint: &Endpoint, methods: &Methods<'_>) -> Shape {
     let has = |method: Method| methods.get(template).is_some_and(|known| known.contains(&&method));
     let changes = has(Method::PUT) || has(Method::PATCH) || has(Method::DELETE);
     if template.ends_with('}') {
-        // What can be put and taken away, and neither looked at nor changed, exists already.
+        // An object with PUT and DELETE, but without GET and PATCH, exists already.
         let is_chosen = has(Method::PUT) && !has(Method::GET) && !has(Method::PATCH);
         return if is_chosen { Shape::Chosen } else { Shape::Item };
     }
@@ -96,7 +90,6 @@ pub fn shape(endpoint: &Endpoint, methods: &Methods<'_>) -> Shape {
     }
 }
 
-/// What an action answers where no list says otherwise: accepted to be done, or done.
 pub fn usual_status(method: &Method) -> StatusCode {
     match *method {
         Method::POST => StatusCode::ACCEPTED,
@@ -109,7 +102,7 @@ fn status_of(number: u16) -> StatusCode {
     StatusCode::from_u16(number).unwrap_or(StatusCode::ACCEPTED)
 }
 
-/// Writes that are actions, by the end of their template, and their status.
+/// Writes that are actions, by the end of their template, with their status.
 const ACTIONS: &[(&str, u16)] = &[
     ("/access_tokens", 201),
     ("/approve", 201),
@@ -157,7 +150,7 @@ const ACTIONS: &[(&str, u16)] = &[
     ("/{enablement}", 204),
 ];
 
-/// What the rule gets wrong, by the end of the template.
+/// Exceptions to the rule, by the end of the template.
 const EXCEPTIONS: &[(&str, Shape)] = &[
     ("/autofix", Shape::View),
     ("/{archive_format}", Shape::Download),
@@ -206,8 +199,7 @@ const EXCEPTIONS: &[(&str, Shape)] = &[
     ("/memberships/orgs/{org}", Shape::Settings),
 ];
 
-/// Lists that are written inside an object, by the end of their template, and the member they stand
-/// in.
+/// Lists inside an object, by the end of their template, with their member's name.
 const WRAPPED: &[(&str, &str)] = &[
     ("/actions/artifacts", "artifacts"),
     ("/runs/{run_id}/artifacts", "artifacts"),
@@ -250,7 +242,6 @@ const WRAPPED: &[(&str, &str)] = &[
     ("/user/installations/{installation_id}/repositories", "repositories"),
 ];
 
-/// How the list of this template is written.
 pub fn wrapping(template: &str) -> Wrapping {
     WRAPPED
         .iter()

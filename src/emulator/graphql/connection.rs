@@ -1,4 +1,4 @@
-//! Lists in pages by cursor: `nodes`, `edges`, `pageInfo`, `totalCount`.
+//! Cursor pagination: `nodes`, `edges`, `pageInfo`, `totalCount`.
 
 use std::rc::Rc;
 
@@ -6,7 +6,6 @@ use super::ids::{cursor, decode_cursor};
 use super::object::{Arguments, FieldValue, Graph, Node, Result};
 use super::problem::{Kind as ProblemKind, Problem};
 
-/// The types of one connection.
 #[derive(Debug)]
 pub struct Kind {
     pub connection: &'static str,
@@ -24,7 +23,6 @@ pub const LABELS: &Kind = &Kind { connection: "LabelConnection", edge: "LabelEdg
 pub const COMMENTS: &Kind =
     &Kind { connection: "IssueCommentConnection", edge: "IssueCommentEdge" };
 
-/// One page.
 #[derive(Debug)]
 pub struct Page {
     pub kind: &'static Kind,
@@ -35,22 +33,20 @@ pub struct Page {
     has_next: bool,
 }
 
-/// An item with its place.
 #[derive(Debug)]
 pub struct Edge {
     pub kind: &'static Kind,
     pub node: Node,
 }
 
-/// The page of a list that is in its order (Relay's rules: `after` and `before` cut, then `first`
-/// and `last`).
+/// Relay's rules: first `after` and `before`, then `first` and `last`.
 pub fn of(
     graph: &Graph<'_, '_>,
     kind: &'static Kind,
     mut items: Vec<Node>,
     arguments: Arguments<'_>,
 ) -> Result {
-    // To make and cut the list is work too.
+    // Building and cutting the list is work too.
     graph.charge(items.len());
     let total = items.len();
     let place = |name: &str| {

@@ -1,4 +1,4 @@
-//! Node ids, the opaque second names of things that REST answers with too; and cursors.
+//! Node ids, which REST responses contain too, and cursors.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,6 @@ use crate::emulator::auth::access;
 use crate::emulator::routing::Call;
 use crate::emulator::world::{Repository, World};
 
-/// The kind and number that a node id names.
 fn decode(node_id: &str) -> Option<(String, u64)> {
     let text = String::from_utf8(STANDARD.decode(node_id).ok()?).ok()?;
     let (length, rest) = text.strip_prefix('0')?.split_once(':')?;
@@ -17,7 +16,6 @@ fn decode(node_id: &str) -> Option<(String, u64)> {
     Some((kind.to_owned(), number.parse().ok()?))
 }
 
-/// What a node id names, if it exists for the caller.
 pub fn node(call: &Call<'_>, node_id: &str) -> Result<Node, Problem> {
     let shown: String = node_id.chars().take(100).collect();
     let unknown = || {
@@ -30,8 +28,7 @@ pub fn node(call: &Call<'_>, node_id: &str) -> Result<Node, Problem> {
     thing(call.world, &kind, id).filter(|thing| is_visible(call, thing)).ok_or_else(unknown)
 }
 
-/// One of these things that is hidden is not there; reading issues and pulls may need a permission
-/// besides.
+/// Reading issues and pull requests may need a permission besides.
 fn is_visible(call: &Call<'_>, thing: &Node) -> bool {
     thing
         .repository()
@@ -45,7 +42,7 @@ fn thing(world: &World, kind: &str, id: u64) -> Option<Node> {
         "Bot" => world.users.contains_key(&id).then_some(Node::Bot(id)),
         "Organization" => world.organizations.contains_key(&id).then_some(Node::Organization(id)),
         "Repository" => world.repositories.contains_key(&id).then_some(Node::Repository(id)),
-        // REST names a pull by two ids, one for each of its faces; both lead to the pull.
+        // A pull request has two ids in REST, as an issue and as a pull request; both lead to it.
         "Issue" | "PullRequest" => {
             world.repositories.values().find_map(|repository| issue(repository, id))
         }
@@ -66,7 +63,6 @@ fn issue(repository: &Repository, id: u64) -> Option<Node> {
     Some(Node::issue(repository.id, issue))
 }
 
-/// The place of an item in a list, as a cursor.
 pub fn cursor(key: u64) -> String {
     STANDARD.encode(format!("cursor:{key}"))
 }

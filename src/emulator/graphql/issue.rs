@@ -1,4 +1,4 @@
-//! Issues, pulls and the comments on them.
+//! Issues, pull requests and their comments.
 
 use super::object::{Arguments, FieldValue, Graph, Node, Result};
 use super::problem::{Kind, Problem};
@@ -14,7 +14,6 @@ fn gone() -> Problem {
     Problem::new(Kind::NotFound, "It does not exist any more.")
 }
 
-/// The issue or pull, if the caller may read it, however the query came to it.
 fn readable<'a>(call: &'a Call<'_>, repository: &'a Repository, number: u64) -> Result<&'a Issue> {
     let issue = repository.issues.get(&number).ok_or_else(gone)?;
     may_read(call, repository, permission(issue))?;
@@ -68,7 +67,7 @@ fn plain(
         "body" => FieldValue::text(issue.body.as_deref().unwrap_or("")),
         "state" => FieldValue::text(if is_closed { "CLOSED" } else { "OPEN" }),
         "closed" => FieldValue::value(is_closed),
-        // Nothing is merged here yet, and nothing is a draft.
+        // The emulator has neither merges nor drafts here.
         "merged" | "isDraft" => FieldValue::value(false),
         "baseRefName" => FieldValue::text(&repository.default_branch),
         "headRefName" => FieldValue::text(issue.pull_from.as_deref().unwrap_or("")),
@@ -88,7 +87,6 @@ fn address(call: &Call<'_>, repository: &Repository, issue: &Issue) -> String {
     format!("{SITE}/{}/{collection}/{}", call.world.full_name(repository), issue.number)
 }
 
-/// Whoever opened it, and whoever may push.
 fn may_update(call: &Call<'_>, repository: &Repository, issue: &Issue) -> bool {
     let may_push = call
         .caller

@@ -1,10 +1,9 @@
-//! GraphQL: one schema over the same world as REST, with the same rules of who sees and may do
-//! what.
+//! GraphQL: one schema over the same world as REST, with the same access rules.
 //!
-//! The specification names only its limits (Document 1, Limits); the schema is the part of the real
-//! service's that bots use most, under its names. Reading, validating and executing queries is
-//! `apollo_compiler`'s; `size` says what a query costs before it is executed, and the other files
-//! find what its fields ask for. A request without mutations counts 1 point, with mutations 5.
+//! The upstream documents only its limits; the schema is the most used part of the real service's.
+//! `apollo_compiler` parses, validates and executes queries. `size` computes the cost before
+//! execution; the other files resolve fields. A request without mutations counts 1 point, with
+//! mutations 5.
 
 mod connection;
 mod ids;
@@ -38,26 +37,24 @@ use crate::emulator::http::{ApiError, Body, Fields, Reply, Tag};
 use crate::emulator::limits::Content;
 use crate::emulator::routing::{Call, Outcome};
 
-/// Document 1: points of a GraphQL request without and with mutations.
+/// Points of a GraphQL request without and with mutations (SPECIFICATION, "Secondary rate limits").
 const QUERY_POINTS: u32 = 1;
 const MUTATION_POINTS: u32 = 5;
-/// A longer query, or one of more tokens or nested deeper, is not read. Not shown; all are far
-/// above what clients send.
+/// Bounds of length, tokens and nesting for parsing. Undocumented; all are far above real queries.
 const QUERY_BYTES_MAX: usize = 1_048_576;
 const TOKENS_MAX: usize = 20_000;
 const NESTING_MAX: usize = 64;
-/// Further errors of one answer are left out.
 const ERRORS_MAX: usize = 100;
-/// The mutations that make something that people see.
+/// The mutations that create content for people.
 const CREATING: [&str; 2] = ["addComment", "createIssue"];
 
-/// What a request is, as far as that can be said without the world.
+/// A parsed request, before access to the world.
 #[derive(Debug)]
 pub struct Plan {
-    /// Document 1, Secondary rate limits.
+    /// SPECIFICATION, "Secondary rate limits".
     pub points: u32,
     pub content: Content,
-    /// What is taken from the primary budget.
+    /// Units charged to the primary budget.
     pub cost: u32,
     prepared: Result<Prepared, Refused>,
 }
@@ -70,19 +67,18 @@ struct Prepared {
     size: Size,
 }
 
-/// Why a request is not executed at all.
 #[derive(Debug)]
 enum Refused {
-    /// The request is none: answered as everywhere.
+    /// A malformed request, answered as in REST.
     Form(ApiError),
-    /// The query is wrong: 200 with errors.
+    /// An invalid query: 200 with errors.
     Query(Vec<Value>),
 }
 
 impl Plan {
-    /// Reads a request's body. What cannot be read counts as a query of the least cost.
+    /// An unreadable body counts as a query of the least cost.
     pub fn of(body: &[u8]) -> Self {
-        // What is answered 413 is not worth reading.
+        // A body that gets a 413 need not be parsed.
         match if body.len() > BODY_BYTES_MAX {
             Err(Refused::Form(ApiError::TooLarge))
         } else {
@@ -120,13 +116,12 @@ impl Plan {
     }
 }
 
-/// The refusal of an exhausted budget: status 200, the message as everywhere.
+/// Status 200, with REST's message.
 pub fn exhausted(account: &str) -> Reply {
     let error = json!({ "type": "RATE_LIMITED", "message": format!("API rate limit exceeded for {account}.") });
     QueryResult { data: Some(JsonValue::Null), errors: vec![error] }.into_reply()
 }
 
-/// Executes a request.
 pub fn answer(call: &mut Call<'_>, method: &Method, plan: Plan) -> Outcome {
     if call.caller.is_anonymous() || call.caller.token().is_none() {
         return Err(ApiError::RequiresAuthentication);
@@ -142,10 +137,9 @@ pub fn answer(call: &mut Call<'_>, method: &Method, plan: Plan) -> Outcome {
     }
 }
 
-/// The body of an answer.
 #[derive(Debug, Serialize)]
 struct QueryResult {
-    /// Absent when nothing was executed; null when that came to nothing (GraphQL, section 7.1).
+    /// Absent when nothing was executed; null when execution failed (GraphQL, section 7.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     data: Option<JsonValue>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -153,8 +147,7 @@ struct QueryResult {
 }
 
 impl QueryResult {
-    /// The fields in the order of the query, as GraphQL wants them. Answers to a POST have no
-    /// validators.
+    /// Keeps the query's field order, as GraphQL requires. Responses to a POST have no validators.
     fn into_reply(self) -> Reply {
         let bytes = serde_json::to_vec(&self).unwrap_or_default();
         let body = Body::Raw(Some("application/json; charset=utf-8".to_owned()), bytes.into());
@@ -165,7 +158,7 @@ impl QueryResult {
 fn schema() -> &'static Valid<Schema> {
     static SCHEMA: OnceLock<Valid<Schema>> = OnceLock::new();
     SCHEMA.get_or_init(|| {
-        // A test shows that it is valid.
+        // A test proves the schema valid.
         Schema::parse_and_validate(include_str!("schema.graphql"), "schema.graphql")
             .unwrap_or_else(|faulty| Valid::assume_valid(faulty.partial))
     })
@@ -207,11 +200,10 @@ fn prepare(body: &[u8]) -> Result<Prepared, Refused> {
     Ok(Prepared { operation: operation_name, variables, size, document })
 }
 
-/// The three members of a body. Wrong types are named, as everywhere.
 fn form(body: &[u8]) -> Result<(String, Option<String>, JsonMap), ApiError> {
     let mut fields = Fields::parse("GraphQL", body)?;
     if fields.value("query").is_none_or(Value::is_null) {
-        // Not shown; the real service's words.
+        // Undocumented; the real service's words.
         return Err(ApiError::BadRequest(
             "A query attribute must be specified and must be a string.".to_owned(),
         ));
@@ -239,7 +231,7 @@ fn diagnosed(kind: &str, errors: &DiagnosticList) -> Refused {
     )
 }
 
-/// An error as the real service writes it: with its type beside the message.
+/// The real service's form: with its type beside the message.
 fn entry(kind: &str, error: &GraphQLError) -> Value {
     let mut value = json!({ "type": kind, "message": error.message, "locations": error.locations });
     if !error.path.is_empty() {

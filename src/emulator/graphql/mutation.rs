@@ -1,5 +1,4 @@
-//! Mutations: the same changes as REST's, by the same functions, so with the same notifications and
-//! webhook deliveries.
+//! Mutations: they call REST's functions, so notifications and webhook deliveries are the same.
 
 use std::rc::Rc;
 
@@ -15,10 +14,8 @@ use crate::emulator::resources::issues::issue::{self, Edit, NewIssue};
 use crate::emulator::routing::{Call, Role};
 use crate::emulator::world::IssueState;
 
-/// What a mutation answers with.
 #[derive(Debug)]
 pub struct Payload {
-    /// Its type.
     pub kind: &'static str,
     client_mutation_id: Option<String>,
     actor: Option<Node>,
@@ -26,7 +23,6 @@ pub struct Payload {
     comment: Option<Node>,
 }
 
-/// Does one mutation.
 pub fn field(call: &mut Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {
     let input = arguments
         .object("input")
@@ -87,7 +83,6 @@ pub fn payload(payload: &Payload, name: &str) -> FieldValue {
     }
 }
 
-/// Admits the caller to a repository as REST does for taking part in issues.
 fn enter(call: &mut Call<'_>, id: u64) -> Result<()> {
     let repository = call.world.repositories.get(&id).ok_or(ApiError::NotFound)?;
     access::may(call.world, call.caller, repository, "issues", Level::Write, Role::Take)?;
@@ -96,8 +91,7 @@ fn enter(call: &mut Call<'_>, id: u64) -> Result<()> {
     Ok(())
 }
 
-/// The issue or pull that is to be commented on. REST does that by the routes of issues, so it
-/// takes their permission.
+/// Comments use REST's issue routes, so they take their permission.
 fn subject(call: &mut Call<'_>, node_id: &str) -> Result<Node> {
     let thing = ids::node(call, node_id)?;
     let (Node::Issue(repository, _) | Node::Pull(repository, _)) = thing else {
@@ -110,7 +104,7 @@ fn subject(call: &mut Call<'_>, node_id: &str) -> Result<Node> {
     Ok(thing)
 }
 
-/// The issue that an id names; pulls have mutations of their own in the real service.
+/// Pull requests have their own mutations in the real service.
 fn issue(call: &mut Call<'_>, node_id: &str) -> Result<Node> {
     let thing = ids::node(call, node_id)?;
     let Node::Issue(repository, _) = thing else {
@@ -153,7 +147,7 @@ fn update_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Node> {
     let state = input
         .text("state")
         .map(|state| if state == "OPEN" { IssueState::Open } else { IssueState::Closed });
-    // Labels are of the issue's repository, which has to be known first.
+    // Labels belong to the issue's repository, so the issue is resolved first.
     issue(call, input.text("id").unwrap_or(""))?;
     let change = Edit {
         title: input.has("title").then(|| title(input)).transpose()?,
@@ -181,7 +175,6 @@ fn title(input: Arguments<'_>) -> Result<String> {
     }
 }
 
-/// The users that ids name.
 fn assignees(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> {
     let Some(given) = input.texts("assigneeIds") else { return Ok(None) };
     let mut users = Vec::new();
@@ -195,7 +188,6 @@ fn assignees(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> 
     Ok(Some(users))
 }
 
-/// The labels of the repository that ids name.
 fn labels(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> {
     let Some(given) = input.texts("labelIds") else { return Ok(None) };
     let mut labels = Vec::new();

@@ -1,8 +1,7 @@
-//! The things a query walks over, and how the fields of each are found.
+//! The objects that a query traverses, and the resolution of their fields.
 //!
-//! What is found is plain data; [`Object`] alone knows the library. It also keeps the answer within
-//! bounds: every value is charged against a budget of bytes, and when that is spent nothing more is
-//! looked up.
+//! Resolved values are plain data; only [`Object`] depends on the library. It also bounds the
+//! response: every value is charged to a byte budget, and an exhausted budget ends all look-ups.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,10 +17,10 @@ use super::{issue, people, query, repository};
 use crate::emulator::routing::Call;
 use crate::emulator::world::Issue;
 
-/// What a value takes beside its text: its name, quotes and separators.
+/// The overhead of a value beside its text: name, quotes and separators.
 const VALUE_BYTES: usize = 24;
 
-/// One thing. Repository, number or id say which.
+/// An object, identified by its repository, number or id.
 #[derive(Clone, Debug)]
 pub enum Node {
     Query,
@@ -44,7 +43,6 @@ pub enum Node {
 }
 
 impl Node {
-    /// An issue or a pull, whichever it is.
     pub fn issue(repository: u64, issue: &Issue) -> Self {
         if issue.pull_from.is_some() {
             Self::Pull(repository, issue.number)
@@ -53,7 +51,7 @@ impl Node {
         }
     }
 
-    /// The repository that it is, or is in.
+    /// Returns the repository itself, or the one that contains the object.
     pub fn repository(&self) -> Option<u64> {
         match self {
             Self::Repository(id)
@@ -65,7 +63,6 @@ impl Node {
         }
     }
 
-    /// What tells it from its siblings in a list.
     pub fn key(&self) -> u64 {
         match self {
             Self::User(id) | Self::Bot(id) | Self::Organization(id) | Self::Repository(id) => *id,
@@ -78,7 +75,6 @@ impl Node {
     }
 }
 
-/// The value of a field.
 #[derive(Clone, Debug)]
 pub enum FieldValue {
     Value(JsonValue),
@@ -99,7 +95,6 @@ impl FieldValue {
         thing.map_or_else(Self::null, Self::One)
     }
 
-    /// A number; the schema's are all small.
     pub fn number(value: u64) -> Self {
         Self::value(i64::try_from(value).unwrap_or(i64::MAX))
     }
@@ -117,10 +112,9 @@ impl FieldValue {
     }
 }
 
-/// What a field's function makes of it.
 pub type Result<T = FieldValue> = std::result::Result<T, Problem>;
 
-/// The arguments of a field, already of their types.
+/// The arguments of a field, coerced to their types.
 #[derive(Clone, Copy, Debug)]
 pub struct Arguments<'a>(pub &'a JsonMap);
 
@@ -133,7 +127,7 @@ impl<'a> Arguments<'a> {
         self.0.get(name).and_then(JsonValue::as_i64).and_then(|value| u64::try_from(value).ok())
     }
 
-    /// Strings, ids or names of an enumeration.
+    /// Strings, ids or enumeration values.
     pub fn texts(self, name: &str) -> Option<Vec<&'a str>> {
         Some(self.0.get(name)?.as_array()?.iter().filter_map(JsonValue::as_str).collect())
     }
@@ -151,11 +145,10 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// One request while it is executed.
 pub struct Graph<'g, 'c> {
-    /// Mutations change the world that the fields after them read.
+    /// Mutations change the world that later fields read.
     pub call: RefCell<&'g mut Call<'c>>,
-    /// What this request is charged, and the nodes it asks for.
+    /// The cost of this request, and its number of nodes.
     pub cost: u32,
     pub nodes: u64,
     left_bytes: Cell<Option<usize>>,
@@ -173,7 +166,7 @@ impl<'g, 'c> Graph<'g, 'c> {
         }
     }
 
-    /// Takes from what the answer may still have; nothing is left once it was too much.
+    /// Charges the byte budget; an overdraft leaves it exhausted for good.
     pub fn charge(&self, bytes: usize) {
         self.left_bytes.set(self.left_bytes.get().and_then(|left| left.checked_sub(bytes)));
     }
@@ -183,7 +176,6 @@ impl<'g, 'c> Graph<'g, 'c> {
     }
 }
 
-/// A thing as the library asks for its fields.
 pub struct Object<'x, 'g, 'c> {
     pub graph: &'x Graph<'g, 'c>,
     pub thing: Node,
@@ -243,7 +235,7 @@ impl ObjectValue for Object<'_, '_, '_> {
         info: &'a ResolveInfo<'a>,
     ) -> std::result::Result<ResolvedValue<'a>, FieldError> {
         if self.graph.is_exhausted() {
-            // The whole answer will be an error; this only comes to an end.
+            // The response will be an error; this only ends the execution.
             return Ok(ResolvedValue::SkipForPartialExecution);
         }
         let object = |thing| ResolvedValue::object(Object { graph: self.graph, thing });
@@ -257,7 +249,7 @@ impl ObjectValue for Object<'_, '_, '_> {
                 Ok(object(thing))
             }
             FieldValue::Many(things) => {
-                // Charged at once, so that what takes no look-up (`__typename`) is counted too.
+                // Charged at once, so that fields without a look-up (`__typename`) count too.
                 let each: usize = info
                     .field_selections()
                     .iter()
@@ -278,8 +270,7 @@ impl ObjectValue for Object<'_, '_, '_> {
     }
 }
 
-/// How many values are selected, fragments in their places. The size of the whole query was judged
-/// before, so this ends.
+/// Counts with fragments expanded. The size check of the whole query bounds the recursion.
 fn selections(info: &ResolveInfo<'_>, set: &SelectionSet) -> usize {
     let inside = |selection: &Selection| match selection {
         Selection::Field(field) => 1 + selections(info, &field.selection_set),

@@ -9,10 +9,8 @@ use crate::emulator::render::node_id;
 use crate::emulator::routing::Call;
 use crate::emulator::world::{Owner, World};
 
-/// What a machine's login ends in.
 const BOT_SUFFIX: &str = "[bot]";
 
-/// Who did something: a person, or a machine.
 pub fn actor(world: &World, user: u64) -> Option<Node> {
     let login = &world.users.get(&user)?.login;
     Some(if login.ends_with(BOT_SUFFIX) { Node::Bot(user) } else { Node::User(user) })
@@ -25,7 +23,6 @@ pub fn of_owner(owner: Owner) -> Node {
     }
 }
 
-/// Who has this login and is of the kind that is asked for.
 pub fn by_login(
     call: &Call<'_>,
     login: &str,
@@ -71,7 +68,7 @@ pub fn user(
     })
 }
 
-/// All of one's own; of others those that one is in too.
+/// Lists all of the caller's own organisations, and of others those in common.
 fn organizations(
     call: &Call<'_>,
     graph: &Graph<'_, '_>,
@@ -115,7 +112,6 @@ pub fn organization(
     })
 }
 
-/// The repositories of an owner, one of them by its name.
 fn owned(
     call: &Call<'_>,
     graph: &Graph<'_, '_>,

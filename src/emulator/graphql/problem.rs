@@ -1,4 +1,4 @@
-//! What goes wrong inside a query: `errors[].type` and message, beside whatever data there is.
+//! Errors inside a query: `errors[].type` and message, beside partial data.
 
 use apollo_compiler::resolvers::FieldError;
 use apollo_compiler::response::GraphQLError;
@@ -7,10 +7,9 @@ use serde_json::{Value, json};
 use super::entry;
 use crate::emulator::http::ApiError;
 
-/// What the library puts before the message of a field that could not be resolved.
+/// The library's prefix of a field error's message.
 const PREFIX: &str = "resolver error: ";
 
-/// The `type` of an error, as the real service names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Unknown, or hidden from this caller.
@@ -53,7 +52,6 @@ impl Kind {
     }
 }
 
-/// Why a field has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub kind: Kind,
@@ -65,13 +63,12 @@ impl Problem {
         Self { kind, message: message.into() }
     }
 
-    /// An entry of `errors` that belongs to no field.
+    /// Returns an entry of `errors` that belongs to no field.
     pub fn entry(&self) -> Value {
         json!({ "type": self.kind.name(), "message": self.message })
     }
 }
 
-/// The refusals of REST, said in GraphQL.
 impl From<ApiError> for Problem {
     fn from(fault: ApiError) -> Self {
         match fault {
@@ -88,14 +85,14 @@ impl From<ApiError> for Problem {
     }
 }
 
-/// The library's errors have only a message, so the type travels before it.
+/// The library's errors have only a message, so the type is prefixed to it.
 impl From<Problem> for FieldError {
     fn from(problem: Problem) -> Self {
         Self { message: format!("{}: {}", problem.kind.name(), problem.message) }
     }
 }
 
-/// An error of the execution, its type and message apart again.
+/// Splits the message into type and message again.
 pub fn of_execution(error: &GraphQLError) -> Value {
     let said = error.message.strip_prefix(PREFIX).unwrap_or(&error.message);
     let typed = Kind::ALL
@@ -105,7 +102,7 @@ pub fn of_execution(error: &GraphQLError) -> Value {
     entry(kind.name(), &GraphQLError { message: message.to_owned(), ..error.clone() })
 }
 
-/// The answer would be larger than is made.
+/// The response exceeds its byte budget.
 pub fn too_much() -> Problem {
     Problem::new(
         Kind::ResourceLimitsExceeded,

@@ -1,4 +1,4 @@
-//! Where a query begins: the viewer, things by name or id, and the budget.
+//! The root of a query: the viewer, objects by name or id, and the budget.
 
 use super::object::{Arguments, FieldValue, Graph, Node, Result};
 use super::problem::{Kind, Problem};
@@ -8,11 +8,10 @@ use crate::emulator::limits::Resource;
 use crate::emulator::routing::Call;
 use crate::emulator::world::Owner;
 
-/// A field of the root.
 pub fn field(call: &Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {
     let text = |name: &str| arguments.text(name).unwrap_or("");
     match name {
-        // What acts for nobody acts as the machine user, as in everything it makes.
+        // A token without a user acts as the machine user, as in its writes.
         "viewer" => Ok(FieldValue::One(Node::User(call.actor()))),
         "user" => {
             people::by_login(call, text("login"), |owner| matches!(owner, Owner::User(_)), "User")
@@ -29,7 +28,7 @@ pub fn field(call: &Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {
         "repository" => {
             let (owner, name) = (text("owner"), text("name"));
             let found = repository::visible(call, owner, name);
-            // A name from before leads to the repository unless the caller says otherwise.
+            // A former name leads to the repository unless `followRenames` is false.
             let wanted = |id: &u64| {
                 arguments.flag("followRenames") != Some(false)
                     || repository::has_name(call, *id, name)
@@ -51,7 +50,7 @@ pub fn field(call: &Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {
     }
 }
 
-/// The budget as it will be once this request is charged.
+/// Returns the budget after the charge for this request.
 pub fn rate_limit(call: &Call<'_>, graph: &Graph<'_, '_>, name: &str) -> FieldValue {
     let view = call.budget(Resource::GRAPHQL);
     let number = |value: u32| FieldValue::number(u64::from(value));

@@ -1,5 +1,5 @@
-//! Repositories and their labels. Issues and pulls need the permission that REST asks for; the rest
-//! is for all who see the repository.
+//! Repositories and their labels. Issues and pull requests need REST's permission; the rest needs
+//! only access to the repository.
 
 use super::object::{Arguments, FieldValue, Graph, Node, Result};
 use super::problem::{Kind, Problem};
@@ -12,13 +12,12 @@ use crate::emulator::render::node_id;
 use crate::emulator::routing::{Call, Role};
 use crate::emulator::world::{Issue, IssueState, Repository, Visibility};
 
-/// The repository of this name, or that had it, if the caller sees it.
+/// By its current or a former name.
 pub fn visible(call: &Call<'_>, owner: &str, name: &str) -> Option<u64> {
     let repository = call.world.repository_named(owner, name)?;
     access::sees(call.world, call.caller, repository).then_some(repository.id)
 }
 
-/// Whether a repository has this name now.
 pub fn has_name(call: &Call<'_>, id: u64, name: &str) -> bool {
     call.world
         .repositories
@@ -26,8 +25,7 @@ pub fn has_name(call: &Call<'_>, id: u64, name: &str) -> bool {
         .is_some_and(|repository| repository.name.eq_ignore_ascii_case(name))
 }
 
-/// A repository that a query has come to; it may have been hidden or deleted since, by the same
-/// request.
+/// An earlier mutation of the same request may have hidden or deleted it.
 pub fn named<'a>(call: &'a Call<'_>, id: u64) -> Result<&'a Repository> {
     let repository = call
         .world
@@ -65,7 +63,7 @@ pub fn field(
     }
 }
 
-/// The fields that are there for the taking.
+/// Resolves the fields that need no further access.
 fn plain(call: &Call<'_>, repository: &Repository, name: &str) -> Option<FieldValue> {
     let full_name = || call.world.full_name(repository);
     let feature =
@@ -112,12 +110,10 @@ fn plain(call: &Call<'_>, repository: &Repository, name: &str) -> Option<FieldVa
     })
 }
 
-/// Reading issues or pulls takes what it takes in REST.
 pub fn may_read(call: &Call<'_>, repository: &Repository, permission: &str) -> Result<()> {
     Ok(access::may(call.world, call.caller, repository, permission, Level::Read, Role::Read)?)
 }
 
-/// The permission for one of the two.
 pub fn permission(issue: &Issue) -> &'static str {
     if issue.pull_from.is_some() { "pull_requests" } else { "issues" }
 }

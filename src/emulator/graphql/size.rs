@@ -1,9 +1,8 @@
-//! How large a query is before it is executed: what it costs, and whether it is executed at all.
+//! The cost of a query, computed before execution, and its limits.
 //!
-//! The specification does not show the cost of a query (UPSTREAM.md: "by query cost"); this is the
-//! real service's published rule. Each connection is a request for each of the nodes it hangs from,
-//! as if every page were full; a hundredth of all requests, rounded, is the cost, and it is never
-//! less than 1.
+//! The upstream does not document the cost of a query; this is the real service's published rule.
+//! Each connection is a request for each of its parent nodes, as if every page were full. The cost
+//! is a hundredth of all requests, rounded, and at least 1.
 
 use apollo_compiler::ExecutableDocument;
 use apollo_compiler::ast;
@@ -16,16 +15,13 @@ use super::problem::{Kind, Problem};
 /// The real service's published limits of one query: nodes, and items of one page.
 const NODES_MAX: u64 = 500_000;
 const PAGE_MAX: i64 = 100;
-/// Selections after fragments are put in place, aliases included, and how deep they are nested. Not
-/// shown.
+/// Selections with fragments expanded, aliases included, and their nesting. Undocumented.
 const SELECTIONS_MAX: u64 = 10_000;
 const DEPTH_MAX: usize = 30;
-/// Values that a look at the schema itself may have, and the entries that its lists are taken to
-/// have.
+/// The most introspection values, and the assumed length of the schema's lists.
 const SCHEMA_VALUES_MAX: u64 = 1_000_000;
 const SCHEMA_LIST: u64 = 20;
 
-/// What a query asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Nodes, if every page were full.
@@ -34,12 +30,10 @@ pub struct Size {
 }
 
 impl Size {
-    /// What it takes from the primary budget.
     pub fn cost(self) -> u32 {
         u32::try_from((self.requests + 50) / 100).unwrap_or(u32::MAX).max(1)
     }
 
-    /// The size of a valid operation, unless it is too large.
     pub fn of(
         document: &Valid<ExecutableDocument>,
         operation: &Operation,
@@ -60,12 +54,10 @@ struct Walk<'d> {
     schema_values: u64,
 }
 
-/// Where a selection is.
 #[derive(Clone, Copy)]
 struct Position {
-    /// How many nodes it is selected on.
     parents: u64,
-    /// On how many entries of the schema; none outside of it.
+    /// The number of schema entries that it is selected on; `None` outside introspection.
     schema_parents: u64,
     depth: usize,
 }
@@ -143,7 +135,7 @@ impl Walk<'_> {
         Ok(nodes)
     }
 
-    /// How many items a page of a connection may have: one of `first` and `last` has to be given.
+    /// One of `first` and `last` is required.
     fn page(&self, field: &Field) -> Result<u64, Problem> {
         let mut smallest: Option<i64> = None;
         for name in ["first", "last"] {

@@ -1,5 +1,4 @@
-//! Everything that can be wrong with a request, and the one place that turns it into an answer
-//! (Document 1, Errors).
+//! All request errors, and the one place that turns them into responses (SPECIFICATION, "Errors").
 
 use http::{HeaderValue, StatusCode, header};
 use percent_encoding::{CONTROLS, utf8_percent_encode};
@@ -8,33 +7,27 @@ use serde_json::{Value, json};
 use super::reply::Reply;
 use crate::emulator::limits::Exceeded;
 
-/// Begins every `documentation_url`; people's pages are not at the API's host.
+/// The prefix of every `documentation_url`; pages for humans have another host than the API.
 const DOCUMENTATION: &str = "https://docs.example.com/rest";
 
-/// The most things of one kind in one place, so that no caller can fill the memory.
+/// The most objects of one kind in one place, which bounds the memory.
 const THINGS_MAX: usize = 50_000;
 
-/// Why a request is not answered as it wished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiError {
     /// Unknown, or hidden from this caller.
     NotFound,
     BadCredentials,
     RequiresAuthentication,
-    /// With the message.
     Forbidden(&'static str),
-    /// The body is not JSON.
     MalformedJson,
-    /// The request's form is wrong, with what is wrong.
+    /// The request is malformed; with the detail.
     BadRequest(String),
-    /// The request's content is wrong.
     Invalid(Vec<FieldError>),
     TooLarge,
-    /// The repository has another name now; the address to use. Reads are told 301, writes 307,
-    /// which keeps their method.
+    /// With the new address. Reads get 301, writes 307, which keeps their method.
     MovedRead(String),
     MovedWrite(String),
-    /// The caller is named.
     PrimaryLimit {
         account: String,
         status: StatusCode,
@@ -47,7 +40,6 @@ pub enum ApiError {
     Banned,
 }
 
-/// One field of a body or query that cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     pub resource: &'static str,
@@ -56,7 +48,6 @@ pub struct FieldError {
     pub message: String,
 }
 
-/// What is wrong with a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     MissingField,
@@ -75,7 +66,6 @@ impl Code {
 }
 
 impl ApiError {
-    /// A 422 for one field.
     pub fn field(
         resource: &'static str,
         field: &str,
@@ -95,8 +85,7 @@ impl ApiError {
         Self::field(resource, field, Code::Invalid, message)
     }
 
-    /// Refuses to make more of something that there is too much of already (Document 1, 422: "the
-    /// endpoint has been spammed").
+    /// Bounds the memory; the upstream answers 422 for a spammed endpoint.
     pub fn unless_spammed(resource: &'static str, count: usize) -> Result<(), Self> {
         if count < THINGS_MAX {
             Ok(())
@@ -105,7 +94,6 @@ impl ApiError {
         }
     }
 
-    /// The answer.
     pub fn into_reply(self) -> Reply {
         match self {
             Self::NotFound => error(StatusCode::NOT_FOUND, "Not Found", ""),
@@ -136,7 +124,7 @@ impl ApiError {
 }
 
 fn error(status: StatusCode, message: &str, documentation: &str) -> Reply {
-    // UPSTREAM.md, Limits: "Newer bodies add `status`".
+    // The running service includes `status` in newer bodies (SPECIFICATION, "Limits in practice").
     Reply::json(
         status,
         json!({ "message": message, "documentation_url": format!("{DOCUMENTATION}{documentation}"), "status": status.as_str() }),
@@ -174,7 +162,7 @@ fn moved(status: StatusCode, address: &str) -> Reply {
         status,
         json!({ "message": message, "url": address, "documentation_url": DOCUMENTATION }),
     );
-    // A path may have been sent with characters that no header takes.
+    // The path may contain characters that are illegal in a header.
     let address = utf8_percent_encode(address, CONTROLS).to_string();
     if let Ok(value) = HeaderValue::from_str(&address) {
         reply.headers.push((header::LOCATION, value));
@@ -182,8 +170,7 @@ fn moved(status: StatusCode, address: &str) -> Reply {
     reply
 }
 
-/// The `message`, which is all of an error's body that the documents show: it names the fields
-/// itself.
+/// `message` is the only documented member of an error body, so it names the fields itself.
 fn summary(fields: &[FieldError]) -> String {
     const NAMED_MAX: usize = 10;
     let named = |fault: &FieldError| {

@@ -1,10 +1,9 @@
-//! Reading the fields of a JSON body. All that are wrong are named at once.
+//! Reads the fields of a JSON body and reports all invalid ones at once.
 
 use serde_json::{Map, Value};
 
 use super::error::{ApiError, Code, FieldError};
 
-/// The fields of one body.
 #[derive(Debug)]
 pub struct Fields {
     resource: &'static str,
@@ -12,19 +11,17 @@ pub struct Fields {
     faults: Vec<FieldError>,
 }
 
-/// What a field that may be null asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Change<T> {
-    /// It is absent.
+    /// The field is absent.
     #[default]
     Keep,
-    /// It is null.
+    /// The field is null.
     Clear,
     Set(T),
 }
 
 impl<T> Change<T> {
-    /// What becomes of the old value.
     pub fn of(self, old: Option<T>) -> Option<T> {
         match self {
             Self::Keep => old,
@@ -33,14 +30,13 @@ impl<T> Change<T> {
         }
     }
 
-    /// The value given, if there is one.
     pub fn value(self) -> Option<T> {
         self.of(None)
     }
 }
 
 impl Fields {
-    /// Parses a body; an empty one has no fields. `resource` is named in the faults.
+    /// Parses a body; an empty one has no fields. Errors name `resource`.
     pub fn parse(resource: &'static str, body: &[u8]) -> Result<Self, ApiError> {
         if body.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self { resource, map: Map::new(), faults: Vec::new() });
@@ -52,7 +48,7 @@ impl Fields {
         }
     }
 
-    /// The fields of an object inside this one; none when it is absent.
+    /// `None` when it is absent.
     pub fn object(&mut self, name: &str) -> Option<Self> {
         match self.map.get(name) {
             None => None,
@@ -63,7 +59,7 @@ impl Fields {
         }
     }
 
-    /// The objects of an array inside this one; none when it is absent.
+    /// `None` when it is absent.
     pub fn objects(&mut self, name: &str) -> Option<Vec<Self>> {
         let Value::Array(items) = self.map.get(name)? else {
             return self.wrong_type(name, "an array of objects");
@@ -79,7 +75,6 @@ impl Fields {
         )
     }
 
-    /// Takes over what is wrong with an object inside this one.
     pub fn absorb(&mut self, inner: Self, name: &str) {
         self.faults.extend(
             inner
@@ -105,7 +100,6 @@ impl Fields {
         }
     }
 
-    /// A string or null.
     pub fn nullable_string(&mut self, name: &str) -> Change<String> {
         match self.map.get(name) {
             Some(Value::Null) => Change::Clear,
@@ -113,7 +107,7 @@ impl Fields {
         }
     }
 
-    /// A string that must be there and have characters; the empty string when it is not.
+    /// On an error it returns the empty string.
     pub fn required_string(&mut self, name: &str) -> String {
         match self.map.get(name) {
             Some(Value::String(text)) if !text.trim().is_empty() => text.clone(),
@@ -133,7 +127,6 @@ impl Fields {
         }
     }
 
-    /// An integer or null.
     pub fn nullable_integer(&mut self, name: &str) -> Change<u64> {
         match self.map.get(name) {
             None => Change::Keep,
@@ -156,7 +149,7 @@ impl Fields {
         texts.or_else(|| self.wrong_type(name, "an array of strings"))
     }
 
-    /// Labels may be given as names or as objects with a name.
+    /// Accepts strings and objects with a name.
     pub fn names(&mut self, name: &str) -> Option<Vec<String>> {
         let items = match self.map.get(name) {
             None => return None,
@@ -185,7 +178,6 @@ impl Fields {
         self.reject(name, Code::AlreadyExists, format!("{name} is taken"));
     }
 
-    /// Notes that a field cannot be taken.
     pub fn reject(&mut self, name: &str, code: Code, message: impl Into<String>) {
         self.faults.push(FieldError {
             resource: self.resource,
@@ -200,7 +192,6 @@ impl Fields {
         None
     }
 
-    /// Fails with all faults noted so far.
     pub fn check(&mut self) -> Result<(), ApiError> {
         if self.faults.is_empty() {
             Ok(())

@@ -1,41 +1,38 @@
-//! Which `Last-Modified` was handed out within the very second of a change, so that the same date
-//! never stands for two states.
+//! Detects ambiguous `Last-Modified` dates, so that one date never stands for two states.
 //!
-//! "Sending `If-Modified-Since` with that exact value yields 304 when nothing changed" (Document
-//! 1). A date has whole seconds, and a second change within one would get the date of the first
-//! (RFC 9110, section 8.8.2.2). So it is noted when an answer with such a young date left; a later
-//! change in the same second makes the date worthless for comparing, until a change in another
-//! second.
+//! A date has whole seconds, so a second change within one second gets the date of the first (RFC
+//! 9110, section 8.8.2.2). This module records each response that carries the date of its own
+//! second. A later change in that second makes the date unusable as a validator until another
+//! change.
 
 use std::collections::HashMap;
 
 use crate::clock::Timestamp;
 
-/// When there are this many addresses, further ones have no date for the rest of the second.
+/// At this many addresses, further ones get no date for the rest of the second.
 const ADDRESSES_MAX: usize = 20_000;
 
-/// When each address first showed a date within its own second, in milliseconds.
+/// The time in milliseconds at which each address first showed a date within its own second.
 #[derive(Debug, Default)]
 pub struct IssuedDates(HashMap<String, u64>);
 
-/// What a date is worth as a validator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DateValidity {
-    /// It stands for one state.
+    /// The date stands for one state.
     Exact,
-    /// It stood for another state before.
+    /// The date stood for another state before.
     Ambiguous,
-    /// It cannot be given: the change is not over, or there is no room to note it.
+    /// No date: the millisecond of the change is not over, or the table is full.
     None,
 }
 
 impl IssuedDates {
-    /// The worth of the date of `changed_at` in an answer of `address` that leaves now.
+    /// Judges the date `changed_at` in a response for `address` that leaves now.
     pub fn check(&mut self, address: &str, changed_at: Timestamp, now: Timestamp) -> DateValidity {
         let same_second = |millis: u64| millis / 1_000 == changed_at.as_secs();
         let shown = self.0.get(address).copied().filter(|millis| same_second(*millis));
         if now.as_secs() == changed_at.as_secs() && shown.is_none() {
-            // In the same millisecond nobody can tell what came first.
+            // Within one millisecond the order of change and response is unknown.
             if now.as_millis() <= changed_at.as_millis()
                 || (self.0.len() >= ADDRESSES_MAX && !self.0.contains_key(address))
             {

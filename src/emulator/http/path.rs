@@ -1,5 +1,5 @@
-//! What a request's path is before it is routed: the shape of the base address, the door, the query
-//! and the segments.
+//! Splits a request's path before routing: the base address, the API surface, the query and the
+//! segments.
 
 use std::borrow::Cow;
 
@@ -7,19 +7,16 @@ use bytes::Bytes;
 use http::{Method, Request};
 use percent_encoding::percent_decode_str;
 
-/// The largest request body; uploads are exempt. Not shown in the specification; CONTRACT, Config:
-/// `writes.max_body`.
+/// The largest request body, uploads excepted. Undocumented; the default of `writes.max_body`.
 pub const BODY_BYTES_MAX: usize = 10 * 1024 * 1024;
-/// The base path of a self-hosted instance (Document 1, Address).
+/// The base path of a self-hosted instance (SPECIFICATION, "Conventions").
 const SELF_HOSTED: &str = "/api/v3";
-/// Where uploads go, whatever the shape of the base address.
+/// In every dialect.
 const UPLOADS: &str = "/api/uploads";
-/// Where the emulator itself is asked.
 const CONTROL: &str = "/_emulator";
-/// More pairs than any documented query has are dropped.
+/// More pairs than any documented query has; the rest is dropped.
 const QUERY_PAIRS_MAX: usize = 100;
 
-/// Which part of the upstream a path belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiArea {
     Rest,
@@ -28,17 +25,15 @@ pub enum ApiArea {
     Control,
 }
 
-/// A path without its base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Canonical<'a> {
     pub area: ApiArea,
-    /// What addresses in the answer begin with after the host: nothing or `/api/v3`.
+    /// The path prefix of addresses in the response: empty or `/api/v3`.
     pub prefix: &'static str,
     /// Begins with a slash.
     pub path: &'a str,
 }
 
-/// Takes the base off a path.
 pub fn canonical(path: &str) -> Canonical<'_> {
     if let Some(rest) = under(path, CONTROL) {
         return Canonical { area: ApiArea::Control, prefix: "", path: rest };
@@ -52,11 +47,11 @@ pub fn canonical(path: &str) -> Canonical<'_> {
     };
     let area =
         if rest == "/graphql" || path == "/api/graphql" { ApiArea::Graphql } else { ApiArea::Rest };
-    // What GraphQL answers has no API addresses, but a self-hosted caller keeps its shape.
+    // GraphQL responses contain no API addresses, but a self-hosted caller keeps its prefix.
     Canonical { area, prefix, path: if area == ApiArea::Graphql { "/graphql" } else { rest } }
 }
 
-/// The rest of `path` below `base`; `/` for the base itself.
+/// Returns the part of `path` below `base`; `/` for the base itself.
 fn under<'a>(path: &'a str, base: &str) -> Option<&'a str> {
     match path.strip_prefix(base)? {
         "" => Some("/"),
@@ -65,7 +60,7 @@ fn under<'a>(path: &'a str, base: &str) -> Option<&'a str> {
     }
 }
 
-/// Whether this is the upload of a release asset, whose body may be of any size.
+/// Returns true for the upload of a release asset, the body of which may have any size.
 pub fn is_upload(method: &Method, path: &str) -> bool {
     let canonical = canonical(path);
     if method != Method::POST || !matches!(canonical.area, ApiArea::Rest | ApiArea::Uploads) {
@@ -80,17 +75,15 @@ pub fn is_upload(method: &Method, path: &str) -> bool {
     }
 }
 
-/// The body was announced as larger than any that is accepted, and was not read. A request
-/// extension.
+/// The announced body is larger than the maximum and was not read. A request extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unread;
 
-/// Whether the body is larger than what is accepted, read or not.
+/// True for read and unread bodies.
 pub fn is_too_large(request: &Request<Bytes>, bytes_max: usize) -> bool {
     request.body().len() > bytes_max || request.extensions().get::<Unread>().is_some()
 }
 
-/// A decoded query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Query(Vec<(String, String)>);
 
@@ -108,17 +101,15 @@ impl Query {
         )
     }
 
-    /// The first value of that name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
     }
 
-    /// The names given, in their order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// In an order that does not depend on the sender's.
+    /// Sorts the pairs, so that the sender's order does not matter.
     pub fn sorted(mut self) -> Vec<(String, String)> {
         self.0.sort();
         self.0
@@ -131,13 +122,12 @@ fn decode_query(text: &str) -> String {
     percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }
 
-/// One segment of a path as text; `%2F` becomes data (UPSTREAM.md, Conditional requests).
+/// `%2F` becomes data (SPECIFICATION, "Conditional requests in practice").
 pub fn decode_segment(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// The size of an upload whose body the socket shell counted instead of keeping it. A request
-/// extension.
+/// The size of an upload that the server counted instead of keeping. A request extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadBytes(pub u64);
 

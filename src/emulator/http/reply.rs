@@ -1,4 +1,4 @@
-//! An answer before it is on the wire, and the headers that every answer carries.
+//! A response before serialization, and the headers that every response carries.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -6,34 +6,30 @@ use serde_json::Value;
 
 use crate::clock::Timestamp;
 
-/// What is sent as the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     Empty,
     Json(Value),
-    /// With its content type, or without one.
+    /// With its content type, if any.
     Raw(Option<String>, Bytes),
 }
 
-/// Where an answer's `ETag` comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tag {
-    /// Made from the request and the body.
+    /// Computed from the request and the body.
     Made,
-    /// A recorded one, as the header had it.
+    /// A recorded header value.
     Recorded(String),
     None,
 }
 
-/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     pub status: StatusCode,
     pub body: Body,
-    /// When what it shows last changed; none for lists that do not say.
+    /// The last change of the content; `None` for lists without one.
     pub changed_at: Option<Timestamp>,
     pub tag: Tag,
-    /// What this answer has beyond the headers of every answer.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -50,7 +46,6 @@ impl Reply {
         Self::json(StatusCode::OK, value)
     }
 
-    /// 201 with the address of what was made.
     pub fn created(value: Value, location: &str) -> Self {
         Self::json(StatusCode::CREATED, value).with(header::LOCATION, location)
     }
@@ -63,7 +58,7 @@ impl Reply {
         Self { changed_at: Some(at), ..self }
     }
 
-    /// Adds a header; a value that no header can have is left out.
+    /// Adds a header and skips an illegal value.
     pub fn with(mut self, name: HeaderName, value: &str) -> Self {
         self.headers.extend(HeaderValue::from_str(value).ok().map(|value| (name, value)));
         self

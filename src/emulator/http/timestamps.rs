@@ -1,4 +1,4 @@
-//! Points in time as the wire writes them: ISO 8601 in bodies and queries, HTTP dates in headers.
+//! Timestamps on the wire: ISO 8601 in bodies and queries, HTTP dates in headers.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -8,10 +8,10 @@ use time::macros::format_description;
 
 use crate::clock::Timestamp;
 
-/// The last second that both forms can write; anything later is written as this.
+/// The last second that both forms can express; later times are clamped to it.
 const LATEST: Timestamp = Timestamp::from_secs(253_402_300_799);
 
-/// `YYYY-MM-DDTHH:MM:SSZ` (Document 1, conventions: Timestamps).
+/// Returns `YYYY-MM-DDTHH:MM:SSZ` (SPECIFICATION, "Conventions").
 pub fn iso(at: Timestamp) -> String {
     let seconds = i64::try_from(at.min(LATEST).as_secs()).unwrap_or(0);
     OffsetDateTime::from_unix_timestamp(seconds)
@@ -22,22 +22,21 @@ pub fn iso(at: Timestamp) -> String {
         .unwrap_or_default()
 }
 
-/// Reads an ISO 8601 timestamp with `Z` or a numeric offset; `None` for anything else and for times
-/// before 1970.
+/// Accepts `Z` or a numeric offset. Times before 1970 become the epoch.
 pub fn parse_iso(text: &str) -> Option<Timestamp> {
-    // A `+` in a query is often sent unescaped and then arrives as a space.
+    // An unescaped `+` in a query arrives as a space.
     let at = OffsetDateTime::parse(&text.trim().replace(' ', "+"), &Rfc3339).ok()?;
     let millis = at.unix_timestamp_nanos() / 1_000_000;
-    // Before the epoch nothing happened here, so that every such moment is the same.
+    // The world has no events before the epoch, so all earlier times are equivalent.
     u64::try_from(millis.max(0)).ok().map(Timestamp::from_millis)
 }
 
-/// The form of `Date` and `Last-Modified` (RFC 9110, section 5.6.7).
+/// Returns the form of `Date` and `Last-Modified` (RFC 9110, section 5.6.7).
 pub fn http_date(at: Timestamp) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(at.min(LATEST).as_secs()))
 }
 
-/// Reads an HTTP date; a malformed one counts as absent (RFC 9110, section 13.1.3).
+/// Parses an HTTP date; a malformed one counts as absent (RFC 9110, section 13.1.3).
 pub fn parse_http_date(text: &str) -> Option<Timestamp> {
     let at = httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
     Some(Timestamp::from_secs(at.as_secs()))

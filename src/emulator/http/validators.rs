@@ -1,5 +1,5 @@
-//! Validators and conditional requests as the service is seen to do them (UPSTREAM.md, Conditional
-//! requests; RFC 9110, section 13).
+//! Validators and conditional requests as observed at the service (SPECIFICATION, "Conditional
+//! requests in practice"; RFC 9110, section 13).
 
 use http::header::{self, HeaderMap};
 use ring::digest::{Context, SHA256};
@@ -8,20 +8,18 @@ use super::issued_dates::DateValidity;
 use super::timestamps::{http_date, parse_http_date};
 use crate::clock::Timestamp;
 
-/// The validators of one answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validators {
     /// Without quotes or a weakness mark.
     pub opaque: String,
-    /// The whole second of the last change, when there is one to tell.
+    /// The whole second of the last change, if known.
     pub last_modified: Option<Timestamp>,
-    /// What that is worth for comparing.
+    /// The reliability of that date for comparison.
     pub date_validity: DateValidity,
 }
 
-/// The validators of `body` for this request: SHA-256 in hex over Accept, Authorization and Cookie
-/// as far as they are present, each followed by a colon, then the body. Hence another token has
-/// another `ETag` for the same answer.
+/// SHA-256 in hexadecimal over those of Accept, Authorization and Cookie that are present, each
+/// followed by a colon, then the body. Hence two tokens get different `ETag`s.
 pub fn validators(
     request: &HeaderMap,
     body: &[u8],
@@ -42,7 +40,6 @@ pub fn validators(
     Validators { opaque: hex(digest.finish().as_ref()), last_modified, date_validity }
 }
 
-/// Lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     bytes
@@ -52,7 +49,6 @@ pub fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Whether an answer says something else than the caller already has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
     Modified,
@@ -60,8 +56,7 @@ pub enum Freshness {
 }
 
 impl Validators {
-    /// Judges a `GET` or `HEAD`. `If-None-Match` rules; only without it does `If-Modified-Since`
-    /// count (RFC 9110, section 13.1.3).
+    /// `If-Modified-Since` counts only without `If-None-Match` (RFC 9110, section 13.1.3).
     pub fn evaluate(&self, request: &HeaderMap) -> Freshness {
         let mut tags = request.get_all(header::IF_NONE_MATCH).iter().peekable();
         if tags.peek().is_some() {
@@ -75,7 +70,7 @@ impl Validators {
             .and_then(parse_http_date);
         match (self.last_modified, since) {
             (Some(changed), Some(since)) if changed < since => Freshness::NotModified,
-            // A date that stood for another state too says nothing.
+            // An ambiguous date never validates.
             (Some(changed), Some(since))
                 if changed == since && self.date_validity == DateValidity::Exact =>
             {
@@ -85,8 +80,7 @@ impl Validators {
         }
     }
 
-    /// The `ETag` of a full answer: weak when the caller accepts compression, as if it had been
-    /// compressed on the way.
+    /// Weak when the caller accepts compression, as if a proxy had compressed the body.
     pub fn etag(&self, request: &HeaderMap) -> String {
         let accepts =
             request.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
@@ -94,7 +88,7 @@ impl Validators {
         if weak { format!("W/\"{}\"", self.opaque) } else { self.strong_etag() }
     }
 
-    /// The `ETag` of a 304, which is "the strong form of a weak one".
+    /// The strong form.
     pub fn strong_etag(&self) -> String {
         format!("\"{}\"", self.opaque)
     }
@@ -104,12 +98,11 @@ impl Validators {
     }
 }
 
-/// Whether a caller asks conditionally at all.
 pub fn is_conditional(request: &HeaderMap) -> bool {
     request.contains_key(header::IF_NONE_MATCH) || request.contains_key(header::IF_MODIFIED_SINCE)
 }
 
-/// Whether a list of entity tags has this one, compared weakly. A star stands for any.
+/// Compares weakly; a star matches any.
 pub fn lists(list: &str, opaque: &str) -> bool {
     list.split(',').map(str::trim).any(|tag| {
         let tag = tag.strip_prefix("W/").unwrap_or(tag);

@@ -1,9 +1,9 @@
-//! The secondary limits beside concurrency, points and content: CPU time, requests about access
-//! tokens, and the lower content limits of single endpoints (Document 1, Secondary rate limits).
+//! The other secondary limits: CPU time, token requests, and the content limits of single endpoints
+//! (SPECIFICATION, "Secondary rate limits").
 //!
-//! They are measured as the others are: from a request's arrival until a whole window after its
-//! completion. What a request will cost in CPU time is known only when it has been executed, so the
-//! one that passes the limit is served and the next one refused.
+//! The windows are the same: from a request's arrival until a whole window after its completion.
+//! CPU time is known only after execution, so the request that passes the limit is served and the
+//! next one refused.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -18,12 +18,10 @@ const MICROS_PER_SECOND: u64 = 1_000_000;
 const CONTENT: [(&str, &str); 2] =
     [("window.minute", "content.minute"), ("window.hour", "content.hour")];
 
-/// An amount in one sliding window, added up as it comes and goes.
 #[derive(Debug, Default)]
 struct Meter {
     in_flight: u64,
     completed: VecDeque<(Timestamp, u64)>,
-    /// Of everything in `completed`.
     sum: u64,
 }
 
@@ -38,8 +36,7 @@ impl Meter {
         self.in_flight.saturating_add(self.sum.saturating_sub(over))
     }
 
-    /// When the reading will have fallen below `max`; a whole window from now when what is in
-    /// flight alone is too much.
+    /// A whole window from now when the amount in flight alone is too much.
     fn falls_below(&self, max: u64, now: Timestamp, window: Duration) -> Timestamp {
         let mut reading = self.reading(now, window);
         for (at, amount) in self.completed.iter().filter(|(at, _)| *at + window > now) {
@@ -74,7 +71,6 @@ impl Meter {
         self.in_flight == 0 && self.completed.back().is_none_or(|(at, _)| *at + keep <= now)
     }
 
-    /// Refuses when the limit is reached already.
     fn check(
         &self,
         now: Timestamp,
@@ -90,10 +86,9 @@ impl Meter {
     }
 }
 
-/// The books of one account.
 #[derive(Debug, Default)]
 pub struct Meters {
-    /// Microseconds, REST and GraphQL together; of GraphQL alone; together in the short window.
+    /// Microseconds: REST and GraphQL together; GraphQL alone; together in the burst window.
     cpu: Meter,
     graphql_cpu: Meter,
     burst: Meter,
@@ -102,7 +97,6 @@ pub struct Meters {
     content: BTreeMap<String, [Meter; 2]>,
 }
 
-/// How the meters stand, for the control plane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readings {
     pub cpu_millis: u64,
@@ -223,7 +217,7 @@ mod tests {
         }
     }
 
-    /// Limits without the burst, which these tests would meet first.
+    /// Limits without the burst, which these tests would hit first.
     fn limits() -> Limits {
         let mut limits = Limits::default();
         limits.set("cpu.burst", 1_000).expect("known");

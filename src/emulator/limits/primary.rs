@@ -1,7 +1,7 @@
-//! The primary budgets: requests per window, account and resource (Document 1, Primary rate
-//! limits).
+//! The primary budgets: requests per window, account and resource (SPECIFICATION, "Primary rate
+//! limits").
 //!
-//! A window begins with the first request that costs something and has a fixed end; nothing carries
+//! A window begins with the first request that costs anything and has a fixed end; nothing carries
 //! over.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use super::sweeper::Sweeper;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::AccountId;
 
-/// From this many windows on, the ended ones are forgotten now and then.
+/// From this many windows on, ended ones are swept periodically.
 const SWEPT_FROM: usize = 20_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,13 +21,12 @@ struct Window {
     reset: Timestamp,
 }
 
-/// What the five headers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     pub resource: Resource,
     pub limit: u32,
     pub used: u32,
-    /// A whole second.
+    /// In whole seconds.
     pub reset: Timestamp,
 }
 
@@ -37,7 +36,6 @@ impl View {
     }
 }
 
-/// All windows under way.
 #[derive(Debug, Default)]
 pub struct Primary {
     windows: BTreeMap<(AccountId, Resource), Window>,
@@ -45,8 +43,7 @@ pub struct Primary {
 }
 
 impl Primary {
-    /// How the budget stands. One that is untouched shows the end that a window beginning now would
-    /// have.
+    /// An untouched budget shows the end of a window that begins now.
     pub fn view(
         &self,
         now: Timestamp,
@@ -61,7 +58,7 @@ impl Primary {
         View { resource, limit, used: used.min(limit), reset }
     }
 
-    /// Takes `cost` from the budget, beginning a window if none is under way.
+    /// Charges `cost` to the budget and opens a window if none is open.
     pub fn spend(
         &mut self,
         now: Timestamp,
@@ -84,7 +81,6 @@ impl Primary {
         window.used = window.used.saturating_add(cost);
     }
 
-    /// Every window under way: whose, what for, how much is used and until when.
     pub fn windows(
         &self,
         now: Timestamp,
@@ -96,7 +92,7 @@ impl Primary {
     }
 }
 
-/// `x-ratelimit-reset` has no fractions, so neither has the truth.
+/// `x-ratelimit-reset` has no fractions, so windows end on whole seconds.
 fn end(now: Timestamp, length: Duration) -> Timestamp {
     Timestamp::from_secs((now + length).as_secs_ceil())
 }

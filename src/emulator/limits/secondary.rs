@@ -1,13 +1,12 @@
-//! The secondary limits: concurrency, points and content (Document 1, Secondary rate limits), and
-//! what happens to those who do not stop.
+//! The secondary limits: concurrency, points and content (SPECIFICATION, "Secondary rate limits"),
+//! and the treatment of clients that do not stop.
 //!
-//! The specification does not say how its minutes are measured. This is the strictest reading for a
-//! caller: a request counts from its arrival until a whole window after its completion, in a
-//! sliding window, so that whoever passes here passes any fixed or sliding window. Refused requests
-//! do not count, or a caller that tries again could never come back. Once a refusal has been
-//! answered, the account is closed for every route until the time that the refusal named, and what
-//! it sends meanwhile is counted against it. CPU time, OAuth token requests and what single
-//! endpoints have for themselves are in [`meters`].
+//! The upstream does not document how it measures a minute. This is the strictest reading: a
+//! request counts from its arrival until a whole sliding window after its completion. A client that
+//! passes here passes any fixed or sliding window. Refused requests do not count; otherwise a
+//! retrying client could never recover. A delivered denial closes the account for every route until
+//! the time it names, and counts the requests sent meanwhile. [`meters`] holds CPU time, OAuth
+//! token requests and the limits of single endpoints.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -19,10 +18,9 @@ use super::sweeper::Sweeper;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::AccountId;
 
-/// From this many accounts on, those that hold nothing are forgotten now and then.
+/// From this many accounts on, idle ones are swept periodically.
 const SWEPT_FROM: usize = 10_000;
 
-/// What a request counts for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weight {
     /// The endpoint, as method and route template.
@@ -31,44 +29,40 @@ pub struct Weight {
     pub style: Style,
     pub content: Content,
     pub tokens: TokenRequest,
-    /// Known once it has been executed.
+    /// Known only after execution.
     pub cpu_micros: u64,
 }
 
-/// Which of the two books of points it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Rest,
     Graphql,
-    /// Git LFS: neither of the two that the secondary limits name, so that none of them counts it.
+    /// Git LFS, which neither of the two point limits counts.
     Transfer,
 }
 
-/// Whether it is one of the "OAuth access token requests" of apps and OAuth apps (Document 1,
-/// Secondary rate limits).
+/// Marks the token requests of apps and OAuth apps (SPECIFICATION, "Secondary rate limits").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenRequest {
     No,
     Counted,
 }
 
-/// Whether it makes something that people see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     None,
     Generating,
 }
 
-/// Which limit said no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exceeded {
     Concurrency,
     Points,
     Content,
-    /// CPU time, in a minute or a short while.
+    /// CPU time, in a minute or in the burst window.
     Cpu,
     OauthTokens,
-    /// It came before the wait of an earlier refusal was over.
+    /// Sent before the wait of an earlier denial was over.
     Waiting,
 }
 
@@ -85,29 +79,28 @@ impl Exceeded {
     }
 }
 
-/// A "no", and the time before which another try is made in vain.
+/// A denial, and the time before which a retry is refused too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitDenial {
     pub exceeded: Exceeded,
     pub until: Timestamp,
 }
 
-/// Points in a sliding window: those of requests in flight, and those that were completed a short
-/// while ago.
+/// Points in a sliding window: those of requests in flight and of recently completed ones.
 #[derive(Debug, Default)]
 struct Counter {
     in_flight: u32,
     completed: VecDeque<Completed>,
-    /// The points of all that were ever completed.
+    /// Points of all requests ever completed.
     total: u64,
 }
 
-/// A completed request. What lies in a window is the difference of two sums, however many requests
-/// there are.
+/// A completed request. Two running sums make the window's content one subtraction, however many
+/// requests there are.
 #[derive(Clone, Copy, Debug)]
 struct Completed {
     at: Timestamp,
-    /// The points of all that were completed before it, and with it.
+    /// Points of all requests completed before this one, and including it.
     before: u64,
     with: u64,
 }
@@ -118,14 +111,12 @@ impl Counter {
         u32::try_from(recent).unwrap_or(u32::MAX).saturating_add(self.in_flight)
     }
 
-    /// The points of all that have left the window.
     fn left(&self, now: Timestamp, window: Duration) -> u64 {
         let first = self.completed.partition_point(|completed| completed.at + window <= now);
         self.completed.get(first).map_or(self.total, |completed| completed.before)
     }
 
-    /// When completed requests of at least `points` will have left the window; a whole window from
-    /// now when too many are in flight.
+    /// A whole window from now when too many points are in flight.
     fn frees_at(&self, now: Timestamp, window: Duration, points: u32) -> Timestamp {
         let wanted = self.left(now, window).saturating_add(points.into());
         let last = self.completed.partition_point(|completed| completed.with < wanted);
@@ -159,13 +150,12 @@ struct Ledger {
     graphql: Counter,
     content: Counter,
     meters: Meters,
-    /// No request is served before this.
+    /// No request is served before this time.
     closed_until: Option<Timestamp>,
     sent_while_limited: u64,
     banned: bool,
 }
 
-/// The secondary books of all accounts.
 #[derive(Debug, Default)]
 pub struct Secondary {
     ledgers: BTreeMap<AccountId, Ledger>,
@@ -182,13 +172,11 @@ struct Open {
 #[derive(Debug)]
 enum Effect {
     Served(Weight),
-    /// The caller learns at completion that it is limited until then; what it sent before is not
-    /// held against it.
+    /// The denial applies from its delivery; requests sent before do not count against it.
     Closes(Timestamp),
 }
 
 impl Secondary {
-    /// Whether the request may be served now.
     pub fn check(
         &self,
         now: Timestamp,
@@ -232,7 +220,6 @@ impl Secondary {
         ledger.meters.check(now, weight, limits)
     }
 
-    /// The request is served and in flight.
     pub fn begin(&mut self, id: RequestId, account: AccountId, weight: Weight) {
         if weight.style == Style::Transfer {
             return;
@@ -252,19 +239,18 @@ impl Secondary {
         self.open.insert(id, Open { account, effect: Effect::Served(weight) });
     }
 
-    /// The request was refused; when the caller knows it, it has to wait until `until`.
+    /// Records a refused request; once the caller knows, it must wait until `until`.
     pub fn begin_denied(&mut self, id: RequestId, account: AccountId, until: Timestamp) {
         self.open.insert(id, Open { account, effect: Effect::Closes(until) });
     }
 
-    /// The refusal of `id` does not reach its caller, who therefore does not know of it.
+    /// Marks the denial of `id` as undelivered, so that the caller does not have to obey it.
     pub fn withhold_denial(&mut self, id: RequestId) {
         if self.open.get(&id).is_some_and(|open| matches!(open.effect, Effect::Closes(_))) {
             self.open.remove(&id);
         }
     }
 
-    /// The answer of `id` leaves.
     pub fn finish(&mut self, now: Timestamp, id: RequestId, limits: &Limits) {
         let Some(Open { account, effect }) = self.open.remove(&id) else { return };
         let hour = limits.duration("window.hour");
@@ -291,16 +277,14 @@ impl Secondary {
         }
     }
 
-    /// The user made something on the website: "web actions count too" (Document 1). It is counted,
-    /// not refused.
+    /// The content limits include the website (SPECIFICATION, "Secondary rate limits").
     pub fn note_web_action(&mut self, now: Timestamp, account: AccountId, limits: &Limits) {
         let content = &mut self.ledgers.entry(account).or_default().content;
         content.begin(1);
         content.complete(now, 1, limits.duration("window.hour"));
     }
 
-    /// The account sent a request although it had been told to wait. Enough of them, and it is
-    /// banned.
+    /// Counts a request sent during a known wait; enough of them ban the account.
     pub fn note_sent_while_limited(&mut self, account: AccountId, limits: &Limits) {
         let ledger = self.ledgers.entry(account).or_default();
         ledger.sent_while_limited += 1;
@@ -311,12 +295,10 @@ impl Secondary {
         self.ledgers.get(&account).is_some_and(|ledger| ledger.banned)
     }
 
-    /// How many requests of the account are in flight.
     pub fn concurrency(&self, account: AccountId) -> u32 {
         self.ledgers.get(&account).map_or(0, |ledger| ledger.in_flight)
     }
 
-    /// The books of every account, for the control plane.
     pub fn usage(&self, now: Timestamp, limits: &Limits) -> Vec<AccountUsage> {
         let (minute, hour) = (limits.duration("window.minute"), limits.duration("window.hour"));
         let of = |(account, ledger): (&AccountId, &Ledger)| AccountUsage {
@@ -353,7 +335,6 @@ impl Ledger {
     }
 }
 
-/// How one account stands.
 #[derive(Clone, Debug)]
 pub struct AccountUsage {
     pub account: AccountId,
@@ -369,7 +350,6 @@ pub struct AccountUsage {
     pub banned: bool,
 }
 
-/// By how much `count` and `more` together are above `max`, if they are.
 fn excess(count: u32, more: u32, max: u64) -> Option<u32> {
     let above = (u64::from(count) + u64::from(more)).saturating_sub(max);
     Some(u32::try_from(above).unwrap_or(u32::MAX)).filter(|above| *above > 0)

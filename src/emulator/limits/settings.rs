@@ -1,11 +1,11 @@
-//! Every limit and window length by name, as data that a test can change while the emulator runs.
+//! Every limit and window length by name, as data that a test can change at run time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::emulator::accounts::AccountId;
 
-/// What a budget is counted for. Only names from this list occur.
+/// The resource of a budget. Only the names in this list occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource(&'static str);
 
@@ -16,8 +16,7 @@ impl Resource {
     pub const GRAPHQL: Self = Self("graphql");
     pub const LFS: Self = Self("lfs");
 
-    /// All of them, in the order of `GET /rate_limit` (the names are those of UPSTREAM.md, Limits;
-    /// Git LFS has none there).
+    /// In the order of `GET /rate_limit`. Git LFS has no name there.
     pub const ALL: [Self; 15] = [
         Self::CORE,
         Self::SEARCH,
@@ -45,10 +44,10 @@ impl Resource {
     }
 }
 
-/// Name, default. A name `RESOURCE.KIND` is the primary limit of that kind of account, a bare
-/// `RESOURCE` that of all other kinds.
+/// Name and default. `RESOURCE.KIND` is the primary limit of that kind of account; a bare
+/// `RESOURCE` is that of all other kinds.
 const DEFAULTS: &[(&str, u64)] = &[
-    // Document 1, Primary rate limits.
+    // SPECIFICATION, "Primary rate limits".
     ("core.user", 5_000),
     ("core.enterprise-app-user", 15_000),
     ("core.installation", 5_000),
@@ -63,10 +62,10 @@ const DEFAULTS: &[(&str, u64)] = &[
     ("core.anonymous", 60),
     ("lfs.anonymous", 300),
     ("lfs.authenticated", 3_000),
-    // "A Git LFS batch request processes 100 objects by default."
+    // A Git LFS batch has 100 objects by default.
     ("lfs.batch", 100),
-    // UPSTREAM.md, Limits: observed resources. Their limits for anonymous callers are the real
-    // service's published ones.
+    // Observed resources (SPECIFICATION, "Limits in practice"). The limits of anonymous callers are
+    // the published ones.
     ("search", 30),
     ("search.anonymous", 10),
     ("code_search", 10),
@@ -80,34 +79,31 @@ const DEFAULTS: &[(&str, u64)] = &[
     ("actions_runner_registration", 10_000),
     ("scim", 15_000),
     ("dependency_snapshots", 100),
-    // Only their names were observed; the limits are the ones that the real service publishes.
+    // Only their names were observed; the limits are the published ones.
     ("dependency_sbom", 100),
     ("audit_log", 1_750),
     ("audit_log_streaming", 15),
-    // Seconds. Document 1: "per hour unless stated", Git LFS per minute; UPSTREAM.md gives searches
-    // a minute.
+    // Seconds: an hour by default, a minute for Git LFS and searches.
     ("window.primary", 3_600),
     ("window.search", 60),
     ("window.code_search", 60),
     ("window.lfs", 60),
-    // Document 1, Secondary rate limits.
+    // SPECIFICATION, "Secondary rate limits".
     ("concurrency", 100),
     ("points.rest", 900),
     ("points.graphql", 2_000),
     ("content.minute", 80),
     ("content.hour", 500),
-    // "Some endpoints are lower"; which and how much is not shown. Any endpoint can be given one in
-    // this form.
+    // The upstream lowers undocumented endpoints; this form gives any endpoint its own limit.
     ("content.minute@POST /repos/{owner}/{repo}/releases", 20),
     ("oauth-tokens.hour", 2_000),
-    // Seconds of CPU time in a minute, all together and GraphQL alone.
+    // Seconds of CPU time in a minute: total, and GraphQL alone.
     ("cpu", 90),
     ("cpu.graphql", 60),
-    // "Requests that consume excessive compute in a short time may be limited": seconds of CPU time
-    // in `window.burst`. Both not shown.
+    // Seconds of CPU time in `window.burst`; documented without figures.
     ("cpu.burst", 30),
-    // What requests are taken to cost, in microseconds (`compute`). Not shown; so little that every
-    // other limit is met before.
+    // The simulated cost of requests in microseconds (`compute`). Undocumented; low enough that
+    // every other limit is hit first.
     ("cpu-micros.read", 1_000),
     ("cpu-micros.write", 2_000),
     ("cpu-micros.graphql", 2_000),
@@ -116,47 +112,43 @@ const DEFAULTS: &[(&str, u64)] = &[
     ("window.minute", 60),
     ("window.hour", 3_600),
     ("window.burst", 10),
-    // Document 1, Client behavior after a limit, rule 4: "at least one minute".
+    // The documented minimum wait of one minute (SPECIFICATION, "After a limit").
     ("penalty", 60),
-    // Rule 5: "continued requests while limited may lead to the integration being banned". How many
-    // is not shown.
+    // The upstream may ban a client that goes on sending; the threshold is undocumented.
     ("ban.after", 1_000),
-    // Document 1, Errors: 403 or 429.
+    // The upstream uses 403 or 429 (SPECIFICATION, "Errors").
     ("refusal.status", 403),
-    // Whether a secondary refusal says `retry-after`: 0 never, 1 always, 2 every other time
-    // (Document 1, Client behavior, rules 2 to 4).
+    // Presence of `retry-after` on a secondary denial: 0 never, 1 always, 2 every other time
+    // (SPECIFICATION, "After a limit").
     ("refusal.retry-after", 2),
-    // Seconds; Document 1, Poll interval.
+    // Seconds.
     ("poll.interval", 60),
-    // How it rises (polling.rs): by a factor for everybody, and by the number of early polls for
-    // each doubling; and how far, in seconds. Not shown.
+    // The growth of the interval (`polling.rs`): a factor for everybody, the early polls for each
+    // doubling, and the maximum in seconds. Undocumented.
     ("poll.load", 1),
     ("poll.patience", 10),
     ("poll.interval-max", 900),
-    // Document 2, PUT /notifications: above how many unread threads it answers 202, and how many
-    // seconds the rest then takes. Not shown.
+    // `PUT /notifications`: the number of unread threads above which it answers 202, and the
+    // seconds that the rest takes. Undocumented.
     ("notifications.background-above", 500),
     ("notifications.background", 5),
-    // Seconds. Document 3, User migrations: how long one is pending and how long exporting is not
-    // shown; "archive age reaches 7 days" is. How long the address of a download is good is not
-    // shown.
+    // Seconds. The seven days of an archive are documented (SPECIFICATION, "User migrations"); the
+    // other durations are not.
     ("migrations.pending", 2),
     ("migrations.exporting", 5),
     ("migrations.archive", 604_800),
     ("migrations.download", 300),
-    // Bytes: an archive that would unpack to more fails; when all that are kept are more, the
-    // oldest go early. Not shown.
+    // Bytes. A larger archive fails; when all archives exceed the total, the oldest are evicted.
+    // Undocumented.
     ("migrations.archive-bytes", 268_435_456),
     ("migrations.kept-bytes", 268_435_456),
-    // Bytes, about: a query whose answer would be larger is refused. Not shown.
+    // Approximate bytes: a query with a larger response is refused. Undocumented.
     ("graphql.answer-bytes", 16_777_216),
 ];
 
-/// Limits that one account or endpoint has for itself, so that nobody can fill the memory with
-/// names.
+/// The most limits of single accounts or endpoints, which bounds the memory.
 const OWN_MAX: usize = 1_000;
 
-/// The limits in force.
 #[derive(Clone, Debug)]
 pub struct Limits {
     values: BTreeMap<String, u64>,
@@ -169,30 +161,28 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The value of a name of the table; 0 for any other.
+    /// Returns the value of a name in the table; 0 for any other.
     pub fn get(&self, name: &str) -> u64 {
         self.values.get(name).copied().unwrap_or(0)
     }
 
-    /// A length of time that the table gives in seconds; never zero, a window without length would
-    /// have no end.
+    /// In seconds; never zero, because an empty window would never end.
     pub fn duration(&self, name: &str) -> Duration {
         Duration::from_secs(self.get(name).max(1))
     }
 
-    /// The value that an endpoint (`POST /repos/{owner}/{repo}/issues`) has for itself, under
-    /// `NAME@ENDPOINT`.
+    /// An endpoint's own value (`POST /repos/{owner}/{repo}/issues`), stored as `NAME@ENDPOINT`.
     pub fn of_endpoint(&self, name: &str, endpoint: &str) -> Option<u64> {
         self.values.get(&format!("{name}@{endpoint}")).copied()
     }
 
-    /// Sets one value. `core`, without a kind, sets it for every kind of account; `core@NAME` for
-    /// the account of that name alone. `points@ENDPOINT` is what a request to that endpoint costs,
-    /// `content.minute@ENDPOINT` and `content.hour@ENDPOINT` are lower limits of its own; an
-    /// endpoint is named as the transcript names it.
+    /// Sets one value. A bare `core` sets it for every kind of account, `core@NAME` for the account
+    /// of that name alone. `points@ENDPOINT` is the cost of a request there;
+    /// `content.minute@ENDPOINT` and `content.hour@ENDPOINT` are its own lower limits. An endpoint
+    /// is named as in the transcript.
     ///
     /// # Errors
-    /// When nothing has that name, or when there are too many of the forms with `@` already.
+    /// When the name is unknown, or too many of the forms with `@` are in use.
     pub fn set(&mut self, name: &str, value: u64) -> Result<(), UnknownLimit> {
         let (limit, of) = name.split_once('@').unwrap_or((name, ""));
         let is_endpoints =
@@ -229,7 +219,6 @@ impl Limits {
         self.values.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
-    /// The window's length of a resource's primary budget.
     pub fn primary_window(&self, resource: Resource) -> Duration {
         match resource {
             Resource::SEARCH => self.duration("window.search"),
@@ -239,7 +228,7 @@ impl Limits {
         }
     }
 
-    /// The primary limit of an account that is named `name` in the world and is of this scale.
+    /// `name` is the account's name in the world.
     pub fn primary(&self, account: AccountId, name: &str, resource: Resource, scale: Scale) -> u32 {
         let own = self.values.get(&format!("{}@{name}", resource.name())).copied();
         let value = own.unwrap_or_else(|| match (resource, account) {
@@ -254,8 +243,7 @@ impl Limits {
                 (AccountId::Workflow(_), Plan::Usual) => "core.workflow",
                 (AccountId::Workflow(_), Plan::EnterpriseCloud) => "core.workflow-enterprise",
                 (AccountId::Anonymous(_), _) => "core.anonymous",
-                // What an app does as itself is not in the table; the least of an installation is
-                // taken.
+                // No limit is known for an app as itself; the minimum of an installation applies.
                 (AccountId::App(_), _) => "core.installation",
                 (AccountId::User(_) | AccountId::Replayed(_), _) => "core.user",
             }),
@@ -269,8 +257,7 @@ impl Limits {
         u32::try_from(value).unwrap_or(u32::MAX)
     }
 
-    /// Document 1: +50 for each repository beyond 20 and +50 for each organization user beyond 20;
-    /// never above 12,500.
+    /// +50 for each repository and user beyond 20 (SPECIFICATION, "Primary rate limits").
     fn installation(&self, scale: Scale) -> u64 {
         let beyond = |count: u64| count.saturating_sub(self.get("core.installation-free"));
         let extra = beyond(scale.repositories)
@@ -281,17 +268,13 @@ impl Limits {
     }
 }
 
-/// What an account's limit depends on beside its kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scale {
-    /// That an installation reaches.
     pub repositories: u64,
-    /// Of the organisation that it is installed on.
     pub users: u64,
     pub plan: Plan,
 }
 
-/// What the owning organisation pays for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plan {
     #[default]
@@ -299,7 +282,7 @@ pub enum Plan {
     EnterpriseCloud,
 }
 
-/// There is no limit of that name.
+/// The limit's name is unknown.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UnknownLimit;
 

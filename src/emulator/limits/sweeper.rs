@@ -1,21 +1,19 @@
-//! When books that gain an entry with every new caller forget what has ended: seldom enough that no
-//! request pays for all callers.
+//! Amortized removal of ended entries from maps that grow with every new caller, so that no request
+//! pays for all callers.
 
 use std::collections::BTreeMap;
 
-/// A book has at most so many times the entries from which it is swept.
+/// The largest size of a map, as a multiple of its first sweep's size.
 const GROWTH_MAX: usize = 16;
 
-/// Sweeps a book of at least `FROM` entries whenever it has twice as many as were left the last
-/// time, which costs each new entry a constant share on average.
+/// Sweeps once the map has doubled, which costs each new entry a constant share on average.
 #[derive(Debug, Default)]
 pub struct Sweeper<const FROM: usize> {
     next: usize,
 }
 
 impl<const FROM: usize> Sweeper<FROM> {
-    /// Called before an entry is added. Where too many have not ended either, the last in order go:
-    /// of accounts, those without a name.
+    /// Call before adding an entry. When too many are live, the last go: the anonymous accounts.
     pub fn sweep<K: Ord, V>(&mut self, book: &mut BTreeMap<K, V>, has_ended: impl Fn(&V) -> bool) {
         if book.len() < self.next.max(FROM) {
             return;
@@ -34,7 +32,7 @@ mod tests {
 
     use super::*;
 
-    /// Adds entries that never end; how often an entry was looked at, and the most that there were.
+    /// Adds entries that never end. Returns how often an entry was visited, and the largest size.
     fn filled(entries: usize) -> (usize, usize) {
         let (looked, mut most) = (Cell::new(0), 0);
         let (mut sweeper, mut book) = (Sweeper::<10>::default(), BTreeMap::new());

@@ -1,10 +1,8 @@
-//! The archive of a migration: a tar.gz of JSON files, an `attachments` directory and a
-//! `repositories` directory with Git data (Document 3, User migrations). The same migration of the
-//! same world is the same archive, to the byte.
+//! The archive of a migration: a tar.gz of JSON files, an `attachments` and a `repositories`
+//! directory with Git data (SPECIFICATION, "User migrations"). It is reproducible to the byte.
 //!
-//! Every kind of record that the document lists has a file, an empty list where there is nothing of
-//! it ("as the resources exist"); a kind that the migration leaves out has none. The emulator has
-//! no projects and no uploaded files: those lists and the directory are empty.
+//! Every documented kind of record has a file, which may hold an empty list; an excluded kind has
+//! none. The emulator has no projects and no uploaded files, so those stay empty.
 
 use std::io::{self, Write};
 use std::iter;
@@ -20,18 +18,15 @@ use super::records::Subject;
 use crate::clock::Timestamp;
 use crate::emulator::world::{Flag, Migration, Organization, Owner, World};
 
-/// The version of the records' form, as the real service's archives have it.
+/// The version of the record format, as in the real service's archives.
 const SCHEMA_VERSION: &str = "1.2.0";
-/// How many records one file holds, as in the real service's archives; the next ones are in a file
-/// with the next number.
+/// As in the real service's archives; further records go to the next numbered file.
 const RECORDS_PER_FILE: usize = 100;
 
-/// Why there is no archive.
 #[derive(Debug)]
 pub enum Failed {
-    /// A repository does not exist any more.
     RepositoryGone,
-    /// It would be larger than it may be, or hold a name that tar cannot.
+    /// It would exceed the size limit, or contain a name that tar cannot hold.
     CannotBeWritten,
 }
 
@@ -41,8 +36,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// Makes the archive of what there is now, the end of the export, `at`. `unpacked_bytes_max` bounds
-/// the work.
+/// `at` is the end of the export; `unpacked_bytes_max` bounds the work.
 pub fn make(
     world: &World,
     migration: &Migration,
@@ -53,7 +47,7 @@ pub fn make(
         migration.repositories.iter().map(|id| world.repositories.get(id)).collect();
     let repositories = repositories.ok_or(Failed::RepositoryGone)?;
     let concerned = |organization: &&Organization| {
-        // Without repositories, the organisations that the account may see everything of.
+        // Without repositories, the organisations that the account owns.
         let is_own = migration.wants(Flag::OrgMetadataOnly)
             && organization.owners.contains(&migration.owner);
         is_own
@@ -67,7 +61,7 @@ pub fn make(
     let gzip = GzEncoder::new(Vec::new(), Compression::default());
     let mut pack =
         Pack { tar: Builder::new(Bounded { inner: gzip, left: unpacked_bytes_max }), at };
-    // "Only git source included when true."
+    // This flag leaves only the Git data.
     if !migration.wants(Flag::ExcludeMetadata) {
         metadata(&mut pack, &subject, migration)?;
     }
@@ -88,7 +82,7 @@ fn metadata<W: Write>(
     if !migration.wants(Flag::ExcludeAttachments) {
         pack.directory("attachments")?;
     }
-    // What is in repositories, of which such a migration has none.
+    // These records belong to repositories, which such a migration does not have.
     if migration.wants(Flag::OrgMetadataOnly) {
         return Ok(());
     }
@@ -110,7 +104,7 @@ fn metadata<W: Write>(
         pack.records("projects", iter::empty())?;
     }
     if !migration.wants(Flag::ExcludeAttachments) {
-        // The files of releases are no attachments.
+        // Release assets are not attachments.
         pack.records("attachments", iter::empty())?;
     }
     Ok(())
@@ -131,7 +125,7 @@ fn git<W: Write>(pack: &mut Pack<W>, subject: &Subject<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// A tar whose every entry is of the same moment.
+/// A tar with one fixed time for every entry.
 struct Pack<W: Write> {
     tar: Builder<W>,
     at: Timestamp,
@@ -157,7 +151,7 @@ impl<W: Write> Pack<W> {
         self.tar.append_data(&mut header, format!("{path}/"), io::empty())
     }
 
-    /// Numbered files of so many records each; one with an empty list when there are no records.
+    /// Writes numbered files of bounded length; without records, one file with an empty list.
     fn records(&mut self, name: &str, records: impl Iterator<Item = Value>) -> io::Result<()> {
         let mut records = records.peekable();
         for number in 1.. {
@@ -174,7 +168,7 @@ impl<W: Write> Pack<W> {
     }
 }
 
-/// A writer that takes so many bytes and no more.
+/// A writer that fails beyond a number of bytes.
 struct Bounded<W> {
     inner: W,
     left: usize,

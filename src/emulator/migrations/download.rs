@@ -1,19 +1,16 @@
-//! The address that an archive is downloaded from: short-lived and signed, so that whoever was told
-//! it needs no credential.
+//! The download address of an archive: short-lived and signed, so that it needs no credential.
 //!
-//! The specification says only that a download redirects (302) to the archive; where that is and
-//! for how long is not shown.
+//! The upstream documents only the redirect (302); address and lifetime are the emulator's own.
 
 use ring::hmac;
 
 use crate::clock::Timestamp;
 use crate::emulator::http::{Query, hex};
 
-/// Not a secret: an emulator guards nothing. It keeps apart addresses that were handed out from
-/// those that were made up.
+/// Not a secret: it distinguishes issued addresses from invented ones.
 const KEY: &[u8] = b"emulated archives";
 
-/// Path and query of the archive of migration `guid`, good until `expires`.
+/// Returns path and query of the archive of migration `guid`, valid until `expires`.
 pub fn path(guid: &str, expires: Timestamp) -> String {
     format!(
         "/_archives/{guid}.tar.gz?expires={}&signature={}",
@@ -22,14 +19,13 @@ pub fn path(guid: &str, expires: Timestamp) -> String {
     )
 }
 
-/// Why an address does not work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     Expired,
     WrongSignature,
 }
 
-/// Whether the query of an address was signed for this archive and is still good.
+/// Checks that the query of an address is signed for this archive and has not expired.
 pub fn verify(guid: &str, query: &Query, now: Timestamp) -> Result<(), Refused> {
     let expires: u64 =
         query.get("expires").and_then(|text| text.parse().ok()).ok_or(Refused::WrongSignature)?;

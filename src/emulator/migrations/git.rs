@@ -1,9 +1,8 @@
-//! Git's own data: the objects and refs of a bare repository, as files.
+//! The files of a bare Git repository: objects and refs.
 //!
-//! It holds what the repository's history has: every commit that a branch leads to, with its trees
-//! and files, and a commit for each pull whose branch has none. Commits that no branch leads to are
-//! left out. Objects are loose and refs packed: no name that a caller chose becomes the name of a
-//! file.
+//! It holds every commit on a branch with trees and files, and one commit for each pull request
+//! without a branch. Unreferenced commits are left out. Objects are loose and refs packed, so that
+//! no caller's name becomes a file name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,13 +10,12 @@ use std::io;
 use crate::emulator::world::git::objects::{Kind, Object, ObjectId, is_ref_name};
 use crate::emulator::world::{Commit, Repository, World};
 
-/// Where `HEAD` points when the default branch has a name that git would not take.
+/// The target of `HEAD` when git rejects the default branch's name.
 const MAIN: &str = "main";
 
-/// A bare repository.
 #[derive(Debug, Default)]
 pub struct Bare {
-    /// Those that refs lead to and all before them.
+    /// The commits of all refs, and their ancestors.
     commits: Vec<Commit>,
     /// The commits of refs by full name. No ref is a directory of another one.
     refs: BTreeMap<String, String>,
@@ -25,7 +23,6 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// What a repository holds.
     pub fn of(world: &World, repository: &Repository) -> Self {
         let history = world.history(repository);
         let branch =
@@ -52,7 +49,7 @@ impl Bare {
                 continue;
             };
             whole.point("pull", &format!("{}/head", pull.number), &head.sha);
-            // The branch of one that was merged may be gone for good.
+            // A merged branch may have been deleted.
             if pull.merged.is_none() {
                 whole.point("heads", branch, &head.sha);
             }
@@ -67,7 +64,7 @@ impl Bare {
         whole
     }
 
-    /// Adds a ref, unless its name is none or in the way of another's: git keeps refs as files.
+    /// Adds a ref, unless its name is invalid or conflicts with another: git keeps refs as files.
     fn point(&mut self, space: &str, name: &str, at: &str) {
         let full = format!("refs/{space}/{name}");
         let below = format!("{full}/");
@@ -82,11 +79,11 @@ impl Bare {
         }
     }
 
-    /// The directories that git looks for even when they are empty.
+    /// The directories that git requires even when empty.
     pub const DIRECTORIES: [&'static str; 5] =
         ["objects", "objects/info", "objects/pack", "refs/heads", "refs/tags"];
 
-    /// Every file by its path inside the repository.
+    /// Lists every file by its path inside the repository.
     pub fn files(&self) -> impl Iterator<Item = io::Result<(String, Vec<u8>)>> {
         let mut packed = "# pack-refs with: peeled fully-peeled sorted \n".to_owned();
         packed.extend(self.refs.iter().map(|(name, id)| format!("{id} {name}\n")));
@@ -110,7 +107,7 @@ impl Bare {
     }
 }
 
-/// What is not yet written of a commit, its trees and its files.
+/// Returns the unwritten objects of a commit: itself, its trees and its files.
 fn objects(commit: &Commit, written: &mut BTreeSet<ObjectId>) -> Vec<Object> {
     let mut objects = vec![commit.object()];
     if ObjectId::parse(&commit.tree).is_some_and(|tree| written.contains(&tree)) {

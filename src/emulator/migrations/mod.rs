@@ -1,10 +1,9 @@
-//! User migrations (Document 3): what one is, how time moves it from state to state, and what it
-//! holds locked meanwhile.
+//! User migrations (SPECIFICATION, "User migrations"): their states, timing and repository locks.
 //!
-//! "Transitions between the four states other than creation into pending: not shown." Here time
-//! makes them, as the limits `migrations.…` say: pending for a while, exporting for a while, then
-//! exported with an archive made at that moment; or failed, when a repository is gone by then or
-//! the archive would be too large. The routes are in `resources::migrations`.
+//! The upstream does not document the transitions between states. Here the limits `migrations.…`
+//! time them: pending, then exporting, then exported with an archive of that moment. A migration
+//! fails when a repository is gone or the archive too large. `resources::migrations` has the
+//! routes.
 
 pub mod archive;
 pub mod download;
@@ -21,14 +20,14 @@ use crate::emulator::limits::Limits;
 use crate::emulator::world::storage::migrations::Pace;
 use crate::emulator::world::{Migration, MigrationState, World};
 
-/// The most migrations of one account, so that no caller can fill the memory. Not shown.
+/// The most migrations of one account, which bounds the memory. Undocumented.
 pub const PER_ACCOUNT_MAX: usize = 1_000;
 
-/// Repositories after whose export a request need not wait for further ones.
+/// The most repositories exported during one request.
 const EXPORTED_AT_ONCE: usize = 20;
 
-/// Does what has become due by `now`, the earliest first. Whoever's request it is waits for some
-/// small exports or a large one: of many that are overdue the others follow with the next requests.
+/// Earliest first. The current request waits for a few small exports or one large one; later
+/// requests do the rest.
 pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
     let mut states = MigrationState::ALL.to_vec();
     let mut exported: usize = 0;
@@ -43,7 +42,7 @@ pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
                 world.migrations.enter(id, MigrationState::Exporting, Pace::Moving, at);
             }
             MigrationState::Exporting => {
-                // One without repositories is work too.
+                // A migration without repositories is work too.
                 exported += 1 + world
                     .migrations
                     .get(id)
@@ -60,7 +59,6 @@ pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
     }
 }
 
-/// Ends the export of a migration, well or badly.
 pub fn export(world: &mut World, limits: &Limits, id: u64, at: Timestamp) {
     let bytes = |name| usize::try_from(limits.get(name)).unwrap_or(usize::MAX);
     let kept_bytes_max = bytes("migrations.kept-bytes");
@@ -77,8 +75,7 @@ pub fn export(world: &mut World, limits: &Limits, id: u64, at: Timestamp) {
     }
 }
 
-/// Puts a migration into a state for a test, where it stays; an exported one keeps its archive for
-/// as long as any. False when there is no such migration.
+/// For tests. An exported migration keeps its archive for the usual time.
 pub fn put(
     world: &mut World,
     limits: &Limits,
@@ -95,7 +92,7 @@ pub fn put(
     is_there
 }
 
-/// What `GET /_emulator/world` tells of all migrations.
+/// Lists all migrations for `GET /_emulator/world`.
 pub fn views(world: &World) -> Vec<Value> {
     let name = |id: &u64| world.repositories.get(id).map(|repository| world.full_name(repository));
     let view = |migration: &Migration| {

@@ -1,6 +1,6 @@
-//! The JSON records of an archive, in the form that the real service's archives have as far as it
-//! is known: each names its `type` and its `url`, and points at others by theirs. The shapes are
-//! not shown in the specification.
+//! The JSON records of an archive, as far as possible in the real service's form, because the
+//! upstream does not document it. Each names its `type` and its `url`, and refers to others by
+//! theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,10 +12,9 @@ use crate::emulator::world::{
     Repository, Visibility, World,
 };
 
-/// How a record names a place inside its own archive.
+/// The prefix of a file reference inside the archive.
 const ARCHIVE_ROOT: &str = "tarball://root";
 
-/// What one archive is about.
 #[derive(Clone, Debug)]
 pub struct Subject<'a> {
     pub world: &'a World,
@@ -24,17 +23,14 @@ pub struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// The page of a user.
     pub fn user_url(&self, user: u64) -> String {
         format!("{SITE}/{}", segment(self.world.login(user)))
     }
 
-    /// The page of a repository.
     pub fn url(&self, repository: &Repository) -> String {
         format!("{SITE}/{}", self.world.full_name(repository))
     }
 
-    /// The path of a repository's Git data inside the archive.
     pub fn git_path(&self, repository: &Repository) -> String {
         format!(
             "repositories/{}/{}.git",
@@ -43,7 +39,6 @@ impl Subject<'_> {
         )
     }
 
-    /// Everyone that a record points at.
     pub fn users(&self) -> impl Iterator<Item = Value> {
         let mut users = BTreeSet::new();
         for organization in &self.organizations {
@@ -178,7 +173,7 @@ impl Subject<'_> {
         })
     }
 
-    /// The pulls; their commits are those of the archive's Git data.
+    /// Lists the pull requests; their commits are in the archive's Git data.
     pub fn pulls(&self) -> impl Iterator<Item = Value> {
         self.repositories.iter().flat_map(move |repository| {
             let history = self.world.history(repository);
@@ -237,7 +232,7 @@ impl Subject<'_> {
         value
     }
 
-    /// The branches that pulls go into, each once, with the pulls that do.
+    /// Lists the target branches of pull requests, each once, with its pull requests.
     pub fn bases(&self) -> impl Iterator<Item = Value> {
         self.repositories.iter().flat_map(move |repository| {
             let (url, history) = (self.url(repository), self.world.history(repository));
@@ -259,7 +254,7 @@ impl Subject<'_> {
         })
     }
 
-    /// What is known of the past: that something was closed, or merged. Who did it is not.
+    /// Lists the known past events: closings and merges. Their actors are unknown.
     pub fn issue_events(&self) -> impl Iterator<Item = Value> {
         self.repositories.iter().flat_map(move |repository| {
             let url = self.url(repository);
@@ -334,7 +329,7 @@ impl Subject<'_> {
         })
     }
 
-    /// Only the size of an asset is known here; its bytes are not in the archive.
+    /// Only the size of an asset is known; its bytes are not in the archive.
     fn asset(&self, asset: &Asset) -> Value {
         json!({
             "user": self.user_url(asset.uploader),
@@ -346,13 +341,12 @@ impl Subject<'_> {
     }
 }
 
-/// The page of an issue or a pull.
 pub fn issue_url(repository_url: &str, issue: &Issue) -> String {
     let collection = if issue.pull_from.is_some() { "pull" } else { "issues" };
     format!("{repository_url}/{collection}/{}", issue.number)
 }
 
-/// The member under which a record points at an issue or a pull.
+/// Returns the member by which a record refers to an issue or a pull request.
 fn kind_of(issue: &Issue) -> &'static str {
     if issue.pull_from.is_some() { "pull_request" } else { "issue" }
 }

@@ -1,8 +1,7 @@
-//! The records of what people said of commits and pulls, and of how branches are protected. The API
-//! keeps these on the shelves as they were sent, so any member may be missing or of another type
-//! than one would think; such a member is null here.
+//! The records of comments on commits, reviews and branch protection. The API stores these as sent,
+//! so any member may be missing or mistyped; such a member becomes null.
 //!
-//! Replies to review comments are answered by the API and not kept, so they are not here either.
+//! Replies to review comments are answered and not stored, so they are left out.
 
 use serde_json::{Value, json};
 
@@ -12,7 +11,6 @@ use crate::emulator::render::extend;
 use crate::emulator::world::{Issue, Repository, StoredItem};
 
 impl<'a> Subject<'a> {
-    /// What lies on a shelf of a repository, the oldest first.
     fn collection(&self, repository: &Repository, own: &str) -> Vec<&'a StoredItem> {
         let kept =
             self.world.collections.collection(&format!("repository/{}/{own}", repository.id));
@@ -24,14 +22,12 @@ impl<'a> Subject<'a> {
         self.collection(repository, &format!("pulls/{}/reviews", pull.number))
     }
 
-    /// The one who wrote it. Callers may send a `user` of their own, so only someone who is there
-    /// counts.
+    /// Returns the author. Callers may send a `user` of their own, so only existing users count.
     fn author(&self, thing: &StoredItem) -> Option<u64> {
         let id = thing.fields.get("user")?.get("id")?.as_u64()?;
         self.world.users.contains_key(&id).then_some(id)
     }
 
-    /// Everyone who wrote something that is a record here.
     pub fn reviewers(&self, repository: &'a Repository) -> impl Iterator<Item = u64> {
         let comments = self
             .collection(repository, "comments")
@@ -41,7 +37,6 @@ impl<'a> Subject<'a> {
         comments.chain(reviews).filter_map(|thing| self.author(thing))
     }
 
-    /// What every record here says of its thing.
     fn said(&self, thing: &StoredItem) -> Value {
         json!({
             "user": self.author(thing).map(|user| self.user_url(user)),
@@ -113,7 +108,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// None for a comment whose pull cannot be told: a later change may have put anything there.
+    /// `None` for a comment without a known pull request: a later change may have overwritten it.
     fn review_comment(&self, repository: &Repository, thing: &StoredItem) -> Option<Value> {
         let pull = repository
             .issues
@@ -137,7 +132,7 @@ impl<'a> Subject<'a> {
         Some(value)
     }
 
-    /// The protection of each branch that is there, its settings named as the API names them.
+    /// Lists the protection of each existing branch, with the API's setting names.
     pub fn protected_branches(&self) -> impl Iterator<Item = Value> {
         self.repositories.iter().flat_map(move |repository| {
             let history = self.world.history(repository);
@@ -183,8 +178,7 @@ fn number(thing: &StoredItem, member: &str) -> Option<u64> {
     thing.fields.get(member)?.as_u64()
 }
 
-/// The state that a review has now, else the one that its event brought it; without either it was
-/// never submitted.
+/// The review's state, else its event's; without either it was never submitted.
 fn review_state(thing: &StoredItem) -> &str {
     text(thing, "state").unwrap_or(match text(thing, "event") {
         Some("APPROVE") => "APPROVED",

@@ -1,4 +1,4 @@
-//! What the emulator says about one request when it arrives.
+//! The emulator's result for one arriving request.
 
 use bytes::Bytes;
 use http::Response;
@@ -7,18 +7,18 @@ use crate::emulator::faults::gates::GateId;
 use crate::emulator::faults::wire::{Departure, Wire};
 use crate::emulator::limits::RequestId;
 
-/// The answer to a request, and whether it has to wait.
+/// The response to a request, with its delays.
 #[derive(Debug)]
 pub struct Arrival {
-    /// To be handed to [`finish`](super::Emulator::finish) when the answer leaves, or to
-    /// [`abandon`](super::Emulator::abandon) when its client is gone.
+    /// Pass it to [`finish`](super::Emulator::finish) when the response leaves, or to
+    /// [`abandon`](super::Emulator::abandon) when the client disconnects.
     pub id: RequestId,
-    /// The whole answer. A `HEAD` has the headers of its `GET` and no body.
+    /// The complete response. A `HEAD` has the headers of its `GET` and no body.
     pub response: Response<Bytes>,
-    /// The gate that holds the answer back, if a test has shut one for it.
+    /// The gate that holds the response, if a test has shut one for it.
     pub gate: Option<GateId>,
-    /// How the answer leaves, once the gate is open.
+    /// Transport faults to apply once the gate is open.
     pub wire: Wire,
-    /// Whether [`departed`](super::Emulator::departed) is to be called.
+    /// Says if [`departed`](super::Emulator::departed) must be called.
     pub departure: Departure,
 }

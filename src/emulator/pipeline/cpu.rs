@@ -1,6 +1,6 @@
-//! What a request is taken to cost in CPU time. The service measures it; here it follows from what
-//! was asked and how much was answered, so that the same requests always cost the same. A test
-//! makes requests dear by the limits `cpu-micros.*`.
+//! The simulated CPU time of a request. The real service measures it; here it follows from the
+//! request and the response size, so it is reproducible. A test raises the costs through the limits
+//! `cpu-micros.*`.
 
 use serde_json::Value;
 
@@ -9,8 +9,7 @@ use crate::emulator::limits::Limits;
 use crate::emulator::limits::secondary::Style;
 use crate::emulator::routing::Verb;
 
-/// Microseconds: a base by the kind of request, and a little for each item of a list or object of a
-/// GraphQL answer.
+/// Microseconds: a base by kind, plus a share for each item or GraphQL object of the response.
 pub fn micros(
     limits: &Limits,
     style: Style,
@@ -19,7 +18,7 @@ pub fn micros(
 ) -> u64 {
     let body = outcome.as_ref().ok().map(|reply| &reply.body);
     let (base, items) = match (style, verb) {
-        // Files are served by other machines.
+        // Other machines serve files.
         (Style::Transfer, _) => return 0,
         (Style::Graphql, _) => ("cpu-micros.graphql", body.map_or(0, objects_of)),
         (Style::Rest, Some(Verb::Get) | None) => ("cpu-micros.read", body.map_or(0, items_of)),
@@ -28,8 +27,7 @@ pub fn micros(
     limits.get(base).saturating_add(limits.get("cpu-micros.item").saturating_mul(items))
 }
 
-/// How many items a list has: the answer itself, or the longest list in it (`repositories`,
-/// `items`).
+/// Returns the length of a list response, or of the longest list in it (`repositories`, `items`).
 fn items_of(body: &Body) -> u64 {
     let items = match body {
         Body::Json(Value::Array(items)) => items.len(),

@@ -1,4 +1,4 @@
-//! What a request asks: which route answers it, and what that counts for.
+//! The demand of a request: its route and its weight for the limits.
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -11,7 +11,6 @@ use crate::emulator::routing::{Charge, Need, Params, Route, Verb};
 use crate::emulator::state::State;
 use crate::emulator::{generic, graphql, resources};
 
-/// What is asked, as far as limits are concerned.
 pub struct Demand {
     pub target: Target,
     pub endpoint: String,
@@ -20,20 +19,18 @@ pub struct Demand {
     pub weight: Weight,
 }
 
-/// What answers it.
 pub enum Target {
     Route(&'static Route, Params),
     Graphql(Box<graphql::Plan>),
-    /// A route that only the endpoint table knows.
+    /// A route that only the endpoint table has.
     Listed(generic::RouteMatch),
-    /// A CORS preflight, which has no credential by nature.
+    /// A CORS preflight, which never has a credential.
     Options,
     Unknown,
     Recorded,
 }
 
 impl Target {
-    /// What the two headers of every answer say that it accepts.
     pub fn accepted(&self) -> (String, String) {
         match self {
             Self::Route(route, _) => {
@@ -66,7 +63,7 @@ impl State {
         let points =
             if verb == Some(Verb::Get) || request.method() == Method::OPTIONS { 1 } else { 5 };
         let weight = |endpoint: String, points, style, content| {
-            // "Some endpoints have point costs that are undisclosed" (Document 1).
+            // Some point costs are undisclosed (SPECIFICATION, "Secondary rate limits").
             let points = self
                 .limits
                 .of_endpoint("points", &endpoint)
@@ -147,7 +144,7 @@ impl State {
             }
             return demand;
         }
-        // Whoever invents methods has no more endpoints than others.
+        // Unknown methods share one endpoint, so that inventing methods gains no extra limit.
         let endpoint = format!("{} (unknown)", verb.map_or("OTHER", Verb::name));
         rest(Target::Unknown, endpoint, Resource::CORE, Charge::One, Content::None)
     }

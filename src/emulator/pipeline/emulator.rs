@@ -18,35 +18,35 @@ use crate::emulator::state::reset::Conditions;
 use crate::emulator::state::transcript::Entry;
 use crate::emulator::world::{OutgoingId, Receipt, TokenView};
 
-/// The whole upstream: accounts, budgets, resources and the record of every request.
+/// The whole upstream: accounts, budgets, resources and the transcript.
 #[derive(Debug)]
 pub struct Emulator {
     pub(in crate::emulator) state: State,
 }
 
 impl Emulator {
-    /// A fresh upstream with its seed world; everything in it happened before `now`.
+    /// Creates an upstream with its seed world; everything in it happened before `now`.
     #[must_use]
     pub fn new(options: Options, now: Timestamp) -> Self {
         Self { state: State::new(options, None, now) }
     }
 
-    /// An upstream that answers from recorded exchanges instead of the seed world. Budgets, gates,
-    /// the transcript and the control plane work as ever; any credential is accepted, each with a
+    /// Creates an upstream that answers from recorded exchanges instead of the seed world. Budgets,
+    /// gates, transcript and control plane work as usual. It accepts any credential, each with a
     /// budget of its own.
     #[must_use]
     pub fn replaying(options: Options, recording: Recording, now: Timestamp) -> Self {
         Self { state: State::new(options, Some(recording), now) }
     }
 
-    /// From now on these conditions are in force, and again after every reset. Faults armed and
-    /// limits set so far are forgotten.
+    /// Applies these conditions now and after every reset. Faults and limits set so far are
+    /// dropped.
     pub fn impose(&mut self, conditions: Conditions) {
         self.state.impose(conditions);
     }
 
-    /// Answers one request that arrives and completes at `now`. A [`Wire`] among the answer's
-    /// extensions tells how a fault lets it leave.
+    /// Answers one request that arrives and completes at `now`. A [`Wire`] extension of the
+    /// response holds its transport faults.
     pub fn respond(
         &mut self,
         now: Timestamp,
@@ -59,71 +59,70 @@ impl Emulator {
         arrival.response
     }
 
-    /// A request arrives: it is judged against the limits, executed and its answer made. It stays
-    /// in flight until [`Emulator::finish`].
+    /// Admits a request: checks its limits, executes it and builds its response. It stays in flight
+    /// until [`Emulator::finish`].
     pub fn arrive(&mut self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Arrival {
         self.state.arrive(now, request, peer)
     }
 
-    /// The answer of request `id` is on its way: its place among the concurrent ones is free, and
-    /// what it counts for in the sliding windows ends a window's length from `now`. Unknown ids are
-    /// ignored.
+    /// Marks the response of request `id` as sent: it frees its concurrency slot. Its share of the
+    /// sliding windows ends a window's length from `now`. Unknown ids are ignored.
     pub fn finish(&mut self, now: Timestamp, id: RequestId) {
         self.state.finish(now, id);
     }
 
-    /// The webhook deliveries that are to be sent now, by whoever puts the emulator on a network.
-    /// Each is to be answered with [`Emulator::delivered`]; only then its webhook's next one is
-    /// handed out. They wait, within bounds, when nobody takes them.
+    /// Takes the webhook deliveries that are due, for the code that sends them. Report each with
+    /// [`Emulator::delivered`]; only then its webhook's next one is due. Untaken deliveries wait,
+    /// within bounds.
     pub fn take_outgoing(&mut self, now: Timestamp) -> Vec<Outgoing> {
         queue::take(&mut self.state.world, self.state.options.dialect, now)
     }
 
-    /// What became of a delivery. Unknown ids are ignored: the webhook was deleted or the emulator
-    /// reset meanwhile.
+    /// Records the result of a delivery. An unknown id is ignored: its webhook was deleted or the
+    /// emulator reset.
     pub fn delivered(&mut self, id: OutgoingId, receipt: Receipt) {
         queue::settle(&mut self.state.world, id, receipt);
     }
 
-    /// Whether [`Emulator::take_outgoing`] would have something.
+    /// Returns true when [`Emulator::take_outgoing`] would return a delivery.
     #[must_use]
     pub fn has_outgoing(&self) -> bool {
         self.state.world.delivery_queue.has_outgoing()
     }
 
-    /// Whether every delivery has been sent and answered for.
+    /// Returns true when every delivery has been sent and reported.
     #[must_use]
     pub fn is_all_delivered(&self) -> bool {
         self.state.world.delivery_queue.is_empty()
     }
 
-    /// The client of request `id` is gone before its answer left: its place is free, and it has
-    /// learnt nothing from the answer.
+    /// Frees the slot of request `id`, the client of which disconnected before its response left.
+    /// The client has learnt nothing from the response.
     pub fn abandon(&mut self, now: Timestamp, id: RequestId) {
         self.state.withhold(id);
         self.state.finish(now, id);
     }
 
-    /// Whether requests held by `gate` may go on: it was deleted, or never existed.
+    /// Returns true when requests held by `gate` may go on: it was deleted, or never existed.
     #[must_use]
     pub fn gate_is_open(&self, gate: GateId) -> bool {
         self.state.gates.is_open(gate)
     }
 
-    /// How many requests `gate` holds now.
+    /// Returns the number of requests that `gate` holds now.
     #[must_use]
     pub fn held(&self, gate: GateId) -> usize {
         self.state.gates.held(gate)
     }
 
-    /// Whether a fault still holds back the answer of request `id`.
+    /// Returns true while a fault holds back the response of request `id`.
     #[must_use]
     pub fn is_held_back(&self, now: Timestamp, id: RequestId) -> bool {
         self.state.faults.holds.is_held(id, now)
     }
 
-    /// The last of the answer of request `id` is on its way; to be called after
-    /// [`Emulator::finish`] when the arrival asked for it.
+    /// Marks the end of the response of request `id`. Call it after [`Emulator::finish`] when the
+    /// arrival asks for it.
     pub fn departed(&mut self, id: RequestId) {
         self.state.faults.holds.departed(id);
     }
@@ -133,32 +132,32 @@ impl Emulator {
         self.state.faults.arm(fault)
     }
 
-    /// How often a fault has struck; `None` when it was deleted.
+    /// Returns the number of times a fault has struck; `None` when it was deleted.
     #[must_use]
     pub fn struck(&self, fault: FaultId) -> Option<u64> {
         self.state.faults.struck(fault)
     }
 
-    /// The tokens of the seed world, in the order of their positions in the transcript.
+    /// Lists the tokens of the seed world, in the order of their positions in the transcript.
     #[must_use]
     pub fn tokens(&self) -> Vec<TokenView> {
         self.state.world.token_views()
     }
 
-    /// The ids of the seed world's apps, in the order of `/_emulator/world`.
+    /// Lists the ids of the seed world's apps, in the order of `/_emulator/world`.
     #[must_use]
     pub fn app_ids(&self) -> Vec<u64> {
         self.state.world.apps.iter().map(|app| app.id).collect()
     }
 
-    /// How many recorded exchanges it answers from; none when it has a world instead.
+    /// Returns the number of recorded exchanges; `None` when it has a world instead.
     #[must_use]
     pub fn recorded_exchanges(&self) -> Option<usize> {
         self.state.replayer.as_ref().map(|replayer| replayer.recording().len())
     }
 
-    /// Every request with a sequence number above `since`; the oldest are dropped when there are
-    /// very many.
+    /// Lists every request with a sequence number above `since`; a full transcript drops the
+    /// oldest.
     #[must_use]
     pub fn transcript(&self, since: u64) -> Vec<Entry> {
         self.state.transcript.since(since).cloned().collect()

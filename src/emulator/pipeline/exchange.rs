@@ -1,5 +1,4 @@
-//! One request from arrival to completion: who asks, may it be asked now, what is the answer, what
-//! did it cost.
+//! One request from arrival to completion: authentication, limits, response and cost.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -32,11 +31,9 @@ use crate::emulator::state::transcript::Entry;
 use crate::emulator::world::World;
 use crate::emulator::{control, generic, graphql, migrations, resources};
 
-/// The versions that Document 1 names, oldest first. The behaviour without the header is not shown;
-/// the oldest is taken.
+/// The documented versions, oldest first. The default is undocumented; the oldest is used.
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
 
-/// A refusal before anything was executed.
 pub struct Denial {
     pub fault: ApiError,
     pub by: &'static str,
@@ -158,8 +155,7 @@ impl State {
         self.faults.unless_revoked(caller)
     }
 
-    /// Whether the request may be served now. Secondary limits are looked at first: while one
-    /// holds, nothing else matters.
+    /// Checks the limits. Secondary limits come first, because they apply whatever the budget.
     pub fn check(&self, now: Timestamp, caller: &Caller, demand: &Demand) -> Result<(), Denial> {
         if self.secondary.is_banned(caller.account) {
             return Err(Denial {
@@ -168,7 +164,7 @@ impl State {
                 until: Timestamp::FAR_FUTURE,
             });
         }
-        // Document 1, Errors: these two and no other.
+        // The upstream uses 403 or 429 (SPECIFICATION, "Errors").
         let status = if self.limits.get("refusal.status") == 429 {
             StatusCode::TOO_MANY_REQUESTS
         } else {
@@ -185,7 +181,7 @@ impl State {
             ));
         }
         let view = self.view(now, caller.account, demand.resource);
-        // Without a token GraphQL has no budget to exhaust; it is answered 401.
+        // Anonymous GraphQL has no budget to exhaust; it gets a 401.
         let has_budget = !(caller.is_anonymous() && demand.resource == Resource::GRAPHQL);
         if demand.charge != Charge::Free && has_budget && view.remaining() == 0 {
             let fault = ApiError::PrimaryLimit { account: caller.account.to_string(), status };
@@ -194,9 +190,8 @@ impl State {
         Ok(())
     }
 
-    /// How long a secondary refusal asks the caller to wait (Document 1, Client behavior):
-    /// "retry-after" is sometimes there (rule 2); without it until the reset when nothing remains
-    /// (rule 3), else a minute at least (rule 4).
+    /// SPECIFICATION, "After a limit": `retry-after` is only sometimes present. Without it, the
+    /// wait is until the reset when nothing remains, else at least a minute.
     fn stop(&self, now: Timestamp, refusal: LimitDenial, status: StatusCode, view: View) -> Denial {
         let announced = match self.limits.get("refusal.retry-after") {
             _ if refusal.exceeded == Exceeded::Waiting => true,
@@ -230,7 +225,7 @@ impl State {
         }
     }
 
-    /// Whether an earlier answer had told the caller that this request would be refused.
+    /// Returns true when an earlier response had announced this refusal.
     pub fn was_announced(&self, caller: &Caller, demand: &Demand, denial: &Denial) -> bool {
         match denial.by {
             "primary" => {
@@ -308,7 +303,7 @@ impl State {
             .ok_or(ApiError::NotFound)
     }
 
-    /// Takes the cost from the account's budget, and from the one below it as far as that goes.
+    /// Charges the account's budget, and the user's lower budget as far as it goes.
     fn spend(&mut self, now: Timestamp, account: AccountId, resource: Resource, cost: u32) {
         let window = self.limits.primary_window(resource);
         self.primary.spend(now, account, resource, cost, window);
@@ -318,7 +313,6 @@ impl State {
         }
     }
 
-    /// Document 1, Rate limit response headers.
     pub fn write_rate_headers(
         &self,
         now: Timestamp,
@@ -347,8 +341,7 @@ impl State {
     }
 }
 
-/// A 304 "does not consume primary rate limit" (Document 1, Errors), whoever asks; everything else
-/// that is served costs one, and a query that was executed what its size is.
+/// A 304 is free; a query costs what its size demands; every other response costs one.
 fn cost(charge: Charge, response: &Response<Bytes>) -> u32 {
     match charge {
         Charge::Free => 0,
@@ -364,8 +357,7 @@ fn cost(charge: Charge, response: &Response<Bytes>) -> u32 {
 }
 
 fn refusal(denial: Denial, demand: &Demand, context: &Context<'_>) -> Response<Bytes> {
-    // UPSTREAM.md, Limits: "GraphQL primary exhaustion is 200 with `errors[].type` =
-    // `RATE_LIMITED`".
+    // GraphQL answers 200 with the type `RATE_LIMITED` (SPECIFICATION, "Limits in practice").
     let reply = match (&demand.target, &denial.fault) {
         (Target::Graphql(_), ApiError::PrimaryLimit { account, .. }) => graphql::exhausted(account),
         _ => lfs::with_lfs_headers(demand.resource, denial.fault.into_reply()),
@@ -373,7 +365,6 @@ fn refusal(denial: Denial, demand: &Demand, context: &Context<'_>) -> Response<B
     reply.into_response(context)
 }
 
-/// The version in force; the dialect's header chooses it.
 pub fn version(dialect: Dialect, headers: &HeaderMap) -> Result<&'static str, ApiError> {
     let Some(given) = headers.get(dialect.version_header()) else { return Ok(VERSIONS[0]) };
     VERSIONS.into_iter().find(|known| given.as_bytes() == known.as_bytes()).ok_or_else(|| {

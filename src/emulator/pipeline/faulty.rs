@@ -1,8 +1,7 @@
-//! An exchange that a fault was armed for: what is carried out all the same, what is answered
-//! instead, and what the transcript says of it.
+//! An exchange under faults: the partial execution, the replaced response and the transcript entry.
 //!
-//! A limit is judged before a fault strikes, so that what was sent in spite of a refusal is counted
-//! whatever becomes of its answer.
+//! Limits apply before a fault strikes, so that requests sent despite a denial count, whatever
+//! becomes of their responses.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,16 +23,14 @@ use crate::emulator::limits::secondary::Weight;
 use crate::emulator::limits::{Content, Exceeded, RequestId, TokenRequest, View};
 use crate::emulator::state::State;
 
-/// What a proxy in front of the service says when the service did not (UPSTREAM.md, Limits: "ends a
-/// request that it cannot answer in 10 s with 5xx").
+/// Statuses of a proxy in front of the service (SPECIFICATION, "Limits in practice").
 const IN_FRONT: [StatusCode; 3] =
     [StatusCode::BAD_GATEWAY, StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT];
 const HTML: &str = "text/html; charset=utf-8";
-/// UPSTREAM.md, Limits: "Some are HTML". The words are those that every secondary refusal has.
+/// Some denials are HTML (SPECIFICATION, "Limits in practice").
 const REFUSAL_PAGE: &str = "<!DOCTYPE html>\n<html><head><title>Slow down</title></head><body><h1>Whoa there!</h1>\n\
     <p>You have exceeded a secondary rate limit. Please wait a few minutes before you try again.</p></body></html>\n";
 
-/// One request that is struck.
 struct Struck<'a> {
     now: Timestamp,
     id: RequestId,
@@ -44,7 +41,6 @@ struct Struck<'a> {
 }
 
 impl State {
-    /// The exchange with whatever faults strike it.
     pub(super) fn exchange_under_faults(
         &mut self,
         now: Timestamp,
@@ -102,7 +98,6 @@ impl State {
         }
     }
 
-    /// It is carried out, and something is wrong with its answer.
     fn end_after(&mut self, struck: &Struck<'_>, ending: Ending) -> Response<Bytes> {
         let Struck { now, id, request, canonical, peer, fault } = *struck;
         if ending == Ending::Revoke {
@@ -147,14 +142,13 @@ impl State {
         wire
     }
 
-    /// The answer does not reach its caller; if it was a refusal, nobody knows of it.
+    /// Marks the response as undelivered; the caller does not know of a denial in it.
     pub fn withhold(&mut self, id: RequestId) {
         self.announcing.remove(&id);
         self.secondary.withhold_denial(id);
     }
 
-    /// Nothing is carried out; the fault makes the answer. The request has a place among the
-    /// concurrent ones and takes nothing else.
+    /// The request takes a concurrency slot and no other budget.
     fn end_before(&mut self, struck: &Struck<'_>, ending: Ending) -> Response<Bytes> {
         let Struck { now, id, request, canonical, peer, fault } = *struck;
         let caller = self.known_caller(now, request, peer);
@@ -213,7 +207,7 @@ impl State {
             self.secondary.note_sent_while_limited(caller.account, &self.limits);
         }
         let wire = instead(&mut response, struck, ending, view);
-        // What is never sent has no status.
+        // A response that is never sent has no status.
         entry.status = if wire == Wire::Reset { 0 } else { response.status().as_u16() };
         self.transcript.push(entry);
         put_wire(&mut response, wire);
@@ -223,8 +217,7 @@ impl State {
         response
     }
 
-    /// Until when a refusal by this fault closes the account (Document 1, Client behavior after a
-    /// limit; UPSTREAM.md: "If both are given, the later").
+    /// The later of two given times applies (SPECIFICATION, "After a limit").
     fn refuses_until(&self, now: Timestamp, ending: &Ending, view: View) -> Option<Timestamp> {
         let a_minute = now + self.limits.duration("penalty");
         match ending {
@@ -240,7 +233,7 @@ impl State {
     }
 }
 
-/// Makes the answer that leaves instead of the one that was never made, and says how it leaves.
+/// Builds the substitute for a response that was never made, and its transport.
 fn instead(
     response: &mut Response<Bytes>,
     struck: &Struck<'_>,
@@ -283,8 +276,7 @@ fn timed_out() -> Canned {
     }
 }
 
-/// Puts a fault's own answer in the place of another. What stands in front of the service knows
-/// nothing of budgets and ids; the service itself keeps what is true of every answer.
+/// A proxy in front knows no budgets and ids; the service keeps the common headers.
 fn replace_response(
     response: &mut Response<Bytes>,
     canned: Canned,
@@ -319,7 +311,7 @@ fn replace_response(
     }
 }
 
-/// A refusal by what stands in front: no `retry-after`, no budget.
+/// A proxy in front sends no `retry-after` and no budget.
 fn page(response: &mut Response<Bytes>, status: StatusCode, now: Timestamp, method: &Method) {
     response.headers_mut().clear();
     let canned = Canned {
@@ -337,7 +329,6 @@ fn put_wire(response: &mut Response<Bytes>, wire: Wire) {
     }
 }
 
-/// Makes the answer's times wrong.
 fn distort(response: &mut Response<Bytes>, distortion: Distorted, path: &str) {
     if distortion.reset_shift != 0 {
         let reset = response
@@ -373,7 +364,7 @@ fn shifted(secs: u64, by: i64) -> u64 {
     secs.saturating_add_signed(by)
 }
 
-/// `GET /rate_limit` says in its body what the headers say.
+/// The body of `GET /rate_limit` repeats the headers.
 fn shift_resets(response: &mut Response<Bytes>, by: i64) {
     let Ok(mut body) = serde_json::from_slice::<Value>(response.body()) else { return };
     let mut shift = |statement: &mut Value| {

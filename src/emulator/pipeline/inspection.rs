@@ -1,7 +1,6 @@
-//! What a simulation asks of the emulator beside requests: callers as many as it needs, and the
-//! truth of the books without a control request.
+//! Access for simulations without control requests: extra callers and the state of all budgets.
 //!
-//! Nothing here changes how a request is answered.
+//! No method here changes how a request is answered.
 
 use std::collections::BTreeSet;
 
@@ -14,24 +13,24 @@ use crate::emulator::world::User;
 
 use crate::emulator::accounts::Permissions;
 
-/// A window of a primary budget, as the upstream's own books have it.
+/// A window of a primary budget in the upstream's own state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetWindow {
     /// The name of the account that pays.
     pub account: String,
-    /// What the budget is for.
+    /// The resource of the budget.
     pub resource: &'static str,
-    /// Units taken.
+    /// Units used.
     pub used: u32,
     /// Units the window allows.
     pub limit: u32,
-    /// Its end.
+    /// The end of the window.
     pub reset: Timestamp,
 }
 
 impl Emulator {
-    /// A further user, owner of the seed world's first organisation, with as many classic tokens of
-    /// all scopes as asked for; all spend its one budget.
+    /// Adds a user, an owner of the seed world's first organisation, with this many classic tokens
+    /// of all scopes. All share its one budget.
     pub fn enrol(&mut self, login: &str, tokens: usize, now: Timestamp) -> Vec<String> {
         let world = &mut self.state.world;
         let id = world.next_id();
@@ -63,18 +62,18 @@ impl Emulator {
         values
     }
 
-    /// Keeps only so many of the last requests in the transcript.
+    /// Limits the transcript to this many of the latest requests.
     pub fn keep_transcript(&mut self, entries: usize) {
         self.state.transcript.keep(entries);
     }
 
-    /// The request that arrived last, as the upstream's own books have it.
+    /// Returns the latest request of the transcript.
     #[must_use]
     pub fn latest(&self) -> Option<&Entry> {
         self.state.transcript.last()
     }
 
-    /// The windows of primary budgets that were under way at `at`.
+    /// Lists the windows of primary budgets that were open at `at`.
     #[must_use]
     pub fn budget_windows(&self, at: Timestamp) -> Vec<BudgetWindow> {
         let state = &self.state;

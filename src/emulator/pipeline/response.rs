@@ -14,7 +14,6 @@ use crate::emulator::http::validators::{Freshness, Validators, validators};
 use crate::emulator::http::{Body, Reply, Tag, http_date};
 use crate::emulator::limits::RequestId;
 
-/// What an answer's headers need to know of the request.
 #[derive(Debug)]
 pub struct Context<'a> {
     pub id: RequestId,
@@ -32,9 +31,8 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// What the date of a change is worth in this answer.
     pub fn date_validity(&self, changed_at: Timestamp) -> DateValidity {
-        // What two accounts see at one address changes at different times.
+        // Two accounts may see different content at one address, with different dates of change.
         let address = format!("{} {}", self.caller.account, self.address);
         self.issued_dates.lock().check(&address, changed_at, self.now)
     }
@@ -43,7 +41,6 @@ impl Context<'_> {
         self.method == Method::HEAD
     }
 
-    /// Whether it is one of the methods that have conditional answers.
     pub fn is_read(&self) -> bool {
         matches!(*self.method, Method::GET | Method::HEAD)
     }
@@ -67,7 +64,6 @@ fn unmodified_response(
     response
 }
 
-/// What an answer says itself takes the place of what every answer says.
 fn overlay(headers: &mut HeaderMap, own: Vec<(HeaderName, HeaderValue)>) {
     for (name, _) in &own {
         headers.remove(name);
@@ -75,7 +71,6 @@ fn overlay(headers: &mut HeaderMap, own: Vec<(HeaderName, HeaderValue)>) {
     headers.extend(own);
 }
 
-/// What every answer says, whatever it is.
 fn every_answer(headers: &mut HeaderMap, context: &Context<'_>) {
     set(headers, header::DATE, Some(&http_date(context.now)));
     let caching = if context.caller.is_anonymous() {
@@ -98,7 +93,7 @@ fn every_answer(headers: &mut HeaderMap, context: &Context<'_>) {
         &context.dialect.delivery_header("request-id"),
         &format!("EMU0:{:012X}", context.id.0),
     );
-    // Document 1, Permission header: on every REST response.
+    // Every REST response carries the permission header (SPECIFICATION, "Permissions").
     set_named(
         headers,
         context.dialect.accepted_permissions_header(),
@@ -120,8 +115,7 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: Option<&str>) {
     }
 }
 
-/// As [`set`], for names that depend on the dialect. Names and values are made by the emulator;
-/// what no header can have is left out.
+/// For names that depend on the dialect. Illegal names and values are skipped.
 pub fn set_named(headers: &mut HeaderMap, name: &str, value: &str) {
     if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
         headers.insert(name, value);
@@ -129,12 +123,11 @@ pub fn set_named(headers: &mut HeaderMap, name: &str, value: &str) {
 }
 
 impl Reply {
-    /// The answer to this request, after the conditions it asks under. The rate headers are added
-    /// when its cost is known.
+    /// Evaluates the request's conditions. The rate headers follow once the cost is known.
     pub fn into_response(self, context: &Context<'_>) -> Response<Bytes> {
         let (content_type, bytes) = match self.body {
             Body::Empty => (None, Bytes::new()),
-            // A `Value` always serialises; were it not so, an empty body is still an answer.
+            // Serializing a `Value` cannot fail; an empty body is the fallback.
             Body::Json(value) => (
                 Some("application/json; charset=utf-8".to_owned()),
                 serde_json::to_vec(&value).unwrap_or_default().into(),
@@ -191,8 +184,7 @@ impl Reply {
         );
         overlay(headers, self.headers);
         if context.is_head() {
-            // RFC 9110, section 9.3.2: the headers of the GET, its length included, without the
-            // content.
+            // RFC 9110, section 9.3.2: the headers of the GET, without the content.
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
         } else {
             *response.body_mut() = bytes;

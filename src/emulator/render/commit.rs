@@ -1,5 +1,5 @@
-//! Commits, branches and refs. Their shapes are not shown in the specification; these have what
-//! published clients read.
+//! Commits, branches and refs. The upstream does not document their shapes; these have the members
+//! that published clients read.
 
 use serde_json::{Value, json};
 
@@ -8,12 +8,11 @@ use crate::emulator::http::{SITE, iso, segment};
 use crate::emulator::world::{Commit, Repository};
 
 impl Renderer<'_> {
-    /// A commit as lists show it.
     pub fn commit(&self, repository: &Repository, commit: &Commit) -> Value {
         let url = format!("{}/commits/{}", self.repository_url(repository), commit.sha);
         let mut inner = self.git_commit(repository, commit);
         if let Value::Object(inner) = &mut inner {
-            // In the list's inner object these two belong to the outer one.
+            // In lists, these two belong to the outer object.
             inner.remove("sha");
             inner.remove("parents");
         }
@@ -31,7 +30,6 @@ impl Renderer<'_> {
         })
     }
 
-    /// A commit as the git database has it.
     pub fn git_commit(&self, repository: &Repository, commit: &Commit) -> Value {
         let git = format!("{}/git", self.repository_url(repository));
         let person = json!({ "name": commit.author.name, "email": commit.author.email, "date": iso(commit.at) });
@@ -58,7 +56,6 @@ impl Renderer<'_> {
         format!("{SITE}/{}/commit/{sha}", self.world.full_name(repository))
     }
 
-    /// A branch as lists show it.
     pub fn branch_summary(
         &self,
         repository: &Repository,
@@ -75,7 +72,6 @@ impl Renderer<'_> {
         })
     }
 
-    /// A ref, such as `refs/heads/main`.
     pub fn reference(&self, repository: &Repository, name: &str, sha: &str) -> Value {
         let git = format!("{}/git", self.repository_url(repository));
         let path: Vec<String> = name.split('/').map(segment).collect();

@@ -1,5 +1,5 @@
-//! Issues, pulls, comments, labels, milestones and releases. Their shapes are not shown in the
-//! specification; these have what published clients read.
+//! Issues, pull requests, comments, labels, milestones and releases. The upstream does not document
+//! their shapes; these have the members that published clients read.
 
 use serde_json::{Value, json};
 
@@ -81,7 +81,6 @@ impl Renderer<'_> {
             .collect()
     }
 
-    /// A pull request: its issue and the two branches.
     pub fn pull(&self, repository: &Repository, issue: &Issue) -> Value {
         let repository_url = self.repository_url(repository);
         let url = format!("{repository_url}/pulls/{}", issue.number);
@@ -129,7 +128,6 @@ impl Renderer<'_> {
         value
     }
 
-    /// Who was asked to look at a pull.
     pub fn requested_reviewers(&self, repository: &Repository, issue: &Issue) -> Vec<Value> {
         let requested = self.world.collections.collection(&format!(
             "repository/{}/pulls/{}/requested_reviewers",

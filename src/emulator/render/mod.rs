@@ -1,4 +1,4 @@
-//! How what exists looks on the wire, in the addresses of one caller.
+//! Renders objects as JSON, with the addresses of one caller.
 
 mod commit;
 mod issue;
@@ -12,7 +12,6 @@ use crate::emulator::http::{SITE, Urls, iso, segment};
 use crate::emulator::routing::Call;
 use crate::emulator::world::{Organization, Owner, Repository, User, World};
 
-/// Renders for one caller.
 #[derive(Clone, Copy, Debug)]
 pub struct Renderer<'a> {
     pub world: &'a World,
@@ -25,7 +24,6 @@ impl<'a> Renderer<'a> {
         Self { world: call.world, urls: call.urls, caller: call.caller }
     }
 
-    /// Document 2, User summary object, of a user.
     pub fn user_summary(&self, id: u64) -> Value {
         match self.world.users.get(&id) {
             Some(user) if user.login.ends_with("[bot]") => {
@@ -36,7 +34,6 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// The summary of a repository's owner, which may be an organisation.
     pub fn owner_summary(&self, owner: Owner) -> Value {
         match owner {
             Owner::User(id) => self.user_summary(id),
@@ -70,7 +67,7 @@ impl<'a> Renderer<'a> {
         })
     }
 
-    /// `/user` and `/users/{username}`. Shape not shown; the summary with what clients read lazily.
+    /// The shape is undocumented: the summary, and the members that clients load lazily.
     pub fn user(&self, user: &User) -> Value {
         let mut value = self.user_summary(user.id);
         extend(
@@ -94,7 +91,6 @@ impl<'a> Renderer<'a> {
         value
     }
 
-    /// Document 2, Organization summary.
     pub fn organization_summary(&self, organization: &Organization) -> Value {
         let url = format!("{}/orgs/{}", self.urls.api, segment(&organization.login));
         json!({
@@ -113,7 +109,7 @@ impl<'a> Renderer<'a> {
         })
     }
 
-    /// `/orgs/{org}`. Shape not shown; the summary with what clients read lazily.
+    /// The shape is undocumented: the summary, and the members that clients load lazily.
     pub fn organization(&self, organization: &Organization) -> Value {
         let mut value = self.organization_summary(organization);
         extend(
@@ -140,7 +136,6 @@ impl<'a> Renderer<'a> {
         value
     }
 
-    /// The API address of a repository.
     pub fn repository_url(&self, repository: &Repository) -> String {
         format!(
             "{}{}",
@@ -150,30 +145,26 @@ impl<'a> Renderer<'a> {
     }
 }
 
-/// A user's e-mail address.
 pub fn address_of(login: &str) -> String {
     format!("{login}@example.com")
 }
 
-/// The opaque second name of a thing.
+/// Returns the opaque second id of an object.
 pub fn node_id(kind: &str, id: u64) -> String {
     use base64::Engine;
     base64::engine::general_purpose::STANDARD.encode(format!("0{}:{kind}{id}", kind.len()))
 }
 
-/// Adds the members of `more` to an object.
 pub fn extend(value: &mut Value, more: Value) {
     if let (Value::Object(map), Value::Object(more)) = (value, more) {
         map.extend(more);
     }
 }
 
-/// An object from names and values.
 pub fn object<'k>(members: impl IntoIterator<Item = (&'k str, Value)>) -> Map<String, Value> {
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// A comment with its issue, as payloads have them.
 pub fn comment_objects(renderer: &Renderer<'_>, repository: u64, id: u64) -> Value {
     let Some(repository) = renderer.world.repositories.get(&repository) else { return json!({}) };
     let Some(comment) = repository.comments.get(&id) else { return json!({}) };

@@ -1,4 +1,4 @@
-//! The repository object with every field that Document 3 lists, and what clients read beside them.
+//! The repository object with every documented field, and further members that clients read.
 
 use serde_json::{Map, Value, json};
 
@@ -9,8 +9,7 @@ use crate::emulator::http::{SITE, iso};
 use crate::emulator::routing::Role;
 use crate::emulator::world::{IssueState, Repository, Visibility};
 
-/// Document 3, Repository object, URL-template strings: the field and what follows the repository's
-/// own address.
+/// The URL templates of a repository: the field and the part after the repository's own address.
 const URL_TEMPLATES: &[(&str, &str)] = &[
     ("archive_url", "/{archive_format}{/ref}"),
     ("assignees_url", "/assignees{/user}"),
@@ -52,7 +51,6 @@ const URL_TEMPLATES: &[(&str, &str)] = &[
 ];
 
 impl Renderer<'_> {
-    /// Document 3, Repository object.
     pub fn repository(&self, repository: &Repository) -> Value {
         let mut value = self.repository_without_template(repository);
         extend(&mut value, json!({ "template_repository": self.template(repository) }));
@@ -140,13 +138,12 @@ impl Renderer<'_> {
             ("git_url", json!(format!("git://{host}/{full_name}.git"))),
             ("ssh_url", json!(format!("git@{host}:{full_name}.git"))),
             ("svn_url", json!(format!("{SITE}/{full_name}"))),
-            // A string, although nothing here is a mirror of anything.
+            // Always a string, although no repository here is a mirror.
             ("mirror_url", json!(format!("git:{host}/{full_name}"))),
         ])
     }
 
-    /// The repository that this one was generated from, if the caller sees it; it does not show its
-    /// own template in turn.
+    /// Only if the caller sees it. A template does not show its own template in turn.
     fn template(&self, repository: &Repository) -> Value {
         self.template_of(repository)
             .map_or(Value::Null, |template| self.repository_without_template(template))
@@ -157,7 +154,7 @@ impl Renderer<'_> {
         self.world.repositories.get(id).filter(|template| sees(self.world, self.caller, template))
     }
 
-    /// When anything that [`Self::repository`] shows last changed.
+    /// Covers all data that [`Self::repository`] shows.
     pub fn repository_changed_at(&self, repository: &Repository) -> Timestamp {
         let own = |repository: &Repository| {
             repository.updated_at.max(self.world.clone_secrets.changed_at(repository))

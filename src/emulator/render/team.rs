@@ -1,5 +1,5 @@
-//! Teams, memberships and invitations. "Fields of the team object: not shown" (Document 2); they
-//! are those that published clients read.
+//! Teams, memberships and invitations. The upstream does not document the fields of a team; these
+//! are the ones that published clients read.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,6 @@ use crate::emulator::world::{
     Enterprise, EnterpriseTeam, Invitation, Invitee, Organization, RepositoryRole, Team, TeamRole,
 };
 
-/// Whether somebody is in, or has been asked to come (Document 2, Team membership, `state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MembershipState {
     Active,
@@ -26,7 +25,7 @@ impl MembershipState {
 }
 
 impl Renderer<'_> {
-    /// The address of a team by ids, which no renaming changes.
+    /// Returns a team's permanent address by ids.
     fn team_url(&self, organization: &Organization, team: u64) -> String {
         format!("{}/organizations/{}/team/{team}", self.urls.api, organization.id)
     }
@@ -35,7 +34,6 @@ impl Renderer<'_> {
         format!("{}/orgs/{}", self.urls.api, segment(&organization.login))
     }
 
-    /// A team in a list.
     pub fn team(&self, organization: &Organization, team: &Team) -> Value {
         let mut value = self.team_alone(organization, team);
         let parent = team.parent.and_then(|id| organization.teams.get(&id));
@@ -74,7 +72,7 @@ impl Renderer<'_> {
         })
     }
 
-    /// A team by itself: with counts, times and its organisation.
+    /// With counts, times and its organisation.
     pub fn whole_team(&self, organization: &Organization, team: &Team) -> Value {
         let mut value = self.team(organization, team);
         extend(
@@ -90,7 +88,7 @@ impl Renderer<'_> {
         value
     }
 
-    /// An enterprise team as an organisation that it is assigned to shows it.
+    /// For an organisation that it is assigned to.
     pub fn assigned_team(&self, organization: &Organization, team: &EnterpriseTeam) -> Value {
         let mut value = self.team_of(organization, team.id, &team.slug, "enterprise");
         extend(
@@ -106,7 +104,6 @@ impl Renderer<'_> {
         value
     }
 
-    /// An enterprise team as its enterprise shows it.
     pub fn enterprise_team(&self, enterprise: &Enterprise, team: &EnterpriseTeam) -> Value {
         let url = format!(
             "{}/enterprises/{}/teams/{}",
@@ -128,7 +125,6 @@ impl Renderer<'_> {
         })
     }
 
-    /// Document 2, Team membership.
     pub fn team_membership(
         &self,
         organization: &Organization,
@@ -144,8 +140,7 @@ impl Renderer<'_> {
         })
     }
 
-    /// Document 2, Team invitation. The login is null "when the invitee is not an existing
-    /// account"; no failure is two empty strings.
+    /// The login is null without an account; empty strings mean no failure.
     pub fn invitation(&self, organization: &Organization, invitation: &Invitation) -> Value {
         let (login, email) = match &invitation.invitee {
             Invitee::User(user) => {
@@ -166,12 +161,12 @@ impl Renderer<'_> {
             "inviter": self.user_summary(invitation.inviter),
             "team_count": invitation.teams.len(),
             "invitation_teams_url": format!("{}/invitations/{}/teams", self.organization_url(organization), invitation.id),
-            // Values are not shown; a person or app sends every invitation here.
+            // The values are undocumented; here a person or app sends every invitation.
             "invitation_source": "member",
         })
     }
 
-    /// Somebody's place in an organisation. Shape not shown.
+    /// The shape is undocumented.
     pub fn organization_membership(
         &self,
         organization: &Organization,

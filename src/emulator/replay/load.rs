@@ -1,9 +1,9 @@
-//! Reading recorded exchanges: the package `@octokit/fixtures`, its `scenarios` folder, or one
+//! Loads recorded exchanges: the package `@octokit/fixtures`, its `scenarios` folder, or one
 //! scenario.
 //!
-//! A scenario has `raw-fixture.json` (what really went over the wire) and usually
-//! `normalized-fixture.json`; the raw one is taken. Bodies were decoded by the recorder; one that
-//! it kept encoded is served as it is, with its `content-encoding` and without rewriting.
+//! A scenario has `raw-fixture.json` (the exact exchange) and usually `normalized-fixture.json`;
+//! the raw one is preferred. The recorder decoded bodies. One that it kept encoded is served
+//! unchanged, with its `content-encoding` and without rewriting.
 
 use std::path::{Path, PathBuf};
 
@@ -17,40 +17,40 @@ use crate::emulator::limits::Resource;
 
 /// In the order of preference.
 const FILES: [&str; 2] = ["raw-fixture.json", "normalized-fixture.json"];
-/// `package/scenarios/HOST/SCENARIO`, and one more for good measure.
+/// `package/scenarios/HOST/SCENARIO`, and one more as a margin.
 const DEPTH_MAX: usize = 5;
 /// A recording is kept in memory; the published one has 3 MB.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Why a recording cannot be served.
+/// The reason a recording cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// A folder or file that could not be read.
     #[error("cannot read {path}: {source}")]
     Unreadable {
-        /// Which one.
+        /// Path of the folder or file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A file that is not an array of recorded exchanges.
     #[error("{path} is not a recording: {reason}")]
     Malformed {
-        /// Which one.
+        /// Path of the folder or file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with its content.
         reason: String,
     },
-    /// There is nothing to serve.
+    /// A folder without recordings.
     #[error("{path} has no scenario; a folder with raw-fixture.json files below it is needed")]
     Empty {
-        /// The folder that was given.
+        /// Path of the folder.
         path: PathBuf,
     },
 }
 
 impl Recording {
-    /// Reads all scenarios at or below a folder.
+    /// Loads all scenarios at or below a folder.
     pub fn load(folder: &Path) -> Result<Self, LoadError> {
         let mut files = Vec::new();
         find(folder, DEPTH_MAX, &mut files)?;
@@ -81,7 +81,7 @@ fn find(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Loa
             below.push(path);
         }
     }
-    // The same order everywhere, whatever the file system says.
+    // The order must not depend on the file system.
     below.sort();
     below.iter().try_for_each(|path| find(path, depth - 1, files))
 }
@@ -104,7 +104,7 @@ fn read(path: &Path) -> Result<Vec<Exchange>, LoadError> {
     Ok(exchanges)
 }
 
-/// One record; none when it was made at a host that is not replayed.
+/// Parses one record; `None` for a host that is not replayed.
 fn exchange(record: &Value) -> Result<Option<Exchange>, String> {
     let text = |name: &str| {
         record.get(name).and_then(Value::as_str).ok_or_else(|| format!("{name} is not a string"))
@@ -160,8 +160,7 @@ fn recorded_body(record: &Value) -> Value {
     }
 }
 
-/// What was said of that time, that connection and that budget is not said again; validators and
-/// the type are kept elsewhere.
+/// Drops the recorded time, connection and budget; validators and the type are kept elsewhere.
 fn is_kept(name: &HeaderName) -> bool {
     let elsewhere = [
         header::DATE,
@@ -212,7 +211,7 @@ fn answer(response: &Value, binary: bool) -> RecordedBody {
             RecordedBody::Bytes(unhex(text).unwrap_or_else(|| text.clone().into_bytes()).into())
         }
         Value::String(text) => RecordedBody::Bytes(Bytes::from(text.clone())),
-        // An encoded body is kept as the list of its chunks.
+        // An encoded body is recorded as the list of its chunks.
         Value::Array(chunks) if binary => {
             let parts: Option<Vec<Vec<u8>>> =
                 chunks.iter().map(|chunk| chunk.as_str().and_then(unhex)).collect();

@@ -1,13 +1,11 @@
-//! Replay: answering from recorded exchanges of the real service instead of the seed world.
+//! Replay: answers from recorded exchanges of the real service instead of the seed world.
 //!
-//! The published recordings speak the github dialect; the emulator's own headers follow its
-//! options.
+//! The published recordings use the github dialect; the emulator's own headers follow its options.
 //!
-//! A request is served by method, path, query and body. Several records of one request are served
-//! in their order, the last one for ever after. Budgets are the emulator's own, for recorded ones
-//! are years old; the recorded addresses become the emulator's, uploads at `/api/uploads`, because
-//! one address cannot be two hosts. What was recorded at any other host is not served, and links to
-//! it stay.
+//! Method, path, query and body select a record. Several records of one request are served in
+//! order, the last one for ever. Recorded budgets are years old, so the emulator counts its own.
+//! Recorded addresses become the emulator's, with uploads at `/api/uploads`, because one address
+//! cannot be two hosts. Records of other hosts are not served, and links to them stay.
 
 mod load;
 mod rewrite;
@@ -27,7 +25,7 @@ use crate::emulator::limits::Resource;
 
 pub use self::load::LoadError;
 
-/// How many recorded requests the answer to an unknown one names.
+/// The number of similar recorded requests in the response to an unknown one.
 const NEAREST_MAX: usize = 5;
 
 /// Recorded exchanges, in the order they were made.
@@ -37,20 +35,19 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// How many exchanges it has.
+    /// Returns the number of exchanges.
     #[must_use]
     pub fn len(&self) -> usize {
         self.exchanges.len()
     }
 
-    /// Whether it has none.
+    /// Returns true without any exchanges.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.exchanges.is_empty()
     }
 }
 
-/// What a request is known by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     method: String,
@@ -59,7 +56,6 @@ struct Key {
     query: Vec<(String, String)>,
 }
 
-/// Which of the recorded hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Site {
     Api,
@@ -69,12 +65,12 @@ enum Site {
 #[derive(Clone, Debug)]
 struct Exchange {
     key: Key,
-    /// Absent for uploads, whose bodies are only counted.
+    /// Absent for uploads, the bodies of which are only counted.
     body: Option<Value>,
     status: StatusCode,
     headers: Vec<(HeaderName, HeaderValue)>,
     answer: RecordedBody,
-    /// The header's value, quotes and all.
+    /// The header's value, with its quotes.
     etag: Option<String>,
     content_type: Option<String>,
     last_modified: Option<Timestamp>,
@@ -88,13 +84,11 @@ enum RecordedBody {
     Bytes(Bytes),
 }
 
-/// Serves a recording.
 #[derive(Debug)]
 pub struct Replayer {
     recording: Recording,
-    /// Positions in the recording.
     by_key: BTreeMap<Key, Vec<usize>>,
-    /// How often a request with this key and the body of this first position was served.
+    /// Times served, by the first position with the same key and body.
     served: BTreeMap<usize, usize>,
 }
 
@@ -115,7 +109,7 @@ impl Replayer {
         self.recording
     }
 
-    /// Any credential is accepted; each has a budget of its own.
+    /// Accepts any credential and gives each a budget of its own.
     pub fn caller(headers: &HeaderMap, peer: IpAddr) -> Caller {
         let Some(credential) = headers.get(AUTHORIZATION) else { return Caller::anonymous(peer) };
         let text = credential.to_str().unwrap_or("");
@@ -127,7 +121,7 @@ impl Replayer {
         Caller { account: AccountId::Replayed(short), token: None }
     }
 
-    /// What the recorded answer was charged to.
+    /// Returns the resource that the recorded response was charged to.
     pub fn resource(&self, request: &Request<Bytes>, canonical: Canonical<'_>) -> Resource {
         let positions = self.by_key.get(&key(request, canonical));
         positions
@@ -135,7 +129,7 @@ impl Replayer {
             .map_or(Resource::CORE, |exchange| exchange.resource)
     }
 
-    /// How the endpoint is called in the books: all unknown requests are one.
+    /// Returns the endpoint's name for counting: all unknown requests share one.
     pub fn endpoint(&self, request: &Request<Bytes>, canonical: Canonical<'_>) -> String {
         let key = key(request, canonical);
         if self.by_key.contains_key(&key) {
@@ -188,7 +182,6 @@ impl Replayer {
         }
     }
 
-    /// 404 that names the recorded requests whose paths begin most like this one.
     fn unknown(&self, key: &Key, problem: &str) -> Reply {
         let alike = |other: &Key| {
             let same = key.path.bytes().zip(other.path.bytes()).take_while(|(a, b)| a == b).count();
@@ -206,7 +199,7 @@ impl Replayer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Match {
     Same,
-    /// Some clients send members that the recorded one left out.
+    /// Some clients send members that the recorded request lacks.
     Contains,
 }
 
@@ -244,7 +237,7 @@ fn key(request: &Request<Bytes>, canonical: Canonical<'_>) -> Key {
     }
 }
 
-/// A body to compare: JSON, else text. No body and an empty object are the same.
+/// Parses a body for comparison: JSON, else text. No body and an empty object are equal.
 fn body_value(body: &[u8]) -> Value {
     if body.is_empty() {
         return json!({});

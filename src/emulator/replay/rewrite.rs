@@ -1,5 +1,5 @@
-//! Recorded addresses become the emulator's: in JSON strings that are addresses, in `Link` and in
-//! `Location`.
+//! Rewrites recorded addresses to the emulator's: in JSON strings that are addresses, in `Link` and
+//! in `Location`.
 
 use http::header::{LINK, LOCATION};
 use http::{HeaderName, HeaderValue};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::emulator::http::Urls;
 
-/// The hosts of the recording and whose place they take.
+/// The recorded hosts that the emulator replaces.
 const API: &str = "https://api.github.com";
 const UPLOADS: &str = "https://uploads.github.com";
 
@@ -25,7 +25,6 @@ pub fn json(value: &mut Value, urls: &Urls) {
     }
 }
 
-/// Rewrites the headers that have addresses.
 pub fn header(name: &HeaderName, value: &mut HeaderValue, urls: &Urls) {
     let Ok(text) = value.to_str() else { return };
     let rewritten = match *name {
@@ -48,7 +47,6 @@ fn link(line: &str, urls: &Urls) -> String {
     rewritten
 }
 
-/// The emulator's address for a recorded one; none for other text.
 fn address(text: &str, urls: &Urls) -> Option<String> {
     let (rest, base) = text
         .strip_prefix(API)

@@ -1,5 +1,4 @@
-//! What can be asked: one file for each kind of resource, each with its routes and the functions
-//! that answer them.
+//! The routes: one file for each kind of resource, with its handlers.
 
 pub mod apps;
 pub mod code;
@@ -46,7 +45,6 @@ pub const PEOPLE: &[&[Route]] = &[
     enterprises::memberships::ROUTES,
 ];
 
-/// Every route there is.
 pub fn all() -> impl Iterator<Item = &'static Route> {
     [
         meta::ROUTES,
@@ -102,7 +100,6 @@ type Index = matchit::Router<BTreeMap<Verb, &'static Route>>;
 
 static INDEX: OnceLock<Index> = OnceLock::new();
 
-/// The route of a canonical path.
 pub fn find(verb: Verb, path: &str) -> Option<(&'static Route, Params)> {
     let found = INDEX.get_or_init(index).at(path).ok()?;
     let route = found.value.get(&verb)?;

@@ -1,5 +1,4 @@
-//! What the parts of the emulator know of the request they work on: headers need a [`Context`], a
-//! route's function a [`Call`].
+//! Request context: response headers need a [`Context`], a route's handler a [`Call`].
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -12,7 +11,6 @@ use crate::emulator::http::{ApiError, Query, Urls};
 use crate::emulator::limits::{Limits, Primary, Resource, View};
 use crate::emulator::world::{Repository, World};
 
-/// What a route's function works with.
 #[derive(Debug)]
 pub struct Call<'a> {
     pub world: &'a mut World,
@@ -24,10 +22,10 @@ pub struct Call<'a> {
     pub urls: &'a Urls,
     pub headers: &'a HeaderMap,
     pub body: &'a Bytes,
-    /// Size of an upload's body.
+    /// Size of an upload's body, which is counted and not kept.
     pub upload_bytes: u64,
     pub is_read: bool,
-    /// The path as asked, without the base.
+    /// The requested path, without the base.
     pub requested_path: &'a str,
     pub raw_query: Option<&'a str>,
     pub query: Query,
@@ -39,12 +37,10 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// How the caller's budget for a resource stands.
     pub fn budget(&self, resource: Resource) -> View {
         view(self.world, self.limits, self.primary, self.now, self.caller.account, resource)
     }
 
-    /// The repository that the route was admitted to.
     pub fn repository(&self) -> Result<&Repository, ApiError> {
         self.world.repositories.get(&self.repository).ok_or(ApiError::NotFound)
     }
@@ -53,13 +49,11 @@ impl Call<'_> {
         self.world.repositories.get_mut(&self.repository).ok_or(ApiError::NotFound)
     }
 
-    /// Who is named as the author of what the caller makes.
     pub fn actor(&self) -> u64 {
         self.caller.user().unwrap_or(self.world.machine_user)
     }
 }
 
-/// How an account's budget for a resource stands.
 pub fn view(
     world: &World,
     limits: &Limits,

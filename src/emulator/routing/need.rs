@@ -3,87 +3,75 @@
 use crate::api::TokenKind;
 use crate::emulator::accounts::Level;
 
-/// What a route asks of its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Open to everyone, without a credential too.
+    /// Open to everyone, anonymous callers included.
     Nothing,
-    /// A token that acts as a user.
+    /// A token that acts for a user.
     User,
-    /// A classic personal access token with one of these scopes; every other kind is rejected.
+    /// Every other kind of token is rejected.
     Classic(&'static [&'static str]),
-    /// A user by a classic credential, which is one with scopes: a classic or an OAuth token. App,
-    /// installation and fine-grained tokens are rejected.
+    /// A classic or OAuth token of a user; app, installation and fine-grained tokens are rejected.
     ClassicCredential,
-    /// An app itself, by its JWT; user, installation and fine-grained tokens are rejected.
+    /// By its JWT; user, installation and fine-grained tokens are rejected.
     App,
-    /// A token of this kind; every other one is rejected.
+    /// A token of this kind; every other kind is rejected.
     Kind(TokenKind),
     /// An OAuth app itself, by its client id and secret.
     OauthApp,
-    /// Something of the organisation that the path names by `{org}` or `{org_id}`, or by a team of
-    /// it, `{team_id}`.
+    /// The organisation of `{org}`, `{org_id}`, or of the team `{team_id}`.
     Organization(OrganizationNeed),
-    /// Something of an organisation, or of the caller's place in it, that more than its members
-    /// reach.
+    /// An organisation, or the caller's membership in it, that non-members can reach too.
     Members(MembersNeed),
-    /// Something of the enterprise that the path names by `{enterprise}`: a classic token with the
-    /// scope of this level.
+    /// The enterprise of `{enterprise}`; takes a classic token with the scope of this level.
     Enterprise(Level),
-    /// A repository named by `{owner}/{repo}`, with this permission for tokens that have
-    /// permissions, and this role.
+    /// The repository of `{owner}/{repo}`. Tokens with permissions need this permission.
     Repository { permission: &'static str, level: Level, role: Role },
-    /// To fork a repository ("\[M\] POST forks"): whoever may read it may, with both permissions.
+    /// Forking a repository: any reader may fork it, with both permissions.
     Fork,
-    /// A classic token's notifications of a repository that it sees.
+    /// A classic token's notifications of a repository that the caller can see.
     RepositoryNotifications,
-    /// A repository by its Git address; what it takes depends on the body, so that the route itself
-    /// looks.
+    /// A repository by its Git address. The handler checks access, which depends on the body.
     Git,
 }
 
-/// What a route about an organisation asks. Without a token it is 401, for a stranger 404.
+/// Anonymous callers get 401, outsiders 404.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrganizationNeed {
-    /// For tokens that have permissions.
     pub permission: &'static str,
     pub level: Level,
-    /// For tokens that have scopes: one of these.
+    /// Required of tokens with scopes: one of these.
     pub scopes: &'static [&'static str],
     pub role: OrganizationRole,
     pub unscoped: Unscoped,
 }
 
-/// What the caller must be in the organisation. An installation counts as an owner where it is
-/// installed: its permissions bound it.
+/// An installation counts as an owner where it is installed; its permissions limit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrganizationRole {
     Member,
     Owner,
-    /// An owner, or somebody with this fine-grained role.
+    /// An owner, or a holder of this fine-grained role.
     OwnerOr(&'static str),
 }
 
-/// How a token without the scope, or a member without the role, is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unscoped {
-    /// 403.
     Forbidden,
-    /// 404: the thing is not there for this caller.
     NotFound,
 }
 
-/// What a caller may do in a repository; each includes the ones before it.
+/// A role in a repository; each includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     Read,
-    /// Any known caller that may read: opening issues, commenting.
+    /// Any authenticated caller that may read: opening issues, commenting.
     Take,
     Push,
     Admin,
 }
 
-/// The scopes of which Document 2 wants one for notifications.
+/// Reading notifications takes one of these scopes.
 pub const NOTIFICATION_SCOPES: &[&str] = &["notifications", "repo"];
 
 impl Need {
@@ -92,7 +80,6 @@ impl Need {
     }
 
     #[cfg(test)]
-    /// The permission that a token needs which has permissions.
     pub fn permission(self) -> Option<(&'static str, Level)> {
         match self {
             Self::Organization(need) => Some((need.permission, need.level)),
@@ -101,12 +88,11 @@ impl Need {
         }
     }
 
-    /// The value of the accepted-permissions header.
     pub fn accepted_permissions(self) -> String {
         let written = |name: &str, level: Level| format!("{name}={}", level.name());
         match self {
             Self::Nothing | Self::User => "allows_permissionless_access=true".to_owned(),
-            // No permission opens these.
+            // No permission grants these.
             Self::App
             | Self::Classic(_)
             | Self::ClassicCredential
@@ -115,8 +101,7 @@ impl Need {
             | Self::RepositoryNotifications => String::new(),
             Self::Organization(need) => written(need.permission, need.level),
             Self::Members(need) => need.accepted_permissions(),
-            // "The permission 'Enterprise teams' enterprise is named" (Document 2), although no
-            // token that has permissions is accepted.
+            // The upstream names it in the header, although it accepts no token with permissions.
             Self::Enterprise(level) => written("enterprise_teams", level),
             Self::Repository { permission, level, .. } => written(permission, level),
             Self::Git => written("contents", Level::Read),
@@ -128,7 +113,6 @@ impl Need {
         }
     }
 
-    /// The value of the accepted-scopes header.
     pub fn accepted_scopes(self) -> String {
         match self {
             Self::Nothing
@@ -147,25 +131,20 @@ impl Need {
     }
 }
 
-/// Classic and OAuth tokens need it to read (Document 2, Team membership: "classic OAuth tokens
-/// need `read:org`").
+/// SPECIFICATION, "Team membership".
 pub const READ_SCOPES: &[&str] = &["read:org"];
 
-/// Classic and OAuth tokens need it to change an organisation. Not shown but for the routes of
-/// Document 2; what the running service asks.
+/// Partly undocumented; the running service requires it.
 pub const ADMIN_SCOPES: &[&str] = &["admin:org"];
 
-/// What is asked of whoever is not, or not only, looked at as a member of the organisation that the
-/// path names.
+/// Access by callers who need not be members of the organisation in the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MembersNeed {
-    /// What an organisation shows to everyone. Tokens that have permissions need `members`; no
-    /// scope is needed.
+    /// Public data of an organisation. Tokens with permissions need `members`; no scope is needed.
     Public,
-    /// The caller's own membership, which may be pending. "UAT only": an installation has none.
+    /// May be pending. User tokens only, because an installation has no membership.
     Own(Level),
-    /// A team's hold on a repository: marked \[M\], `members` at read level and for writes the
-    /// repository permission 'Administration'.
+    /// Needs reading `members`, and for writes the repository permission 'Administration'.
     TeamRepository(Level),
 }
 
@@ -173,7 +152,6 @@ pub fn scopes(level: Level) -> &'static [&'static str] {
     if level == Level::Read { READ_SCOPES } else { ADMIN_SCOPES }
 }
 
-/// "`read:enterprise` for GET, `admin:enterprise` for all others".
 pub fn enterprise_scope(level: Level) -> &'static str {
     if level == Level::Read { "read:enterprise" } else { "admin:enterprise" }
 }

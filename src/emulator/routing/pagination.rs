@@ -1,5 +1,4 @@
-//! Pages by number, and the `Link` header that leads to the others (Document 1, Page-number
-//! pagination).
+//! Numbered pages and the `Link` header (SPECIFICATION, "Conventions").
 
 use http::{HeaderName, HeaderValue, header};
 use percent_encoding::{CONTROLS, utf8_percent_encode};
@@ -8,20 +7,18 @@ use serde_json::Value;
 use super::call::Call;
 use crate::emulator::http::Reply;
 
-/// Document 1: "`per_page` (integer, max 100, default 30)".
+/// The documented defaults of `per_page`.
 pub const USUAL: Caps = Caps { default: 30, max: 100 };
-/// Document 2: "`per_page` (max 50, default 50)".
+/// `per_page` of notifications (SPECIFICATION, "Notifications").
 pub const NOTIFICATIONS: Caps = Caps { default: 50, max: 50 };
 
-/// How many items a page may have.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
     pub default: usize,
     pub max: usize,
 }
 
-/// One page of a list that is already in its order. What is not a number counts as absent; a page
-/// beyond the end is empty.
+/// A malformed number counts as absent; a page beyond the end is empty.
 pub fn page<T>(call: &Call<'_>, caps: Caps, items: Vec<T>, render: impl Fn(T) -> Value) -> Reply {
     let (shown, link) = cut(call, caps, items);
     let mut reply = Reply::ok(Value::Array(shown.into_iter().map(render).collect()));
@@ -29,7 +26,7 @@ pub fn page<T>(call: &Call<'_>, caps: Caps, items: Vec<T>, render: impl Fn(T) ->
     reply
 }
 
-/// The items of the page asked for, and the `Link` header if there is more than one page.
+/// Returns the items of the requested page, and the `Link` header if there is more than one page.
 pub fn cut<T>(
     call: &Call<'_>,
     caps: Caps,
@@ -45,7 +42,6 @@ pub fn cut<T>(
     (shown, link)
 }
 
-/// The page size asked for, within its caps.
 pub fn per_page(call: &Call<'_>, caps: Caps) -> usize {
     let requested = call.query.get("per_page").and_then(|given| given.parse::<usize>().ok());
     requested.filter(|size| *size > 0).unwrap_or(caps.default).min(caps.max)
@@ -54,7 +50,7 @@ pub fn per_page(call: &Call<'_>, caps: Caps) -> usize {
 fn link(call: &Call<'_>, page: usize, last: usize) -> Option<(HeaderName, HeaderValue)> {
     let mut relations = Vec::new();
     if page > 1 {
-        // Beyond the end, "prev" leads back to where there is something.
+        // Beyond the end, "prev" leads back to the last page with items.
         relations.push(("prev", (page - 1).min(last)));
     }
     if page < last {
@@ -71,7 +67,7 @@ fn link(call: &Call<'_>, page: usize, last: usize) -> Option<(HeaderName, Header
     header(&entries)
 }
 
-/// A `Link` header of these relations, in one line (CLIENTS.md, 1); none when there are none.
+/// One line, because clients read only one (SPECIFICATION, "Client libraries" 1).
 pub fn header(entries: &[(&str, String)]) -> Option<(HeaderName, HeaderValue)> {
     if entries.is_empty() {
         return None;
@@ -80,12 +76,11 @@ pub fn header(entries: &[(&str, String)]) -> Option<(HeaderName, HeaderValue)> {
         .iter()
         .map(|(relation, address)| format!("<{address}>; rel=\"{relation}\""))
         .collect();
-    // A path may have been sent with characters that no header takes.
+    // The path may contain characters that are illegal in a header.
     let line = utf8_percent_encode(&line.join(", "), CONTROLS).to_string();
     HeaderValue::from_str(&line).ok().map(|value| (header::LINK, value))
 }
 
-/// This request's own address with one parameter of its query replaced.
 pub fn address(call: &Call<'_>, name: &str, value: &str) -> String {
     let given = call
         .raw_query

@@ -3,12 +3,11 @@
 use crate::emulator::http::ApiError;
 use crate::emulator::http::path::decode_segment;
 
-/// The values of a template's parameters.
 #[derive(Debug, Default)]
 pub struct Params(Vec<(String, String)>);
 
 impl Params {
-    /// From names and values as the path has them.
+    /// Decodes names and values from a path.
     pub fn decoded<'p>(pairs: impl IntoIterator<Item = (&'p str, &'p str)>) -> Self {
         Self(
             pairs
@@ -18,15 +17,15 @@ impl Params {
         )
     }
 
-    /// Decoded; empty when the template has no such parameter.
+    /// Returns the decoded value; empty when the template has no such parameter.
     pub fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(given, _)| given == name).map_or("", |(_, value)| value)
     }
 
-    /// A number; what is none names nothing that exists.
+    /// Parses an id; anything but a number is a 404.
     pub fn id(&self, name: &str) -> Result<u64, ApiError> {
         let given = self.get(name);
-        // One number, one spelling: a sign or a zero in front names nothing.
+        // Each number has one spelling: a sign or a leading zero is a 404.
         let is_plain = given.bytes().all(|byte| byte.is_ascii_digit())
             && (given == "0" || !given.starts_with('0'));
         given.parse().ok().filter(|_| is_plain).ok_or(ApiError::NotFound)

@@ -5,7 +5,7 @@ use http::HeaderName;
 use super::call::Call;
 use crate::emulator::http::Reply;
 
-/// The answer to a poll, with the interval in force after it. A 304 says it too.
+/// Adds the interval in force to the response of a poll, a 304 included.
 pub fn paced(call: &mut Call<'_>, reply: Reply) -> Reply {
     let interval_secs =
         call.world.polls.note(call.now, call.caller.account, call.requested_path, call.limits);

@@ -1,4 +1,4 @@
-//! The routes that exist: what each needs, what it counts for and which function answers it.
+//! The routes: access, cost class and handler.
 
 use http::Method;
 
@@ -7,13 +7,12 @@ use super::need::Need;
 use crate::emulator::http::{ApiError, Reply};
 use crate::emulator::limits::{Content, Resource, TokenRequest};
 
-/// What a route's function makes of a call.
 pub type Outcome = Result<Reply, ApiError>;
 
 /// A function that answers a route.
 pub type Handler = fn(&mut Call<'_>) -> Outcome;
 
-/// A method that has routes; `HEAD` is asked as `GET`.
+/// A method that has routes; `HEAD` counts as `GET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     Get,
@@ -46,17 +45,15 @@ impl Verb {
     }
 }
 
-/// Whether a request takes from a primary budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
     One,
     /// A GraphQL query, by its size.
     Cost(u32),
-    /// `GET /rate_limit` "does not count against the primary limit" (Document 1).
+    /// `GET /rate_limit` is free (SPECIFICATION, "Primary rate limits").
     Free,
 }
 
-/// One route.
 #[derive(Debug)]
 pub struct Route {
     pub verb: Verb,
@@ -103,13 +100,12 @@ impl Route {
         Self::new(Verb::Delete, template, need, answer)
     }
 
-    /// It makes something that people see. No list is published; this one takes every POST that
-    /// makes a thing with an author.
+    /// The upstream publishes no list; here it is every POST that creates an object with an author.
     pub const fn content(self) -> Self {
         Self { content: Content::Generating, ..self }
     }
 
-    /// It is about an access token of an app or OAuth app, of which there is a limit an hour.
+    /// Requests about access tokens of an app or OAuth app have an hourly limit.
     pub const fn about_tokens(self) -> Self {
         Self { tokens: TokenRequest::Counted, ..self }
     }

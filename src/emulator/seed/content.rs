@@ -15,9 +15,9 @@ use crate::random::Rng;
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
-/// More repositories than any organisation of the real service is known to have.
+/// More than any known organisation of the real service has.
 const REPOSITORIES_MAX: u32 = *Options::REPOSITORIES.end();
-/// Repositories with a higher id were made by callers.
+/// Repositories with a higher id were created by callers.
 pub const SEEDED_BELOW: u64 = WIDGETS + REPOSITORIES_MAX as u64;
 const WORDS: &[&str] = &[
     "build", "cache", "crash", "docs", "flaky", "login", "memory", "proxy", "queue", "retry",
@@ -25,7 +25,6 @@ const WORDS: &[&str] = &[
 ];
 const PEOPLE: &[u64] = &[ADA, BEN, CLEO, BUILD_BOT, SCAN_BOT, TRIAGE_BOT];
 
-/// How large a repository is.
 struct Plan {
     owner: Owner,
     name: String,
@@ -38,7 +37,7 @@ struct Plan {
 const ALWAYS: [(&str, Owner, Visibility, u64, u64); 6] = [
     ("widgets", Owner::Organization(ACME), Visibility::Public, 75, 35),
     ("gadgets", Owner::Organization(ACME), Visibility::Private, 35, 5),
-    // It was acme/cogs before.
+    // Renamed from acme/cogs.
     ("cogs", Owner::Organization(ACME), Visibility::Public, 3, 2),
     ("dotfiles", Owner::User(ADA), Visibility::Public, 2, 1),
     ("diary", Owner::User(ADA), Visibility::Private, 1, 1),
@@ -134,7 +133,7 @@ fn label(id: u64, index: u64, dice: &mut Rng) -> Label {
 fn issue(id: u64, number: u64, labels: &[u64], dice: &mut Rng, now: Timestamp) -> Issue {
     let words: Vec<&str> = (0..3).filter_map(|_| dice.pick(WORDS).copied()).collect();
     let author = dice.pick(PEOPLE).copied().unwrap_or(ADA);
-    // Numbers rise with time, as they do when people open issues one after the other.
+    // Numbers rise with time, as for real issues.
     let created_at = now - DAY * 200
         + HOUR * u32::try_from(number).unwrap_or(0)
         + Duration::from_secs(dice.below(3_000));
@@ -149,7 +148,7 @@ fn issue(id: u64, number: u64, labels: &[u64], dice: &mut Rng, now: Timestamp) -
     }
 }
 
-/// acme/widgets has comments over more than one page, pulls, a milestone and a release.
+/// Gives acme/widgets comments over more than one page, pull requests, a milestone and a release.
 fn fill_first(world: &mut World, dice: &mut Rng, now: Timestamp) {
     let base = now - DAY * 100;
     let comments: Vec<Comment> = (0..45_u32)
@@ -208,7 +207,7 @@ fn fill_first(world: &mut World, dice: &mut Rng, now: Timestamp) {
     widgets.updated_at = widgets.updated_at.max(base + DAY);
 }
 
-/// Ada has more threads than a page of notifications, of every reason; the others have some.
+/// Gives Ada more than a page of threads, with every reason, and the others some.
 fn watch_and_notify(world: &mut World, dice: &mut Rng, now: Timestamp) {
     let base = now - DAY * 20;
     for user in [ADA, BEN, BUILD_BOT] {

@@ -1,6 +1,6 @@
-//! An organisation on the enterprise cloud with an app, an OAuth app and a workflow of its own:
-//! every caller of Document 1, Primary rate limits that has more than others. Also tokens that are
-//! no longer good, or will soon not be. Nothing here depends on the seed.
+//! An organisation on the enterprise cloud with an app, an OAuth app and a workflow, which covers
+//! every caller with a higher primary limit. Also expired, revoked and soon expiring tokens.
+//! Independent of the seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,21 +21,19 @@ const INITECH_LABS: u64 = 251;
 const INITECH_APP: u64 = 351;
 const INITECH_INSTALLATION: u64 = 361;
 const INITECH_OAUTH_APP: u64 = 371;
-/// Above those of all other repositories of the seed, so that the others keep their places in
-/// lists.
+/// Above the ids of all other seeded repositories, so that those keep their positions in lists.
 const STAPLERS: u64 = 3_000_001;
 const BLUEPRINTS: u64 = 3_000_002;
 const VAULT: u64 = 3_000_003;
 
-/// The private key of this organisation's app. It was made for this file and opens nothing but an
-/// emulator.
+/// Made for this file; it opens only an emulator.
 pub const INITECH_APP_KEY: &str = include_str!("initech_app_key.pem");
 
 const DAY: Duration = Duration::from_hours(24);
-/// Document 1: "a token generated in a workflow step expires after 60 minutes".
+/// The documented lifetime of a workflow token (SPECIFICATION, "Credentials").
 const WORKFLOW_STEP: Duration = Duration::from_mins(60);
 
-/// A file that Git LFS keeps for acme/widgets.
+/// A file that Git LFS stores for acme/widgets.
 pub const LFS_OBJECT: &[u8] = b"a large file, for a seed world\n";
 
 pub fn add(world: &mut World, now: Timestamp) {
@@ -69,7 +67,7 @@ pub fn add(world: &mut World, now: Timestamp) {
         public_key: jwt::public_key(INITECH_APP_KEY),
         installations: vec![(INITECH_INSTALLATION, INITECH_LABS)],
     });
-    // The vault was not chosen.
+    // The vault is not among the chosen repositories.
     let installation_grant = InstallationGrant {
         permissions: granted(),
         repositories: Some(BTreeSet::from([STAPLERS, BLUEPRINTS])),
@@ -84,7 +82,7 @@ pub fn add(world: &mut World, now: Timestamp) {
     for token in initech_tokens().into_iter().chain(ended_tokens(now)) {
         world.add_token(token);
     }
-    // There is place in an empty storage.
+    // An empty storage has room.
     let _ = world.lfs.put(WIDGETS, bytes::Bytes::from_static(LFS_OBJECT));
 }
 
@@ -104,7 +102,7 @@ fn organization(created_at: Timestamp) -> Organization {
     }
 }
 
-/// One public, one private that Ben may push to, one private that the app was not given.
+/// One public, one private that Ben may push to, one private that the app was not granted.
 fn repositories(created_at: Timestamp) -> Vec<Repository> {
     let repository = |id: u64, name: &str, visibility, collaborators: &[u64]| Repository {
         id,
@@ -141,7 +139,6 @@ fn repositories(created_at: Timestamp) -> Vec<Repository> {
     ]
 }
 
-/// What the app was granted.
 fn granted() -> Permissions {
     Permissions::Only(BTreeMap::from([
         ("contents", Level::Write),
@@ -222,7 +219,7 @@ fn initech_tokens() -> Vec<Token> {
     ]
 }
 
-/// One taken back, and one that a workflow step made just now.
+/// One revoked token, and one that a workflow step made just now.
 fn ended_tokens(now: Timestamp) -> Vec<Token> {
     let revoked = personal(
         "emu_classic_revoked",

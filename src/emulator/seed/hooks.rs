@@ -1,5 +1,5 @@
-//! Webhooks of the seed world: one of an owner and one of an OAuth app in acme, and the app's own.
-//! What they delivered lies in the past; their receivers were never contacted.
+//! Webhooks of the seed world: an owner's and an OAuth app's in acme, and the app's own. Their
+//! deliveries lie in the past; no receiver was ever contacted.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::emulator::world::{
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
-/// More than a page of them.
+/// More than one page.
 const DELIVERIES: u32 = 40;
 
 pub fn add(world: &mut World, now: Timestamp) {
@@ -62,7 +62,7 @@ fn hook(world: &mut World, target: Target, url: &str, events: &[&str], at: Times
     }
 }
 
-/// An hour between two; one answered with an error.
+/// Adds hourly deliveries, one of them with an error response.
 fn add_deliveries(world: &mut World, hook: &mut Hook, installation: Option<u64>) {
     for index in 0..DELIVERIES {
         let id = world.next_id();

@@ -1,5 +1,5 @@
-//! Ada's migrations, one in each state, with ids that do not depend on the seed. The pending and
-//! the exporting one stay as they are, so that they are found at any time.
+//! Ada's migrations, one in each state, with constant ids. The pending and the exporting one are
+//! pinned, so that tests find them at any time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The seed world: always the same for the same options and time, and never without the cases that
-//! tests look for.
+//! The seed world: constant for the same options and time, and always with the cases that tests
+//! need.
 
 mod content;
 mod enterprise_cloud;
@@ -17,13 +17,12 @@ use crate::clock::Timestamp;
 use crate::emulator::world::World;
 use crate::random::Rng;
 
-/// The private key of the seed's app. It was made for this file and opens nothing but an emulator.
+/// The private key of the seed's app. It was made for this file and opens only an emulator.
 pub const APP_KEY: &str = include_str!("app_key.pem");
 
 #[cfg(test)]
 pub use self::enterprise_cloud::INITECH_APP_KEY;
 
-/// The world at the beginning. Everything in it happened before `now`.
 pub fn world(options: &Options, now: Timestamp) -> World {
     let mut world = World::default();
     let mut dice = Rng::new(options.seed);

@@ -4,24 +4,24 @@ use std::ops::RangeInclusive;
 
 use crate::api::Dialect;
 
-/// What an emulator is made from; the same options and the same first `now` make the same world.
+/// Options of an emulator; equal options and an equal first `now` make an equal world.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The names it speaks.
+    /// The header and media type names in use.
     pub dialect: Dialect,
     /// Chooses the details of the seed world.
     pub seed: u64,
-    /// How many repositories the seed world has, beside the few on the enterprise cloud; the first
-    /// six always exist.
+    /// The number of repositories in the seed world, beside the few on the enterprise cloud; the
+    /// first six always exist.
     pub repositories: u32,
-    /// The address that `url` fields and `Link` name, such as `http://127.0.0.1:8090`; when empty,
-    /// the request's own Host.
+    /// The origin in `url` fields and `Link`, such as `http://127.0.0.1:8090`; when empty, the
+    /// request's own Host.
     pub base_url: String,
 }
 
 impl Options {
-    /// How many repositories a seed world can have: those that always exist, and no more than a
-    /// machine can hold.
+    /// The permitted number of repositories: the minimum always exists, the maximum bounds the
+    /// memory.
     pub const REPOSITORIES: RangeInclusive<u32> = 6..=1_000_000;
 }
 

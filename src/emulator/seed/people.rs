@@ -1,5 +1,5 @@
-//! Users, organisations, apps and tokens of the seed world. They do not depend on the seed, so that
-//! tests can name them.
+//! Users, organisations, apps and tokens of the seed world. They are independent of the seed, so
+//! that tests can name them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,10 +24,10 @@ pub const APP: u64 = 301;
 pub const ACME_INSTALLATION: u64 = 311;
 const GLOBEX_INSTALLATION: u64 = 312;
 pub const OAUTH_APP: u64 = 321;
-/// The id of acme/widgets, whose workflow has a token.
+/// The id of acme/widgets, the workflow of which has a token.
 pub const WIDGETS: u64 = 1_001;
 
-/// Document 1: "Scopes named in the interface".
+/// All documented scopes.
 pub const ALL_SCOPES: &[&str] = &[
     "repo",
     "notifications",
@@ -117,7 +117,6 @@ fn globex(created_at: Timestamp) -> Organization {
     }
 }
 
-/// A token that acts as a user.
 pub fn personal(
     value: &str,
     kind: TokenKind,

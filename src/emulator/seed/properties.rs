@@ -1,5 +1,5 @@
-//! Custom properties, their values, issue fields, a template and tokens of few scopes, for the seed
-//! world. None of it depends on the seed.
+//! Custom properties with values, issue fields, a template and narrow tokens of the seed world.
+//! Independent of the seed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub fn add(world: &mut World, now: Timestamp) {
     }
 }
 
-/// One of every value type; one required with a default, one that whoever may push can edit.
+/// One of every value type, one required with a default, one with editors in the repository.
 fn definitions() -> [Definition; 4] {
     let definition = |name: &str, value_type, description: &str| Definition {
         name: name.to_owned(),
@@ -104,7 +104,7 @@ fn add_issue_fields(world: &mut World, at: Timestamp) {
     }
 }
 
-/// Tokens that may do one thing and not its neighbour.
+/// Tokens that permit one operation and not its neighbour.
 fn tokens() -> Vec<Token> {
     let token = |value: &str, kind, user: u64, scopes: &[&'static str], permissions, note| Token {
         app: (kind == TokenKind::AppUser).then_some(APP),

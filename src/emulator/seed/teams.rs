@@ -1,5 +1,5 @@
-//! Teams, invitations and the enterprise of the seed world, and the people that only they need.
-//! Nothing here depends on the seed.
+//! Teams, invitations and the enterprise of the seed world, and the users that only they need.
+//! Independent of the seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::emulator::world::{
     Organization, People, Privacy, Purpose, RepositoryRole, Team, TeamRole, User, World,
 };
 
-/// A stranger to acme, globex and initech; owner of vandelay.
+/// An outsider to acme, globex and initech; owner of vandelay.
 const FINN: u64 = 131;
 /// An outside collaborator of acme and a member of globex.
 const GWEN: u64 = 132;
@@ -35,7 +35,7 @@ pub fn add(world: &mut World, now: Timestamp) {
         acme.people = acme_people(now);
     }
     if let Some(globex) = world.organizations.get_mut(&GLOBEX) {
-        // In the organisation and not in its team, so that there is somebody to be added in vain.
+        // In the organisation and not in its team, for tests of a refused addition.
         globex.members.insert(GWEN);
         globex.teams = by_id([Team {
             synchronised: true,
@@ -201,7 +201,7 @@ fn acme_teams(created_at: Timestamp) -> BTreeMap<u64, Team> {
     ])
 }
 
-/// With a pending and a failed invitation (CONTRACT, Emulator).
+/// Has a pending and a failed invitation (SPECIFICATION, "Emulator").
 fn acme_people(now: Timestamp) -> People {
     let pending = Invitation {
         id: 421,

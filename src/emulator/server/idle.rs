@@ -1,7 +1,6 @@
-//! When a connection is idle: nothing is asked on it, whatever protocol it speaks or has begun to
-//! speak.
+//! Detects idle connections: no request is in flight, whatever the protocol.
 //!
-//! A head that arrives byte by byte is idle too: until it is whole, nothing is asked.
+//! A partial request head counts as idle, so that a slow sender of headers times out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,26 +8,24 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// The requests of one connection.
 #[derive(Debug, Default)]
 pub struct Activity {
     under_way: AtomicUsize,
     changed: Notify,
 }
 
-/// A request under way; dropping it ends it.
+/// Guard of a request in flight; dropping it ends the request.
 #[derive(Debug)]
 pub struct Asking(Arc<Activity>);
 
 impl Activity {
-    /// A request begins.
     pub fn begin(self: &Arc<Self>) -> Asking {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         self.changed.notify_one();
         Asking(Arc::clone(self))
     }
 
-    /// Returns when nothing was under way for this long.
+    /// Returns once no request was in flight for this long.
     pub async fn idle_for(&self, length: Duration) {
         loop {
             let changed = tokio::time::timeout(length, self.changed.notified()).await.is_ok();

@@ -1,8 +1,8 @@
-//! The emulator behind a socket: HTTP/1.1 and h2c, a latency, and the waiting that gates ask for.
+//! The emulator behind a socket: HTTP/1.1 and h2c, latency, and the waits for gates.
 //!
-//! It decides nothing: every answer comes from [`Emulator::arrive`], and so does the way it leaves.
-//! A request leaves the emulator's books just before its answer is written, so that a client can
-//! never see an answer whose place is still taken.
+//! It makes no decisions: [`Emulator::arrive`] gives every response and its transport faults. The
+//! emulator completes a request just before the response is written, so a client never sees a
+//! response that still holds a concurrency slot.
 
 mod idle;
 mod response_writer;
@@ -38,19 +38,19 @@ use crate::emulator::http::path::{self, UploadBytes};
 use crate::emulator::limits::RequestId;
 use crate::emulator::pipeline::emulator::Emulator;
 
-/// Connections at once; further ones wait in the listener's queue.
+/// Simultaneous connections; further ones wait in the listener's queue.
 const CONNECTIONS_MAX: usize = 4_096;
-/// UPSTREAM.md, Conditional requests: "idle keep-alive connections are closed at about 60 s". A
-/// request's head has as long to arrive.
+/// The service closes idle connections after about 60 s (SPECIFICATION, "Conditional requests in
+/// practice").
 const IDLE_WAIT: Duration = Duration::from_secs(60);
-/// The longest pause in a request's body. Not shown.
+/// The longest pause in a request's body. Undocumented.
 const BODY_WAIT: Duration = Duration::from_secs(30);
-/// Between two attempts to accept a connection when the first one failed.
+/// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a shutdown waits for answers under way before it drops their connections.
+/// The time that a shutdown gives responses under way before it drops their connections.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
-/// How long `GET /_emulator/gates/{id}?held=N` waits for N requests before it answers with the
-/// number that there is, and `GET /_emulator/faults/{id}?struck=N` until it has struck N.
+/// The longest wait of `GET /_emulator/gates/{id}?held=N` and `GET
+/// /_emulator/faults/{id}?struck=N`, which then answer with the current number.
 const HELD_WAIT: Duration = Duration::from_secs(10);
 
 /// Starts emulators on sockets.
@@ -79,15 +79,15 @@ struct Shared {
     emulator: Mutex<Emulator>,
     clock: Clock,
     latency: Duration,
-    /// Told whenever a request arrived or left, or a gate may have been opened.
+    /// Notified when a request arrives or leaves, or a gate may have opened.
     changed: Notify,
-    /// Told when there is something to deliver.
+    /// Notified when a delivery is due.
     post: Arc<Notify>,
 }
 
 impl Server {
-    /// Serves `emulator` on `listener`, each answer `latency` after its request. Must be called
-    /// inside a tokio runtime.
+    /// Serves `emulator` on `listener` and delays each response by `latency`. Must be called inside
+    /// a tokio runtime.
     #[must_use]
     pub fn start(
         listener: TcpListener,
@@ -98,7 +98,7 @@ impl Server {
         Self::start_with(listener, emulator, clock, latency, WebhookSender::default())
     }
 
-    /// As [`Server::start`], with a courier of one's own for webhook deliveries.
+    /// Starts like [`Server::start`], with a custom sender of webhook deliveries.
     #[must_use]
     pub fn start_with(
         listener: TcpListener,
@@ -110,7 +110,6 @@ impl Server {
         Self::start_narrow(listener, emulator, clock, latency, sender, CONNECTIONS_MAX)
     }
 
-    /// The same, with room for so many connections at once.
     pub(in crate::emulator) fn start_narrow(
         listener: TcpListener,
         emulator: Emulator,
@@ -119,8 +118,7 @@ impl Server {
         sender: WebhookSender,
         connections_max: usize,
     ) -> Handle {
-        // A bound listener knows its address; the fallback only saves every caller an error that
-        // does not happen.
+        // A bound listener knows its address; the fallback spares callers an impossible error.
         let addr = listener.local_addr().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
         let (changed, post) = (Notify::new(), Arc::new(Notify::new()));
         let shared =
@@ -133,13 +131,13 @@ impl Server {
 }
 
 impl Handle {
-    /// Where it listens.
+    /// Returns the listening address.
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Looks at or changes the emulator between two requests.
+    /// Gives access to the emulator between two requests.
     pub fn with_emulator<T>(&self, look: impl FnOnce(&mut Emulator) -> T) -> T {
         let seen = look(&mut self.shared.emulator.lock());
         self.shared.changed.notify_waiters();
@@ -147,7 +145,7 @@ impl Handle {
         seen
     }
 
-    /// Waits until every webhook delivery has been sent and answered for.
+    /// Waits until every webhook delivery has been sent and reported.
     pub async fn wait_until_delivered(&self) {
         self.shared.wait_for(Emulator::is_all_delivered).await;
     }
@@ -164,9 +162,9 @@ impl Handle {
             .await;
     }
 
-    /// Stops accepting, gives answers under way a moment, and ends.
+    /// Stops accepting, grants responses under way a short time, and ends.
     pub async fn shutdown(self) {
-        // A failed send means that the task has already ended, which is what is wanted.
+        // A failed send means that the task has already ended.
         let _ = self.stop.send(Phase::Stopping);
         let _ = self.task.await;
         let _ = self.deliveries.await;
@@ -176,7 +174,7 @@ impl Handle {
 async fn deliver(sender: WebhookSender, shared: Arc<Shared>, phase: watch::Receiver<Phase>) {
     let take = || {
         let taken = shared.emulator.lock().take_outgoing(shared.clock.now());
-        // Taking may empty the outbox without sending: the webhook is gone.
+        // Taking may empty the queue without a send: the webhook was deleted.
         shared.changed.notify_waiters();
         taken
     };
@@ -203,9 +201,8 @@ async fn accept(
         let Ok(slot) = slot else { break };
         tokio::select! {
             accepted = listener.accept() => {
-                // A client that is gone before it was accepted is no reason to end. Nor is it that
-                // the system has no more descriptors, but asking again at once would only keep it
-                // busy.
+                // Neither a lost client nor a lack of descriptors ends the server. The pause avoids
+                // a busy loop.
                 let Ok((stream, peer)) = accepted else {
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
@@ -233,8 +230,7 @@ async fn serve(
     shared: Arc<Shared>,
     mut phase: watch::Receiver<Phase>,
 ) {
-    // An answer is one small write; waiting for more would only add latency. A socket that cannot
-    // be set still works.
+    // A response is one small write; Nagle's algorithm would only add latency.
     let _ = stream.set_nodelay(true);
     let ends = Arc::new(Ends::default());
     let line = WriteQueue::new(stream, Arc::clone(&ends), Arc::clone(&shared));
@@ -253,7 +249,7 @@ async fn serve(
     let builder = auto::Builder::new(TokioExecutor::new());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(line), service));
     tokio::select! {
-        // What goes wrong on a client's connection is the client's business.
+        // A failed connection is the client's concern alone.
         _ = connection.as_mut() => return,
         () = ends.wait_for_cut() => return,
         () = activity.idle_for(IDLE_WAIT) => {}
@@ -263,7 +259,7 @@ async fn serve(
     tokio::select! {
         _ = connection => {}
         () = ends.wait_for_cut() => {}
-        // What has not even said which protocol it speaks does not end by being asked to.
+        // A connection without a detected protocol does not react to a graceful shutdown.
         () = activity.idle_for(SHUTDOWN_WAIT) => {}
     }
 }
@@ -280,7 +276,7 @@ async fn answer(
         Err(unreadable) => return Ok(unreadable.into_response()),
     };
     if let Some((gate, count)) = waits::awaited_gate(request.method(), request.uri()) {
-        // Answering late with the number that there is lets a test say what it missed.
+        // A late response with the current number lets a test report what is missing.
         let _ = tokio::time::timeout(
             HELD_WAIT,
             shared.wait_for(|emulator| emulator.gate_is_open(gate) || emulator.held(gate) >= count),
@@ -319,11 +315,10 @@ async fn answer(
     depart(arrival.response, arrival.wire, version, &ends).await
 }
 
-/// Why a request's body could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unreadable {
     Malformed,
-    /// Nothing more came for a long time.
+    /// No data for a long time.
     Stalled,
 }
 
@@ -349,8 +344,8 @@ impl Unreadable {
     }
 }
 
-/// Reads the whole request. An upload is only counted; other bodies are read to one byte beyond
-/// what the emulator accepts, and not at all when they are announced as larger.
+/// An upload is only counted. Other bodies are read to one byte beyond the maximum, and not at all
+/// when announced as larger.
 async fn read(request: Request<Incoming>) -> Result<Request<Bytes>, Unreadable> {
     let (mut parts, mut body) = request.into_parts();
     let is_upload = path::is_upload(&parts.method, parts.uri.path());
@@ -380,7 +375,7 @@ async fn read(request: Request<Incoming>) -> Result<Request<Bytes>, Unreadable> 
 }
 
 impl Shared {
-    /// Until the fault that holds an answer back lets it go, or its time has come.
+    /// Waits until the fault releases the response, or until its time has come.
     async fn wait_until_let_go(&self, id: RequestId, until: Timestamp) {
         tokio::select! {
             () = self.wait_for(|emulator| !emulator.is_held_back(self.clock.now(), id)) => {}
@@ -392,8 +387,7 @@ impl Shared {
         loop {
             let changed = self.changed.notified();
             let mut changed = pin!(changed);
-            // Registered before the look, so that a change between the look and the wait is not
-            // missed.
+            // Registers before the check, so that a change between check and wait is not missed.
             changed.as_mut().enable();
             if reached(&self.emulator.lock()) {
                 return;
@@ -403,14 +397,13 @@ impl Shared {
     }
 }
 
-/// A request's place in the books; given back also when its client goes away.
+/// Guard of a request in flight: it ends the request on drop, a disconnect included.
 struct InFlight {
     id: RequestId,
     shared: Arc<Shared>,
     end: End,
 }
 
-/// Why a request is no longer in flight.
 enum End {
     Answered,
     ClientGone,
@@ -419,7 +412,7 @@ enum End {
 impl Drop for InFlight {
     fn drop(&mut self) {
         {
-            // The time is read under the lock, so that ends are noted in the order of their times.
+            // Reads the time under the lock, so that completions are recorded in order.
             let mut emulator = self.shared.emulator.lock();
             let now = self.shared.clock.now();
             match self.end {

@@ -1,4 +1,5 @@
-//! How an answer leaves on its connection: whole, late, by half or not at all (`wire`).
+//! Sends a response on its connection with its transport faults: whole, late, truncated or not at
+//! all (`wire`).
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,10 +15,9 @@ use tokio::sync::oneshot;
 use super::write_queue::{Ends, Farewell};
 use crate::emulator::faults::wire::{Framing, Wire};
 
-/// A body as it is sent.
 pub type Sent = Either<Full<Bytes>, Half>;
 
-/// The answer ends here, by a fault that was asked for.
+/// The response ends here, because of a fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Broken;
 
@@ -29,8 +29,7 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// Lets an answer leave. In HTTP/2 a reset is one of the stream; a lost answer takes its whole
-/// connection with it in either protocol.
+/// In HTTP/2 a reset affects only the stream; a lost response ends its whole connection.
 pub async fn depart(
     response: Response<Bytes>,
     wire: Wire,
@@ -42,7 +41,7 @@ pub async fn depart(
             Ok(response.map(|body| Either::Left(Full::new(body))))
         }
         Wire::Half(framing) => Ok(halve(response, framing, version, ends)),
-        // The protocol's implementation resets the stream whose handler fails.
+        // The HTTP/2 implementation resets the stream of a handler that fails.
         Wire::Reset if version == Version::HTTP_2 => Err(Broken),
         Wire::Reset => cut(ends, Farewell::Reset).await,
         Wire::Lost => cut(ends, Farewell::Close).await,
@@ -51,7 +50,7 @@ pub async fn depart(
 
 async fn cut(ends: &Ends, farewell: Farewell) -> Result<Response<Sent>, Broken> {
     ends.cut(farewell);
-    // The connection is dropped, and this with it.
+    // The connection is dropped, and this future with it.
     std::future::pending().await
 }
 
@@ -82,14 +81,13 @@ fn halve(
     })
 }
 
-/// Half of a body, and then the end of the connection, or of the stream in HTTP/2.
 #[derive(Debug)]
 pub struct Half {
     kept: Option<Bytes>,
     whole: u64,
     framing: Framing,
     version: Version,
-    /// None when it is known.
+    /// `None` once the bytes are sent.
     sent: Option<oneshot::Receiver<()>>,
     ends: Arc<Ends>,
 }
@@ -105,7 +103,7 @@ impl Body for Half {
         if let Some(half) = self.kept.take().filter(|half| !half.is_empty()) {
             return Poll::Ready(Some(Ok(Frame::data(half))));
         }
-        // An end that comes too soon would take back what is still to be sent.
+        // An early end would discard unsent bytes.
         if let Some(sent) = &mut self.sent {
             let _ = ready!(Pin::new(sent).poll(cx));
             self.sent = None;

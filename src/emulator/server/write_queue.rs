@@ -1,5 +1,5 @@
-//! One connection as the emulator's faults need it: it can be cut off at once, in good order or
-//! with a reset, and it knows when what was handed to it has really been sent.
+//! A connection with fault controls: it can be cut at once, cleanly or with a reset. It reports
+//! when written bytes have really been sent.
 
 use std::io;
 use std::pin::Pin;
@@ -14,14 +14,14 @@ use tokio::sync::{Notify, oneshot};
 use super::Shared;
 use crate::emulator::limits::RequestId;
 
-/// The connection itself, as the protocol's implementation drives it.
+/// The stream that the HTTP implementation drives.
 pub struct WriteQueue {
     stream: TcpStream,
     ends: Arc<Ends>,
     shared: Arc<Shared>,
 }
 
-/// What a request's handler can do with the connection that its answer will take.
+/// The controls of a connection, for the handlers of its requests.
 #[derive(Debug, Default)]
 pub struct Ends {
     state: Mutex<QueueState>,
@@ -30,13 +30,11 @@ pub struct Ends {
 
 #[derive(Debug, Default)]
 struct QueueState {
-    /// Bytes sent so far.
     sent: u64,
     awaited: Vec<(u64, Then)>,
     farewell: Farewell,
 }
 
-/// How a connection ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Farewell {
     /// FIN.
@@ -49,32 +47,30 @@ pub enum Farewell {
 #[derive(Debug)]
 enum Then {
     Tell(oneshot::Sender<()>),
-    /// The emulator is told that the answer has left.
+    /// Reports to the emulator that the response has left.
     Departed(RequestId),
 }
 
 impl Ends {
-    /// Ends the connection now. What was not sent is lost.
+    /// Ends the connection now and drops unsent bytes.
     pub fn cut(&self, farewell: Farewell) {
         self.state.lock().farewell = farewell;
         self.cut.notify_one();
     }
 
-    /// Resolves when the connection is to end.
+    /// Resolves when the connection must end.
     pub async fn wait_for_cut(&self) {
         self.cut.notified().await;
     }
 
-    /// Tells when more than `bytes` bytes from now on have been sent: a body of that length and its
-    /// headers.
+    /// Counts from now: a body of that length and its headers.
     pub fn sent(&self, bytes: u64) -> oneshot::Receiver<()> {
         let (cut_sender, cut_receiver) = oneshot::channel();
         self.after(bytes, Then::Tell(cut_sender));
         cut_receiver
     }
 
-    /// Tells the emulator when an answer with a body of this length, to be written next, has been
-    /// sent.
+    /// Reports to the emulator when the next response, with a body of this length, has been sent.
     pub fn departs(&self, id: RequestId, bytes: u64) {
         self.after(bytes, Then::Departed(id));
     }
@@ -95,7 +91,7 @@ impl WriteQueue {
         self.ends.state.lock().sent += bytes as u64;
     }
 
-    /// Everything handed over so far has been sent.
+    /// Handles the events that become due once all written bytes are sent.
     fn flushed(&self) {
         let due: Vec<Then> = {
             let mut state = self.ends.state.lock();
@@ -107,7 +103,7 @@ impl WriteQueue {
         };
         for then in due {
             match then {
-                // Who waited may be gone with its stream.
+                // The receiver may have been dropped with its stream.
                 Then::Tell(cut_sender) => drop(cut_sender.send(())),
                 Then::Departed(id) => {
                     self.shared.emulator.lock().departed(id);
@@ -121,7 +117,7 @@ impl WriteQueue {
 impl Drop for WriteQueue {
     fn drop(&mut self) {
         if self.ends.state.lock().farewell == Farewell::Reset {
-            // A socket that refuses is closed in good order instead, which ends the connection too.
+            // Without this option the socket is closed cleanly, which ends the connection too.
             let _ = self.stream.set_zero_linger();
         }
     }

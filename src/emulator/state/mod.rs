@@ -25,7 +25,6 @@ use crate::emulator::world::World;
 pub mod reset;
 pub mod transcript;
 
-/// All that an emulator is.
 #[derive(Debug)]
 pub struct State {
     pub options: Options,
@@ -38,22 +37,20 @@ pub struct State {
     pub faults: Faults,
     pub transcript: Transcript,
     pub denial_counts: DenialCounts,
-    /// What a reset goes back to beside the seed.
+    /// Restored by a reset, beside the seed.
     pub conditions: Conditions,
     pub issued_dates: Arc<Mutex<IssuedDates>>,
     pub next_request: u64,
-    /// Refusals of a primary budget under way, and those that callers know of: nothing may be sent
-    /// before then.
+    /// Denials of a primary budget under way, and delivered ones with the end of the wait.
     pub announcing: BTreeMap<RequestId, (AccountId, Resource, Timestamp)>,
     pub announced: BTreeMap<(AccountId, Resource), Timestamp>,
 }
 
-/// What went wrong between callers and limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DenialCounts {
     pub denied_primary: u64,
     pub denied_secondary: u64,
-    /// Requests sent although an earlier answer had said to wait.
+    /// Requests sent although an earlier response had said to wait.
     pub sent_while_limited: u64,
 }
 
@@ -79,7 +76,6 @@ impl State {
         }
     }
 
-    /// Scheme and authority that answers name.
     pub fn origin(&self, request: &Request<Bytes>) -> String {
         if !self.options.base_url.is_empty() {
             return self.options.base_url.clone();
@@ -95,7 +91,7 @@ impl State {
         view(&self.world, &self.limits, &self.primary, now, account, resource)
     }
 
-    /// Whom an answer has told that a primary budget is exhausted, and until when.
+    /// Lists the accounts that know of an exhausted primary budget, and until when.
     pub fn announced(
         &self,
         now: Timestamp,

@@ -1,8 +1,8 @@
-//! Beginning anew: back to the seed, or to another one.
+//! Reset: back to the seed, or to another one.
 //!
-//! Requests of before may still be under way. So nothing gets their numbers again: a request that
-//! ends late cannot free another one's place, a gate shut now cannot hold what an old one held, and
-//! who reads the transcript from a sequence number on sees no gap.
+//! Requests from before may still be in flight, so their numbers are never reused. A late
+//! completion then frees no new request's slot, and a new gate holds no old request. A reader of
+//! the transcript sees no gap.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ use crate::emulator::limits::settings::UnknownLimit;
 use crate::emulator::replay::Replayer;
 use crate::emulator::seed::options::Options;
 
-/// What is in force from the beginning on, and again after a reset, beside the seed: what a config
-/// file says.
+/// Limits and faults in force from the start and after every reset, as a configuration file gives
+/// them.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
     limits: BTreeMap<String, u64>,
@@ -24,31 +24,29 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// The limit of this name is `value` instead of the documented one; the names are those of `GET
+    /// Replaces the documented limit of this name by `value`; the names are those of `GET
     /// /_emulator/limits`.
     ///
     /// # Errors
-    /// When nothing has that name.
+    /// When the name is unknown.
     pub fn limit(&mut self, name: &str, value: u64) -> Result<(), UnknownLimit> {
         Limits::default().set(name, value)?;
         self.limits.insert(name.to_owned(), value);
         Ok(())
     }
 
-    /// This fault is armed.
+    /// Adds an armed fault.
     pub fn fault(&mut self, fault: FaultSpec) {
         self.faults.push(fault);
     }
 }
 
 impl State {
-    /// Back to the seed and the conditions of the beginning: world, budgets, limits, gates, faults
-    /// and transcript.
+    /// Restores world, budgets, limits, gates, faults and transcript.
     pub fn reset(&mut self, now: Timestamp) {
         self.begin_again(self.options.clone(), now);
     }
 
-    /// The same with another world.
     pub fn begin_again(&mut self, options: Options, now: Timestamp) {
         let recording = self.replayer.take().map(Replayer::into_recording);
         let before = std::mem::replace(self, Self::new(options, recording, now));
@@ -59,14 +57,13 @@ impl State {
         self.impose(before.conditions);
     }
 
-    /// From now on these conditions are in force, and no limits and faults but theirs.
+    /// Applies these conditions now and after every reset, and drops all other limits and faults.
     pub fn impose(&mut self, conditions: Conditions) {
         self.limits = Limits::default();
         self.faults = Faults::new(self.options.seed, self.faults.last_id());
-        // `core` sets every kind of account; what is said of one kind comes after it, for a name
-        // sorts before the longer ones it begins.
+        // The more specific names follow `core`, because a prefix sorts before longer names.
         for (name, value) in &conditions.limits {
-            // The names were looked up when they were given.
+            // The names were checked when they were given.
             let _ = self.limits.set(name, *value);
         }
         for fault in &conditions.faults {

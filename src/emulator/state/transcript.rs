@@ -1,17 +1,17 @@
-//! The record of every request, for tests that ask what really arrived.
+//! The transcript: a record of every request that arrived, for tests.
 
 use std::collections::VecDeque;
 
 use serde::Serialize;
 
-/// The oldest entries go when there are more.
+/// The maximum; beyond it the oldest entries are dropped.
 const ENTRIES_MAX: usize = 200_000;
-/// Methods longer than any known one are invented.
+/// Longer than any real method.
 const METHOD_BYTES_MAX: usize = 32;
-/// Of a longer path only the beginning is kept.
+/// A longer path is truncated.
 const PATH_BYTES_MAX: usize = 2_048;
 
-/// One request. Times and costs are the emulator's truth, whatever the answer's headers said.
+/// One request. Times and costs are the emulator's own, whatever the response's headers said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// Sequence number, from 1.
@@ -20,41 +20,39 @@ pub struct Entry {
     pub at_millis: u64,
     /// Arrival, ISO 8601.
     pub time: String,
-    /// As sent.
+    /// Method as sent.
     pub method: String,
-    /// Path and query as sent; of very long ones the beginning.
+    /// Path and query as sent; very long ones are truncated.
     pub path: String,
-    /// The route's template, or what stood in for one.
+    /// The route's template, or a substitute without a route.
     pub endpoint: String,
     /// The name of the account that pays.
     pub account: String,
     /// Position in `/_emulator/world`'s `tokens`.
     pub token: Option<usize>,
-    /// What the budget was for.
+    /// The resource of the budget.
     pub resource: &'static str,
-    /// Requests taken from the primary budget.
+    /// Units charged to the primary budget.
     pub cost: u32,
-    /// Points taken from the secondary limit.
+    /// Points charged to the secondary limit.
     pub points: u32,
-    /// CPU time it is taken to have cost.
+    /// Simulated CPU time in microseconds.
     pub cpu_micros: u64,
-    /// Status of the answer, also of one that was made and never reached its caller; 0 when none
-    /// was made.
+    /// Status of the response, even when it never reached its caller; 0 when none was made.
     pub status: u16,
     /// The validators sent: `none`, `etag`, `last-modified` or `both`.
     pub conditional: &'static str,
-    /// Whether it was carried out: false when a limit refused it or a fault came before.
+    /// Set when the request was executed: false when a limit refused it or a fault came before.
     pub executed: bool,
-    /// Requests of this account in flight at arrival, this one not counted.
+    /// Requests of this account in flight at arrival, excluding this one.
     pub concurrency: u32,
-    /// Which limit refused it: `primary`, `concurrency`, `points`, `content`, `cpu`,
-    /// `oauth-tokens`, `waiting` or `banned`; `fault` when it only seemed so.
+    /// The limit that refused it: `primary`, `concurrency`, `points`, `content`, `cpu`,
+    /// `oauth-tokens`, `waiting` or `banned`; `fault` for a simulated refusal.
     pub refused: Option<&'static str>,
     /// The kinds of faults that struck it, joined by `+`.
     pub fault: Option<String>,
 }
 
-/// The entries, oldest first.
 #[derive(Debug)]
 pub struct Transcript {
     entries: VecDeque<Entry>,
@@ -69,7 +67,7 @@ impl Default for Transcript {
 }
 
 impl Transcript {
-    /// Keeps at most so many entries from now on, one at least.
+    /// Limits the transcript to this many entries, at least one.
     pub fn keep(&mut self, entries: usize) {
         self.entries_max = entries.clamp(1, ENTRIES_MAX);
     }
@@ -84,7 +82,7 @@ impl Transcript {
                 .rev()
                 .find(|end| entry.path.is_char_boundary(*end))
                 .unwrap_or(0);
-            // A copy: cutting alone would keep the room that the whole took.
+            // A copy, because truncation would keep the original capacity.
             entry.path = String::from(&entry.path[..end]);
         }
         if entry.method.len() > METHOD_BYTES_MAX {
@@ -93,27 +91,22 @@ impl Transcript {
         self.entries.push_back(entry);
     }
 
-    /// The request that arrived last.
     pub fn last_mut(&mut self) -> Option<&mut Entry> {
         self.entries.back_mut()
     }
 
-    /// The sequence numbers of the oldest and the newest entry.
     pub fn bounds(&self) -> Option<(u64, u64)> {
         Some((self.entries.front()?.sequence, self.entries.back()?.sequence))
     }
 
-    /// How many entries went because there were too many.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// The newest.
     pub fn last(&self) -> Option<&Entry> {
         self.entries.back()
     }
 
-    /// Those with a higher sequence number.
     pub fn since(&self, sequence: u64) -> impl Iterator<Item = &Entry> {
         let from = self.entries.partition_point(|entry| entry.sequence <= sequence);
         self.entries.range(from..)

@@ -1,4 +1,4 @@
-//! The emulator as a caller sees it, sentence by sentence of the documents.
+//! Tests the emulator as a caller sees it, sentence by sentence of the upstream's documentation.
 
 mod auth;
 mod control;
@@ -37,13 +37,11 @@ const WORKFLOW: &str = "emu_workflow_widgets";
 const OAUTH: &str = "emu_oauth_ada";
 const NOBODY: &str = "";
 
-/// An emulator and the time.
 struct Upstream {
     emulator: Emulator,
     now: Timestamp,
 }
 
-/// An answer, its body read.
 struct Answer {
     status: u16,
     headers: HeaderMap,
@@ -60,7 +58,6 @@ impl Answer {
         self.header("x-ratelimit-remaining").parse().expect("every answer says what remains")
     }
 
-    /// The address of a relation in `Link`.
     fn link(&self, relation: &str) -> Option<String> {
         let wanted = format!("rel=\"{relation}\"");
         let entry =
@@ -141,7 +138,7 @@ impl Upstream {
     }
 }
 
-/// A request; null is no body.
+/// Builds a request; null is no body.
 fn request(
     method: Method,
     token: &str,

@@ -1,5 +1,5 @@
-//! What apps, their installations and the plan of their owners mean for who pays and how much. Data
-//! and look-ups; rules are in `reach` and `limits`.
+//! Apps, their installations and their owners' plans, which decide the payer and the size of a
+//! budget. Data and look-ups only; the rules are in `reach` and `limits`.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +10,14 @@ use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Permissions, Token};
 use crate::emulator::limits::settings::{Plan, Scale};
 
-/// What an organisation granted an app when it installed it.
 #[derive(Clone, Debug)]
 pub struct InstallationGrant {
     pub permissions: Permissions,
-    /// The repositories chosen; none for all that the organisation has and will have.
+    /// The chosen repositories; `None` for all of the organisation's, future ones included.
     pub repositories: Option<BTreeSet<u64>>,
 }
 
-/// The terms of an installation that nothing is written about.
+/// The terms of an installation without an entry.
 const EVERYTHING: &InstallationGrant =
     &InstallationGrant { permissions: Permissions::All, repositories: None };
 
@@ -27,7 +26,6 @@ impl World {
         self.apps.iter().find(|app| app.id == id)
     }
 
-    /// The app and the organisation of an installation.
     pub fn installation(&self, id: u64) -> Option<(&App, u64)> {
         self.apps.iter().find_map(|app| {
             let (_, organization) =
@@ -36,7 +34,6 @@ impl World {
         })
     }
 
-    /// The installation of an app on an organisation.
     pub fn installation_on(&self, app: u64, organization: u64) -> Option<u64> {
         let installed = self.app(app)?.installations.iter().find(|(_, on)| *on == organization);
         installed.map(|(installation, _)| *installation)
@@ -46,9 +43,8 @@ impl World {
         self.installation_grants.get(&installation).unwrap_or(EVERYTHING)
     }
 
-    /// Who pays for a token's requests. Document 1: an "app or OAuth app owned by an
-    /// enterprise-cloud organization, acting for a member" has a budget of its own; asked at every
-    /// request, because membership changes.
+    /// An app of an enterprise-cloud organisation, acting for a member, has its own budget.
+    /// Membership changes, so each request asks anew.
     pub fn payer(&self, token: &Token) -> AccountId {
         let app = match token.kind {
             TokenKind::AppUser => token.app,
@@ -65,7 +61,7 @@ impl World {
         }
     }
 
-    /// Apps and OAuth apps share one space of ids.
+    /// Apps and OAuth apps share one id space.
     fn owner_of_app(&self, id: u64) -> Option<Owner> {
         let oauth = || self.oauth_apps.iter().find(|app| app.id == id).map(|app| app.owner);
         self.app(id).map(|app| app.owner).or_else(oauth)
@@ -86,8 +82,7 @@ impl World {
         }
     }
 
-    /// What the limit of an account depends on (Document 1: repositories, organization users, and
-    /// who is on the enterprise cloud).
+    /// Returns the factors of an account's limit (SPECIFICATION, "Primary rate limits").
     pub fn scale(&self, account: AccountId) -> Scale {
         match account {
             AccountId::Installation(id) => self.scale_of_installation(id),
@@ -112,7 +107,7 @@ impl World {
             Some(chosen) => {
                 chosen.iter().filter(|id| self.repositories.contains_key(id)).count() as u64
             }
-            // Counted when they come and go: this is asked several times for every request.
+            // A running count, because every request reads it several times.
             None => self.ownership.count(owner),
         };
         Scale {

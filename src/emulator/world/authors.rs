@@ -1,4 +1,4 @@
-//! Who makes commits, and the commits that pulls are about.
+//! Commit authors, and the head and base commits of pull requests.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use super::repositories::issues::Issue;
 use super::repositories::repository::Repository;
 
 impl World {
-    /// A user as the author of a commit that is made now.
     pub fn author(&self, user: u64) -> Author {
         let login = self.login(user);
         let name = self
@@ -28,15 +27,13 @@ impl World {
         }
     }
 
-    /// The commit that a pull wants to have merged: the newest of its branch. A branch that was
-    /// never pushed, or is gone, stands for one commit on top of the repository's first, with the
-    /// same files.
+    /// A missing branch is represented by one commit on top of the first, with the same files.
     pub fn pull_head(&self, history: &History, pull: &Issue) -> Option<Commit> {
         if let Some(head) = pull.pull_from.as_deref().and_then(|branch| history.head(branch)) {
             return Some(head.clone());
         }
         let root = history.commit(&history.root)?;
-        // A title or a name may change, this commit may not.
+        // Independent of titles and names, because the commit must not change.
         let message = format!("Propose #{}", pull.number);
         let author = self.author(self.machine_user);
         let draft = Draft {
@@ -51,14 +48,13 @@ impl World {
 }
 
 impl World {
-    /// A repository's commits as they are now.
     pub fn history(&self, repository: &Repository) -> Arc<History> {
         let known = self.histories.get(&repository.id).cloned();
         known
             .unwrap_or_else(|| Arc::new(History::begun(repository, self.author(self.machine_user))))
     }
 
-    /// The same, to be changed; none when there is no such repository.
+    /// Returns the history for a change; `None` without such a repository.
     pub fn history_mut(&mut self, repository: u64) -> Option<&mut History> {
         let begun = self.history(self.repositories.get(&repository)?);
         Some(Arc::make_mut(self.histories.entry(repository).or_insert(begun)))

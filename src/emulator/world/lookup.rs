@@ -9,7 +9,7 @@ impl World {
         self.enterprises.values().find(|enterprise| enterprise.slug.eq_ignore_ascii_case(slug))
     }
 
-    /// Whether the user owns the enterprise or is a member of one of its organisations.
+    /// Returns true for owners of the enterprise and members of its organisations.
     pub fn belongs_to_enterprise(&self, user: u64, enterprise: &Enterprise) -> bool {
         let mut organizations =
             enterprise.organizations.iter().filter_map(|id| self.organizations.get(id));
@@ -17,7 +17,6 @@ impl World {
             || organizations.any(|organization| organization.members.contains(&user))
     }
 
-    /// The enterprise teams that are assigned to an organisation.
     pub fn enterprise_teams_of(&self, organization: u64) -> impl Iterator<Item = &EnterpriseTeam> {
         let teams = self.enterprises.values().flat_map(|enterprise| enterprise.teams.values());
         teams.filter(move |team| team.organizations.contains(&organization))

@@ -1,4 +1,4 @@
-//! What exists upstream: users, organisations, repositories and what is in them. Data and look-ups;
+//! The world: users, organisations, repositories and their content. Data and look-ups only; the
 //! rules are in `resources`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -59,7 +59,6 @@ pub use self::webhooks::deliveries::{
 pub use self::webhooks::hooks::{Certificate, Config, ContentType, Hook, HookKey, Target};
 pub use self::webhooks::queue::OutgoingId;
 
-/// Everything that exists, and the next free id.
 #[derive(Debug, Default)]
 pub struct World {
     next_id: u64,
@@ -74,37 +73,29 @@ pub struct World {
     pub repositories: BTreeMap<u64, Repository>,
     /// Lower-case login of a user or organisation.
     logins: HashMap<String, Owner>,
-    /// Lower-case `owner/name`, also names that a repository had before (those answer with a
-    /// redirect).
+    /// Lower-case `owner/name`, former names included, which answer with a redirect.
     repository_names: HashMap<String, u64>,
-    /// Named as the author of what installations and workflows make.
+    /// The author of objects created by installations and workflows.
     pub machine_user: u64,
-    /// Which repositories an owner has.
     ownership: ownership::Ownership,
-    /// Names that repositories had before.
     former: Vec<(String, u64)>,
-    /// The commits of the repositories that something was pushed to.
+    /// The histories of repositories with a push.
     histories: BTreeMap<u64, Arc<History>>,
-    /// What is kept for routes without a model of their own.
+    /// The stored objects of routes without a model of their own.
     pub collections: Collections,
-    /// Notification threads by id.
     pub threads: BTreeMap<u64, Thread>,
-    /// The thread of a user about something in a repository.
+    /// The thread of a user about a subject in a repository.
     pub thread_of: BTreeMap<participation::Key, u64>,
-    /// When a user's list of notifications last changed in any way.
+    /// The last change of a user's list of notifications.
     pub inbox_changed: BTreeMap<u64, Timestamp>,
-    /// Organisations that are on the enterprise cloud (Document 1, Primary rate limits).
     pub enterprise_cloud: BTreeSet<u64>,
-    /// What installations were granted; one that is not here was granted everything.
+    /// Grants of installations; one without an entry has every permission.
     pub installation_grants: BTreeMap<u64, InstallationGrant>,
-    /// Positions of the tokens made at run time that expire, in that order.
+    /// Positions of the expiring run-time tokens, in the order of expiry.
     minted: VecDeque<usize>,
     pub lfs: Storage,
-    /// The webhook of each app.
     pub app_hooks: BTreeMap<u64, Hook>,
-    /// Deliveries that are to be sent.
     pub delivery_queue: DeliveryQueue,
-    /// Marks that are still being made in the background.
     pub background_reads: Vec<BackgroundRead>,
     pub participation: Participation,
     pub polls: Polls,
@@ -112,20 +103,19 @@ pub struct World {
     pub properties: Properties,
     /// By organisation, then by id.
     pub issue_fields: BTreeMap<u64, BTreeMap<u64, IssueField>>,
-    /// The repository that a repository was generated from.
+    /// The template of a generated repository.
     pub template_of: BTreeMap<u64, u64>,
     pub migrations: Migrations,
     pub feed: Feed,
 }
 
 impl World {
-    /// An id that nothing else has.
     pub fn next_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
     }
 
-    /// Ids handed out from now on are above `floor`.
+    /// Makes all later ids greater than `floor`.
     pub fn raise_ids_above(&mut self, floor: u64) {
         self.next_id = self.next_id.max(floor);
     }
@@ -156,8 +146,7 @@ impl World {
         self.repositories.insert(repository.id, repository);
     }
 
-    /// Gives a repository another name; the old one stays known and leads to it. False when the
-    /// name is taken.
+    /// Renames a repository; the old name redirects to it. False when the name is taken.
     pub fn rename_repository(&mut self, id: u64, name: &str) -> bool {
         let Some(repository) = self.repositories.get(&id) else { return false };
         let full_name = format!("{}/{name}", self.owner_login(repository.owner)).to_lowercase();
@@ -175,7 +164,7 @@ impl World {
         true
     }
 
-    /// Who has this login, in any case of letters.
+    /// Finds an account by login, case-insensitively.
     pub fn owner(&self, login: &str) -> Option<Owner> {
         self.logins.get(&login.to_lowercase()).copied()
     }
@@ -194,13 +183,13 @@ impl World {
         }
     }
 
-    /// The repository that has or had this name, in any case of letters.
+    /// Finds a repository by its current or a former name, case-insensitively.
     pub fn repository_named(&self, owner: &str, name: &str) -> Option<&Repository> {
         let id = self.repository_names.get(&format!("{owner}/{name}").to_lowercase())?;
         self.repositories.get(id)
     }
 
-    /// The names a repository had before, lower-case.
+    /// Lists a repository's former names, in lower case.
     pub fn former_names(&self, repository: &Repository) -> Vec<&str> {
         let now = self.full_name(repository).to_lowercase();
         let mut names: Vec<&str> = self
@@ -235,7 +224,6 @@ impl World {
         format!("{}/{}", self.owner_login(repository.owner), repository.name)
     }
 
-    /// How the control plane names an account.
     pub fn account_name(&self, account: AccountId) -> String {
         match account {
             AccountId::User(id) => self.login(id).to_owned(),

@@ -1,5 +1,4 @@
-//! Who owns which repositories, so that one owner's are found and counted without a look at
-//! everyone's.
+//! An index of repositories by owner, so that listing and counting one owner's need no full scan.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
@@ -16,7 +15,6 @@ struct Possessions {
     public: u64,
 }
 
-/// The repositories of every owner.
 #[derive(Debug, Default)]
 pub struct Ownership(HashMap<Owner, Possessions>);
 
@@ -40,11 +38,9 @@ impl Ownership {
 }
 
 impl World {
-    /// The repositories of an owner, by id.
     pub fn repositories_of(&self, owner: Owner) -> impl Iterator<Item = &Repository> {
         let ids = self.ownership.0.get(&owner).map(|of| &of.all);
-        // Where most repositories are one owner's, walking through all is quicker than looking them
-        // up.
+        // A full scan is faster than look-ups when one owner has most repositories.
         let walks = ids.is_some_and(|ids| ids.len() > self.repositories.len() / 4);
         let (walked, looked_up) =
             if walks { (Some(self.repositories.values()), None) } else { (None, ids) };
@@ -53,7 +49,6 @@ impl World {
         walked.chain(looked_up.into_iter().flatten().filter_map(|id| self.repositories.get(id)))
     }
 
-    /// How many public repositories an owner has.
     pub fn public_repositories(&self, owner: Owner) -> u64 {
         let count = self.ownership.0.get(&owner).map_or(0, |of| of.public);
         let is_counted = |repository: &&Repository| {
@@ -67,7 +62,6 @@ impl World {
         count
     }
 
-    /// Changes who sees a repository.
     pub fn set_visibility(&mut self, id: u64, visibility: Visibility) {
         if let Some(repository) = self.repositories.get_mut(&id) {
             self.ownership.remove(repository);
@@ -76,7 +70,7 @@ impl World {
         }
     }
 
-    /// What an owner shows of itself has changed: among it is how many public repositories it has.
+    /// The public data includes the number of public repositories.
     pub fn owner_changed(&mut self, owner: Owner, now: Timestamp) {
         match owner {
             Owner::User(id) => self
@@ -93,7 +87,7 @@ impl World {
         }
     }
 
-    /// The threads of a user, in no order that means anything.
+    /// Lists the threads of a user, in arbitrary order.
     pub fn threads_of(&self, user: u64) -> impl Iterator<Item = &Thread> {
         debug_assert_eq!(
             self.threads.values().filter(|thread| thread.user == user).count(),
@@ -104,8 +98,7 @@ impl World {
     }
 }
 
-/// The keys of all threads of a user: nothing sorts before an issue of that number, nor after such
-/// a request for a feature.
+/// The first and the last topic in sort order are the bounds.
 fn keys_of(user: u64) -> RangeInclusive<(u64, u64, Topic)> {
     (user, 0, Topic::Numbered(0))..=(user, u64::MAX, Topic::FeatureRequest(u64::MAX))
 }

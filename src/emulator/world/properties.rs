@@ -6,17 +6,15 @@ use super::World;
 use super::organizations::owner::Owner;
 use super::organizations::property::{Definition, PropertyValue};
 
-/// All definitions and values.
 #[derive(Debug, Default)]
 pub struct Properties {
     /// By organisation, then by name.
     definitions: BTreeMap<u64, BTreeMap<String, Definition>>,
-    /// By repository, then by name; only what was set.
+    /// By repository, then by name; explicit values only.
     values: BTreeMap<u64, BTreeMap<String, PropertyValue>>,
 }
 
 impl Properties {
-    /// The definitions of an organisation, by name.
     pub fn definitions(&self, organization: u64) -> impl Iterator<Item = &Definition> {
         self.definitions.get(&organization).into_iter().flat_map(BTreeMap::values)
     }
@@ -25,7 +23,7 @@ impl Properties {
         self.definitions.get(&organization)?.get(name)
     }
 
-    /// What a repository has for a property: its own value, else the default where one is required.
+    /// Returns a repository's own value, else the default of a required property.
     pub fn value_of<'a>(
         &'a self,
         repository: u64,
@@ -35,7 +33,6 @@ impl Properties {
         own.or(definition.default_value.as_ref().filter(|_| definition.required))
     }
 
-    /// Sets a value, or takes it away.
     pub fn set(&mut self, repository: u64, name: &str, value: Option<PropertyValue>) {
         let values = self.values.entry(repository).or_default();
         match value {
@@ -49,20 +46,17 @@ impl Properties {
         self.values.contains_key(&repository)
     }
 
-    /// The values of a repository that goes.
     pub fn forget_repository(&mut self, repository: u64) {
         self.values.remove(&repository);
     }
 
-    /// The definitions of an organisation that goes.
     pub fn forget_organization(&mut self, organization: u64) {
         self.definitions.remove(&organization);
     }
 }
 
 impl World {
-    /// Creates or replaces a property; values that the new definition does not take are gone. (What
-    /// becomes of them is not shown.)
+    /// Drops values that became invalid. The upstream does not document their fate.
     pub fn define_property(&mut self, organization: u64, definition: Definition) {
         for repository in self
             .repositories
@@ -79,7 +73,7 @@ impl World {
             .insert(definition.name.clone(), definition);
     }
 
-    /// Deletes a property with all its values; whether there was one.
+    /// Deletes a property with all its values; false when there was none.
     pub fn undefine_property(&mut self, organization: u64, name: &str) -> bool {
         for repository in self
             .repositories

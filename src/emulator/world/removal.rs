@@ -1,11 +1,10 @@
-//! What goes when a repository or an organisation goes.
+//! Cascading deletion of repositories and organisations.
 
 use super::World;
 use super::organizations::owner::Owner;
 
 impl World {
-    /// Takes a repository away with everything that is in it, its former names and what people were
-    /// told of it.
+    /// Removes a repository with its content, former names and notifications.
     pub fn remove_repository(&mut self, id: u64) {
         let Some(repository) = self.repositories.remove(&id) else { return };
         self.repository_names.retain(|_, named| *named != id);
@@ -33,7 +32,6 @@ impl World {
         self.collections.clear_below(&format!("repository/{id}"));
     }
 
-    /// Takes an organisation away, and its repositories.
     pub fn remove_organization(&mut self, id: u64) {
         let owner = Owner::Organization(id);
         let theirs: Vec<u64> = self
@@ -53,8 +51,7 @@ impl World {
         }
         self.issue_fields.remove(&id);
         self.properties.forget_organization(id);
-        // Installations go with what they were on; one left without terms would be granted
-        // everything.
+        // Removes the installations too: one without terms would have every permission.
         for app in &mut self.apps {
             for (installation, _) in app.installations.extract_if(.., |(_, on)| *on == id) {
                 self.installation_grants.remove(&installation);

@@ -9,7 +9,6 @@ use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Permissions, Token, kind_name};
 
 impl World {
-    /// Every token, then every OAuth app, which uses its id and secret in a token's place.
     pub fn token_views(&self) -> Vec<TokenView> {
         let apps = self.oauth_apps.iter().map(|app| TokenView {
             token: format!("{}:{}", app.client_id, app.client_secret),
@@ -43,22 +42,21 @@ impl World {
     }
 }
 
-/// A token as `/_emulator/world` shows it. The secret is in it: it is made up, and a test needs it.
+/// A token as `/_emulator/world` shows it, with its secret, which is made up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TokenView {
     /// The secret, to be sent as `Authorization: Bearer`; for an OAuth app
     /// `CLIENT_ID:CLIENT_SECRET`.
     pub token: String,
-    /// The name of the account whose budget it spends.
+    /// The name of the account that pays.
     pub account: String,
     /// `classic`, `fine-grained`, `oauth`, `app-user`, `installation`, `workflow` or `basic`.
     pub kind: &'static str,
-    /// The login it acts as.
+    /// The login of its user.
     pub user: Option<String>,
-    /// Classic and OAuth tokens only.
     pub scopes: Vec<&'static str>,
     /// Name to `read` or `write`; `*` stands for every permission.
     pub permissions: BTreeMap<&'static str, &'static str>,
-    /// What it is there for.
+    /// The purpose of the token.
     pub note: &'static str,
 }

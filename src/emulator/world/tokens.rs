@@ -1,5 +1,5 @@
-//! Tokens that come and go while the world lives: made for an installation, replaced, taken back. A
-//! token keeps its position, which the transcript names, for as long as it is good.
+//! Tokens created, replaced and revoked at run time. A token keeps its position, which the
+//! transcript names, while it is valid.
 
 use std::sync::Arc;
 
@@ -8,13 +8,12 @@ use crate::clock::Timestamp;
 use crate::emulator::accounts::{Token, TokenStatus};
 use crate::emulator::http::ApiError;
 
-/// The most tokens made at run time that are kept; then those that have expired make place. Five
-/// times what Document 1 lets one app ask for in the hour that such a token lives ("2,000 OAuth
-/// access token requests per hour").
+/// Beyond it expired tokens make room. Five times the hourly limit of one app (SPECIFICATION,
+/// "Secondary rate limits"); such a token lives an hour.
 const MINTED_MAX: usize = 10_000;
 
 impl World {
-    /// Adds a token that expires; callers make them in the order of their ends.
+    /// Adds an expiring token; callers add them in the order of expiry.
     pub fn mint(&mut self, token: Token, now: Timestamp) -> Result<(), ApiError> {
         if self.minted.len() < MINTED_MAX {
             self.minted.push_back(self.tokens.len());
@@ -33,7 +32,7 @@ impl World {
         Ok(())
     }
 
-    /// Puts a token in another one's place; the old one is good for nothing from now on.
+    /// Replaces a token at its position; the old one becomes invalid.
     pub fn replace_token(&mut self, position: usize, token: Token) {
         let Some(place) = self.tokens.get_mut(position) else { return };
         self.token_positions.remove(&place.value);
@@ -41,14 +40,12 @@ impl World {
         *place = Arc::new(token);
     }
 
-    /// Takes a token back.
     pub fn revoke(&mut self, position: usize) {
         if let Some(token) = self.tokens.get_mut(position) {
             Arc::make_mut(token).status = TokenStatus::Revoked;
         }
     }
 
-    /// The position of a token that is good now.
     pub fn good_token(&self, secret: &str, now: Timestamp) -> Option<usize> {
         let position = *self.token_positions.get(secret)?;
         self.tokens.get(position).filter(|token| token.status.is_good_at(now))?;

@@ -1,5 +1,5 @@
-//! Teams and enterprises as the control plane shows them: everything that a test needs to pick a
-//! case.
+//! Teams and enterprises as the control plane shows them, with all the data that a test needs to
+//! choose a case.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,6 @@ impl World {
         users.into_iter().map(|id| self.login(*id)).collect()
     }
 
-    /// The teams of an organisation.
     pub fn team_views(&self, organization: &Organization) -> Vec<Value> {
         organization.teams.values().map(|team| self.team_view(team)).collect()
     }
@@ -39,7 +38,7 @@ impl World {
         })
     }
 
-    /// The invitations of an organisation, failed ones too.
+    /// Lists the invitations of an organisation, failed ones too.
     pub fn invitation_views(&self, organization: &Organization) -> Vec<Value> {
         let view = |invitation: &Invitation| {
             let invitee = match &invitation.invitee {
@@ -52,7 +51,6 @@ impl World {
         organization.people.invitations.values().map(view).collect()
     }
 
-    /// The enterprises with their teams.
     pub fn enterprise_views(&self) -> Vec<Value> {
         let logins_of = |ids: &BTreeSet<u64>| -> Vec<&str> {
             ids.iter()
@@ -83,7 +81,6 @@ impl World {
     }
 }
 
-/// The organisation roles that can be given.
 pub fn role_views() -> Vec<Value> {
     ORGANIZATION_ROLES.iter().map(|(id, name)| json!({ "id": id, "name": name })).collect()
 }

@@ -1,5 +1,4 @@
-//! How a delivery looks on the wire: its body, the signatures over it, and the headers of Document
-//! 3's table.
+//! The wire format of a delivery: its body, signatures and headers.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,12 +12,11 @@ use crate::api::headers::{HUB_SIGNATURE, HUB_SIGNATURE_256};
 use crate::emulator::http::hex;
 use crate::emulator::world::{Config, ContentType, Delivery, Hook, HookKey, Posted, Signatures};
 
-/// "A hookshot agent string with a build suffix"; the build is made up and never changes.
+/// A build suffix of the agent string; made up and constant.
 const BUILD: &str = "044aadd";
-/// What a form does not have to encode (the URL standard's form serializer).
+/// The characters that form encoding leaves as they are (URL standard, form serializer).
 const FORM: &AsciiSet = &NON_ALPHANUMERIC.remove(b'*').remove(b'-').remove(b'.').remove(b'_');
 
-/// How `hook` sends a delivery as it is now.
 pub fn posted(config: &Config, delivery: &Delivery) -> Posted {
     let body = body(config.content_type, &delivery.payload);
     let signatures = config.secret.as_deref().map(|secret| Signatures {
@@ -28,7 +26,6 @@ pub fn posted(config: &Config, delivery: &Delivery) -> Posted {
     Posted { url: config.url.clone(), content_type: config.content_type, signatures }
 }
 
-/// The bytes that are sent, over which the signatures are made.
 fn body(content_type: ContentType, payload: &str) -> Bytes {
     match content_type {
         ContentType::Json => Bytes::copy_from_slice(payload.as_bytes()),
@@ -36,15 +33,13 @@ fn body(content_type: ContentType, payload: &str) -> Bytes {
     }
 }
 
-/// How the signature is made is not shown in the documents: HMAC of the raw body in hexadecimal
-/// (UPSTREAM.md, Webhooks).
+/// Signs the raw body with HMAC, in hexadecimal (SPECIFICATION, "Webhooks in practice").
 fn signature(name: &str, algorithm: hmac::Algorithm, secret: &str, body: &[u8]) -> String {
     let key = hmac::Key::new(algorithm, secret.as_bytes());
     format!("{name}={}", hex(hmac::sign(&key, body).as_ref()))
 }
 
-/// Document 3, Delivery request headers. "`X-Hub-Signature`… computed with the webhook secret":
-/// without one there is none.
+/// Returns the headers (SPECIFICATION, "Deliveries"). Without a secret there is no signature.
 pub fn headers(
     dialect: Dialect,
     hook_key: HookKey,
@@ -73,8 +68,7 @@ pub fn headers(
     headers
 }
 
-/// The whole request. None when the address is none, which the webhook's configuration does not let
-/// happen.
+/// Builds the request. `None` for an invalid address, which the webhook's configuration rules out.
 pub fn request(
     dialect: Dialect,
     hook: &Hook,
@@ -95,9 +89,7 @@ pub fn request(
     Some(request)
 }
 
-/// What `username` and `password` are for is not shown; a receiver that asks for them asks for
-/// Basic. They are not among the headers that a delivery shows: like the secret, they are for
-/// writing only.
+/// Basic credentials, an undocumented use. They are write-only, so no delivery record shows them.
 fn basic(config: &Config) -> Option<HeaderValue> {
     if config.username.is_none() && config.password.is_none() {
         return None;

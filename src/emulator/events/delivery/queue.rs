@@ -1,10 +1,10 @@
-//! What is to be sent: which webhook's turn it is, and what became of what was sent.
+//! The delivery queue: the webhooks' turns and the results of their deliveries.
 //!
-//! The emulator sends nothing itself. A shell takes what is to go out
-//! ([`Emulator::take_outgoing`](super::Emulator::take_outgoing)), sends it, and says what came
-//! back. Each webhook has at most one delivery on its way, so that its deliveries arrive in order
-//! and a slow receiver holds up only itself. The deliveries themselves stay in the webhooks'
-//! records, which are bounded; here are only their names.
+//! The emulator sends nothing itself. The server takes the due deliveries
+//! ([`Emulator::take_outgoing`](super::Emulator::take_outgoing)), sends them and reports the
+//! results. Each webhook has at most one delivery under way, which keeps the order and isolates
+//! slow receivers. The bounded records of the webhooks hold the deliveries; this queue holds only
+//! their ids.
 
 use std::time::Duration;
 
@@ -18,23 +18,21 @@ use crate::emulator::world::{
     Certificate, Failure, HookKey, OutgoingId, QueueStatus, Receipt, World,
 };
 
-/// What waits at all webhooks together; beyond that the oldest of the one with the most is
-/// forgotten.
+/// The most bytes waiting at all webhooks; beyond that, the webhook with the most loses its oldest.
 const WAITING_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// A delivery to be sent now.
+/// A delivery that is due.
 #[derive(Debug)]
 pub struct Outgoing {
-    /// To be handed back with the receipt.
+    /// Returned with the receipt.
     pub id: OutgoingId,
-    /// The request as it is to be sent, but for what every HTTP client adds (`Host`,
-    /// `Content-Length`).
+    /// Without the headers that every HTTP client adds (`Host`, `Content-Length`).
     pub request: Request<Bytes>,
-    /// Which certificates of the receiver are accepted.
+    /// The certificates of the receiver that are accepted.
     pub certificate: Certificate,
 }
 
-/// A webhook has a new delivery: it gets its turn unless it has one.
+/// Queues a webhook with a new delivery, unless it is queued already.
 pub fn queue(world: &mut World, hook_key: HookKey) {
     let Some(hook) = world.hook_mut(hook_key) else { return };
     let bytes = hook.deliveries.waiting_bytes();
@@ -47,7 +45,7 @@ pub fn queue(world: &mut World, hook_key: HookKey) {
     }
 }
 
-/// Forgets what waits until no more than this is left.
+/// Drops waiting deliveries until at most `bytes_max` remain.
 fn bound(world: &mut World, bytes_max: usize) {
     while world.delivery_queue.waiting_bytes > bytes_max {
         let Some(most) = world
@@ -68,7 +66,7 @@ fn bound(world: &mut World, bytes_max: usize) {
     }
 }
 
-/// As much as may be on its way now, each webhook's next delivery.
+/// Takes each webhook's next delivery, up to the limit of deliveries under way.
 pub fn take(world: &mut World, dialect: Dialect, now: Timestamp) -> Vec<Outgoing> {
     let mut taken = Vec::new();
     while world.delivery_queue.has_outgoing() {
@@ -88,7 +86,7 @@ fn take_next(
     hook.deliveries.status = QueueStatus::Idle;
     let config = hook.config.clone();
     let delivery = hook.deliveries.take_waiting()?;
-    // What is sent is what the webhook's configuration says now, not when the event occurred.
+    // The current configuration applies, not the one at the time of the event.
     let posted = envelope::posted(&config, delivery);
     delivery.at = now;
     delivery.posted = Some(posted.clone());
@@ -110,8 +108,7 @@ fn take_next(
     Some(Outgoing { id, request, certificate: config.certificate })
 }
 
-/// Notes what became of a delivery; its webhook's next one gets its turn. Unknown ids are of a
-/// world that was reset.
+/// Queues the webhook's next delivery. Unknown ids belong to a world before a reset.
 pub fn settle(world: &mut World, id: OutgoingId, receipt: Receipt) {
     let Some((hook_key, delivery)) = world.delivery_queue.under_way.remove(&id) else { return };
     let Some(hook) = world.hook_mut(hook_key) else { return };

@@ -1,9 +1,8 @@
-//! Sends the emulator's webhook deliveries over the network, and says what came back.
+//! The webhook sender: POSTs the emulator's deliveries over the network and reports the results.
 //!
-//! It decides nothing but how long to wait for a receiver: what is sent, to whom, in which order
-//! and with which signature is the emulator's business. Every delivery is one POST on a connection
-//! of its own; redirects are not followed and nothing is repeated ("failed deliveries are not
-//! repeated by the service", UPSTREAM.md, Webhooks).
+//! The emulator decides content, receiver, order and signature; this module only sets the time-out.
+//! Each delivery uses a connection of its own. It follows no redirect and repeats nothing, because
+//! the upstream does not retry (SPECIFICATION, "Webhooks in practice").
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -32,23 +31,22 @@ use super::queue::Outgoing;
 use crate::clock::Clock;
 use crate::emulator::world::{ANSWER_BYTES_MAX, Certificate, Failure, OutgoingId, Receipt};
 
-/// UPSTREAM.md, Webhooks: "Answer within 10 s". (Document 3: not shown.)
+/// The time in which a receiver must answer (SPECIFICATION, "Webhooks in practice").
 const TIME_OUT: Duration = Duration::from_secs(10);
-/// Nobody receives at the names that are set aside for documentation and tests (RFC 2606, RFC
-/// 6761). They are not even looked up: the seed world has webhooks there, and an emulator must not
-/// tell the world's name servers of it.
+/// Reserved for documentation and tests (RFC 2606, RFC 6761). Never resolved, because the seed
+/// world's webhooks point there and must not cause DNS traffic.
 const NAMES_OF_NOBODY: [&str; 6] =
     ["example", "example.com", "example.net", "example.org", "invalid", "test"];
 
 type Http = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// Carries deliveries to their receivers.
+/// Sends deliveries to their receivers.
 #[derive(Debug)]
 pub struct WebhookSender {
     time_out: Duration,
-    /// Trusted instead of what this machine trusts.
+    /// Trusted instead of the machine's certificates.
     trusted: Vec<CertificateDer<'static>>,
-    /// Made when first needed: reading the machine's certificates takes a moment.
+    /// Built on first use, because reading the machine's certificates is slow.
     verifying: OnceLock<Option<Http>>,
     trusting: OnceLock<Option<Http>>,
 }
@@ -65,24 +63,22 @@ impl Default for WebhookSender {
 }
 
 impl WebhookSender {
-    /// One that waits this long for a receiver, from the connecting to the answer's end, instead of
-    /// 10 s.
+    /// Waits this long for a receiver instead of 10 s, from the connection to the end of the
+    /// response.
     #[must_use]
     pub fn with_time_out(self, time_out: Duration) -> Self {
         Self { time_out, ..self }
     }
 
-    /// One that trusts receivers with this certificate, DER, or one that it has signed, and no
-    /// others.
+    /// Trusts only receivers with this certificate (DER), or with one that it signed.
     #[must_use]
     pub fn with_trusted(mut self, certificate: Vec<u8>) -> Self {
         self.trusted.push(certificate.into());
         self
     }
 
-    /// Sends one delivery and waits for what comes back.
     async fn carry(&self, outgoing: Outgoing) -> (OutgoingId, Receipt) {
-        // How long a receiver takes is measured in its time, however fast the emulator's runs.
+        // Measures the receiver in real time, however fast the emulator's clock runs.
         let stopwatch = Clock::system();
         let begun = stopwatch.now();
         let sent = tokio::time::timeout(
@@ -114,8 +110,7 @@ impl WebhookSender {
             client.request(request.map(Full::new)).await.map_err(|error| failure(&error))?;
         let (parts, mut body) = response.into_parts();
         let mut payload = BytesMut::new();
-        // An answer that breaks off is an answer nonetheless; one that is longer than what is kept
-        // is not read to its end.
+        // A truncated response still counts. An oversized one is not read to its end.
         while let Some(Ok(frame)) = body.frame().await {
             payload.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
             if payload.len() >= ANSWER_BYTES_MAX {
@@ -136,11 +131,9 @@ impl WebhookSender {
     }
 }
 
-/// Sends what the emulator has to send until it is told to stop. What is on its way then is
-/// dropped.
+/// Sends the emulator's deliveries until stopped, then drops those under way.
 ///
-/// `take` gives what is to be sent now and `settle` takes what came back; `wake` says that there
-/// may be something to take.
+/// `take` returns the deliveries due now and `settle` takes their results; `wake` signals new ones.
 pub async fn run<T, S, P>(
     sender: WebhookSender,
     take: T,
@@ -169,7 +162,7 @@ pub async fn run<T, S, P>(
                     names.remove(&task);
                     settle(id, receipt);
                 }
-                // One that broke down says nothing, and its webhook would wait for ever.
+                // A panicked task reports nothing, and its webhook would wait for ever.
                 Err(broken) => {
                     let failed = Receipt::Failed { failure: Failure::Unreachable, duration: Duration::ZERO };
                     names.remove(&broken.id()).into_iter().for_each(|id| settle(id, failed.clone()));
@@ -186,7 +179,7 @@ fn is_nobody(host: &str) -> bool {
     })
 }
 
-/// One connection for each delivery, and no second attempt of the client's own.
+/// One connection for each delivery, and no automatic retry by the client.
 fn client(tls: ClientConfig) -> Http {
     let connector =
         HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
@@ -197,7 +190,7 @@ fn client(tls: ClientConfig) -> Http {
         .build(connector)
 }
 
-/// `insecure_ssl` 0: what this machine trusts, unless others are given.
+/// `insecure_ssl` 0: trusts the machine's certificates, unless others are given.
 fn verifying(trusted: &[CertificateDer<'static>]) -> Option<ClientConfig> {
     let given = || {
         let mut roots = RootCertStore::empty();
@@ -205,7 +198,7 @@ fn verifying(trusted: &[CertificateDer<'static>]) -> Option<ClientConfig> {
         roots
     };
     let config = if trusted.is_empty() {
-        // On a machine without certificates no receiver can be trusted; its deliveries say so.
+        // Without certificates on the machine, no receiver is trusted and every delivery fails.
         tls()?
             .with_native_roots()
             .or_else(|_| {
@@ -224,14 +217,13 @@ fn trusting() -> Option<ClientConfig> {
     Some(tls()?.dangerous().with_custom_certificate_verifier(any).with_no_client_auth())
 }
 
-/// Its provider is named, so that what other parts of the program choose does not matter.
+/// The provider is explicit, so that a default set elsewhere in the process has no influence.
 fn tls() -> Option<ConfigBuilder<ClientConfig, WantsVerifier>> {
     ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .ok()
 }
 
-/// Takes every certificate.
 #[derive(Debug)]
 struct AnyCertificate(CryptoProvider);
 
@@ -270,14 +262,14 @@ impl ServerCertVerifier for AnyCertificate {
     }
 }
 
-/// The first thing in the chain of causes that says why.
+/// Returns the first cause in the error chain that explains the failure.
 fn failure(error: &ClientError) -> Failure {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {
         if let Some(known) = known(error) {
             return known;
         }
-        // An I/O error hides the error that it carries: its source is that one's source.
+        // `io::Error::source` skips the inner error, so look inside first.
         let carried = error
             .downcast_ref::<io::Error>()
             .and_then(io::Error::get_ref)
@@ -312,7 +304,7 @@ fn known(error: &(dyn Error + 'static)) -> Option<Failure> {
             _ => None,
         };
     }
-    // The connector's error for this has no type of its own.
+    // The connector's error for this case has no public type.
     error.to_string().starts_with("dns error").then_some(Failure::Unresolved)
 }
 

@@ -1,14 +1,14 @@
-//! Who is named in a text: `@login` and `@organisation/team`.
+//! Mentions in a text: `@login` and `@organisation/team`.
 
 use std::collections::BTreeSet;
 
 use crate::emulator::world::World;
 use crate::emulator::world::notifications::participation::Mentions;
 
-/// No more of a text's `@` are looked at.
+/// The most `@` examined in one text.
 const MENTIONS_MAX: usize = 1_000;
 
-/// Reads the mentions of a text. An `@` within a word, as in an address of e-mail, names nobody.
+/// Finds the mentions of a text. An `@` within a word, as in an e-mail address, is no mention.
 pub fn find(world: &World, text: &str) -> Mentions {
     let mut found = Mentions::default();
     for (at, _) in text.match_indices('@').take(MENTIONS_MAX) {
@@ -28,7 +28,6 @@ pub fn find(world: &World, text: &str) -> Mentions {
     found
 }
 
-/// Everyone in a team or in one nested in it; nobody when there is no such team.
 pub fn team_members(world: &World, organization: &str, slug: &str) -> BTreeSet<u64> {
     let Some(organization) = world.organization_by_login(organization) else {
         return BTreeSet::new();
@@ -59,7 +58,7 @@ pub fn team_members(world: &World, organization: &str, slug: &str) -> BTreeSet<u
         .collect()
 }
 
-/// The login or slug that a text begins with, and what follows it.
+/// Splits a text after the login or slug it begins with.
 fn name(text: &str) -> (&str, &str) {
     let end = text
         .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_')))

@@ -1,9 +1,8 @@
-//! Who is told of what happens, and why (Document 2, Notification thread, Reasons, Thread
-//! subscription).
+//! Notifications: their recipients and reasons (SPECIFICATION, "Notifications").
 //!
-//! What is done to a user itself (it is mentioned, assigned, asked) is told with a reason of its
-//! own. Whatever else happens is told with the reason that the user has for following the thread:
-//! how it last took part, else the reason kept so far, else that it watches the repository.
+//! An event about the user itself (mention, assignment, review request) has its own reason. Any
+//! other event has the user's reason to follow the thread: the last participation, else the stored
+//! reason, else watching.
 
 pub mod mentions;
 
@@ -16,10 +15,9 @@ use crate::emulator::world::{
     Issue, Owner, Reason, Repository, Thread, ThreadState, Topic, Visibility, World,
 };
 
-/// When there are more threads, the oldest ones are forgotten.
+/// The most threads; beyond it the oldest are dropped.
 const THREADS_MAX: usize = 200_000;
 
-/// Something done about an issue or pull.
 #[derive(Clone, Copy, Debug)]
 struct Activity {
     repository: u64,
@@ -29,18 +27,14 @@ struct Activity {
     audience: Audience,
 }
 
-/// Whom a happening concerns, beside those it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Audience {
-    /// Everyone who watches the repository or takes part in the thread.
     All,
-    /// Nobody else.
     NamedOnly,
 }
 
-/// An issue or pull was opened or changed. Opening, closing and reopening are told to everybody
-/// concerned; any other change only to those whom it newly names. (Which changes are told is not
-/// shown.)
+/// Opening, closing and reopening notify everyone concerned; other changes notify newly mentioned
+/// users only. The upstream does not document which changes notify.
 pub fn issue_changed(
     world: &mut World,
     now: Timestamp,
@@ -82,7 +76,7 @@ pub fn issue_changed(
         Audience::NamedOnly
     };
     if matches!(action, "closed" | "reopened") {
-        // "state_change (you changed the thread state)": of that the next notification tells.
+        // The next notification has this reason.
         took_part(world, (actor, repository, Topic::Numbered(number)), Reason::StateChange);
     }
     notify_all(
@@ -93,7 +87,6 @@ pub fn issue_changed(
     );
 }
 
-/// Somebody commented, which is a way to take part.
 pub fn commented(
     world: &mut World,
     now: Timestamp,
@@ -108,7 +101,7 @@ pub fn commented(
         named.of_teams.into_iter().map(|user| (user, Reason::TeamMention)).collect();
     direct.extend(named.users.into_iter().map(|user| (user, Reason::Mention)));
     let key = (actor, repository, Topic::Numbered(number));
-    // Who created the thread stays its author whatever it says there.
+    // The author keeps that reason, whatever it comments.
     if issue_of(world, repository, number).is_some_and(|issue| issue.author != actor) {
         took_part(world, key, Reason::Comment);
     }
@@ -121,7 +114,6 @@ pub fn commented(
     );
 }
 
-/// Somebody is asked to review a pull.
 pub fn review_requested(
     world: &mut World,
     now: Timestamp,
@@ -139,13 +131,12 @@ pub fn review_requested(
     );
 }
 
-/// Notes how somebody took part; its next notification says so.
+/// Records a participation, which is the reason of the next notification.
 pub fn took_part(world: &mut World, key: Key, how: Reason) {
     world.participation.took_part.insert(key, how);
 }
 
-/// "Muted until the user comments." Who ignores a thread goes on ignoring it: "all notifications
-/// from the thread blocked".
+/// A comment unmutes a thread; an ignored thread stays ignored (SPECIFICATION, "Notifications").
 fn subscribe_by_reply(world: &mut World, now: Timestamp, key: Key) {
     let thread = world.thread_of.get(&key).and_then(|id| world.threads.get_mut(id));
     let Some(thread) =
@@ -158,7 +149,6 @@ fn subscribe_by_reply(world: &mut World, now: Timestamp, key: Key) {
     world.inbox_changed.insert(key.0, now);
 }
 
-/// Tells everyone concerned but the actor.
 fn notify_all(
     world: &mut World,
     now: Timestamp,
@@ -176,7 +166,7 @@ fn notify_all(
         }
         let topic = Topic::Numbered(number);
         let current_reason = current_reason(world, (user, repository, topic));
-        // "After a mention it stays mention even if you are never mentioned again."
+        // The reason `mention` is permanent (SPECIFICATION, "Notifications").
         let reason = direct
             .get(&user)
             .copied()
@@ -195,8 +185,7 @@ fn issue_of(world: &World, repository: u64, number: u64) -> Option<&Issue> {
     world.repositories.get(&repository)?.issues.get(&number)
 }
 
-/// Watchers, whoever was told before for another reason than watching or took part since, the
-/// author, assignees and commenters.
+/// Watchers, participants, users with another reason so far, author, assignees and commenters.
 fn followers(world: &World, repository: u64, number: u64) -> BTreeSet<u64> {
     let follows = |user: u64| {
         let key = (user, repository, Topic::Numbered(number));
@@ -227,7 +216,6 @@ fn followers(world: &World, repository: u64, number: u64) -> BTreeSet<u64> {
     followers
 }
 
-/// Whether a user can see the repository at all.
 pub fn may_see(world: &World, user: u64, repository: u64) -> bool {
     let Some(repository) = world.repositories.get(&repository) else { return false };
     let belongs = match repository.owner {
@@ -242,8 +230,8 @@ pub fn may_see(world: &World, user: u64, repository: u64) -> bool {
         || repository.collaborators.contains(&user)
 }
 
-/// The reason that a user has for following a thread when nothing is done to the user itself: "kept
-/// per thread and replaced only when a later notification carries a different reason".
+/// For events not about the user itself: the stored reason, until a notification has another
+/// (SPECIFICATION, "Notifications").
 fn current_reason(world: &World, key: Key) -> Reason {
     let kept =
         world.thread_of.get(&key).and_then(|id| world.threads.get(id)).map(|thread| thread.reason);
@@ -269,7 +257,6 @@ fn current_reason(world: &World, key: Key) -> Reason {
     }
 }
 
-/// When a user last replied.
 fn replied_at(world: &World, (user, repository, topic): Key) -> Option<Timestamp> {
     let repository = world.repositories.get(&repository)?;
     let comments = repository.issues.get(&topic.number()?)?.comments.iter().rev();
@@ -287,14 +274,13 @@ fn has_commented(repository: &Repository, issue: &Issue, user: u64) -> bool {
         .any(|comment| comment.author == user)
 }
 
-/// Why somebody is told now, whatever the thread's lasting reason is.
+/// The cause of this notification, whatever the thread's permanent reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     Mention,
     Activity,
 }
 
-/// What one user is to be told.
 #[derive(Clone, Copy, Debug)]
 pub struct Notification {
     pub user: u64,
@@ -305,9 +291,8 @@ pub struct Notification {
     pub comment: Option<u64>,
 }
 
-/// One user is told; the thread's id. An ignored thread stays as it is; a muted one too, unless the
-/// user is mentioned. A thread that was done is back in the inbox. "Subscriptions are created only
-/// when the user participates (replies, is @mentioned or subscribes manually)."
+/// Leaves an ignored thread unchanged, and a muted one without a mention. A thread marked as done
+/// returns to the inbox. Only participation creates a subscription.
 pub fn notify(world: &mut World, now: Timestamp, notice: &Notification) -> u64 {
     let Notification { user, repository, topic, reason, cause, comment } = *notice;
     let key = (user, repository, topic);
@@ -318,8 +303,7 @@ pub fn notify(world: &mut World, now: Timestamp, notice: &Notification) -> u64 {
     let Some(thread) = world.threads.get_mut(&id) else { return id };
     let silent = match thread.subscription {
         Some(Subscription::Ignored { .. }) => true,
-        // "Equivalent to ignoring when the repository is not watched; watched repository still
-        // notifies."
+        // A muted thread still notifies watchers of the repository.
         Some(Subscription::Muted) => cause != Cause::Mention && !watches,
         Some(Subscription::Subscribed { .. }) | None => false,
     };
@@ -332,7 +316,7 @@ pub fn notify(world: &mut World, now: Timestamp, notice: &Notification) -> u64 {
                 Some(Subscription::Subscribed { since: now, reason: Reason::Mention });
         }
     } else if thread.subscription.is_none() {
-        // It may have taken part before there was a thread to tell of it.
+        // The user may have participated before the thread existed.
         let took_part = matches!(reason, Reason::Mention | Reason::Comment | Reason::Manual)
             .then_some((now, reason));
         let first = replied_at.map(|at| (at, Reason::Comment)).or(took_part);

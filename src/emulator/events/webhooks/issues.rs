@@ -1,5 +1,5 @@
-//! What changed about an issue or a pull, as events: one change may be several of them (edited,
-//! closed, labeled, assigned, …).
+//! Webhook events for a change of an issue or pull request; one change may be several events
+//! (edited, closed, labeled, assigned, …).
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,9 @@ use crate::emulator::render::{Renderer, extend};
 use crate::emulator::routing::Call;
 use crate::emulator::world::{Issue, IssueState, World};
 
-/// A change of more labels than this is not told label by label: each of these events shows the
-/// whole issue.
+/// A larger change raises no event for each label, because every event shows the whole issue.
 const MOVED_MAX: usize = 100;
 
-/// An issue before a change, as far as events tell of it.
 #[derive(Debug)]
 pub struct Before {
     number: u64,
@@ -41,8 +39,7 @@ impl Before {
     }
 }
 
-/// Tells of one thing that was done with an issue or a pull; `more` is what its payload has beside
-/// it.
+/// Raises one event about an issue or pull request; `more` has the payload's further members.
 pub fn raise(
     world: &mut World,
     context: EventContext<'_>,
@@ -69,7 +66,6 @@ pub fn raise(
     );
 }
 
-/// The issue, or the pull with its number, as payloads have it.
 pub fn subject(renderer: &Renderer<'_>, repository: u64, number: u64) -> Value {
     let Some(repository) = renderer.world.repositories.get(&repository) else { return json!({}) };
     match repository.issues.get(&number) {
@@ -81,7 +77,6 @@ pub fn subject(renderer: &Renderer<'_>, repository: u64, number: u64) -> Value {
     }
 }
 
-/// Tells of everything that is different now.
 pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), ApiError> {
     let after =
         Before::of(call.repository()?.issues.get(&before.number).ok_or(ApiError::NotFound)?);
@@ -134,7 +129,7 @@ fn one(
     raise(call.world, context, call.repository, before.number, action, more);
 }
 
-/// What is gone, then what is new, each with its action.
+/// Returns removals, then additions, each with its action.
 fn moved<'a>(
     before: &[u64],
     after: &[u64],

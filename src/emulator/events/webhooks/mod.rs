@@ -1,9 +1,9 @@
-//! What happens in the world, as webhooks tell of it: every route that changes something says so
-//! here, and every webhook that wants to know gets a delivery (Document 3, Events).
+//! Webhook events: every route that changes data raises one, and each subscribed webhook gets a
+//! delivery (SPECIFICATION, "Events").
 //!
-//! A route says it with [`tell`], code without a call with [`raise`]. The catalog of events,
-//! actions and payloads is not shown; the names are the running service's. Notifications of people
-//! are in `events`.
+//! Handlers call [`tell`], code without a call [`raise`]. The upstream does not document the
+//! catalogue of events, actions and payloads; the names are the running service's. `events`
+//! notifies users.
 
 pub mod issues;
 pub mod organizations;
@@ -25,29 +25,25 @@ use crate::emulator::world::{
     Attempt, Delivery, Hook, HookKey, Owner, Receipt, Repository, World, guid,
 };
 
-/// Where something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventScope {
     Repository(u64),
     Organization(u64),
 }
 
-/// Where and when something happens, and who does it.
 #[derive(Clone, Copy, Debug)]
 pub struct EventContext<'a> {
-    /// The addresses that the payload names.
     pub urls: &'a Urls,
     pub now: Timestamp,
     pub scope: EventScope,
-    /// The user.
     pub actor: u64,
 }
 
-/// An event and what was done, such as `issues` and `opened`.
+/// An event and its action, such as `issues` and `opened`.
 #[derive(Clone, Copy, Debug)]
 pub struct WebhookEvent<'a> {
     pub name: &'a str,
-    /// None for events that have no actions, such as `push`.
+    /// `None` for events without actions, such as `push`.
     pub action: Option<&'a str>,
 }
 
@@ -58,8 +54,7 @@ impl<'a> WebhookEvent<'a> {
 }
 
 impl<'a> EventContext<'a> {
-    /// Now, by the caller, in the repository that the route was admitted to; in the organisation
-    /// when it was admitted to none.
+    /// The place is the repository of the route, else its organisation.
     pub fn of(call: &Call<'a>) -> Self {
         let scope = if call.repository == 0 {
             EventScope::Organization(call.organization)
@@ -70,9 +65,8 @@ impl<'a> EventContext<'a> {
     }
 }
 
-/// Something happened where the route was admitted to, by its caller. `objects` makes the members
-/// of the payload that this event has beside action, repository, organization and sender; it is
-/// asked only when somebody wants to know, or a feed.
+/// `objects` builds the members beside action, repository, organization and sender. It only runs
+/// when a webhook or a feed needs them.
 pub fn publish(
     call: &mut Call<'_>,
     event: WebhookEvent<'_>,
@@ -81,8 +75,8 @@ pub fn publish(
     publish_in(call.world, EventContext::of(call), event, objects);
 }
 
-/// Something happened: the webhooks of the organisation, and of the apps installed on it, that want
-/// to know get a delivery, and the feeds have it. How many deliveries that are.
+/// Delivers to the webhooks of the organisation and of its apps, and to the feeds. Returns the
+/// number of deliveries.
 pub fn publish_in(
     world: &mut World,
     context: EventContext<'_>,
@@ -101,7 +95,7 @@ pub fn publish_in(
         return 0;
     }
     let objects = {
-        // Payloads are made for the receiver, who has no token of ours.
+        // Payloads are rendered without a token, because the receiver has none.
         let nobody = Caller { account: AccountId::User(context.actor), token: None };
         objects(&Renderer { world, urls: context.urls, caller: &nobody })
     };
@@ -132,7 +126,7 @@ pub fn publish_in(
     audience.len()
 }
 
-/// What happens in a repository is in the feeds too, if they have a type for it.
+/// Adds an event in a repository to the feeds, if they have a type for it.
 fn note(world: &mut World, context: EventContext<'_>, event: WebhookEvent<'_>, objects: &Value) {
     let (EventScope::Repository(repository), Some(kind)) = (context.scope, feed::kind(event.name))
     else {
@@ -151,16 +145,14 @@ fn note(world: &mut World, context: EventContext<'_>, event: WebhookEvent<'_>, o
     });
 }
 
-/// What a delivery carries.
 #[derive(Debug)]
 pub struct EventPayload {
     pub repository: Option<u64>,
     pub installation: Option<u64>,
-    /// The text of a JSON object.
+    /// A serialized JSON object.
     pub payload: Arc<str>,
 }
 
-/// One webhook gets a delivery.
 pub fn deliver(
     world: &mut World,
     now: Timestamp,
@@ -186,7 +178,7 @@ pub fn deliver(
     queue::queue(world, hook_key);
 }
 
-/// What belongs to a user has no webhooks here: neither an organisation nor an installed app.
+/// Repositories of users have neither an organisation nor an installed app.
 fn organization_of(world: &World, scope: EventScope) -> Option<u64> {
     match scope {
         EventScope::Organization(id) => Some(id),
@@ -197,8 +189,7 @@ fn organization_of(world: &World, scope: EventScope) -> Option<u64> {
     }
 }
 
-/// Each webhook that wants the event; for those of apps, with the installation that it comes
-/// through.
+/// Lists the subscribed webhooks; those of apps come with their installation.
 fn audience(world: &World, organization: u64, event: &str) -> Vec<(HookKey, Option<u64>)> {
     let wants = |hook: &&Hook| hook.wants(event);
     let own = world
@@ -215,7 +206,6 @@ fn audience(world: &World, organization: u64, event: &str) -> Vec<(HookKey, Opti
     own.chain(of_apps).collect()
 }
 
-/// "An `action` and the affected objects" (Document 3), where it happened and who did it.
 fn payload(
     world: &World,
     context: EventContext<'_>,
@@ -247,7 +237,7 @@ fn payload(
     payload
 }
 
-/// A receiver gets neither a secret nor somebody's permissions.
+/// A receiver gets neither a secret nor a user's permissions.
 fn repository_of_payload(renderer: &Renderer<'_>, repository: &Repository) -> Value {
     let mut value = renderer.repository(repository);
     if let Value::Object(members) = &mut value {

@@ -1,5 +1,5 @@
-//! What happens to an organisation's people, teams, repositories and properties, as events. Their
-//! payloads are not shown; the running service's.
+//! Webhook events about an organisation's people, teams, repositories and properties. The upstream
+//! does not document their payloads; they follow the running service.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,6 @@ use crate::emulator::render::team::MembershipState;
 use crate::emulator::routing::Call;
 use crate::emulator::world::{Organization, World};
 
-/// A user's active places in an organisation: whether it is a member, and of which teams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memberships {
     role: Option<&'static str>,
@@ -34,7 +33,6 @@ impl Memberships {
     }
 }
 
-/// Tells of every place that the user has got or lost since `before`.
 pub fn publish_membership_changes(
     call: &mut Call<'_>,
     organization: u64,
@@ -53,7 +51,6 @@ pub fn publish_membership_changes(
     };
     match (before.role, after.role) {
         (None, Some(role)) => of_organization("member_added", role),
-        // The membership as it was.
         (Some(role), None) => of_organization("member_removed", role),
         _ => {}
     }
@@ -75,7 +72,6 @@ fn team_of(renderer: &Renderer<'_>, organization: u64, team: u64) -> Option<Valu
     Some(renderer.team(organization, organization.teams.get(&team)?))
 }
 
-/// A team as events show it.
 pub fn shown_team(call: &Call<'_>, organization: &Organization, team: u64) -> Value {
     organization
         .teams
@@ -83,12 +79,11 @@ pub fn shown_team(call: &Call<'_>, organization: &Organization, team: u64) -> Va
         .map_or(Value::Null, |team| Renderer::of(call).team(organization, team))
 }
 
-/// Tells what was done with a team that looks, or looked, like this.
+/// Raises an event about a team with this current or former form.
 pub fn team(call: &mut Call<'_>, action: &str, team: &Value) {
     publish(call, WebhookEvent::new("team", action), |_| json!({ "team": team }));
 }
 
-/// Tells of what is different about a team that looked like `before`.
 pub fn team_edited(call: &mut Call<'_>, before: &Value, after: &Value) {
     let names = ["name", "description", "privacy", "permission"];
     let differ = names.into_iter().filter(|name| before[*name] != after[*name]);
@@ -103,13 +98,12 @@ pub fn team_edited(call: &mut Call<'_>, before: &Value, after: &Value) {
     );
 }
 
-/// Tells that a repository came, or is about to go.
+/// Raises an event about a new repository, or one about to be deleted.
 pub fn repository(call: &mut Call<'_>, action: &str, id: u64) {
     let context = EventContext { scope: EventScope::Repository(id), ..EventContext::of(call) };
     publish_in(call.world, context, WebhookEvent::new("repository", action), |_| json!({}));
 }
 
-/// Tells what was done with a property of the organisation's repositories.
 pub fn property(call: &mut Call<'_>, action: &str, definition: &Value) {
     publish(
         call,
@@ -118,7 +112,6 @@ pub fn property(call: &mut Call<'_>, action: &str, definition: &Value) {
     );
 }
 
-/// Tells of a repository's values: all of them, before and after.
 pub fn property_values(call: &mut Call<'_>, repository: u64, before: &Value, after: &Value) {
     let context =
         EventContext { scope: EventScope::Repository(repository), ..EventContext::of(call) };

@@ -1,5 +1,5 @@
-//! Pushes: a branch is led to another commit, and everybody is told (the event `push`; `create` and
-//! `delete` for branches that come and go).
+//! Pushes: they move a branch and raise the event `push`, or `create` and `delete` for new and
+//! deleted branches.
 
 use serde_json::{Value, json};
 
@@ -10,20 +10,18 @@ use crate::emulator::world::{
     Author, Commit, Edit, History, HistoryFull, README, Repository, World,
 };
 
-/// What a branch that is not there is said to be at.
+/// The SHA of a branch that does not exist.
 const NOWHERE: &str = "0000000000000000000000000000000000000000";
-/// A push of more commits shows its newest ones.
+/// A longer push shows its newest commits.
 const COMMITS_SHOWN_MAX: usize = 20;
 
-/// A branch moved.
 struct Move<'a> {
     branch: &'a str,
     before: Option<&'a str>,
     after: Option<&'a str>,
 }
 
-/// Commits a change of one file to a branch of the repository that `scene` names; none when there
-/// is no such branch.
+/// `None` without such a branch in the repository of `scene`.
 pub fn commit(
     world: &mut World,
     context: EventContext<'_>,
@@ -46,7 +44,7 @@ pub fn commit(
     Ok(Some(commit))
 }
 
-/// Leads a branch to a commit that exists, or ends it.
+/// Moves a branch to an existing commit, or deletes it.
 pub fn move_branch(
     world: &mut World,
     context: EventContext<'_>,
@@ -104,7 +102,7 @@ fn landed(world: &mut World, context: EventContext<'_>, repository: u64, moved: 
     }
 }
 
-/// The payload of `push` is not shown; the running service's.
+/// Builds the payload in the running service's form; the upstream does not document it.
 fn payload(
     renderer: &Renderer<'_>,
     context: EventContext<'_>,
@@ -118,7 +116,7 @@ fn payload(
     let new = after.into_iter().flat_map(|after| {
         history.until(after).take_while(|commit| Some(commit.sha.as_str()) != moved.before)
     });
-    // A new branch brings nothing that was not there already.
+    // A new branch has no new commits.
     let mut commits: Vec<Value> = if moved.before.is_some() {
         new.take(COMMITS_SHOWN_MAX)
             .map(|commit| commit_of_payload(renderer, repository, &history, commit))
@@ -143,7 +141,6 @@ fn payload(
     })
 }
 
-/// Whether the new commit follows from the old one.
 fn is_fast_forward(history: &History, moved: &Move<'_>) -> bool {
     match (moved.before, moved.after.and_then(|sha| history.commit(sha))) {
         (Some(before), Some(after)) => follows(history, after, before),
@@ -151,7 +148,6 @@ fn is_fast_forward(history: &History, moved: &Move<'_>) -> bool {
     }
 }
 
-/// Whether `before` is `commit` or one of those before it.
 pub fn follows(history: &History, commit: &Commit, before: &str) -> bool {
     history.until(commit).any(|one| one.sha == before)
 }
@@ -180,12 +176,11 @@ fn person(renderer: &Renderer<'_>, author: &Author) -> Value {
     json!({ "name": author.name, "email": author.email, "username": renderer.world.login(author.user) })
 }
 
-/// As `/users/{username}` shows it.
+/// Returns the address that `/users/{username}` shows.
 pub fn email(login: &str) -> String {
     format!("{login}@example.com")
 }
 
-/// Which files a commit added, removed and modified.
 fn touched(history: &History, commit: &Commit) -> Value {
     let empty = crate::emulator::world::Tree::new();
     let before = commit

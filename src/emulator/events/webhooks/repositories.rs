@@ -1,4 +1,4 @@
-//! What changed about a repository, as events: one change may be several of them (edited, renamed,
+//! Webhook events for a change of a repository; one change may be several events (edited, renamed,
 //! archived, privatized, …).
 
 use serde_json::{Value, json};
@@ -9,7 +9,6 @@ use crate::emulator::render::extend;
 use crate::emulator::routing::Call;
 use crate::emulator::world::{Repository, Visibility};
 
-/// A repository before a change, as far as events tell of it.
 #[derive(Debug)]
 pub struct Before {
     name: String,
@@ -33,7 +32,6 @@ impl Before {
     }
 }
 
-/// Tells of everything that is different now.
 pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), ApiError> {
     let after = Before::of(call.repository()?);
     let mut changes = json!({});

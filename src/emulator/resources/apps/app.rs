@@ -1,6 +1,6 @@
-//! Apps as themselves and where they are installed (Document 1, Credentials: App JWT, App
-//! installation access token). Shapes are not shown; these are the real service's, small. Left out:
-//! installation requests, suspension and uninstalling.
+//! Apps and their installations (SPECIFICATION, "Credentials"). The shapes are undocumented; they
+//! are the real service's, reduced. Installation requests, suspension and uninstalling are left
+//! out.
 
 use std::collections::BTreeMap;
 
@@ -30,12 +30,11 @@ pub const ROUTES: &[Route] = &[
     ),
 ];
 
-/// The app that asks, by its JWT.
 pub fn caller_app<'a>(call: &'a Call<'_>) -> Result<&'a App, ApiError> {
     call.caller.app().and_then(|id| call.world.app(id)).ok_or(ApiError::RequiresAuthentication)
 }
 
-/// The installation that the path names, if it is the caller's own, and its organisation.
+/// It must belong to the calling app; returns its organisation too.
 pub fn own_installation(call: &Call<'_>) -> Result<(u64, u64), ApiError> {
     let id = call.params.id("installation_id")?;
     let installed =
@@ -94,7 +93,6 @@ fn installation_of_repository(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(render(call, app, id, organization)))
 }
 
-/// What the installation token reaches.
 fn repositories(call: &mut Call<'_>) -> Outcome {
     let token = call.caller.token().ok_or(ApiError::RequiresAuthentication)?;
     let AccountId::Installation(id) = token.account else { return Err(ApiError::NotFound) };
@@ -111,7 +109,7 @@ fn repositories(call: &mut Call<'_>) -> Outcome {
     Ok(reply)
 }
 
-/// Installations of the token's app where its user is a member.
+/// Lists installations of the token's app in organisations of its user.
 fn installations_of_user(call: &mut Call<'_>) -> Outcome {
     let (app, user) = app_and_user(call)?;
     let is_member = |id: &u64| {
@@ -155,7 +153,7 @@ fn app_and_user<'a>(call: &'a Call<'_>) -> Result<(&'a App, u64), ApiError> {
     Ok((app, token.user.ok_or(ApiError::NotFound)?))
 }
 
-/// A page inside an object that says how many there are.
+/// Renders a page inside an object with the total count.
 fn counted<T>(call: &Call<'_>, name: &str, items: Vec<T>, render: impl Fn(T) -> Value) -> Reply {
     let total = items.len();
     let (shown, link) = pagination::cut(call, USUAL, items);
@@ -183,7 +181,7 @@ fn render_app(call: &Call<'_>, app: &App) -> Value {
         "description": "",
         "external_url": format!("{SITE}/apps/{}", app.slug),
         "html_url": format!("{SITE}/apps/{}", app.slug),
-        // An app is as old as its owner: nothing else is known of its age.
+        // An app has its owner's date of creation, because its own is unknown.
         "created_at": owner.map(iso),
         "updated_at": owner.map(iso),
         "permissions": permissions_of(call.world, app).wire(),
@@ -192,7 +190,7 @@ fn render_app(call: &Call<'_>, app: &App) -> Value {
     })
 }
 
-/// What an app asks for: what its installations were granted, taken together.
+/// Returns the union of the permissions granted to its installations.
 fn permissions_of(world: &World, app: &App) -> Permissions {
     let mut asked: BTreeMap<&'static str, Level> = BTreeMap::new();
     for (installation, _) in &app.installations {
@@ -210,7 +208,6 @@ fn permissions_of(world: &World, app: &App) -> Permissions {
     Permissions::Only(asked)
 }
 
-/// Whether an installation was granted all repositories or chosen ones, on the wire.
 fn selection(world: &World, installation: u64) -> &'static str {
     if world.installation_grant(installation).repositories.is_some() { "selected" } else { "all" }
 }

@@ -1,8 +1,8 @@
-//! The webhook of an app (Document 3, App webhook): its configuration and its deliveries, for the
-//! app's own JWT alone.
+//! The webhook of an app: its configuration and deliveries, for the app's own JWT alone
+//! (SPECIFICATION, "Webhooks").
 //!
-//! "For an app: events of the app": those of every organisation where it is installed. Which of
-//! them it chose is not shown; it has all.
+//! It gets the events of every organisation where the app is installed. The upstream does not
+//! document its selection of events; here it has all.
 
 use crate::emulator::http::{ApiError, Reply};
 use crate::emulator::resources::webhooks::{deliveries, hook_config, hooks};
@@ -17,7 +17,6 @@ pub const ROUTES: &[Route] = &[
     Route::post("/app/hook/deliveries/{delivery_id}/attempts", Need::App, attempt),
 ];
 
-/// The webhook of the app that asks.
 fn mine<'a>(call: &'a Call<'_>) -> Result<&'a Hook, ApiError> {
     call.caller.app().and_then(|app| call.world.app_hooks.get(&app)).ok_or(ApiError::NotFound)
 }
@@ -32,7 +31,7 @@ fn patch_config(call: &mut Call<'_>) -> Outcome {
     hooks::change_config(call, hook_key)
 }
 
-/// Unlike those of an organisation's webhook, its list has no status filter.
+/// Unlike that of an organisation's webhook, this list has no status filter.
 fn list(call: &mut Call<'_>) -> Outcome {
     deliveries::page(call, mine(call)?, None)
 }

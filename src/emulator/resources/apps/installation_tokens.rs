@@ -1,6 +1,5 @@
-//! Installation access tokens (Document 1, Credentials: "created by an app for an installation";
-//! UPSTREAM.md, Apps): made with the app's JWT for an hour, as wide as the installation or narrowed
-//! by the body, and given back.
+//! Installation access tokens (SPECIFICATION, "Credentials"): created with the app's JWT for an
+//! hour, with the installation's rights or fewer, and revoked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,11 +23,10 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/installation/token", Need::Kind(TokenKind::Installation), revoke),
 ];
 
-/// UPSTREAM.md, Apps: "for an hour".
 const LIFETIME: Duration = Duration::from_hours(1);
-/// The real service takes no more names in one body.
+/// The real service's maximum of names in one body.
 const NAMED_MAX: usize = 500;
-/// Whoever may do anything in a repository may know that it is there; the real service adds it too.
+/// Every permission on a repository implies reading its metadata; the real service adds it too.
 const METADATA: &str = "metadata";
 
 fn mint(call: &mut Call<'_>) -> Outcome {
@@ -42,7 +40,7 @@ fn mint(call: &mut Call<'_>) -> Outcome {
     let repositories = chosen.or_else(|| installation_grant.repositories.clone());
     let permissions =
         narrowed.map_or_else(|| installation_grant.permissions.clone(), Permissions::Only);
-    // The wire has whole seconds, so the truth has too.
+    // The API has whole seconds, so the expiry has too.
     let end = Timestamp::from_secs((call.now + LIFETIME).as_secs());
     let value = format!("emu_installation_{installation}_{}", call.world.next_id());
     let renderer = Renderer::of(call);
@@ -78,8 +76,7 @@ fn mint(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::json(StatusCode::CREATED, answer))
 }
 
-/// The repositories that the body chooses by name or id; none when it chooses none. An empty list
-/// could only make a token for nothing.
+/// `None` without a selection. An empty list is refused, because the token would have no use.
 fn repositories(
     call: &Call<'_>,
     fields: &mut Fields,
@@ -115,7 +112,7 @@ fn repositories(
     (names.is_some() || ids.is_some()).then_some(chosen)
 }
 
-/// Adds what one field names, if the installation was granted all of it.
+/// The installation must have been granted all of them.
 fn choose(
     call: &Call<'_>,
     fields: &mut Fields,
@@ -136,15 +133,14 @@ fn choose(
     }
 }
 
-/// The permissions that the body asks for; none when it asks for none. They may not be wider than
-/// the installation's.
+/// They may not exceed the installation's.
 fn narrowed(
     call: &Call<'_>,
     fields: &mut Fields,
     installation: u64,
 ) -> Option<BTreeMap<&'static str, Level>> {
     let given = match fields.value("permissions")?.as_object() {
-        // Published clients send an empty object when nothing is to be narrowed.
+        // Published clients send an empty object for no restriction.
         Some(given) if given.is_empty() => return None,
         Some(given) => given.clone(),
         None => {

@@ -1,8 +1,8 @@
-//! What an OAuth app does about the tokens that were issued to it, with its client id and secret
-//! (Document 1, Credentials: OAuth app).
+//! Management of issued tokens by an OAuth app, with its client id and secret (SPECIFICATION,
+//! "Credentials").
 //!
-//! Document 1 limits "OAuth access token requests" and does not show the routes; these are the real
-//! service's. The flows that issue the first token are not shown and left out.
+//! The upstream limits these requests without documenting the routes; they are the real service's.
+//! The flows that issue the first token are left out.
 
 use http::StatusCode;
 use ring::digest::{SHA256, digest};
@@ -21,17 +21,16 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/applications/{client_id}/grant", Need::OauthApp, delete_grant).about_tokens(),
 ];
 
-/// How much of a token may be shown to tell it from others.
+/// The part of a token that may be shown for identification.
 const LAST_CHARACTERS: usize = 8;
 
-/// The app that the path names, if it is the caller.
 fn app<'a>(call: &'a Call<'_>) -> Result<&'a OauthApp, ApiError> {
     let named =
         call.world.oauth_apps.iter().find(|app| app.client_id == call.params.get("client_id"));
     named.filter(|app| call.caller.account == AccountId::OauthApp(app.id)).ok_or(ApiError::NotFound)
 }
 
-/// Where the token of the body's `access_token` is, if it is good and was issued to the caller.
+/// Returns the position of the body's `access_token`, if it is valid and was issued by the caller.
 fn issued(call: &Call<'_>) -> Result<usize, ApiError> {
     let id = app(call)?.id;
     let mut fields = Fields::parse("Application", call.body)?;
@@ -47,7 +46,7 @@ fn check(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(render(call, position)?))
 }
 
-/// The same grant under a new secret; the old one is good for nothing from now on.
+/// Replaces the secret of a grant; the old one becomes invalid.
 fn reset(call: &mut Call<'_>) -> Outcome {
     let position = issued(call)?;
     let old = call.world.tokens.get(position).cloned().ok_or(ApiError::NotFound)?;
@@ -62,7 +61,7 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// Takes back everything that the token's user granted the app.
+/// Revokes all tokens of the token's user for this app.
 fn delete_grant(call: &mut Call<'_>) -> Outcome {
     let position = issued(call)?;
     let of = |token: &Token| (token.oauth_app, token.user);

@@ -23,7 +23,6 @@ pub const ROUTES: &[Route] = &[
     Route::get("/repos/{owner}/{repo}/tags", READ, tags),
 ];
 
-/// A branch as lists show it.
 pub fn summary(call: &Call<'_>, repository: &Repository, branch: &str, sha: &str) -> Value {
     Renderer::of(call).branch_summary(
         repository,
@@ -87,7 +86,7 @@ fn render(call: &Call<'_>, name: &str) -> Result<Value, ApiError> {
     Ok(value)
 }
 
-/// A branch takes its pulls along, and the repository if it is its default.
+/// Renames a branch in its pull requests too, and as the repository's default branch.
 fn rename(call: &mut Call<'_>) -> Outcome {
     let name = call.params.get("branch").to_owned();
     let sha =
@@ -115,15 +114,13 @@ fn rename(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::json(StatusCode::CREATED, render(call, &new_name)?))
 }
 
-/// Leads a branch to a commit, or ends it.
 pub fn move_branch(call: &mut Call<'_>, branch: &str, to: Option<&str>) -> Result<(), ApiError> {
     let scene = EventContext::of(call);
     pushes::move_branch(call.world, scene, branch, to).map_err(full)
 }
 
-/// 201 with the newest commit of what was merged; 204 when there is nothing to merge. The history
-/// has no commits with two parents: what cannot be reached by going forward becomes one commit with
-/// the files of both.
+/// 204 without any changes. The history has no commits with two parents, so a merge that is no
+/// fast-forward becomes one commit with the files of both.
 fn merge(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Merge", call.body)?;
     let (base, head) = (fields.required_string("base"), fields.required_string("head"));
@@ -141,7 +138,7 @@ fn merge(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-/// Merges what `head` names into a branch; the new commit, or none when the branch has it all.
+/// Merges `head` into a branch and returns the new commit; `None` when the branch has all of it.
 pub fn join(
     call: &mut Call<'_>,
     base: &str,
@@ -175,8 +172,7 @@ pub fn join(
     Ok(Some(sha))
 }
 
-/// Each release has its tag; which commit that was is not kept, so it is the newest of the default
-/// branch.
+/// Each release has a tag; its commit is not stored, so it is the newest of the default branch.
 fn tags(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);

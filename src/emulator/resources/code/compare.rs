@@ -1,5 +1,5 @@
-//! What two commits have and have not in common, and where a commit is found. Of files only their
-//! names are compared.
+//! Comparison of two commits, and the branches and pull requests of a commit. Files are compared by
+//! name only.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use crate::emulator::world::git::objects::blob_id;
 use crate::emulator::world::{Commit, Repository};
 
 const READ_PULLS: Need = Need::repository("pull_requests", Level::Read, Role::Read);
-/// The running service shows this many commits of a comparison on a page.
+/// The running service's page size for the commits of a comparison.
 const COMMITS: Caps = Caps { default: 250, max: 250 };
 
 pub const ROUTES: &[Route] = &[
-    // A branch's name may hold slashes.
+    // A branch's name may contain slashes.
     Route::get("/repos/{owner}/{repo}/compare/{*basehead}", READ, compare),
     Route::get(
         "/repos/{owner}/{repo}/commits/{ref}/branches-where-head",
@@ -28,7 +28,7 @@ pub const ROUTES: &[Route] = &[
     Route::get("/repos/{owner}/{repo}/commits/{ref}/pulls", READ_PULLS, pulls),
 ];
 
-/// `BASE...HEAD`, where each may be `OWNER:NAME` of this very repository.
+/// Parses `BASE...HEAD`, where each may be `OWNER:NAME` of this same repository.
 fn compare(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);
@@ -73,7 +73,6 @@ fn compare(call: &mut Call<'_>) -> Outcome {
     Ok(reply)
 }
 
-/// The files that differ between two commits.
 pub fn files(
     call: &Call<'_>,
     repository: &Repository,
@@ -117,7 +116,7 @@ fn branches_where_head(call: &mut Call<'_>) -> Outcome {
     ))
 }
 
-/// The pulls whose branch ends with the commit.
+/// Lists the pull requests with this commit as head.
 fn pulls(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);

@@ -1,4 +1,4 @@
-//! The files of a repository, as JSON or as they are, and the commits that change one of them.
+//! The files of a repository, as JSON or raw, and the commits that change one of them.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,6 @@ pub const ROUTES: &[Route] = &[
     Route::get("/repos/{owner}/{repo}/readme", READ, readme),
 ];
 
-/// The commit that the query asks for.
 fn shown(call: &Call<'_>, repository: &Repository) -> Result<Commit, ApiError> {
     let history = call.world.history(repository);
     let read_edit = call.query.get("ref").filter(|name| !name.is_empty());
@@ -45,7 +44,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(entries(call, repository, &commit, "")).changed_at(repository.pushed_at))
 }
 
-/// What lies directly in a folder, which is empty or ends with a slash.
+/// Lists the direct entries of a folder; its path is empty or ends with a slash.
 fn entries(call: &Call<'_>, repository: &Repository, commit: &Commit, folder: &str) -> Value {
     let mut names: Vec<(&str, Option<&Bytes>)> = Vec::new();
     for (path, content) in commit.files.iter().filter(|(path, _)| path.starts_with(folder)) {
@@ -110,8 +109,7 @@ fn read(call: &mut Call<'_>, path: &str) -> Outcome {
     Ok(reply.changed_at(repository.pushed_at))
 }
 
-/// A vendor media type whose variant is `raw`, such as `application/vnd.service.raw+json` or
-/// `….v3.raw`.
+/// Such as `application/vnd.service.raw+json` or `….v3.raw`.
 fn wants_raw(accept: &str) -> bool {
     accept.split(',').any(|kind| {
         let kind = kind.split(';').next().unwrap_or("").trim().trim_end_matches("+json");
@@ -123,7 +121,6 @@ fn sha_of(content: &[u8]) -> String {
     blob_id(content).hex()
 }
 
-/// What lies at a path.
 #[derive(Clone, Copy)]
 enum Item<'a> {
     File(&'a Bytes),
@@ -158,16 +155,15 @@ fn entry(call: &Call<'_>, repository: &Repository, path: &str, item: Item<'_>) -
     })
 }
 
-/// What both ways of changing a file are told. Their shapes are not shown; the running service's.
+/// The common members of both kinds of change, undocumented; they are the running service's.
 struct FileEdit {
     message: String,
     branch: String,
-    /// Whether the file is there already.
     exists: bool,
 }
 
-/// Reads what is common, and compares `sha` with the file that it is to replace. The running
-/// service answers 409 to a wrong one, which is no status of Document 1; here it is 422.
+/// `sha` must match the replaced file. The running service answers 409 to a mismatch, an
+/// undocumented status; here it is 422.
 fn read_edit(call: &Call<'_>, fields: &mut Fields, path: &str) -> Result<FileEdit, ApiError> {
     let message = fields.required_string("message");
     let repository = call.repository()?;
@@ -229,7 +225,7 @@ fn commit(call: &mut Call<'_>, read_edit: &FileEdit, edit: Edit) -> Result<Commi
     made.ok_or(ApiError::NotFound)
 }
 
-/// Too much is stored already (Document 1, 422: "the endpoint has been spammed").
+/// The upstream answers 422 for a spammed endpoint.
 pub fn full(_: HistoryFull) -> ApiError {
     ApiError::invalid("Content", "base", "the repository holds too much already")
 }

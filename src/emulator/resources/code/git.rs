@@ -1,10 +1,8 @@
-//! The git database: blobs, trees, commits and annotated tags by their names, and refs by their
-//! beginning.
+//! The git database: blobs, trees, commits and annotated tags by id, and refs by prefix.
 //!
-//! Blobs and trees that callers make lie on the shelves; a commit made of them has their files and
-//! joins the repository's history. All ids are git's own. A tree is shown with all files below it,
-//! and may be asked for by the name of a branch or commit as well; a commit forgets the modes of
-//! its files.
+//! Created blobs and trees go to the generic store; a commit of them joins the repository's history
+//! with its files. All ids are git's own. A tree lists all files below it and is found by branch or
+//! commit too. Commits do not keep file modes.
 
 use std::collections::BTreeMap;
 
@@ -34,14 +32,12 @@ pub const ROUTES: &[Route] = &[
     Route::post("/repos/{owner}/{repo}/git/tags", WRITE, create_tag),
     Route::get("/repos/{owner}/{repo}/git/tags/{tag_sha}", READ, get_tag),
     Route::get("/repos/{owner}/{repo}/git/matching-refs/{*ref}", READ, matching_refs),
-    // The old address of one ref, which clients still ask for.
+    // The old address of a single ref, which clients still use.
     Route::get("/repos/{owner}/{repo}/git/refs/{*ref}", READ, one_ref),
 ];
 
-/// Entries of one tree.
 const ENTRIES_MAX: usize = 200;
 
-/// A kind of object, as the routes spell it.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Blobs,
@@ -112,7 +108,6 @@ fn keep_blob(call: &mut Call<'_>, bytes: &[u8]) -> Result<String, ApiError> {
     Ok(sha)
 }
 
-/// The bytes of a blob: one that was made, or a file of a commit.
 fn blob(call: &Call<'_>, sha: &str) -> Result<Bytes, ApiError> {
     if let Some(content) =
         kept(call, Kind::Blobs, sha).and_then(|fields| fields.get("content")?.as_str())
@@ -131,10 +126,10 @@ fn get_blob(call: &mut Call<'_>) -> Outcome {
     })))
 }
 
-/// What a tree says of each path, those in its folders included: mode, kind and name.
+/// The entries of a tree by path, subfolders included: mode, kind and id.
 type Entries = BTreeMap<String, (String, String, String)>;
 
-/// The entries of a tree that was made, or of a tree, branch or commit of the history.
+/// Returns the entries of a created tree, or of a tree, branch or commit of the history.
 fn entries(call: &Call<'_>, name: &str) -> Result<Entries, ApiError> {
     if let Some(tree) = kept(call, Kind::Trees, name) {
         let text = |entry: &Value, field: &str| {
@@ -157,7 +152,6 @@ fn entries(call: &Call<'_>, name: &str) -> Result<Entries, ApiError> {
         .collect())
 }
 
-/// The id that git gives to a tree with these entries.
 fn tree_id<'a>(entries: &'a Entries) -> String {
     let leaf = |(path, (mode, _, sha)): (&'a String, &'a (String, String, String))| {
         Some(Leaf { path, mode, id: ObjectId::parse(sha)? })
@@ -186,7 +180,7 @@ fn get_tree(call: &mut Call<'_>) -> Outcome {
     render_tree(call, call.params.get("tree_sha"))
 }
 
-/// Which kind of object has which mode (git-ls-tree). Folders are not kept: what lies in them is.
+/// The modes and kinds of objects (git-ls-tree). Folders are not stored, only their content.
 const MODES: [(&str, &str); 5] = [
     ("100644", "blob"),
     ("100755", "blob"),
@@ -195,8 +189,8 @@ const MODES: [(&str, &str); 5] = [
     ("160000", "commit"),
 ];
 
-/// Does to a tree what one entry of the body says. An entry without a name takes its path away; one
-/// with content is a blob to be made as well. None when it is no entry.
+/// An entry with a null id deletes its path; one with content creates a blob. `None` for an invalid
+/// entry.
 fn apply(
     call: &Call<'_>,
     entry: &Value,
@@ -271,7 +265,7 @@ fn create_tree(call: &mut Call<'_>) -> Outcome {
         .with(http::header::LOCATION, &location))
 }
 
-/// The files of a tree. What an entry names and nobody made is missing.
+/// Returns the files of a tree, without entries that name unknown blobs.
 fn files(call: &Call<'_>, tree: &str) -> Result<Tree, ApiError> {
     let there = entries(call, tree)?.into_iter().filter(|(_, (_, kind, _))| kind == "blob");
     Ok(there.filter_map(|(path, (_, _, sha))| Some((path, blob(call, &sha).ok()?))).collect())
@@ -290,7 +284,7 @@ fn create_commit(call: &mut Call<'_>) -> Outcome {
         fields.invalid("parents", "parents must be commits of the repository");
     }
     fields.check()?;
-    // The history goes along one line: of several parents the first counts.
+    // The history is linear: of several parents only the first counts.
     let draft = Draft {
         parent: parents.into_iter().next(),
         message,
@@ -370,7 +364,6 @@ fn get_tag(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(render_tag(call, call.params.get("tag_sha"))?))
 }
 
-/// The branches and releases' tags whose refs begin with what the path says.
 fn matching_refs(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let beginning = format!("refs/{}", call.params.get("ref"));
@@ -394,7 +387,6 @@ fn one_ref(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(Renderer::of(call).reference(repository, &name, &sha)))
 }
 
-/// The refs of all branches and of the releases' tags, and their commits.
 fn refs(call: &Call<'_>, repository: &Repository) -> Vec<(String, String)> {
     let history = call.world.history(repository);
     let heads = history.branches().filter_map(|branch| {

@@ -1,10 +1,9 @@
-//! Git LFS: the batch request that has primary limits of its own (Document 1: 300 and 3,000 a
-//! minute), and the objects that it leads to.
+//! Git LFS: the batch request with its own primary limits (SPECIFICATION, "Primary rate limits"),
+//! and the objects behind it.
 //!
-//! The document shows the limits only. The rest is the public batch format of Git LFS, transfer
-//! `basic`: a batch says where objects are, and here the addresses really serve and take small
-//! objects. Moving an object is free, as it is where storage is another machine's business; locks
-//! and the verify action are left out.
+//! Only the limits are documented. The rest is the public batch format of Git LFS, transfer
+//! `basic`; the addresses serve and accept small objects. Transfers are free, because storage is on
+//! other machines in reality. Locks and the verify action are left out.
 
 use http::{HeaderValue, StatusCode, header};
 use ring::digest::{SHA256, digest};
@@ -18,8 +17,7 @@ use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 
 /// The media type of the batch format.
 const MEDIA_TYPE: &str = "application/vnd.git-lfs+json";
-/// The largest object that is kept, and the most of all repositories together; files of a real size
-/// belong to a real storage.
+/// Per object, and of all repositories together; tests need no realistic sizes.
 const OBJECT_BYTES_MAX: usize = 1024 * 1024;
 /// Hexadecimal digits of a SHA-256.
 const OID_DIGITS: usize = 64;
@@ -41,8 +39,7 @@ enum Operation {
     Upload,
 }
 
-/// Gives an answer about Git LFS the media type of the batch format, and a 401 what its clients
-/// look for; others stay as they are.
+/// Adds the batch format's media type to LFS responses, and its challenge to a 401.
 pub fn with_lfs_headers(resource: Resource, reply: Reply) -> Reply {
     if resource != Resource::LFS {
         return reply;
@@ -60,7 +57,7 @@ pub fn with_lfs_headers(resource: Resource, reply: Reply) -> Reply {
     reply
 }
 
-/// The repository that the path names, also by a name that it had before: Git follows renames.
+/// Returns the repository in the path, by its current or a former name: Git follows renames.
 fn admit(call: &mut Call<'_>, operation: Operation) -> Result<u64, ApiError> {
     let repository = call
         .world
@@ -100,8 +97,7 @@ fn batch(call: &mut Call<'_>) -> Outcome {
     }
     let asked = objects(&mut fields);
     fields.check()?;
-    // "A Git LFS batch request processes 100 objects by default"; the batch format answers 413 to
-    // more.
+    // A batch is limited to 100 objects; the batch format answers 413 beyond.
     if asked.len() as u64 > call.limits.get("lfs.batch") {
         return Err(ApiError::TooLarge);
     }
@@ -113,7 +109,6 @@ fn batch(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(json!({ "transfer": "basic", "objects": answers, "hash_algo": "sha256" })))
 }
 
-/// Names and sizes of the objects asked for.
 fn objects(fields: &mut Fields) -> Vec<(String, u64)> {
     let Some(given) = fields.value("objects") else {
         fields.missing("objects");
@@ -132,7 +127,7 @@ fn objects(fields: &mut Fields) -> Vec<(String, u64)> {
     })
 }
 
-/// One object's part of the answer: where to, nothing to do, or why not.
+/// Returns one object's part of the response: an address, no action, or an error.
 fn answer(call: &Call<'_>, repository: u64, operation: Operation, oid: &str, size: u64) -> Value {
     let error = |code: u16, message: &str| json!({ "oid": oid, "size": size, "error": { "code": code, "message": message } });
     if !is_oid(oid) {
@@ -145,7 +140,7 @@ fn answer(call: &Call<'_>, repository: u64, operation: Operation, oid: &str, siz
             json!({ "oid": oid, "size": object.len(), "actions": { "download": { "href": href } } })
         }
         (Operation::Download, None) => error(404, "The object does not exist"),
-        // What is there already needs no action.
+        // An existing object needs no action.
         (Operation::Upload, Some(object)) => json!({ "oid": oid, "size": object.len() }),
         (Operation::Upload, None) if size > OBJECT_BYTES_MAX as u64 => {
             error(422, "The object is too large to be kept")

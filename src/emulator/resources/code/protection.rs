@@ -1,7 +1,6 @@
-//! Protection of branches: one object for each branch, and its parts by routes of their own
-//! (Document 1, group branches).
+//! Branch protection: one object for each branch, and its parts by routes of their own.
 //!
-//! It is kept and shown; nothing here refuses a push because of it.
+//! It is stored and shown, but never refuses a push.
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -13,7 +12,7 @@ use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 use crate::emulator::world::StoredItem;
 
 const READ: Need = Need::repository("administration", Level::Read, Role::Push);
-/// Document 1, Repository permission 'Administration': "branch protection routes".
+/// SPECIFICATION, "Permissions".
 const WRITE: Need = Need::repository("administration", Level::Write, Role::Admin);
 
 const WHOLE: &str = "/repos/{owner}/{repo}/branches/{branch}/protection";
@@ -78,11 +77,10 @@ const MORE_SWITCHES: [&str; 5] = [
     "block_creations",
     "required_conversation_resolution",
 ];
-/// Who a restriction can name.
+/// The kinds of actors in a restriction.
 const KINDS: [&str; 3] = ["apps", "teams", "users"];
 const NAMES_MAX: usize = 100;
 
-/// The protection of a branch, if there is one.
 pub fn of(call: &Call<'_>, branch: &str) -> Option<StoredItem> {
     call.world
         .collections
@@ -95,7 +93,6 @@ fn collection(call: &Call<'_>, branch: &str) -> String {
     format!("repository/{}/branches/{}", call.repository, segment(branch))
 }
 
-/// The protection of the branch that the path names.
 fn named(call: &Call<'_>) -> Result<StoredItem, ApiError> {
     branch(call)?;
     of(call, call.params.get("branch")).ok_or(ApiError::NotFound)
@@ -159,7 +156,7 @@ fn render_part(call: &Call<'_>, name: &str, value: &Value) -> Result<Value, ApiE
     Ok(Value::Object(shown))
 }
 
-/// Contexts are names; who may push is shown as what it is, as far as it is known.
+/// Contexts are plain names; actors are rendered in full if they exist.
 fn render_names(call: &Call<'_>, kind: &str, names: &[String]) -> Value {
     let shown = |name: &String| match (kind, call.world.user_by_login(name)) {
         ("users", Some(user)) => Renderer::of(call).user_summary(user.id),
@@ -177,7 +174,7 @@ fn texts(value: Option<&Value>) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Sets everything; what is null or absent is off.
+/// Replaces the protection; null and absent parts are off.
 fn put(call: &mut Call<'_>) -> Outcome {
     branch(call)?;
     let mut fields = Fields::parse("ProtectedBranch", call.body)?;
@@ -202,7 +199,6 @@ fn put(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(render(call, &thing)?))
 }
 
-/// The settings of a part, as far as they are given.
 fn part(name: &str, inner: &mut Fields) -> Value {
     match name {
         "required_status_checks" => {
@@ -232,12 +228,10 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// The part or list that the path ends with.
 fn last_word<'a>(call: &Call<'a>) -> &'a str {
     call.requested_path.rsplit('/').next().unwrap_or("")
 }
 
-/// The part that the path names, if it is one of these and set.
 fn part_of(
     call: &Call<'_>,
     known: &[&'static str],
@@ -259,7 +253,6 @@ fn switch_on(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(render_part(call, name, &json!(thing.fields.get(name)))?))
 }
 
-/// Changes what is given of a part that is set.
 fn patch_part(call: &mut Call<'_>) -> Outcome {
     let (mut thing, name) = part_of(call, &OBJECTS[..2])?;
     let mut fields = Fields::parse("ProtectedBranch", call.body)?;
@@ -286,7 +279,7 @@ fn delete_part(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// A list of names inside the protection: its object, its member, and what is in it.
+/// Finds a list of names inside the protection: its object, its member and its items.
 fn list_of(
     call: &Call<'_>,
 ) -> Result<(StoredItem, &'static str, &'static str, Vec<String>), ApiError> {
@@ -320,7 +313,7 @@ fn remove_names(call: &mut Call<'_>) -> Outcome {
     change_names(call, |names, given| names.retain(|name| !given.contains(name)))
 }
 
-/// The names come as a bare array, or under the list's own name.
+/// The names are a bare array, or under the list's own name.
 fn change_names(
     call: &mut Call<'_>,
     change: impl FnOnce(&mut Vec<String>, Vec<String>),

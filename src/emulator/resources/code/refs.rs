@@ -17,7 +17,6 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/repos/{owner}/{repo}/git/refs/{*ref}", WRITE, delete),
 ];
 
-/// The branch that the path names as `heads/NAME`.
 fn branch<'a>(call: &'a Call<'_>) -> Result<&'a str, ApiError> {
     call.params.get("ref").strip_prefix("heads/").ok_or(ApiError::NotFound)
 }
@@ -66,7 +65,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::created(value, &location))
 }
 
-/// Without `force` a branch only moves forward.
+/// Without `force` only a fast-forward is allowed.
 fn update(call: &mut Call<'_>) -> Outcome {
     let branch = branch(call)?.to_owned();
     let mut fields = Fields::parse("Reference", call.body)?;
@@ -86,7 +85,7 @@ fn update(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(render(call, &branch)?))
 }
 
-/// A repository keeps its default branch.
+/// The default branch cannot be deleted.
 fn delete(call: &mut Call<'_>) -> Outcome {
     let branch = branch(call)?.to_owned();
     render(call, &branch)?;

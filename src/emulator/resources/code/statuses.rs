@@ -1,4 +1,4 @@
-//! Statuses of commits: one at a time, and all of a commit together.
+//! Commit statuses: single, and combined for a commit.
 
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn collection(call: &Call<'_>) -> String {
     format!("repository/{}/statuses", call.repository)
 }
 
-/// The whole name of the commit that a branch or commit stands for.
+/// Resolves a branch or commit to the commit's full id.
 fn commit(call: &Call<'_>, name: &str) -> Result<String, ApiError> {
     call.world
         .history(call.repository()?)
@@ -60,7 +60,6 @@ fn create(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::created(value, &location))
 }
 
-/// The statuses of the commit that the path names, the newest first.
 fn of_commit(call: &Call<'_>) -> Result<(String, Vec<StoredItem>), ApiError> {
     let sha = commit(call, call.params.get("ref"))?;
     let things = generic::items(call.world, &collection(call)).into_iter().map(|(_, thing)| thing);
@@ -89,7 +88,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
     Ok(pagination::page(call, USUAL, things, |thing| render(call, &thing).unwrap_or(Value::Null)))
 }
 
-/// The newest of each context, and what they amount to.
+/// Combines the newest status of each context.
 fn combined(call: &mut Call<'_>) -> Outcome {
     let (sha, things) = of_commit(call)?;
     let mut newest: Vec<StoredItem> = Vec::new();

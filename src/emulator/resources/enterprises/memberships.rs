@@ -1,5 +1,5 @@
-//! Who is in an enterprise team (Document 1, Route inventory, enterprise-teams: "memberships";
-//! shapes are not shown).
+//! Members of an enterprise team. The upstream documents the routes without their shapes
+//! (SPECIFICATION, "Enterprise teams").
 
 use http::StatusCode;
 use serde_json::Value;
@@ -40,7 +40,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
     Ok(pagination::page(call, USUAL, members, |user| renderer.user_summary(user)))
 }
 
-/// Somebody of the enterprise by login; nobody else can be in its teams.
+/// Finds a user of the enterprise by login; other users cannot join its teams.
 fn named_person(call: &Call<'_>, login: &str) -> Option<u64> {
     let user = call.world.user_by_login(login)?.id;
     call.world.belongs_to_enterprise(user, enterprise(call).ok()?).then_some(user)
@@ -58,7 +58,7 @@ fn add(call: &mut Call<'_>) -> Outcome {
     Ok(summaries(call, &users))
 }
 
-/// Answers with those who were named, whether they had been in it or not.
+/// Answers with all named users, former members or not.
 fn remove(call: &mut Call<'_>) -> Outcome {
     team(call)?;
     let users = ids_of_names(call, "usernames", |login| {

@@ -1,9 +1,7 @@
-//! Teams of an enterprise: which one a path names; what can be asked of them is in the files beside
-//! this one.
+//! Teams of an enterprise: finds the team in a path; the files beside this one hold the routes.
 //!
-//! Document 2 says it of the organisation assignments, and the other routes of the family are asked
-//! in the same way: "only classic personal access tokens: `read:enterprise` for GET,
-//! `admin:enterprise` for all others".
+//! All routes require a classic token: with `read:enterprise` for GET, with `admin:enterprise` for
+//! others. The upstream documents this only for organisation assignments.
 
 pub mod memberships;
 pub mod organizations;
@@ -17,7 +15,6 @@ use crate::emulator::world::{Enterprise, EnterpriseTeam};
 pub const READ: Need = Need::Enterprise(Level::Read);
 pub const WRITE: Need = Need::Enterprise(Level::Write);
 
-/// The enterprise that the path names.
 pub fn enterprise<'a>(call: &'a Call<'_>) -> Result<&'a Enterprise, ApiError> {
     call.world.enterprise_by_slug(call.params.get("enterprise")).ok_or(ApiError::NotFound)
 }
@@ -27,12 +24,11 @@ pub fn enterprise_mut<'a>(call: &'a mut Call<'_>) -> Result<&'a mut Enterprise, 
     call.world.enterprises.get_mut(&id).ok_or(ApiError::NotFound)
 }
 
-/// The team that the path names: "slug or team id" (Document 2).
 pub fn team<'a>(call: &'a Call<'_>) -> Result<&'a EnterpriseTeam, ApiError> {
     enterprise(call)?.team(call.params.get("enterprise-team")).ok_or(ApiError::NotFound)
 }
 
-/// The same, to be changed; the change is noted.
+/// Records the change.
 pub fn team_mut<'a>(call: &'a mut Call<'_>) -> Result<&'a mut EnterpriseTeam, ApiError> {
     let (id, now) = (team(call)?.id, call.now);
     let team = enterprise_mut(call)?.teams.get_mut(&id).ok_or(ApiError::NotFound)?;
@@ -40,8 +36,7 @@ pub fn team_mut<'a>(call: &'a mut Call<'_>) -> Result<&'a mut EnterpriseTeam, Ap
     Ok(team)
 }
 
-/// The ids of the things that an array of names in the body means, each once, in the order of the
-/// body; every name must mean one.
+/// In the body's order without duplicates; an unknown name is an error.
 fn ids_of_names(
     call: &Call<'_>,
     field: &str,

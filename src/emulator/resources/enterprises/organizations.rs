@@ -1,5 +1,4 @@
-//! Which organisations an enterprise team is assigned to (Document 2, Enterprise team organization
-//! assignments).
+//! Organisations that an enterprise team is assigned to (SPECIFICATION, "Enterprise teams").
 
 use http::StatusCode;
 use serde_json::Value;
@@ -46,14 +45,13 @@ fn list(call: &mut Call<'_>) -> Outcome {
     }))
 }
 
-/// An organisation of the enterprise by its login; only those can be assigned.
+/// Finds an organisation of the enterprise by its login; others cannot be assigned.
 fn named_organization(call: &Call<'_>, login: &str) -> Option<u64> {
     let id = call.world.organization_by_login(login)?.id;
     enterprise(call).ok()?.organizations.contains(&id).then_some(id)
 }
 
-/// Answers with the organisations that were named. Whether it should be all that are assigned is
-/// not shown.
+/// Answers with the organisations in the body; all assigned ones would be as plausible.
 fn add(call: &mut Call<'_>) -> Outcome {
     team(call)?;
     let ids = ids_of_names(call, "organization_slugs", |login| named_organization(call, login))?;
@@ -61,7 +59,7 @@ fn add(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(summaries(call, &ids)))
 }
 
-/// An organisation that is not assigned stays so.
+/// Ignores organisations that are not assigned.
 fn remove(call: &mut Call<'_>) -> Outcome {
     team(call)?;
     let ids = ids_of_names(call, "organization_slugs", |login| named_organization(call, login))?;
@@ -69,7 +67,6 @@ fn remove(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// The organisation that the path names; 404 when the enterprise does not have it.
 fn of_path(call: &Call<'_>) -> Result<u64, ApiError> {
     team(call)?;
     named_organization(call, call.params.get("org")).ok_or(ApiError::NotFound)
@@ -80,7 +77,7 @@ fn summary(call: &Call<'_>, id: u64) -> Result<Value, ApiError> {
     Ok(Renderer::of(call).organization_summary(organization))
 }
 
-/// "200 organization summary when assigned; 404 when not assigned."
+/// Answers 404 when it is not assigned.
 fn get(call: &mut Call<'_>) -> Outcome {
     let id = of_path(call)?;
     if team(call)?.organizations.contains(&id) {
@@ -90,14 +87,14 @@ fn get(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-/// "201 organization summary", also when it was assigned before: no other answer is listed.
+/// Answers 201 even when it was assigned before, because no other status is documented.
 fn put(call: &mut Call<'_>) -> Outcome {
     let id = of_path(call)?;
     team_mut(call)?.organizations.insert(id);
     Ok(Reply::json(StatusCode::CREATED, summary(call, id)?))
 }
 
-/// Document 1, 404: "also used when a membership or assignment does not exist".
+/// A missing assignment is a 404.
 fn delete(call: &mut Call<'_>) -> Outcome {
     let id = of_path(call)?;
     if !team(call)?.organizations.contains(&id) {

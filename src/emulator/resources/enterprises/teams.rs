@@ -1,5 +1,5 @@
-//! The teams of an enterprise: list, create, look at, change, delete (Document 1, Route inventory,
-//! enterprise-teams; shapes are not shown).
+//! The teams of an enterprise: list, create, show, change, delete. The upstream documents the
+//! routes without their shapes (SPECIFICATION, "Enterprise teams").
 
 use std::collections::BTreeSet;
 
@@ -35,8 +35,7 @@ fn get(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(body).changed_at(team.updated_at))
 }
 
-/// "Generated from the name with the prefix `ent:`" (Document 2). It must say something and be
-/// free.
+/// Returns the name's slug with the prefix `ent:`. It must be non-empty and free.
 fn free_slug(
     fields: &mut Fields,
     enterprise: &Enterprise,

@@ -1,4 +1,4 @@
-//! Comments on issues and pulls: list, get, create, change, delete.
+//! Comments on issues and pull requests: list, get, create, change, delete.
 
 use http::StatusCode;
 use serde_json::json;
@@ -102,7 +102,6 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// The comment's author, and whoever may push.
 fn may_change(call: &Call<'_>) -> Result<u64, ApiError> {
     let comment = named(call, call.repository()?)?;
     if call.may_push()? || comment.author == call.actor() {

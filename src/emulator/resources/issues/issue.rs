@@ -22,7 +22,6 @@ pub const ROUTES: &[Route] = &[
     Route::patch("/repos/{owner}/{repo}/issues/{number}", TAKE_PART, patch),
 ];
 
-/// The issue that the path names.
 pub fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issue, ApiError> {
     repository.issues.get(&call.params.id("number")?).ok_or(ApiError::NotFound)
 }
@@ -34,7 +33,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
     Ok(pagination::page(call, USUAL, issues, |issue| renderer.issue(repository, issue)))
 }
 
-/// The issues that a query asks for, in its order: newest first unless it says otherwise.
+/// Lists the issues that match a query, in its order; the default is newest first.
 pub fn chosen<'a>(
     call: &Call<'_>,
     repository: &'a Repository,
@@ -125,7 +124,6 @@ fn create(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::created(value, &location))
 }
 
-/// What a new issue is to be.
 #[derive(Debug)]
 pub struct NewIssue {
     pub title: String,
@@ -135,7 +133,6 @@ pub struct NewIssue {
     pub milestone: Option<u64>,
 }
 
-/// Opens an issue in the repository that the call was admitted to; its number.
 pub fn open(call: &mut Call<'_>, new_issue: NewIssue) -> Result<u64, ApiError> {
     ApiError::unless_spammed("Issue", call.repository()?.issues.len())?;
     let may_push = call.may_push()?;
@@ -144,8 +141,7 @@ pub fn open(call: &mut Call<'_>, new_issue: NewIssue) -> Result<u64, ApiError> {
     let number = repository.issues.keys().next_back().copied().unwrap_or(0) + 1;
     let NewIssue { title, body, labels, assignees, milestone } = new_issue;
     let mut issue = Issue { body, ..Issue::new(id, number, title, author, now) };
-    // Only who may push can choose these; others' wishes are dropped silently, as the real service
-    // does.
+    // Only callers with push rights may set these; the real service ignores them for others.
     if may_push {
         issue = Issue { labels, assignees, milestone, ..issue };
     }
@@ -173,7 +169,6 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(Renderer::of(call).issue(repository, issue)))
 }
 
-/// What is to change of an issue.
 #[derive(Debug, Default)]
 pub struct Edit {
     pub title: Option<String>,
@@ -184,7 +179,7 @@ pub struct Edit {
     pub milestone: Change<u64>,
 }
 
-/// Whoever opened an issue, and whoever may push; its number again.
+/// Requires the author or push rights, and returns the issue's number.
 fn may_edit(call: &Call<'_>, number: u64) -> Result<u64, ApiError> {
     let issue = call.repository()?.issues.get(&number).ok_or(ApiError::NotFound)?;
     if call.may_push()? || issue.author == call.actor() {
@@ -193,7 +188,6 @@ fn may_edit(call: &Call<'_>, number: u64) -> Result<u64, ApiError> {
     Err(ApiError::Forbidden("Must have admin rights to Repository."))
 }
 
-/// Changes an issue of the repository that the call was admitted to.
 pub fn edit(call: &mut Call<'_>, number: u64, edit: Edit) -> Result<(), ApiError> {
     may_edit(call, number)?;
     let now = call.now;
@@ -225,7 +219,7 @@ fn state(fields: &mut Fields) -> Option<IssueState> {
     }
 }
 
-/// Applies a new state; what that is for those who are told.
+/// Applies a new state and returns the event's action.
 fn change_state(issue: &mut Issue, state: Option<IssueState>, now: Timestamp) -> &'static str {
     let Some(state) = state.filter(|state| *state != issue.state) else { return "edited" };
     issue.state = state;
@@ -233,7 +227,6 @@ fn change_state(issue: &mut Issue, state: Option<IssueState>, now: Timestamp) ->
     if state == IssueState::Closed { "closed" } else { "reopened" }
 }
 
-/// The ids of the logins given; unknown ones are named as wrong.
 fn assignees(call: &Call<'_>, fields: &mut Fields) -> Option<Vec<u64>> {
     let logins = fields.strings("assignees")?;
     let mut ids = Vec::new();

@@ -1,9 +1,8 @@
-//! The fields that an organisation's issues have beside those of every issue (Document 2, Issue
-//! fields).
+//! Custom fields of an organisation's issues (SPECIFICATION, "Issue fields").
 //!
-//! "Full enumerations of `data_type`, visibility and color: not shown." Of the running service's
-//! data types those are taken for which the document's rule about options makes sense, and its
-//! eight colors. Any short word is taken as visibility.
+//! The upstream does not enumerate data types, visibilities and colours. Accepted are the running
+//! service's data types that fit the documented rule about options, its eight colours, and any
+//! short word as visibility.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +20,10 @@ use crate::emulator::world::World;
 use crate::emulator::world::organizations::issue_fields::{FieldOption, IssueField};
 
 const READ: Need = need(Level::Read, &["read:org"], OrganizationRole::Member);
-/// "Caller must be organization administrator; classic tokens need `admin:org`."
+/// Requires an organisation owner; classic tokens need `admin:org`.
 const WRITE: Need = need(Level::Write, &["admin:org"], OrganizationRole::Owner);
 
-/// 404 is the only refusal that the routes list.
+/// 404 is the only documented refusal.
 const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationRole) -> Need {
     Need::Organization(OrganizationNeed {
         permission: "issue_fields",
@@ -45,16 +44,14 @@ pub const ROUTES: &[Route] = &[
 const DATA_TYPES: &[&str] = &["text", "single_select", "date", "number"];
 const COLORS: &[&str] = &["gray", "blue", "green", "yellow", "orange", "red", "pink", "purple"];
 const SINGLE_SELECT: &str = "single_select";
-/// When nothing else is said; the running service's name for it.
+/// The running service's default.
 const VISIBILITY: &str = "organization_members_only";
-/// How many fields an organisation and how many options a field may have, and how long their texts
-/// are in bytes. Not shown.
+/// Bounds: fields of an organisation, options of a field, and bytes of their texts. Undocumented.
 const FIELDS_MAX: usize = 100;
 const OPTIONS_MAX: usize = 100;
 const NAME_BYTES_MAX: usize = 255;
 const DESCRIPTION_BYTES_MAX: usize = 1_024;
 
-/// An option as a body has it.
 #[derive(Debug)]
 struct OptionInput {
     name: String,
@@ -63,7 +60,7 @@ struct OptionInput {
     priority: i64,
 }
 
-/// Not in pages: the route takes no parameters.
+/// Without pages: the route takes no parameters.
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn list(call: &mut Call<'_>) -> Outcome {
     let fields = call.world.issue_fields.get(&call.organization);
@@ -78,7 +75,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let data_type = one_of(&mut fields, "data_type", DATA_TYPES);
     let visibility = visibility(&mut fields).unwrap_or_else(|| VISIBILITY.to_owned());
     let options = options(&mut fields, data_type);
-    // "options (array or null; required when data_type is single_select)".
+    // Options are required for `single_select`.
     if data_type == Some(SINGLE_SELECT) && fields.value("options").is_none_or(Value::is_null) {
         fields.reject(
             "options",
@@ -106,11 +103,11 @@ fn create(call: &mut Call<'_>) -> Outcome {
     };
     let value = render(&field);
     call.world.issue_fields.entry(organization).or_default().insert(id, field);
-    // "status is 200, not 201".
+    // The documented status is 200, not 201.
     Ok(Reply::ok(value))
 }
 
-/// Only what is given changes. The type of a field stays what it was: the body has no `data_type`.
+/// Changes the given members. The data type is fixed, because the body has no `data_type`.
 fn patch(call: &mut Call<'_>) -> Outcome {
     let field = named(call)?;
     let (id, data_type) = (field.id, field.data_type);
@@ -149,8 +146,7 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// The field that the path names. "path `issue_field_id` (integer, required)": what is none fails
-/// validation, which both routes list.
+/// Anything but an integer fails validation, which both routes document.
 fn named<'a>(call: &'a Call<'_>) -> Result<&'a IssueField, ApiError> {
     let no_integer =
         |_| ApiError::invalid("IssueField", "issue_field_id", "issue_field_id is not an integer");
@@ -169,7 +165,7 @@ fn name(fields: &mut Fields) -> String {
     name
 }
 
-/// Two fields of one name could not be told apart.
+/// Field names must be unique.
 fn refuse_taken_name(call: &Call<'_>, fields: &mut Fields, name: &str, except: Option<u64>) {
     let known = call.world.issue_fields.get(&call.organization);
     let is_taken = |field: &IssueField| {
@@ -207,7 +203,6 @@ fn refuse_long(fields: &mut Fields, name: &str, text: &str, bytes_max: usize) {
     }
 }
 
-/// A required string out of a list.
 fn one_of(fields: &mut Fields, name: &str, known: &[&'static str]) -> Option<&'static str> {
     let given = fields.required_string(name);
     let found = known.iter().find(|known| **known == given).copied();
@@ -217,8 +212,7 @@ fn one_of(fields: &mut Fields, name: &str, known: &[&'static str]) -> Option<&'s
     found
 }
 
-/// The options of a body, each fault named by its place; none when there are none. A field without
-/// options may say so by null.
+/// Each error names its index. Null is valid for other data types.
 fn options(fields: &mut Fields, data_type: Option<&str>) -> Option<Vec<OptionInput>> {
     if fields.value("options").is_none_or(Value::is_null) {
         return None;
@@ -247,7 +241,7 @@ fn options(fields: &mut Fields, data_type: Option<&str>) -> Option<Vec<OptionInp
     Some(inputs)
 }
 
-/// "item: name required, description, color required, priority integer required".
+/// Reads an option; all members but the description are required.
 fn option_input(item: &mut Fields) -> OptionInput {
     let name = name(item);
     let description = description(item).value();
@@ -265,8 +259,7 @@ fn option_input(item: &mut Fields) -> OptionInput {
     OptionInput { name, description, color, priority }
 }
 
-/// Gives each wished option an id. One whose name was there before keeps its id and its beginning;
-/// they stand in the order of their priority.
+/// An option with a former name keeps its id and creation time.
 fn merged_options(
     world: &mut World,
     now: Timestamp,
@@ -308,7 +301,6 @@ fn merged_options(
     options
 }
 
-/// Document 2, Issue field.
 fn render(field: &IssueField) -> Value {
     let mut value = json!({
         "id": field.id,
@@ -320,7 +312,7 @@ fn render(field: &IssueField) -> Value {
         "created_at": iso(field.created_at),
         "updated_at": iso(field.updated_at),
     });
-    // "only for single_select".
+    // Only `single_select` has options.
     if field.data_type == SINGLE_SELECT {
         extend(
             &mut value,
@@ -342,7 +334,6 @@ fn render_option(option: &FieldOption) -> Value {
     })
 }
 
-/// What the control plane shows of an organisation's fields.
 pub fn overview(world: &World, organization: u64) -> Value {
     let fields = world.issue_fields.get(&organization).into_iter().flat_map(BTreeMap::values);
     fields

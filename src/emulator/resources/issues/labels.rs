@@ -13,7 +13,7 @@ use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, paginati
 use crate::emulator::world::{IssueState, Label, Milestone, Repository};
 
 const CHANGE: Need = Need::repository("issues", Level::Write, Role::Push);
-/// The colour of a label that is made because an issue names it.
+/// The colour of a label that is created because an issue names it.
 const USUAL_COLOR: &str = "ededed";
 
 pub const ROUTES: &[Route] = &[
@@ -39,7 +39,7 @@ fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Label, A
     by_name(repository, call.params.get("name")).ok_or(ApiError::NotFound)
 }
 
-/// The ids of labels by name; names that the repository does not have yet become labels.
+/// Returns the ids of labels by name and creates missing labels.
 pub fn ids_of(call: &mut Call<'_>, names: &[String]) -> Result<Vec<u64>, ApiError> {
     let mut ids = Vec::new();
     for name in names {
@@ -71,7 +71,6 @@ fn add(
     Ok(id)
 }
 
-/// A label as payloads have it.
 fn subject(renderer: &Renderer<'_>, repository: u64, id: u64) -> Value {
     let repository = renderer.world.repositories.get(&repository);
     json!({ "label": repository.and_then(|repository| Some(renderer.label(repository, repository.labels.get(&id)?))) })
@@ -151,7 +150,7 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// What shows a label changes with it, and must not be told unmodified.
+/// Issues show their labels, so their validators must change.
 fn touch_issues_with(call: &mut Call<'_>, label: u64) -> Result<(), ApiError> {
     let now = call.now;
     let with_label =
@@ -160,7 +159,7 @@ fn touch_issues_with(call: &mut Call<'_>, label: u64) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Six hexadecimal digits, without the number sign.
+/// Reads six hexadecimal digits, without the number sign.
 fn color(fields: &mut Fields) -> Option<String> {
     let color = fields.string("color")?;
     if color.len() == 6 && color.chars().all(|c| c.is_ascii_hexdigit()) {
@@ -203,7 +202,7 @@ fn remove_from_issue(call: &mut Call<'_>) -> Outcome {
     change_labels_of_issue(call, |labels| labels.retain(|label| *label != id))
 }
 
-/// Labels are sent as `{"labels": […]}` or as a bare array.
+/// Reads labels as `{"labels": […]}` or as a bare array.
 fn given_labels(call: &mut Call<'_>) -> Result<Vec<u64>, ApiError> {
     issue::named(call, call.repository()?)?;
     let wrapped = match serde_json::from_slice::<Value>(call.body) {

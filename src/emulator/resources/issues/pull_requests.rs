@@ -1,5 +1,5 @@
-//! Pull requests from opening to merging, and who is asked to look at them. Reading them is in
-//! `pulls`, reviews are kept as they are sent.
+//! Pull requests from opening to merging, and review requests. `pulls` reads them; the generic
+//! store keeps reviews.
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -36,10 +36,8 @@ pub const ROUTES: &[Route] = &[
     ),
 ];
 
-/// People that one body names at most.
 const REVIEWERS_MAX: usize = 15;
 
-/// The pull that the path names.
 fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issue, ApiError> {
     repository
         .issues
@@ -65,7 +63,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let _ = (fields.boolean("draft"), fields.boolean("maintainer_can_modify"));
     let repository = call.repository()?;
     let history = call.world.history(repository);
-    // `OWNER:BRANCH`, of this very repository: there are no others to propose from.
+    // `OWNER:BRANCH` of this same repository: other sources are not modelled.
     let from = head.rsplit_once(':').map_or(head.as_str(), |(_, branch)| branch).to_owned();
     for (field, branch) in [("head", &from), ("base", &base)] {
         if !branch.is_empty() && history.head(branch).is_none() {
@@ -139,7 +137,6 @@ fn change(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(render(call, number)?))
 }
 
-/// The branch a pull goes into, and the one it comes from.
 fn branches(call: &Call<'_>) -> Result<(String, String), ApiError> {
     let repository = call.repository()?;
     let pull = named(call, repository)?;
@@ -149,7 +146,7 @@ fn branches(call: &Call<'_>) -> Result<(String, String), ApiError> {
     ))
 }
 
-/// What the pull's branch has beyond the other. A branch that is gone has nothing to show.
+/// Lists the commits that only the source branch has; a deleted branch has none.
 fn commits(call: &mut Call<'_>) -> Outcome {
     let (base, head) = branches(call)?;
     let repository = call.repository()?;
@@ -185,8 +182,7 @@ fn is_merged(call: &mut Call<'_>) -> Outcome {
     if is_merged { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(ApiError::NotFound) }
 }
 
-/// What cannot be merged is 422: Document 1 lists neither 405 nor 409, with which the running
-/// service says so.
+/// An impossible merge is a 422: the running service's 405 and 409 are undocumented.
 fn merge(call: &mut Call<'_>) -> Outcome {
     let (base, head) = branches(call)?;
     let pull = named(call, call.repository()?)?;
@@ -224,7 +220,7 @@ fn merge(call: &mut Call<'_>) -> Outcome {
     ))
 }
 
-/// Where [`Renderer::requested_reviewers`] looks.
+/// Returns the address that [`Renderer::requested_reviewers`] reads.
 fn collection(call: &Call<'_>, number: u64) -> String {
     format!("repository/{}/pulls/{number}/requested_reviewers", call.repository)
 }
@@ -235,7 +231,7 @@ fn reviewers(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(json!({ "users": users, "teams": [] })))
 }
 
-/// The pull and the users that the body names. Teams are accepted and not kept.
+/// Returns the pull request and the users in the body. Teams are accepted and not stored.
 fn requested_reviewers(call: &Call<'_>) -> Result<(u64, Vec<u64>), ApiError> {
     let number = named(call, call.repository()?)?.number;
     let mut fields = Fields::parse("PullRequest", call.body)?;
@@ -259,7 +255,7 @@ fn request_reviewers(call: &mut Call<'_>) -> Outcome {
     let (number, users) = requested_reviewers(call)?;
     let (collection, now) = (collection(call, number), call.now);
     for id in users {
-        // Here a thing is a user, under the user's own id.
+        // The stored object is a user, under the user's own id.
         let thing = StoredItem { id, fields: Map::new(), created_at: now, updated_at: now };
         call.world.collections.put(&collection, &id.to_string(), thing)?;
     }

@@ -1,4 +1,4 @@
-//! Pull requests, as far as reading them. A pull is an issue with a branch.
+//! Pull requests, read only. A pull request is an issue with a branch.
 
 use super::issue;
 use crate::emulator::accounts::Level;

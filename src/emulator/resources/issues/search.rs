@@ -1,4 +1,4 @@
-//! Search for issues: plain words and a few qualifiers, paid from the resource `search`.
+//! Issue search: plain words and a few qualifiers, charged to the resource `search`.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::emulator::render::{Renderer, extend};
 use crate::emulator::routing::{Call, Need, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::{Issue, Repository};
 
-/// The real service shows no more hits than this.
+/// The real service's limit of hits.
 const HITS_MAX: usize = 1_000;
 
 pub const ROUTES: &[Route] =
@@ -52,7 +52,7 @@ fn issues(call: &mut Call<'_>) -> Outcome {
     Ok(reply)
 }
 
-/// The repositories that can have hits: the one that a term names, or all.
+/// Returns the searched repositories: the one that a term names, or all.
 fn searched<'a>(
     call: &'a Call<'_>,
     installation_grant: &[&str],
@@ -65,8 +65,7 @@ fn searched<'a>(
     }
 }
 
-/// Whether one lower-case term of a query holds for an issue. Unknown qualifiers are words like any
-/// other.
+/// Unknown qualifiers count as words.
 fn matches(
     call: &Call<'_>,
     full_name: &str,

@@ -1,5 +1,4 @@
-//! Changing and closing what other files make and show: milestones, releases and their assets, an
-//! issue's people and lock.
+//! Changes of milestones, releases and assets, and an issue's assignees and lock.
 
 use http::StatusCode;
 use serde_json::Value;
@@ -75,7 +74,7 @@ fn change_milestone(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(Renderer::of(call).milestone(repository, milestone)))
 }
 
-/// What shows a milestone changes with it, and must not be told unmodified.
+/// Issues show their milestone, so their validators must change.
 fn touch_issues(call: &mut Call<'_>, milestone: u64) -> Result<(), ApiError> {
     let now = call.now;
     let with = call
@@ -97,7 +96,6 @@ fn delete_milestone(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// The labels of the milestone's issues.
 fn labels_of_milestone(call: &mut Call<'_>) -> Outcome {
     let number = call.params.id("milestone_number")?;
     let repository = call.repository()?;
@@ -113,7 +111,6 @@ fn labels_of_milestone(call: &mut Call<'_>) -> Outcome {
     Ok(pagination::page(call, USUAL, labels, |label| renderer.label(repository, label)))
 }
 
-/// Changes the issue that the path names.
 fn change_issue(
     call: &mut Call<'_>,
     change: impl FnOnce(&mut crate::emulator::world::Issue),
@@ -131,7 +128,7 @@ fn remove_labels(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// The users that the body names. The running service passes over those who cannot be assigned.
+/// Returns the users in the body. The running service ignores those who cannot be assigned.
 fn assignees(call: &Call<'_>) -> Result<Vec<u64>, ApiError> {
     issue::named(call, call.repository()?)?;
     let mut fields = Fields::parse("Issue", call.body)?;

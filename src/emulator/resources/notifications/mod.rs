@@ -1,5 +1,4 @@
-//! Notification threads: lists with their filters, reading, done (Document 2, Notifications and its
-//! state machine).
+//! Notification threads: filtered lists, marking as read and done (SPECIFICATION, "Notifications").
 
 pub mod subscriptions;
 pub mod threads;
@@ -21,7 +20,7 @@ use crate::emulator::routing::{Call, Caps, Need, Outcome, Route, USUAL, polling}
 use crate::emulator::world::notifications::thread::BackgroundRead;
 use crate::emulator::world::{Thread, ThreadState, World};
 
-/// Document 2: "only classic personal access tokens; scope `notifications` or `repo`".
+/// Only classic tokens with the scope `notifications` or `repo`.
 pub const CLASSIC: Need = Need::Classic(NOTIFICATION_SCOPES);
 
 pub const ROUTES: &[Route] = &[
@@ -42,8 +41,7 @@ pub const ROUTES: &[Route] = &[
     ),
 ];
 
-/// The caller's thread that the path names; one whose repository the token may not see is not
-/// there.
+/// Finds the caller's thread in the path; a repository out of the token's reach hides it.
 pub fn my_thread<'a>(call: &'a Call<'_>) -> Result<&'a Thread, ApiError> {
     let id = call.params.id("thread_id")?;
     let thread =
@@ -51,9 +49,7 @@ pub fn my_thread<'a>(call: &'a Call<'_>) -> Result<&'a Thread, ApiError> {
     thread.filter(|thread| is_visible(call, thread)).ok_or(ApiError::NotFound)
 }
 
-/// "scope `notifications` or `repo` (repo needed to reach issues and commits)": a thread shows its
-/// repository and the title of its issue, so that one of a private repository takes `repo`, and a
-/// user who still belongs there.
+/// A private repository takes the scope `repo`, and a user who still has access.
 fn is_visible(call: &Call<'_>, thread: &Thread) -> bool {
     call.world
         .repositories
@@ -61,7 +57,7 @@ fn is_visible(call: &Call<'_>, thread: &Thread) -> bool {
         .is_some_and(|repository| access::sees(call.world, call.caller, repository))
 }
 
-/// The caller's thread that the path names, to be changed; the change is noted.
+/// Records the change.
 pub fn change_my_thread<'a>(call: &'a mut Call<'_>) -> Result<&'a mut Thread, ApiError> {
     let id = my_thread(call)?.id;
     let now = call.now;
@@ -88,13 +84,12 @@ fn list_within(call: &mut Call<'_>, caps: Caps, within: impl Fn(&Thread) -> bool
     let mut threads: Vec<&Thread> = call.world.threads_of(me).filter(is_asked).collect();
     threads
         .sort_by_key(|thread| (std::cmp::Reverse(thread.updated_at), std::cmp::Reverse(thread.id)));
-    // A thread shows its repository whole, which changes too; also one that is hidden now was
-    // perhaps shown before.
+    // A thread shows its whole repository. One that is hidden now may have been visible before.
     let renderer = Renderer::of(call);
     let mine = call.world.threads_of(me).filter(|thread| within(thread));
     let repositories: BTreeSet<u64> = mine.map(|thread| thread.repository).collect();
     let repositories = repositories.iter().filter_map(|id| call.world.repositories.get(id));
-    // An inbox that nothing ever came into is as old as its owner.
+    // An inbox that was always empty is as old as its owner.
     let inbox_changed = call.world.inbox_changed.get(&me).copied();
     let inbox_changed =
         inbox_changed.or_else(|| call.world.users.get(&me).map(|user| user.created_at));
@@ -107,7 +102,6 @@ fn list_within(call: &mut Call<'_>, caps: Caps, within: impl Fn(&Thread) -> bool
     Ok(polling::paced(call, reply))
 }
 
-/// What a list is asked for (Document 2, GET `/notifications`).
 #[derive(Debug)]
 struct Filter {
     states: &'static [ThreadState],
@@ -126,7 +120,7 @@ impl Filter {
         if !faults.is_empty() {
             return Err(ApiError::Invalid(faults));
         }
-        // "default false; true includes read"; what is done is in no inbox.
+        // `all` adds read threads; threads marked as done are in no inbox.
         let states: &[ThreadState] = if all == Some(true) {
             &[ThreadState::Unread, ThreadState::Read]
         } else {
@@ -179,8 +173,7 @@ fn get(call: &mut Call<'_>) -> Outcome {
     Ok(polling::paced(call, reply))
 }
 
-/// 205; 304 for a caller that asks conditionally and changes nothing. (When a write answers 304 is
-/// not shown.)
+/// 304 for a conditional request that changes nothing; the upstream does not document when.
 fn mark_read(call: &mut Call<'_>) -> Outcome {
     let thread = my_thread(call)?;
     if thread.state != ThreadState::Unread && is_unchanged_since(call, thread.changed_at) {
@@ -191,7 +184,7 @@ fn mark_read(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::RESET_CONTENT))
 }
 
-/// Whether the caller sent `If-Modified-Since` and nothing was changed after that.
+/// Only with `If-Modified-Since`.
 pub fn is_unchanged_since(call: &Call<'_>, changed_at: Timestamp) -> bool {
     let since = call
         .headers
@@ -201,7 +194,7 @@ pub fn is_unchanged_since(call: &Call<'_>, changed_at: Timestamp) -> bool {
     since.is_some_and(|since| changed_at.as_secs() <= since.as_secs())
 }
 
-/// From read or unread; what is done already stays so.
+/// From read or unread; a thread that is done stays done.
 fn mark_done(call: &mut Call<'_>) -> Outcome {
     if my_thread(call)?.state != ThreadState::Done {
         change_my_thread(call)?.state = ThreadState::Done;
@@ -221,15 +214,13 @@ fn mark_all_read(call: &mut Call<'_>) -> Outcome {
     mark_within(call, |_| true)
 }
 
-/// "Other repository-scoped notification routes (for example marking a repository's notifications
-/// read): not shown." This one is as the one for all.
+/// Undocumented for one repository; it works like the route for all.
 fn mark_repository_read(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository;
     mark_within(call, |thread| thread.repository == repository)
 }
 
-/// `last_read_at` omitted marks all; `read: false` is accepted and marks nothing, as nothing else
-/// would make sense of it.
+/// Without `last_read_at` it marks all; `read: false` is accepted and marks nothing.
 fn mark_within(call: &mut Call<'_>, within: impl Fn(&Thread) -> bool) -> Outcome {
     let me = call.caller.user().ok_or(ApiError::RequiresAuthentication)?;
     let mut fields = Fields::parse("Notification", call.body)?;
@@ -240,10 +231,10 @@ fn mark_within(call: &mut Call<'_>, within: impl Fn(&Thread) -> bool) -> Outcome
         fields.invalid("last_read_at", "last_read_at is not an ISO 8601 timestamp");
     }
     fields.check()?;
-    // Whoever asks again while an earlier mark is under way has that one finished at once.
+    // A new request completes the user's earlier background read at once.
     finish_background_reads(call.world, call.now, |pending| pending.user == me);
-    // The wire has whole seconds, so that a time given covers its second. Nobody has read what is
-    // yet to come: "later updates stay unread".
+    // A given time includes its whole second. A future time is cut to now: later updates stay
+    // unread.
     let whole_second =
         |given: Timestamp| Timestamp::from_secs(given.as_secs()) + Duration::from_millis(999);
     let up_to = given.and(up_to).map_or(call.now, whole_second).min(call.now);
@@ -273,7 +264,7 @@ fn mark_within(call: &mut Call<'_>, within: impl Fn(&Thread) -> bool) -> Outcome
 }
 
 impl BackgroundRead {
-    /// What was updated meanwhile stays unread.
+    /// Threads updated meanwhile stay unread.
     fn finish(&self, world: &mut World, at: Timestamp) {
         for id in &self.threads {
             if let Some(thread) =
@@ -286,7 +277,6 @@ impl BackgroundRead {
     }
 }
 
-/// Does what was promised with a 202 and is due.
 pub fn finish_due_reads(world: &mut World, now: Timestamp) {
     finish_background_reads(world, now, |pending| pending.due <= now);
 }
@@ -306,7 +296,6 @@ fn finish_background_reads(
     }
 }
 
-/// Document 2, Notification thread.
 fn render(call: &Call<'_>, thread: &Thread) -> Value {
     let renderer = Renderer::of(call);
     let url = format!("{}/notifications/threads/{}", call.urls.api, thread.id);
@@ -320,8 +309,7 @@ fn render(call: &Call<'_>, thread: &Thread) -> Value {
         "reason": thread.reason.name(),
         "unread": thread.state == ThreadState::Unread,
         "updated_at": iso(thread.updated_at),
-        // A timestamp, never null: of a thread that was never read, all that its user could have
-        // read lies before the user came.
+        // Never null: for a thread never read, the date when the user joined.
         "last_read_at": iso(thread.last_read_at.unwrap_or(joined_at)),
         "url": url,
         "subscription_url": format!("{url}/subscription"),

@@ -1,4 +1,4 @@
-//! Subscriptions to notification threads (Document 2, Thread subscription and its state machine).
+//! Subscriptions to notification threads (SPECIFICATION, "Notifications").
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -18,14 +18,13 @@ pub const ROUTES: &[Route] = &[
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let thread = my_thread(call)?;
-    // "Subscriptions are created only when the user participates": a watcher has none.
+    // Only participation creates a subscription; a watcher has none.
     let value = render(call, thread).ok_or(ApiError::NotFound)?;
     let reply = Reply::ok(value).changed_at(thread.changed_at);
     Ok(polling::paced(call, reply))
 }
 
-/// `ignored: false` subscribes, also to a thread that was ignored before. 304 for a caller that
-/// asks conditionally and changes nothing.
+/// `ignored: false` subscribes, even to an ignored thread. 304 if nothing changes.
 fn put(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("ThreadSubscription", call.body)?;
     let ignored = fields.boolean("ignored").unwrap_or(false);
@@ -46,14 +45,14 @@ fn put(call: &mut Call<'_>) -> Outcome {
     } else if !is_so_already {
         change_my_thread(call)?.subscription =
             Some(Subscription::Subscribed { since, reason: Reason::Manual });
-        // "manual (you subscribed to the thread)": the next notification says so.
+        // The next notification has the reason `manual`.
         notifications::took_part(call.world, key, Reason::Manual);
     }
     let thread = my_thread(call)?;
     Ok(Reply::ok(render(call, thread).ok_or(ApiError::NotFound)?))
 }
 
-/// From any state to muted; 304 for a caller that asks conditionally and changes nothing.
+/// Mutes the thread from any state; 304 for a conditional request that changes nothing.
 fn delete(call: &mut Call<'_>) -> Outcome {
     let thread = my_thread(call)?;
     if thread.subscription != Some(Subscription::Muted) {
@@ -64,7 +63,6 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// Document 2, Thread subscription; none when there is no subscription to show.
 fn render(call: &Call<'_>, thread: &Thread) -> Option<Value> {
     let (ignored, since, reason) = match thread.subscription? {
         Subscription::Subscribed { since, reason } => (false, since, Some(reason.name())),

@@ -1,15 +1,15 @@
-//! What a notification thread is about, and how its `subject` says so (Document 2, Notification
-//! thread).
+//! The topic of a notification thread, and its rendering as `subject` (SPECIFICATION,
+//! "Notifications").
 //!
-//! Document 2 gives `Issue` as an example of a subject's type; the other types and their titles are
-//! not shown. They are those of the running service where it has one.
+//! The upstream documents only the type `Issue`; other types and their titles follow the running
+//! service where it has them.
 
 use serde_json::{Value, json};
 
 use crate::emulator::render::Renderer;
 use crate::emulator::world::{Reason, Repository, Thread, Topic};
 
-/// `{title, url, latest_comment_url, type}`, all of them strings.
+/// Renders `{title, url, latest_comment_url, type}`, all of them strings.
 pub fn subject(renderer: Renderer<'_>, repository: &Repository, thread: &Thread) -> Value {
     let base = renderer.repository_url(repository);
     let full_name = renderer.world.full_name(repository);
@@ -33,8 +33,7 @@ pub fn subject(renderer: Renderer<'_>, repository: &Repository, thread: &Thread)
     json!({ "title": title, "url": url, "latest_comment_url": url, "type": kind })
 }
 
-/// Without a comment the latest words are those of the issue itself. What is gone still has an
-/// address.
+/// Without a comment, the latest one is the issue itself. A deleted issue still has an address.
 fn numbered(base: &str, repository: &Repository, thread: &Thread, number: u64) -> Value {
     let issue = repository.issues.get(&number);
     let is_pull = issue.is_some_and(|issue| issue.pull_from.is_some());

@@ -1,5 +1,5 @@
-//! Outside collaborators: people who may push to repositories of an organisation without being
-//! members (Document 1, Permission matrix; shapes are not shown).
+//! Outside collaborators: non-members with push rights in repositories of an organisation. The
+//! upstream documents the routes without their shapes.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
     Ok(pagination::page(call, USUAL, shown, |user| renderer.user_summary(user)))
 }
 
-/// Makes an outside collaborator of a member, who keeps pushing where a team let it.
+/// Converts a member into an outside collaborator, who keeps the push rights gained through teams.
 fn convert(call: &mut Call<'_>) -> Outcome {
     let user = named_user(call)?;
     let organization = organization(call)?;

@@ -1,5 +1,5 @@
-//! Invitations to an organisation, pending and failed (Document 1, Permission matrix; the object is
-//! Document 2's team invitation).
+//! Pending and failed invitations to an organisation. Only the team invitation's shape is
+//! documented (SPECIFICATION, "Team membership"); it is used here too.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::emulator::world::{
     Invitation, InvitationRole, Invitee, Organization, Purpose, TeamRole, World,
 };
 
-/// The longest address that mail can carry (RFC 5321, section 4.5.3.1.3, without its brackets).
+/// The longest e-mail address (RFC 5321, section 4.5.3.1.3, without its brackets).
 const ADDRESS_CHARS_MAX: usize = 254;
 
 pub const ROUTES: &[Route] = &[
@@ -34,7 +34,7 @@ fn list_pending(call: &mut Call<'_>) -> Outcome {
     })
 }
 
-/// `role` of the list: one of the documented roles, or `all`.
+/// Parses the list's `role`: one of the documented roles, or `all`.
 fn role(given: Option<&str>) -> Result<Option<InvitationRole>, ApiError> {
     match given {
         None | Some("" | "all") => Ok(None),
@@ -84,7 +84,6 @@ fn teams(call: &mut Call<'_>) -> Outcome {
     Ok(pagination::page(call, USUAL, teams, |team| renderer.team(organization, team)))
 }
 
-/// By `invitee_id` or by `email`, with `role` and `team_ids`.
 fn create(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("OrganizationInvitation", call.body)?;
     let organization = organization(call)?;
@@ -113,7 +112,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::json(StatusCode::CREATED, Renderer::of(call).invitation(organization, invitation)))
 }
 
-/// Somebody who is neither a member nor invited yet. An address of an account is that account.
+/// Neither a member nor invited yet. An account's address means that account.
 fn invitee(fields: &mut Fields, world: &World, organization: &Organization) -> Option<Invitee> {
     let id = fields.nullable_integer("invitee_id").value();
     let address = fields.nullable_string("email").value();
@@ -135,7 +134,7 @@ fn invitee(fields: &mut Fields, world: &World, organization: &Organization) -> O
             return None;
         }
         (None, None) => {
-            // A wrong type is named by its own fault; naming this one too harms nobody.
+            // A wrong type has its own error already; a second one is harmless.
             fields.reject("invitee_id", Code::MissingField, "invitee_id or email is required");
             return None;
         }
@@ -163,7 +162,6 @@ fn is_address(text: &str) -> bool {
         && !text.chars().any(|c| c.is_whitespace() || c.is_control())
 }
 
-/// Ids of the organisation's own teams that the API may change.
 fn team_ids(fields: &mut Fields, organization: &Organization) -> BTreeMap<u64, TeamRole> {
     let mut teams = BTreeMap::new();
     let items = match fields.value("team_ids") {

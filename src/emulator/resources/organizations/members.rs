@@ -1,5 +1,5 @@
-//! Members of an organisation, and which of them show that they are (Document 1, Permission matrix;
-//! shapes are not shown).
+//! Members of an organisation and public members. The upstream documents the routes without their
+//! shapes.
 
 use http::{StatusCode, header};
 
@@ -25,15 +25,14 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/orgs/{org}/public_members/{username}", WRITE_AS_MEMBER, conceal),
 ];
 
-/// How much of an organisation a caller sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum View {
     Inside,
     Outside,
 }
 
-/// Members and the organisation's installation see everybody, others only who is public. So do
-/// members by a token without `read:org`.
+/// Members and the installation see everybody; others, and members without the scope `read:org`,
+/// see public members only.
 fn view(call: &Call<'_>) -> Result<View, ApiError> {
     let organization = organization(call)?;
     let Some(token) = call.caller.token() else { return Ok(View::Outside) };
@@ -80,7 +79,7 @@ fn role(call: &Call<'_>) -> Result<Wanted, ApiError> {
     }
 }
 
-/// 204 or 404 for whoever sees the members; others are shown the way to the public ones.
+/// Answers 204 or 404 to callers who see all members; redirects others to the public ones.
 fn get(call: &mut Call<'_>) -> Outcome {
     let organization = organization(call)?;
     if view(call)? == View::Outside {
@@ -121,7 +120,7 @@ fn get_public(call: &mut Call<'_>) -> Outcome {
     if is_public { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(ApiError::NotFound) }
 }
 
-/// The caller, if it is the member that the path names. "UAT only": an installation is nobody.
+/// Returns the caller, if it is the member in the path. An installation is no member.
 fn oneself(call: &Call<'_>) -> Result<u64, ApiError> {
     let me =
         call.caller.user().ok_or(ApiError::Forbidden("Resource not accessible by integration"))?;

@@ -1,5 +1,5 @@
-//! Memberships of an organisation, as its owners and as the person see them (Document 1, Permission
-//! matrix; shapes are not shown).
+//! Memberships of an organisation, for its owners and for the person. The upstream documents the
+//! routes without their shapes.
 
 use http::StatusCode;
 
@@ -27,7 +27,6 @@ pub const ROUTES: &[Route] = &[
     Route::patch("/user/memberships/orgs/{org}", OWN_WRITE, accept),
 ];
 
-/// Role and standing; none without a membership.
 fn membership_of(
     organization: &Organization,
     user: u64,
@@ -54,7 +53,7 @@ fn get(call: &mut Call<'_>) -> Outcome {
     shown(call, organization(call)?, named_user(call)?)
 }
 
-/// A member gets the role at once, anybody else an invitation with it.
+/// Sets a member's role at once, or invites anyone else with it.
 fn put(call: &mut Call<'_>) -> Outcome {
     let user = named_user(call)?;
     let mut fields = Fields::parse("Membership", call.body)?;
@@ -111,7 +110,7 @@ fn set_role(
     Ok(())
 }
 
-/// Ends a membership, or takes back the invitation to it.
+/// Ends a membership, or withdraws the invitation to it.
 fn delete(call: &mut Call<'_>) -> Outcome {
     let user = named_user(call)?;
     let now = call.now;
@@ -163,8 +162,7 @@ fn get_own(call: &mut Call<'_>) -> Outcome {
     shown(call, organization_of_path(call)?, me(call)?)
 }
 
-/// "Invitation accepted by the person" (Document 2, Team membership): `{"state": "active"}`, the
-/// only change that there is.
+/// Accepts an invitation by `{"state": "active"}`, the only possible change.
 fn accept(call: &mut Call<'_>) -> Outcome {
     let me = me(call)?;
     let id = organization_of_path(call)?.id;
@@ -176,7 +174,7 @@ fn accept(call: &mut Call<'_>) -> Outcome {
         fields.invalid("state", "state must be active");
     }
     fields.check()?;
-    // Whoever has accepted before is active already.
+    // A repeated acceptance changes nothing.
     let before = Memberships::of(call.world, id, me);
     joining::accept(call.world, call.now, id, me);
     publish_membership_changes(call, id, me, &before);

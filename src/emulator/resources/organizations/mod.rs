@@ -1,5 +1,4 @@
-//! People of an organisation: who belongs to it, who is asked to, who may do what (Document 1,
-//! Organization permission 'Members').
+//! People of an organisation: members, invitations and roles (SPECIFICATION, "Permissions").
 
 pub mod collaborators;
 pub mod invitations;
@@ -14,13 +13,11 @@ use crate::emulator::routing::{
     Call, Need, OrganizationNeed, OrganizationRole, READ_SCOPES, Unscoped,
 };
 
-/// For every member.
 pub const READ: Need = need(Level::Read, READ_SCOPES, OrganizationRole::Member);
-/// For owners to look at. Whose business it is beyond the permission is not shown.
+/// Reading by owners. The upstream does not document the role, only the permission.
 pub const READ_AS_OWNER: Need = need(Level::Read, READ_SCOPES, OrganizationRole::Owner);
-/// For owners to change.
 pub const WRITE_AS_OWNER: Need = need(Level::Write, ADMIN_SCOPES, OrganizationRole::Owner);
-/// For members to change what is their own.
+/// Changes by members to their own data.
 pub const WRITE_AS_MEMBER: Need = need(Level::Write, ADMIN_SCOPES, OrganizationRole::Member);
 
 const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationRole) -> Need {
@@ -33,7 +30,6 @@ const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationR
     })
 }
 
-/// The id of the user that the path names.
 pub fn named_user(call: &Call<'_>) -> Result<u64, ApiError> {
     call.world
         .user_by_login(call.params.get("username"))
@@ -41,8 +37,7 @@ pub fn named_user(call: &Call<'_>) -> Result<u64, ApiError> {
         .ok_or(ApiError::NotFound)
 }
 
-/// `filter` of the lists of people. Nobody here has or lacks a second factor: `2fa_disabled` finds
-/// nobody.
+/// The lists' `filter`. Two-factor authentication is not modelled: `2fa_disabled` finds no one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
     All,

@@ -1,5 +1,5 @@
-//! Organisation roles given to people and teams (Document 1, Permission matrix; shapes are not
-//! shown). A role given here counts wherever the documents name it.
+//! Organisation roles of users and teams. The upstream documents the routes without their shapes.
+//! An assigned role counts for every rule that names it.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ fn list_teams(call: &mut Call<'_>) -> Outcome {
     Ok(pagination::page(call, USUAL, teams, |team| renderer.team(organization, team)))
 }
 
-/// Those who have it themselves and those whose team does, with how they came to it.
+/// Lists direct holders and members of teams with the role, each with its assignment.
 fn list_users(call: &mut Call<'_>) -> Outcome {
     let role = role(call)?;
     let organization = organization(call)?;
@@ -98,8 +98,7 @@ fn give_team(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// Taking what was not given is no fault: nothing says that it is, and the outcome is the one asked
-/// for.
+/// Succeeds without the role too: no error is documented, and the result is the same.
 fn take_from_team(call: &mut Call<'_>) -> Outcome {
     let (role, team) = (role(call)?, own(call)?.id);
     organization_mut(call)?.people.team_roles.entry(role).or_default().remove(&team);

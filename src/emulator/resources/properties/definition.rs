@@ -1,9 +1,8 @@
-//! What a custom property is: its definition, how a body states one, and which values it takes
-//! (Document 2, Custom property definition).
+//! Definitions of custom properties: their fields, parsing and accepted values (SPECIFICATION,
+//! "Custom properties").
 //!
-//! "Full enumerations of `source_type`, `value_type` and `values_editable_by`: not shown." Of value
-//! types the two examples are taken and the running service's `multi_select` and `true_false`; of
-//! editors the two that are named.
+//! The upstream does not enumerate the types. Accepted value types are its two examples and the
+//! running service's `multi_select` and `true_false`; accepted editors are the two documented ones.
 
 use serde_json::{Value, json};
 
@@ -11,23 +10,20 @@ use crate::emulator::http::{Fields, Urls, segment};
 use crate::emulator::world::organizations::property::{VALUE_BYTES_MAX, ValueType, has_twice};
 use crate::emulator::world::{Definition, Editors, PropertyValue};
 
-/// "ordered, at most 200 entries".
+/// The documented maximum of an ordered list.
 const ALLOWED_VALUES_MAX: usize = 200;
-/// How long texts may be, in bytes. Not shown; names and values as the running service has them or
-/// longer.
+/// Bounds of texts in bytes. Undocumented; at least the running service's.
 const NAME_BYTES_MAX: usize = 75;
 const DESCRIPTION_BYTES_MAX: usize = 1_024;
 
-/// Whether a property can have this name. Not shown; the running service's letters, and no more
-/// than its 75 characters.
+/// Returns true for a valid name. Undocumented; the running service's characters, at most 75.
 pub fn is_name(name: &str) -> bool {
     let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '$' | '#');
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.chars().all(is_usual)
 }
 
 impl Definition {
-    /// Reads a definition; what is wrong with it is noted in `fields`. "Omitted optional fields
-    /// revert to defaults", so that nothing of an earlier definition matters.
+    /// Records errors in `fields`. Omitted optional fields take their defaults, not earlier values.
     pub fn read(fields: &mut Fields, name: String) -> Self {
         let mut definition = Self {
             name,
@@ -59,7 +55,6 @@ impl Definition {
         definition
     }
 
-    /// Document 2, Custom property definition.
     pub fn render(&self, urls: &Urls, organization: &str) -> Value {
         json!({
             "property_name": self.name,
@@ -89,7 +84,7 @@ fn value_type(fields: &mut Fields) -> ValueType {
     })
 }
 
-/// Null is taken as absent: there is always an answer to who may edit.
+/// Null counts as absent and gives the default.
 fn editors(fields: &mut Fields) -> Editors {
     match fields.nullable_string("values_editable_by").value().as_deref() {
         None | Some("org_actors") => Editors::OrgActors,

@@ -1,8 +1,8 @@
-//! Custom properties of an organisation's repositories (Document 2, Custom properties): the schema.
-//! Values are in `values`.
+//! Custom properties of an organisation's repositories: the schema (SPECIFICATION, "Custom
+//! properties"). `values` holds the values.
 //!
-//! The routes of the schema list 200, 204, 403 and 404. What is wrong in a body is answered 422 all
-//! the same, as everywhere (Document 1, Errors: "Validation failed").
+//! The routes document 200, 204, 403 and 404. An invalid body is a 422 nevertheless, as everywhere
+//! (SPECIFICATION, "Errors").
 
 pub mod definition;
 mod selection;
@@ -24,14 +24,12 @@ use crate::emulator::world::{Definition, World};
 
 pub use self::values::ROUTES as VALUES;
 
-/// "Organization members may read."
 const READ: Need = need(Level::Read, &[], OrganizationRole::Member);
-/// "definition writes and deletes need organization administrator or the fine-grained role".
+/// Requires an administrator or the fine-grained role.
 const ADMIN: Need =
     need(Level::Admin, &["admin:org"], OrganizationRole::OwnerOr(DEFINITIONS_MANAGER));
 
-/// The routes list 403 and 404. No scope is named: what members may read takes none, the writes
-/// take the running service's.
+/// 403 and 404 are documented, but no scope: reading takes none, writing the running service's.
 const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationRole) -> Need {
     let permission = "organization_custom_properties";
     Need::Organization(OrganizationNeed {
@@ -51,10 +49,10 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/orgs/{org}/properties/schema/{custom_property_name}", ADMIN, delete),
 ];
 
-/// How many properties an organisation may have. Not shown; the running service's number.
+/// The most properties of an organisation. Undocumented; the running service's maximum.
 const DEFINITIONS_MAX: usize = 100;
 
-/// Not in pages: the route takes no parameters.
+/// Without pages: the route takes no parameters.
 fn list(call: &mut Call<'_>) -> Outcome {
     let organization = login(call)?;
     let definitions = call.world.properties.definitions(call.organization);
@@ -70,8 +68,7 @@ fn get(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(definition.render(call.urls, login(call)?)))
 }
 
-/// "Creates or replaces each listed property", all or none of them; answers with those listed, in
-/// their order.
+/// Creates or replaces all listed properties or none; answers with them in their order.
 fn patch(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("CustomProperty", call.body)?;
     if !fields.has("properties") {
@@ -119,7 +116,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
 
 fn put(call: &mut Call<'_>) -> Outcome {
     let name = call.params.get("custom_property_name").to_owned();
-    // A place that no property can have is not there.
+    // An invalid name in the path is a 404.
     if !definition::is_name(&name) {
         return Err(ApiError::NotFound);
     }
@@ -150,7 +147,6 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// Whether the organisation may have these properties beside the ones that it has.
 fn leaves_room<'n>(call: &Call<'_>, more: impl IntoIterator<Item = &'n str>) -> bool {
     let mut names: BTreeSet<&str> = call
         .world
@@ -172,7 +168,6 @@ fn login<'a>(call: &'a Call<'_>) -> Result<&'a str, ApiError> {
         .ok_or(ApiError::NotFound)
 }
 
-/// What the control plane shows of an organisation's properties.
 pub fn overview(world: &World, organization: u64) -> Value {
     let definitions = world.properties.definitions(organization);
     definitions.map(|definition| json!({ "property_name": definition.name, "value_type": definition.value_type.name() })).collect()

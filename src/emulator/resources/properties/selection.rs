@@ -1,18 +1,15 @@
-//! `repository_query`: "search keywords and qualifiers limiting the repositories" (Document 2, GET
-//! values).
+//! `repository_query`: search terms that select repositories (SPECIFICATION, "Custom properties").
 //!
-//! Which qualifiers there are is not shown; these are the ones of the running service's repository
-//! search that make sense here, and `props.NAME:VALUE`. All terms must hold; `-` before a qualifier
-//! turns it round. An unknown qualifier is a keyword like any other: the route lists no status for
-//! a wrong query.
+//! The upstream does not document the qualifiers. Here are the useful ones of the running service's
+//! repository search, and `props.NAME:VALUE`. All terms must match; `-` negates a qualifier. An
+//! unknown qualifier is a keyword, because the route documents no error for a query.
 
 use crate::emulator::world::properties::Properties;
 use crate::emulator::world::{Repository, Visibility, World};
 
-/// More terms than this are not looked at.
+/// The most terms; further ones are ignored.
 const TERMS_MAX: usize = 50;
 
-/// The terms of one query.
 #[derive(Debug)]
 pub struct Selection {
     installation_grant: Vec<Term>,
@@ -20,9 +17,8 @@ pub struct Selection {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Term {
-    /// Whether it must not hold.
     negated: bool,
-    /// Lower case, as everything in a query; empty for a keyword.
+    /// Lower case, like the whole query; empty for a keyword.
     qualifier: String,
     wanted: String,
 }
@@ -38,7 +34,6 @@ impl Selection {
         }
     }
 
-    /// Whether a repository is asked for.
     pub fn takes(&self, world: &World, organization: u64, repository: &Repository) -> bool {
         self.installation_grant
             .iter()
@@ -46,7 +41,7 @@ impl Selection {
     }
 }
 
-/// Words divided by blanks; quotation marks keep what is between them together.
+/// Splits at blanks; quotation marks group words.
 fn words(query: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut quoted) = (String::new(), false);
@@ -102,13 +97,13 @@ fn holds(world: &World, organization: u64, repository: &Repository, term: &Term)
     }
 }
 
-/// A keyword is looked for in names and descriptions.
+/// Searches a keyword in names and descriptions.
 fn is_named(world: &World, repository: &Repository, wanted: &str) -> bool {
     world.full_name(repository).to_lowercase().contains(wanted)
         || repository.description.to_lowercase().contains(wanted)
 }
 
-/// Whether the repository shows this value, be it its own or the default.
+/// Returns true when the repository shows this value, its own or the default.
 fn has_value(
     properties: &Properties,
     organization: u64,

@@ -1,6 +1,6 @@
-//! The values that repositories have for custom properties (Document 2, Custom properties), of an
-//! organisation's repositories at once and of one repository. The routes of one repository are the
-//! running service's; the documents do not show them.
+//! Values of custom properties, for many repositories or for one (SPECIFICATION, "Custom
+//! properties"). The upstream does not document the routes of one repository; they are the running
+//! service's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::emulator::routing::{
 use crate::emulator::world::organizations::membership::VALUES_EDITOR;
 use crate::emulator::world::{Definition, Editors, Owner, PropertyValue, Repository};
 
-/// "value writes need administrator or `custom_properties_org_values_editor`".
+/// Requires an administrator or the values editor.
 const WRITE: Need = need(Level::Write, &["admin:org"], OrganizationRole::OwnerOr(VALUES_EDITOR));
 const READ_ONE: Need = Need::repository("metadata", Level::Read, Role::Read);
 const WRITE_ONE: Need = Need::repository("repository_custom_properties", Level::Write, Role::Push);
@@ -31,15 +31,14 @@ pub const ROUTES: &[Route] = &[
     Route::patch("/repos/{owner}/{repo}/properties/values", WRITE_ONE, patch_repository),
 ];
 
-/// Document 1, Other limits: "Repositories per custom-property-values batch: 30".
+/// SPECIFICATION, "Other limits".
 const REPOSITORIES_MAX: usize = 30;
-/// No organisation has more properties that could be named at once.
+/// The maximum of an organisation's properties.
 const PROPERTIES_MAX: usize = 100;
 
-/// What a body wants: a new value, or none, for each property.
+/// The requested value of each property; `None` unsets it.
 type NewValues = BTreeMap<String, Option<PropertyValue>>;
 
-/// The organisation's repositories that the caller sees, by id.
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn list(call: &mut Call<'_>) -> Outcome {
     let selection = Selection::parse(call.query.get("repository_query").unwrap_or(""));
@@ -55,7 +54,6 @@ fn list(call: &mut Call<'_>) -> Outcome {
     }))
 }
 
-/// Document 2, Repository custom property values.
 fn render(call: &Call<'_>, organization: u64, repository: &Repository) -> Value {
     json!({
         "repository_id": repository.id,
@@ -65,14 +63,14 @@ fn render(call: &Call<'_>, organization: u64, repository: &Repository) -> Value 
     })
 }
 
-/// Every property of the organisation; null where there is neither a value nor a required default.
+/// Lists every property of the organisation; null without a value or a required default.
 fn shown(call: &Call<'_>, organization: u64, repository: u64) -> Value {
     let properties = &call.world.properties;
     let member = |definition: &Definition| json!({ "property_name": definition.name, "value": properties.value_of(repository, definition).map(PropertyValue::to_json) });
     properties.definitions(organization).map(member).collect()
 }
 
-/// "A value of null unsets the property on each listed repository." All or nothing.
+/// Sets or unsets properties of all listed repositories, or of none; null unsets.
 fn patch(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("CustomPropertyValue", call.body)?;
     let repositories = repositories(call, &mut fields);
@@ -84,8 +82,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// The repositories that a body lists by name; a name with its owner is taken too. What the caller
-/// does not see is unknown.
+/// Reads the listed repositories, by name or full name. Invisible ones are unknown.
 fn repositories(call: &Call<'_>, fields: &mut Fields) -> BTreeSet<u64> {
     if !fields.has("repository_names") {
         fields.missing("repository_names");
@@ -119,7 +116,7 @@ fn repositories(call: &Call<'_>, fields: &mut Fields) -> BTreeSet<u64> {
     found
 }
 
-/// What a body wants of the organisation's properties; each fault is named by its place.
+/// Reads the requested values; each error names its index.
 fn new_values(call: &Call<'_>, fields: &mut Fields, organization: u64) -> NewValues {
     if !fields.has("properties") {
         fields.missing("properties");
@@ -161,7 +158,7 @@ fn new_values(call: &Call<'_>, fields: &mut Fields, organization: u64) -> NewVal
     new_values
 }
 
-/// Nobody is told of values that stay as they are.
+/// Raises no event without a change.
 fn set(call: &mut Call<'_>, organization: u64, repository: u64, new_values: &NewValues) {
     let before = shown(call, organization, repository);
     for (name, value) in new_values {
@@ -173,7 +170,7 @@ fn set(call: &mut Call<'_>, organization: u64, repository: u64, new_values: &New
     }
 }
 
-/// The organisation that has the repository; a user has no properties.
+/// Returns the organisation that owns the repository; users have no properties.
 fn organization_of(call: &Call<'_>) -> Result<Option<u64>, ApiError> {
     match call.repository()?.owner {
         Owner::Organization(id) => Ok(Some(id)),
@@ -189,8 +186,7 @@ fn list_of_repository(call: &mut Call<'_>) -> Outcome {
     ))
 }
 
-/// Whoever may push sets what `org_and_repo_actors` may edit, the organisation's own editors set
-/// everything.
+/// Callers with push rights set only properties of `org_and_repo_actors`.
 fn patch_repository(call: &mut Call<'_>) -> Outcome {
     let organization = organization_of(call)?.ok_or(ApiError::NotFound)?;
     let mut fields = Fields::parse("CustomPropertyValue", call.body)?;

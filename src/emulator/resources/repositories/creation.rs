@@ -1,5 +1,4 @@
-//! Repositories that come and go, and what owners say of themselves: creating, forking, deleting,
-//! changing the profile.
+//! Creating, forking and deleting repositories, and changing an organisation's or user's profile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,12 +16,11 @@ use crate::emulator::routing::{
 use crate::emulator::seed::SEEDED_BELOW;
 use crate::emulator::world::{FEATURES, Owner, Repository, Visibility};
 
-/// Document 1, Repository permission 'Administration': DELETE `/repos/{owner}/{repo}`.
+/// SPECIFICATION, "Permissions".
 const ADMINISTER: Need = Need::repository("administration", Level::Write, Role::Admin);
-/// The same, POST `/orgs/{org}/repos`. The running service lets members do it with the scope
-/// `repo`.
+/// SPECIFICATION, "Permissions". The running service admits members with the scope `repo`.
 const CREATE: Need = organization("administration", &["repo"], OrganizationRole::Member);
-/// Document 1, Organization permission 'Administration': PATCH and DELETE `/orgs/{org}`.
+/// SPECIFICATION, "Permissions".
 const GOVERN: Need =
     organization("organization_administration", &["admin:org"], OrganizationRole::Owner);
 
@@ -50,7 +48,6 @@ pub const ROUTES: &[Route] = &[
     Route::patch("/user", Need::User, change_me),
 ];
 
-/// What a new repository is made of.
 struct Plan {
     owner: Owner,
     name: String,
@@ -132,7 +129,6 @@ fn new(call: &mut Call<'_>, plan: Plan) -> Result<Repository, ApiError> {
     })
 }
 
-/// Adds it to the world and shows it.
 fn shown(call: &mut Call<'_>, repository: Repository, status: StatusCode) -> Outcome {
     let id = repository.id;
     call.world.owner_changed(repository.owner, call.now);
@@ -144,7 +140,7 @@ fn shown(call: &mut Call<'_>, repository: Repository, status: StatusCode) -> Out
     Ok(Reply { status, ..Reply::created(value, &location) })
 }
 
-/// 202: the running service copies in the background. Here the copy is there at once.
+/// 202, because the running service copies in the background. Here the copy is immediate.
 fn fork(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Repository", call.body)?;
     let organization = fields.string("organization");
@@ -198,14 +194,14 @@ fn fork(call: &mut Call<'_>) -> Outcome {
 
 fn delete(call: &mut Call<'_>) -> Outcome {
     let owner = call.repository()?.owner;
-    // While it can still be shown.
+    // Raised while the repository can still be rendered.
     organization_events::repository(call, "deleted", call.repository);
     call.world.remove_repository(call.repository);
     call.world.owner_changed(owner, call.now);
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// Of the fields that the running service takes only what this world knows is kept.
+/// Stores only those of the running service's fields that this world has.
 fn change_organization(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Organization", call.body)?;
     let description = fields.nullable_string("description");
@@ -230,7 +226,7 @@ fn change_organization(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(Renderer::of(call).organization(organization)))
 }
 
-/// 202: the running service deletes in the background. Here it is gone at once.
+/// 202, because the running service deletes in the background. Here it is immediate.
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn delete_organization(call: &mut Call<'_>) -> Outcome {
     call.world.remove_organization(call.organization);

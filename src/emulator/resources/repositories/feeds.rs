@@ -1,8 +1,8 @@
-//! The event feeds: of everybody, of a repository and its network, of an organisation, of a user
-//! (Document 1, Poll interval). They are polled by `Last-Modified`; shapes are not shown and are
-//! the running service's.
+//! The event feeds of everybody, of a repository and its network, of an organisation and of a user.
+//! Clients poll them by `Last-Modified`; the shapes follow the running service, because the
+//! upstream does not document them.
 //!
-//! Left out: `/users/{username}/events/orgs/{org}`, which stays with the inventory.
+//! `/users/{username}/events/orgs/{org}` is left to the inventory.
 
 use serde_json::{Value, json};
 
@@ -28,15 +28,14 @@ pub const ROUTES: &[Route] = &[
     Route::get("/users/{username}/received_events/public", Need::Nothing, public_received),
 ];
 
-/// Which repositories a feed is about, as far as the caller sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Span {
-    /// Public ones only, whoever asks.
+    /// Public ones only, for every caller.
     Public,
     Seen,
 }
 
-/// The service itself is as old as its first account.
+/// The service is as old as its first account.
 fn of_everybody(call: &mut Call<'_>) -> Outcome {
     let since = call.world.users.values().map(|user| user.created_at).min().unwrap_or(call.now);
     feed(call, Span::Public, since, |_, _| true)
@@ -48,7 +47,7 @@ fn of_repository(call: &mut Call<'_>) -> Outcome {
     feed(call, Span::Seen, since, |_, of| of.id == id)
 }
 
-/// Of the repository, what it was forked from, and all forks of either.
+/// The repository, its parent, and all forks of either.
 fn of_network(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let since = repository.created_at;
@@ -95,8 +94,7 @@ fn of_watched(call: &mut Call<'_>, span: Span) -> Outcome {
     feed(call, span, since, |_, of| watched.contains(&of.id))
 }
 
-/// One page of the events that the caller may see. `since` is when that which has the feed was
-/// made: an empty feed is as old as that.
+/// `since` is the creation of the feed's subject, which is the age of an empty feed.
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn feed(
     call: &mut Call<'_>,
@@ -131,7 +129,7 @@ fn is_within(call: &Call<'_>, span: Span, repository: &Repository) -> bool {
 fn render(call: &Call<'_>, event: &Event, repository: &Repository) -> Value {
     let renderer = Renderer::of(call);
     let actor = renderer.user_summary(event.actor);
-    // The payload was made from JSON.
+    // The payload was serialized from JSON.
     let payload: Value = serde_json::from_str(&event.payload).unwrap_or_else(|_| json!({}));
     let mut value = json!({
         "id": event.id.to_string(),

@@ -1,5 +1,4 @@
-//! Invitations to a repository: who is asked becomes a collaborator by accepting (Document 1, group
-//! collaborators).
+//! Invitations to a repository: accepting one makes the invitee a collaborator.
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -13,7 +12,7 @@ use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, paginati
 use crate::emulator::world::StoredItem;
 
 const READ: Need = Need::repository("administration", Level::Read, Role::Push);
-/// Document 1, Repository permission 'Administration': "collaborators … invitations".
+/// SPECIFICATION, "Permissions".
 const WRITE: Need = Need::repository("administration", Level::Write, Role::Admin);
 
 pub const ROUTES: &[Route] = &[
@@ -26,14 +25,13 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/user/repository_invitations/{invitation_id}", Need::User, decline),
 ];
 
-/// The running service's roles that can be given.
+/// The running service's assignable roles.
 const PERMISSIONS: [&str; 5] = ["pull", "triage", "push", "maintain", "admin"];
 
 fn collection(repository: u64) -> String {
     format!("repository/{repository}/invitations")
 }
 
-/// The invitations to a repository, the oldest first.
 fn to(call: &Call<'_>, repository: u64) -> Vec<StoredItem> {
     let collection = call.world.collections.collection(&collection(repository));
     collection
@@ -47,7 +45,7 @@ fn number(thing: &StoredItem, field: &str) -> u64 {
     thing.fields.get(field).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// Who has a right already is not asked: 204. Anyone else is invited once: 201.
+/// 204 for a user who already has rights. Any other is invited once: 201.
 fn invite(call: &mut Call<'_>) -> Outcome {
     let invitee = user(call, "username")?;
     let permission = permission(call, "permission")?;
@@ -71,7 +69,7 @@ fn invite(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::created(value, &location))
 }
 
-/// As the running service shows it in an invitation; `push` when nothing is said.
+/// The running service's name; the default is `push`.
 fn permission(call: &Call<'_>, field: &str) -> Result<&'static str, ApiError> {
     let mut fields = Fields::parse("Invitation", call.body)?;
     let given = fields.string(field).unwrap_or_else(|| "push".to_owned());
@@ -116,7 +114,6 @@ fn list(call: &mut Call<'_>) -> Outcome {
     }))
 }
 
-/// The invitation to the repository of the path.
 fn named(call: &Call<'_>) -> Result<StoredItem, ApiError> {
     let id = call.params.id("invitation_id")?;
     to(call, call.repository).into_iter().find(|thing| thing.id == id).ok_or(ApiError::NotFound)
@@ -138,7 +135,6 @@ fn withdraw(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// The caller's invitations and the repositories they lead to.
 fn all_mine(call: &Call<'_>) -> Result<Vec<(u64, StoredItem)>, ApiError> {
     let me = access::acts_as_user(call.caller)?;
     let repositories = call.world.repositories.keys().copied();
@@ -162,7 +158,7 @@ fn answer(call: &mut Call<'_>) -> Result<(u64, u64), ApiError> {
     Ok((repository, me))
 }
 
-/// Whatever was offered, a collaborator may push: this world knows no finer right.
+/// Any accepted invitation grants push rights, because this world has no finer ones.
 fn accept(call: &mut Call<'_>) -> Outcome {
     let (repository, me) = answer(call)?;
     call.world

@@ -1,4 +1,4 @@
-//! Small facts about a repository: languages, topics, licence, forks.
+//! Small attributes of a repository: languages, topics, licence, forks.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub const ROUTES: &[Route] = &[
 const TOPICS_MAX: usize = 20;
 const TOPIC_BYTES_MAX: usize = 50;
 
-/// Bytes by language; the one file counts as the repository's own language.
+/// Returns bytes by language; the only file counts as the repository's main language.
 fn languages(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let counted =
@@ -64,7 +64,7 @@ fn set_topics(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(json!({ "names": repository.topics })))
 }
 
-/// Every repository says that it has this licence, and none has the file.
+/// Every repository claims this licence, and none has the file.
 fn license(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let shown = Renderer::of(call).repository(repository);

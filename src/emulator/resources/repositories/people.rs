@@ -1,4 +1,4 @@
-//! Who works on a repository: collaborators, those who can be assigned, contributors.
+//! People of a repository: collaborators, assignable users, contributors.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::emulator::world::{Owner, Repository, World};
 const READ: Need = Need::repository("metadata", Level::Read, Role::Read);
 const READ_COLLABORATORS: Need = Need::repository("metadata", Level::Read, Role::Push);
 const READ_ISSUES: Need = Need::repository("issues", Level::Read, Role::Read);
-/// Document 1, Repository permission 'Administration': "collaborators".
+/// SPECIFICATION, "Permissions".
 const ADMINISTER: Need = Need::repository("administration", Level::Write, Role::Admin);
 
 pub const ROUTES: &[Route] = &[
@@ -43,7 +43,7 @@ pub const ROUTES: &[Route] = &[
     Route::get("/repos/{owner}/{repo}/contributors", READ, contributors),
 ];
 
-/// Everyone with a right of its own in a repository, and that right.
+/// Lists every user with own rights in a repository, with the role.
 pub fn with_rights(world: &World, repository: &Repository) -> Vec<(u64, Role)> {
     let everyone = world
         .users
@@ -52,7 +52,6 @@ pub fn with_rights(world: &World, repository: &Repository) -> Vec<(u64, Role)> {
     everyone.collect()
 }
 
-/// The user that a parameter names.
 pub fn user(call: &Call<'_>, param: &str) -> Result<u64, ApiError> {
     call.world.user_by_login(call.params.get(param)).map(|user| user.id).ok_or(ApiError::NotFound)
 }
@@ -132,7 +131,7 @@ fn is_assignee(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// Who made the commits of the default branch, the busiest first; 204 for a repository without any.
+/// Most commits first; 204 for a repository without commits.
 fn contributors(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);

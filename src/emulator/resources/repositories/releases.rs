@@ -1,4 +1,4 @@
-//! Releases and their assets. Of an asset only the size is kept.
+//! Releases and their assets. Of an asset only the size is stored.
 
 use http::{StatusCode, header};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
 fn get(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let release = named(call, repository)?;
-    // UPSTREAM.md: `Last-Modified` can miss a new asset; so it does here, on purpose.
+    // Deliberate: at the running service `Last-Modified` can miss a new asset.
     Ok(Reply::ok(Renderer::of(call).release(repository, release)).changed_at(release.updated_at))
 }
 
@@ -85,7 +85,6 @@ fn create(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::created(Renderer::of(call).release(repository, release), &location))
 }
 
-/// A release as payloads have it.
 fn subject(renderer: &Renderer<'_>, repository: u64, id: u64) -> Value {
     let repository = renderer.world.repositories.get(&repository);
     json!({ "release": repository.and_then(|repository| Some(renderer.release(repository, repository.releases.get(&id)?))) })

@@ -1,4 +1,4 @@
-//! Repositories: reading one, changing one, renaming one.
+//! Repositories: get, change, rename.
 
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::repositories as repository_events;
@@ -9,7 +9,7 @@ use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 use crate::emulator::world::{FEATURES, Visibility};
 
 const READ: Need = Need::repository("metadata", Level::Read, Role::Read);
-/// Document 1, Repository permission 'Administration': PATCH `/repos/{owner}/{repo}`.
+/// SPECIFICATION, "Permissions".
 const ADMINISTER: Need = Need::repository("administration", Level::Write, Role::Admin);
 
 pub const ROUTES: &[Route] = &[
@@ -69,7 +69,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(Renderer::of(call).repository(repository)))
 }
 
-/// Either field says it; `visibility` is the newer one and wins.
+/// `visibility`, the newer field, overrides `private`.
 fn visibility(fields: &mut Fields) -> Option<Visibility> {
     let private = fields
         .boolean("private")
@@ -85,10 +85,10 @@ fn visibility(fields: &mut Fields) -> Option<Visibility> {
     }
 }
 
-/// What the running service takes as a repository's name.
+/// The running service's rule.
 pub fn is_name(name: &str) -> bool {
     let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     (1..=100).contains(&name.len()) && name.chars().all(is_usual) && !matches!(name, "." | "..")
-        // Document 2: owner and repo are given without `.git`.
+        // The API expects names without `.git`.
         && !name.to_ascii_lowercase().ends_with(".git")
 }

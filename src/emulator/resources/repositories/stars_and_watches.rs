@@ -1,5 +1,4 @@
-//! Who follows a repository: stargazers and subscribers, and the lists of what somebody stars and
-//! watches.
+//! Stars and watches: stargazers and subscribers of a repository, and the lists of a user.
 
 use http::{StatusCode, header};
 use serde_json::{Value, json};
@@ -33,7 +32,7 @@ fn me(call: &Call<'_>) -> Result<u64, ApiError> {
     access::acts_as_user(call.caller)
 }
 
-/// With the media type `….star+json` also since when.
+/// The media type `….star+json` adds the time of each star.
 fn stargazers(call: &mut Call<'_>) -> Outcome {
     let stars = call.repository()?.stars.iter().map(|(user, at)| (*user, *at)).collect();
     let accept =
@@ -60,7 +59,6 @@ fn subscribers(call: &mut Call<'_>) -> Outcome {
     Ok(pagination::page(call, USUAL, watching, |user| renderer.user_summary(user)))
 }
 
-/// The repositories of these that the caller sees.
 fn page_of(call: &Call<'_>, has: impl Fn(&Repository) -> bool) -> Reply {
     let visible = |repository: &&Repository| {
         has(repository) && access::sees(call.world, call.caller, repository)
@@ -80,7 +78,7 @@ fn stars_of_user(call: &mut Call<'_>) -> Outcome {
     Ok(page_of(call, |repository| repository.stars.contains_key(&user)))
 }
 
-/// The repository that the path names after `starred`; its former names lead there too.
+/// Returns the repository after `starred` in the path, by its current or a former name.
 fn to_star(call: &Call<'_>) -> Result<u64, ApiError> {
     let repository = call
         .world
@@ -136,7 +134,7 @@ fn subscriptions(call: &Call<'_>, user: u64) -> Reply {
     page_of(call, |repository| watching.contains(&repository.id))
 }
 
-/// Whether and since when is not kept: a watcher is subscribed as long as the repository is.
+/// The time of subscription is not stored; the repository's own creation is shown.
 fn subscription(call: &mut Call<'_>) -> Outcome {
     let me = me(call)?;
     let watches =
@@ -190,7 +188,7 @@ fn unsubscribe(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// The repository shows how many watch it, and must not be told unmodified.
+/// The repository shows its number of watchers, so its validators must change.
 fn touch(call: &mut Call<'_>) -> Result<(), ApiError> {
     let now = call.now;
     call.repository_mut()?.updated_at = now;

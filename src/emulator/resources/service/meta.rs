@@ -1,4 +1,4 @@
-//! The service about itself: the root, `/meta` and the rate limits.
+//! Information about the service: the root, `/meta` and the rate limits.
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +12,7 @@ pub const ROUTES: &[Route] = &[
     Route::get("/rate_limit", Need::Nothing, rate_limit).free(),
 ];
 
-/// Name and path of the root's addresses, the ones that clients are known to read.
+/// Name and path of the root's addresses that clients are known to read.
 const ADDRESSES: &[(&str, &str)] = &[
     ("current_user_url", "/user"),
     ("current_user_repositories_url", "/user/repos{?type,page,per_page,sort}"),
@@ -47,7 +47,7 @@ fn rate_limit(call: &mut Call<'_>) -> Outcome {
     Ok(rate_limit_of(|resource| call.budget(resource)))
 }
 
-/// `GET /rate_limit` from the budgets themselves. `rate` repeats core, as old clients read it.
+/// `rate` repeats core for old clients.
 pub fn rate_limit_of(budget: impl Fn(Resource) -> View) -> Reply {
     let resources: Map<String, Value> = Resource::ALL
         .into_iter()

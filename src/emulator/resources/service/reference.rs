@@ -1,5 +1,5 @@
-//! What the service knows of itself and of the world: emojis, licences, templates, rendered text.
-//! The same for everyone, a little of each.
+//! Reference data of the service: emojis, licences, templates, rendered text. A small sample, equal
+//! for every caller.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -41,7 +41,7 @@ const CODES: &[(&str, &str)] = &[
     ("contributor_covenant", "Contributor Covenant"),
 ];
 const ZEN: &str = "Keep it logically awesome.";
-/// The largest text that is rendered, as in the running service.
+/// The running service's limit of a rendered text.
 const TEXT_BYTES_MAX: usize = 400 * 1024;
 
 fn text(kind: &str, text: impl Into<Bytes>) -> Reply {
@@ -114,8 +114,7 @@ fn code(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(value))
 }
 
-/// Answers HTML. Of the markup only paragraphs and headings are understood; the rest is shown as it
-/// was written.
+/// Renders HTML. It supports paragraphs and headings only and keeps other markup as text.
 fn markdown(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Markdown", call.body)?;
     if !fields.has("text") {
@@ -160,7 +159,7 @@ fn escaped(source: &str) -> String {
     source.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Document 1, Versioning names these two.
+/// The two documented versions.
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn versions(_: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(json!(["2026-03-10", "2022-11-28"])))
@@ -194,8 +193,7 @@ fn feeds(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(value))
 }
 
-/// Leaked credentials are reported by anyone; which of them were ours is not told. Those of the
-/// seed stay, for tests need them.
+/// Does not say which exist. Those of the seed stay valid, because tests need them.
 fn revoke(call: &mut Call<'_>) -> Outcome {
     const CREDENTIALS_MAX: usize = 1_000;
     let mut fields = Fields::parse("Credential", call.body)?;

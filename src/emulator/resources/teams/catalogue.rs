@@ -1,5 +1,5 @@
-//! The teams of an organisation: list, create, look at, change, delete, nest (Document 1,
-//! Permission matrix; shapes are not shown).
+//! The teams of an organisation: list, create, show, change, delete, nest. The upstream documents
+//! the routes without their shapes.
 
 use http::StatusCode;
 use serde_json::Value;
@@ -34,8 +34,7 @@ pub const ROUTES: &[Route] = &[
     Route::get("/user/teams", Need::Members(MembersNeed::Own(Level::Read)), of_caller),
 ];
 
-/// The organisation's own teams that the caller sees, then the enterprise's that are assigned to
-/// it.
+/// Lists the organisation's visible teams, then the assigned enterprise teams.
 fn list(call: &mut Call<'_>) -> Outcome {
     let organization = organization(call)?;
     let own = organization
@@ -62,12 +61,11 @@ fn get(call: &mut Call<'_>) -> Outcome {
     }))
 }
 
-/// Teams right below this one.
 fn children(call: &mut Call<'_>) -> Outcome {
     let organization = organization(call)?;
     let parent = match visible(call)? {
         NamedTeam::Own(team) => Some(team.id),
-        // They are not nested.
+        // Enterprise teams are not nested.
         NamedTeam::OfEnterprise(_) => None,
     };
     let teams = organization
@@ -92,7 +90,7 @@ fn of_caller(call: &mut Call<'_>) -> Outcome {
     }))
 }
 
-/// Any member may; who does becomes its maintainer. Neither is shown.
+/// Any member may create a team and becomes its maintainer. Both rules are undocumented.
 fn create(call: &mut Call<'_>) -> Outcome {
     let Described { name, slug, description, privacy, permission, parent, people, repositories } =
         description::of_new_team(call)?;
@@ -152,7 +150,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(whole(call, id)?))
 }
 
-/// The teams nested in it go with it. That is the running service's way; it is not shown.
+/// Deletes child teams too, as the running service does; undocumented.
 fn delete(call: &mut Call<'_>) -> Outcome {
     let team = own(call)?;
     must_administer(call, team)?;

@@ -1,5 +1,5 @@
-//! What a team is to be: reading and judging the bodies that create or change one. Their fields are
-//! not shown; these are the running service's, as far as something here depends on them.
+//! Parses the bodies that create or change a team. The upstream does not document their fields;
+//! they are those of the running service's that have an effect here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,10 @@ use crate::emulator::http::{ApiError, Change, Code, Fields};
 use crate::emulator::routing::{Call, Role};
 use crate::emulator::world::{Organization, Owner, Privacy, RepositoryRole, Team, TeamRole, World};
 
-/// Longer names and descriptions are refused. Not shown; roomy enough for any real one.
+/// Bounds of names and descriptions. Undocumented; large enough for real ones.
 pub const NAME_CHARS_MAX: usize = 100;
 const DESCRIPTION_CHARS_MAX: usize = 1_000;
 
-/// A team to be made.
 #[derive(Debug)]
 pub struct Described {
     pub name: String,
@@ -26,10 +25,9 @@ pub struct Described {
     pub repositories: BTreeSet<u64>,
 }
 
-/// What becomes of a team.
 #[derive(Debug)]
 pub struct Changed {
-    /// With the slug that it makes.
+    /// With its slug.
     pub name: Option<(String, String)>,
     pub description: Change<String>,
     pub privacy: Privacy,
@@ -37,8 +35,7 @@ pub struct Changed {
     pub parent: Option<u64>,
 }
 
-/// "Team slug: generated from the team name" (Document 2); how is not shown. Letters and digits
-/// stay, what is between them becomes a dash.
+/// Undocumented: letters and digits stay, a dash replaces all others.
 pub fn slug(name: &str) -> String {
     let lower = name.to_lowercase();
     let is_kept = |c: char| c.is_alphanumeric() || c == '_';
@@ -58,8 +55,7 @@ pub fn of_new_team(call: &Call<'_>) -> Result<Described, ApiError> {
     let description = description(&mut fields).value();
     let permission = permission(&mut fields).unwrap_or(RepositoryRole::Pull);
     let parent = parent(&mut fields, call, organization).value();
-    // A team by itself is secret unless it says otherwise, a nested one is closed: the running
-    // service's defaults.
+    // The running service's defaults: secret for a top-level team, closed for a child team.
     let usual = if parent.is_some() { Privacy::Closed } else { Privacy::Secret };
     let privacy = privacy(&mut fields).unwrap_or(usual);
     if parent.is_some() && privacy == Privacy::Secret {
@@ -97,7 +93,7 @@ pub fn of_changed_team(call: &Call<'_>, id: u64) -> Result<Changed, ApiError> {
     Ok(Changed { name, description, privacy, permission, parent })
 }
 
-/// The slug of a name; it must say something and belong to no other team.
+/// Returns the slug of a name. It must be non-empty and free.
 fn free_slug(
     fields: &mut Fields,
     organization: &Organization,
@@ -116,7 +112,7 @@ fn free_slug(
     slug
 }
 
-/// A text or null, of bounded length. Enterprise teams have the same.
+/// Reads a bounded text or null; enterprise teams use it too.
 pub fn description(fields: &mut Fields) -> Change<String> {
     let given = fields.nullable_string("description");
     if matches!(&given, Change::Set(text) if text.chars().count() > DESCRIPTION_CHARS_MAX) {
@@ -137,8 +133,7 @@ fn privacy(fields: &mut Fields) -> Option<Privacy> {
     privacy
 }
 
-/// What a team gets in repositories where nothing is said: only the two that map to the Read and
-/// Write roles.
+/// Reads the default right in repositories: only the two that map to the roles read and write.
 fn permission(fields: &mut Fields) -> Option<RepositoryRole> {
     let given = fields.string("permission")?;
     let role = RepositoryRole::named(&given)
@@ -149,7 +144,7 @@ fn permission(fields: &mut Fields) -> Option<RepositoryRole> {
     role
 }
 
-/// A closed team of the organisation that the caller sees.
+/// Reads a closed team of the organisation that the caller sees.
 fn parent(fields: &mut Fields, call: &Call<'_>, organization: &Organization) -> Change<u64> {
     let given = fields.nullable_integer("parent_team_id");
     let Change::Set(id) = given else { return given };
@@ -175,7 +170,7 @@ fn new_parent(
     parent
 }
 
-/// Logins of members of the organisation.
+/// Reads logins of members of the organisation.
 fn maintainers(
     fields: &mut Fields,
     world: &World,
@@ -197,7 +192,7 @@ fn maintainers(
     people
 }
 
-/// Full names of repositories of the organisation that the caller administers.
+/// Reads full names of the organisation's repositories that the caller administers.
 fn repositories(fields: &mut Fields, call: &Call<'_>) -> BTreeSet<u64> {
     let mut repositories = BTreeSet::new();
     for name in fields.strings("repo_names").unwrap_or_default() {

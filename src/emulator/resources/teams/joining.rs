@@ -1,8 +1,7 @@
-//! How people come into an organisation and its teams, and how they leave (Document 2, States and
-//! transitions, Team membership).
+//! Joining and leaving an organisation and its teams (SPECIFICATION, "Team membership").
 //!
-//! A pending membership is an invitation that can still be accepted; who may ask for what is said
-//! where it is asked.
+//! A pending membership is an invitation that can still be accepted. The callers check the access
+//! rights.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +14,17 @@ use crate::emulator::world::{
     World,
 };
 
-/// Who is put where, and by whom.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement {
     pub organization: u64,
     pub team: u64,
     pub user: u64,
-    /// None keeps the role that the person has; a new one is a member. "Defaults of `role`: not
-    /// shown."
+    /// `None` keeps the current role; a new person becomes a member. The default is undocumented.
     pub role: Option<TeamRole>,
     pub actor: u64,
     pub authority: Authority,
 }
 
-/// Somebody who is to be asked to join.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub organization: u64,
@@ -39,7 +35,7 @@ pub struct Request {
     pub actor: u64,
 }
 
-/// The user of a path. "422 when an organization is added to a team" (Document 2).
+/// Returns the user in a path; an organisation's login is a 422 (SPECIFICATION, "Team membership").
 pub fn addable_user(world: &World, login: &str) -> Result<u64, ApiError> {
     match world.owner(login).ok_or(ApiError::NotFound)? {
         Owner::User(id) => Ok(id),
@@ -51,7 +47,7 @@ pub fn addable_user(world: &World, login: &str) -> Result<u64, ApiError> {
     }
 }
 
-/// The role that is shown and how the membership stands; none without a membership.
+/// Returns the visible role and the state of the membership; `None` without one.
 pub fn team_membership(
     organization: &Organization,
     team: u64,
@@ -64,7 +60,7 @@ pub fn team_membership(
     active.or_else(|| promised().map(|role| (*role, MembershipState::Pending)))
 }
 
-/// Puts somebody into a team: a member of the organisation at once, anybody else by an invitation.
+/// Adds a member of the organisation to a team at once, anyone else by an invitation.
 pub fn put_in_team(
     world: &mut World,
     now: Timestamp,
@@ -79,7 +75,7 @@ pub fn put_in_team(
         team.updated_at = now;
         return Ok(());
     }
-    // "Target is not an organization member and the caller is an organization owner."
+    // Only an organisation owner may add a non-member.
     if authority != Authority::Owner {
         return Err(ApiError::Forbidden(
             "Only an organization owner can invite someone who is not a member of the organization.",
@@ -100,7 +96,7 @@ pub fn put_in_team(
     .map(|_| ())
 }
 
-/// Sends an invitation; its id. (The e-mail itself goes nowhere.)
+/// Creates an invitation and returns its id. No e-mail is sent.
 pub fn invite(world: &mut World, now: Timestamp, request: Request) -> Result<u64, ApiError> {
     let id = world.next_id();
     let organization =
@@ -120,14 +116,13 @@ pub fn invite(world: &mut World, now: Timestamp, request: Request) -> Result<u64
     Ok(id)
 }
 
-/// The person accepts: "person becomes a team member". The invitation's id, or none when there is
-/// nothing to accept.
+/// Returns the invitation's id; `None` without a pending one.
 pub fn accept(world: &mut World, now: Timestamp, organization: u64, user: u64) -> Option<u64> {
     let organization = world.organizations.get_mut(&organization)?;
     let id = organization.pending_invitation(user)?.id;
     let invitation = organization.people.invitations.remove(&id)?;
     organization.members.insert(user);
-    // What a billing or hiring manager is apart from a member is not shown.
+    // Billing and hiring managers become plain members; the difference is undocumented.
     if invitation.role == InvitationRole::Admin {
         organization.owners.insert(user);
     }
@@ -140,7 +135,7 @@ pub fn accept(world: &mut World, now: Timestamp, organization: u64, user: u64) -
     Some(id)
 }
 
-/// The invitation cannot be accepted any more; its id, or none when there is none.
+/// Returns the invitation's id; `None` without a pending one.
 pub fn fail(
     world: &mut World,
     now: Timestamp,
@@ -153,15 +148,13 @@ pub fn fail(
     Some(invitation.id)
 }
 
-/// Whether a membership ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     Yes,
-    /// There was none.
     No,
 }
 
-/// Takes somebody out of a team, or the team out of the invitation.
+/// Removes a person from a team, or the team from the invitation.
 pub fn leave_team(organization: &mut Organization, now: Timestamp, team: u64, user: u64) -> Left {
     if let Some(team) = organization.teams.get_mut(&team)
         && team.people.remove(&user).is_some()
@@ -175,7 +168,6 @@ pub fn leave_team(organization: &mut Organization, now: Timestamp, team: u64, us
     left
 }
 
-/// Takes back invitations that were sent for teams and have none left.
 pub fn withdraw_empty(organization: &mut Organization) {
     organization.people.invitations.retain(|_, invitation| {
         let has_failed = invitation.failure.is_some();
@@ -183,8 +175,7 @@ pub fn withdraw_empty(organization: &mut Organization) {
     });
 }
 
-/// Takes a member out of the organisation and of everything in it; "the user account is not
-/// deleted".
+/// Removes a member from the organisation and all its teams; the account remains.
 pub fn leave_organization(
     organization: &mut Organization,
     now: Timestamp,

@@ -1,5 +1,5 @@
-//! `/teams/{team_id}/members/{username}`, closing down: membership without roles or invitations
-//! (Document 2, Closing-down legacy routes).
+//! `/teams/{team_id}/members/{username}`, deprecated: membership without roles or invitations
+//! (SPECIFICATION, "Team membership").
 
 use http::StatusCode;
 
@@ -16,15 +16,13 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/teams/{team_id}/members/{username}", WRITE, delete),
 ];
 
-/// "204 member; 404 not a member."
 fn get(call: &mut Call<'_>) -> Outcome {
     let user = call.world.user_by_login(call.params.get("username")).ok_or(ApiError::NotFound)?.id;
     let is_member = own(call)?.people.contains_key(&user);
     if is_member { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(ApiError::NotFound) }
 }
 
-/// "404 when synchronization is set up": unlike the newer routes, these act as if there were
-/// nothing to change.
+/// A synchronised team is a 404, unlike in the newer routes.
 fn changeable<'a>(call: &'a Call<'_>) -> Result<&'a Team, ApiError> {
     own(call).and_then(|team| if team.synchronised { Err(ApiError::NotFound) } else { Ok(team) })
 }
@@ -32,8 +30,7 @@ fn changeable<'a>(call: &'a Call<'_>) -> Result<&'a Team, ApiError> {
 fn put(call: &mut Call<'_>) -> Outcome {
     let team = changeable(call)?;
     let (team, authority) = (team.id, must_administer(call, team)?);
-    // "Content-Length 0". Without the header there is no body either (RFC 9110, section 8.6), and
-    // that is taken.
+    // A missing `Content-Length` means no body either (RFC 9110, section 8.6).
     if !call.body.is_empty() {
         return Err(ApiError::BadRequest(
             "This route takes no body; set Content-Length to zero".to_owned(),
@@ -59,8 +56,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// "The person must already belong to the organization", and 422 "when the user is not a member of
-/// at least one other team in the same organization".
+/// Otherwise the answer is 422.
 fn is_in_another_team(organization: &Organization, team: u64, user: u64) -> bool {
     let mut others = organization.teams.values().filter(|other| other.id != team);
     organization.members.contains(&user) && others.any(|other| other.people.contains_key(&user))
@@ -71,7 +67,7 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     must_administer(call, team)?;
     let team = team.id;
     let user = call.world.user_by_login(call.params.get("username")).ok_or(ApiError::NotFound)?.id;
-    // An invitation is no membership to these routes.
+    // These routes ignore invitations.
     if !own(call)?.people.contains_key(&user) {
         return Err(ApiError::NotFound);
     }

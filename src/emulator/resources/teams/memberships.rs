@@ -1,4 +1,4 @@
-//! One person's membership of a team: looking, putting, taking out (Document 2, Team membership).
+//! A person's membership of a team: get, set, delete (SPECIFICATION, "Team membership").
 
 use http::StatusCode;
 
@@ -13,8 +13,7 @@ use crate::emulator::render::team::MembershipState;
 use crate::emulator::routing::{Call, Outcome, Route};
 use crate::emulator::world::{Team, TeamRole};
 
-/// Of the closing-down ones "request and response details: not shown": they are answered as their
-/// replacements are.
+/// The deprecated routes are undocumented; they answer like their replacements.
 pub const ROUTES: &[Route] = &[
     Route::get("/orgs/{org}/teams/{team_slug}/memberships/{username}", READ, get),
     Route::put("/orgs/{org}/teams/{team_slug}/memberships/{username}", WRITE, put),
@@ -27,8 +26,7 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/teams/{team_id}/memberships/{username}", WRITE, delete),
 ];
 
-/// "404 when the user has no membership". Being in a child team is none: that one ends and begins
-/// in the child.
+/// A membership in a child team does not count, because only the child's routes change it.
 fn get(call: &mut Call<'_>) -> Outcome {
     let user = call.world.user_by_login(call.params.get("username")).ok_or(ApiError::NotFound)?.id;
     shown(call, user)
@@ -47,7 +45,7 @@ fn shown(call: &Call<'_>, user: u64) -> Outcome {
     Ok(Reply::ok(Renderer::of(call).team_membership(organization, team, user, role, state)))
 }
 
-/// "403 when team synchronization is set up."
+/// A synchronised team is a 403.
 fn must_not_be_synchronised(team: &Team) -> Result<(), ApiError> {
     if team.synchronised {
         return Err(ApiError::Forbidden(
@@ -77,7 +75,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
     shown(call, user)
 }
 
-/// "Allowed values of `role`: not shown; the values member and maintainer occur."
+/// Reads `role`; the upstream documents only member and maintainer.
 fn role(fields: &mut Fields) -> Result<Option<TeamRole>, ApiError> {
     let given = fields.string("role");
     let role = given.as_deref().and_then(TeamRole::named);
@@ -88,7 +86,7 @@ fn role(fields: &mut Fields) -> Result<Option<TeamRole>, ApiError> {
     Ok(role)
 }
 
-/// "Caller has admin rights on the team or owns the organization."
+/// Requires a team maintainer or an organisation owner.
 fn delete(call: &mut Call<'_>) -> Outcome {
     let team = own(call)?;
     must_not_be_synchronised(team)?;
@@ -102,7 +100,7 @@ fn delete(call: &mut Call<'_>) -> Outcome {
             publish_membership_changes(call, call.organization, user, &before);
             Ok(Reply::empty(StatusCode::NO_CONTENT))
         }
-        // Document 1, 404: "also used when a membership or assignment does not exist".
+        // A missing membership is a 404.
         Left::No => Err(ApiError::NotFound),
     }
 }

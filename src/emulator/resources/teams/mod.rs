@@ -1,9 +1,9 @@
-//! Teams: which one a path names, who sees it and who may change it. What can be asked of them is
-//! in the files beside this one.
+//! Teams: finds the team in a path and checks visibility and rights. The files beside this one hold
+//! the routes.
 //!
-//! "Team routes exist by slug (`/orgs/{org}/teams/{team_slug}/…`) and by id
-//! (`/organizations/{org_id}/team/{team_id}/…` and the closing-down `/teams/{team_id}/…`)"
-//! (Document 1): every function here reads whichever the path has.
+//! Team routes exist by slug (`/orgs/{org}/teams/{team_slug}/…`), by id
+//! (`/organizations/{org_id}/team/{team_id}/…`) and in the deprecated form `/teams/{team_id}/…`.
+//! Every function here accepts all of them.
 
 pub mod catalogue;
 pub mod description;
@@ -21,13 +21,11 @@ use crate::emulator::routing::{
 };
 use crate::emulator::world::{EnterpriseTeam, Organization, Privacy, Team, TeamRole};
 
-/// "Permission 'Members' organization: read for GET, write for PUT/DELETE"; "open to authenticated
-/// members of the organization".
+/// Open to authenticated members of the organisation.
 pub const READ: Need = need(Level::Read, READ_SCOPES);
-/// Changing who is in a team. "Classic OAuth tokens need `read:org`" is said of all these routes
-/// and nothing wider, so no more is asked.
+/// Changes of memberships. `read:org` is the only documented scope, so it suffices.
 pub const WRITE: Need = need(Level::Write, READ_SCOPES);
-/// Changing the teams themselves (Document 1, Permission matrix).
+/// Changes of the teams themselves (SPECIFICATION, "Permissions").
 pub const MANAGE: Need = need(Level::Write, ADMIN_SCOPES);
 
 const fn need(level: Level, scopes: &'static [&'static str]) -> Need {
@@ -40,15 +38,13 @@ const fn need(level: Level, scopes: &'static [&'static str]) -> Need {
     })
 }
 
-/// A team that an organisation's path names.
 #[derive(Clone, Copy, Debug)]
 pub enum NamedTeam<'a> {
     Own(&'a Team),
-    /// A team of the enterprise that is assigned to the organisation.
+    /// An enterprise team that is assigned to the organisation.
     OfEnterprise(&'a EnterpriseTeam),
 }
 
-/// What the caller may do with a team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Authority {
     Member,
@@ -56,7 +52,6 @@ pub enum Authority {
     Owner,
 }
 
-/// The organisation that the route was admitted to.
 pub fn organization<'a>(call: &'a Call<'_>) -> Result<&'a Organization, ApiError> {
     call.world.organizations.get(&call.organization).ok_or(ApiError::NotFound)
 }
@@ -65,12 +60,10 @@ pub fn organization_mut<'a>(call: &'a mut Call<'_>) -> Result<&'a mut Organizati
     call.world.organizations.get_mut(&call.organization).ok_or(ApiError::NotFound)
 }
 
-/// A team of the organisation by id, to be changed.
 pub fn team_mut<'a>(call: &'a mut Call<'_>, id: u64) -> Result<&'a mut Team, ApiError> {
     organization_mut(call)?.teams.get_mut(&id).ok_or(ApiError::NotFound)
 }
 
-/// The team that the path names, if the caller sees it.
 pub fn visible<'a>(call: &'a Call<'_>) -> Result<NamedTeam<'a>, ApiError> {
     let organization = organization(call)?;
     let mut assigned = call.world.enterprise_teams_of(organization.id);
@@ -88,9 +81,8 @@ pub fn visible<'a>(call: &'a Call<'_>) -> Result<NamedTeam<'a>, ApiError> {
     own.or(of_enterprise.map(NamedTeam::OfEnterprise)).ok_or(ApiError::NotFound)
 }
 
-/// The same, for what an enterprise team refuses: "422 when an enterprise team is modified at
-/// organization level" (Document 2, first said of its invitations, which only an organisation's own
-/// teams have).
+/// An enterprise team is a 422: an organisation cannot modify it (SPECIFICATION, "Enterprise
+/// teams").
 pub fn own<'a>(call: &'a Call<'_>) -> Result<&'a Team, ApiError> {
     match visible(call)? {
         NamedTeam::Own(team) => Ok(team),
@@ -102,15 +94,14 @@ pub fn own<'a>(call: &'a Call<'_>) -> Result<&'a Team, ApiError> {
     }
 }
 
-/// Whether the caller sees a team of the organisation. An installation sees all.
+/// An installation sees all.
 pub fn sees(call: &Call<'_>, organization: &Organization, team: &Team) -> bool {
     let is_concerned =
         |user| organization.owners.contains(&user) || team.people.contains_key(&user);
     team.privacy == Privacy::Closed || call.caller.user().is_none_or(is_concerned)
 }
 
-/// What the caller may do. An installation counts as an owner where it is installed: its
-/// permissions bound it.
+/// An installation counts as an owner where it is installed; its permissions limit it.
 pub fn authority(call: &Call<'_>, team: &Team) -> Result<Authority, ApiError> {
     let organization = organization(call)?;
     Ok(match call.caller.user() {
@@ -123,7 +114,6 @@ pub fn authority(call: &Call<'_>, team: &Team) -> Result<Authority, ApiError> {
     })
 }
 
-/// "Caller must be organization owner or team maintainer" (Document 2).
 pub fn must_administer(call: &Call<'_>, team: &Team) -> Result<Authority, ApiError> {
     match authority(call, team)? {
         Authority::Member => {

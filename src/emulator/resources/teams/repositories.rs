@@ -1,5 +1,5 @@
-//! The repositories of a team, and what it may do there (Document 1, Permission matrix:
-//! `teams/{team_slug}/repos`; shapes are not shown).
+//! The repositories of a team and its rights there. The upstream documents the routes without their
+//! shapes.
 
 use http::{StatusCode, header};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/teams/{team_id}/repos/{owner}/{repo}", CHANGE, delete),
 ];
 
-/// Those that the caller sees; enterprise teams have none.
+/// Lists the visible ones; enterprise teams have none.
 fn list(call: &mut Call<'_>) -> Outcome {
     let held = match visible(call)? {
         NamedTeam::Own(team) => organization(call)?.team_repositories(team.id),
@@ -43,7 +43,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
     Ok(pagination::page(call, USUAL, shown, |(repository, role)| render(call, repository, role)))
 }
 
-/// The repository with what the team may do in it, in place of what the caller may.
+/// Renders the repository with the team's rights instead of the caller's.
 fn render(call: &Call<'_>, repository: &Repository, role: RepositoryRole) -> Value {
     let mut value = Renderer::of(call).repository(repository);
     let may: serde_json::Map<String, Value> = RepositoryRole::ALL
@@ -54,8 +54,7 @@ fn render(call: &Call<'_>, repository: &Repository, role: RepositoryRole) -> Val
     value
 }
 
-/// 204 when the team has it, or the repository itself for whoever accepts its media type; 404
-/// otherwise.
+/// Answers 204 for a repository of the team, or the repository itself to its media type; else 404.
 fn get(call: &mut Call<'_>) -> Outcome {
     let held = match visible(call)? {
         NamedTeam::Own(team) => organization(call)?.team_repositories(team.id),
@@ -100,7 +99,7 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     let grants = &mut organization_mut(call)?.people.grants;
     let removed = grants.get_mut(&repository).and_then(|teams| teams.remove(&team));
     grants.retain(|_, teams| !teams.is_empty());
-    // What a team has through one that it is nested in is not its own to lose.
+    // An inherited right can only be removed from the parent team.
     if removed.is_some() {
         Ok(Reply::empty(StatusCode::NO_CONTENT))
     } else {

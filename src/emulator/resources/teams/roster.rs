@@ -1,5 +1,4 @@
-//! Who is in a team and who is asked to be (Document 2, Team membership: `members` and
-//! `invitations`).
+//! Members of a team and its invitations (SPECIFICATION, "Team membership").
 
 use std::collections::BTreeMap;
 
@@ -18,7 +17,7 @@ pub const ROUTES: &[Route] = &[
     Route::get("/teams/{team_id}/invitations", READ, invitations),
 ];
 
-/// "Includes members of child teams; team must be visible to the caller."
+/// Lists members, those of child teams included.
 fn members(call: &mut Call<'_>) -> Outcome {
     let wanted = role_filter(call)?;
     let organization = organization(call)?;
@@ -39,8 +38,7 @@ fn members(call: &mut Call<'_>) -> Outcome {
     Ok(pagination::page(call, USUAL, shown, |user| renderer.user_summary(user)))
 }
 
-/// "String filter on role in the team"; beside the two roles `all`, which filters nothing. Its
-/// values are not shown.
+/// Parses the role filter. Its values are undocumented; here the two roles and `all`.
 fn role_filter(call: &Call<'_>) -> Result<Option<TeamRole>, ApiError> {
     match call.query.get("role") {
         None | Some("" | "all") => Ok(None),
@@ -50,7 +48,7 @@ fn role_filter(call: &Call<'_>) -> Result<Option<TeamRole>, ApiError> {
     }
 }
 
-/// Those that can still be accepted; the failed ones are in the organisation's list of them.
+/// Lists pending invitations; the organisation's list has the failed ones.
 fn invitations(call: &mut Call<'_>) -> Outcome {
     let team = own(call)?.id;
     let organization = organization(call)?;

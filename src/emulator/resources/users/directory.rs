@@ -1,5 +1,4 @@
-//! Lists over the whole service: users, organisations, public repositories, and the searches among
-//! them.
+//! Lists over the whole service: users, organisations, public repositories, and their searches.
 
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -25,8 +24,7 @@ pub const ROUTES: &[Route] = &[
     Route::get("/search/code", Need::Nothing, search_code).resource(Resource::CODE_SEARCH),
 ];
 
-/// Pages by the id of the last item seen, as the running service has it for lists this long:
-/// `since`, and a `Link` to the next page.
+/// Uses `since`, the id of the last item seen, as the running service does for lists this long.
 fn since_page<T>(call: &Call<'_>, items: Vec<(u64, T)>, render: impl Fn(T) -> Value) -> Reply {
     let since: u64 = call.query.get("since").and_then(|since| since.parse().ok()).unwrap_or(0);
     let per_page = pagination::per_page(call, USUAL);
@@ -75,7 +73,7 @@ fn repositories(call: &mut Call<'_>) -> Outcome {
     ))
 }
 
-/// Memberships are shown to everyone; that some are private is left out.
+/// Everyone sees memberships; private ones are left out of the model.
 fn organizations_of_user(call: &mut Call<'_>) -> Outcome {
     let user = crate::emulator::resources::repositories::people::user(call, "username")?;
     let theirs = call
@@ -90,7 +88,7 @@ fn organizations_of_user(call: &mut Call<'_>) -> Outcome {
     }))
 }
 
-/// The words and qualifiers of a search, lower-case.
+/// Splits a search into its words and qualifiers, in lower case.
 fn installation_grant(call: &Call<'_>) -> Result<Vec<String>, ApiError> {
     let wanted = call.query.get("q").map(str::trim).filter(|wanted| !wanted.is_empty());
     let wanted = wanted
@@ -98,7 +96,6 @@ fn installation_grant(call: &Call<'_>) -> Result<Vec<String>, ApiError> {
     Ok(wanted.to_lowercase().split_whitespace().map(str::to_owned).collect())
 }
 
-/// The form of every search's answer.
 fn hits(call: &Call<'_>, found: Vec<Value>) -> Reply {
     let total = found.len();
     let (items, link): (Vec<Value>, Option<(HeaderName, HeaderValue)>) =
@@ -141,7 +138,7 @@ fn search_repositories(call: &mut Call<'_>) -> Outcome {
     Ok(hits(call, found.take(HITS_MAX).map(|repository| renderer.repository(repository)).collect()))
 }
 
-/// The running service shows no more hits than this.
+/// The running service's limit of hits.
 const HITS_MAX: usize = 1_000;
 
 fn search_users(call: &mut Call<'_>) -> Outcome {
@@ -238,7 +235,7 @@ fn search_commits(call: &mut Call<'_>) -> Outcome {
     Ok(hits(call, found))
 }
 
-/// Nothing indexes the files.
+/// Files are not indexed.
 fn search_code(call: &mut Call<'_>) -> Outcome {
     installation_grant(call)?;
     Ok(hits(call, Vec::new()))

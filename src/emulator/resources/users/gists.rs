@@ -1,6 +1,6 @@
-//! Gists: a few files of a user, listed for everyone or known by their number alone.
+//! Gists: a few files of a user, public or reachable by id alone.
 //!
-//! Comments, commits and forks of a gist are kept as they are sent, by the generic stored resource.
+//! The generic stored resource keeps comments, commits and forks of a gist as they are sent.
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -25,7 +25,7 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/gists/{gist_id}/star", Need::User, unstar),
 ];
 
-/// Where they lie, as the generic routes below a gist expect it.
+/// The address that the generic routes below a gist expect.
 const SHELF: &str = "service/gists";
 const FILES_MAX: usize = 100;
 
@@ -61,7 +61,7 @@ fn page(call: &Call<'_>, wanted: impl Fn(&StoredItem) -> bool) -> Reply {
     pagination::page(call, USUAL, shown, |thing| render(call, &thing))
 }
 
-/// The caller's own; for callers who are nobody those of everyone, as in the running service.
+/// Lists the caller's own; for anonymous callers everyone's, as in the running service.
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn mine(call: &mut Call<'_>) -> Outcome {
     let me = call.caller.user();
@@ -89,7 +89,7 @@ fn of_user(call: &mut Call<'_>) -> Outcome {
     Ok(page(call, |thing| owner(thing) == Some(user) && (is_public(thing) || me == Some(user))))
 }
 
-/// Whoever knows the number may read, as in the running service.
+/// The id suffices for reading, as in the running service.
 fn get(call: &mut Call<'_>) -> Outcome {
     let thing = named(call)?;
     Ok(Reply::ok(render(call, &thing)).changed_at(thing.updated_at))
@@ -117,7 +117,7 @@ fn render(call: &Call<'_>, thing: &StoredItem) -> Value {
     })
 }
 
-/// Files by name and content; null takes one away, as an update may.
+/// Reads files by name and content; null deletes one in an update.
 fn files(fields: &mut Fields) -> Map<String, Value> {
     let given = match fields.value("files") {
         Some(Value::Object(files)) => files.clone(),
@@ -161,7 +161,6 @@ fn create(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::created(render(call, &thing), &location))
 }
 
-/// The gist that the path names, for its owner.
 fn mine_alone(call: &Call<'_>) -> Result<StoredItem, ApiError> {
     let thing = named(call)?;
     if owner(&thing) == Some(access::acts_as_user(call.caller)?) {
@@ -194,7 +193,7 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// Where the stars of a gist lie, each under its user's id.
+/// Returns the address of a gist's stars, each under its user's id.
 fn stars(gist: u64) -> String {
     format!("{SHELF}/{gist}/star")
 }

@@ -1,7 +1,7 @@
-//! User migrations (Document 3): start, list, look, download and delete the archive, unlock a
-//! repository.
+//! User migrations: start, list, show, download and delete the archive, unlock a repository
+//! (SPECIFICATION, "User migrations").
 //!
-//! Paths of the last three are not shown; they are those of the real service, which published
+//! The paths of the last three are undocumented; they are the real service's, which published
 //! clients use.
 
 use std::collections::BTreeSet;
@@ -19,13 +19,13 @@ use crate::emulator::resources::notifications::is_unchanged_since;
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
 use crate::emulator::world::{Flag, Migration, MigrationState, Repository, guid};
 
-/// "Account owner with a classic credential."
+/// Requires the account owner with a classic credential.
 const MINE: Need = Need::ClassicCredential;
-/// The most repositories of one migration. Not shown; a bound for what one request can keep.
+/// The most repositories of one migration; undocumented, it bounds the memory of a request.
 const REPOSITORIES_MAX: usize = 1_000;
-/// A name longer than any repository's is not repeated in full.
+/// Longer names are truncated in errors.
 const SHOWN_CHARACTERS_MAX: usize = 150;
-/// The only attribute that an answer may leave out.
+/// The only attribute that a response may omit.
 const REPOSITORIES: &str = "repositories";
 
 pub const ROUTES: &[Route] = &[
@@ -36,8 +36,7 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/user/migrations/{migration_id}/archive", MINE, delete_archive),
     Route::get("/user/migrations/{migration_id}/repositories", MINE, list_repositories),
     Route::delete("/user/migrations/{migration_id}/repos/{repo_name}/lock", MINE, unlock),
-    // Not of the API: it stands for the host that keeps archives, so it asks for no credential and
-    // costs nothing.
+    // Not part of the API: represents the archive host, so it takes no credential and is free.
     Route::get("/_archives/{file}", Need::Nothing, download).free(),
 ];
 
@@ -45,7 +44,7 @@ fn me(call: &Call<'_>) -> Result<u64, ApiError> {
     call.caller.user().ok_or(ApiError::RequiresAuthentication)
 }
 
-/// The caller's migration that the path names; others' are not there.
+/// Migrations of others are hidden.
 fn named<'a>(call: &'a Call<'_>) -> Result<&'a Migration, ApiError> {
     let (id, me) = (call.params.id("migration_id")?, me(call)?);
     call.world
@@ -69,8 +68,8 @@ fn get(call: &mut Call<'_>) -> Outcome {
     Ok(Reply { changed_at, ..Reply::ok(render(call, migration, attributes)) })
 }
 
-/// `exclude=repositories`, as one value or several, in any of the forms that clients write arrays.
-/// Other names leave nothing out: this route lists no 422.
+/// Accepts any array syntax of clients. Other names are ignored, because this route documents no
+/// 422.
 fn requested_attributes(call: &Call<'_>) -> Attributes {
     let given = call.query.clone().sorted();
     let mut values = given
@@ -96,7 +95,7 @@ fn start(call: &mut Call<'_>) -> Outcome {
             fields
                 .invalid(REPOSITORIES, "repositories must be empty when org_metadata_only is true");
         }
-        // "Other flags are ignored."
+        // Other flags are ignored.
         (BTreeSet::from([Flag::OrgMetadataOnly]), Vec::new())
     } else {
         let repositories = repositories(call, &mut fields, &names, &flags);
@@ -113,7 +112,6 @@ fn start(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::created(render(call, migration, attributes), &location))
 }
 
-/// What `exclude` leaves of the answer.
 fn exclude(fields: &mut Fields) -> Attributes {
     let names = fields.strings("exclude").unwrap_or_default();
     if names.iter().any(|name| name != REPOSITORIES) {
@@ -134,8 +132,8 @@ fn repository_names(fields: &mut Fields) -> Vec<String> {
     names
 }
 
-/// The repositories of these names, each once. Which may be migrated is not shown: all that the
-/// caller sees; only its administrator may lock one.
+/// The caller must see them, and administer those to be locked; the upstream does not document
+/// this.
 fn repositories(
     call: &Call<'_>,
     fields: &mut Fields,
@@ -174,8 +172,7 @@ fn administers(call: &Call<'_>, repository: &Repository) -> bool {
         .is_some_and(|token| access::role_of_token(call.world, token, repository) >= Role::Admin)
 }
 
-/// "302 redirect to the tar.gz archive… Allowed once state is exported." When it is not, 403, as
-/// the row lists no other refusal; when the archive was deleted, it is not found.
+/// 403 before the export, the only documented refusal, and 404 for a deleted archive.
 fn redirect_to_archive(call: &mut Call<'_>) -> Outcome {
     let migration = named(call)?;
     if migration.state != MigrationState::Exported {
@@ -197,8 +194,7 @@ fn redirect_to_archive(call: &mut Call<'_>) -> Outcome {
             "The archive has repositories that the token may not see.",
         ));
     }
-    // The archive never changes, so its migration's guid is tag enough. The address in the answer
-    // is another one every time.
+    // The archive never changes, so its GUID is its tag. The address differs every time.
     let tag = format!("\"{}\"", migration.guid);
     let requested = call
         .headers
@@ -223,7 +219,7 @@ fn redirect_to_archive(call: &mut Call<'_>) -> Outcome {
     Ok(reply.with(header::ETAG, &tag).with(header::LAST_MODIFIED, &http_date(migration.since)))
 }
 
-/// The archive itself, for whoever has an address that was signed and is still good.
+/// Serves the archive for a signed address that has not expired.
 fn download(call: &mut Call<'_>) -> Outcome {
     let guid = call.params.get("file").strip_suffix(".tar.gz").ok_or(ApiError::NotFound)?;
     download::verify(guid, &call.query, call.now).map_err(|refused| match refused {
@@ -262,8 +258,7 @@ fn list_repositories(call: &mut Call<'_>) -> Outcome {
     Ok(pagination::page(call, USUAL, repositories, |repository| renderer.repository(repository)))
 }
 
-/// "A repository can be unlocked after export": before, it is 403. One that the migration does not
-/// hold locked is not found.
+/// 403 before the export, and 404 for a repository that is not locked.
 fn unlock(call: &mut Call<'_>) -> Outcome {
     let migration = named(call)?;
     let name = call.params.get("repo_name");
@@ -284,14 +279,12 @@ fn unlock(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// How much of a migration an answer shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Attributes {
     All,
     WithoutRepositories,
 }
 
-/// The repositories of a migration that are still there for this caller.
 fn shown<'a>(call: &'a Call<'_>, migration: &'a Migration) -> impl Iterator<Item = &'a Repository> {
     let repositories =
         migration.repositories.iter().filter_map(|id| call.world.repositories.get(id));
@@ -302,7 +295,7 @@ fn url(call: &Call<'_>, migration: &Migration) -> String {
     format!("{}/user/migrations/{}", call.urls.api, migration.id)
 }
 
-/// Document 3, User migration; the two other flags are what published clients read beside it.
+/// Renders a migration; two flags are added for published clients.
 fn render(call: &Call<'_>, migration: &Migration, attributes: Attributes) -> Value {
     let renderer = Renderer::of(call);
     let mut map = crate::emulator::render::object([

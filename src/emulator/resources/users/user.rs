@@ -59,7 +59,6 @@ fn my_organizations(call: &mut Call<'_>) -> Outcome {
     }))
 }
 
-/// The caller's own repositories and those of its organisations.
 fn my_repositories(call: &mut Call<'_>) -> Outcome {
     let me = call.caller.user().ok_or(ApiError::RequiresAuthentication)?;
     let world = &*call.world;
@@ -86,8 +85,7 @@ fn repositories_of_organization(call: &mut Call<'_>) -> Outcome {
     Ok(list(call, call.world.repositories_of(Owner::Organization(id))))
 }
 
-/// Those of the chosen repositories that the caller sees, by id. Such lists have no
-/// `Last-Modified`.
+/// Sorted by id. Such lists have no `Last-Modified`.
 fn list<'a>(call: &'a Call<'_>, chosen: impl Iterator<Item = &'a Repository>) -> Reply {
     let shown =
         chosen.filter(|repository| access::sees(call.world, call.caller, repository)).collect();

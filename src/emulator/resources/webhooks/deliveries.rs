@@ -1,4 +1,5 @@
-//! What webhooks delivered (Document 3): summaries by cursor, details, redelivery, pings.
+//! Webhook deliveries: summaries by cursor, details, redelivery, pings (SPECIFICATION,
+//! "Deliveries").
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
@@ -11,7 +12,7 @@ use crate::emulator::render::{Renderer, extend};
 use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::{Attempt, DELIVERIES_MAX, Delivery, Hook, HookKey, Receipt};
 
-/// Begins every cursor, so that a made-up one is told from a real one.
+/// The prefix of every cursor, which exposes invented ones.
 const CURSOR_PREFIX: &str = "v1_";
 
 pub const ROUTES: &[Route] = &[
@@ -36,8 +37,7 @@ fn attempt(call: &mut Call<'_>) -> Outcome {
     redeliver(call, again)
 }
 
-/// Newest first, from the cursor on: "the starting delivery for the page, taken from the paging
-/// link of the previous response".
+/// Lists deliveries newest first, starting at the cursor from the previous page's link.
 pub fn page(call: &Call<'_>, hook: &Hook, wanted: Option<Wanted>) -> Outcome {
     if call
         .query
@@ -76,7 +76,7 @@ pub fn page(call: &Call<'_>, hook: &Hook, wanted: Option<Wanted>) -> Outcome {
     Ok(reply)
 }
 
-/// Document 1, 400: "malformed delivery or cursor query".
+/// A malformed cursor answers 400.
 fn cursor_id(cursor: &str) -> Result<u64, ApiError> {
     let id = cursor
         .strip_prefix(CURSOR_PREFIX)
@@ -85,7 +85,6 @@ fn cursor_id(cursor: &str) -> Result<u64, ApiError> {
     id.ok_or_else(|| ApiError::BadRequest("Invalid cursor".to_owned()))
 }
 
-/// Which outcomes a list is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Successes,
@@ -93,13 +92,13 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// What is not known yet is neither.
+    /// A pending delivery has neither outcome.
     fn takes(self, receipt: &Receipt) -> bool {
         receipt.is_success() == Some(self == Self::Successes)
     }
 }
 
-/// "String filter on delivery outcome classification"; its values are not shown.
+/// The values are undocumented.
 fn status_filter(call: &Call<'_>) -> Result<Option<Wanted>, ApiError> {
     match call.query.get("status") {
         None | Some("") => Ok(None),
@@ -115,8 +114,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The delivery that the path names: 400 for what is no number, 422 for a number that no delivery
-/// can have, 404 for one that none has.
+/// 400 for anything but a number, 422 for an impossible id, 404 for an unknown one.
 fn named<'a>(call: &Call<'_>, hook: &'a Hook) -> Result<&'a Delivery, ApiError> {
     let given = call.params.get("delivery_id");
     if !is_number(given) {
@@ -128,15 +126,13 @@ fn named<'a>(call: &Call<'_>, hook: &'a Hook) -> Result<&'a Delivery, ApiError> 
     u64::try_from(id).ok().and_then(|id| hook.deliveries.get(id)).ok_or(ApiError::NotFound)
 }
 
-/// A delivery of `hook` that is to be made once more.
 #[derive(Debug)]
 pub struct Again {
     hook_key: HookKey,
     delivery: Delivery,
 }
 
-/// The delivery that the path names, to be made once more; 422 when as many wait already as the
-/// record holds ("the endpoint has been spammed", Document 1).
+/// 422 when the log is full of waiting deliveries.
 pub fn again(call: &Call<'_>, hook: &Hook) -> Result<Again, ApiError> {
     let delivery = named(call, hook)?.clone();
     if hook.deliveries.waiting() >= DELIVERIES_MAX {
@@ -149,7 +145,7 @@ pub fn again(call: &Call<'_>, hook: &Hook) -> Result<Again, ApiError> {
     Ok(Again { hook_key: hook.hook_key(), delivery })
 }
 
-/// "Resends that delivery with `redelivery` true"; it keeps its guid (UPSTREAM.md, Webhooks).
+/// Redelivers with `redelivery` true and the same GUID (SPECIFICATION, "Webhooks in practice").
 pub fn redeliver(call: &mut Call<'_>, again: Again) -> Outcome {
     let (id, at) = (call.world.next_id(), call.now);
     let delivery = Delivery {
@@ -165,14 +161,14 @@ pub fn redeliver(call: &mut Call<'_>, again: Again) -> Outcome {
     Ok(Reply::json(StatusCode::ACCEPTED, json!({})))
 }
 
-/// "Triggers a ping event", also of a hook that is not active: it is asked for.
+/// Sends a ping, even to an inactive webhook, because the caller requests it.
 fn ping(call: &mut Call<'_>) -> Outcome {
     let hook = hooks::named(call)?;
     let hook_key = hook.hook_key();
     let organization =
         call.world.organizations.get(&call.organization).ok_or(ApiError::NotFound)?;
     let renderer = Renderer::of(call);
-    // Its payload is not shown; the running service's.
+    // The payload is undocumented; it is the running service's.
     let payload = json!({
         "zen": "Say what you do, do what you say.",
         "hook_id": hook.id,
@@ -192,7 +188,6 @@ fn ping(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// Document 3, Delivery summary.
 fn summary(delivery: &Delivery) -> Value {
     json!({
         "id": delivery.id,
@@ -203,19 +198,19 @@ fn summary(delivery: &Delivery) -> Value {
         "status": delivery.receipt.text(),
         "status_code": delivery.receipt.status_code(),
         "event": &*delivery.event,
-        // Document 3 gives these three types without null; a ping is about no repository.
+        // The documented types of these three exclude null; a ping has no repository.
         "action": delivery.action.as_deref().unwrap_or(""),
         "installation_id": delivery.installation.unwrap_or(0),
         "repository_id": delivery.repository.unwrap_or(0),
-        // Its meaning is not shown; nothing here is throttled.
+        // The meaning is undocumented; no delivery here is throttled.
         "throttled_at": null,
     })
 }
 
-/// The delivery that the path names. Document 3: detail adds `url`, `request` and `response`.
+/// Renders the delivery in the path: a summary with `url`, `request` and `response`.
 pub fn detail(call: &Call<'_>, hook: &Hook) -> Outcome {
     let delivery = named(call, hook)?;
-    // One that waits shows how it would be sent now.
+    // A waiting delivery shows the request as it would be sent now.
     let posted =
         delivery.posted.clone().unwrap_or_else(|| envelope::posted(&hook.config, delivery));
     let (headers, payload) = match &delivery.receipt {

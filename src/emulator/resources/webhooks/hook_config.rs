@@ -1,5 +1,4 @@
-//! The configuration of a webhook on the wire (Document 3, Webhook configuration): what is accepted
-//! and what is shown.
+//! The configuration of a webhook in bodies and responses (SPECIFICATION, "Webhooks").
 
 use http::uri::{Authority, Uri};
 use serde_json::{Value, json};
@@ -8,13 +7,12 @@ use crate::emulator::http::{Change, Fields};
 use crate::emulator::render::extend;
 use crate::emulator::world::{Certificate, Config, ContentType};
 
-/// A secret is write-only; "responses show it masked".
+/// Replaces the secret in responses, because a secret is write-only.
 const MASK: &str = "********";
-/// Longer values are refused; how long they may be is not shown.
+/// The most bytes of a value; the real limits are undocumented.
 const URL_BYTES_MAX: usize = 8 * 1024;
 const SECRET_BYTES_MAX: usize = 4 * 1024;
 
-/// The fields of a configuration that a body gives.
 #[derive(Debug)]
 pub struct Given {
     url: Option<String>,
@@ -24,16 +22,14 @@ pub struct Given {
 }
 
 impl Given {
-    /// Nothing at all.
     pub const NOTHING: Self =
         Self { url: None, content_type: None, secret: Change::Keep, certificate: None };
 
-    /// Reads the fields, noting what is wrong with them.
     pub fn read(fields: &mut Fields) -> Self {
         Self {
             url: url(fields),
             content_type: content_type(fields),
-            // An empty one is none.
+            // An empty secret removes it.
             secret: short_string(fields, "secret").map_or(Change::Keep, |secret| {
                 if secret.is_empty() { Change::Clear } else { Change::Set(secret) }
             }),
@@ -41,7 +37,6 @@ impl Given {
         }
     }
 
-    /// What becomes of a configuration: only what is given changes.
     pub fn change(self, old: Config) -> Config {
         Config {
             url: self.url.unwrap_or(old.url),
@@ -53,7 +48,6 @@ impl Given {
     }
 }
 
-/// A string of bounded length.
 pub fn short_string(fields: &mut Fields, name: &str) -> Option<String> {
     let given = fields.string(name)?;
     if given.len() <= SECRET_BYTES_MAX {
@@ -65,7 +59,7 @@ pub fn short_string(fields: &mut Fields, name: &str) -> Option<String> {
 
 fn url(fields: &mut Fields) -> Option<String> {
     let url = fields.string("url")?;
-    // Other characters have to be encoded (RFC 3986, section 2).
+    // Other characters must be encoded (RFC 3986, section 2).
     if url.len() <= URL_BYTES_MAX
         && url.is_ascii()
         && url.parse().is_ok_and(|uri| can_receive(&uri))
@@ -76,8 +70,7 @@ fn url(fields: &mut Fields) -> Option<String> {
     None
 }
 
-/// Whether it is an address that something can be sent to. A port that is no number would be taken
-/// for none.
+/// The parser would take a malformed port for an absent one.
 fn can_receive(uri: &Uri) -> bool {
     let has_usual_port = |authority: &Authority| {
         let text = authority.as_str();
@@ -99,7 +92,7 @@ fn content_type(fields: &mut Fields) -> Option<ContentType> {
     known
 }
 
-/// "String or number" (Document 3).
+/// Accepts a string or a number.
 fn insecure_ssl(fields: &mut Fields) -> Option<Certificate> {
     let given = match fields.value("insecure_ssl")? {
         Value::String(text) => text.clone(),
@@ -115,8 +108,7 @@ fn insecure_ssl(fields: &mut Fields) -> Option<Certificate> {
     known
 }
 
-/// Document 3, Webhook configuration. `username` and `password` are "accepted" only: nothing
-/// answers with them.
+/// `username` and `password` are write-only.
 pub fn render(config: &Config) -> Value {
     let mut value = json!({
         "url": config.url,

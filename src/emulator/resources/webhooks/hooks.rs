@@ -1,4 +1,4 @@
-//! Organisation webhooks (Document 3): create, list, change, delete, configuration.
+//! Organisation webhooks: create, list, change, delete, configuration (SPECIFICATION, "Webhooks").
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -14,8 +14,7 @@ use crate::emulator::world::{Config, DeliveryLog, Hook, HookKey, Organization, T
 pub const READ: Need = need(Level::Read);
 pub const WRITE: Need = need(Level::Write);
 
-/// "Caller must be an organization owner. Classic tokens need `admin:org_hook`"; 404 is the only
-/// refusal that the routes list.
+/// Classic tokens need `admin:org_hook`. 404 is the only documented refusal.
 const fn need(level: Level) -> Need {
     Need::Organization(OrganizationNeed {
         permission: "organization_hooks",
@@ -26,11 +25,9 @@ const fn need(level: Level) -> Need {
     })
 }
 
-/// More webhooks of one organisation than this are refused: each keeps a record of its deliveries.
-/// Not shown.
+/// The most webhooks of an organisation, because each keeps a log. Undocumented.
 const HOOKS_MAX: usize = 250;
-/// More events than this cannot be chosen, nor one of a longer name. The catalog of events is not
-/// shown, so any name is taken.
+/// The upstream does not document the catalogue of events, so any name is accepted.
 const EVENTS_MAX: usize = 100;
 const EVENT_BYTES_MAX: usize = 100;
 
@@ -44,8 +41,7 @@ pub const ROUTES: &[Route] = &[
     Route::patch("/orgs/{org}/hooks/{hook_id}/config", WRITE, patch_config),
 ];
 
-/// The hook that the path names. "OAuth apps cannot list, view or edit hooks they did not create,
-/// and users cannot list, view or edit hooks created by OAuth apps" (Document 3).
+/// OAuth apps reach only their own webhooks, and users none of those (SPECIFICATION, "Webhooks").
 pub fn named<'a>(call: &'a Call<'_>) -> Result<&'a Hook, ApiError> {
     let id = call.params.id("hook_id")?;
     organization(call)?.hooks.get(&id).filter(|hook| is_mine(call, hook)).ok_or(ApiError::NotFound)
@@ -116,9 +112,8 @@ fn create(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::created(value, &location))
 }
 
-/// "The secret is overwritten by an update: an earlier secret must be sent again or replaced,
-/// otherwise it is removed": by every update, also by one that has no `config`. What else is not
-/// given stays as it is.
+/// Every update without a secret removes the stored one, even an update without `config`
+/// (SPECIFICATION, "Webhooks").
 fn patch(call: &mut Call<'_>) -> Outcome {
     let hook_key = named(call)?.hook_key();
     let mut fields = Fields::parse("Hook", call.body)?;
@@ -163,14 +158,12 @@ fn get_config(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(hook_config::render(&hook.config)).changed_at(hook.updated_at))
 }
 
-/// Only the fields given change, unlike an update of the hook itself.
+/// Changes only the given fields, unlike an update of the webhook itself.
 fn patch_config(call: &mut Call<'_>) -> Outcome {
     let hook_key = named(call)?.hook_key();
     change_config(call, hook_key)
 }
 
-/// Changes what the body gives of a webhook's configuration: "(optional)" stands at each of its
-/// fields.
 pub fn change_config(call: &mut Call<'_>, hook_key: HookKey) -> Outcome {
     let mut fields = Fields::parse("Hook", call.body)?;
     let given = Given::read(&mut fields);
@@ -182,7 +175,7 @@ pub fn change_config(call: &mut Call<'_>, hook_key: HookKey) -> Outcome {
     Ok(Reply::ok(hook_config::render(&hook.config)))
 }
 
-/// The `config` object of a hook, where `url` is required.
+/// `url` is required.
 fn whole_config(fields: &mut Fields, mut inner: Fields) -> Given {
     if !inner.has("url") {
         inner.missing("url");
@@ -192,8 +185,7 @@ fn whole_config(fields: &mut Fields, mut inner: Fields) -> Given {
     given
 }
 
-/// The `config` object of a new hook. "`username`, `password`: accepted on organization webhook
-/// creation only": an update that has them does not look at them, and leaves the ones given here.
+/// `username` and `password` are accepted only here; updates ignore them and keep these.
 fn new_config(fields: &mut Fields, mut inner: Fields) -> Config {
     let credential = |inner: &mut Fields, name| {
         hook_config::short_string(inner, name).filter(|text| !text.is_empty())
@@ -219,7 +211,6 @@ fn events(fields: &mut Fields) -> Option<Vec<String>> {
     Some(events)
 }
 
-/// Document 3, Organization webhook.
 pub fn render(call: &Call<'_>, hook: &Hook) -> Value {
     let organization = organization(call).map_or("", |organization| &organization.login);
     let url = format!("{}/orgs/{}/hooks/{}", call.urls.api, segment(organization), hook.id);
@@ -231,7 +222,7 @@ pub fn render(call: &Call<'_>, hook: &Hook) -> Value {
         "name": "web",
         "events": hook.events,
         "active": hook.active,
-        // "secret never returned"
+        // The secret is never returned.
         "config": { "url": hook.config.url, "content_type": hook.config.content_type.name() },
         "updated_at": iso(hook.updated_at),
         "created_at": iso(hook.created_at),

@@ -1,4 +1,4 @@
-//! Document 1, Credentials: App JWT and App installation access token; UPSTREAM.md, Apps.
+//! Tests app JWTs and installation access tokens (SPECIFICATION, "Credentials" and "Apps").
 
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -10,12 +10,12 @@ use crate::emulator::tests::*;
 pub const INITECH: &str = "emu_installation_initech";
 const MINT: &str = "/app/installations/361/access_tokens";
 
-/// A JWT of the app that is installed on acme and globex.
+/// Returns a JWT of the app that is installed on acme and globex.
 pub fn acme_jwt(upstream: &Upstream) -> String {
     jwt(upstream, APP_KEY, 301)
 }
 
-/// A JWT of the app of initech-labs.
+/// Returns a JWT of the app of initech-labs.
 pub fn initech_jwt(upstream: &Upstream) -> String {
     jwt(upstream, INITECH_APP_KEY, 351)
 }
@@ -29,7 +29,6 @@ fn jwt(upstream: &Upstream, key: &str, app: u64) -> String {
     )
 }
 
-/// A token made with this body.
 fn mint(upstream: &mut Upstream, body: &Value) -> String {
     let jwt = initech_jwt(upstream);
     let answer = upstream.post(&jwt, MINT, body).assert_status(201);

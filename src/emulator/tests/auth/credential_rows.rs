@@ -1,5 +1,5 @@
-//! Document 1, Authentication and Errors: every row of their tables, and how far each kind of token
-//! reaches.
+//! Tests every documented row about authentication and errors, and the reach of each kind of token
+//! (SPECIFICATION, "Credentials" and "Errors").
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Document 1, Authentication: who may see and do what.
+//! Tests the access rights of each credential (SPECIFICATION, "Credentials").
 
 use serde_json::json;
 

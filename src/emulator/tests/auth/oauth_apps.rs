@@ -1,4 +1,4 @@
-//! Document 1, Credentials: OAuth app, by its tokens and by its client id and secret.
+//! Tests OAuth apps, by their tokens and by client id and secret (SPECIFICATION, "Credentials").
 
 use http::Method;
 use serde_json::{Value, json};

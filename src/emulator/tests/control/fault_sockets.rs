@@ -1,5 +1,5 @@
-//! Faults over real connections, HTTP/1.1 and h2c: what a client sees of each, and what the books
-//! say meanwhile.
+//! Tests faults over real connections, HTTP/1.1 and h2c: the client's view of each, and the
+//! emulator's counts meanwhile.
 
 use std::io::ErrorKind;
 
@@ -17,13 +17,12 @@ use crate::emulator::faults::FaultId;
 use crate::emulator::server::{Handle, Server};
 use crate::emulator::tests::*;
 
-/// A running emulator and the clock that only a test moves.
 struct Running {
     handle: Handle,
     clock: Clock,
 }
 
-/// How a raw HTTP/1.1 exchange ended: the bytes that came, and whether a reset ended them.
+/// The end of a raw HTTP/1.1 exchange: the received bytes, and whether a reset ended them.
 struct Ended {
     bytes: Vec<u8>,
     error: Option<ErrorKind>,
@@ -95,7 +94,6 @@ impl Running {
             .unwrap_or(0)
     }
 
-    /// Until nothing is in flight any more.
     async fn all_places_are_free(&self) {
         let freed = async {
             while self.in_flight() > 0 {
@@ -105,7 +103,6 @@ impl Running {
         tokio::time::timeout(Duration::from_secs(10), freed).await.expect("its place is freed");
     }
 
-    /// A connection on which a GET was sent.
     async fn raw(&self, method: &str, path: &str, more: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.handle.addr()).await.expect("it listens");
         let head = format!(
@@ -115,7 +112,6 @@ impl Running {
         stream
     }
 
-    /// Everything that comes on a raw connection until it ends.
     async fn ended(&self, method: &str, path: &str, more: &str) -> Ended {
         let mut stream = self.raw(method, path, more).await;
         let mut bytes = Vec::new();
@@ -276,7 +272,7 @@ async fn half_of_a_large_body_comes_whole_in_either_protocol() {
     while let Some(Ok(frame)) = body.frame().await {
         received += frame.into_data().map_or(0, |data| data.len());
     }
-    // Addresses in the body name the host that the request named, which is not as long here.
+    // Addresses in the body contain the request's host, which has another length here.
     assert!(received > 65_535 && received.abs_diff(whole / 2) < 10_000, "{received} of {whole}");
     running.handle.shutdown().await;
 }
@@ -431,8 +427,7 @@ async fn reordered_answers_come_with_the_older_headers_last() {
         let mut buffer = [0; 4_096];
         let count = first.read(&mut buffer).await.expect("the first answer");
         let first = remaining_of(&buffer[..count]);
-        // When the first answer is there, the second has long come: it can be read without any
-        // waiting.
+        // The second response arrived before the first, so it can be read without any waiting.
         let count =
             second.into_std().and_then(|mut second| std::io::Read::read(&mut second, &mut buffer));
         let second =
@@ -513,7 +508,7 @@ async fn a_reset_of_the_emulator_lets_go_what_gates_and_faults_hold() {
         running.handle.wait_until_held(crate::emulator::faults::gates::GateId(gate), 1).await;
         running.handle.wait_until_struck(fault, 1).await;
         running.control(Method::POST, "reset", &Value::Null);
-        // A gate shut at once must not catch what the old one held.
+        // A gate shut at once must not catch the request that the old one held.
         running.control(Method::POST, "gates", &json!({ "match": { "path": "/user" } }));
     };
     let (gated, stalled, ()) = tokio::join!(gated, stalled, reset);

@@ -1,5 +1,4 @@
-//! Faults on request, without a socket: what is executed, what is answered, what the books and the
-//! transcript say of it.
+//! Tests faults without a socket: execution, response, counts and transcript.
 
 use serde_json::{Value, json};
 
@@ -10,7 +9,6 @@ use crate::emulator::tests::*;
 const ISSUES: &str = "/repos/acme/widgets/issues";
 
 impl Upstream {
-    /// Arms a fault; its id.
     fn arm(&mut self, fault: &Value) -> u64 {
         self.post(NOBODY, "/_emulator/faults", fault).assert_status(201).body["id"]
             .as_u64()
@@ -21,7 +19,6 @@ impl Upstream {
         self.post(ADA, ISSUES, &json!({ "title": title }))
     }
 
-    /// How many issues acme/widgets has.
     fn issues(&mut self) -> usize {
         let world = self.get(NOBODY, "/_emulator/world").body;
         let widgets = world["repositories"]
@@ -37,7 +34,6 @@ impl Upstream {
         self.emulator.arrive(self.now, &request(method, token, path, &[], &Value::Null), PEER)
     }
 
-    /// The last request as the transcript has it.
     fn last(&mut self) -> Value {
         let all = self.get(NOBODY, "/_emulator/transcript").body;
         all["requests"].as_array().and_then(|all| all.last().cloned()).expect("a request")

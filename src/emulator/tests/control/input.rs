@@ -1,5 +1,5 @@
-//! CONTRACT, Emulator: what the control plane does with input that nobody expects, with pages of
-//! other sites, and when it begins anew.
+//! Tests the control plane with unexpected input, cross-origin pages and resets (SPECIFICATION,
+//! "Emulator").
 
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! CONTRACT, Emulator: the control plane.
+//! Tests the control plane (SPECIFICATION, "Emulator").
 
 use serde_json::{Value, json};
 

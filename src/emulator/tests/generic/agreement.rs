@@ -1,5 +1,5 @@
-//! The hand-written routes and the endpoint table were read from the same documents by different
-//! people: where both say something of a route, they say the same.
+//! Compares the hand-written routes with the endpoint table, two independent readings of the
+//! upstream's documentation: shared facts must agree.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,13 @@ use crate::emulator::resources;
 use crate::emulator::routing::{Charge, Need, Route};
 use crate::emulator::tests::*;
 
-/// Method, route, what is different on purpose, and why.
+/// Method, route, the deliberate difference, and its reason.
 const EXCEPTIONS: &[(&str, &str, &str, &str)] = &[
     ("PUT", "/teams/{team_id}/repos/{owner}/{repo}", "permission", CLOSING_DOWN),
     ("DELETE", "/teams/{team_id}/repos/{owner}/{repo}", "permission", CLOSING_DOWN),
 ];
 const CLOSING_DOWN: &str = "Document 1 lists it under Members alone; it does what its replacement does, which takes the repository's administration too";
 
-/// The table's endpoint of a hand-written route.
 fn listed(route: &Route) -> &'static Endpoint {
     let word = |segment: &str| if segment.starts_with('{') { "4711" } else { segment }.to_owned();
     let path: Vec<String> = route.template.split('/').map(word).collect();
@@ -28,18 +27,16 @@ fn listed(route: &Route) -> &'static Endpoint {
     Table::embedded(Dialect::Service).classify(&method, path).endpoint
 }
 
-/// What a route asks of tokens with permissions, as its header says it.
 fn asked(need: Need) -> Option<String> {
     let header = need.accepted_permissions();
     (!header.is_empty() && header != "allows_permissionless_access=true").then_some(header)
 }
 
-/// What a header grants together, without the looking at repositories that goes without saying.
+/// Parses a header's grants, without the implied reading of repositories.
 fn grants(header: &str) -> BTreeSet<String> {
     header.split(',').filter(|grant| *grant != "metadata=read").map(str::to_owned).collect()
 }
 
-/// Everything that the two say differently of one route.
 fn differences(route: &Route, endpoint: &Endpoint) -> Vec<&'static str> {
     let sets = sets(endpoint, Dialect::Service);
     let written: BTreeSet<BTreeSet<String>> = sets

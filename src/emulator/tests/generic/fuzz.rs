@@ -1,4 +1,4 @@
-//! Seeded random requests: no panic, and every answer is well formed.
+//! Sends seeded random requests: no panic, and every response is well formed.
 
 use http::{HeaderValue, Method, Request};
 
@@ -7,7 +7,7 @@ use crate::emulator::tests::*;
 use crate::random::Rng;
 
 const REQUESTS: u32 = 20_000;
-/// What random writes made is thrown away after this many requests, so that lists stay short.
+/// Resets after this many requests, so that lists stay short.
 const RESET_EVERY: u32 = 2_000;
 const PIECES: &[&str] = &[
     "acme",
@@ -160,8 +160,7 @@ pub fn pick<'a>(dice: &mut Rng, from: &[&'a str]) -> &'a str {
     dice.pick(from).copied().unwrap_or("")
 }
 
-/// A value for a parameter of a template: mostly one that exists, so that requests get beyond the
-/// first look-up.
+/// Mostly an existing value, so that requests get beyond the first look-up.
 fn parameter<'a>(dice: &mut Rng, name: &str) -> &'a str {
     let known: &[&str] = match name {
         "{owner}" | "{org}" => &["acme", "globex"],
@@ -282,7 +281,6 @@ fn random_request(dice: &mut Rng, templates: &[&str]) -> Option<Request<Bytes>> 
     builder.body(body).ok()
 }
 
-/// The seed world, and limits so high that no refusal hides a route.
 fn begin(upstream: &mut Upstream) {
     upstream.post(NOBODY, "/_emulator/reset", &Value::Null).assert_status(200);
     for name in [

@@ -1,5 +1,5 @@
-//! Seeded random requests to every route of the endpoint table: no panic, and every answer is valid
-//! for its route.
+//! Sends seeded random requests to every route of the endpoint table: no panic, and every response
+//! is valid for its route.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use crate::emulator::routing::Verb;
 use crate::emulator::tests::*;
 use crate::random::Rng;
 
-/// With the twenty thousand of `fuzz` a hundred thousand; each dialect has a half.
+/// With the twenty thousand of `fuzz`, a hundred thousand; each dialect gets half.
 const REQUESTS: u32 = 40_000;
-/// What random writes made is thrown away after this many requests, so that lists stay short.
+/// Resets after this many requests, so that lists stay short.
 const RESET_EVERY: u32 = 8_000;
 
 const CREDENTIALS: &[&str] = &[
@@ -86,10 +86,10 @@ const QUERIES: &[&str] = &[
     "?a&b=&=c&%",
 ];
 
-/// The names of things that were made, by the template of the list that they are in.
+/// Names of created objects, by the template of their list.
 type Made = BTreeMap<String, Vec<String>>;
 
-/// The endpoint's own path, some of its values odd, others those of things that were made before.
+/// Returns a path of the endpoint; some values are odd, others name objects created before.
 fn path(dice: &mut Rng, template: &str, made: &Made) -> String {
     let mut path = if dice.below(8) == 0 { "/api/v3".to_owned() } else { String::new() };
     let mut list = String::new();
@@ -126,8 +126,7 @@ fn path(dice: &mut Rng, template: &str, made: &Made) -> String {
     path + pick(dice, QUERIES)
 }
 
-/// Whether it takes or renames a place that most routes are about; such requests are left for the
-/// end, or little else would be met.
+/// Returns true for requests that delete or rename a place that most routes need; they come last.
 fn takes_much_away(method: &Method, template: &str) -> bool {
     matches!(
         (method.as_str(), template),
@@ -135,7 +134,6 @@ fn takes_much_away(method: &Method, template: &str) -> bool {
     )
 }
 
-/// Remembers what a request made.
 fn note(made: &mut Made, template: &str, answer: &Answer) {
     let name = answer.body["url"]
         .as_str()
@@ -186,8 +184,7 @@ fn random_request(
     Some(request)
 }
 
-/// Document 1, Errors, as far as such a request can meet them; and the redirects of renamed
-/// repositories.
+/// Documented errors that such a request can meet, and redirects of renamed repositories.
 fn may_answer(method: &Method, status: u16) -> bool {
     match status {
         200 | 204 | 400 | 401 | 403 | 404 | 422 => true,
@@ -200,8 +197,7 @@ fn may_answer(method: &Method, status: u16) -> bool {
     }
 }
 
-/// The success that the documents list for a hand-written route of theirs. What is still answered
-/// over a generic resource is none.
+/// Returns the documented success of a hand-written route; `None` for generic resources.
 fn documented(method: &Method, path: &str) -> Option<(Vec<u16>, Form)> {
     let verb = Verb::of(method)?;
     let (route, _) = find(verb, path.strip_prefix("/api/v3").unwrap_or(path))?;

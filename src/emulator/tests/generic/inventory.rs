@@ -1,5 +1,5 @@
-//! Document 1, Route inventory and permission matrix: every row of the endpoint table answers, in
-//! both dialects, to the right credential and to no other.
+//! Tests every row of the endpoint table in both dialects: it answers the right credential and no
+//! other (SPECIFICATION, "Route inventory" and "Permissions").
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,15 +14,14 @@ use crate::emulator::tests::*;
 pub const DIALECTS: [Dialect; 2] = [Dialect::Service, Dialect::Github];
 pub const OAUTH_APP: &str = "basic";
 
-/// Every route of the table; classes of unknown routes and GraphQL, which has a door of its own,
-/// are none.
+/// Without the classes of unknown routes, and without GraphQL, which has its own surface.
 pub fn routes(dialect: Dialect) -> impl Iterator<Item = &'static Endpoint> {
     Table::embedded(dialect)
         .iter()
         .filter(|endpoint| !endpoint.generic && endpoint.template != "/graphql")
 }
 
-/// A path of this template that leads to something of the seed world, as far as the world has it.
+/// Returns a path of this template to an object of the seed world, as far as the world has one.
 pub fn walkable(endpoint: &Endpoint, repository: &str) -> String {
     let mut path = String::new();
     for segment in endpoint.template.split('/').skip(1) {
@@ -44,7 +43,7 @@ pub fn walkable(endpoint: &Endpoint, repository: &str) -> String {
     if path.is_empty() { "/".to_owned() } else { path }
 }
 
-/// A request by a token, by the seed's OAuth app, or by its app's JWT.
+/// Builds a request by a token, by the seed's OAuth app, or by its app's JWT.
 pub fn asking(
     upstream: &Upstream,
     method: &Method,
@@ -69,7 +68,6 @@ pub fn app_jwt(upstream: &Upstream) -> String {
     )
 }
 
-/// A credential that the row takes, of somebody who may do everything.
 fn fitting(endpoint: &Endpoint) -> &'static str {
     if endpoint.tokens.accepts_app_jwt() == Some(true) {
         "jwt"
@@ -83,14 +81,13 @@ fn fitting(endpoint: &Endpoint) -> &'static str {
     } else if endpoint.template.ends_with("/public_members/{username}")
         && endpoint.method != Method::GET
     {
-        // Whom the walk names there: members show and hide only themselves.
+        // The walk names Ben there, because members publicize and conceal only themselves.
         BEN
     } else {
         ADA
     }
 }
 
-/// An upstream whose limits hide no answer.
 pub fn unlimited(dialect: Dialect) -> Upstream {
     let mut upstream = Upstream::with(Options {
         dialect,
@@ -102,7 +99,7 @@ pub fn unlimited(dialect: Dialect) -> Upstream {
 }
 
 pub fn lift_limits(upstream: &mut Upstream) {
-    // Transfers by Git LFS have limits by kind alone.
+    // Git LFS has limits by kind alone.
     for resource in crate::emulator::limits::settings::Resource::ALL
         .into_iter()
         .filter(|resource| *resource != crate::emulator::limits::settings::Resource::LFS)
@@ -127,7 +124,6 @@ pub fn lift_limits(upstream: &mut Upstream) {
     }
 }
 
-/// The endpoint that the emulator itself says it answered as.
 fn answered_as(upstream: &mut Upstream) -> String {
     upstream
         .emulator
@@ -138,8 +134,7 @@ fn answered_as(upstream: &mut Upstream) -> String {
         .unwrap_or_default()
 }
 
-/// Reads first, then what makes and changes things, at last what takes them away, the deepest
-/// first.
+/// Orders routes: reads first, then writes, at last deletions, the deepest first.
 fn in_walking_order(dialect: Dialect) -> Vec<&'static Endpoint> {
     let mut routes: Vec<_> = routes(dialect).collect();
     let rank = |method: &Method| {
@@ -151,7 +146,6 @@ fn in_walking_order(dialect: Dialect) -> Vec<&'static Endpoint> {
     routes
 }
 
-/// Asks every route of the table as `credential` says, and judges each answer.
 fn walk(
     repository: &str,
     credential: impl Fn(&Endpoint) -> Option<&'static str>,
@@ -207,7 +201,7 @@ fn without_a_credential_only_public_data_is_shown() {
         |_| Some(NOBODY),
         |endpoint, answer, what| match answer.status {
             401 | 404 => {}
-            // Reading, and what says nothing about anybody's data.
+            // Reads, and responses without anyone's data.
             200..=299 | 302 | 422 => {
                 assert!(
                     endpoint.method == Method::GET
@@ -230,7 +224,7 @@ fn without_a_credential_only_public_data_is_shown() {
 
 #[test]
 fn a_private_repository_is_not_there_for_strangers() {
-    // What takes a JWT says so to everybody, whatever the path names.
+    // Routes that take a JWT refuse other credentials before they look at the path.
     let in_repository = |endpoint: &Endpoint| {
         endpoint.template.starts_with("/repos/{owner}/{repo}")
             && endpoint.tokens.accepts_app_jwt() != Some(true)
@@ -261,8 +255,7 @@ fn a_token_without_the_permission_is_refused() {
         "widgets",
         |endpoint| wants_permission(endpoint).then_some(ADA_NO_PERMISSIONS),
         |endpoint, answer, what| {
-            // "Some endpoints work for public resources without a permission" (Document 1): reading
-            // a public repository does.
+            // Reading a public repository needs no permission (SPECIFICATION, "Permissions").
             let may_be_public =
                 endpoint.method == Method::GET && !endpoint.template.contains("/teams/");
             assert!(
@@ -358,8 +351,7 @@ fn every_answer_states_the_permissions_that_open_its_endpoint() {
                 .concat();
             let Some(permission) = &endpoint.permission else { return };
             let level = permission.to_string().rsplit(':').next().unwrap_or("").to_owned();
-            // The name on the wire ends with the document's, but for the two that the running
-            // service names otherwise.
+            // The API's name ends with the documented one, with two exceptions.
             let name = permission.name.replace("webhooks", "hooks");
             assert!(
                 header.contains(&format!("{name}={level}"))

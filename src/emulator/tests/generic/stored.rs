@@ -1,4 +1,4 @@
-//! The generic stored resource behind routes whose shapes no document shows: lists, items,
+//! Tests the generic stored resource behind routes with undocumented shapes: lists, items,
 //! settings, actions, families.
 
 use http::Method;
@@ -10,7 +10,7 @@ use crate::emulator::resources::find;
 use crate::emulator::routing::Verb;
 use crate::emulator::tests::*;
 
-/// Everything that any list of the table asks of a new thing.
+/// Returns all members that any list of the table requires of a new object.
 fn anything() -> Value {
     json!({
         "name": "thing", "value": "v", "head_sha": "main", "ref": "main", "state": "success", "key": "ssh-ed25519 AAAA", "body": "text",
@@ -19,8 +19,7 @@ fn anything() -> Value {
     })
 }
 
-/// The lists of the table that are no hand-written routes: where things are made, and the address
-/// of a thing by its name.
+/// Lists the table's lists without hand-written routes, each with the address of its items.
 fn lists() -> Vec<(&'static Endpoint, &'static Endpoint)> {
     let item_of = |list: &Endpoint| {
         routes(Dialect::Service).find(|item| {
@@ -47,7 +46,6 @@ fn has_route(method: &Method, template: &str) -> bool {
         .any(|endpoint| endpoint.method == *method && endpoint.template == template)
 }
 
-/// The last word of a new thing's own address.
 fn name_of(made: &Answer) -> String {
     made.body["url"].as_str().and_then(|url| url.rsplit('/').next()).unwrap_or_default().to_owned()
 }
@@ -58,8 +56,7 @@ fn what_is_posted_to_a_list_is_in_it_until_it_is_deleted() {
     for (list, item) in lists().into_iter().filter(|(list, _)| {
         list.template.starts_with("/repos/") || list.template.starts_with("/orgs/")
     }) {
-        // What lies below a thing that nobody has made is told in its own place, and the world
-        // knows its teams itself.
+        // Another test covers collections below unknown objects, and the world itself has teams.
         if walkable(list, "widgets").contains("4711") || list.template.ends_with("/teams") {
             continue;
         }

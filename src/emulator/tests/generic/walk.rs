@@ -1,4 +1,4 @@
-//! What the seed world has for each parameter of a route.
+//! An existing object of the seed world for each parameter of a route.
 
 /// Parameter and value.
 pub const WALK: &[(&str, &str)] = &[

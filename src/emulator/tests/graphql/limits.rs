@@ -1,4 +1,4 @@
-//! GraphQL: what a query costs, and that none is too much.
+//! Tests the cost of GraphQL queries and their bounds.
 
 use http::Request;
 use serde_json::{Value, json};
@@ -7,7 +7,6 @@ use crate::emulator::tests::*;
 
 const LOGIN: &str = "{ viewer { login } }";
 
-/// So many pieces of text, each made from its number.
 fn repeated(count: usize, piece: impl Fn(usize) -> String) -> String {
     (0..count).map(piece).collect()
 }

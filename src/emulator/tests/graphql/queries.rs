@@ -1,4 +1,4 @@
-//! GraphQL over the same world as REST: reading, paging, changing, and who may.
+//! Tests GraphQL over the same world as REST: queries, pages, mutations and access.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,6 @@ use crate::emulator::accounts::{Level, Permissions};
 use crate::emulator::tests::*;
 
 impl Upstream {
-    /// A query's whole answer.
     pub fn query(&mut self, token: &str, query: &str) -> Value {
         self.query_with(token, query, &json!({}))
     }
@@ -19,7 +18,7 @@ impl Upstream {
             .body
     }
 
-    /// A query's data, when nothing is wrong with it.
+    /// Returns a query's data and asserts that there are no errors.
     pub fn data(&mut self, token: &str, query: &str) -> Value {
         let answer = self.query(token, query);
         assert!(answer.get("errors").is_none(), "{answer}");
@@ -34,7 +33,6 @@ impl Upstream {
     }
 }
 
-/// Type and path of the first error.
 fn error(answer: &Value) -> (&str, &Value) {
     (answer["errors"][0]["type"].as_str().unwrap_or(""), &answer["errors"][0]["path"])
 }

@@ -1,4 +1,5 @@
-//! Document 1, Limits: primary and secondary limits as callers meet them.
+//! Tests primary and secondary limits as callers meet them (SPECIFICATION, "Primary rate limits"
+//! and "Secondary rate limits").
 
 use http::{Method, Request};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What routes of the endpoint table count for, and which of several permissions opens them.
+//! Tests the limits of the endpoint table's routes, and alternatives of permissions.
 
 use std::sync::Arc;
 
@@ -8,7 +8,6 @@ use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Level, Permissions, Token, TokenStatus};
 use crate::emulator::tests::*;
 
-/// A fine-grained token of ada's with these permissions alone.
 fn with_permissions(
     upstream: &mut Upstream,
     value: &str,
@@ -78,7 +77,7 @@ fn a_permission_opens_its_level_and_the_ones_below_it() {
     let group = json!({ "name": "builders" });
     upstream.post(&reads, "/orgs/acme/actions/runner-groups", &group).assert_status(403);
     upstream.post(&writes, "/orgs/acme/actions/runner-groups", &group).assert_status(201);
-    // Rulesets are "listed under write access", the reading routes too.
+    // All routes of rulesets take write access, the reading ones too.
     let administers = with_permissions(
         &mut upstream,
         "administers",

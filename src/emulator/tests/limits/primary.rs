@@ -1,5 +1,5 @@
-//! Document 1, Primary rate limits, row by row: every caller of the table, in the headers and in
-//! `GET /rate_limit`.
+//! Tests the primary limit of every kind of caller, in the headers and in `GET /rate_limit`
+//! (SPECIFICATION, "Primary rate limits").
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -12,14 +12,13 @@ pub const IRIS: &str = "emu_classic_iris";
 pub const IRIS_BY_APP: &str = "emu_app_user_iris";
 pub const IRIS_BY_OAUTH: &str = "emu_oauth_iris";
 
-/// A request with an OAuth app's id and secret.
 pub fn by_basic(method: Method, credential: &str, path: &str, body: &Value) -> Request<Bytes> {
     use base64::Engine;
     let encoded = base64::engine::general_purpose::STANDARD.encode(credential);
     request(method, NOBODY, path, &[("authorization", &format!("Basic {encoded}"))], body)
 }
 
-/// The limit in the headers of one answer, and the one that `GET /rate_limit` reports.
+/// Returns the limit in the headers of a response, and the one of `GET /rate_limit`.
 fn limits(upstream: &mut Upstream, token: &str) -> (u64, u64) {
     let shown = upstream.get(token, "/users/ada").assert_status(200);
     let status = upstream.get(token, "/rate_limit").assert_status(200);

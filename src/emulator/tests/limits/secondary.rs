@@ -1,5 +1,5 @@
-//! Document 1, Secondary rate limits and Client behavior after a limit, row by row; `limits` has
-//! the first of them.
+//! Tests secondary limits and the rules after a limit, row by row (SPECIFICATION, "Secondary rate
+//! limits" and "After a limit"); `limits` has the basic cases.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! UPSTREAM.md, Conditional requests, and the headers of every answer.
+//! Tests conditional requests and the headers of every response (SPECIFICATION, "Conditional
+//! requests in practice").
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! The objects that many answers share, field by field and type by type: Document 2, User summary
-//! object; Document 3, Repository object.
+//! Tests the objects that many responses share, field by field and type by type: user summaries and
+//! repositories.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Document 1, Poll interval and Conditional requests, as all polling endpoints keep them.
+//! Tests poll intervals and conditional requests of all polling endpoints.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,6 @@ fn interval(upstream: &mut Upstream, token: &str, path: &str) -> u64 {
     upstream.get(token, path).assert_status(200).header("x-poll-interval").parse().expect("seconds")
 }
 
-/// A thread of Ada's that has a subscription.
 fn mentioned(upstream: &mut Upstream) -> String {
     let mention = json!({ "type": "mention", "repository": "acme/widgets", "actor": "ben", "number": 70, "user": "ada" });
     upstream.post(NOBODY, "/_emulator/events", &mention).assert_status(201);

@@ -1,4 +1,4 @@
-//! What the service knows of itself and lists of everything: the same for everyone.
+//! Tests the service's reference data and global lists.
 
 use serde_json::json;
 

@@ -1,11 +1,11 @@
-//! Replay of recorded exchanges.
+//! Tests the replay of recorded exchanges.
 
 use serde_json::{Value, json};
 
 use crate::emulator::replay::Recording;
 use crate::emulator::tests::*;
 
-/// A record as the published package has it, with the headers of a real answer.
+/// Returns a record in the published package's form, with the headers of a real response.
 fn record(method: &str, path: &str, body: &Value, status: u16, response: &Value) -> Value {
     let etag = format!("\"etag-of-{path}-{response}\"").replace(['{', '}', ','], "");
     json!({

@@ -1,4 +1,4 @@
-//! The socket shell: both protocols, gates, clients that go away.
+//! Tests the server: both protocols, gates, disconnecting clients.
 
 use http_body_util::{BodyExt, Full};
 use hyper_util::client::legacy::Client;
@@ -161,7 +161,7 @@ async fn a_body_that_is_announced_as_too_large_is_refused_before_it_comes() {
         );
         stream.write_all(head.as_bytes()).await.expect("it is read");
         let mut answer = Vec::new();
-        // The connection ends: what was announced cannot be told from what comes next.
+        // Reads to the end of the connection, because raw bytes do not separate two responses.
         stream.read_to_end(&mut answer).await.expect("an answer");
         let answer = String::from_utf8_lossy(&answer);
         assert!(answer.starts_with("HTTP/1.1 413 "), "{path}: {answer}");

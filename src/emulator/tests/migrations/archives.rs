@@ -1,4 +1,4 @@
-//! Document 3, User migrations: downloading the archive, and what is really in it.
+//! Tests the download of a migration's archive and its content (SPECIFICATION, "User migrations").
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -12,7 +12,6 @@ use crate::emulator::tests::*;
 /// Path and content of every file of an archive; directories have no content and end in a slash.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// The address of the archive of a migration with this body, once it is exported.
 fn address(upstream: &mut Upstream, body: &Value) -> String {
     let started = upstream.post(ADA, "/user/migrations", body).assert_status(201);
     upstream.pass(10);
@@ -49,7 +48,6 @@ pub fn records(files: &Files, name: &str) -> Vec<Value> {
     .expect("records")
 }
 
-/// Kind and content of a git object.
 pub fn object(files: &Files, repository: &str, id: &str) -> (String, Vec<u8>) {
     let packed =
         &files[&format!("repositories/{repository}.git/objects/{}/{}", &id[..2], &id[2..])];

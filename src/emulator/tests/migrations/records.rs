@@ -1,5 +1,5 @@
-//! Document 3, User migrations: "The archive contains JSON files for …": each kind of record, and
-//! what of it callers made.
+//! Tests each kind of record in an archive, with content created by callers (SPECIFICATION, "User
+//! migrations").
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::archives::{Files, archive_of, records};
 use crate::emulator::tests::repositories::pull_requests::propose;
 use crate::emulator::tests::*;
 
-/// Every kind that the document lists but `schema`, which is no list.
+/// Every documented kind but `schema`, which is not a list.
 const KINDS: [&str; 16] = [
     "attachments",
     "bases",

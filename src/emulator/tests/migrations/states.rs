@@ -1,4 +1,5 @@
-//! Document 3, User migrations: who may, what is asked and answered, states, locks.
+//! Tests user migrations: access, requests and responses, states, locks (SPECIFICATION, "User
+//! migrations").
 
 use http::Method;
 use serde_json::{Value, json};
@@ -7,7 +8,7 @@ use crate::emulator::routing::Need;
 use crate::emulator::tests::*;
 
 const PATH: &str = "/user/migrations";
-/// Document 3, User migration: every field it names.
+/// Every documented field of a migration.
 const FIELDS: [&str; 13] = [
     "id",
     "node_id",

@@ -1,4 +1,5 @@
-//! Document 2, Notification thread: the reasons, how each comes about and which one is kept.
+//! Tests the reasons of notifications: the cause of each, and the one that is kept (SPECIFICATION,
+//! "Notifications").
 
 use serde_json::{Value, json};
 
@@ -21,7 +22,6 @@ fn happened(upstream: &mut Upstream, event: &Value) {
     happens(upstream, event).assert_status(201);
 }
 
-/// The newest thread of an inbox.
 fn newest(upstream: &mut Upstream, token: &str) -> Value {
     upstream
         .get(token, NOTIFICATIONS)
@@ -32,7 +32,7 @@ fn newest(upstream: &mut Upstream, token: &str) -> Value {
         .unwrap_or_default()
 }
 
-/// The reason of the thread about an issue of acme/sprockets; null when there is none.
+/// Returns the reason of the thread about an issue of acme/sprockets; null without one.
 fn reason(upstream: &mut Upstream, token: &str, number: u64) -> Value {
     let address = format!("/repos/acme/sprockets/issues/{number}");
     let inbox = upstream.get(token, NOTIFICATIONS).assert_status(200);
@@ -86,7 +86,7 @@ fn each_of_the_13_reasons_can_be_brought_about() {
     seen.insert(newest(&mut upstream, CLEO)["reason"].as_str().unwrap_or("none").to_owned());
     happened(&mut upstream, &json!({ "type": "member_feature_requested" }));
     seen.insert(newest(&mut upstream, ADA)["reason"].as_str().unwrap_or("none").to_owned());
-    // author, comment, state_change: what the user did itself, told when somebody else goes on.
+    // author, comment, state_change: the user's participation, reported on the next event.
     let number = open(&mut upstream, CLEO, &json!({ "title": "Mine" }));
     for (body, by) in [(None, "author"), (Some(json!({ "state": "closed" })), "state_change")] {
         if let Some(body) = body {

@@ -1,4 +1,4 @@
-//! Document 2, Thread subscription.
+//! Tests thread subscriptions (SPECIFICATION, "Notifications").
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::emulator::tests::*;
 
 const CLEO: &str = "emu_classic_cleo_all_scopes";
 
-/// Cleo does not watch acme/sprockets; somebody mentions her there. The path of her thread.
+/// Mentions Cleo, who does not watch acme/sprockets, and returns the path of her thread.
 fn mentioned(upstream: &mut Upstream) -> String {
     happens(upstream, "mention");
     let threads = upstream.get(CLEO, "/notifications");

@@ -1,4 +1,4 @@
-//! Document 2, Notifications: lists, filters, reading, done.
+//! Tests notifications: lists, filters, marking as read and done (SPECIFICATION, "Notifications").
 
 use serde_json::json;
 
@@ -236,7 +236,6 @@ fn a_mention_makes_a_thread_and_its_reason_stays_mention() {
 
 const NOTIFICATIONS_ONLY: &str = "emu_classic_ada_notifications";
 
-/// Every route of Document 2, Notifications, about the first thread of Ada's inbox.
 fn rows(upstream: &mut Upstream) -> Vec<(Method, String)> {
     let thread = format!("/notifications/threads/{}", first_thread(upstream));
     let subscription = format!("{thread}/subscription");

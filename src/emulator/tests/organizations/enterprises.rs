@@ -1,11 +1,11 @@
-//! Document 2, Enterprise team organization assignments, and the enterprise teams around them.
+//! Tests enterprise teams and their organisation assignments (SPECIFICATION, "Enterprise teams").
 
 use serde_json::{Value, json};
 
 use crate::emulator::tests::*;
 
 const FINN: &str = "emu_classic_finn_org_scopes";
-/// Its scopes would do; its kind does not.
+/// Sufficient scopes, wrong kind.
 const OAUTH_WITH_SCOPES: &str = "emu_oauth_ada_org_scopes";
 const ADA_READ_ONLY: &str = "emu_classic_ada_read_only";
 const TEAMS: &str = "/enterprises/initech/teams";

@@ -1,5 +1,4 @@
-//! Document 1, Organization permission 'Members': invitations to an organisation; the object is
-//! Document 2's team invitation.
+//! Tests invitations to an organisation (SPECIFICATION, "Team membership").
 
 use serde_json::{Value, json};
 

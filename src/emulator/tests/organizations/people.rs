@@ -1,5 +1,5 @@
-//! Document 1, Organization permission 'Members': members, public members, memberships, outside
-//! collaborators, organisation roles.
+//! Tests members, public members, memberships, outside collaborators and organisation roles
+//! (SPECIFICATION, "Permissions").
 
 use serde_json::{Value, json};
 

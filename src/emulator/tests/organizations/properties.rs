@@ -1,4 +1,4 @@
-//! Document 2, Custom properties: the schema.
+//! Tests the schema of custom properties (SPECIFICATION, "Custom properties").
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -18,7 +18,6 @@ fn put(upstream: &mut Upstream, name: &str, body: &Value) -> Answer {
     upstream.put(ADA, &format!("{SCHEMA}/{name}"), body)
 }
 
-/// The properties that acme/widgets shows, by name.
 fn value_of(upstream: &mut Upstream, name: &str) -> Value {
     let answer = upstream.get(ADA, "/repos/acme/widgets/properties/values").assert_status(200);
     answer
@@ -371,8 +370,7 @@ fn definition_writes_need_an_administrator_or_the_definitions_manager() {
         upstream.put(token, &one, &json!({ "value_type": "string" })).assert_status(200);
         upstream.delete(token, &one).assert_status(204);
     }
-    // Ben is the manager, Cleo only edits values, the bot has no role. The other tokens lack the
-    // scope or the level `admin`.
+    // Ben is the manager, Cleo edits values only. The other tokens lack scope, role or level.
     for token in [
         CLEO,
         BUILD_BOT,

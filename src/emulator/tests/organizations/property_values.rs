@@ -1,4 +1,4 @@
-//! Document 2, Custom properties: the values of repositories.
+//! Tests the values of custom properties (SPECIFICATION, "Custom properties").
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,6 @@ const VALUES: &str = "/orgs/acme/properties/values";
 const CLEO: &str = "emu_classic_cleo_all_scopes";
 const BUILD_BOT: &str = "emu_classic_build_bot";
 
-/// What each repository of a list shows for a property.
 fn shown(answer: &Answer, name: &str) -> BTreeMap<String, Value> {
     let value = |repository: &Value| {
         let properties = repository["properties"].as_array().expect("an array");

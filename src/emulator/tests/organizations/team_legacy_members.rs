@@ -1,4 +1,5 @@
-//! Document 2, Closing-down legacy routes: `/teams/{team_id}/members/{username}`.
+//! Tests the deprecated routes `/teams/{team_id}/members/{username}` (SPECIFICATION, "Team
+//! membership").
 
 use serde_json::{Value, json};
 

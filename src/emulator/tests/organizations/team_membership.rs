@@ -1,4 +1,5 @@
-//! Document 2, Team membership: its routes by slug and by id, and its state machine.
+//! Tests team memberships: the routes by slug and by id, and the state machine (SPECIFICATION,
+//! "Team membership").
 
 use serde_json::{Value, json};
 
@@ -11,7 +12,7 @@ const ADA_READ_ONLY: &str = "emu_classic_ada_read_only";
 const ADA_APP: &str = "emu_app_user_ada_members";
 const BEN_APP_READ: &str = "emu_app_user_ben_members_read";
 const PLATFORM: &str = "/orgs/acme/teams/platform";
-/// The same team by id, and by the address that is closing down.
+/// The same team by slug, by id, and by the deprecated address.
 const SHAPES: [&str; 3] = [PLATFORM, "/organizations/201/team/401", "/teams/401"];
 
 fn membership(user: &str) -> String {

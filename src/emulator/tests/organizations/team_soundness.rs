@@ -1,5 +1,5 @@
-//! Whatever is asked of teams and people, the world stays sound. The random requests are made from
-//! a seed, which a failure prints.
+//! Tests that random requests about teams and people keep the world consistent. The requests derive
+//! from a seed, which a failure prints.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::emulator::world::{Invitee, Organization, Privacy, World};
 use crate::random::Rng;
 
 const REQUESTS: u32 = 15_000;
-/// Mostly those that may change something.
+/// Mostly tokens with write access.
 const TOKENS: [&str; 8] = [
     ADA,
     ADA,

@@ -1,4 +1,4 @@
-//! Document 1, Organization permission 'Members': the teams themselves and their repositories.
+//! Tests the teams themselves and their repositories (SPECIFICATION, "Permissions").
 
 use serde_json::{Value, json};
 

@@ -1,10 +1,10 @@
-//! Repositories, issues, comments and labels: state, pages, redirects, bad input.
+//! Tests repositories, issues, comments and labels: state, pages, redirects, bad input.
 
 use serde_json::{Value, json};
 
 use crate::emulator::tests::*;
 
-/// Document 3, Repository object: every field it names.
+/// Every documented field of a repository.
 const REPOSITORY_FIELDS: &str = "id node_id name full_name html_url description private fork is_template archived disabled has_issues has_projects \
     has_wiki has_pages has_downloads allow_rebase_merge allow_squash_merge allow_auto_merge delete_branch_on_merge allow_merge_commit visibility \
     default_branch homepage language forks_count stargazers_count watchers_count size open_issues_count subscribers_count network_count forks \
@@ -14,7 +14,7 @@ const REPOSITORY_FIELDS: &str = "id node_id name full_name html_url description 
     issue_comment_url issue_events_url issues_url keys_url labels_url languages_url merges_url milestones_url notifications_url pulls_url \
     releases_url stargazers_url statuses_url subscribers_url subscription_url tags_url teams_url trees_url hooks_url url";
 
-/// Document 2, User summary object.
+/// Every documented field of a user summary.
 const USER_FIELDS: &str = "login id node_id avatar_url gravatar_id url html_url followers_url following_url gists_url starred_url \
     subscriptions_url organizations_url repos_url events_url received_events_url type site_admin";
 

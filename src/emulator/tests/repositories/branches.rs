@@ -1,4 +1,4 @@
-//! Branches, their protection, comparisons and the git database, as bots use them.
+//! Tests branches, their protection, comparisons and the git database.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn head(upstream: &mut Upstream) -> String {
         .to_owned()
 }
 
-/// A commit of one file on top of main, made the long way; its name.
+/// Commits one file on top of main through the git database, and returns the commit's id.
 fn commit(upstream: &mut Upstream, path: &str, content: &str) -> String {
     let parent = head(upstream);
     let blob =

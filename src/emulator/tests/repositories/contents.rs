@@ -1,4 +1,4 @@
-//! Files, releases, uploads, pulls and the service's own routes.
+//! Tests files, releases, uploads, pull requests and the service's own routes.
 
 use http::Request;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! The event feeds, polled as Document 1 says (Poll interval, Conditional requests).
+//! Tests the event feeds under polling.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ const FEEDS: [&str; 8] = [
 ];
 const ISSUES: &str = "/repos/acme/widgets/issues";
 
-/// Cleo watches acme/widgets, and nothing has happened for a while.
+/// Returns an upstream where Cleo watches acme/widgets, after a while without events.
 fn quiet() -> Upstream {
     let mut upstream = Upstream::new();
     upstream

@@ -1,5 +1,5 @@
-//! Every id of a commit, tree or file is git's own, and the same wherever it is shown: over the API
-//! and in the git data of an archive.
+//! Tests that every id of a commit, tree or file is git's own, and equal in the API and in
+//! archives.
 
 use std::collections::BTreeMap;
 

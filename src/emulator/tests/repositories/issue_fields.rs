@@ -1,4 +1,4 @@
-//! Document 2, Issue fields.
+//! Tests issue fields (SPECIFICATION, "Issue fields").
 
 use serde_json::{Value, json};
 
@@ -295,7 +295,6 @@ fn a_deleted_field_is_gone_and_what_is_no_integer_fails_validation() {
         .assert_status(404);
 }
 
-/// The id of a field of acme.
 fn upstream_field(upstream: &mut Upstream) -> u64 {
     upstream.get(ADA, FIELDS).items()[0]["id"].as_u64().expect("an id")
 }
@@ -315,8 +314,7 @@ fn members_read_and_only_an_administrator_writes() {
         upstream.delete(token, &path_of(&field)).assert_status(204);
     }
     let path = format!("{FIELDS}/{}", upstream_field(&mut upstream));
-    // 404 is the only refusal that the routes list; a token whose kind or permission is wrong is
-    // told so (403), one without a credential 401.
+    // 404 is the only documented refusal; a wrong kind is a 403, a missing credential a 401.
     for (token, status) in [
         (BEN, 404),
         (CLEO, 404),

@@ -1,4 +1,4 @@
-//! Document 1, Primary rate limits: Git LFS transfer; the batch format beside it.
+//! Tests Git LFS: the transfer limits and the batch format (SPECIFICATION, "Primary rate limits").
 
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -23,7 +23,6 @@ fn put(token: &str, path: &str, bytes: &'static [u8]) -> Request<Bytes> {
     request
 }
 
-/// The path of an address in an answer.
 fn path_of(href: &Value) -> String {
     href.as_str()
         .and_then(|href| href.strip_prefix("http://upstream.test"))

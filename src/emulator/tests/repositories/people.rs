@@ -1,5 +1,4 @@
-//! Who works on a repository and who follows it: collaborators, invitations, assignees,
-//! contributors, stars, watching.
+//! Tests collaborators, invitations, assignees, contributors, stars and watches of a repository.
 
 use serde_json::{Value, json};
 

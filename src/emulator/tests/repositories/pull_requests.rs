@@ -1,5 +1,5 @@
-//! Pull requests from opening to merging; milestones, releases and locks; repositories that come
-//! and go.
+//! Tests pull requests from opening to merging; milestones, releases and locks; creation and
+//! deletion of repositories.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,6 @@ fn on(path: &str) -> String {
     format!("{WIDGETS}{path}")
 }
 
-/// A branch with a commit that main has not.
 pub fn propose(upstream: &mut Upstream, name: &str) {
     let head = upstream.get(ADA, &on("/branches/main")).body["commit"]["sha"].clone();
     let tree = json!({ "base_tree": head, "tree": [{ "path": format!("{name}.md"), "mode": "100644", "type": "blob", "content": "x" }] });

@@ -1,4 +1,4 @@
-//! Files that are changed, branches that move, and the event `push`.
+//! Tests file changes, moved branches, and the event `push`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +9,6 @@ use crate::emulator::tests::*;
 const WIDGETS: &str = "/repos/acme/widgets";
 const FILE: &str = "/repos/acme/widgets/contents/docs/guide.md";
 
-/// The newest delivery of the seed's webhook: its event and payload.
 fn newest(upstream: &mut Upstream) -> (String, Value) {
     let hook = upstream.get(ADA, "/orgs/acme/hooks").items()[0]["id"].clone();
     let path = format!("/orgs/acme/hooks/{hook}/deliveries");

@@ -1,4 +1,4 @@
-//! What is left when a repository or an organisation goes: nothing.
+//! Tests that a deleted repository or organisation leaves no data behind.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Document 3, App webhook.
+//! Tests the webhook of an app (SPECIFICATION, "Webhooks").
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,6 @@ use crate::emulator::tests::*;
 const CONFIG: &str = "/app/hook/config";
 const DELIVERIES: &str = "/app/hook/deliveries";
 
-/// A token of the seed's app for now.
 fn jwt(upstream: &Upstream) -> String {
     let now = upstream.now.as_secs();
     signed(&json!({ "alg": "RS256" }), &json!({ "iss": 301, "iat": now - 60, "exp": now + 500 }))

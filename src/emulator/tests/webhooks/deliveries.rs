@@ -1,10 +1,9 @@
-//! Document 3, webhook deliveries.
+//! Tests webhook deliveries (SPECIFICATION, "Deliveries").
 
 use serde_json::{Value, json};
 
 use crate::emulator::tests::*;
 
-/// The path of the seed's hook.
 fn hook(upstream: &mut Upstream) -> String {
     let hooks = upstream.get(ADA, "/orgs/acme/hooks");
     format!("/orgs/acme/hooks/{}", hooks.items()[0]["id"])

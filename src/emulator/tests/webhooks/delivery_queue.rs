@@ -1,5 +1,4 @@
-//! What the emulator gives out to be sent (Document 3, Events and Delivery request headers),
-//! without a network.
+//! Tests the delivery queue without a network (SPECIFICATION, "Deliveries").
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -10,7 +9,6 @@ use crate::emulator::world::{Certificate, Failure, Receipt};
 
 const HOOKS: &str = "/orgs/acme/hooks";
 
-/// Makes a webhook for every event; its path.
 fn create(upstream: &mut Upstream, config: &Value) -> String {
     let hook = upstream
         .post(ADA, HOOKS, &json!({ "name": "web", "config": config, "events": ["*"] }))
@@ -22,7 +20,7 @@ fn plain(upstream: &mut Upstream, host: &str) -> String {
     create(upstream, &json!({ "url": format!("http://{host}/") }))
 }
 
-/// What is to be sent to this host now; the rest is taken too, and never comes back.
+/// Takes the due deliveries and returns those to this host; the rest is dropped.
 fn taken(upstream: &mut Upstream, host: &str) -> Vec<Outgoing> {
     let now = upstream.now;
     let mut taken = upstream.emulator.take_outgoing(now);

@@ -1,4 +1,4 @@
-//! State changes and the events that tell of them (Document 3, Events).
+//! Tests the webhook events of state changes (SPECIFICATION, "Events").
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,6 @@ use crate::emulator::tests::*;
 
 const WIDGETS: &str = "/repos/acme/widgets";
 
-/// An emulator with a webhook for all events; the webhook's path.
 fn listening() -> (Upstream, String) {
     let mut upstream = Upstream::new();
     let hook =
@@ -15,7 +14,7 @@ fn listening() -> (Upstream, String) {
     (upstream, format!("/orgs/acme/hooks/{id}/deliveries"))
 }
 
-/// What was told since the last time, oldest first: `event action`, and the payloads.
+/// Returns the events since the last call, oldest first: `event action`, and the payloads.
 fn told(upstream: &mut Upstream, deliveries: &str, seen: &mut usize) -> (Vec<String>, Vec<Value>) {
     let mut all =
         upstream.get(ADA, &format!("{deliveries}?per_page=100")).assert_status(200).items().clone();

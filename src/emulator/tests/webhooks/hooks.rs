@@ -1,4 +1,4 @@
-//! Document 3, Organization webhooks.
+//! Tests organisation webhooks (SPECIFICATION, "Webhooks").
 
 use serde_json::{Value, json};
 

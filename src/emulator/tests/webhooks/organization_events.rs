@@ -1,5 +1,5 @@
-//! What happens to an organisation's people, teams, repositories and properties is told to webhooks
-//! (Document 3, Events).
+//! Tests webhook events about an organisation's people, teams, repositories and properties
+//! (SPECIFICATION, "Events").
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,6 @@ use crate::emulator::tests::*;
 
 const FINN: &str = "emu_classic_finn_org_scopes";
 
-/// An emulator with a webhook for all events; the webhook's path.
 fn listening() -> (Upstream, String) {
     let mut upstream = Upstream::new();
     let hook =
@@ -16,7 +15,7 @@ fn listening() -> (Upstream, String) {
     (upstream, format!("/orgs/acme/hooks/{id}/deliveries"))
 }
 
-/// All that was told, oldest first: `event action`, and the payloads.
+/// Returns all events, oldest first: `event action`, and the payloads.
 fn told(upstream: &mut Upstream, deliveries: &str) -> (Vec<String>, Vec<Value>) {
     let mut all =
         upstream.get(ADA, &format!("{deliveries}?per_page=100")).assert_status(200).items().clone();

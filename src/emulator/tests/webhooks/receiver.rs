@@ -1,4 +1,4 @@
-//! A receiver of webhooks on a real socket, which does what a test wants.
+//! A webhook receiver on a real socket, with scripted behaviour.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,27 +16,24 @@ use tokio::sync::mpsc;
 
 use crate::emulator::tests::*;
 
-/// As long as any test waits for something that should happen at once.
+/// The longest wait of a test for an immediate event.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// Certificate and key for localhost, made for these tests: no authority knows them.
 const PEM: &[u8] = include_bytes!("receiver.pem");
 
-/// What a receiver does with a delivery.
 #[derive(Clone, Copy, Debug)]
 pub enum Habit {
     /// Answers with this status and a body of this many bytes.
     Answers(u16, usize),
-    /// Reads it and says nothing.
+    /// Reads without an answer.
     Hangs,
-    /// Closes the connection when it has read something.
+    /// Closes the connection after some bytes.
     Closes,
-    /// Says something that is not HTTP.
+    /// Answers with bytes that are not HTTP.
     Babbles,
-    /// Leads elsewhere.
     Redirects,
 }
 
-/// A delivery as it arrived.
 #[derive(Debug)]
 pub struct Received {
     pub method: Method,
@@ -73,7 +70,7 @@ impl Receiver {
         Self { addr, received }
     }
 
-    /// One that speaks TLS with a certificate that nobody has signed but itself, and answers 200.
+    /// Starts a TLS receiver with a self-signed certificate, which answers 200.
     pub fn start_tls() -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let addr = listener.local_addr().expect("an address");
@@ -87,7 +84,7 @@ impl Receiver {
             })
             .expect("a configuration");
         let config = Arc::new(config);
-        // Threads, because a blocking TLS server needs nothing that the project does not have.
+        // Threads, because a blocking TLS server needs no further dependency.
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
                 let (config, tell) = (Arc::clone(&config), tell.clone());
@@ -101,7 +98,6 @@ impl Receiver {
         format!("{scheme}://{}/hook?x=1", self.addr)
     }
 
-    /// The next delivery that arrives.
     pub async fn next(&mut self) -> Received {
         tokio::time::timeout(PATIENCE, self.received.recv())
             .await
@@ -109,7 +105,6 @@ impl Receiver {
             .expect("the receiver runs")
     }
 
-    /// Whether nothing more has arrived.
     pub fn is_idle(&mut self) -> bool {
         self.received.try_recv().is_err()
     }
@@ -137,7 +132,7 @@ async fn serve(mut stream: TcpStream, habit: Habit, tell: mpsc::UnboundedSender<
         async move {
             let (parts, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
-            // A test that has seen enough no longer listens.
+            // The test may have dropped its receiver.
             let _ = tell.send(Received {
                 method: parts.method,
                 path: parts.uri.to_string(),
@@ -165,7 +160,7 @@ async fn serve(mut stream: TcpStream, habit: Habit, tell: mpsc::UnboundedSender<
         .await;
 }
 
-/// One request of a known form: hyper's own, with a length.
+/// Serves one request of a known form: hyper's own, with a length.
 fn serve_tls(
     stream: std::net::TcpStream,
     config: Arc<rustls::ServerConfig>,

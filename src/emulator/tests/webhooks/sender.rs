@@ -1,4 +1,4 @@
-//! Deliveries over real sockets: what arrives, what is recorded, and receivers that misbehave.
+//! Tests deliveries over real sockets: arrival, records, and misbehaving receivers.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,6 @@ impl Socket {
         body
     }
 
-    /// Makes a webhook for `events`; its path.
     async fn hook(&self, config: Value, events: &[&str]) -> String {
         let (status, hook) = self
             .ask(
@@ -67,14 +66,12 @@ impl Socket {
             .expect("everything is delivered");
     }
 
-    /// The newest delivery once all is done, in detail.
     async fn outcome(&self, hook: &str) -> Value {
         self.all_delivered().await;
         let id = self.get(&format!("{hook}/deliveries?per_page=1")).await[0]["id"].clone();
         self.get(&format!("{hook}/deliveries/{id}")).await
     }
 
-    /// What is recorded of a ping to a receiver with this address.
     async fn outcome_of_ping(&self, config: Value) -> Value {
         let hook = self.hook(config, &["push"]).await;
         self.ping(&hook).await;
@@ -158,7 +155,7 @@ async fn a_receiver_that_asks_back_sees_the_new_state() {
     let socket = Socket::start(WebhookSender::default()).await;
     let mut receiver = Receiver::start(Habit::Answers(200, 0)).await;
     socket.hook(json!({ "url": receiver.url("http") }), &["issues"]).await;
-    // The answer to the request itself may be held back; the delivery tells of what is already so.
+    // The response to the request may be held back, while the delivery already leaves.
     let (_, gate) = socket
         .ask(
             Method::POST,

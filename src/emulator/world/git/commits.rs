@@ -1,5 +1,4 @@
-//! Commits that are made without a branch, git's objects of a commit, and how two commits stand to
-//! each other.
+//! Commits without a branch, the git objects of a commit, and the comparison of two commits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,17 +12,15 @@ use super::objects::{
 };
 use crate::clock::Timestamp;
 
-/// How two commits stand to each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    /// The newest commit that both come from.
+    /// Their newest common ancestor.
     pub merge_base: Option<String>,
-    /// Those that only the head has, the oldest first.
+    /// Commits that only the head has, oldest first.
     pub ahead: Vec<String>,
     pub behind: usize,
 }
 
-/// What a commit of its own is made of.
 #[derive(Clone, Debug)]
 pub struct Draft {
     pub parent: Option<String>,
@@ -34,8 +31,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// The commit that it makes. Files that git could not have beside each other, or at all, are
-    /// left out.
+    /// Builds the commit. Files with conflicting or invalid paths are left out.
     pub fn commit(mut self) -> Commit {
         let mut files = Tree::new();
         for (path, content) in
@@ -48,10 +44,10 @@ impl Draft {
         self.commit_of(files, blobs)
     }
 
-    /// The same with other files than the draft's, whose ids are known.
+    /// Builds the commit with other files than the draft's, the ids of which are known.
     pub fn commit_of(self, files: Tree, blobs: BTreeMap<String, ObjectId>) -> Commit {
         let Self { parent, mut message, author, at, .. } = self;
-        // Git takes none in a message.
+        // Git allows no NUL in a message.
         message.retain(|c| c != '\0');
         let tree = root_tree(&leaves(&blobs)).hex();
         let (files, blobs) = (Arc::new(files), Arc::new(blobs));
@@ -67,7 +63,6 @@ fn leaves(blobs: &BTreeMap<String, ObjectId>) -> Vec<Leaf<'_>> {
 }
 
 impl Commit {
-    /// The commit itself as an object of git.
     pub fn object(&self) -> Object {
         let Author { name, email, .. } = &self.author;
         commit(
@@ -82,19 +77,18 @@ impl Commit {
         )
     }
 
-    /// Its folders and their trees, the whole tree last.
+    /// Returns its folders with their trees, the root last.
     pub fn folders(&self) -> Vec<Folder<'_>> {
         folders(&leaves(&self.blobs))
     }
 }
 
 impl History {
-    /// Adds a commit that no branch leads to yet; its id.
     pub fn keep(&mut self, draft: Draft) -> Result<String, HistoryFull> {
         let mut commit = draft.commit();
         if !self.commits.contains_key(&commit.sha) {
             let mut bytes = commit.message.len();
-            // What some commit has already is kept once.
+            // Equal content is stored once.
             for (content, id) in
                 Arc::make_mut(&mut commit.files).values_mut().zip(commit.blobs.values())
             {
@@ -108,12 +102,11 @@ impl History {
         Ok(commit.sha)
     }
 
-    /// The content of a file of any commit.
     pub fn content(&self, id: &str) -> Option<&Bytes> {
         self.contents.get(&ObjectId::parse(id)?)
     }
 
-    /// The files of a tree by their paths in it: the tree of any commit, or of a folder of one.
+    /// Returns the files of a tree by their paths in it: a root tree or a folder's.
     pub fn tree(&self, id: &str) -> Option<BTreeMap<String, ObjectId>> {
         let (sha, folder) = self.trees.get(&ObjectId::parse(id)?)?;
         let commit = self.commits.get(sha)?;
@@ -130,7 +123,7 @@ impl History {
         )
     }
 
-    /// The commit that everything of the default branch comes from.
+    /// Returns the oldest ancestor of the default branch.
     pub fn first(&self, newest: &Commit) -> Option<&Commit> {
         let mut first = self.commits.get(&newest.sha)?;
         while let Some(before) = first.parent.as_deref().and_then(|sha| self.commits.get(sha)) {

@@ -1,8 +1,8 @@
-//! The commits of a repository: what each made of the files, and which one each branch has reached.
+//! The commits of a repository: their files, and the head of each branch.
 //!
-//! A repository has no history of its own until something is pushed to it: it begins then with the
-//! README that it always had. Every id is the one that git gives to the same content, author, time
-//! and message. Merges, tags, modes of files and everything else that Git knows are left out.
+//! A repository has no stored history until the first push; it then begins with the README of the
+//! seed. Ids are those that git computes from the same content, author, time and message. Merges,
+//! tags and file modes are left out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,20 +16,19 @@ use crate::emulator::world::repositories::repository::Repository;
 
 pub use super::commits::Draft;
 
-/// The one file that every repository has from the beginning.
+/// The initial file of every repository.
 pub const README: &str = "README.md";
-/// What callers can store in one repository: commits, files of a commit, and bytes of all.
+/// Bounds of one repository: commits, files of a commit, and bytes in total.
 const COMMITS_MAX: usize = 5_000;
 const FILES_MAX: usize = 200;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What remembering a tree takes beside its path.
+/// The overhead of a stored tree beside its path.
 pub const TREE_BYTES: usize = 128;
 const BRANCHES_MAX: usize = 1_000;
 
-/// Files by path.
 pub type Tree = BTreeMap<String, Bytes>;
 
-/// Who made a commit, as it was said then: an id does not change when a user is renamed.
+/// The name of that time, because renaming a user must not change an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Author {
     pub user: u64,
@@ -40,26 +39,24 @@ pub struct Author {
 #[derive(Clone, Debug)]
 pub struct Commit {
     pub sha: String,
-    /// The id of the tree of its files.
+    /// The id of the root tree.
     pub tree: String,
     pub parent: Option<String>,
     pub message: String,
     pub author: Author,
     pub at: Timestamp,
     pub files: Arc<Tree>,
-    /// The ids of the files, under the same paths.
+    /// The ids of the files, by the same paths.
     pub blobs: Arc<BTreeMap<String, ObjectId>>,
 }
 
-/// A change of one file.
 #[derive(Clone, Debug)]
 pub struct Edit {
     pub path: String,
-    /// None removes it.
+    /// `None` removes the file.
     pub content: Option<Bytes>,
 }
 
-/// The repository holds too much already (Document 1, 422: "the endpoint has been spammed").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryFull;
 
@@ -70,15 +67,14 @@ pub struct History {
     pub heads: BTreeMap<String, String>,
     /// The content of every file of every commit.
     pub contents: BTreeMap<ObjectId, Bytes>,
-    /// Every tree of every commit: a commit that has it, and the path of the folder.
+    /// Every tree: a commit that contains it, and the path of the folder.
     pub trees: BTreeMap<ObjectId, (String, String)>,
-    /// The commit that it began with.
     pub root: String,
     pub bytes: usize,
 }
 
 impl History {
-    /// That of a repository to which nothing was pushed yet.
+    /// Returns the history of a repository without a push.
     pub fn begun(repository: &Repository, author: Author) -> Self {
         let files = Tree::from([(README.to_owned(), Bytes::from(repository.readme.clone()))]);
         let draft = Draft {
@@ -117,7 +113,6 @@ impl History {
         self.commits.get(sha)
     }
 
-    /// The newest commit of a branch.
     pub fn head(&self, branch: &str) -> Option<&Commit> {
         self.commits.get(self.heads.get(branch)?)
     }
@@ -126,27 +121,25 @@ impl History {
         self.heads.keys().map(String::as_str)
     }
 
-    /// What is shown when no commit is asked for. A default branch that nothing was ever pushed to
-    /// shows what there is.
+    /// A default branch without any push shows the newest commit.
     pub fn tip(&self, repository: &Repository) -> Option<&Commit> {
         self.head(&repository.default_branch)
             .or_else(|| self.commits.get(self.heads.values().next()?))
     }
 
-    /// A branch, its full name, or a commit.
+    /// Resolves a branch, its full name, or a commit.
     pub fn named(&self, name: &str) -> Option<&Commit> {
         self.head(name)
             .or_else(|| self.head(name.strip_prefix("refs/heads/")?))
             .or_else(|| self.commits.get(name))
     }
 
-    /// A commit and those before it, newest first.
+    /// Lists a commit and its ancestors, newest first.
     pub fn until<'a>(&'a self, commit: &'a Commit) -> impl Iterator<Item = &'a Commit> {
         std::iter::successors(Some(commit), |commit| self.commits.get(commit.parent.as_deref()?))
     }
 
-    /// Adds a commit to a branch; none when there is no such branch. A path that git would not take
-    /// is left as it is.
+    /// Adds a commit to a branch; `None` without such a branch. Paths that git rejects are skipped.
     pub fn add(
         &mut self,
         branch: &str,
@@ -179,7 +172,6 @@ impl History {
         Ok(Some(commit))
     }
 
-    /// Adds a commit that is not there yet, within the bounds.
     pub fn admit(&mut self, commit: &Commit, added_bytes: usize) -> Result<(), HistoryFull> {
         let new = |folder: &Folder<'_>| !self.trees.contains_key(&folder.object.id);
         let trees: usize = commit
@@ -198,7 +190,6 @@ impl History {
         Ok(())
     }
 
-    /// Leads a branch to a commit, or ends it. A branch that is not there is made.
     pub fn move_branch(&mut self, branch: &str, to: Option<&str>) -> Result<(), HistoryFull> {
         let Some(sha) = to else {
             self.heads.remove(branch);
@@ -213,7 +204,6 @@ impl History {
 }
 
 impl History {
-    /// The commit that a pull is to be merged into.
     pub fn pull_base(&self, repository: &Repository, pull: &Issue) -> Option<&Commit> {
         let into = pull.pull_into.as_ref().unwrap_or(&repository.default_branch);
         self.head(into).or_else(|| self.tip(repository))

@@ -1,5 +1,5 @@
-//! Git's objects as git hashes and stores them (gitformat-loose, git-hash-object): blobs, trees,
-//! commits and annotated tags, and which paths a tree may hold. Packs, signatures and SHA-256
+//! Git objects as git hashes and stores them (gitformat-loose, git-hash-object): blobs, trees,
+//! commits, annotated tags, and the paths a tree may hold. Packs, signatures and SHA-256
 //! repositories are left out.
 
 use std::collections::BTreeMap;
@@ -13,14 +13,13 @@ use crate::emulator::http::hex;
 
 /// The mode of a file that is neither executable nor a link.
 pub const FILE_MODE: &str = "100644";
-/// As trees have it; the API writes a zero before it.
+/// The mode in trees; the API adds a leading zero.
 const FOLDER_MODE: &str = "40000";
-/// The running service's limit for a path, and how deep one may go here: every folder is an object
-/// of its own.
+/// The running service's limit for a path, and the depth limit here.
 const PATH_BYTES_MAX: usize = 1024;
 const PATH_PARTS_MAX: usize = 32;
 
-/// The name of an object: SHA-1 over its kind, length and content.
+/// The SHA-1 of an object's kind, length and content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId([u8; 20]);
 
@@ -29,7 +28,7 @@ impl ObjectId {
         hex(&self.0)
     }
 
-    /// Forty hexadecimal digits, in small letters as git writes them.
+    /// Parses forty lower-case hexadecimal digits, as git writes them.
     pub fn parse(text: &str) -> Option<Self> {
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Some(byte - b'0'),
@@ -48,7 +47,6 @@ impl ObjectId {
     }
 }
 
-/// What an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Blob,
@@ -68,7 +66,6 @@ impl Kind {
     }
 }
 
-/// An object as git hashes and stores it.
 #[derive(Debug)]
 pub struct Object {
     pub id: ObjectId,
@@ -85,7 +82,7 @@ impl Object {
         Self { id: ObjectId(id), raw }
     }
 
-    /// Where a repository keeps it as a loose object, and the bytes of that file.
+    /// Returns the object's path as a loose object, and the bytes of that file.
     pub fn file(&self) -> io::Result<(String, Vec<u8>)> {
         let name = self.id.hex();
         let (folder, rest) = name.split_at(2);
@@ -95,12 +92,10 @@ impl Object {
     }
 }
 
-/// The name that git gives to a file with this content.
 pub fn blob_id(content: &[u8]) -> ObjectId {
     Object::new(Kind::Blob, content).id
 }
 
-/// What a tree, or a folder of it, says of one path.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaf<'a> {
     pub path: &'a str,
@@ -108,29 +103,27 @@ pub struct Leaf<'a> {
     pub id: ObjectId,
 }
 
-/// A folder and its tree.
 #[derive(Debug)]
 pub struct Folder<'a> {
-    /// Without a slash at its end; empty for the whole.
+    /// Without a trailing slash; empty for the root.
     pub path: &'a str,
     pub object: Object,
 }
 
-/// The trees of all folders, that of the whole last. The leaves are sorted by path, and no path is
-/// a folder of another ([`make_way`]).
+/// Returns the trees of all folders, the root last. The leaves are sorted by path, and no path is a
+/// folder of another ([`make_way`]).
 pub fn folders<'a>(leaves: &[Leaf<'a>]) -> Vec<Folder<'a>> {
     let mut made = Vec::new();
     fold(leaves, 0, &mut made);
     made
 }
 
-/// The tree of the whole.
 pub fn root_tree(leaves: &[Leaf<'_>]) -> ObjectId {
     fold(leaves, 0, &mut Vec::new())
 }
 
-/// Makes the tree of leaves whose paths agree up to `start`. Sorted by whole paths they are in
-/// git's order too, which takes a folder's name as if it ended in a slash.
+/// The leaves agree up to `start`. Sorting by whole paths gives git's order, which compares a
+/// folder's name as if it ended in a slash.
 fn fold<'a>(leaves: &[Leaf<'a>], start: usize, trees: &mut Vec<Folder<'a>>) -> ObjectId {
     let part = |leaf: &Leaf<'a>| {
         let rest = leaf.path.get(start..).unwrap_or("");
@@ -157,8 +150,7 @@ fn fold<'a>(leaves: &[Leaf<'a>], start: usize, trees: &mut Vec<Folder<'a>>) -> O
     id
 }
 
-/// Takes away what cannot be beside `path`: itself, what lies below it, and files where it needs
-/// folders.
+/// Removes conflicting entries: `path` itself, everything below it, files in place of its folders.
 pub fn make_way<V>(files: &mut BTreeMap<String, V>, path: &str) {
     let below = format!("{path}/");
     let inside: Vec<String> = files
@@ -173,7 +165,7 @@ pub fn make_way<V>(files: &mut BTreeMap<String, V>, path: &str) {
     }
 }
 
-/// Whether `git fsck --strict` accepts this as a path of a file.
+/// Returns true when `git fsck --strict` accepts the path of a file.
 pub fn is_path(path: &str) -> bool {
     path.len() <= PATH_BYTES_MAX
         && path.split('/').count() <= PATH_PARTS_MAX
@@ -182,8 +174,7 @@ pub fn is_path(path: &str) -> bool {
 }
 
 fn is_path_part(part: &str) -> bool {
-    // What file systems take for `.git`: other letters, an old short name, ends, streams and
-    // invisible characters that they ignore.
+    // Other case, the short name, trailing dots, streams and ignored invisible characters.
     let is_ignored = |c: char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
     let is_git = |name: &str| {
         let name: String = name.chars().filter(|c| !is_ignored(*c)).collect();
@@ -193,7 +184,7 @@ fn is_path_part(part: &str) -> bool {
     !matches!(part, "" | "." | "..") && !part.split(['\\', ':']).any(is_git)
 }
 
-/// A name as git writes it beside an address; none when nothing of it is left.
+/// Returns a name as git writes it beside an address; `None` when nothing remains.
 pub fn person_name(name: &str) -> Option<String> {
     let kept: String =
         name.chars().filter(|c| !c.is_control() && !matches!(c, '<' | '>')).collect();
@@ -203,7 +194,7 @@ pub fn person_name(name: &str) -> Option<String> {
     (!kept.is_empty()).then(|| kept.to_owned())
 }
 
-/// What a commit is made of besides its message. Author and committer are the same.
+/// The data of a commit besides its message. Author and committer are the same.
 #[derive(Clone, Copy, Debug)]
 pub struct CommitFacts<'a> {
     pub tree: &'a str,
@@ -222,7 +213,6 @@ pub fn commit(facts: CommitFacts<'_>, message: &str) -> Object {
     Object::new(Kind::Commit, content.as_bytes())
 }
 
-/// What an annotated tag is made of besides its message.
 #[derive(Clone, Copy, Debug)]
 pub struct TagFacts<'a> {
     pub object: &'a str,
@@ -243,17 +233,15 @@ pub fn tag(facts: TagFacts<'_>, message: &str) -> Object {
     )
 }
 
-/// A message as `git commit-tree -m` writes it: its last line is complete. Git takes no NUL.
+/// Completes the last line as `git commit-tree -m` does. Git takes no NUL.
 fn completed(message: &str) -> String {
     let end = if message.ends_with('\n') { "" } else { "\n" };
     message.replace('\0', "") + end
 }
 
-/// The longest name of a ref; git makes files of refs where it clones, and file systems have
-/// limits.
+/// The longest name of a ref; a clone makes files of refs, and file systems have limits.
 const REF_BYTES_MAX: usize = 200;
-/// Whether git takes this as the name of a branch or tag (git-check-ref-format), and a file system
-/// too.
+/// True when git (git-check-ref-format) and file systems accept the name.
 pub fn is_ref_name(name: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty()

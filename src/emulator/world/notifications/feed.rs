@@ -1,9 +1,8 @@
-//! The event feeds: what happened in repositories, for those who poll instead of having a webhook
-//! (Document 1, Poll interval, names `/events`).
+//! The event feeds of repositories, which polling clients use instead of webhooks.
 //!
-//! The shapes and types of the events are not shown; they are the running service's, its type after
-//! the name of the webhook event. It keeps 300 events a feed; here there is one feed with 300 for
-//! everybody. Who may see what is in `resources::feeds`.
+//! The shapes follow the running service, because the upstream does not document them. It keeps 300
+//! events in each feed; here one feed of 300 serves everybody. `resources::feeds` decides about
+//! visibility.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,19 +10,18 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 
 const EVENTS_MAX: usize = 300;
-/// Bodies of issues and comments may be long, and are in the payloads.
+/// Payloads contain bodies of issues and comments, which may be long.
 const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 
-/// Something that happened in a repository.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Feeds count their events themselves: nothing else has an id less because of them.
+    /// Feeds number their events separately, so that they leave no gaps in other ids.
     pub id: u64,
     /// Such as `IssuesEvent`.
     pub kind: &'static str,
     pub actor: u64,
     pub repository: u64,
-    /// The text of a JSON object.
+    /// A serialized JSON object.
     pub payload: Arc<str>,
     pub created_at: Timestamp,
 }
@@ -37,7 +35,7 @@ pub struct Feed {
     shifted_at: Option<Timestamp>,
 }
 
-/// The type that a feed has for a webhook event; none for what is in no feed.
+/// Returns the feed type of a webhook event; `None` for events that no feed has.
 pub fn kind(event: &str) -> Option<&'static str> {
     Some(match event {
         "commit_comment" => "CommitCommentEvent",
@@ -61,7 +59,6 @@ pub fn kind(event: &str) -> Option<&'static str> {
 }
 
 impl Feed {
-    /// Adds an event; its id is given here.
     pub fn note(&mut self, event: Event) {
         self.last_id += 1;
         self.payload_bytes += event.payload.len();
@@ -72,8 +69,7 @@ impl Feed {
         }
     }
 
-    /// Something changed which events people see, or how a repository is named in them: no feed may
-    /// say that it is what it was.
+    /// Invalidates all feeds after a change of names or of visibility.
     pub fn shift(&mut self, now: Timestamp) {
         self.shifted_at = Some(now);
     }

@@ -4,16 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::thread::{Reason, Topic};
 
-/// Whose thread in which repository about what.
+/// User, repository and topic of a thread.
 pub type Key = (u64, u64, Topic);
 
-/// What is remembered from one notification to the next, beside the threads.
 #[derive(Debug, Default)]
 pub struct Participation {
-    /// How a user took part in something since it was last told of it.
+    /// The last participation since the user was notified.
     pub took_part: BTreeMap<Key, Reason>,
-    /// Whom an issue names, by repository and number, so that each is told once. Issues that name
-    /// nobody have no entry.
+    /// By repository and number, so that each user is notified once. Issues without mentions have
+    /// no entry.
     pub named: BTreeMap<(u64, u64), NamedUsers>,
 }
 
@@ -23,10 +22,9 @@ pub struct NamedUsers {
     pub assignees: BTreeSet<u64>,
 }
 
-/// The users that a text names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mentions {
     pub users: BTreeSet<u64>,
-    /// The members of the teams named, and of the teams nested in those.
+    /// The members of mentioned teams and of their child teams.
     pub of_teams: BTreeSet<u64>,
 }

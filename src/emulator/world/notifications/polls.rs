@@ -1,12 +1,10 @@
-//! How often a thing may be polled (Document 1: "`X-Poll-Interval` (seconds) states how often
-//! polling is allowed; it can increase under load and must be obeyed").
+//! The poll interval: `X-Poll-Interval` gives the seconds between polls. It can rise under load,
+//! and clients must obey it.
 //!
-//! How it increases is not shown. Here every account has an interval of its own for every path:
-//! `poll.interval` for whoever keeps to it, and twice as much for every `poll.patience` polls in a
-//! row that came too early, up to `poll.interval-max`. Whoever then waits as long as it was told is
-//! back at the beginning. `poll.load` multiplies the interval for everybody: it stands for the load
-//! that others make, and a test sets it. Early polls are answered as ever; what they spend is
-//! spent.
+//! The upstream does not document its growth. Here each account has an interval for each path:
+//! `poll.interval`, doubled for every `poll.patience` early polls in a row, up to
+//! `poll.interval-max`. A poll that waits long enough resets it. `poll.load` multiplies every
+//! interval, to simulate the load of others. Early polls are answered and charged as usual.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,11 +13,9 @@ use crate::clock::Timestamp;
 use crate::emulator::accounts::AccountId;
 use crate::emulator::limits::Limits;
 
-/// When so many things are polled, those whose interval has passed are forgotten, which changes
-/// nothing for them.
+/// At this size, entries with a passed interval are dropped, which changes nothing for them.
 const POLLED_MAX: usize = 10_000;
 
-/// Who polled what, when last.
 #[derive(Debug, Default)]
 pub struct Polls {
     /// By account and a digest of the path.
@@ -28,13 +24,13 @@ pub struct Polls {
 
 #[derive(Clone, Copy, Debug)]
 struct Poll {
-    /// Before then, the next one is too early.
+    /// A poll before this time is early.
     allowed_at: Timestamp,
     early_in_a_row: u64,
 }
 
 impl Polls {
-    /// Notes a poll of `path`; the seconds to wait before the next one.
+    /// Records a poll of `path` and returns the seconds to wait before the next one.
     pub fn note(&mut self, now: Timestamp, account: AccountId, path: &str, limits: &Limits) -> u64 {
         if self.last.len() >= POLLED_MAX {
             self.last.retain(|_, poll| poll.allowed_at > now);

@@ -2,7 +2,6 @@
 
 use crate::clock::Timestamp;
 
-/// Why a user is told of a thread (Document 2, Reasons).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     ApprovalRequested,
@@ -55,14 +54,12 @@ impl Reason {
         }
     }
 
-    /// Whether the user itself is asked or took part, which `participating=true` filters by. Which
-    /// reasons that is is not shown: all but those that come from watching or from machines.
+    /// Undocumented for `participating=true`: all reasons except watching and automation.
     pub fn is_participating(self) -> bool {
         !matches!(self, Self::Subscribed | Self::CiActivity | Self::MemberFeatureRequested)
     }
 }
 
-/// A user's view of something that it is told about.
 #[derive(Debug)]
 pub struct Thread {
     pub id: u64,
@@ -73,13 +70,12 @@ pub struct Thread {
     pub state: ThreadState,
     pub updated_at: Timestamp,
     pub last_read_at: Option<Timestamp>,
-    /// Any change at all, reading included; what `Last-Modified` tells.
+    /// The last change of any kind, reading included; the value of `Last-Modified`.
     pub changed_at: Timestamp,
     pub latest_comment: Option<u64>,
     pub subscription: Option<Subscription>,
 }
 
-/// Document 2, States and transitions: Notification thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadState {
     Unread,
@@ -87,7 +83,7 @@ pub enum ThreadState {
     Done,
 }
 
-/// Threads to be marked read in the background, as a 202 promised.
+/// Threads to be marked read in the background, after a 202.
 #[derive(Debug)]
 pub struct BackgroundRead {
     pub due: Timestamp,
@@ -97,47 +93,42 @@ pub struct BackgroundRead {
 }
 
 impl Thread {
-    /// "`updated_at` at or before `last_read_at`".
+    /// Compares with the last update.
     pub fn is_unread_at(&self, up_to: Timestamp) -> bool {
         self.state == ThreadState::Unread && self.updated_at <= up_to
     }
 }
 
-/// How a user stands to a thread, if it ever took part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subscription {
     Subscribed {
         since: Timestamp,
-        /// How it came about: by a reply, a mention or by hand.
+        /// The origin: a reply, a mention or a manual subscription.
         reason: Reason,
     },
-    /// "All notifications from the thread blocked."
+    /// Blocks all notifications from the thread.
     Ignored { since: Timestamp },
-    /// "Muted until the user comments or is @mentioned." Such a subscription does not exist for a
-    /// reader.
+    /// Muted until the user comments or is mentioned; the API shows no subscription.
     Muted,
 }
 
-/// What a thread is about; each thing in a repository is one thread of a user.
+/// The topic of a thread; a user has one thread for each topic in a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Topic {
-    /// The issue or pull of that number.
     Numbered(u64),
-    /// A workflow run, by its id. Every run is a thread of its own.
+    /// A workflow run, by its id.
     Run(u64),
-    /// An invitation to the repository.
     Invitation(u64),
-    /// A wish of the organisation's members for a feature.
+    /// A feature request by the organisation's members.
     FeatureRequest(u64),
 }
 
 impl Topic {
-    /// The number of an issue or pull.
     pub fn number(self) -> Option<u64> {
         if let Self::Numbered(number) = self { Some(number) } else { None }
     }
 
-    /// What a thread with this reason is about that is not about an issue or pull; `id` names it.
+    /// `None` for reasons about an issue or pull request; `id` identifies the topic.
     pub fn of_reason(reason: Reason, id: u64) -> Option<Self> {
         match reason {
             Reason::ApprovalRequested | Reason::CiActivity => Some(Self::Run(id)),

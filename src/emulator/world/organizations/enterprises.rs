@@ -1,11 +1,11 @@
-//! Enterprises: organisations under one roof, and teams that are assigned to some of them (Document
-//! 2, Enterprise team organization assignments).
+//! Enterprises: groups of organisations, and teams assigned to some of them (SPECIFICATION,
+//! "Enterprise teams").
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Timestamp;
 
-/// "Enterprise team slug: generated from the name with the prefix `ent:`" (Document 2).
+/// The prefix of the slugs of enterprise teams.
 pub const SLUG_PREFIX: &str = "ent:";
 
 #[derive(Debug)]
@@ -25,14 +25,12 @@ pub struct EnterpriseTeam {
     pub name: String,
     pub description: Option<String>,
     pub members: BTreeSet<u64>,
-    /// Where it is assigned.
     pub organizations: BTreeSet<u64>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
 impl Enterprise {
-    /// "Slug or team id" (Document 2, path parameters).
     pub fn team(&self, slug_or_id: &str) -> Option<&EnterpriseTeam> {
         let slug = slug_or_id.to_lowercase();
         let by_slug = self.teams.values().find(|team| team.slug == slug);

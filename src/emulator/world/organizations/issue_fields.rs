@@ -2,7 +2,6 @@
 
 use crate::clock::Timestamp;
 
-/// A field of an organisation's issues.
 #[derive(Debug)]
 pub struct IssueField {
     pub id: u64,
@@ -16,7 +15,7 @@ pub struct IssueField {
     pub updated_at: Timestamp,
 }
 
-/// One of the values that a `single_select` field may have.
+/// A possible value of a `single_select` field.
 #[derive(Clone, Debug)]
 pub struct FieldOption {
     pub id: u64,

@@ -1,6 +1,6 @@
-//! How people belong to an organisation beside its lists of members and owners: invitations, who is
-//! public, organisation roles of teams, and what teams may do in repositories. Data and look-ups;
-//! how people come and go is in `resources/organizations/joining.rs`.
+//! Membership in an organisation beside its lists of members and owners: invitations, publicity,
+//! organisation roles and repository rights of teams. Data and look-ups only;
+//! `resources/organizations/joining.rs` changes memberships.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,30 +8,26 @@ use super::people::Organization;
 use super::teams::{RepositoryRole, TeamRole};
 use crate::clock::Timestamp;
 
-/// Roles that an organisation can give, by their ids. The documents name these two (Document 2,
-/// Custom properties) and no ids.
+/// The documented roles (SPECIFICATION, "Custom properties"); their ids are undocumented.
 pub const ORGANIZATION_ROLES: [(u64, &str); 2] = [(601, DEFINITIONS_MANAGER), (602, VALUES_EDITOR)];
 
-/// What an organisation knows of people and teams beyond who they are.
 #[derive(Debug, Default)]
 pub struct People {
-    /// Pending and failed ones, by id. An accepted one is gone.
+    /// Pending and failed ones, by id. An accepted one is deleted.
     pub invitations: BTreeMap<u64, Invitation>,
-    /// Members who show that they are.
+    /// Members with a public membership.
     pub public: BTreeSet<u64>,
-    /// Organisation roles given to teams.
     pub team_roles: BTreeMap<&'static str, BTreeSet<u64>>,
-    /// What teams may do in repositories: by repository, then by team.
+    /// Repository rights of teams: by repository, then by team.
     pub grants: BTreeMap<u64, BTreeMap<u64, RepositoryRole>>,
 }
 
-/// Somebody is asked to join (Document 2, Team invitation).
 #[derive(Debug)]
 pub struct Invitation {
     pub id: u64,
     pub invitee: Invitee,
     pub role: InvitationRole,
-    /// The teams that the person will be in, and as what.
+    /// The teams to join, with the role in each.
     pub teams: BTreeMap<u64, TeamRole>,
     pub purpose: Purpose,
     pub inviter: u64,
@@ -42,27 +38,24 @@ pub struct Invitation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Invitee {
     User(u64),
-    /// Somebody without an account.
+    /// A person without an account.
     Address(String),
 }
 
-/// What an invitation was sent for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     Organization,
-    /// A membership of a team; without any team left there is nothing to accept.
+    /// Membership of teams; without any remaining team it cannot be accepted.
     Teams,
 }
 
-/// Why an invitation cannot be accepted any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvitationFailure {
     pub at: Timestamp,
     pub reason: String,
 }
 
-/// "One of `direct_member`, `admin`, `billing_manager`, `hiring_manager`, `reinstate`" (Document 2,
-/// Team invitation).
+/// The documented roles of an invitation (SPECIFICATION, "Team membership").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvitationRole {
     DirectMember,
@@ -97,12 +90,12 @@ impl InvitationRole {
 }
 
 impl Organization {
-    /// The invitation that the user can still accept.
+    /// Returns the invitation that the user can still accept.
     pub fn pending_invitation(&self, user: u64) -> Option<&Invitation> {
         self.people.invitations.values().find(|invitation| invitation.is_pending_for(user))
     }
 
-    /// Whether the user is in a team that has this organisation role; people of child teams are.
+    /// Returns true when the user is in a team with this organisation role, child teams included.
     pub fn has_role_by_team(&self, user: u64, role: &str) -> bool {
         let teams = self.people.team_roles.get(role).into_iter().flatten();
         teams
@@ -121,7 +114,7 @@ impl Invitation {
     }
 }
 
-/// The fine-grained roles that allow what only administrators may otherwise.
+/// Fine-grained roles with rights of administrators.
 pub const DEFINITIONS_MANAGER: &str = "custom_properties_org_definitions_manager";
 
 pub const VALUES_EDITOR: &str = "custom_properties_org_values_editor";

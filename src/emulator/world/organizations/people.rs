@@ -1,4 +1,4 @@
-//! Who exists: users, organisations with their teams, apps.
+//! Users, organisations with their teams, and apps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub struct User {
     pub name: String,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// Repositories whose every thread it is told about.
+    /// Repositories with notifications for every thread.
     pub watching: BTreeSet<u64>,
 }
 
@@ -29,10 +29,8 @@ pub struct Organization {
     pub owners: BTreeSet<u64>,
     /// All members, owners included.
     pub members: BTreeSet<u64>,
-    /// By id.
     pub teams: BTreeMap<u64, Team>,
     pub people: People,
-    /// Fine-grained roles of the organisation and who has them.
     pub roles: BTreeMap<&'static str, BTreeSet<u64>>,
     pub hooks: BTreeMap<u64, Hook>,
 }
@@ -50,7 +48,7 @@ pub struct App {
     pub id: u64,
     pub slug: String,
     pub owner: Owner,
-    /// With which its JWTs are signed, PEM (PKCS#1). Made up, so that a test may have it.
+    /// Signs the app's JWTs, PEM (PKCS#1). Made up, so that a test may have it.
     pub private_key: &'static str,
     /// The public half, DER.
     pub public_key: Vec<u8>,

@@ -2,18 +2,17 @@
 
 use serde_json::{Value, json};
 
-/// A custom property of an organisation's repositories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
     pub name: String,
     pub value_type: ValueType,
-    /// Whether every repository has a value: its own or the default one.
+    /// Gives every repository a value: its own or the default.
     pub required: bool,
     pub default_value: Option<PropertyValue>,
     pub description: Option<String>,
     pub allowed_values: Option<Vec<String>>,
     pub editors: Editors,
-    /// "whether setting values is mandatory": what follows from it is not shown, nothing does here.
+    /// Stored without effect, because the upstream does not document one.
     pub require_explicit_values: bool,
 }
 
@@ -38,12 +37,11 @@ impl ValueType {
     }
 }
 
-/// Who may set the values of a property (`values_editable_by`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Editors {
     /// The organisation's administrators and values editors.
     OrgActors,
-    /// Whoever may push to the repository, too.
+    /// Also callers with push rights in the repository.
     OrgAndRepoActors,
 }
 
@@ -56,7 +54,7 @@ impl Editors {
     }
 }
 
-/// "string or array".
+/// A string or an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PropertyValue {
     One(String),
@@ -64,7 +62,6 @@ pub enum PropertyValue {
 }
 
 impl PropertyValue {
-    /// As the wire has it.
     pub fn to_json(&self) -> Value {
         match self {
             Self::One(text) => json!(text),
@@ -72,7 +69,6 @@ impl PropertyValue {
         }
     }
 
-    /// Whether it is this text, or has it among its own. Letters of any case are the same.
     pub fn has(&self, wanted: &str) -> bool {
         let texts = match self {
             Self::One(text) => std::slice::from_ref(text),
@@ -83,8 +79,8 @@ impl PropertyValue {
 }
 
 impl Definition {
-    /// A value as this property takes it, or what is wrong with it. Where there is a list of
-    /// allowed values, each text must be on it; a selection without a list has nothing to select.
+    /// Each text must be an allowed value, if there is a list; a selection without a list accepts
+    /// none.
     pub fn accept(&self, given: &Value) -> Result<PropertyValue, String> {
         let text = |given: &Value| given.as_str().map(str::to_owned);
         let value = match self.value_type {
@@ -125,8 +121,6 @@ impl Definition {
         if is_allowed { Ok(()) } else { Err("is not one of the allowed values".to_owned()) }
     }
 
-    /// Whether a value that a repository has can stay when this definition takes the place of
-    /// another.
     pub fn keeps(&self, value: &PropertyValue) -> bool {
         self.accept(&value.to_json()).is_ok()
     }

@@ -1,33 +1,30 @@
-//! Teams of an organisation: who is in them, what lies below them, what they may do in
-//! repositories. Data and look-ups; what a caller may do with a team is said in `resources/teams`.
+//! Teams of an organisation: members, child teams and repository rights. Data and look-ups only;
+//! the access rules are in `resources/teams`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::people::Organization;
 use crate::clock::Timestamp;
 
-/// A team of one organisation.
 #[derive(Debug)]
 pub struct Team {
     pub id: u64,
-    /// "Generated from the team name" (Document 2, Team membership).
     pub slug: String,
     pub name: String,
     pub description: Option<String>,
     pub privacy: Privacy,
-    /// The id of the team it is nested in.
     pub parent: Option<u64>,
-    /// Everyone who was put into this very team; people of child teams are not among them.
+    /// Direct members only; those of child teams are not included.
     pub people: BTreeMap<u64, TeamRole>,
-    /// What the team gets in a repository when nothing is said.
+    /// The default right in a repository.
     pub permission: RepositoryRole,
-    /// Whether an identity provider rules its membership.
+    /// Set when an identity provider controls the membership.
     pub synchronised: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
-/// Somebody's role in a team. Document 2: "the values member and maintainer occur".
+/// A role in a team; the upstream documents these two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TeamRole {
     Member,
@@ -47,10 +44,10 @@ impl TeamRole {
     }
 }
 
-/// Who sees a team. Which values there are is not shown; these are the running service's.
+/// The visibility of a team. Undocumented; the values are the running service's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Privacy {
-    /// Organisation owners and its own people.
+    /// Organisation owners and its own members.
     Secret,
     /// Every member of the organisation.
     Closed,
@@ -69,7 +66,7 @@ impl Privacy {
     }
 }
 
-/// What a team may do in a repository; each includes the ones before it.
+/// A team's right in a repository; each includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RepositoryRole {
     Pull,
@@ -82,7 +79,6 @@ pub enum RepositoryRole {
 impl RepositoryRole {
     pub const ALL: [Self; 5] = [Self::Pull, Self::Triage, Self::Push, Self::Maintain, Self::Admin];
 
-    /// As the bodies write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pull => "pull",
@@ -93,8 +89,7 @@ impl RepositoryRole {
         }
     }
 
-    /// "Where pull and push permissions are accepted they map to the Read and Write roles"
-    /// (Document 2, Team membership).
+    /// The rights pull and push map to the roles read and write (SPECIFICATION, "Team membership").
     pub fn role_name(self) -> &'static str {
         match self {
             Self::Pull => "read",
@@ -109,13 +104,13 @@ impl RepositoryRole {
 }
 
 impl Organization {
-    /// The team with this slug, in any case of letters.
+    /// Finds a team by its slug, case-insensitively.
     pub fn team_by_slug(&self, slug: &str) -> Option<&Team> {
         let slug = slug.to_lowercase();
         self.teams.values().find(|team| team.slug == slug)
     }
 
-    /// Ids of the teams nested in this one, at any depth, without itself.
+    /// Returns the ids of all descendants, without the team itself.
     pub fn teams_below(&self, id: u64) -> BTreeSet<u64> {
         let mut children: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for team in self.teams.values() {
@@ -137,7 +132,7 @@ impl Organization {
         below
     }
 
-    /// Ids of the team and of those that it is nested in.
+    /// Returns the ids of the team and its ancestors.
     pub fn team_and_above(&self, id: u64) -> BTreeSet<u64> {
         let mut above = BTreeSet::new();
         let mut next = Some(id);
@@ -150,9 +145,7 @@ impl Organization {
         above
     }
 
-    /// Everyone in the team with the role there: "includes members of child teams" (Document 2),
-    /// who are members of this one whatever they are in theirs; "organization owners show
-    /// maintainer".
+    /// Members of child teams are plain members here, organisation owners maintainers.
     pub fn everyone_in_team(&self, team: &Team) -> BTreeMap<u64, TeamRole> {
         let children = self.teams_below(team.id).into_iter().filter_map(|id| self.teams.get(&id));
         let mut everyone: BTreeMap<u64, TeamRole> = children
@@ -166,13 +159,12 @@ impl Organization {
         everyone
     }
 
-    /// "Organization owners show maintainer" (Document 2, Team membership).
+    /// Organisation owners appear as maintainers (SPECIFICATION, "Team membership").
     pub fn shown_role(&self, user: u64, role: TeamRole) -> TeamRole {
         if self.owners.contains(&user) { TeamRole::Maintainer } else { role }
     }
 
-    /// Repositories of the team and what it may do there; nested teams have what the teams above
-    /// them have, too.
+    /// Lists the team's repositories and rights, those inherited from its ancestors included.
     pub fn team_repositories(&self, team: u64) -> BTreeMap<u64, RepositoryRole> {
         let above = self.team_and_above(team);
         let strongest = |teams: &BTreeMap<u64, RepositoryRole>| {
@@ -185,8 +177,7 @@ impl Organization {
             .collect()
     }
 
-    /// Whether a team gives the user every right in a repository. Lesser rights are what members
-    /// have anyway.
+    /// Checks admin rights only, because all members have lesser rights anyway.
     pub fn administers_by_team(&self, user: u64, repository: u64) -> bool {
         let is_in =
             |team: u64| self.teams.get(&team).is_some_and(|team| team.people.contains_key(&user));

@@ -52,18 +52,17 @@ pub struct Issue {
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub closed_at: Option<Timestamp>,
-    /// The branch that a pull request wants merged; none for an issue.
+    /// The source branch of a pull request; `None` for an issue.
     pub pull_from: Option<String>,
-    /// The branch it wants to be merged into, where that is not the default one.
+    /// The target branch, unless it is the default one.
     pub pull_into: Option<String>,
-    /// When it was merged, and the commit that came of it.
+    /// The time of the merge and its commit.
     pub merged: Option<(Timestamp, String)>,
-    /// Whether only those who may push can say something.
+    /// Restricts comments to callers with push rights.
     pub locked: bool,
 }
 
 impl Issue {
-    /// An open issue that says nothing but its title.
     pub fn new(id: u64, number: u64, title: String, author: u64, at: Timestamp) -> Self {
         Self {
             id,

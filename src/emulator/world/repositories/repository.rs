@@ -1,4 +1,4 @@
-//! What exists: repositories and what is in them.
+//! Repositories and their content.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,28 +27,26 @@ pub struct Repository {
     pub created_at: Timestamp,
     pub pushed_at: Timestamp,
     pub updated_at: Timestamp,
-    /// Users that may push although they are not members of the owner.
+    /// Users with push rights who are not members of the owner.
     pub collaborators: BTreeSet<u64>,
-    /// Users who starred it, and since when.
+    /// Users who starred it, with the time.
     pub stars: BTreeMap<u64, Timestamp>,
-    /// The repository that it is a fork of, and its own forks.
+    /// The parent of a fork, and the repository's own forks.
     pub fork_of: Option<u64>,
     pub forks: BTreeSet<u64>,
     pub readme: String,
     pub labels: BTreeMap<u64, Label>,
     pub milestones: BTreeMap<u64, Milestone>,
-    /// By number, which pulls share.
+    /// By number; pull requests share the numbers.
     pub issues: BTreeMap<u64, Issue>,
     pub comments: BTreeMap<u64, Comment>,
     pub releases: BTreeMap<u64, Release>,
 }
 
-/// The switches that `PATCH /repos/{owner}/{repo}` turns, by their names on the wire; absent ones
-/// are off.
+/// The switches of `PATCH /repos/{owner}/{repo}` by their API names; absent ones are off.
 pub type Features = BTreeMap<&'static str, bool>;
 
-/// The switches of a repository that the wire names (Document 3, Repository object) and a PATCH may
-/// set, with the seed's values.
+/// The switches of a repository that a PATCH may set, with the seed's values.
 pub const FEATURES: &[(&str, bool)] = &[
     ("archived", false),
     ("is_template", false),

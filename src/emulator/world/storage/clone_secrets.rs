@@ -1,7 +1,7 @@
-//! `temp_clone_token`: "a short-lived secret" (Document 3, Repository object).
+//! `temp_clone_token`, a short-lived secret of private repositories.
 //!
-//! How long it lives and what it opens are not shown. Here it lives for an hour, differs between
-//! users, opens nothing, and only private repositories have one: a public one is cloned without.
+//! The upstream documents neither its lifetime nor its rights. Here it lives for an hour, differs
+//! between users and grants nothing; public repositories have none.
 
 use ring::digest::{SHA256, digest};
 
@@ -10,23 +10,20 @@ use crate::emulator::accounts::Caller;
 use crate::emulator::http::hex;
 use crate::emulator::world::repositories::repository::{Repository, Visibility};
 
-/// Not shown; that of an installation's token, which opens the same things.
+/// Undocumented; the lifetime of an installation token, which grants the same access.
 const LIFETIME_SECS: u64 = 3_600;
 
-/// The secrets in force.
 #[derive(Debug, Default)]
 pub struct CloneSecrets {
     since: Timestamp,
 }
 
 impl CloneSecrets {
-    /// Time has passed: new secrets when the old ones have ended.
     pub fn turn(&mut self, now: Timestamp) {
         self.since = Timestamp::from_secs(now.as_secs() - now.as_secs() % LIFETIME_SECS);
     }
 
-    /// The secret of a repository for a caller; empty for a public one, and for whoever is no
-    /// caller, as a webhook's receiver.
+    /// Empty for public repositories and without a token, as in webhook payloads.
     pub fn of(&self, repository: &Repository, caller: &Caller) -> String {
         let Some(token) = caller.token().filter(|_| repository.visibility == Visibility::Private)
         else {
@@ -43,7 +40,7 @@ impl CloneSecrets {
         format!("emu_clone_{}", hex(&digest.as_ref()[..10]))
     }
 
-    /// Since when what shows a repository shows this secret.
+    /// Returns the time since when representations of a repository contain this secret.
     pub fn changed_at(&self, repository: &Repository) -> Timestamp {
         if repository.visibility == Visibility::Private { self.since } else { Timestamp::EPOCH }
     }

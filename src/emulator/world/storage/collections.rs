@@ -1,8 +1,7 @@
-//! Where the generic stored resource keeps what callers send: shelves by the address of a
-//! collection, things by their name in it.
+//! The store of the generic resource: collections by address, objects by their key in a collection.
 //!
-//! It knows nothing of routes. Everything is bounded, in number and in bytes, each shelf and all
-//! together; beyond that it is full.
+//! It knows no routes. Each collection and the total are bounded in number and bytes; beyond that
+//! the store is full.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,14 +10,13 @@ use serde_json::{Map, Value};
 
 use crate::clock::Timestamp;
 
-/// How much may be kept. Sizes are those of the names and of the fields as JSON; the address counts
-/// for all shelves together.
+/// Sizes are those of keys and fields as JSON; only the total includes the addresses.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     thing_bytes: usize,
     shelf_things: usize,
     shelf_bytes: usize,
-    /// Of all shelves together, each shelf counted as one thing more.
+    /// Totals; each collection counts as one more object.
     things: usize,
     bytes: usize,
 }
@@ -27,7 +25,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             thing_bytes: 256 * 1024,
-            // A list of more has no use for a test.
+            // A test needs no longer list.
             shelf_things: 1_000,
             shelf_bytes: 4 * 1024 * 1024,
             things: 100_000,
@@ -36,10 +34,9 @@ impl Default for Bounds {
     }
 }
 
-/// Something that a caller made, as it was sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredItem {
-    /// Never used again for another thing.
+    /// Never reused for another object.
     pub id: u64,
     pub fields: Map<String, Value>,
     pub created_at: Timestamp,
@@ -47,31 +44,26 @@ pub struct StoredItem {
 }
 
 impl StoredItem {
-    /// Its size under a name. A map of strings always serialises; were it not so, the thing would
-    /// be too large to keep.
+    /// Serializing strings cannot fail; the fallback is too large to store.
     fn bytes(&self, name: &str) -> usize {
         serde_json::to_vec(&self.fields)
             .map_or(usize::MAX, |text| text.len().saturating_add(name.len()))
     }
 }
 
-/// The things of one collection.
 #[derive(Debug, Default)]
 pub struct Collection {
     things: BTreeMap<String, StoredItem>,
     bytes: usize,
-    /// When something on it last came, went or changed.
     changed_at: Option<Timestamp>,
     beginning: Beginning,
 }
 
-/// What was on a shelf before anybody put something there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Beginning {
     #[default]
     Empty,
-    /// Things that would be back if the shelf were forgotten; so it stays also when nothing is left
-    /// on it.
+    /// Initial objects would reappear if the collection were dropped, so it stays even when empty.
     Filled,
 }
 
@@ -80,7 +72,7 @@ impl Collection {
         self.things.get(name)
     }
 
-    /// Names and things, the oldest first.
+    /// Lists keys and objects, oldest first.
     pub fn in_order(&self) -> Vec<(&str, &StoredItem)> {
         let mut things: Vec<_> =
             self.things.iter().map(|(name, thing)| (name.as_str(), thing)).collect();
@@ -89,17 +81,16 @@ impl Collection {
     }
 }
 
-/// There is no room for another thing, or for a larger one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageFull;
 
-/// All shelves. An address is a path without a slash at its end.
+/// All collections. An address is a path without a trailing slash.
 #[derive(Debug, Default)]
 pub struct Collections {
     by_address: BTreeMap<String, Collection>,
     things: usize,
     bytes: usize,
-    /// When a shelf that is no longer kept lost its last thing.
+    /// The last time that a dropped collection became empty.
     emptied_at: Option<Timestamp>,
     bounds: Bounds,
 }
@@ -109,16 +100,12 @@ impl Collections {
         self.by_address.get(address)
     }
 
-    /// When something on the shelf of this address last came, went or changed. Of one that is not
-    /// kept nobody knows whether it was the last one that was emptied.
+    /// A dropped collection gets the last time that any was dropped, as a safe upper bound.
     pub fn changed_at(&self, address: &str) -> Option<Timestamp> {
         self.collection(address).map_or(self.emptied_at, |collection| collection.changed_at)
     }
 
-    /// Puts things on a shelf that were there before anybody put something on it.
-    ///
-    /// # Errors
-    /// When there is no room for all.
+    /// Stores the initial objects of a collection; fails when there is no room for all.
     pub fn begin(
         &mut self,
         address: &str,
@@ -133,15 +120,12 @@ impl Collections {
         Ok(())
     }
 
-    /// Puts a thing on a shelf, in the place of the one that had its name.
-    ///
-    /// # Errors
-    /// When there is no room; nothing is changed then.
+    /// Replaces a former object of that key. Without room it changes nothing.
     pub fn put(&mut self, address: &str, name: &str, thing: StoredItem) -> Result<(), StorageFull> {
         let bytes = thing.bytes(name);
         let Bounds { thing_bytes, shelf_things, shelf_bytes, things, bytes: all_bytes_max } =
             self.bounds;
-        // Whatever is larger than a thing may be fits nowhere; this keeps the sums small.
+        // Every larger size fits nowhere; the cap keeps the sums small.
         let size = bytes.min(thing_bytes + 1);
         let known = self.by_address.get(address);
         let before =
@@ -169,7 +153,7 @@ impl Collections {
         Ok(())
     }
 
-    /// Takes a thing away, and everything at addresses below it.
+    /// Removes an object, and everything at addresses below it.
     pub fn take(&mut self, address: &str, name: &str, now: Timestamp) -> Option<StoredItem> {
         let place = self.by_address.get_mut(address)?;
         let thing = place.things.remove(name)?;
@@ -186,7 +170,7 @@ impl Collections {
         Some(thing)
     }
 
-    /// Forgets the shelf of this address and all below it.
+    /// Drops the collection of this address and all below it.
     pub fn clear_below(&mut self, address: &str) {
         let inside = format!("{address}/");
         let below =

@@ -9,7 +9,7 @@ use crate::emulator::http::{ApiError, hex};
 
 const STORED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What was uploaded, by repository and SHA-256.
+/// Uploaded objects, by repository and SHA-256.
 #[derive(Debug, Default)]
 pub struct Storage {
     objects: BTreeMap<(u64, String), Bytes>,
@@ -17,7 +17,7 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Keeps an object under its own hash, which is answered; refuses when there is too much.
+    /// Stores an object under its hash and returns the hash; fails when the storage is full.
     pub fn put(&mut self, repository: u64, object: Bytes) -> Result<String, ApiError> {
         let oid = hex(digest(&SHA256, &object).as_ref());
         let key = (repository, oid.clone());
@@ -36,7 +36,6 @@ impl Storage {
         Ok(oid)
     }
 
-    /// Forgets the objects of a repository.
     pub fn clear(&mut self, repository: u64) {
         let bytes = &mut self.bytes;
         self.objects.retain(|(of, _), object| {
@@ -46,7 +45,6 @@ impl Storage {
         });
     }
 
-    /// Whether there is an object of the repository.
     #[cfg(test)]
     pub fn holds(&self, repository: u64) -> bool {
         self.objects.keys().any(|(of, _)| *of == repository)

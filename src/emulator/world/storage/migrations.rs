@@ -7,14 +7,11 @@ use bytes::Bytes;
 use crate::clock::Timestamp;
 use crate::emulator::limits::Limits;
 
-/// Document 3, User migration states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MigrationState {
-    /// Not started.
     Pending,
-    /// In progress.
     Exporting,
-    /// Finished successfully; the archive can be downloaded until it is deleted.
+    /// Succeeded; the archive can be downloaded until it is deleted.
     Exported,
     Failed,
 }
@@ -32,15 +29,13 @@ impl MigrationState {
     }
 }
 
-/// Whether time moves a migration on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     Moving,
-    /// It stays where it is: the seed's, and those that a test has put somewhere.
+    /// Pinned: migrations of the seed, and those that a test has set.
     Held,
 }
 
-/// A wish that a migration was started with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flag {
     LockRepositories,
@@ -63,7 +58,6 @@ impl Flag {
         Self::OrgMetadataOnly,
     ];
 
-    /// As the wire writes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::LockRepositories => "lock_repositories",
@@ -77,29 +71,26 @@ impl Flag {
     }
 }
 
-/// One migration of a user's data.
 #[derive(Debug)]
 pub struct Migration {
     pub id: u64,
-    /// The user whose it is.
     pub owner: u64,
     pub guid: String,
     pub state: MigrationState,
-    /// When it came into its state.
     pub since: Timestamp,
     pub pace: Pace,
     pub flags: BTreeSet<Flag>,
     pub repositories: Vec<u64>,
-    /// Those of its repositories that it still holds locked.
+    /// The repositories that it still locks.
     pub locked: BTreeSet<u64>,
-    /// The whole tar.gz, from the export until it is deleted.
+    /// The tar.gz, from the export until it is deleted.
     pub archive: Option<Bytes>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
 impl Migration {
-    /// A pending one. Its repositories are locked "at start" when that is among the wishes.
+    /// Creates a pending migration. With that option, its repositories are locked from the start.
     pub fn new(
         id: u64,
         guid: String,
@@ -140,16 +131,13 @@ impl Migration {
     }
 }
 
-/// All migrations.
 #[derive(Debug, Default)]
 pub struct Migrations {
     pub all: BTreeMap<u64, Migration>,
-    /// Those that time will still do something to: within each state in the order in which they
-    /// become due.
+    /// Migrations with a future transition: by state, then by due time.
     pub moving: BTreeSet<(MigrationState, Timestamp, u64)>,
-    /// How many migrations hold a repository locked; the look-up of every write.
+    /// The number of migrations that lock a repository; every write looks it up.
     pub locks: BTreeMap<u64, usize>,
-    /// The size of all archives together.
     pub kept_bytes: usize,
 }
 
@@ -172,17 +160,16 @@ impl Migrations {
         self.all.values().find(|migration| migration.guid == guid)
     }
 
-    /// Those of one user, newest first.
+    /// Lists the migrations of one user, newest first.
     pub fn of(&self, owner: u64) -> impl Iterator<Item = &Migration> {
         self.all.values().rev().filter(move |migration| migration.owner == owner)
     }
 
-    /// Whether some migration holds the repository locked.
     pub fn is_locked(&self, repository: u64) -> bool {
         self.locks.contains_key(&repository)
     }
 
-    /// Takes back one migration's lock of a repository; false when it holds none.
+    /// Removes one migration's lock of a repository; false when it has none.
     pub fn unlock(&mut self, id: u64, repository: u64, at: Timestamp) -> bool {
         let Some(migration) =
             self.all.get_mut(&id).filter(|migration| migration.locked.contains(&repository))
@@ -200,7 +187,7 @@ impl Migrations {
         true
     }
 
-    /// "Removes the archive"; "migration metadata stays available". False when there is none.
+    /// Deletes the archive and keeps the metadata; false when there is no archive.
     pub fn delete_archive(&mut self, id: u64) -> bool {
         let Some(migration) = self.all.get_mut(&id) else { return false };
         let Some(archive) = migration.archive.take() else { return false };
@@ -209,8 +196,7 @@ impl Migrations {
         true
     }
 
-    /// Brings a migration into a state; false when there is none. Nothing ever happens to a failed
-    /// one.
+    /// False without such a migration. A failed one has no further transition.
     pub fn enter(&mut self, id: u64, state: MigrationState, pace: Pace, at: Timestamp) -> bool {
         let Some(migration) = self.all.get_mut(&id) else { return false };
         self.moving.remove(&(migration.state, migration.since, id));
@@ -222,7 +208,7 @@ impl Migrations {
         true
     }
 
-    /// The one in this state that becomes due first, and when that is.
+    /// Returns the migration in this state that is due first, and when.
     pub fn first_due(
         &self,
         state: MigrationState,
@@ -231,7 +217,7 @@ impl Migrations {
         let stay = match state {
             MigrationState::Pending => limits.duration("migrations.pending"),
             MigrationState::Exporting => limits.duration("migrations.exporting"),
-            // "Archive age reaches 7 days."
+            // An archive is deleted at an age of 7 days.
             MigrationState::Exported => limits.duration("migrations.archive"),
             MigrationState::Failed => return None,
         };
@@ -243,8 +229,7 @@ impl Migrations {
         Some((first.1 + stay, *first))
     }
 
-    /// Keeps an archive, at the expense of the oldest ones when they would become too many bytes
-    /// together.
+    /// Stores an archive and evicts the oldest ones beyond the total size.
     pub fn keep(&mut self, id: u64, archive: Bytes, kept_bytes_max: usize) {
         while self.kept_bytes.saturating_add(archive.len()) > kept_bytes_max {
             let kept = self.all.values().filter(|migration| migration.archive.is_some());

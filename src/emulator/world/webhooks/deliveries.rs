@@ -1,5 +1,4 @@
-//! What webhooks delivered or have yet to deliver: the record of one webhook, of bounded length and
-//! size.
+//! The delivery log of one webhook, bounded in length and size.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,36 +10,33 @@ use super::hooks::ContentType;
 use crate::clock::Timestamp;
 use crate::emulator::http::hex;
 
-/// The oldest deliveries of a webhook are forgotten when there are more. How many the service keeps
-/// is not shown.
+/// Beyond it the oldest are dropped. The service's own bound is undocumented.
 pub const DELIVERIES_MAX: usize = 1_000;
-/// And when their payloads together are larger: payloads hold what callers wrote.
+/// The most payload bytes of a webhook; payloads contain callers' texts.
 const LOG_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// What still waits to be sent is kept beyond that: "whenever subscribed events occur" (Document 3,
-/// Events). Only when nobody takes it for a long time do these bounds end it too.
+/// Waiting deliveries outlive the bounds above; these apply when nobody sends for a long time.
 const WAITING_MAX: usize = 10_000;
 const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Of a receiver's answer no more is kept than this, and this many headers.
+/// The most bytes and headers stored of a receiver's response.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 const ANSWER_HEADERS_MAX: usize = 100;
 const ANSWER_HEADER_BYTES_MAX: usize = 4 * 1024;
 
-/// One delivery.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub id: u64,
     pub guid: String,
-    /// When it was sent; while it waits, when it was made.
+    /// The time of sending; while it waits, of creation.
     pub at: Timestamp,
     pub attempt: Attempt,
     pub event: Arc<str>,
     pub action: Option<Arc<str>>,
     pub repository: Option<u64>,
-    /// Of an app's delivery: where the app is installed.
+    /// The app's installation, for a delivery to an app.
     pub installation: Option<u64>,
-    /// The text of a JSON object.
+    /// A serialized JSON object.
     pub payload: Arc<str>,
-    /// How it was sent; none while it waits.
+    /// The sent request; `None` while it waits.
     pub posted: Option<Posted>,
     pub receipt: Receipt,
 }
@@ -51,68 +47,66 @@ impl Delivery {
     }
 }
 
-/// Whether the same delivery was made before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
     First,
     Redelivery,
 }
 
-/// What was chosen when it was sent: the webhook may be changed afterwards.
+/// The request's parameters at the time of sending; the webhook may change afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posted {
     pub url: String,
     pub content_type: ContentType,
-    /// None without a secret.
+    /// `None` without a secret.
     pub signatures: Option<Signatures>,
 }
 
-/// The values of the two signature headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signatures {
     pub sha256: String,
     pub sha1: String,
 }
 
-/// What became of a delivery.
+/// The result of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Receipt {
-    /// It waits for its turn or is on its way. Without a socket shell it stays so: nobody sends it.
+    /// Waiting or under way. Without a server it stays so, because nobody sends it.
     Pending,
     /// The receiver answered.
     Answered {
         /// The HTTP status.
         status: u16,
-        /// From the connecting to the answer's end.
+        /// From the start of the connection to the end of the response.
         duration: Duration,
         /// Names in lower case; repeated ones are joined.
         headers: Vec<(String, String)>,
-        /// The answer's body as text, cut at 64 KiB.
+        /// The response's body as text, cut at 64 KiB.
         payload: String,
     },
     /// The receiver did not answer.
     Failed {
-        /// Why.
+        /// The reason.
         failure: Failure,
-        /// Until that was known.
+        /// Until the failure was known.
         duration: Duration,
     },
 }
 
-/// Why a receiver did not answer.
+/// The reason for a missing response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It took too long (UPSTREAM.md, Webhooks: "answer within 10 s").
+    /// The receiver took too long.
     TimedOut,
-    /// Nothing listens at its port.
+    /// The port refused the connection.
     Refused,
-    /// Its host's name leads nowhere.
+    /// The host name does not resolve.
     Unresolved,
-    /// Its certificate is not one to be trusted.
+    /// The certificate is not trusted.
     Certificate,
-    /// It closed the connection without an answer.
+    /// The connection closed without a response.
     Closed,
-    /// What it said is no HTTP answer.
+    /// The bytes are not an HTTP response.
     Garbled,
     /// Any other reason.
     Unreachable,
@@ -133,7 +127,7 @@ impl Failure {
 }
 
 impl Receipt {
-    /// An answer, cut to what is kept of it.
+    /// Returns a response, truncated to the stored size.
     #[must_use]
     pub fn answered(
         status: StatusCode,
@@ -165,7 +159,7 @@ impl Receipt {
         }
     }
 
-    /// 0 when there was no answer: the field is an integer.
+    /// 0 without a response, because the field is an integer.
     pub fn status_code(&self) -> u16 {
         match self {
             Self::Answered { status, .. } => *status,
@@ -173,8 +167,7 @@ impl Receipt {
         }
     }
 
-    /// "Text outcome; OK occurs; other values: not shown": the reason phrase of an answer, else
-    /// what went wrong.
+    /// Returns the reason phrase, else the failure. The upstream documents only the text `OK`.
     pub fn text(&self) -> &'static str {
         match self {
             Self::Pending => "Pending",
@@ -186,7 +179,7 @@ impl Receipt {
         }
     }
 
-    /// How long it took, in seconds.
+    /// Returns the duration in seconds.
     pub fn duration_secs(&self) -> f64 {
         match self {
             Self::Answered { duration, .. } | Self::Failed { duration, .. } => {
@@ -196,7 +189,7 @@ impl Receipt {
         }
     }
 
-    /// None while it is not known.
+    /// `None` while it is unknown.
     pub fn is_success(&self) -> Option<bool> {
         match self {
             Self::Pending => None,
@@ -216,25 +209,21 @@ impl Receipt {
     }
 }
 
-/// Where a webhook stands among those that have something to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueStatus {
-    /// Nothing waits.
     #[default]
     Idle,
-    /// It waits for its turn.
     Queued,
-    /// One of its deliveries is on its way; the next follows it, so that they arrive in order.
+    /// A delivery is under way; the next one waits for its end, which keeps the order.
     UnderWay,
 }
 
-/// The deliveries of one webhook, oldest first, so that ids rise.
+/// The deliveries of one webhook, oldest first, so ids ascend.
 #[derive(Debug, Default)]
 pub struct DeliveryLog {
     deliveries: VecDeque<Delivery>,
-    /// Ids of those that wait to be sent, in order.
+    /// Ids of the waiting deliveries, in order.
     waiting: VecDeque<u64>,
-    /// Of the payloads of those.
     waiting_bytes: usize,
     bytes: usize,
     pub status: QueueStatus,
@@ -245,7 +234,6 @@ impl DeliveryLog {
         self.deliveries.len()
     }
 
-    /// How many wait to be sent.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -263,8 +251,7 @@ impl DeliveryLog {
         self.deliveries.get(at)
     }
 
-    /// Adds a delivery, whose id must be above all others; a pending one waits to be sent. The
-    /// oldest are forgotten for it when there are many.
+    /// Ids ascend; a pending delivery waits to be sent. Beyond the bounds the oldest are dropped.
     pub fn append(&mut self, delivery: Delivery) {
         if delivery.receipt == Receipt::Pending {
             self.waiting.push_back(delivery.id);
@@ -275,13 +262,13 @@ impl DeliveryLog {
         self.forget_oldest();
     }
 
-    /// The next delivery to send, which from now on waits no more.
+    /// Takes the next delivery to send off the waiting list.
     pub fn take_waiting(&mut self) -> Option<&mut Delivery> {
         let at = self.pop_waiting()?;
         self.deliveries.get_mut(at)
     }
 
-    /// Forgets the oldest of those that wait; false when none does.
+    /// Drops the oldest waiting delivery; false when none waits.
     pub fn forget_waiting(&mut self) -> bool {
         let Some(gone) = self.pop_waiting().and_then(|at| self.deliveries.remove(at)) else {
             return false;
@@ -290,7 +277,7 @@ impl DeliveryLog {
         true
     }
 
-    /// Where the oldest of those is that waited until now.
+    /// Takes the oldest id off the waiting list and returns its position.
     fn pop_waiting(&mut self) -> Option<usize> {
         let id = self.waiting.pop_front()?;
         let at = self.deliveries.binary_search_by_key(&id, |delivery| delivery.id).ok()?;
@@ -299,7 +286,6 @@ impl DeliveryLog {
         Some(at)
     }
 
-    /// Notes what became of a delivery; nothing when it was forgotten meanwhile.
     pub fn settle(&mut self, id: u64, receipt: Receipt) {
         let Ok(at) = self.deliveries.binary_search_by_key(&id, |delivery| delivery.id) else {
             return;
@@ -312,7 +298,7 @@ impl DeliveryLog {
         }
     }
 
-    /// The newest always stays, however large it is.
+    /// Keeps the newest, however large it is.
     fn forget_oldest(&mut self) {
         while self.deliveries.len() > 1
             && (self.deliveries.len() > DELIVERIES_MAX || self.bytes > LOG_BYTES_MAX)
@@ -333,7 +319,7 @@ impl DeliveryLog {
     }
 }
 
-/// "Unique delivery identifier (UUID form)"; the same id always gets the same one.
+/// Returns a UUID; equal ids give equal UUIDs.
 pub fn guid(id: u64) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, &id.to_be_bytes());
     let text = hex(&digest.as_ref()[..16]);

@@ -1,15 +1,14 @@
-//! Webhooks as they exist: whose they are, where and how they deliver. What they delivered is in
-//! `deliveries`, the rules are in `resources`.
+//! Webhooks: target, configuration and events. `deliveries` holds their logs, `resources` the
+//! rules.
 
 use super::deliveries::DeliveryLog;
 use crate::clock::Timestamp;
 
-/// A webhook of an organisation or of an app.
 #[derive(Debug)]
 pub struct Hook {
     pub id: u64,
     pub target: Target,
-    /// The OAuth app whose token created it, if one did.
+    /// The OAuth app that created it through a token, if any.
     pub created_by_app: Option<u64>,
     pub config: Config,
     pub events: Vec<String>,
@@ -20,7 +19,6 @@ pub struct Hook {
 }
 
 impl Hook {
-    /// "`*` selects all" (Document 3, Events).
     pub fn wants(&self, event: &str) -> bool {
         self.active && self.events.iter().any(|wanted| wanted == event || wanted == "*")
     }
@@ -30,20 +28,19 @@ impl Hook {
     }
 }
 
-/// Where and how it delivers (Document 3, Webhook configuration).
+/// Address and form of deliveries (SPECIFICATION, "Webhooks").
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
     pub url: String,
     pub content_type: ContentType,
     pub secret: Option<String>,
     pub certificate: Certificate,
-    /// "Accepted on organization webhook creation only"; sent to the receiver as Basic credentials.
+    /// Sent to the receiver as basic credentials; settable on creation only.
     pub username: Option<String>,
     pub password: Option<String>,
 }
 
-/// The media type of payloads. "Other supported values beyond json: not shown"; `form` is the other
-/// one that published clients send.
+/// The media type of payloads. Only `json` is documented; published clients also send `form`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ContentType {
     #[default]
@@ -71,18 +68,18 @@ impl ContentType {
     }
 }
 
-/// "Whether TLS certificate of the receiver is verified" (Document 3, `insecure_ssl`).
+/// The check of the receiver's TLS certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Certificate {
-    /// `insecure_ssl` is 0: it must be one that this machine trusts.
+    /// `insecure_ssl` 0: the machine must trust it.
     #[default]
     Verified,
-    /// `insecure_ssl` is 1: any will do.
+    /// `insecure_ssl` 1: any certificate is accepted.
     Any,
 }
 
 impl Certificate {
-    /// The value of `insecure_ssl`.
+    /// Returns the value of `insecure_ssl`.
     pub fn insecure_ssl(self) -> &'static str {
         match self {
             Self::Verified => "0",
@@ -91,7 +88,6 @@ impl Certificate {
     }
 }
 
-/// What a webhook is installed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     Organization(u64),
@@ -105,8 +101,7 @@ impl Target {
         }
     }
 
-    /// As the delivery header names it. Document 3 gives `repository` as an example; `integration`
-    /// is the running service's word for an app.
+    /// `integration` is the running service's word for an app.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Organization(_) => "organization",
@@ -115,7 +110,6 @@ impl Target {
     }
 }
 
-/// Names one webhook among all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HookKey {
     pub target: Target,
