@@ -5,23 +5,38 @@
 //! has no randomness but the seed. [`Server`] puts it behind a socket. A request passes, in reading
 //! order:
 //!
-//! - `intake`: base address and path
-//! - `control`: the control plane
-//! - `credentials`: authentication
-//! - `route`: the endpoint
-//! - `limits`, `primary`, `secondary`: rate limits
-//! - `resources`, `inventory`: the response
-//! - `validators`: conditional requests
-//! - `reply`: headers
-//! - `transcript`: the record for tests
+//! `http` (path and query) → `control` (requests about the emulator) → `auth` (credential) →
+//! `pipeline` (route and cost) → `limits` → `resources`, `generic` or `graphql` (the answer) →
+//! `pipeline` (conditions and headers) → `state` (transcript). `faults` holds what a test wants to
+//! go wrong, or to wait.
 //!
-//! Beside them, `faults` and `gates` let a test break or hold requests. A change causes
-//! notifications (`events`) and webhook events (`happenings`). Deliveries wait in the `outbox`
-//! until the server's `courier` sends them.
+//! Rooms from the top down; a room imports only from rooms below it:
+//!
+//! | room | content |
+//! |---|---|
+//! | `server` | the socket: listener, connections, idle time-out |
+//! | `pipeline` | a request from arrival to answer; `Emulator` |
+//! | `control` | `/_emulator`: requests about the emulator itself |
+//! | `graphql` | one schema over the same world as REST |
+//! | `resources` | routes by kind of resource, and the functions that answer them |
+//! | `generic` | routes of the endpoint table without a model of their own |
+//! | `state` | all that an emulator is; reset and transcript |
+//! | `replay` | answers from recorded exchanges |
+//! | `faults` | injected faults and gates |
+//! | `seed` | the seed world |
+//! | `migrations` | export of user migrations |
+//! | `events` | webhook events, notifications and deliveries |
+//! | `render` | JSON of what exists |
+//! | `auth` | credentials, roles and permissions |
+//! | `routing` | routes, their needs and the call |
+//! | `world` | data and look-ups |
+//! | `http` | paths, fields, errors, validators and replies |
+//! | `limits` | primary and secondary limits, and their settings |
+//! | `accounts` | accounts, tokens and permissions |
 //!
 //! It follows the upstream's documentation alone. It shares names and the endpoint table with the
 //! gateway (`crate::api`), but no rules: a shared misreading would pass every test. A second
-//! reading (`api/matrix_tests.rs`) and `tests/specification` check the table.
+//! reading (`src/api/endpoint/matrix_tests.rs`) and `tests/specification` check the table.
 
 mod accounts;
 mod auth;
