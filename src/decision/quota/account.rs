@@ -13,7 +13,7 @@ use super::limits::primary::{
 use super::limits::secondary::{Secondary, Weight};
 use super::ranking::{Standing, Sums};
 use super::{FREE, Lease, OVERFLOW};
-use crate::api::{RateHeaders, ResourceName, UpstreamLimit};
+use crate::api::{RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind};
 use crate::clock::Timestamp;
 use crate::decision::types::{AccountSettings, Demand, LeaseId, LimitKind, Priority, Until};
 
@@ -251,11 +251,12 @@ impl Account {
         jitter: f64,
     ) {
         let Some(refusal) = refusal else { return };
-        let reset = refusal.reset().or(rate.map(|rate| rate.reset));
-        match refusal {
-            UpstreamLimit::Primary { .. } => {
+        let reset = refusal.reset.or(rate.map(|rate| rate.reset));
+        match refusal.kind {
+            UpstreamLimitKind::Primary => {
                 let named = refusal
-                    .resource()
+                    .resource
+                    .as_ref()
                     .or(rate.and_then(|rate| rate.resource.as_ref()))
                     .map(|resource| self.window_index(resource));
                 // A resource without numbers corrects nothing. The lease's own window closes too,
@@ -264,14 +265,14 @@ impl Account {
                 let closed = named.into_iter().chain(own.filter(|own| Some(*own) != named));
                 for place in closed {
                     if let Some(window) = self.window_at(place) {
-                        window.close(now, reset, refusal.retry_after());
+                        window.close(now, reset, refusal.retry_after);
                     }
                 }
             }
-            UpstreamLimit::Secondary { .. } => {
-                let remaining = refusal.remaining().or(rate.map(|rate| rate.remaining));
+            UpstreamLimitKind::Secondary => {
+                let remaining = refusal.remaining.or(rate.map(|rate| rate.remaining));
                 let named = Named {
-                    pause: refusal.retry_after(),
+                    pause: refusal.retry_after,
                     reset: reset.filter(|_| remaining == Some(0)),
                 };
                 self.cooldown.refused(now, ended.admitted_at, named, jitter);

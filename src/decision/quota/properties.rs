@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::upstream_model::{Ending, Upstream, World, most_in_any};
 use super::*;
-use crate::api::{AccountKind, UpstreamLimit};
+use crate::api::{AccountKind, UpstreamLimit, UpstreamLimitKind};
 use crate::decision::types::{AccountSettings, SecondaryLimits};
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -114,7 +114,10 @@ impl Saturation {
             }
         }
         if let Ending::Answered {
-            refusal: Some(UpstreamLimit::Secondary { retry_after: Some(pause), .. }),
+            refusal:
+                Some(UpstreamLimit {
+                    kind: UpstreamLimitKind::Secondary, retry_after: Some(pause), ..
+                }),
             ..
         } = ending
         {

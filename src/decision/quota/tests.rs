@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Method;
 
 use super::*;
-use crate::api::{AccountKind, Dialect, Table, UpstreamLimit};
+use crate::api::{AccountKind, Dialect, Table, UpstreamLimit, UpstreamLimitKind};
 use crate::decision::types::{AccountSettings, SecondaryLimits};
 
 const NOW: Timestamp = Timestamp::from_secs(10_000);
@@ -205,7 +205,8 @@ fn a_primary_refusal_closes_that_resource_of_that_account_only() {
     let mut windows = windows(2);
     warm(&mut windows, &[90, 80]);
     assert_eq!(windows.try_admit(NOW, LeaseId(1), &demand(2)).unwrap().account, AccountId(0));
-    let refusal = UpstreamLimit::Primary {
+    let refusal = UpstreamLimit {
+        kind: UpstreamLimitKind::Primary,
         retry_after: None,
         reset: Some(RESET),
         remaining: Some(0),
@@ -225,7 +226,8 @@ fn a_primary_refusal_that_names_another_resource_without_numbers_closes_both() {
     let mut windows = windows(1);
     warm(&mut windows, &[50]);
     windows.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
-    let refusal = UpstreamLimit::Primary {
+    let refusal = UpstreamLimit {
+        kind: UpstreamLimitKind::Primary,
         retry_after: Some(Duration::ZERO),
         reset: None,
         remaining: None,
@@ -247,7 +249,8 @@ fn a_secondary_refusal_closes_the_account_for_everything_and_the_others_go_on() 
     warm(&mut windows, &[90, 80]);
     windows.try_admit(NOW, LeaseId(1), &demand(2)).unwrap();
     let pause = Duration::from_secs(30);
-    let refusal = UpstreamLimit::Secondary {
+    let refusal = UpstreamLimit {
+        kind: UpstreamLimitKind::Secondary,
         retry_after: Some(pause),
         reset: Some(RESET),
         remaining: Some(88),
@@ -375,7 +378,8 @@ fn a_snapshot_names_every_book_and_every_limit() {
 #[test]
 fn refusals_without_headers_do_not_show_that_nothing_is_counted() {
     let mut windows = windows(1);
-    let refusal = UpstreamLimit::Primary {
+    let refusal = UpstreamLimit {
+        kind: UpstreamLimitKind::Primary,
         retry_after: Some(Duration::from_secs(1)),
         reset: None,
         remaining: None,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use crate::api::{RateHeaders, ResourceName, UpstreamLimit};
+use crate::api::{RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind};
 use crate::clock::Timestamp;
 
 use crate::decision::types::{AccountId, LeaseId};
@@ -205,14 +205,16 @@ impl Upstream {
         let (reset, remaining, resource) =
             (Some(rate.reset), Some(rate.remaining), rate.resource.clone());
         let refusal = if is_sudden {
-            Some(UpstreamLimit::Secondary {
+            Some(UpstreamLimit {
+                kind: UpstreamLimitKind::Secondary,
                 retry_after: Some(Duration::from_secs(20)),
                 reset,
                 remaining,
                 resource,
             })
         } else {
-            refused.then_some(UpstreamLimit::Primary {
+            refused.then_some(UpstreamLimit {
+                kind: UpstreamLimitKind::Primary,
                 retry_after: None,
                 reset,
                 remaining,

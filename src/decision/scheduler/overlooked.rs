@@ -10,7 +10,7 @@ use http::{Method, StatusCode};
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::{AccountKind, Dialect, RateHeaders, Table, UpstreamLimit};
+use crate::api::{AccountKind, Dialect, RateHeaders, Table, UpstreamLimit, UpstreamLimitKind};
 use crate::decision::quota::upstream_model::Chance;
 use crate::decision::types::{
     AccountSettings, ClientId, ClientSettings, Pace, Priority, SecondaryLimits, WriteSpacing,
@@ -136,13 +136,15 @@ impl Scene {
         let reset = Timestamp::from_secs((now.as_secs() / 60 + 1) * 60);
         let remaining = u32::try_from(chance.below(31)).unwrap();
         let rate = RateHeaders { limit: 30, remaining, used: None, reset, resource: None };
-        let secondary = UpstreamLimit::Secondary {
+        let secondary = UpstreamLimit {
+            kind: UpstreamLimitKind::Secondary,
             retry_after: Some(chance.millis(40_000)),
             reset: None,
             remaining: None,
             resource: None,
         };
-        let primary = UpstreamLimit::Primary {
+        let primary = UpstreamLimit {
+            kind: UpstreamLimitKind::Primary,
             retry_after: None,
             reset: Some(reset),
             remaining: Some(0),

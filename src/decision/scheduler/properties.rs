@@ -7,7 +7,9 @@ use http::{Method, StatusCode};
 use proptest::prelude::*;
 
 use super::*;
-use crate::api::{AccountKind, Dialect, RateHeaders, ResourceName, Table, UpstreamLimit};
+use crate::api::{
+    AccountKind, Dialect, RateHeaders, ResourceName, Table, UpstreamLimit, UpstreamLimitKind,
+};
 use crate::decision::quota::upstream_model::Chance;
 use crate::decision::types::{AccountId, AccountSettings, ClientId, SecondaryLimits, WriteSpacing};
 
@@ -133,13 +135,15 @@ fn settle_at_random(chance: &mut Chance, now: Timestamp, mut settle: impl FnMut(
         reset,
         resource: None,
     };
-    let secondary = UpstreamLimit::Secondary {
+    let secondary = UpstreamLimit {
+        kind: UpstreamLimitKind::Secondary,
         retry_after: Some(chance.millis(40_000)),
         reset: None,
         remaining: None,
         resource: None,
     };
-    let primary = UpstreamLimit::Primary {
+    let primary = UpstreamLimit {
+        kind: UpstreamLimitKind::Primary,
         retry_after: None,
         reset: Some(reset),
         remaining: Some(0),

@@ -7,7 +7,9 @@ use std::time::Duration;
 use http::Method;
 
 use super::*;
-use crate::api::{AccountKind, Dialect, EndpointId, ResourceName, Table, UpstreamLimit};
+use crate::api::{
+    AccountKind, Dialect, EndpointId, ResourceName, Table, UpstreamLimit, UpstreamLimitKind,
+};
 use crate::decision::types::{AccountSettings, ClientId, SecondaryLimits, WriteSpacing};
 
 const NOW: Timestamp = Timestamp::from_secs(10_000);
@@ -255,7 +257,8 @@ fn an_account_that_becomes_free_by_time_is_seen_while_another_is_waited_for() {
     let mut queue = queue(2, SecondaryLimits::default());
     let probes = [0; 2].map(|_| granted(queue.request(NOW, demand(2), SOON)));
     let pause = Some(SECOND * 5);
-    let refusal = UpstreamLimit::Secondary {
+    let refusal = UpstreamLimit {
+        kind: UpstreamLimitKind::Secondary,
         retry_after: pause,
         reset: None,
         remaining: None,
@@ -279,7 +282,8 @@ fn a_closed_account_refuses_those_whose_deadline_comes_first() {
     let mut queue = queue(1, one_at_a_time());
     let busy = granted(queue.request(NOW, demand(1), SOON));
     let ticket = waiting(queue.request(NOW, demand(1), SOON));
-    let refusal = UpstreamLimit::Secondary {
+    let refusal = UpstreamLimit {
+        kind: UpstreamLimitKind::Secondary,
         retry_after: None,
         reset: None,
         remaining: None,

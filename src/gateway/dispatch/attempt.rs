@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::{HeaderMap, StatusCode};
 use tracing::Instrument;
 
-use crate::api::{RateHeaders, ResourceName, UpstreamLimit, upstream_limit};
+use crate::api::{RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind, upstream_limit};
 use crate::clock::Timestamp;
 use crate::decision::permissions::Observation;
 use crate::decision::permissions::denial_confidence::DenialConfidence;
@@ -449,9 +449,9 @@ impl Dispatcher {
 }
 
 fn limit_name(refusal: &UpstreamLimit) -> &'static str {
-    match refusal {
-        UpstreamLimit::Primary { .. } => "primary",
-        UpstreamLimit::Secondary { .. } => "secondary",
+    match refusal.kind {
+        UpstreamLimitKind::Primary => "primary",
+        UpstreamLimitKind::Secondary => "secondary",
     }
 }
 

@@ -190,7 +190,7 @@ impl Dispatcher {
 
     /// The end of an upstream limit as it names it (SPECIFICATION, "Limits in practice").
     fn closed_until(&self, refusal: &UpstreamLimit) -> Timestamp {
-        self.env.clock.now() + refusal.retry_after().unwrap_or(Duration::from_secs(60))
+        self.env.clock.now() + refusal.retry_after.unwrap_or(Duration::from_secs(60))
     }
 
     /// The error after the last attempt met an upstream limit.

@@ -185,7 +185,7 @@ fn refused_by_upstream(
     job: &Job,
     now: crate::clock::Timestamp,
 ) -> LimitDenied {
-    let pause = refusal.retry_after().unwrap_or(Duration::from_secs(60));
+    let pause = refusal.retry_after.unwrap_or(Duration::from_secs(60));
     LimitDenied {
         limit: LimitKind::Cooldown,
         account: None,

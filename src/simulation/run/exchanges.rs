@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode};
 
 use super::{Event, Run, place_of};
 use crate::api::headers::RATE_RESET;
-use crate::api::{RateHeaders, ResourceName, UpstreamLimit, upstream_limit};
+use crate::api::{RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind, upstream_limit};
 use crate::clock::Timestamp;
 use crate::decision::retry::Failure;
 use crate::decision::{AccountId, Grant, LeaseId, Settlement};
@@ -363,16 +363,16 @@ impl Run<'_> {
     fn remember(&mut self, place: usize, refusal: &UpstreamLimit, rate: Option<&RateHeaders>) {
         let until = named_by(self.now, refusal, rate);
         let Some(retry_times) = self.retry_times.get_mut(place) else { return };
-        match refusal {
-            UpstreamLimit::Secondary { .. } => {
+        match (refusal.kind, &refusal.resource) {
+            (UpstreamLimitKind::Secondary, _) => {
                 retry_times.account_until = retry_times.account_until.max(until);
                 self.silence_until = self.silence_until.max(until);
             }
-            UpstreamLimit::Primary { resource: Some(resource), .. } => {
+            (UpstreamLimitKind::Primary, Some(resource)) => {
                 retry_times.resources.retain(|(named, _)| named != resource);
                 retry_times.resources.push((resource.clone(), until));
             }
-            UpstreamLimit::Primary { .. } => {}
+            (UpstreamLimitKind::Primary, None) => {}
         }
     }
 
@@ -395,8 +395,8 @@ impl Run<'_> {
 
 /// Returns the end of the silence that a denial demands (SPECIFICATION, "After a limit").
 fn named_by(now: Timestamp, refusal: &UpstreamLimit, rate: Option<&RateHeaders>) -> Timestamp {
-    let reset = refusal.reset().or(rate.map(|rate| rate.reset));
-    let remaining = refusal.remaining().or(rate.map(|rate| rate.remaining));
-    let retry_times = refusal.retry_after().map(|pause| now + pause);
+    let reset = refusal.reset.or(rate.map(|rate| rate.reset));
+    let remaining = refusal.remaining.or(rate.map(|rate| rate.remaining));
+    let retry_times = refusal.retry_after.map(|pause| now + pause);
     retry_times.max(reset.filter(|_| remaining == Some(0))).unwrap_or(now + Duration::from_secs(60))
 }

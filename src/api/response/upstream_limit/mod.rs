@@ -44,80 +44,19 @@ pub enum UpstreamLimitKind {
     Secondary,
 }
 
-/// Limit that an answer reports. Both kinds carry the same fields; of two times the later holds.
+/// Limit that an answer reports. Of two named times the later holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum UpstreamLimit {
-    /// The budget of `resource` is spent.
-    Primary {
-        /// From `retry-after`, counted from now.
-        retry_after: Option<Duration>,
-        /// End of the window.
-        reset: Option<Timestamp>,
-        /// Units left of the budget.
-        remaining: Option<u32>,
-        /// Resource of the budget.
-        resource: Option<ResourceName>,
-    },
-    /// Too many requests at once: the whole account stays away.
-    Secondary {
-        /// From `retry-after`, counted from now.
-        retry_after: Option<Duration>,
-        /// End of the window.
-        reset: Option<Timestamp>,
-        /// Units left of the budget; can be 0 here too.
-        remaining: Option<u32>,
-        /// Resource that the request counted against.
-        resource: Option<ResourceName>,
-    },
-}
-
-impl UpstreamLimit {
+pub struct UpstreamLimit {
     /// Kind of the limit.
-    pub const fn kind(&self) -> UpstreamLimitKind {
-        match self {
-            Self::Primary { .. } => UpstreamLimitKind::Primary,
-            Self::Secondary { .. } => UpstreamLimitKind::Secondary,
-        }
-    }
-
-    /// Time to stay away by `retry-after`.
-    pub const fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Primary { retry_after, .. } | Self::Secondary { retry_after, .. } => *retry_after,
-        }
-    }
-
+    pub kind: UpstreamLimitKind,
+    /// Time to stay away by `retry-after`, counted from now.
+    pub retry_after: Option<Duration>,
     /// End of the window.
-    pub const fn reset(&self) -> Option<Timestamp> {
-        match self {
-            Self::Primary { reset, .. } | Self::Secondary { reset, .. } => *reset,
-        }
-    }
-
-    /// Units left of the budget.
-    pub const fn remaining(&self) -> Option<u32> {
-        match self {
-            Self::Primary { remaining, .. } | Self::Secondary { remaining, .. } => *remaining,
-        }
-    }
-
+    pub reset: Option<Timestamp>,
+    /// Units left of the budget; can be 0 for a secondary limit too.
+    pub remaining: Option<u32>,
     /// Resource that the request counted against.
-    pub const fn resource(&self) -> Option<&ResourceName> {
-        match self {
-            Self::Primary { resource, .. } | Self::Secondary { resource, .. } => resource.as_ref(),
-        }
-    }
-
-    fn new(kind: UpstreamLimitKind, headers: &HeaderMap, now: Timestamp) -> Self {
-        let (retry_after, reset) = (retry_after(headers, now), rate_reset(headers));
-        let (remaining, resource) = (rate_remaining(headers), resource(headers));
-        match kind {
-            UpstreamLimitKind::Primary => Self::Primary { retry_after, reset, remaining, resource },
-            UpstreamLimitKind::Secondary => {
-                Self::Secondary { retry_after, reset, remaining, resource }
-            }
-        }
-    }
+    pub resource: Option<ResourceName>,
 }
 
 /// Returns the limit that an answer reports, if any. `body` is the decoded body, or a part of it.
@@ -148,7 +87,13 @@ pub fn upstream_limit(
         }
         _ => None,
     };
-    kind.map(|kind| UpstreamLimit::new(kind, headers, now))
+    kind.map(|kind| UpstreamLimit {
+        kind,
+        retry_after: retry_after(headers, now),
+        reset: rate_reset(headers),
+        remaining: rate_remaining(headers),
+        resource: resource(headers),
+    })
 }
 
 /// Parses `retry-after`, in seconds or as a date (RFC 9110 §10.2.3). Of several values the longest

@@ -33,7 +33,7 @@ fn kind(
     lines: &[(&'static str, &'static str)],
     body: &str,
 ) -> Option<UpstreamLimitKind> {
-    refusal(status, lines, body).map(|refusal| refusal.kind())
+    refusal(status, lines, body).map(|refusal| refusal.kind)
 }
 
 fn message(text: &str) -> String {
@@ -53,7 +53,8 @@ fn a_primary_refusal_says_whose_budget_and_until_when() {
         "192.0.2.1. (But here's the good news: ask us for more.)",
     ] {
         for status in [403, 429] {
-            let expected = UpstreamLimit::Primary {
+            let expected = UpstreamLimit {
+                kind: UpstreamLimitKind::Primary,
                 retry_after: None,
                 reset: Some(Timestamp::from_secs(1_700_000_060)),
                 remaining: Some(0),
@@ -95,10 +96,10 @@ fn a_secondary_refusal_with_nothing_remaining_is_still_secondary() {
     let body = message("You have exceeded a secondary rate limit.");
     let refused =
         refusal(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700000060")], &body);
-    assert_eq!(refused.as_ref().map(UpstreamLimit::kind), Some(UpstreamLimitKind::Secondary));
-    assert_eq!(refused.as_ref().and_then(UpstreamLimit::remaining), Some(0));
+    assert_eq!(refused.as_ref().map(|limit| limit.kind), Some(UpstreamLimitKind::Secondary));
+    assert_eq!(refused.as_ref().and_then(|limit| limit.remaining), Some(0));
     assert_eq!(
-        refused.as_ref().and_then(UpstreamLimit::reset),
+        refused.as_ref().and_then(|limit| limit.reset),
         Some(Timestamp::from_secs(1_700_000_060))
     );
 }
@@ -210,12 +211,12 @@ fn graphql_says_it_with_a_200() {
         ];
         let refused = refusal(200, &lines, &body);
         assert_eq!(
-            refused.as_ref().map(UpstreamLimit::kind),
+            refused.as_ref().map(|limit| limit.kind),
             Some(UpstreamLimitKind::Primary),
             "{kind_word}"
         );
         assert_eq!(
-            refused.as_ref().and_then(UpstreamLimit::resource),
+            refused.as_ref().and_then(|limit| limit.resource.as_ref()),
             Some(&ResourceName::graphql())
         );
     }

@@ -17,14 +17,14 @@ const SWEEP_FROM: usize = 8;
 pub struct Points {
     limit: Limit,
     sweep_at: u32,
-    small_list: Vec<(EndpointId, Tally<Seldom>)>,
+    few: Vec<(EndpointId, Tally<Seldom>)>,
     /// Holds all tallies above [`FEW`].
     many: Option<Box<HashMap<EndpointId, Tally<Seldom>>>>,
 }
 
 impl Points {
     pub fn new(limit: Limit) -> Self {
-        Self { limit, sweep_at: 0, small_list: Vec::new(), many: None }
+        Self { limit, sweep_at: 0, few: Vec::new(), many: None }
     }
 
     pub fn limit(&self) -> Limit {
@@ -37,25 +37,19 @@ impl Points {
 
     pub fn nothing_in_flight(&mut self) {
         let many = self.many.iter_mut().flat_map(|many| many.values_mut());
-        self.small_list
-            .iter_mut()
-            .map(|(_, tally)| tally)
-            .chain(many)
-            .for_each(Tally::nothing_in_flight);
+        self.few.iter_mut().map(|(_, tally)| tally).chain(many).for_each(Tally::nothing_in_flight);
     }
 
     pub fn get(&self, endpoint: EndpointId) -> Option<&Tally<Seldom>> {
         match &self.many {
-            None => self.small_list.iter().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally),
+            None => self.few.iter().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally),
             Some(many) => many.get(&endpoint),
         }
     }
 
     pub fn get_mut(&mut self, endpoint: EndpointId) -> Option<&mut Tally<Seldom>> {
         match &mut self.many {
-            None => {
-                self.small_list.iter_mut().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally)
-            }
+            None => self.few.iter_mut().find(|(of, _)| *of == endpoint).map(|(_, tally)| tally),
             Some(many) => many.get_mut(&endpoint),
         }
     }
@@ -76,7 +70,7 @@ impl Points {
         }
         let mut tally = Tally::default();
         let holds = enter(&mut tally);
-        self.small_list.push((endpoint, tally));
+        self.few.push((endpoint, tally));
         holds
     }
 
@@ -85,29 +79,29 @@ impl Points {
     fn sweep(&mut self, now: Timestamp) {
         let most = SWEEP_FROM.max(self.sweep_at as usize);
         match &mut self.many {
-            None if self.small_list.len() < most => return,
-            None => self.small_list.retain_mut(|(_, tally)| !tally.is_empty(now)),
+            None if self.few.len() < most => return,
+            None => self.few.retain_mut(|(_, tally)| !tally.is_empty(now)),
             Some(many) if many.len() < most => return,
             Some(many) => many.retain(|_, tally| !tally.is_empty(now)),
         }
         let left = self.len();
         self.sweep_at = u32::try_from(left * 2).unwrap_or(u32::MAX);
         if self.many.is_none() && left >= FEW {
-            self.many = Some(Box::new(std::mem::take(&mut self.small_list).into_iter().collect()));
+            self.many = Some(Box::new(std::mem::take(&mut self.few).into_iter().collect()));
         } else if left < FEW / 2
             && let Some(many) = self.many.take()
         {
-            self.small_list = many.into_iter().collect();
+            self.few = many.into_iter().collect();
         }
     }
 
     pub fn len(&self) -> usize {
-        self.many.as_ref().map_or(self.small_list.len(), |many| many.len())
+        self.many.as_ref().map_or(self.few.len(), |many| many.len())
     }
 
     pub fn tallies(&self) -> impl Iterator<Item = &Tally<Seldom>> {
         let many = self.many.iter().flat_map(|many| many.values());
-        self.small_list.iter().map(|(_, tally)| tally).chain(many)
+        self.few.iter().map(|(_, tally)| tally).chain(many)
     }
 }
 
