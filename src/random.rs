@@ -1,5 +1,5 @@
-//! Pseudo-random numbers that follow from a seed: for the emulator's worlds, for simulations and for
-//! tests.
+//! Pseudo-random numbers that follow from a seed: for the emulator's worlds, for simulations and
+//! for tests.
 //!
 //! Left out: secrets, and numbers that differ from process to process (`gateway`).
 

@@ -2,7 +2,7 @@
 //!
 //! A config never changes; another config makes another [`Gateway`]. Requests in progress finish
 //! with the one they began with. Both share all lasting state: the quota ledger, stored answers,
-//! queued writes. `config/succession.rs` keeps the indexes of accounts and clients stable.
+//! queued writes. `config/reload.rs` keeps the indexes of accounts and clients stable.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -114,6 +114,7 @@ impl Current {
         self.gateway.load_full()
     }
 
+    /// True if this gateway is the current one.
     pub fn is(&self, gateway: &Arc<Gateway>) -> bool {
         Arc::ptr_eq(&self.gateway.load(), gateway)
     }

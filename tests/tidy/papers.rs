@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use super::{File, Finding, Rule, repository};
 
@@ -26,10 +27,11 @@ fn comments_cite_what_is_in_the_repository() {
             if !file.is_code() || file.path.starts_with("tests/tidy/") {
                 return Vec::new();
             }
-            let headings = headings(&paper("SPECIFICATION.md"));
+            static HEADINGS: OnceLock<BTreeSet<String>> = OnceLock::new();
+            let headings = HEADINGS.get_or_init(|| headings(&paper("SPECIFICATION.md")));
             let mut findings = Vec::new();
             for (index, line) in file.text.lines().enumerate() {
-                findings.extend(uncited(line, &headings).map(|what| (index + 1, what)));
+                findings.extend(uncited(line, headings).map(|what| (index + 1, what)));
             }
             findings
         },
@@ -52,7 +54,11 @@ fn uncited(line: &str, headings: &BTreeSet<String>) -> Option<String> {
     let stems = ELSEWHERE.split(' ').map(|name| name.trim_end_matches(".md"));
     let cites = |stem: &str| {
         comment.split(stem).skip(1).any(|after| {
-            let after = after.trim_start_matches(".md").trim_start_matches(',').trim_start();
+            if after.starts_with(".md") {
+                return true;
+            }
+            let after =
+                after.strip_prefix(".md").unwrap_or(after).trim_start_matches(',').trim_start();
             after.starts_with(['§', 'D', '"', '\'', ')', '.', ':'])
                 || after.starts_with(|c: char| c.is_ascii_digit())
         })
@@ -101,8 +107,38 @@ fn papers_name_files_that_exist() {
             }
             findings
         },
-        exceptions: &[("CHANGELOG.md", "it tells of files that are gone")],
+        exceptions: &[],
         refused: &[("README.md", "See `src/gateway/nowhere.rs`."), ("a.md", "in `src/nowhere/`")],
+    }
+    .check();
+}
+
+#[test]
+fn comments_name_files_that_exist() {
+    Rule {
+        instead: "correct the file's name",
+        finds: |file| {
+            if !file.is_rust() || file.path.starts_with("tests/") {
+                return Vec::new();
+            }
+            static FILES: OnceLock<Vec<File>> = OnceLock::new();
+            let files = FILES.get_or_init(repository);
+            let exists = |name: &str| {
+                let ending = format!("/{name}");
+                files.iter().any(|file| file.path == name || file.path.ends_with(&ending))
+            };
+            let mut findings = Vec::new();
+            for (index, line) in file.text.lines().enumerate() {
+                let Some((_, comment)) = line.split_once("//") else { continue };
+                let quoted = comment.split('`').skip(1).step_by(2);
+                let named = quoted.filter(|name| name.ends_with(".rs") && !name.contains(' '));
+                let gone = named.filter(|name| !exists(name));
+                findings.extend(gone.map(|name| (index + 1, format!("`{name}` does not exist"))));
+            }
+            findings
+        },
+        exceptions: &[],
+        refused: &[("src/a.rs", "// See `nowhere.rs`.")],
     }
     .check();
 }

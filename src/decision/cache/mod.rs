@@ -1,5 +1,5 @@
-//! The rules of the cache: the key of an answer, its freshness, its validators, and when a stale one
-//! may be served.
+//! The rules of the cache: the key of an answer, its freshness, its validators, and when a stale
+//! one may be served.
 //!
 //! The bodies and headers of stored answers belong to the store, in `gateway/`.
 

@@ -314,7 +314,7 @@ fn set_limits(state: &mut State, body: &[u8]) -> JsonReply {
     (StatusCode::OK, limits(state))
 }
 
-/// Triggers an event of `occasions`, or `{"type": "issue_opened" | "comment" | "mention",
+/// Triggers an event of `triggers`, or `{"type": "issue_opened" | "comment" | "mention",
 /// "repository": "acme/widgets", "actor": "ben", "number": 1, "text": "…", "user": "ada"}`.
 fn event(state: &mut State, urls: &Urls, now: Timestamp, body: &[u8]) -> JsonReply {
     if let Some(answer) = notification_triggers::answer(state, now, body) {

@@ -1,5 +1,5 @@
-//! What happens in the world when somebody does something: people are told ([`super::participation`]),
-//! webhooks have something to deliver ([`super::happenings`]).
+//! What happens in the world when somebody does something: people are told
+//! ([`super::participation`]), webhooks have something to deliver ([`super::webhooks`]).
 
 use serde_json::json;
 

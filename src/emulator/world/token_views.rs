@@ -54,6 +54,7 @@ pub struct TokenView {
     pub kind: &'static str,
     /// The login of its user.
     pub user: Option<String>,
+    /// OAuth scopes, of classic and OAuth tokens.
     pub scopes: Vec<&'static str>,
     /// Name to `read` or `write`; `*` stands for every permission.
     pub permissions: BTreeMap<&'static str, &'static str>,

@@ -2,8 +2,8 @@
 //! checks and audits the sums.
 //!
 //! Violations are counted in `weir_invariant_broken_total` and logged as errors, each kind at most
-//! once a minute. `decision/invariants.rs` defines the invariants. Nothing is repaired here: the
-//! quota ledger itself errs on the side of denial.
+//! once a minute. `decision/types/invariants.rs` defines the invariants. Nothing is repaired here:
+//! the quota ledger itself errs on the side of denial.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};

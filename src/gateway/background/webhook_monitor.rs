@@ -1,7 +1,7 @@
 //! The webhook monitor: finds lost deliveries and requests them again, and extends lifetimes of
 //! answers that a healthy webhook covers.
 //!
-//! `webhooks/watch.rs` judges the health of a webhook. This file sends its requests, with the
+//! `webhooks/watch/mod.rs` judges the health of a webhook. This file sends its requests, with the
 //! lowest priority through ordinary admission, and looks up the coverage of stored answers.
 
 use std::future::Future;
@@ -30,7 +30,8 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// checked, and nothing before them is covered.
 const PAGES_MAX: usize = 10;
 
-/// Looks through the deliveries of the config's webhooks, and asks again for those that were missed.
+/// Looks through the deliveries of the config's webhooks, and asks again for those that were
+/// missed.
 pub struct WebhookMonitor {
     env: Arc<Environment>,
     dispatcher: Arc<Dispatcher>,

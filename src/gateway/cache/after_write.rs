@@ -1,7 +1,7 @@
 //! Invalidates stored answers after a write through this gateway or a webhook event.
 //!
-//! `api/stale.rs` and `api/events.rs` know the effects of writes and events.
-//! `decision/freshness/settling.rs` decides how long entries stay invalidated.
+//! `api/invalidation/write_effects.rs` and `api/invalidation/events/mod.rs` know the effects of
+//! writes and events. `decision/cache/settling.rs` decides how long entries stay invalidated.
 
 use http::{Method, header};
 use serde::Deserialize;

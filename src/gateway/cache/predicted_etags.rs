@@ -1,7 +1,7 @@
 //! Predicted `ETag`s for tokens without one (SPECIFICATION D3, `predicted_etags`), and the
 //! evaluation of their results.
 //!
-//! Only fetches come here, and only with the setting on. `decision/freshness/predicted.rs` has the
+//! Only fetches come here, and only with the setting on. `decision/cache/predicted.rs` has the
 //! form and the routes on which it proved right. A credential enters the hash and nothing else. The
 //! upstream already knows the credential, and a 304 turns the prediction into the token's own
 //! `ETag`. Clients get another validator (`read.rs`).

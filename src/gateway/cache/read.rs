@@ -1,7 +1,7 @@
 //! Cache reads: lookup, permission to serve the entry, and one single flight for concurrent
 //! requests (SPECIFICATION D1 to D3).
 //!
-//! `route.rs` chooses the accounts and the scope. `respond.rs` renders the answer.
+//! `router.rs` chooses the accounts and the scope. `response/render.rs` renders the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +41,8 @@ enum Miss {
 }
 
 impl ReadCache {
-    /// Answers a GET or HEAD. `effort` becomes the progress of the joined fetch at once: a client
-    /// that leaves early still reports its wait. `sought` is the preceding cache lookup.
+    /// Answers a GET or HEAD. `progress` becomes that of the joined fetch at once: a client
+    /// that leaves early still reports its wait. `lookup` is the preceding cache lookup.
     pub async fn read(
         self: &Arc<Self>,
         cache_request: Arc<CacheRequest>,

@@ -1,4 +1,4 @@
-//! The registry of shared bodies that a later request can join at the beginning (`large.rs`).
+//! The registry of shared bodies that a later request can join at the beginning (`shared_body.rs`).
 
 use crate::decision::cache::key::CacheKey;
 use crate::gateway::cache::shared_body::SharedBody;

@@ -5,8 +5,8 @@
 //! it has a reader, and a break hits all readers.
 //!
 //! A slow reader may delay the others by [`PATIENCE`] in total. Then it is released and resumes
-//! with a fetch of its own (`again.rs`). A request that misses the beginning fetches for itself.
-//! `respond.rs` writes to clients.
+//! with a fetch of its own (`shared_body_reader.rs`). A request that misses the beginning fetches
+//! for itself. `response/render.rs` writes to clients.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -167,8 +167,8 @@ impl SharedBody {
         self.vary.as_ref().is_none_or(|vary| vary.fits(asked))
     }
 
-    /// A place for one more reader, from the body's start; `None`: its beginning is gone already, or
-    /// it is not for others.
+    /// A place for one more reader, from the body's start; `None`: its beginning is gone already,
+    /// or it is not for others.
     pub(super) fn take_place(&self) -> Option<usize> {
         let mut state = self.state.lock();
         if state.join == JoinState::Closed {

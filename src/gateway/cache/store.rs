@@ -1,7 +1,8 @@
 //! The in-memory store of answers, weighed by their bytes (SPECIFICATION D1 to D3).
 //!
-//! Entries are immutable except for their validation times (`confirmation.rs`). A 304 with news
-//! stores a new entry that shares the body. `decision/freshness.rs` decides the use of an entry.
+//! Entries are immutable except for their validation times (`validation.rs`). A 304 with news
+//! stores a new entry that shares the body. `decision/cache/freshness.rs` decides the use of an
+//! entry.
 
 use std::cell::Cell;
 use std::sync::Arc;

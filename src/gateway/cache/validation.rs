@@ -1,7 +1,7 @@
 //! The time of the last validation: the only mutable part of a stored entry.
 //!
 //! Most 304s repeat the previous one and only move these times. A 304 with news makes a new entry
-//! (`read.rs`). `decision/freshness.rs` draws the conclusions.
+//! (`read.rs`). `decision/cache/freshness.rs` draws the conclusions.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};

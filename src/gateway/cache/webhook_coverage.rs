@@ -1,4 +1,5 @@
-//! The routes that webhooks cover: while a webhook is healthy, a stored answer needs no revalidation.
+//! The routes that webhooks cover: while a webhook is healthy, a stored answer needs no
+//! revalidation.
 
 use crate::api::events_of;
 use crate::clock::Timestamp;

@@ -115,7 +115,8 @@ impl Admissions {
         (self.inner.lock().admission.view(now, accounts, resource), now)
     }
 
-    /// Frees a guest's place in the books; whether it could. See [`QuotaLedger::vacate`].
+    /// Frees the place of a dynamic account in the quota ledger; returns true if it could. See
+    /// [`QuotaLedger::vacate`].
     pub fn vacate(&self, guest: AccountId) -> bool {
         self.inner.lock().admission.vacate(self.clock.now(), guest)
     }

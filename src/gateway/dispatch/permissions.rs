@@ -1,9 +1,9 @@
 //! What answers teach about the rights of tokens, in the running program: the lock around the pure
-//! [`Permissions`](crate::decision::permissions::Permissions), and the order in which a request's accounts and
-//! tokens come out of it.
+//! [`Permissions`](crate::decision::permissions::Permissions), and the order in which a request's
+//! accounts and tokens come out of it.
 //!
 //! Every decision is made in `decision/rights`. Here is what it needs to know of the tokens; a
-//! denied read's second look is in `second_look.rs`.
+//! denied read's second look is in `permission_retry.rs`.
 
 use std::sync::Arc;
 

@@ -49,8 +49,8 @@ impl Dispatcher {
                         .part(accounts, AccountSet::AllBut(without_usable_token)),
                 );
             }
-            // One at a time: thousands may be idle. AccountSet was tried before is tried again when nobody
-            // else is left.
+            // One at a time: thousands may be idle. AccountSet was tried before is tried again when
+            // nobody else is left.
             let wanted =
                 |account: &&AccountId| self.tokens.want(&[**account], accepted, now, deadline);
             let next = without_usable_token

@@ -209,7 +209,7 @@ impl Router {
             scope,
             candidates,
             view,
-            // Decoded, because two spellings may be one resource, as in `doubt.rs`.
+            // Decoded, because two spellings may be one resource, as in `invalidation/log.rs`.
             lane: if is_read {
                 String::new()
             } else {

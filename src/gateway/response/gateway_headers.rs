@@ -1,6 +1,6 @@
 //! The gateway headers of every answer to a known client, for header maps and for buffers.
 //!
-//! `respond.rs` has the answer's own headers. The numbers come from the quota ledger.
+//! `response/render.rs` has the answer's own headers. The numbers come from the quota ledger.
 
 use std::borrow::Cow;
 use std::time::Duration;

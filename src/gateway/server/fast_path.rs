@@ -2,8 +2,8 @@
 //!
 //! Only unambiguous requests take it: a GET or HEAD that came in one piece, without a body and
 //! without headers about its connection. The functions of every other request validate, classify,
-//! answer and finish it; only reading and writing differ. A miss goes on in `asking.rs`. Everything
-//! else goes to a session (`service.rs`) with its bytes and the results so far, so that no stage
+//! answer and finish it; only reading and writing differ. A miss goes on in `miss.rs`. Everything
+//! else goes to a session (`stages.rs`) with its bytes and the results so far, so that no stage
 //! runs twice.
 
 use std::sync::Arc;

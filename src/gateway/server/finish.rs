@@ -1,4 +1,5 @@
-//! The last stages: the error as an answer, the gateway's own headers, and the record of the outcome.
+//! The last stages: the error as an answer, the gateway's own headers, and the record of the
+//! outcome.
 
 use crate::api::ResourceName;
 use crate::clock::Timestamp;

@@ -1,4 +1,5 @@
-//! What answers requests: by the config in force for each connection, by one config for each request.
+//! What answers requests: by the config in force for each connection, by one config for each
+//! request.
 
 use crate::gateway::assembly::Gateway;
 use crate::gateway::reload::Current;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 pub(super) const PREFACE_BEGINS: &[u8; 4] = b"PRI ";
 
 /// A listener's application: bounds the time before the first bytes, tells HTTP/2 from HTTP/1.1,
-/// answers hits (`hit.rs`), and hands everything else to a [`Handler`].
+/// answers hits (`fast_path.rs`), and hands everything else to a [`Handler`].
 ///
 /// The framework would look for the whole preface without a deadline, and so never answer a request
 /// shorter than that.

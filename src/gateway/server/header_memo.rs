@@ -1,8 +1,8 @@
 //! The header memo of a connection. Bots repeat their header lines with each request. Equal lines
 //! need no second parsing, checking and authentication.
 //!
-//! Only the header lines are compared. The request line is parsed and checked each time (`hit.rs`,
-//! `intake.rs`).
+//! Only the header lines are compared. The request line is parsed and checked each time
+//! (`fast_path.rs`, `validate/mod.rs`).
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};

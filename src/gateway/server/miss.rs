@@ -1,9 +1,9 @@
-//! The fast path of a miss: a read that `hit.rs` has parsed asks the upstream. The answer goes out
-//! on its connection with one write, without a session.
+//! The fast path of a miss: a read that `fast_path.rs` has parsed asks the upstream. The answer
+//! goes out on its connection with one write, without a session.
 //!
-//! Fetches and their fate after a client leaves are the same as for sessions (`service.rs`,
-//! `flight.rs`). This file only notices that the client leaves and writes the answer. Sessions
-//! serve streamed bodies, gateway errors, and answers that end their connection.
+//! Fetches and their end after a client leaves are the same as for sessions (`stages.rs`,
+//! `single_flight.rs`). This file only notices that the client leaves and writes the answer.
+//! Sessions serve streamed bodies, gateway errors, and answers that end their connection.
 
 use pingora::server::ShutdownWatch;
 use tracing::Instrument;

@@ -1,8 +1,8 @@
 //! A request between its head and its answer: classification without waiting, the gateway headers
 //! of every answer, and the end of a request.
 //!
-//! Framework sessions (`service.rs`) and the fast path (`hit.rs`) both use these functions, so that
-//! one set of rules holds. Left out: everything that waits, and the bytes of a connection.
+//! Framework sessions (`stages.rs`) and the fast path (`fast_path.rs`) both use these functions, so
+//! that one set of rules holds. Left out: everything that waits, and the bytes of a connection.
 
 use std::sync::Arc;
 

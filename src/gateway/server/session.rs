@@ -3,7 +3,7 @@
 //!
 //! pingora's `ProxyHttp` is not used: its phases begin after the head, and it sets no total
 //! deadline for reading the head. This is an application on pingora's listener and sessions;
-//! `service.rs` has the stages of a request.
+//! `stages.rs` has the stages of a request.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! The upstream client: one attempt of one request over pingora's connector, and the classification
-//! of its failures. `http1.rs` has the wire format.
+//! of its failures. `http1/mod.rs` has the wire format.
 //!
 //! Left out: limits, tokens, retries and caching. The caller holds the lease, adds the credential
 //! and draws the conclusions (SPECIFICATION D7).

@@ -21,6 +21,7 @@ use std::sync::Arc;
 /// The reason why a write is not retried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotRetried {
+    /// The queue refuses the change.
     NotChanged(NotChanged),
     /// The config no longer allows it; with the reason.
     NotAllowed(String),

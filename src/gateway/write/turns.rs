@@ -1,4 +1,4 @@
-//! Turns in the lanes of writes: the I/O shell of `decision/lanes.rs` (SPECIFICATION D7).
+//! Turns in the lanes of writes: the I/O shell of `decision/writes/lanes.rs` (SPECIFICATION D7).
 //!
 //! A write with a connection awaits its turn. A queued write is called by its number, because
 //! thousands of them must not need a task each.

@@ -1,10 +1,10 @@
 //! The papers: every command and snippet of the README and the guides runs as it is printed.
 //!
 //! Shell blocks of a paper run one after the other in one shell, in front of a demo, an emulator
-//! and a gateway with an admin listener, whose ports replace the printed ones. Snippets for a client
-//! library run in its own installation, TOML is checked by `weir check`, JSON is parsed. A block
-//! that cannot run carries the comment `<!-- not run: REASON -->`. `make` is not run: its targets
-//! must exist.
+//! and a gateway with an admin listener, whose ports replace the printed ones. Snippets for a
+//! client library run in its own installation, TOML is checked by `weir check`, JSON is parsed. A
+//! block that cannot run carries the comment `<!-- not run: REASON -->`. `make` is not run: its
+//! targets must exist.
 
 mod blocks;
 mod servers;

@@ -18,7 +18,6 @@ impl Upstream {
             .body
     }
 
-    /// Returns a query's data and asserts that there are no errors.
     pub fn data(&mut self, token: &str, query: &str) -> Value {
         let answer = self.query(token, query);
         assert!(answer.get("errors").is_none(), "{answer}");

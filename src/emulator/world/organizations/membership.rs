@@ -1,6 +1,6 @@
 //! Membership in an organisation beside its lists of members and owners: invitations, publicity,
 //! organisation roles and repository rights of teams. Data and look-ups only;
-//! `resources/organizations/joining.rs` changes memberships.
+//! `resources/organizations/invitations.rs` changes memberships.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,7 +6,7 @@
 //!
 //! Errors only invalidate more. Paths with equal hashes share entries; letter case and
 //! percent-encoding are ignored. The log is bounded, and a dropped entry raises the `floor`, below
-//! which everything is invalidated. `decision/freshness/settling.rs` draws the conclusions.
+//! which everything is invalidated. `decision/cache/settling.rs` draws the conclusions.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -83,7 +83,8 @@ impl InvalidationLog {
         }
     }
 
-    /// Records a change of the path with any query. `*` may stand where `api/address.rs` allows it.
+    /// Records a change of the path with any query. `*` may stand where
+    /// `api/invalidation/aliases.rs` allows it.
     pub fn changed(&self, path: &str, now: Timestamp) {
         match (path.contains('*'), wild_form(path)) {
             (true, None) => self.changed_below(path, now),

@@ -1,5 +1,5 @@
 //! Pagination: records seen changes of lists, because a 304 of a full last page may hide a next
-//! page (`decision/freshness/pages.rs`).
+//! page (`decision/cache/pagination.rs`).
 //!
 //! An entry has a path hash without the query, and the last two fetches of different keys that saw
 //! a change. A page is thus not its own evidence. Hash collisions and dropped entries only cause
@@ -89,7 +89,7 @@ impl PaginationChanges {
         (latest > Timestamp::EPOCH).then_some(latest)
     }
 
-    /// Ignores case and percent-encoding, as `doubt.rs` does.
+    /// Ignores case and percent-encoding, as `invalidation/log.rs` does.
     fn hash_path(&self, path: &str) -> u64 {
         let decoded: Cow<'_, [u8]> = percent_decode_str(path.trim_end_matches('/')).into();
         self.hasher.hash_one(decoded.to_ascii_lowercase())

@@ -29,6 +29,7 @@ pub struct Purged {
 }
 
 impl Prefix {
+    /// The prefix of every path.
     pub fn everything() -> Self {
         Self("/".into())
     }
