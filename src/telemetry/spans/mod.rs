@@ -35,9 +35,9 @@ pub fn server_span(headers: &HeaderMap, method: MethodName, server_address: &str
         weir.resource = Empty,
         weir.cache = Empty,
         weir.refusal = Empty,
-        weir.cause.by = Empty,
-        weir.cause.account = Empty,
-        weir.cause.until = Empty,
+        weir.held.by = Empty,
+        weir.held.account = Empty,
+        weir.held.until = Empty,
         weir.upstream.attempts = Empty,
     );
     if !span.is_disabled() {
@@ -59,9 +59,9 @@ pub fn admission_span(request: &Span) -> Span {
         parent: request,
         "admission",
         otel.kind = "internal",
-        weir.cause.by = Empty,
-        weir.cause.account = Empty,
-        weir.cause.until = Empty,
+        weir.held.by = Empty,
+        weir.held.account = Empty,
+        weir.held.until = Empty,
     )
 }
 
