@@ -95,7 +95,7 @@ impl Permissions {
     /// Decides about the retry of a request that `first` denied, the one account of `denials`.
     #[expect(
         clippy::too_many_arguments,
-        reason = "what is query, by whom, and what is known of the pool"
+        reason = "the query, the client, and what is known of the pool"
     )]
     pub fn permission_retry(
         &mut self,

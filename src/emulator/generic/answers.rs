@@ -63,7 +63,7 @@ pub fn render(
     let mut map = thing.fields.clone();
     map.extend([
         ("id".to_owned(), json!(thing.id)),
-        ("node_id".to_owned(), json!(node_id("StoredItem", thing.id))),
+        ("node_id".to_owned(), json!(node_id("Thing", thing.id))),
         (
             "url".to_owned(),
             json!(format!("{}{}/{name}", call.urls.api, address.path_of(collection))),
