@@ -266,7 +266,7 @@ fn hold(clock: &Clock) {
                 memory: None,
                 waiter: None,
             };
-            gateway.queue().accept(&gateway.turns(), new).await.expect("there is room");
+            gateway.queue().accept(gateway.turns(), new).await.expect("there is room");
         }
         print_memory("queued", before);
     });

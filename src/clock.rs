@@ -189,7 +189,7 @@ impl Clock {
         match &*self.0 {
             Source::System { .. } => tokio::time::sleep(at.since(self.now())).await,
             Source::Scaled { factor, .. } => {
-                tokio::time::sleep(at.since(self.now()).div_f64(*factor)).await
+                tokio::time::sleep(at.since(self.now()).div_f64(*factor)).await;
             }
             Source::Manual { moved, .. } => loop {
                 let moved = moved.notified();

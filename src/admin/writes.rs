@@ -163,7 +163,7 @@ async fn list(gateway: &Arc<Gateway>, query: &str) -> Response<Full<Bytes>> {
     let shown_max = selection.at_most;
     // One more reveals a next page.
     selection.at_most += 1;
-    let queue = Arc::clone(&gateway.queue());
+    let queue = Arc::clone(gateway.queue());
     // The scan may cover a million writes.
     let Ok(mut ids) = tokio::task::spawn_blocking(move || queue.select(&selection)).await else {
         return pages::error(StatusCode::INTERNAL_SERVER_ERROR, "the list could not be made");

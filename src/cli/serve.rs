@@ -118,7 +118,7 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Exit
     match listening.drain(gateway.config().listen.drain).await {
         Drained::Completely => info!("drained"),
         Drained::CutOff(requests) => {
-            warn!(requests, "the drain time is over, requests were cut off")
+            warn!(requests, "the drain time is over, requests were cut off");
         }
     }
     let left = gateway.queue().unfinished();

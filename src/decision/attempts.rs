@@ -119,6 +119,7 @@ pub enum Finished {
 
 /// The attempts of one request so far.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not one state")]
 pub struct Attempts {
     policy: Policy,
     /// The method that counts for repetitions.

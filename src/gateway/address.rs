@@ -37,7 +37,7 @@ pub fn decode_unreserved(path: &str) -> Cow<'_, str> {
             Some(byte)
                 if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') =>
             {
-                out.push(char::from(byte))
+                out.push(char::from(byte));
             }
             // RFC 3986 §6.2.2.1: one spelling for the cache key.
             _ => out.push_str(&escape.to_ascii_uppercase()),

@@ -88,7 +88,7 @@ impl Current {
         config.remember_clients(recovery.clients());
         let (gateway, called) = Gateway::start(Arc::new(config), clock, metrics, store);
         let gateway = Arc::new(gateway);
-        tokio::spawn(Arc::clone(&gateway.admissions()).run());
+        tokio::spawn(Arc::clone(gateway.admissions()).run());
         let current = ArcSwap::from(Arc::clone(&gateway));
         let current = Arc::new(Self {
             gateway: current,
@@ -156,7 +156,7 @@ impl Current {
 
     fn put_in_force(self: &Arc<Self>, config: Config) -> Reloaded {
         let before = self.gateway();
-        let Reload { config, at_next_start } = config.reloaded_over(&before.config());
+        let Reload { config, at_next_start } = config.reloaded_over(before.config());
         let has_other_rules = config.cache.rules != before.config().cache.rules;
         let is_other_mode = config.cache.freshness != before.config().cache.freshness;
         let gateway = Arc::new(before.with_config(config));

@@ -163,7 +163,7 @@ impl Workload {
     /// Applies its conditions: lifted limits, latencies, kinds of accounts.
     pub(super) fn prepare(self, plan: &mut Plan) {
         let mut lift = |names: &[&str]| {
-            plan.upstream.limits.extend(names.iter().map(|name| ((*name).to_owned(), NEVER_MET)))
+            plan.upstream.limits.extend(names.iter().map(|name| ((*name).to_owned(), NEVER_MET)));
         };
         match self {
             Self::Mixed | Self::Saturating | Self::Polling => {}

@@ -24,10 +24,10 @@ fn comments_cite_what_is_in_the_repository() {
     Rule {
         instead: "cite a heading as `SPECIFICATION, \"Heading\"`, a decision as `SPECIFICATION D5`, or a public standard",
         finds: |file| {
+            static HEADINGS: OnceLock<BTreeSet<String>> = OnceLock::new();
             if !file.is_code() || file.path.starts_with("tests/tidy/") {
                 return Vec::new();
             }
-            static HEADINGS: OnceLock<BTreeSet<String>> = OnceLock::new();
             let headings = HEADINGS.get_or_init(|| headings(&paper("SPECIFICATION.md")));
             let mut findings = Vec::new();
             for (index, line) in file.text.lines().enumerate() {
@@ -72,14 +72,14 @@ fn uncited(line: &str, headings: &BTreeSet<String>) -> Option<String> {
         return Some("the upstream's documents are not in the repository".to_owned());
     }
     let after = comment.split("SPECIFICATION").nth(1)?;
-    let cited = if let Some(quoted) = after.strip_prefix(", \"") {
+    let heading = if let Some(quoted) = after.strip_prefix(", \"") {
         // A heading that goes on in the next line cannot be checked here.
         quoted.split_once('"')?.0.to_owned()
     } else {
         after.strip_prefix(' ').filter(|after| after.starts_with('D'))?;
-        after[1..].chars().take_while(|c| c.is_ascii_alphanumeric()).collect()
+        after[1..].chars().take_while(char::is_ascii_alphanumeric).collect()
     };
-    (!headings.contains(&cited)).then(|| format!("SPECIFICATION has no heading `{cited}`"))
+    (!headings.contains(&heading)).then(|| format!("SPECIFICATION has no heading `{heading}`"))
 }
 
 /// The headings of a paper, and the numbers of its decisions: `D5` for `### D5 …`.
@@ -118,10 +118,10 @@ fn comments_name_files_that_exist() {
     Rule {
         instead: "correct the file's name",
         finds: |file| {
+            static FILES: OnceLock<Vec<File>> = OnceLock::new();
             if !file.is_rust() || file.path.starts_with("tests/") {
                 return Vec::new();
             }
-            static FILES: OnceLock<Vec<File>> = OnceLock::new();
             let files = FILES.get_or_init(repository);
             let exists = |name: &str| {
                 let ending = format!("/{name}");
@@ -131,7 +131,10 @@ fn comments_name_files_that_exist() {
             for (index, line) in file.text.lines().enumerate() {
                 let Some((_, comment)) = line.split_once("//") else { continue };
                 let quoted = comment.split('`').skip(1).step_by(2);
-                let named = quoted.filter(|name| name.ends_with(".rs") && !name.contains(' '));
+                let named = quoted.filter(|name| {
+                    name.rsplit_once('.').is_some_and(|(_, ending)| ending == "rs")
+                        && !name.contains(' ')
+                });
                 let gone = named.filter(|name| !exists(name));
                 findings.extend(gone.map(|name| (index + 1, format!("`{name}` does not exist"))));
             }

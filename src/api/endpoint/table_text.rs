@@ -165,11 +165,11 @@ fn apply(endpoint: &mut Endpoint, word: &str, dialect: Dialect) -> Result<(), St
             }
         },
         Some(("tokens", kinds)) => {
-            endpoint.tokens = TokenKinds::parse(kinds).ok_or_else(unreadable)?
+            endpoint.tokens = TokenKinds::parse(kinds).ok_or_else(unreadable)?;
         }
         Some(("scopes", names)) => endpoint.scopes = names.split(',').map(str::to_owned).collect(),
         Some(("resource", name)) => {
-            endpoint.resource = ResourceName::parse(name).ok_or_else(unreadable)?
+            endpoint.resource = ResourceName::parse(name).ok_or_else(unreadable)?;
         }
         Some(("points", points)) => endpoint.points = points.parse().map_err(|_| unreadable())?,
         Some(("page", sizes)) => {

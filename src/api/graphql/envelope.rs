@@ -112,7 +112,7 @@ impl<'de> Visitor<'de> for Reader {
                 0 => members.document = map.next_value::<Option<Text<'_>>>()?.map(|text| text.0),
                 1 => {
                     members.operation_name =
-                        map.next_value::<Option<Text<'_>>>()?.map(|text| text.0)
+                        map.next_value::<Option<Text<'_>>>()?.map(|text| text.0);
                 }
                 _ => no_stored_document::<A::Error>(&map.next_value()?)?,
             }

@@ -114,7 +114,7 @@ impl RequestDirectives {
             "no-transform" => self.no_transform = true,
             "max-age" => self.no_cache |= !set(&mut self.max_age, value.and_then(delta_seconds)),
             "min-fresh" => {
-                self.no_cache |= !set(&mut self.min_fresh, value.and_then(delta_seconds))
+                self.no_cache |= !set(&mut self.min_fresh, value.and_then(delta_seconds));
             }
             "stale-if-error" => shorten(&mut self.stale_if_error, value.and_then(delta_seconds)),
             "max-stale" => {

@@ -206,7 +206,7 @@ impl Candidates {
         let Self { of_account, lists, .. } = self;
         for (list, at) in of_account.get(place(id)).into_iter().flatten() {
             let Some(Some(list)) = lists.get_mut(list.index()) else { continue };
-            for (resource, ranking) in list.rankings.iter_mut() {
+            for (resource, ranking) in &mut list.rankings {
                 ranking.set(*at as usize, account.standing(now, resource));
             }
         }

@@ -176,7 +176,7 @@ impl Scene {
                 match self.queue.request(self.now, demand.clone(), self.now + wait) {
                     Decision::Granted(grant) => self.open.push(grant),
                     Decision::Waiting { ticket, .. } => {
-                        drop(self.waiting.insert(ticket, (demand, self.now + wait)))
+                        drop(self.waiting.insert(ticket, (demand, self.now + wait)));
                     }
                     Decision::Refused(refusal)
                         if refusal.limit != LimitKind::QueueFull && wait > Duration::ZERO =>

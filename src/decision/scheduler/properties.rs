@@ -275,7 +275,7 @@ fn duel(seed: u64) {
             _ => {
                 let grant = duel.open.swap_remove(chance.index(duel.open.len()));
                 settle_at_random(&mut chance, now, |settlement| {
-                    duel.settle(now, grant, settlement)
+                    duel.settle(now, grant, settlement);
                 });
             }
         }

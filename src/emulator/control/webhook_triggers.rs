@@ -78,9 +78,9 @@ fn push(world: &mut World, mut prompt: Prompt<'_>) -> Result<Value, ApiError> {
         .and_then(|head| head.files.get(&path).cloned())
         .unwrap_or_default();
     // Appends, so that every push changes the file, even with an equal text.
-    let content = Bytes::from([&was[..], text.as_bytes(), b"\n"].concat());
+    let new_text = Bytes::from([&was[..], text.as_bytes(), b"\n"].concat());
     let commit =
-        pushes::commit(world, context, &branch, text, Edit { path, content: Some(content) })
+        pushes::commit(world, context, &branch, text, Edit { path, content: Some(new_text) })
             .map_err(full)?;
     Ok(json!({ "id": commit.ok_or(ApiError::NotFound)?.sha }))
 }

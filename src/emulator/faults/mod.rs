@@ -206,7 +206,7 @@ impl Faults {
             match &armed.spec.kind {
                 Kind::Ending(ending) => strike.ending = Some((*id, ending.clone())),
                 Kind::Distortion(distortion) => {
-                    strike.distortion.add(*id, *distortion, armed.struck, &mut self.dice)
+                    strike.distortion.add(*id, *distortion, armed.struck, &mut self.dice);
                 }
             }
         }

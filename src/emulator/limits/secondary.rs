@@ -229,7 +229,7 @@ impl Secondary {
         match weight.style {
             Style::Graphql => ledger.graphql.begin(weight.points),
             Style::Rest | Style::Transfer => {
-                ledger.rest.entry(weight.endpoint.clone()).or_default().begin(weight.points)
+                ledger.rest.entry(weight.endpoint.clone()).or_default().begin(weight.points);
             }
         }
         ledger.meters.begin(&weight);

@@ -173,7 +173,7 @@ impl Reply {
         match (&self.tag, &validators) {
             (Tag::Recorded(tag), _) => set(headers, header::ETAG, Some(tag)),
             (Tag::Made, Some(validators)) => {
-                set(headers, header::ETAG, Some(&validators.etag(context.headers)))
+                set(headers, header::ETAG, Some(&validators.etag(context.headers)));
             }
             (Tag::Made, None) | (Tag::None, _) => {}
         }

@@ -95,7 +95,7 @@ impl WebhookMonitor {
                 self.tell(hook, &findings);
             }
             Err(problem) => {
-                tracing::warn!(hook = %hook.at, problem, "a webhook's deliveries could not be looked through")
+                tracing::warn!(hook = %hook.at, problem, "a webhook's deliveries could not be looked through");
             }
         }
         let due = watched.watch.write().take_due(self.env.clock.now());

@@ -137,10 +137,10 @@ impl Predictor {
         let endpoint = &job.route.endpoint.template;
         match self.0.lock().note(job.route.endpoint.id, evidence, now) {
             Some(Turn::Proved) => {
-                tracing::info!(endpoint, "ETags are predicted for this route from now on")
+                tracing::info!(endpoint, "ETags are predicted for this route from now on");
             }
             Some(Turn::Closed) => {
-                tracing::warn!(endpoint, "ETags of this route do not have the predicted form")
+                tracing::warn!(endpoint, "ETags of this route do not have the predicted form");
             }
             None => {}
         }

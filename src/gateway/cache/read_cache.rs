@@ -23,7 +23,7 @@ pub struct ReadCache {
     pub(super) coverage: Arc<WebhookCoverage>,
     /// Lists that were seen to change.
     pub(super) pagination: Arc<PaginationChanges>,
-    /// Present where the config asks for predicted ETags.
+    /// Present where the config asks for predicted `ETags`.
     pub(super) predictor: Option<Arc<Predictor>>,
 }
 

@@ -374,7 +374,7 @@ mod tests {
         let count = Arc::clone(&evicted);
         (
             Store::new(bytes_max, bytes_max / 4, move |entries| {
-                _ = count.fetch_add(entries, Ordering::Relaxed)
+                _ = count.fetch_add(entries, Ordering::Relaxed);
             }),
             evicted,
         )

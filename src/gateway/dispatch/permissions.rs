@@ -30,7 +30,7 @@ const WITHOUT_MAX: usize = 3;
 
 /// A list of accounts that may carry a request.
 pub struct Offer {
-    /// AccountSet is in it.
+    /// `AccountSet` is in it.
     pub accounts: Accounts,
     /// The end of the wait for one of them.
     pub deadline: Timestamp,

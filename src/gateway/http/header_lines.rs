@@ -23,7 +23,9 @@ pub fn append_to(map: &mut HeaderMap, blocks: [&[u8]; 2], omitted: &[&str]) {
     /// Fields that an answer gains beside those of the blocks.
     const FURTHER: usize = 10;
     let mut text = BytesMut::with_capacity(blocks.iter().map(|block| block.len()).sum());
-    blocks.iter().for_each(|block| text.extend_from_slice(block));
+    for block in blocks {
+        text.extend_from_slice(block);
+    }
     let text = text.freeze();
     map.reserve(lines(&text).count() + FURTHER);
     for (name, value) in lines(&text).filter(|(name, _)| !omitted.contains(name)) {

@@ -130,7 +130,7 @@ impl BodyMemory {
                 return Ok(BodyRead::TooLarge(BegunBody { first: Bytes::new(), reader }));
             }
             BodyFraming::Length(length) if self.is_ahead => {
-                self.grow(&mut memory, usize::try_from(length).unwrap_or(usize::MAX))?
+                self.grow(&mut memory, usize::try_from(length).unwrap_or(usize::MAX))?;
             }
             BodyFraming::Length(_) | BodyFraming::Chunked => {}
         }

@@ -55,7 +55,7 @@ fn timing(figures: &Figures) -> Cow<'static, [u8]> {
     let mut text = Vec::with_capacity(TIMING_BYTES_USUAL);
     let millis = |text: &mut Vec<u8>, time: Duration| {
         with_digits(u64::try_from(time.as_millis()).unwrap_or(u64::MAX), |digits| {
-            text.extend_from_slice(digits)
+            text.extend_from_slice(digits);
         });
     };
     text.extend_from_slice(b"queue;dur=");

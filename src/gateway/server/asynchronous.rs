@@ -139,7 +139,7 @@ impl Handler {
             ))
         });
         let new = New { write, class, lane: route.lane.clone(), deadline, memory, waiter };
-        let accepted = gateway.queue().accept(&gateway.turns(), new).await;
+        let accepted = gateway.queue().accept(gateway.turns(), new).await;
         let Accepted { id, watched, request_progress } =
             accepted.map_err(|refused| match refused {
                 NotAccepted::KeyTaken => GatewayError::KeyTaken,
@@ -157,7 +157,7 @@ impl Handler {
         }
         // All waiters report the progress of the first request.
         request.progress = request_progress.unwrap_or_default();
-        let attending = SyncWait { queue: &gateway.queue(), id, watched };
+        let attending = SyncWait { queue: gateway.queue(), id, watched };
         let attended = gateway.writes.attended(attending, &route, deadline);
         let kept = self
             .while_there(session, &request.origin, request.interims.clone(), attended)

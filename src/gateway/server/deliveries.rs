@@ -55,7 +55,7 @@ impl Handler {
         };
         let now = gateway.env.clock.now();
         match receiver.receive(&request.asked, &signature, &body.bytes, now, |stale| {
-            gateway.cache.invalidate_paths(stale, now)
+            gateway.cache.invalidate_paths(stale, now);
         }) {
             Ok(Received { event, effect }) => {
                 let outcome = match effect {

@@ -58,7 +58,7 @@ impl Handler {
         );
         job.memory = body.memory;
         if let Some(terms) =
-            Terms::of(request, &job.route, valid.query.as_deref(), &self.gateway.router.clients())?
+            Terms::of(request, &job.route, valid.query.as_deref(), self.gateway.router.clients())?
         {
             return self.enqueue(session, request, client, valid, job, terms).await;
         }
@@ -92,7 +92,7 @@ impl Handler {
                     request,
                     &job.route,
                     valid.query.as_deref(),
-                    &self.gateway.router.clients(),
+                    self.gateway.router.clients(),
                 )? {
                     return self.enqueue(session, request, client, valid, job, terms).await;
                 }
@@ -104,7 +104,7 @@ impl Handler {
                     request,
                     &route,
                     valid.query.as_deref(),
-                    &self.gateway.router.clients(),
+                    self.gateway.router.clients(),
                 )?
                 .is_some_and(|terms| terms.key.is_some()) =>
             {

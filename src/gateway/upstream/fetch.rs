@@ -237,7 +237,7 @@ impl Upstream {
                     return Ok(Connected { connection: Connection::new(stream), is_reused: false });
                 }
                 Ok(Err(error)) => {
-                    last = FetchError::Connect(format!("{address}: {}", error.etype().as_str()))
+                    last = FetchError::Connect(format!("{address}: {}", error.etype().as_str()));
                 }
                 Err(_) => last = FetchError::Connect(format!("{address}: timed out")),
             }

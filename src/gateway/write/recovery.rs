@@ -153,7 +153,7 @@ impl Queue {
             };
             match (ended, home) {
                 (None, Ok((_, lane))) => {
-                    self.take_over(writes, &write, class, &lane, progress, size)
+                    self.take_over(writes, &write, class, &lane, progress, size);
                 }
                 (Some((state, reason)), _) => {
                     let progress = Progress {

@@ -290,7 +290,7 @@ impl Writes {
             match answered {
                 // An asynchronous request has adopted it since, with a later deadline.
                 Err(GatewayError::Limited { .. }) if progress.deadline > job.deadline => {
-                    job.deadline = progress.deadline
+                    job.deadline = progress.deadline;
                 }
                 // A full admission queue is no reason to drop an accepted write.
                 Err(GatewayError::Limited { limit: LimitKind::QueueFull, until, .. })

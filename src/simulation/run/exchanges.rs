@@ -110,7 +110,7 @@ impl Run<'_> {
         let exchange = self.number();
         match delivery {
             Delivery::LostBefore => {
-                self.event_queue.put(self.now + TIMEOUT, Event::Missed(exchange))
+                self.event_queue.put(self.now + TIMEOUT, Event::Missed(exchange));
             }
             _ => self.event_queue.put(self.now + way, Event::Arrives(exchange)),
         }

@@ -155,7 +155,7 @@ pub fn init(settings: &TelemetrySettings) -> Result<Guard, InitError> {
         .map(|endpoint| Exporter::start(endpoint, &settings.service_name, settings.sample_ratio))
         .transpose()?;
     let left_out = |lines| {
-        tracing::warn!(lines, "log lines were left out, because the log was read too slowly")
+        tracing::warn!(lines, "log lines were left out, because the log was read too slowly");
     };
     let (lines, writing) = LogWriter::start(io::stderr, left_out).map_err(InitError::Thread)?;
     // Created first, so that it is shut down when the next step fails.

@@ -149,7 +149,7 @@ fn nothing_a_client_sends_can_break_the_line() {
 fn a_message_of_any_module_stays_on_its_line() {
     for log in [LogFormat::Json, LogFormat::Text] {
         let text = logged(log, || {
-            tracing::warn!(note = "a\nb\u{7}", level = "fake", "first\nsecond {}", "\u{1b}[2J")
+            tracing::warn!(note = "a\nb\u{7}", level = "fake", "first\nsecond {}", "\u{1b}[2J");
         });
         assert_eq!(text.matches('\n').count(), 1, "{text}");
         assert!(!text.contains('\u{1b}') && !text.contains('\u{7}'), "{text:?}");
@@ -161,7 +161,7 @@ fn a_message_of_any_module_stays_on_its_line() {
 #[test]
 fn a_value_without_end_is_cut() {
     let text = logged(LogFormat::Json, || {
-        tracing::warn!(long = "x".repeat(100_000).as_str(), "{}", "é".repeat(100_000))
+        tracing::warn!(long = "x".repeat(100_000).as_str(), "{}", "é".repeat(100_000));
     });
     assert!(text.len() < 9_000, "{} bytes", text.len());
     json(&text);

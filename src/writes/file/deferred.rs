@@ -73,7 +73,7 @@ impl DeferredDisk {
         for op in state.deferred.take().unwrap_or_default() {
             let made = op.make(disk);
             made.inspect_err(|error| {
-                state.failure = Some(Failure::new(error, matches!(op, Op::Sync)))
+                state.failure = Some(Failure::new(error, matches!(op, Op::Sync)));
             })?;
         }
         Ok(())

@@ -69,8 +69,8 @@ fn landed(world: &mut World, context: EventContext<'_>, repository: u64, moved: 
         .filter(|found| found.default_branch == moved.branch)
         .and_then(|found| {
             let history = world.history(found);
-            let content = history.head(moved.branch)?.files.get(README)?;
-            Some(String::from_utf8_lossy(content).into_owned())
+            let bytes = history.head(moved.branch)?.files.get(README)?;
+            Some(String::from_utf8_lossy(bytes).into_owned())
         });
     if let Some(repository) = world.repositories.get_mut(&repository) {
         repository.readme = readme.unwrap_or_else(|| std::mem::take(&mut repository.readme));

@@ -105,7 +105,7 @@ fn repositories(
                 choose(call, fields, "repository_ids", installation, &mut chosen, found);
             }
             Some(None) | None => {
-                fields.invalid("repository_ids", "repository_ids is not an array of integers")
+                fields.invalid("repository_ids", "repository_ids is not an array of integers");
             }
         }
     }
@@ -161,7 +161,7 @@ fn narrowed(
                 asked.insert(name, level);
             }
             (None, _) => {
-                fields.invalid(&format!("permissions.{name}"), "there is no such permission")
+                fields.invalid(&format!("permissions.{name}"), "there is no such permission");
             }
             (_, None) => fields
                 .invalid(&format!("permissions.{name}"), "a permission is read, write or admin"),

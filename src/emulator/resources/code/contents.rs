@@ -176,10 +176,14 @@ fn read_edit(call: &Call<'_>, fields: &mut Fields, path: &str) -> Result<FileEdi
     let known = head.files.get(path).map(|content| sha_of(content));
     match (fields.string("sha"), &known) {
         (Some(given), Some(known)) if given != *known => {
-            fields.invalid("sha", "sha is not that of the file")
+            fields.invalid("sha", "sha is not that of the file");
         }
         (None, Some(_)) => {
-            fields.reject("sha", Code::MissingField, "sha is required to change a file that exists")
+            fields.reject(
+                "sha",
+                Code::MissingField,
+                "sha is required to change a file that exists",
+            );
         }
         _ => {}
     }

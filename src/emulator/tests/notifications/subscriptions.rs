@@ -192,10 +192,12 @@ fn every_state_of_a_subscription_answers_every_trigger() {
             );
             match state {
                 "subscribed" => {
-                    drop(upstream.put(CLEO, &path, &json!({ "ignored": false })).assert_status(200))
+                    drop(
+                        upstream.put(CLEO, &path, &json!({ "ignored": false })).assert_status(200),
+                    );
                 }
                 "ignored" => {
-                    drop(upstream.put(CLEO, &path, &json!({ "ignored": true })).assert_status(200))
+                    drop(upstream.put(CLEO, &path, &json!({ "ignored": true })).assert_status(200));
                 }
                 "muted" => drop(upstream.delete(CLEO, &path).assert_status(204)),
                 _ => {}

@@ -509,7 +509,7 @@ fn every_state_of_a_thread_answers_every_trigger() {
             let path = format!("/notifications/threads/{}", id.as_str().expect("an id"));
             match state {
                 "read" => {
-                    drop(upstream.patch(cleo, &path, &serde_json::Value::Null).assert_status(205))
+                    drop(upstream.patch(cleo, &path, &serde_json::Value::Null).assert_status(205));
                 }
                 "done" => drop(upstream.delete(cleo, &path).assert_status(204)),
                 _ => {}

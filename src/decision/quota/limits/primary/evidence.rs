@@ -107,7 +107,7 @@ impl Evidence {
         match self.unseen.back_mut() {
             // Entries of one second share the later end, which bounds the list.
             Some((last, units)) if last.as_secs() == over.as_secs() => {
-                (*last, *units) = (over.max(*last), units.saturating_add(cost))
+                (*last, *units) = (over.max(*last), units.saturating_add(cost));
             }
             _ => self.unseen.push_back((over, cost)),
         }
