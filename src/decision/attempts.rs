@@ -21,7 +21,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Upstream limits that a permission retry goes through. Ours: it costs budget and helps seldom.
 const RETRY_LIMITS_MAX: u32 = 3;
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// With an answer that is not the upstream's own failure, or that is delivered in any case.
@@ -52,25 +52,25 @@ pub enum Ended {
     Cancelled,
 }
 
-/// What follows an attempt.
+/// The decision after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// What the record of a kept write says of the attempt first.
+    /// The fact that the record of a kept write states first.
     pub record: Option<Record>,
-    /// What to do next.
+    /// The next action.
     pub step: Step,
 }
 
-/// What is known of an attempt that failed.
+/// The knowledge about a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The earliest time of the next attempt.
     pub not_before: Timestamp,
-    /// Whether the upstream may have executed it.
+    /// True if the upstream may have executed it.
     pub may_have_run: bool,
 }
 
-/// What to do next.
+/// The next action of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Send it again; admission chooses the account.
@@ -104,7 +104,7 @@ pub enum Failed {
     Lost,
 }
 
-/// How all attempts together ended.
+/// The end of all attempts together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finished {
     /// With an answer of 400 to 499.
@@ -140,14 +140,14 @@ pub struct Attempts {
 /// A request as far as its attempts depend on it.
 #[derive(Clone, Debug)]
 pub struct Attempted {
-    /// How often and how soon it is repeated.
+    /// The number and the spacing of repetitions.
     pub policy: Policy,
     /// The method that counts for repetitions.
     pub method: Method,
-    /// Whether it changes nothing.
+    /// True if it changes nothing.
     pub is_read: bool,
-    /// Whether a queue keeps it: `None`, or the attempts of earlier runs and whether one of them
-    /// may have been executed.
+    /// For a write kept by a queue: the attempts of earlier runs, and true if one of them may have
+    /// been executed.
     pub kept: Option<(u32, bool)>,
     /// The number of accounts that may carry it.
     pub candidates: usize,
@@ -226,9 +226,11 @@ impl Attempts {
         }
     }
 
-    /// Whether a writer has to be told that the outcome is unknown, whatever stopped the last
-    /// attempt: an earlier one may have been executed. Also when a repetition finds nothing to
-    /// delete, or something in its way: it may be the earlier one's doing.
+    /// True if the client must learn that the outcome is unknown: an earlier attempt may have been
+    /// executed.
+    ///
+    /// That includes a repetition that finds nothing to delete, or something in its way. The
+    /// earlier attempt may be the cause.
     pub fn outcome_is_unknown(&self, finished: Finished) -> bool {
         self.may_have_run
             && !self.is_read
@@ -315,12 +317,12 @@ pub struct PermissionAttempts {
 }
 
 impl PermissionAttempts {
-    /// Whether an attempt may use an idle connection.
+    /// True if an attempt may use an idle connection.
     pub fn may_reuse(&self) -> bool {
         !self.has_met_stale
     }
 
-    /// Whether it is sent again.
+    /// True if the request is sent again.
     pub fn is_sent_again(&mut self, ended: Ended) -> bool {
         match ended {
             Ended::StaleConnection => {

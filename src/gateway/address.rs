@@ -1,4 +1,4 @@
-//! What a request addresses: the shape of the address, the service behind it, its path.
+//! The address of a request: its shape, the upstream service behind it, and the path.
 
 use std::borrow::Cow;
 

@@ -182,7 +182,7 @@ impl Gateway {
         self.env.is_draining()
     }
 
-    /// Whether some token can be used.
+    /// True if some token can be used.
     pub fn has_usable_token(&self) -> bool {
         self.dispatcher.has_usable_token()
     }

@@ -1,5 +1,5 @@
-//! What happens in the world when somebody does something: people are told
-//! ([`super::participation`]), webhooks have something to deliver ([`super::webhooks`]).
+//! Changes in the world, with their notifications ([`super::participation`]) and webhook events
+//! ([`super::webhooks`]).
 
 use serde_json::json;
 

@@ -25,7 +25,7 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// at least this multiple of the last audit, so audits take less than a thousandth of the time.
 const AUDIT_REST: u32 = 1_000;
 
-/// The audit of the books, once a minute, and what it has found so far.
+/// The audit of the quota ledger, once a minute, with its findings so far.
 pub struct Audit {
     clock: Clock,
     metrics: Arc<Metrics>,
@@ -66,7 +66,7 @@ impl Audit {
         })
     }
 
-    /// Audits the books again and again, until nothing else holds the audit.
+    /// Repeats the audit of the ledger until nothing else holds it.
     pub async fn run(audit: Weak<Self>) {
         loop {
             let Some((clock, rest)) =

@@ -21,8 +21,8 @@ const PASSING_PREFIX: &str = "x-ratelimit-";
 /// brought news; a plain HTTP cache takes it from every 304 (RFC 9111 §3.2).
 const EXCHANGE_SUFFIX: &str = "-request-id";
 
-/// How many bits of [`ValidationTimes`] say how long the answer took: a quarter of an hour in
-/// milliseconds. What took longer counts as confirmed earlier.
+/// Bits of [`ValidationTimes`] for the duration of the answer: a quarter of an hour in
+/// milliseconds. A longer one counts as an earlier validation.
 const TOOK_BITS: u32 = 20;
 /// See [`TOOK_BITS`].
 const TOOK_MAX: u64 = (1 << TOOK_BITS) - 1;

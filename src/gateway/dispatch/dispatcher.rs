@@ -1,4 +1,4 @@
-//! What sends requests upstream under one config: the tokens, the budgets, the connections.
+//! The dispatcher: tokens, budgets and connections under one config.
 
 use crate::api::{ResourceName, Table};
 use crate::decision;
@@ -34,7 +34,7 @@ pub struct Dispatcher {
     pub(super) writes_on_wire: Arc<AtomicU64>,
 }
 
-/// What answers have shown of the tokens' permissions.
+/// Observed permissions of the tokens.
 #[derive(Default)]
 pub struct Permissions {
     pub(super) observed: Mutex<decision::permissions::Permissions>,

@@ -27,14 +27,14 @@ use crate::gateway::upstream::outgoing::OutgoingRequest;
 /// The wait limit of the gateway's own requests. Chosen here: the default `max_wait` of clients.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is asked of the upstream, and on whose behalf.
+/// A request to the upstream, with the client and the route that it belongs to.
 pub struct Job {
     /// The route that it came by: endpoint, accounts, cost.
     pub route: Arc<Route>,
     pub request: OutgoingRequest,
-    /// By index in the config, for the place in the line.
+    /// The index of the client in the config, for its place in the wait queue.
     pub client: u32,
-    /// What the permissions of tokens are remembered by.
+    /// The key of its observations about permissions.
     pub asked: AccessQuery,
     /// Until when the client waits for admission.
     pub deadline: Timestamp,

@@ -1,4 +1,4 @@
-//! What dispatch tells whoever keeps a write of its attempts, and asks of it.
+//! The journal of a queued write, as dispatch sees it. The queue implements it.
 
 use futures_util::future::BoxFuture;
 
@@ -13,7 +13,7 @@ pub trait Journal: Send + Sync {
     /// Attempts of earlier runs.
     fn attempts(&self) -> u32;
 
-    /// Whether an earlier attempt may have been executed.
+    /// True if an earlier attempt may have been executed.
     fn may_have_run(&self) -> bool;
 
     /// Records that the write is about to be sent. It must not be sent when this fails.

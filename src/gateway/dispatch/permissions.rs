@@ -1,9 +1,7 @@
-//! What answers teach about the rights of tokens, in the running program: the lock around the pure
-//! [`Permissions`](crate::decision::permissions::Permissions), and the order in which a request's
-//! accounts and tokens come out of it.
+//! The shell around [`Permissions`](crate::decision::permissions::Permissions): its lock, and the
+//! order of a request's accounts and tokens.
 //!
-//! Every decision is made in `decision/rights`. Here is what it needs to know of the tokens; a
-//! denied read's second look is in `permission_retry.rs`.
+//! `decision/permissions` decides. `permission_retry.rs` has the retry of a denied read.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the gateway is to its clients: its address, and the memory for their bodies.
+//! The client side of the gateway: its public address, and the memory for request bodies.
 
 use crate::config::Config;
 use crate::gateway::address::{Root, Service};

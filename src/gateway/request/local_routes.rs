@@ -19,7 +19,7 @@ pub fn own_write_id(valid: &ValidRequest) -> Option<WriteId> {
 
 pub const WEBHOOKS_PATH: &str = "/_weir/webhooks";
 
-/// Whether a request is a delivery of a webhook.
+/// True for the delivery of a webhook.
 pub fn is_delivery(valid: &ValidRequest) -> bool {
     valid.method == http::Method::POST && valid.path == WEBHOOKS_PATH
 }

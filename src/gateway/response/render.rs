@@ -41,7 +41,7 @@ pub enum Content {
     Made(Reply),
 }
 
-/// What a client gets of a stored answer.
+/// The part of a stored answer that a client gets.
 pub enum Selection {
     /// A precondition of the client fails.
     PreconditionFailed,

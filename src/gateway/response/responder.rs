@@ -1,4 +1,4 @@
-//! What renders answers for clients under one config.
+//! The renderer of answers under one config.
 
 use crate::gateway::cache::store::Entry;
 use crate::gateway::environment::Environment;

@@ -1,5 +1,5 @@
-//! What answers requests: by the config in force for each connection, by one config for each
-//! request.
+//! Handlers of requests. A [`Frontend`] renews its handler when the config is reloaded; a handler
+//! keeps one config for a whole request.
 
 use crate::gateway::assembly::Gateway;
 use crate::gateway::reload::Current;

@@ -76,7 +76,7 @@ impl Handler {
         }
     }
 
-    /// What is asked of the upstream for a request.
+    /// Builds the job that the dispatcher sends upstream.
     pub(super) fn job(
         &self,
         request: &Request,

@@ -47,7 +47,7 @@ pub(super) struct Request {
     pub(super) routed: Option<Routed>,
 }
 
-/// Whose request it is.
+/// The identity behind a request: its client, and a credential of the client's own.
 #[derive(Default)]
 pub(super) struct Identity {
     pub(super) client: Option<Arc<Client>>,
@@ -60,7 +60,7 @@ pub(super) struct Identity {
 /// The route of a request, as far as its answer tells of it.
 pub(super) struct Routed {
     pub(super) endpoint: &'static Endpoint,
-    /// The accounts whose budget the client is told about.
+    /// The accounts whose budget the client sees.
     pub(super) view: Arc<[AccountId]>,
 }
 

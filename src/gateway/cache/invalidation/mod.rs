@@ -1,4 +1,4 @@
-//! What has changed, and the stored answers that it invalidates.
+//! Recorded changes, and the stored answers that they invalidate.
 
 pub mod log;
 pub mod pagination;
