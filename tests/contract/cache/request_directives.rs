@@ -92,15 +92,16 @@ async fn no_cache_revalidates_for_free_whatever_the_lifetime() {
 async fn no_cache_joins_a_fetch_under_way() {
     let world = fresh(PLAIN).await;
     let gate = world.close_gate("GET", REPOSITORY);
-    let both = async {
-        tokio::join!(says(&world, REPOSITORY, "no-cache"), says(&world, REPOSITORY, "no-cache"))
+    // The second request waits for nothing but a fetch that has left already.
+    let second = async {
+        world.held(gate, 1).await;
+        says(&world, REPOSITORY, "no-cache").await
     };
     let opened = async {
-        world.held(gate, 1).await;
         world.all_waiting_for_one_fetch(2).await;
         world.open_gate(gate);
     };
-    let ((one, other), ()) = tokio::join!(both, opened);
+    let (one, other, ()) = tokio::join!(says(&world, REPOSITORY, "no-cache"), second, opened);
     let mut reported = [one.cache_status(), other.cache_status()];
     reported.sort_unstable();
     assert_eq!(reported, [REVALIDATED, "weir; fwd=stale; fwd-status=304; collapsed"]);
