@@ -106,13 +106,31 @@ fn only_commands_write_to_the_terminal() {
 #[test]
 fn the_gateway_does_not_panic_on_input() {
     Rule {
-        instead: "answer with a refusal (gateway/refuse.rs); one bad request must not end a connection that others use",
+        instead: "answer with a `GatewayError` (gateway/error.rs); one bad request must not end a connection that others use",
         finds: |file| {
             let panics = "unwrap() panic! unreachable!";
             if part(file) == "gateway" && !file.test_only { words(&file.shipped_code(), panics) } else { Vec::new() }
         },
         exceptions: &[],
         refused: &[("src/gateway/a.rs", "let host = headers.get(HOST).unwrap();\n#[cfg(test)]\nmod tests {\n}")],
+    }
+    .check();
+}
+
+#[test]
+fn one_function_renders_the_answers_of_clients() {
+    Rule {
+        instead: "hand the answer to `Responder::render` (gateway/response/render.rs) as a `Content`",
+        finds: |file| {
+            let parts = "add_gateway_headers( MapHead:: OnWire( .begin_stored(";
+            let elsewhere = !file.path.ends_with("gateway/response/render.rs");
+            if part(file) == "gateway" && elsewhere { words(&file.shipped_code(), parts) } else { Vec::new() }
+        },
+        exceptions: &[
+            ("src/gateway/response/gateway_headers.rs", "defines what `render` adds"),
+            ("src/gateway/response/write.rs", "ends a rendered head with its date and connection"),
+        ],
+        refused: &[("src/gateway/server/a.rs", "let mut head = MapHead::default();")],
     }
     .check();
 }
