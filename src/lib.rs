@@ -29,6 +29,9 @@
 
 pub mod admin;
 pub mod api;
+#[cfg(test)]
+#[path = "../tests/support/cases.rs"]
+mod cases;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use super::file::FileStore;
 use super::memory::MemoryStore;
 use super::{Change, Store, Stored};
+use crate::cases::cases;
 
 pub(super) fn block_on<T>(answer: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(answer)
@@ -156,7 +157,7 @@ pub(super) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(24), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_store_keeps_what_a_plain_map_keeps(steps in steps(60)) {

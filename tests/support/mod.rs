@@ -6,6 +6,7 @@
 
 pub mod broken;
 pub mod captured_log;
+pub mod cases;
 pub mod config;
 pub mod log;
 pub mod origin;

@@ -5,16 +5,18 @@ use super::{Rule, part, words};
 /// What each part of `src/` may use of the others: dependencies run one way. `main`, `lib` and
 /// `cli` put the parts together and may use all.
 const LAYERS: &[(&str, &[&str])] = &[
+    // Only of unit tests.
+    ("cases", &[]),
     ("clock", &[]),
     ("random", &[]),
     ("api", &["clock"]),
-    ("decision", &["api", "clock"]),
+    ("decision", &["api", "cases", "clock"]),
     ("config", &["api", "decision"]),
     ("tokens", &["api", "clock", "config", "decision"]),
     ("telemetry", &["clock"]),
     ("webhooks", &["api", "clock"]),
-    ("writes", &["clock"]),
-    ("emulator", &["api", "clock", "random"]),
+    ("writes", &["cases", "clock"]),
+    ("emulator", &["api", "cases", "clock", "random"]),
     ("simulation", &["api", "clock", "config", "decision", "emulator", "random"]),
     (
         "gateway",

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::upstream_model::{Ending, Upstream, World, most_in_any};
 use super::*;
 use crate::api::{AccountKind, UpstreamLimit, UpstreamLimitKind};
+use crate::cases::cases;
 use crate::decision::types::{AccountSettings, SecondaryLimits};
 
 const START: Timestamp = Timestamp::from_secs(1_700_000_000);
@@ -139,7 +140,7 @@ fn hourly(limit: u32) -> World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(8), ..ProptestConfig::default() })]
 
     #[test]
     fn saturated_books_are_never_refused_and_waste_next_to_nothing(seed in any::<u64>(), accounts in 1u32..4) {

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::api::{AccountKind, Dialect, RateHeaders, Table, UpstreamLimit, UpstreamLimitKind};
+use crate::cases::cases;
 use crate::decision::quota::upstream_model::Chance;
 use crate::decision::types::{
     AccountSettings, ClientId, ClientSettings, Pace, Priority, SecondaryLimits, WriteSpacing,
@@ -238,7 +239,7 @@ impl Admission {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(24), ..ProptestConfig::default() })]
 
     #[test]
     fn nobody_waits_who_is_next_and_could_be_sent(seed in any::<u64>()) {

@@ -10,6 +10,7 @@ use super::*;
 use crate::api::{
     AccountKind, Dialect, RateHeaders, ResourceName, Table, UpstreamLimit, UpstreamLimitKind,
 };
+use crate::cases::cases;
 use crate::decision::quota::upstream_model::Chance;
 use crate::decision::types::{AccountId, AccountSettings, ClientId, SecondaryLimits, WriteSpacing};
 
@@ -295,7 +296,7 @@ fn the_line_decides_as_the_plainest_line_does_where_it_once_did_not() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(48), ..ProptestConfig::default() })]
 
     #[test]
     fn the_line_decides_as_the_plainest_line_does(seed in any::<u64>()) {

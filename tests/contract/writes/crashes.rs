@@ -27,11 +27,12 @@ use tokio::net::TcpListener;
 use weir::clock::Clock;
 use weir::emulator::{Emulator, Handle, Options, Server};
 
+use crate::support::cases::cases;
 use crate::support::config;
 
 const CLIENTS: usize = 10;
 const WRITES: usize = 50;
-const KILLS: usize = 50;
+const KILLS: u32 = 50;
 /// Comments by id. Each has its own lane, because its path does not name the issue.
 const COMMENTS: &str = "/repos/acme/widgets/issues/comments";
 /// The upstream's latency, long enough for a kill.
@@ -405,7 +406,7 @@ async fn accepted_writes_survive_fifty_kills() {
     let handing = join_all(handing);
     let killing = async {
         // A thousand events at least, so that fifty kills fall between them.
-        for _ in 0..KILLS {
+        for _ in 0..cases(KILLS) {
             let gateway = run.gateway().await;
             let until = run.events() + chance(&mut seed, 20);
             while run.events() < until {

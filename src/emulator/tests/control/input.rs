@@ -4,6 +4,7 @@
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
+use crate::cases::cases;
 use crate::emulator::tests::*;
 use crate::random::Rng;
 
@@ -388,7 +389,7 @@ fn no_control_request_makes_it_panic_and_every_answer_is_well_formed() {
     let mut dice = Rng::new(seed);
     let mut upstream = Upstream::new();
     let (mut armed, mut struck) = (0, 0);
-    for turn in 0..3_000 {
+    for turn in 0..cases(3_000) {
         let path = if dice.below(3) == 0 {
             "faults"
         } else {

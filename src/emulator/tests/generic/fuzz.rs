@@ -2,6 +2,7 @@
 
 use http::{HeaderValue, Method, Request};
 
+use crate::cases::cases;
 use crate::emulator::resources;
 use crate::emulator::tests::*;
 use crate::random::Rng;
@@ -304,7 +305,7 @@ fn no_request_makes_it_panic_and_every_answer_is_well_formed() {
     let templates: Vec<&str> = resources::all().map(|route| route.template).collect();
     let mut dice = Rng::new(seed);
     let mut by_class = [0_u32; 6];
-    for turn in 0..REQUESTS {
+    for turn in 0..cases(REQUESTS) {
         if turn % RESET_EVERY == 0 {
             begin(&mut upstream);
         }

@@ -9,6 +9,7 @@ use super::documented::{self, Form};
 use super::fuzz::{object, pick};
 use super::inventory::{OAUTH_APP, app_jwt, asking, lift_limits, routes};
 use super::walk::WALK;
+use crate::cases::cases;
 use crate::emulator::resources::find;
 use crate::emulator::routing::Verb;
 use crate::emulator::tests::*;
@@ -278,7 +279,7 @@ fn fuzz(dialect: Dialect, seed: u64) {
     let mut by_status = BTreeMap::<u16, u32>::new();
     let mut jwt = String::new();
     let mut made = Made::new();
-    for turn in 0..REQUESTS {
+    for turn in 0..cases(REQUESTS) {
         if turn % RESET_EVERY == 0 {
             upstream.post(NOBODY, "/_emulator/reset", &Value::Null).assert_status(200);
             lift_limits(&mut upstream);

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::super::{Fault, FileStore, OpenError, database};
 use super::TestDisk;
+use crate::cases::cases;
 use crate::writes::conformance::{block_on, opened, stored};
 use crate::writes::{Change, Store, Stored};
 
@@ -99,7 +100,7 @@ fn a_file_that_was_cut_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(200), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn flipped_bits_are_noticed_or_harmless(

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use super::super::FileStore;
 use super::{Done, TestDisk};
+use crate::cases::cases;
 use crate::writes::conformance::{Step, block_on, model, opened, steps, stored};
 use crate::writes::{Change, Store, Stored};
 
@@ -109,7 +110,7 @@ fn after_power_loss(before: &[u8], done: &[Done], mut chance: impl FnMut() -> bo
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(40), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_power_may_fail_at_any_moment(
