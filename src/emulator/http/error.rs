@@ -48,21 +48,12 @@ pub struct FieldError {
     pub message: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "snake_case")]
 pub enum Code {
     MissingField,
     Invalid,
     AlreadyExists,
-}
-
-impl Code {
-    fn name(self) -> &'static str {
-        match self {
-            Self::MissingField => "missing_field",
-            Self::Invalid => "invalid",
-            Self::AlreadyExists => "already_exists",
-        }
-    }
 }
 
 impl ApiError {
@@ -72,12 +63,8 @@ impl ApiError {
         code: Code,
         message: impl Into<String>,
     ) -> Self {
-        Self::Invalid(vec![FieldError {
-            resource,
-            field: field.to_owned(),
-            code,
-            message: message.into(),
-        }])
+        let (field, message) = (field.to_owned(), message.into());
+        Self::Invalid(vec![FieldError { resource, field, code, message }])
     }
 
     /// A 422 for one field with an invalid value.
@@ -90,44 +77,46 @@ impl ApiError {
         if count < THINGS_MAX {
             Ok(())
         } else {
-            Err(Self::field(resource, "base", Code::Invalid, "there are too many already"))
+            Err(Self::invalid(resource, "base", "there are too many already"))
         }
     }
 
     pub fn into_reply(self) -> Reply {
-        match self {
-            Self::NotFound => error(StatusCode::NOT_FOUND, "Not Found", ""),
-            Self::BadCredentials => error(StatusCode::UNAUTHORIZED, "Bad credentials", ""),
-            Self::RequiresAuthentication => {
-                error(StatusCode::UNAUTHORIZED, "Requires authentication", "")
+        let (status, message) = match self {
+            Self::NotFound => (StatusCode::NOT_FOUND, "Not Found"),
+            Self::BadCredentials => (StatusCode::UNAUTHORIZED, "Bad credentials"),
+            Self::RequiresAuthentication => (StatusCode::UNAUTHORIZED, "Requires authentication"),
+            Self::Forbidden(message) => (StatusCode::FORBIDDEN, message),
+            Self::MalformedJson => (StatusCode::BAD_REQUEST, "Problems parsing JSON"),
+            Self::BadRequest(message) => return error(StatusCode::BAD_REQUEST, &message, ""),
+            Self::Invalid(fields) => return invalid(&fields),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "The request body is too large"),
+            Self::MovedRead(address) => {
+                return moved(StatusCode::MOVED_PERMANENTLY, "Moved Permanently", &address);
             }
-            Self::Forbidden(message) => error(StatusCode::FORBIDDEN, message, ""),
-            Self::MalformedJson => error(StatusCode::BAD_REQUEST, "Problems parsing JSON", ""),
-            Self::BadRequest(message) => error(StatusCode::BAD_REQUEST, &message, ""),
-            Self::Invalid(fields) => invalid(&fields),
-            Self::TooLarge => {
-                error(StatusCode::PAYLOAD_TOO_LARGE, "The request body is too large", "")
+            Self::MovedWrite(address) => {
+                return moved(StatusCode::TEMPORARY_REDIRECT, "Temporary Redirect", &address);
             }
-            Self::MovedRead(address) => moved(StatusCode::MOVED_PERMANENTLY, &address),
-            Self::MovedWrite(address) => moved(StatusCode::TEMPORARY_REDIRECT, &address),
-            Self::PrimaryLimit { account, status } => error(
-                status,
-                &format!("API rate limit exceeded for {account}."),
-                "/overview/rate-limits-for-the-rest-api#primary-rate-limits",
-            ),
+            Self::PrimaryLimit { account, status } => {
+                let message = format!("API rate limit exceeded for {account}.");
+                let page = "/overview/rate-limits-for-the-rest-api#primary-rate-limits";
+                return error(status, &message, page);
+            }
             Self::SecondaryLimit { exceeded, status, retry_after_secs } => {
-                secondary(exceeded, status, retry_after_secs)
+                return secondary(exceeded, status, retry_after_secs);
             }
-            Self::Banned => error(StatusCode::FORBIDDEN, "Sorry. Your account was suspended.", ""),
-        }
+            Self::Banned => (StatusCode::FORBIDDEN, "Sorry. Your account was suspended."),
+        };
+        error(status, message, "")
     }
 }
 
 fn error(status: StatusCode, message: &str, documentation: &str) -> Reply {
     // The running service includes `status` in newer bodies (SPECIFICATION, "Limits in practice").
+    let documentation = format!("{DOCUMENTATION}{documentation}");
     Reply::json(
         status,
-        json!({ "message": message, "documentation_url": format!("{DOCUMENTATION}{documentation}"), "status": status.as_str() }),
+        json!({ "message": message, "documentation_url": documentation, "status": status.as_str() }),
     )
 }
 
@@ -136,38 +125,25 @@ fn secondary(exceeded: Exceeded, status: StatusCode, retry_after_secs: Option<u6
         Exceeded::Content => {
             "You have exceeded a secondary rate limit and have been temporarily blocked from content creation. Please retry your request again later."
         }
-        Exceeded::Concurrency
-        | Exceeded::Points
-        | Exceeded::Cpu
-        | Exceeded::OauthTokens
-        | Exceeded::Waiting => {
+        _ => {
             "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
         }
     };
-    let mut reply =
-        error(status, message, "/overview/rate-limits-for-the-rest-api#secondary-rate-limits");
-    if let Some(secs) = retry_after_secs {
-        reply.headers.push((header::RETRY_AFTER, HeaderValue::from(secs)));
-    }
+    let page = "/overview/rate-limits-for-the-rest-api#secondary-rate-limits";
+    let mut reply = error(status, message, page);
+    reply
+        .headers
+        .extend(retry_after_secs.map(|secs| (header::RETRY_AFTER, HeaderValue::from(secs))));
     reply
 }
 
-fn moved(status: StatusCode, address: &str) -> Reply {
-    let message = if status == StatusCode::MOVED_PERMANENTLY {
-        "Moved Permanently"
-    } else {
-        "Temporary Redirect"
-    };
-    let mut reply = Reply::json(
+fn moved(status: StatusCode, message: &str, address: &str) -> Reply {
+    let reply = Reply::json(
         status,
         json!({ "message": message, "url": address, "documentation_url": DOCUMENTATION }),
     );
     // The path may contain characters that are illegal in a header.
-    let address = utf8_percent_encode(address, CONTROLS).to_string();
-    if let Ok(value) = HeaderValue::from_str(&address) {
-        reply.headers.push((header::LOCATION, value));
-    }
-    reply
+    reply.with(header::LOCATION, &utf8_percent_encode(address, CONTROLS).to_string())
 }
 
 /// `message` is the only documented member of an error body, so it names the fields itself.
@@ -188,7 +164,7 @@ fn summary(fields: &[FieldError]) -> String {
 fn invalid(fields: &[FieldError]) -> Reply {
     let errors: Vec<Value> = fields
         .iter()
-        .map(|fault| json!({ "resource": fault.resource, "field": fault.field, "code": fault.code.name(), "message": fault.message }))
+        .map(|fault| json!({ "resource": fault.resource, "field": fault.field, "code": fault.code.into_str(), "message": fault.message }))
         .collect();
     let status = StatusCode::UNPROCESSABLE_ENTITY;
     Reply::json(

@@ -1,100 +1,28 @@
 //! The other secondary limits: CPU time, token requests, and the content limits of single endpoints
 //! (SPECIFICATION, "Secondary rate limits").
 //!
-//! The windows are the same: from a request's arrival until a whole window after its completion.
 //! CPU time is known only after execution, so the request that passes the limit is served and the
 //! next one refused.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::secondary::{Content, Exceeded, LimitDenial, Style, TokenRequest, Weight, refuse};
+use super::secondary::{CONTENT, Content, Exceeded, LimitDenial, Style, TokenRequest, Weight};
 use super::settings::Limits;
+use super::sliding_window::SlidingWindow;
 use crate::clock::Timestamp;
 
 const MICROS_PER_SECOND: u64 = 1_000_000;
 
-/// The content windows: length, limit.
-const CONTENT: [(&str, &str); 2] =
-    [("window.minute", "content.minute"), ("window.hour", "content.hour")];
-
-#[derive(Debug, Default)]
-struct Meter {
-    in_flight: u64,
-    completed: VecDeque<(Timestamp, u64)>,
-    sum: u64,
-}
-
-impl Meter {
-    fn reading(&self, now: Timestamp, window: Duration) -> u64 {
-        let over: u64 = self
-            .completed
-            .iter()
-            .take_while(|(at, _)| *at + window <= now)
-            .map(|(_, amount)| *amount)
-            .sum();
-        self.in_flight.saturating_add(self.sum.saturating_sub(over))
-    }
-
-    /// A whole window from now when the amount in flight alone is too much.
-    fn falls_below(&self, max: u64, now: Timestamp, window: Duration) -> Timestamp {
-        let mut reading = self.reading(now, window);
-        for (at, amount) in self.completed.iter().filter(|(at, _)| *at + window > now) {
-            reading = reading.saturating_sub(*amount);
-            if reading < max {
-                return *at + window;
-            }
-        }
-        now + window
-    }
-
-    fn begin(&mut self, amount: u64) {
-        self.in_flight = self.in_flight.saturating_add(amount);
-    }
-
-    fn complete(&mut self, now: Timestamp, amount: u64, window: Duration) {
-        self.in_flight = self.in_flight.saturating_sub(amount);
-        while let Some((_, gone)) = self.completed.pop_front_if(|(at, _)| *at + window <= now) {
-            self.sum = self.sum.saturating_sub(gone);
-        }
-        if amount == 0 {
-            return;
-        }
-        self.sum = self.sum.saturating_add(amount);
-        match self.completed.back_mut() {
-            Some((at, latest)) if *at == now => *latest = latest.saturating_add(amount),
-            _ => self.completed.push_back((now, amount)),
-        }
-    }
-
-    fn is_idle(&self, now: Timestamp, keep: Duration) -> bool {
-        self.in_flight == 0 && self.completed.back().is_none_or(|(at, _)| *at + keep <= now)
-    }
-
-    fn check(
-        &self,
-        now: Timestamp,
-        window: Duration,
-        max: u64,
-        exceeded: Exceeded,
-    ) -> Result<(), LimitDenial> {
-        if self.reading(now, window) < max {
-            Ok(())
-        } else {
-            refuse(exceeded, self.falls_below(max, now, window))
-        }
-    }
-}
-
 #[derive(Debug, Default)]
 pub struct Meters {
     /// Microseconds: REST and GraphQL together; GraphQL alone; together in the burst window.
-    cpu: Meter,
-    graphql_cpu: Meter,
-    burst: Meter,
-    token_requests: Meter,
-    /// By endpoint; for each of [`CONTENT`].
-    content: BTreeMap<String, [Meter; 2]>,
+    cpu: SlidingWindow,
+    graphql_cpu: SlidingWindow,
+    burst: SlidingWindow,
+    token_requests: SlidingWindow,
+    /// By endpoint.
+    content: BTreeMap<String, SlidingWindow>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,90 +39,70 @@ impl Meters {
         weight: &Weight,
         limits: &Limits,
     ) -> Result<(), LimitDenial> {
-        let minute = limits.duration("window.minute");
+        let (minute, hour) = (limits.duration("window.minute"), limits.duration("window.hour"));
         let micros = |name: &str| limits.get(name).saturating_mul(MICROS_PER_SECOND);
-        self.cpu.check(now, minute, micros("cpu"), Exceeded::Cpu)?;
+        self.cpu.check(now, minute, 1, micros("cpu"), Exceeded::Cpu)?;
         if weight.style == Style::Graphql {
-            self.graphql_cpu.check(now, minute, micros("cpu.graphql"), Exceeded::Cpu)?;
+            self.graphql_cpu.check(now, minute, 1, micros("cpu.graphql"), Exceeded::Cpu)?;
         }
-        self.burst.check(
-            now,
-            limits.duration("window.burst"),
-            micros("cpu.burst"),
-            Exceeded::Cpu,
-        )?;
+        let burst = limits.duration("window.burst");
+        self.burst.check(now, burst, 1, micros("cpu.burst"), Exceeded::Cpu)?;
         if weight.tokens == TokenRequest::Counted {
-            let hour = limits.duration("window.hour");
-            self.token_requests.check(
-                now,
-                hour,
-                limits.get("oauth-tokens.hour"),
-                Exceeded::OauthTokens,
-            )?;
+            let max = limits.get("oauth-tokens.hour");
+            self.token_requests.check(now, hour, 1, max, Exceeded::OauthTokens)?;
         }
         if weight.content == Content::Generating {
-            let none = <[Meter; 2]>::default();
-            let meters = self.content.get(&weight.endpoint).unwrap_or(&none);
-            for ((window, name), meter) in CONTENT.iter().zip(meters) {
+            let unused = SlidingWindow::default();
+            let content = self.content.get(&weight.endpoint).unwrap_or(&unused);
+            for (window, name) in CONTENT {
                 if let Some(max) = limits.of_endpoint(name, &weight.endpoint) {
-                    meter.check(now, limits.duration(window), max, Exceeded::Content)?;
+                    content.check(now, limits.duration(window), 1, max, Exceeded::Content)?;
                 }
             }
         }
         Ok(())
     }
 
+    /// The windows that a request counts in, each with its amount and its longest length.
+    fn charged(
+        &mut self,
+        weight: &Weight,
+    ) -> impl Iterator<Item = (&mut SlidingWindow, u64, &'static str)> {
+        let micros = weight.cpu_micros;
+        let graphql = (weight.style == Style::Graphql).then_some(&mut self.graphql_cpu);
+        let tokens = (weight.tokens == TokenRequest::Counted).then_some(&mut self.token_requests);
+        let content = (weight.content == Content::Generating)
+            .then(|| self.content.entry(weight.endpoint.clone()).or_default());
+        [(&mut self.cpu, micros, "window.minute"), (&mut self.burst, micros, "window.burst")]
+            .into_iter()
+            .chain(graphql.map(|window| (window, micros, "window.minute")))
+            .chain(tokens.map(|window| (window, 1, "window.hour")))
+            .chain(content.map(|window| (window, 1, "window.hour")))
+    }
+
     pub fn begin(&mut self, weight: &Weight) {
-        self.cpu.begin(weight.cpu_micros);
-        self.burst.begin(weight.cpu_micros);
-        if weight.style == Style::Graphql {
-            self.graphql_cpu.begin(weight.cpu_micros);
-        }
-        if weight.tokens == TokenRequest::Counted {
-            self.token_requests.begin(1);
-        }
-        if weight.content == Content::Generating {
-            self.content
-                .entry(weight.endpoint.clone())
-                .or_default()
-                .iter_mut()
-                .for_each(|meter| meter.begin(1));
-        }
+        self.charged(weight).for_each(|(window, amount, _)| window.begin(amount));
     }
 
     pub fn finish(&mut self, now: Timestamp, weight: &Weight, limits: &Limits) {
-        let minute = limits.duration("window.minute");
-        self.cpu.complete(now, weight.cpu_micros, minute);
-        self.burst.complete(now, weight.cpu_micros, limits.duration("window.burst"));
-        if weight.style == Style::Graphql {
-            self.graphql_cpu.complete(now, weight.cpu_micros, minute);
-        }
-        if weight.tokens == TokenRequest::Counted {
-            self.token_requests.complete(now, 1, limits.duration("window.hour"));
-        }
-        if weight.content == Content::Generating
-            && let Some(meters) = self.content.get_mut(&weight.endpoint)
-        {
-            for ((window, _), meter) in CONTENT.iter().zip(meters) {
-                meter.complete(now, 1, limits.duration(window));
-            }
+        for (window, amount, length) in self.charged(weight) {
+            window.complete(now, amount, limits.duration(length));
         }
     }
 
     pub fn is_idle(&self, now: Timestamp, keep: Duration) -> bool {
-        let content = self.content.values().flatten();
         [&self.cpu, &self.graphql_cpu, &self.burst, &self.token_requests]
             .into_iter()
-            .chain(content)
-            .all(|meter| meter.is_idle(now, keep))
+            .chain(self.content.values())
+            .all(|window| window.is_idle(now, keep))
     }
 
     pub fn readings(&self, now: Timestamp, limits: &Limits) -> Readings {
         let minute = limits.duration("window.minute");
         Readings {
-            cpu_millis: self.cpu.reading(now, minute) / 1_000,
-            graphql_cpu_millis: self.graphql_cpu.reading(now, minute) / 1_000,
-            token_requests: self.token_requests.reading(now, limits.duration("window.hour")),
+            cpu_millis: self.cpu.count(now, minute) / 1_000,
+            graphql_cpu_millis: self.graphql_cpu.count(now, minute) / 1_000,
+            token_requests: self.token_requests.count(now, limits.duration("window.hour")),
         }
     }
 }

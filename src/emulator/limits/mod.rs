@@ -1,13 +1,16 @@
 //! Limits: their settings, the primary budgets and the secondary limits.
 
-pub mod meters;
+mod meters;
 pub mod primary;
-pub mod request_id;
 pub mod secondary;
 pub mod settings;
-pub mod sweeper;
+mod sliding_window;
+mod sweeper;
 
 pub use self::primary::{Primary, View};
-pub use self::request_id::RequestId;
 pub use self::secondary::{Content, Exceeded, TokenRequest};
 pub use self::settings::{Limits, Resource};
+
+/// Identifies a request until its completion; also its sequence number in the transcript.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);

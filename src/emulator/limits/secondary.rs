@@ -8,18 +8,22 @@
 //! the time it names, and counts the requests sent meanwhile. [`meters`] holds CPU time, OAuth
 //! token requests and the limits of single endpoints.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::RequestId;
 use super::meters::{Meters, Readings};
-use super::request_id::RequestId;
 use super::settings::Limits;
+use super::sliding_window::SlidingWindow;
 use super::sweeper::Sweeper;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::AccountId;
 
 /// From this many accounts on, idle ones are swept periodically.
 const SWEPT_FROM: usize = 10_000;
+/// The content windows: length, limit.
+pub(super) const CONTENT: [(&str, &str); 2] =
+    [("window.minute", "content.minute"), ("window.hour", "content.hour")];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weight {
@@ -54,7 +58,8 @@ pub enum Content {
     Generating,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(const_into_str, serialize_all = "kebab-case")]
 pub enum Exceeded {
     Concurrency,
     Points,
@@ -66,19 +71,6 @@ pub enum Exceeded {
     Waiting,
 }
 
-impl Exceeded {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Concurrency => "concurrency",
-            Self::Points => "points",
-            Self::Content => "content",
-            Self::Cpu => "cpu",
-            Self::OauthTokens => "oauth-tokens",
-            Self::Waiting => "waiting",
-        }
-    }
-}
-
 /// A denial, and the time before which a retry is refused too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitDenial {
@@ -86,69 +78,14 @@ pub struct LimitDenial {
     pub until: Timestamp,
 }
 
-/// Points in a sliding window: those of requests in flight and of recently completed ones.
-#[derive(Debug, Default)]
-struct Counter {
-    in_flight: u32,
-    completed: VecDeque<Completed>,
-    /// Points of all requests ever completed.
-    total: u64,
-}
-
-/// A completed request. Two running sums make the window's content one subtraction, however many
-/// requests there are.
-#[derive(Clone, Copy, Debug)]
-struct Completed {
-    at: Timestamp,
-    /// Points of all requests completed before this one, and including it.
-    before: u64,
-    with: u64,
-}
-
-impl Counter {
-    fn count(&self, now: Timestamp, window: Duration) -> u32 {
-        let recent = self.total.saturating_sub(self.left(now, window));
-        u32::try_from(recent).unwrap_or(u32::MAX).saturating_add(self.in_flight)
-    }
-
-    fn left(&self, now: Timestamp, window: Duration) -> u64 {
-        let first = self.completed.partition_point(|completed| completed.at + window <= now);
-        self.completed.get(first).map_or(self.total, |completed| completed.before)
-    }
-
-    /// A whole window from now when too many points are in flight.
-    fn frees_at(&self, now: Timestamp, window: Duration, points: u32) -> Timestamp {
-        let wanted = self.left(now, window).saturating_add(points.into());
-        let last = self.completed.partition_point(|completed| completed.with < wanted);
-        self.completed.get(last).map_or(now + window, |completed| completed.at + window)
-    }
-
-    fn begin(&mut self, points: u32) {
-        self.in_flight = self.in_flight.saturating_add(points);
-    }
-
-    fn complete(&mut self, now: Timestamp, points: u32, keep: Duration) {
-        self.in_flight = self.in_flight.saturating_sub(points);
-        let before = self.total;
-        self.total = self.total.saturating_add(points.into());
-        self.completed.push_back(Completed { at: now, before, with: self.total });
-        while self.completed.front().is_some_and(|completed| completed.at + keep <= now) {
-            self.completed.pop_front();
-        }
-    }
-
-    fn is_idle(&self, now: Timestamp, keep: Duration) -> bool {
-        self.in_flight == 0
-            && self.completed.back().is_none_or(|completed| completed.at + keep <= now)
-    }
-}
-
 #[derive(Debug, Default)]
 struct Ledger {
     in_flight: u32,
-    rest: BTreeMap<String, Counter>,
-    graphql: Counter,
-    content: Counter,
+    /// Points by endpoint.
+    rest: BTreeMap<String, SlidingWindow>,
+    /// Points.
+    graphql: SlidingWindow,
+    content: SlidingWindow,
     meters: Meters,
     /// No request is served before this time.
     closed_until: Option<Timestamp>,
@@ -192,29 +129,22 @@ impl Secondary {
         if weight.style == Style::Transfer {
             return Ok(());
         }
-        if excess(ledger.in_flight, 1, limits.get("concurrency")).is_some() {
+        if u64::from(ledger.in_flight) >= limits.get("concurrency") {
             return refuse(Exceeded::Concurrency, now + limits.duration("penalty"));
         }
-        let minute = limits.duration("window.minute");
-        let unused = Counter::default();
-        let (counter, max) = match weight.style {
+        let unused = SlidingWindow::default();
+        let (points, max) = match weight.style {
             Style::Graphql => (&ledger.graphql, limits.get("points.graphql")),
             Style::Rest | Style::Transfer => {
                 (ledger.rest.get(&weight.endpoint).unwrap_or(&unused), limits.get("points.rest"))
             }
         };
-        if let Some(excess) = excess(counter.count(now, minute), weight.points, max) {
-            return refuse(Exceeded::Points, counter.frees_at(now, minute, excess));
-        }
+        let minute = limits.duration("window.minute");
+        points.check(now, minute, weight.points.into(), max, Exceeded::Points)?;
         if weight.content == Content::Generating {
-            for (window, max) in
-                [("window.minute", "content.minute"), ("window.hour", "content.hour")]
-            {
-                let window = limits.duration(window);
-                if let Some(excess) = excess(ledger.content.count(now, window), 1, limits.get(max))
-                {
-                    return refuse(Exceeded::Content, ledger.content.frees_at(now, window, excess));
-                }
+            for (window, name) in CONTENT {
+                let (window, max) = (limits.duration(window), limits.get(name));
+                ledger.content.check(now, window, 1, max, Exceeded::Content)?;
             }
         }
         ledger.meters.check(now, weight, limits)
@@ -226,12 +156,7 @@ impl Secondary {
         }
         let ledger = self.ledgers.entry(account).or_default();
         ledger.in_flight += 1;
-        match weight.style {
-            Style::Graphql => ledger.graphql.begin(weight.points),
-            Style::Rest | Style::Transfer => {
-                ledger.rest.entry(weight.endpoint.clone()).or_default().begin(weight.points);
-            }
-        }
+        ledger.points_mut(&weight).begin(weight.points.into());
         ledger.meters.begin(&weight);
         if weight.content == Content::Generating {
             ledger.content.begin(1);
@@ -262,14 +187,7 @@ impl Secondary {
                 ledger.in_flight = ledger.in_flight.saturating_sub(1);
                 ledger.meters.finish(now, &weight, limits);
                 let minute = limits.duration("window.minute");
-                match weight.style {
-                    Style::Graphql => ledger.graphql.complete(now, weight.points, minute),
-                    Style::Rest | Style::Transfer => ledger
-                        .rest
-                        .entry(weight.endpoint)
-                        .or_default()
-                        .complete(now, weight.points, minute),
-                }
+                ledger.points_mut(&weight).complete(now, weight.points.into(), minute);
                 if weight.content == Content::Generating {
                     ledger.content.complete(now, 1, hour);
                 }
@@ -323,15 +241,23 @@ impl Secondary {
 }
 
 impl Ledger {
+    fn points_mut(&mut self, weight: &Weight) -> &mut SlidingWindow {
+        match weight.style {
+            Style::Graphql => &mut self.graphql,
+            Style::Rest | Style::Transfer => self.rest.entry(weight.endpoint.clone()).or_default(),
+        }
+    }
+
     fn is_idle(&self, now: Timestamp, keep: Duration) -> bool {
         self.in_flight == 0
             && !self.banned
             && self.sent_while_limited == 0
             && self.closed_until.is_none_or(|until| until <= now)
-            && self.graphql.is_idle(now, keep)
-            && self.content.is_idle(now, keep)
             && self.meters.is_idle(now, keep)
-            && self.rest.values().all(|counter| counter.is_idle(now, keep))
+            && [&self.graphql, &self.content]
+                .into_iter()
+                .chain(self.rest.values())
+                .all(|window| window.is_idle(now, keep))
     }
 }
 
@@ -340,22 +266,17 @@ pub struct AccountUsage {
     pub account: AccountId,
     pub in_flight: u32,
     /// Points of the last minute by endpoint.
-    pub points: Vec<(String, u32)>,
-    pub graphql_points: u32,
-    pub content_minute: u32,
-    pub content_hour: u32,
+    pub points: BTreeMap<String, u64>,
+    pub graphql_points: u64,
+    pub content_minute: u64,
+    pub content_hour: u64,
     pub meters: Readings,
     pub closed_until: Option<Timestamp>,
     pub sent_while_limited: u64,
     pub banned: bool,
 }
 
-fn excess(count: u32, more: u32, max: u64) -> Option<u32> {
-    let above = (u64::from(count) + u64::from(more)).saturating_sub(max);
-    Some(u32::try_from(above).unwrap_or(u32::MAX)).filter(|above| *above > 0)
-}
-
-pub fn refuse(exceeded: Exceeded, until: Timestamp) -> Result<(), LimitDenial> {
+fn refuse(exceeded: Exceeded, until: Timestamp) -> Result<(), LimitDenial> {
     Err(LimitDenial { exceeded, until })
 }
 

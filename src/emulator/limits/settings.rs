@@ -146,6 +146,9 @@ const DEFAULTS: &[(&str, u64)] = &[
     ("graphql.answer-bytes", 16_777_216),
 ];
 
+/// They scale an installation's limit and are no limits themselves.
+const SCALING: [&str; 2] = ["core.installation-step", "core.installation-free"];
+
 /// The most limits of single accounts or endpoints, which bounds the memory.
 const OWN_MAX: usize = 1_000;
 
@@ -193,20 +196,11 @@ impl Limits {
             }
             self.values.insert(name.to_owned(), value);
         } else if name == Resource::CORE.name() {
-            for kind in [
-                "user",
-                "enterprise-app-user",
-                "installation",
-                "installation-enterprise",
-                "installation-max",
-                "oauth-app",
-                "oauth-app-enterprise",
-                "workflow",
-                "workflow-enterprise",
-                "anonymous",
-            ] {
-                self.values.insert(format!("core.{kind}"), value);
-            }
+            let kinds = self
+                .values
+                .iter_mut()
+                .filter(|(name, _)| name.starts_with("core.") && !SCALING.contains(&name.as_str()));
+            kinds.for_each(|(_, limit)| *limit = value);
         } else if let Some(known) = self.values.get_mut(name) {
             *known = value;
         } else {
@@ -247,10 +241,10 @@ impl Limits {
                 (AccountId::App(_), _) => "core.installation",
                 (AccountId::User(_) | AccountId::Replayed(_), _) => "core.user",
             }),
-            (Resource::SEARCH, AccountId::Anonymous(_)) => self.get("search.anonymous"),
-            (Resource::CODE_SEARCH, AccountId::Anonymous(_)) => self.get("code_search.anonymous"),
-            (Resource::GRAPHQL, AccountId::Anonymous(_)) => self.get("graphql.anonymous"),
-            (Resource::LFS, AccountId::Anonymous(_)) => self.get("lfs.anonymous"),
+            (
+                Resource::SEARCH | Resource::CODE_SEARCH | Resource::GRAPHQL | Resource::LFS,
+                AccountId::Anonymous(_),
+            ) => self.get(&format!("{}.anonymous", resource.name())),
             (Resource::LFS, _) => self.get("lfs.authenticated"),
             (other, _) => self.get(other.name()),
         });
