@@ -3,17 +3,18 @@
 //! A resource that the caller may not see answers 404. A visible resource that the caller may not
 //! change answers 403.
 
-use super::enterprise;
 use super::reach::{reaches_organization, reaches_repository};
 use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Caller, Level, Token};
 use crate::emulator::http::{ApiError, segment};
-use crate::emulator::routing::need::NOTIFICATION_SCOPES;
+use crate::emulator::routing::need::{NOTIFICATION_SCOPES, enterprise_scope};
 use crate::emulator::routing::{Call, Need, OrganizationNeed, OrganizationRole, Role, Unscoped};
 use crate::emulator::world::{Organization, Owner, Repository, Visibility, World};
 
 pub const REJECTED_APP: &str = "Resource not accessible by integration";
 const REJECTED_PERSONAL: &str = "Resource not accessible by personal access token";
+pub(super) const LACKS_SCOPE: ApiError =
+    ApiError::Forbidden("The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.");
 
 pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), ApiError> {
     // The upstream does not document a JWT elsewhere. Here it gets public routes and 403 for
@@ -25,13 +26,15 @@ pub fn admit(call: &mut Call<'_>, need: Need) -> Result<(), ApiError> {
         Need::Nothing | Need::Git => Ok(()),
         Need::User => acts_as_user(call.caller).map(|_| ()),
         Need::Classic(scopes) => classic(call.caller, scopes),
-        Need::ClassicCredential => classic_credential(call.caller),
-        Need::App => app(call.caller),
-        Need::Kind(kind) => of_kind(call.caller, kind),
-        Need::OauthApp => oauth_app(call.caller),
+        // The upstream names no scope for user migrations (SPECIFICATION, "User migrations").
+        Need::ClassicCredential => accept(call.caller, Token::is_scoped).map(|_| ()),
+        Need::Kind(kind) => accept(call.caller, |token| token.kind == kind).map(|_| ()),
+        Need::App if call.caller.app().is_some() => Ok(()),
+        Need::OauthApp if matches!(call.caller.account, AccountId::OauthApp(_)) => Ok(()),
+        Need::App | Need::OauthApp => accept(call.caller, |_| false).map(|_| ()),
         Need::Organization(need) => organization(call, need),
         Need::Members(need) => need.admit(call),
-        Need::Enterprise(level) => enterprise::admit(call, level),
+        Need::Enterprise(level) => enterprise(call, level),
         Need::Repository { permission, level, role } => repository(call, permission, level, role),
         Need::Fork => {
             repository(call, "administration", Level::Write, Role::Take)?;
@@ -52,25 +55,15 @@ pub fn acts_as_user(caller: &Caller) -> Result<u64, ApiError> {
     }
 }
 
-fn classic(caller: &Caller, scopes: &[&str]) -> Result<(), ApiError> {
+/// Rejects every other token by its kind, and callers without one.
+pub(super) fn accept(
+    caller: &Caller,
+    is_accepted: impl FnOnce(&Token) -> bool,
+) -> Result<&Token, ApiError> {
     match caller.token() {
-        None if caller.app().is_some() => Err(ApiError::Forbidden(REJECTED_APP)),
-        // An OAuth app's id and secret are not a user token either.
-        None => Err(ApiError::RequiresAuthentication),
-        Some(token) if token.kind != TokenKind::Classic => {
-            Err(ApiError::Forbidden(rejection(token)))
-        }
-        Some(token) if scopes.iter().any(|scope| token.has_scope(scope)) => Ok(()),
-        Some(_) => Err(ApiError::Forbidden("Missing the 'notifications' scope.")),
-    }
-}
-
-/// The upstream names no scope for user migrations (SPECIFICATION, "User migrations").
-fn classic_credential(caller: &Caller) -> Result<(), ApiError> {
-    match caller.token() {
-        Some(token) if token.is_scoped() => Ok(()),
-        Some(token) => Err(ApiError::Forbidden(rejection(token))),
-        None if caller.app().is_some() => Err(ApiError::Forbidden(REJECTED_APP)),
+        Some(token) if is_accepted(token) => Ok(token),
+        Some(token) => Err(rejected(token)),
+        // An OAuth app's id and secret are neither a token nor a JWT.
         None => Err(ApiError::RequiresAuthentication),
     }
 }
@@ -79,29 +72,40 @@ pub fn rejection(token: &Token) -> &'static str {
     if token.kind == TokenKind::FineGrained { REJECTED_PERSONAL } else { REJECTED_APP }
 }
 
-/// An OAuth app's id and secret are not a JWT, so they are rejected too.
-fn app(caller: &Caller) -> Result<(), ApiError> {
-    match (caller.app(), caller.token()) {
-        (Some(_), _) => Ok(()),
-        (None, Some(token)) => Err(ApiError::Forbidden(rejection(token))),
-        (None, None) => Err(ApiError::RequiresAuthentication),
+pub(super) fn rejected(token: &Token) -> ApiError {
+    ApiError::Forbidden(rejection(token))
+}
+
+pub(super) fn has_any(token: &Token, scopes: &[&str]) -> bool {
+    scopes.iter().any(|scope| token.has_scope(scope))
+}
+
+fn classic(caller: &Caller, scopes: &[&str]) -> Result<(), ApiError> {
+    let token = accept(caller, |token| token.kind == TokenKind::Classic)?;
+    if has_any(token, scopes) {
+        Ok(())
+    } else {
+        Err(ApiError::Forbidden("Missing the 'notifications' scope."))
     }
 }
 
-fn of_kind(caller: &Caller, kind: TokenKind) -> Result<(), ApiError> {
-    match caller.token() {
-        None => Err(ApiError::RequiresAuthentication),
-        Some(token) if token.kind != kind => Err(ApiError::Forbidden(rejection(token))),
-        Some(_) => Ok(()),
+/// The users are undocumented: here members of the enterprise read and owners change
+/// (SPECIFICATION, "Enterprise teams").
+fn enterprise(call: &Call<'_>, level: Level) -> Result<(), ApiError> {
+    let token = accept(call.caller, |token| token.kind == TokenKind::Classic)?;
+    if !token.has_scope(enterprise_scope(level)) {
+        return Err(LACKS_SCOPE);
     }
-}
-
-fn oauth_app(caller: &Caller) -> Result<(), ApiError> {
-    match (caller.account, caller.token()) {
-        (AccountId::OauthApp(_), _) => Ok(()),
-        (_, Some(token)) => Err(ApiError::Forbidden(rejection(token))),
-        (_, None) => Err(ApiError::RequiresAuthentication),
+    let enterprise =
+        call.world.enterprise_by_slug(call.params.get("enterprise")).ok_or(ApiError::NotFound)?;
+    let user = token
+        .user
+        .filter(|user| call.world.belongs_to_enterprise(*user, enterprise))
+        .ok_or(ApiError::NotFound)?;
+    if level > Level::Read && !enterprise.owners.contains(&user) {
+        return Err(ApiError::Forbidden("Must be an enterprise owner."));
     }
+    Ok(())
 }
 
 pub fn organization(call: &mut Call<'_>, need: OrganizationNeed) -> Result<(), ApiError> {
@@ -109,7 +113,7 @@ pub fn organization(call: &mut Call<'_>, need: OrganizationNeed) -> Result<(), A
     let token = call.caller.token().ok_or(ApiError::RequiresAuthentication)?;
     may_in_organization(organization, token, need)?;
     if !reaches_organization(call.world, token, organization.id) {
-        return Err(ApiError::Forbidden(rejection(token)));
+        return Err(rejected(token));
     }
     call.organization = organization.id;
     Ok(())
@@ -142,26 +146,22 @@ fn may_in_organization(
         }
         (None, Some(installed_on)) if installed_on == organization.id => true,
         (Some(_), _) | (None, Some(_)) => return Err(ApiError::NotFound),
-        (None, None) => return Err(ApiError::Forbidden(rejection(token))),
+        (None, None) => return Err(rejected(token)),
     };
-    let refused =
-        |fault| if need.unscoped == Unscoped::NotFound { ApiError::NotFound } else { fault };
+    let denied =
+        |error| if need.unscoped == Unscoped::NotFound { ApiError::NotFound } else { error };
     if token.is_scoped() {
-        if !need.scopes.is_empty() && !need.scopes.iter().any(|scope| token.has_scope(scope)) {
-            return Err(refused(ApiError::Forbidden(
-                "The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.",
-            )));
+        if !need.scopes.is_empty() && !has_any(token, need.scopes) {
+            return Err(denied(LACKS_SCOPE));
         }
     } else if !token.permissions.allow(need.permission, need.level) {
-        return Err(ApiError::Forbidden(rejection(token)));
+        return Err(rejected(token));
     }
     if has_role {
-        Ok(())
-    } else {
-        Err(refused(ApiError::Forbidden(
-            "Must be an organization owner, or have a role that allows it.",
-        )))
+        return Ok(());
     }
+    let message = "Must be an organization owner, or have a role that allows it.";
+    Err(denied(ApiError::Forbidden(message)))
 }
 
 impl Organization {
@@ -171,8 +171,9 @@ impl Organization {
             OrganizationRole::Member => self.members.contains(&user),
             OrganizationRole::Owner => is_owner,
             OrganizationRole::OwnerOr(name) => {
-                let has_itself = self.roles.get(name).is_some_and(|users| users.contains(&user));
-                is_owner || has_itself || self.has_role_by_team(user, name)
+                is_owner
+                    || self.roles.get(name).is_some_and(|users| users.contains(&user))
+                    || self.has_role_by_team(user, name)
             }
         }
     }
@@ -265,14 +266,12 @@ pub fn may(
             return Err(ApiError::NotFound);
         }
     } else if !is_public_read && !is_granted {
-        return Err(ApiError::Forbidden(rejection(token)));
+        return Err(rejected(token));
     }
-    let has = role_of_token(world, token, repository);
-    if has >= role {
-        Ok(())
-    } else {
-        Err(ApiError::Forbidden("Must have admin rights to Repository."))
+    if role_of_token(world, token, repository) < role {
+        return Err(ApiError::Forbidden("Must have admin rights to Repository."));
     }
+    Ok(())
 }
 
 /// Returns the role of the token's owner, apart from the token's own restrictions.
@@ -314,9 +313,7 @@ pub fn path_of(world: &World, repository: &Repository) -> String {
 impl Call<'_> {
     pub fn may_push(&self) -> Result<bool, ApiError> {
         let repository = self.repository()?;
-        Ok(self
-            .caller
-            .token()
-            .is_some_and(|token| role_of_token(self.world, token, repository) >= Role::Push))
+        let may_push = |token| role_of_token(self.world, token, repository) >= Role::Push;
+        Ok(self.caller.token().is_some_and(may_push))
     }
 }

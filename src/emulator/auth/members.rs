@@ -2,7 +2,7 @@
 //! "Permissions").
 
 use super::access::{
-    REJECTED_APP, acts_as_user, may, organization, organization_of_path, rejection, sees,
+    LACKS_SCOPE, acts_as_user, has_any, may, organization, organization_of_path, rejected, sees,
 };
 use crate::emulator::accounts::{Level, Token};
 use crate::emulator::http::ApiError;
@@ -10,8 +10,6 @@ use crate::emulator::routing::need::scopes;
 use crate::emulator::routing::{
     Call, MembersNeed, OrganizationNeed, OrganizationRole, Role, Unscoped,
 };
-
-const LACKS_SCOPE: &str = "The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.";
 
 impl MembersNeed {
     pub(super) fn admit(self, call: &mut Call<'_>) -> Result<(), ApiError> {
@@ -27,28 +25,22 @@ fn allow(token: &Token, level: Level) -> Result<(), ApiError> {
     if token.is_scoped() || token.permissions.allow("members", level) {
         Ok(())
     } else {
-        Err(ApiError::Forbidden(rejection(token)))
+        Err(rejected(token))
     }
 }
 
 fn public(call: &mut Call<'_>) -> Result<(), ApiError> {
     let organization = organization_of_path(call)?.id;
-    if call.caller.app().is_some() {
-        return Err(ApiError::Forbidden(REJECTED_APP));
-    }
     call.caller.token().map_or(Ok(()), |token| allow(token, Level::Read))?;
     call.organization = organization;
     Ok(())
 }
 
 fn own(call: &Call<'_>, level: Level) -> Result<(), ApiError> {
-    if call.caller.app().is_some() {
-        return Err(ApiError::Forbidden(REJECTED_APP));
-    }
     acts_as_user(call.caller)?;
     let token = call.caller.token().ok_or(ApiError::RequiresAuthentication)?;
-    if token.is_scoped() && !scopes(level).iter().any(|scope| token.has_scope(scope)) {
-        return Err(ApiError::Forbidden(LACKS_SCOPE));
+    if token.is_scoped() && !has_any(token, scopes(level)) {
+        return Err(LACKS_SCOPE);
     }
     allow(token, level)
 }

@@ -3,8 +3,7 @@
 pub mod access;
 pub mod credentials;
 pub mod endpoint_permissions;
-pub mod enterprise;
 pub mod jwt;
-pub mod members;
+mod members;
 pub mod permission_names;
 pub mod reach;
