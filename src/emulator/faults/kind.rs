@@ -15,7 +15,8 @@ pub enum Kind {
     Distortion(Distortion),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Ending {
     /// A canned response instead of the real one.
     Status(Canned, Execution),
@@ -69,7 +70,8 @@ pub enum Remaining {
     Zero,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Distortion {
     /// By a second, within one window (SPECIFICATION, "Limits in practice").
     Wobble { seconds: u32, pattern: Pattern },
@@ -92,31 +94,15 @@ pub enum Pattern {
 /// The lag of a replica, from the first read that would have shown the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lag {
-    Reads(u32),
+    Reads(u64),
     For(Duration),
 }
 
 impl Kind {
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Ending(ending) => match ending {
-                Ending::Status(..) => "status",
-                Ending::Stall(..) => "stall",
-                Ending::ResetBefore => "reset_before",
-                Ending::ResetAfter => "reset_after",
-                Ending::HalfBody(_) => "half_body",
-                Ending::Lost => "lost",
-                Ending::HtmlRefusal(_) => "html_refusal",
-                Ending::Secondary(_) => "secondary",
-                Ending::Revoke => "revoke",
-                Ending::Reorder { .. } => "reorder",
-            },
-            Self::Distortion(distortion) => match distortion {
-                Distortion::Wobble { .. } => "wobble",
-                Distortion::ClockOffset { .. } => "clock_offset",
-                Distortion::PristineRateLimit => "pristine_rate_limit",
-                Distortion::StaleRead(_) => "stale_read",
-            },
+            Self::Ending(ending) => ending.into(),
+            Self::Distortion(distortion) => distortion.into(),
         }
     }
 }

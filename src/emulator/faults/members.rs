@@ -1,6 +1,7 @@
 //! A strict reader of JSON objects: it reports all unknown and invalid members at once, each with
 //! the accepted values.
 
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -19,18 +20,18 @@ pub struct WrongMember {
 }
 
 /// The members of one object. `null` counts as absent.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Members<'a> {
     map: Option<&'a Map<String, Value>>,
     /// `match.` for the members of the object `match`.
     prefix: String,
     known: Vec<&'static str>,
-    wrong: Vec<WrongMember>,
+    pub(super) wrong: Vec<WrongMember>,
 }
 
 impl<'a> Members<'a> {
     pub fn of(map: &'a Map<String, Value>) -> Self {
-        Self { map: Some(map), prefix: String::new(), known: Vec::new(), wrong: Vec::new() }
+        Self { map: Some(map), ..Self::default() }
     }
 
     /// `None` when it is absent. Hand it back to [`Members::absorb`].
@@ -40,12 +41,7 @@ impl<'a> Members<'a> {
             Some(Value::Object(map)) => Some(map),
             Some(_) => self.refuse(name, "wrong type", "an object"),
         };
-        Members {
-            map,
-            prefix: format!("{}{name}.", self.prefix),
-            known: Vec::new(),
-            wrong: Vec::new(),
-        }
+        Members { map, prefix: format!("{}{name}.", self.prefix), ..Self::default() }
     }
 
     pub fn absorb(&mut self, inner: Members<'_>) {
@@ -85,36 +81,39 @@ impl<'a> Members<'a> {
         value.as_bool().or_else(|| self.refuse(name, "wrong type", "true or false"))
     }
 
-    pub fn whole(&mut self, name: &'static str, bounds: RangeInclusive<u64>) -> Option<u64> {
-        let value = self.value(name)?;
-        let accepted = || format!("a whole number from {} to {}", bounds.start(), bounds.end());
-        match value.as_u64() {
-            Some(number) if bounds.contains(&number) => Some(number),
-            None if !value.is_number() => self.refuse(name, "wrong type", accepted()),
-            _ => self.refuse(name, "out of bounds", accepted()),
-        }
+    pub fn whole<T: TryFrom<u64> + PartialOrd + Display>(
+        &mut self,
+        name: &'static str,
+        bounds: RangeInclusive<T>,
+    ) -> Option<T> {
+        let accepted = format!("a whole number from {} to {}", bounds.start(), bounds.end());
+        self.number(name, bounds, |value| T::try_from(value.as_u64()?).ok(), accepted)
     }
 
     pub fn signed(&mut self, name: &'static str, bounds: RangeInclusive<i64>) -> Option<i64> {
-        let value = self.value(name)?;
-        let accepted = || format!("a whole number from {} to {}", bounds.start(), bounds.end());
-        match value.as_i64() {
-            Some(number) if bounds.contains(&number) => Some(number),
-            None if !value.is_number() => self.refuse(name, "wrong type", accepted()),
-            _ => self.refuse(name, "out of bounds", accepted()),
-        }
+        let accepted = format!("a whole number from {} to {}", bounds.start(), bounds.end());
+        self.number(name, bounds, Value::as_i64, accepted)
     }
 
     /// Reads seconds, with fractions down to a millisecond.
     pub fn seconds(&mut self, name: &'static str, max: u32) -> Option<Duration> {
+        let accepted = format!("a number of seconds from 0.001 to {max}");
+        self.number(name, 0.001..=f64::from(max), Value::as_f64, accepted)
+            .map(Duration::from_secs_f64)
+    }
+
+    fn number<T: PartialOrd>(
+        &mut self,
+        name: &'static str,
+        bounds: RangeInclusive<T>,
+        read: fn(&Value) -> Option<T>,
+        accepted: String,
+    ) -> Option<T> {
         let value = self.value(name)?;
-        let accepted = || format!("a number of seconds from 0.001 to {max}");
-        match value.as_f64() {
-            Some(number) if (0.001..=f64::from(max)).contains(&number) => {
-                Some(Duration::from_secs_f64(number))
-            }
-            None => self.refuse(name, "wrong type", accepted()),
-            Some(_) => self.refuse(name, "out of bounds", accepted()),
+        match read(value) {
+            Some(number) if bounds.contains(&number) => Some(number),
+            None if !value.is_number() => self.refuse(name, "wrong type", accepted),
+            _ => self.refuse(name, "out of bounds", accepted),
         }
     }
 
@@ -124,11 +123,8 @@ impl<'a> Members<'a> {
         choices: &[(&'static str, T)],
     ) -> Option<T> {
         let value = self.value(name)?;
-        let found = choices
-            .iter()
-            .find(|(choice, _)| value.as_str() == Some(choice))
-            .map(|(_, meant)| *meant);
-        found.or_else(|| {
+        let found = choices.iter().find(|(choice, _)| value.as_str() == Some(choice));
+        found.map(|(_, meant)| *meant).or_else(|| {
             let names: Vec<&str> = choices.iter().map(|(choice, _)| *choice).collect();
             self.refuse(name, "unknown value", format!("one of {}", names.join(", ")))
         })
@@ -141,30 +137,20 @@ impl<'a> Members<'a> {
         problem: &str,
         accepted: impl Into<String>,
     ) -> Option<T> {
-        let member = format!("{}{name}", self.prefix);
-        self.wrong.push(WrongMember {
-            member,
-            problem: problem.to_owned(),
-            accepted: accepted.into(),
-        });
+        let (member, problem) = (format!("{}{name}", self.prefix), problem.to_owned());
+        self.wrong.push(WrongMember { member, problem, accepted: accepted.into() });
         None
     }
 
     /// Returns all errors, unknown members included.
     pub fn finish(mut self) -> Vec<WrongMember> {
-        let given = self.map.into_iter().flat_map(Map::keys);
-        let unknown: Vec<&String> =
-            given.filter(|name| !self.known.contains(&name.as_str())).collect();
         let accepted = self.known.join(", ");
-        for name in unknown {
-            let shown: String = name.chars().take(64).collect();
-            self.refuse::<()>(&shown, "unknown member", format!("one of {accepted}"));
+        for name in self.map.into_iter().flat_map(Map::keys) {
+            if !self.known.contains(&name.as_str()) {
+                let shown: String = name.chars().take(64).collect();
+                self.refuse::<()>(&shown, "unknown member", format!("one of {accepted}"));
+            }
         }
-        self.wrong
-    }
-
-    /// Returns all errors except unknown members, which may belong to another reader.
-    pub fn finish_leniently(self) -> Vec<WrongMember> {
         self.wrong
     }
 }

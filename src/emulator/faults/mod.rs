@@ -182,9 +182,9 @@ impl Faults {
             ("seen", json!(armed.seen)),
             ("struck", json!(armed.struck)),
             ("holding", json!(self.holds.count(id))),
+            ("spent", json!(armed.is_spent())),
         ];
         shown.extend(more.map(|(name, value)| (name.to_owned(), value)));
-        shown.insert("spent".to_owned(), json!(armed.is_spent()));
         Some(Value::Object(shown))
     }
 
@@ -223,11 +223,10 @@ impl Faults {
         &self,
         caller: Result<Caller, BadCredentials>,
     ) -> Result<Caller, BadCredentials> {
-        let is_revoked = |caller: &Caller| {
-            !self.revoked.is_empty()
-                && bearer(caller).is_some_and(|bearer| self.revoked.contains(&bearer))
-        };
-        caller.and_then(|caller| if is_revoked(&caller) { Err(BadCredentials) } else { Ok(caller) })
+        let caller = caller?;
+        let is_revoked = !self.revoked.is_empty()
+            && bearer(&caller).is_some_and(|bearer| self.revoked.contains(&bearer));
+        if is_revoked { Err(BadCredentials) } else { Ok(caller) }
     }
 
     pub fn budgets<'a>(&'a self, real: &'a Primary) -> &'a Primary {
@@ -258,13 +257,11 @@ impl FaultSpec {
             Kind::Distortion(Distortion::StaleRead(_)) => is_read,
             Kind::Ending(_) | Kind::Distortion(_) => true,
         };
+        let token = seen.caller.token().map(|token| &token.value);
         can_strike
             && condition.method.as_ref().is_none_or(|method| method == seen.method)
             && condition.account.as_ref().is_none_or(|account| account == seen.account)
-            && condition
-                .token
-                .as_ref()
-                .is_none_or(|token| seen.caller.token().is_some_and(|used| used.value == *token))
+            && condition.token.as_ref().is_none_or(|wanted| token == Some(wanted))
             && matches_pattern(&condition.path, seen.path)
     }
 }
@@ -279,8 +276,8 @@ impl Distorted {
     fn add(&mut self, fault: FaultId, distortion: Distortion, turn: u64, dice: &mut Rng) {
         match distortion {
             Distortion::Wobble { seconds, pattern: Pattern::Alternating } => {
-                self.reset_shift +=
-                    if turn.is_multiple_of(2) { -i64::from(seconds) } else { i64::from(seconds) };
+                let sign = if turn.is_multiple_of(2) { -1 } else { 1 };
+                self.reset_shift += sign * i64::from(seconds);
             }
             Distortion::Wobble { seconds, pattern: Pattern::Random } => {
                 let shift = dice.below(2 * u64::from(seconds) + 1);

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Map, Value, json};
 
@@ -48,13 +47,13 @@ impl FaultSpec {
     pub fn read(given: &Map<String, Value>) -> Result<Self, Vec<WrongMember>> {
         let mut members = Members::of(given);
         let condition = condition(&mut members);
-        let read = members.choice("fault", KINDS);
-        let Some(read) = read else {
+        let Some(read) = members.choice("fault", KINDS) else {
             if !given.contains_key("fault") {
                 let names: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
                 members.refuse::<()>("fault", "missing", format!("one of {}", names.join(", ")));
             }
-            return Err(members.finish_leniently());
+            // Other members may belong to the kind.
+            return Err(members.wrong);
         };
         let kind = read(&mut members);
         let wrong = members.finish();
@@ -72,42 +71,31 @@ fn condition(members: &mut Members<'_>) -> Condition {
     let account = inner.text("account", 256).map(str::to_owned);
     let token = inner.text("token", 1_024).map(str::to_owned);
     let nth = inner.whole("nth", 1..=NTH_MAX);
-    let times = inner.whole("times", 1..=NTH_MAX);
-    members.absorb(inner);
     // `nth` selects one request by default.
-    Condition {
-        method,
-        path,
-        account,
-        token,
-        nth: nth.unwrap_or(1),
-        times: times.or(nth.map(|_| 1)),
-    }
+    let times = inner.whole("times", 1..=NTH_MAX).or(nth.map(|_| 1));
+    members.absorb(inner);
+    Condition { method, path, account, token, nth: nth.unwrap_or(1), times }
 }
 
 fn status(members: &mut Members<'_>) -> Kind {
-    let status = members.whole("status", 400..=599).unwrap_or(502);
-    let status = StatusCode::from_u16(u16::try_from(status).unwrap_or(502))
+    let status = members
+        .whole("status", 400..=599)
+        .and_then(|status| StatusCode::from_u16(status).ok())
         .unwrap_or(StatusCode::BAD_GATEWAY);
     let (content_type, body) = match members.value("body") {
-        None => (JSON, Bytes::from(json!({ "message": "Server Error" }).to_string())),
-        Some(Value::String(text)) => ("text/html; charset=utf-8", Bytes::from(text.clone())),
-        Some(value @ (Value::Object(_) | Value::Array(_))) => {
-            (JSON, Bytes::from(value.to_string()))
+        None => (JSON, json!({ "message": "Server Error" }).to_string()),
+        Some(Value::String(text)) => ("text/html; charset=utf-8", text.clone()),
+        Some(value @ (Value::Object(_) | Value::Array(_))) => (JSON, value.to_string()),
+        Some(_) => {
+            members.refuse::<()>("body", "wrong type", "a string, an object or an array");
+            (JSON, String::new())
         }
-        Some(_) => (
-            JSON,
-            members
-                .refuse("body", "wrong type", "a string, an object or an array")
-                .unwrap_or_default(),
-        ),
     };
     if body.len() > BODY_BYTES_MAX {
         members.refuse::<()>("body", "too long", format!("at most {BODY_BYTES_MAX} bytes"));
     }
-    let headers = headers(members);
-    let execution = execution(members, Execution::NotExecuted);
-    Kind::Ending(Ending::Status(Canned { status, content_type, body, headers }, execution))
+    let canned = Canned { status, content_type, body: body.into(), headers: headers(members) };
+    Kind::Ending(Ending::Status(canned, execution(members, Execution::NotExecuted)))
 }
 
 const JSON: &str = "application/json; charset=utf-8";
@@ -119,21 +107,16 @@ fn headers(members: &mut Members<'_>) -> Vec<(HeaderName, HeaderValue)> {
         None => return Vec::new(),
         Some(Value::Object(given)) if given.len() <= HEADERS_MAX => given,
         Some(_) => {
-            return members
-                .refuse("headers", "wrong type or too many", ACCEPTED)
-                .unwrap_or_default();
+            members.refuse::<()>("headers", "wrong type or too many", ACCEPTED);
+            return Vec::new();
         }
     };
+    let framing =
+        [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION, header::UPGRADE];
     let read = |(name, value): (&String, &Value)| {
         let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
-        let is_framing = [
-            header::CONTENT_LENGTH,
-            header::TRANSFER_ENCODING,
-            header::CONNECTION,
-            header::UPGRADE,
-        ]
-        .contains(&name);
-        Some((name, HeaderValue::from_str(value.as_str()?).ok()?)).filter(|_| !is_framing)
+        let value = HeaderValue::from_str(value.as_str()?).ok()?;
+        (!framing.contains(&name)).then_some((name, value))
     };
     let read: Option<Vec<_>> = given.iter().map(read).collect();
     read.or_else(|| members.refuse("headers", "no header", ACCEPTED)).unwrap_or_default()
@@ -164,7 +147,8 @@ fn refusal_status(members: &mut Members<'_>) -> StatusCode {
         Some(Some(429)) => StatusCode::TOO_MANY_REQUESTS,
         None | Some(Some(403)) => StatusCode::FORBIDDEN,
         Some(_) => {
-            members.refuse("status", "unknown value", "403 or 429").unwrap_or(StatusCode::FORBIDDEN)
+            members.refuse::<()>("status", "unknown value", "403 or 429");
+            StatusCode::FORBIDDEN
         }
     }
 }
@@ -183,13 +167,13 @@ fn secondary(members: &mut Members<'_>) -> Kind {
 }
 
 fn reorder(members: &mut Members<'_>) -> Kind {
-    let after = u32::try_from(members.whole("after", 1..=1_000).unwrap_or(1)).unwrap_or(1);
+    let after = members.whole("after", 1..=1_000).unwrap_or(1);
     let timeout = members.seconds("seconds", SECONDS_MAX).unwrap_or(Duration::from_secs(10));
     Kind::Ending(Ending::Reorder { after, timeout })
 }
 
 fn wobble(members: &mut Members<'_>) -> Kind {
-    let seconds = u32::try_from(members.whole("seconds", 1..=3_600).unwrap_or(1)).unwrap_or(1);
+    let seconds = members.whole("seconds", 1..=3_600).unwrap_or(1);
     let pattern = members
         .choice("pattern", &[("random", Pattern::Random), ("alternating", Pattern::Alternating)])
         .unwrap_or(Pattern::Random);
@@ -199,25 +183,23 @@ fn wobble(members: &mut Members<'_>) -> Kind {
 fn clock_offset(members: &mut Members<'_>) -> Kind {
     let most = i64::from(SECONDS_MAX);
     if members.value("seconds").is_none() {
-        members.refuse::<()>(
-            "seconds",
-            "missing",
-            format!("a whole number from -{most} to {most}"),
-        );
+        let accepted = format!("a whole number from -{most} to {most}");
+        members.refuse::<()>("seconds", "missing", accepted);
     }
     let seconds = members.signed("seconds", -most..=most).unwrap_or(0);
     Kind::Distortion(Distortion::ClockOffset { seconds })
 }
 
 fn stale_read(members: &mut Members<'_>) -> Kind {
-    let reads = members.whole("reads", 1..=NTH_MAX).and_then(|reads| u32::try_from(reads).ok());
+    let reads = members.whole("reads", 1..=NTH_MAX);
     let seconds = members.seconds("seconds", SECONDS_MAX);
     let lag = match (reads, seconds) {
         (None, Some(length)) => Lag::For(length),
         (reads, None) => Lag::Reads(reads.unwrap_or(1)),
-        (Some(reads), Some(_)) => members
-            .refuse("seconds", "beside reads", "either reads or seconds")
-            .unwrap_or(Lag::Reads(reads)),
+        (Some(reads), Some(_)) => {
+            members.refuse::<()>("seconds", "beside reads", "either reads or seconds");
+            Lag::Reads(reads)
+        }
     };
     Kind::Distortion(Distortion::StaleRead(lag))
 }

@@ -18,17 +18,17 @@ use crate::emulator::http::Reply;
 const READS_MAX: usize = 500;
 
 #[derive(Debug)]
-struct Shown {
+struct StoredRead {
     reply: Reply,
     /// The last time that this was seen to be current.
     seen_at: Timestamp,
-    served: u32,
+    served: u64,
 }
 
 /// The last responses of lagging replicas, by fault and by request.
 #[derive(Debug, Default)]
 pub struct Replica {
-    shown: BTreeMap<(FaultId, String), Shown>,
+    reads: BTreeMap<(FaultId, String), StoredRead>,
 }
 
 impl Replica {
@@ -41,28 +41,29 @@ impl Replica {
         fresh: Reply,
     ) -> Reply {
         let key = (fault, key(request));
-        let has_room = self.shown.len() < READS_MAX;
-        let Some(shown) = self.shown.get_mut(&key) else {
+        let has_room = self.reads.len() < READS_MAX;
+        let Some(stored) = self.reads.get_mut(&key) else {
             if has_room {
-                self.shown.insert(key, Shown { reply: fresh.clone(), seen_at: now, served: 0 });
+                self.reads
+                    .insert(key, StoredRead { reply: fresh.clone(), seen_at: now, served: 0 });
             }
             return fresh;
         };
         // A replica shows nothing that vanished longer ago than it lags.
         let lags = match lag {
-            Lag::Reads(reads) => shown.served < reads,
-            Lag::For(length) => now < shown.seen_at + length,
+            Lag::Reads(reads) => stored.served < reads,
+            Lag::For(length) => now < stored.seen_at + length,
         };
-        if shown.reply != fresh && lags {
-            shown.served += 1;
-            return shown.reply.clone();
+        if stored.reply != fresh && lags {
+            stored.served += 1;
+            return stored.reply.clone();
         }
-        *shown = Shown { reply: fresh.clone(), seen_at: now, served: 0 };
+        *stored = StoredRead { reply: fresh.clone(), seen_at: now, served: 0 };
         fresh
     }
 
     pub fn forget(&mut self, fault: FaultId) {
-        self.shown.retain(|(of, _), _| *of != fault);
+        self.reads.retain(|(of, _), _| *of != fault);
     }
 }
 

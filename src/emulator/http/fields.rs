@@ -39,49 +39,36 @@ impl Fields {
     /// Parses a body; an empty one has no fields. Errors name `resource`.
     pub fn parse(resource: &'static str, body: &[u8]) -> Result<Self, ApiError> {
         if body.iter().all(u8::is_ascii_whitespace) {
-            return Ok(Self { resource, map: Map::new(), faults: Vec::new() });
+            return Ok(Self::new(resource, Map::new()));
         }
         match serde_json::from_slice(body) {
-            Ok(Value::Object(map)) => Ok(Self { resource, map, faults: Vec::new() }),
+            Ok(Value::Object(map)) => Ok(Self::new(resource, map)),
             Ok(_) => Err(ApiError::BadRequest("Body should be a JSON object".to_owned())),
             Err(_) => Err(ApiError::MalformedJson),
         }
     }
 
+    fn new(resource: &'static str, map: Map<String, Value>) -> Self {
+        Self { resource, map, faults: Vec::new() }
+    }
+
     /// `None` when it is absent.
     pub fn object(&mut self, name: &str) -> Option<Self> {
-        match self.map.get(name) {
-            None => None,
-            Some(Value::Object(map)) => {
-                Some(Self { resource: self.resource, map: map.clone(), faults: Vec::new() })
-            }
-            Some(_) => self.wrong_type(name, "an object"),
-        }
+        let map = self.read(name, "an object", |value| value.as_object().cloned())?;
+        Some(Self::new(self.resource, map))
     }
 
     /// `None` when it is absent.
     pub fn objects(&mut self, name: &str) -> Option<Vec<Self>> {
-        let Value::Array(items) = self.map.get(name)? else {
-            return self.wrong_type(name, "an array of objects");
-        };
-        let objects: Option<Vec<Map<String, Value>>> =
-            items.iter().map(|item| item.as_object().cloned()).collect();
-        let Some(objects) = objects else { return self.wrong_type(name, "an array of objects") };
-        Some(
-            objects
-                .into_iter()
-                .map(|map| Self { resource: self.resource, map, faults: Vec::new() })
-                .collect(),
-        )
+        let resource = self.resource;
+        let object = |item: &Value| Some(Self::new(resource, item.as_object()?.clone()));
+        self.list(name, "an array of objects", object)
     }
 
     pub fn absorb(&mut self, inner: Self, name: &str) {
-        self.faults.extend(
-            inner
-                .faults
-                .into_iter()
-                .map(|fault| FieldError { field: format!("{name}.{}", fault.field), ..fault }),
-        );
+        let named =
+            |fault: FieldError| FieldError { field: format!("{name}.{}", fault.field), ..fault };
+        self.faults.extend(inner.faults.into_iter().map(named));
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -92,12 +79,31 @@ impl Fields {
         self.map.get(name)
     }
 
-    pub fn string(&mut self, name: &str) -> Option<String> {
-        match self.map.get(name) {
-            None => None,
-            Some(Value::String(text)) => Some(text.clone()),
-            Some(_) => self.wrong_type(name, "a string"),
+    /// `None` when the field is absent, or notes that its value is not what is `wanted`.
+    fn read<T>(
+        &mut self,
+        name: &str,
+        wanted: &str,
+        read: impl FnOnce(&Value) -> Option<T>,
+    ) -> Option<T> {
+        let value = read(self.map.get(name)?);
+        if value.is_none() {
+            self.invalid(name, format!("{name} is not {wanted}"));
         }
+        value
+    }
+
+    fn list<T>(
+        &mut self,
+        name: &str,
+        wanted: &str,
+        read: impl Fn(&Value) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        self.read(name, wanted, |value| value.as_array()?.iter().map(read).collect())
+    }
+
+    pub fn string(&mut self, name: &str) -> Option<String> {
+        self.read(name, "a string", |value| value.as_str().map(str::to_owned))
     }
 
     pub fn nullable_string(&mut self, name: &str) -> Change<String> {
@@ -115,52 +121,32 @@ impl Fields {
                 self.missing(name);
                 String::new()
             }
-            Some(_) => self.wrong_type(name, "a string").unwrap_or_default(),
+            Some(_) => self.string(name).unwrap_or_default(),
         }
     }
 
     pub fn boolean(&mut self, name: &str) -> Option<bool> {
-        match self.map.get(name) {
-            None => None,
-            Some(Value::Bool(value)) => Some(*value),
-            Some(_) => self.wrong_type(name, "a boolean"),
-        }
+        self.read(name, "a boolean", Value::as_bool)
     }
 
     pub fn nullable_integer(&mut self, name: &str) -> Change<u64> {
         match self.map.get(name) {
-            None => Change::Keep,
             Some(Value::Null) => Change::Clear,
-            Some(value) => value
-                .as_u64()
-                .or_else(|| self.wrong_type(name, "an integer"))
-                .map_or(Change::Keep, Change::Set),
+            _ => self.read(name, "an integer", Value::as_u64).map_or(Change::Keep, Change::Set),
         }
     }
 
     pub fn strings(&mut self, name: &str) -> Option<Vec<String>> {
-        let items = match self.map.get(name) {
-            None => return None,
-            Some(Value::Array(items)) => items,
-            Some(_) => return self.wrong_type(name, "an array of strings"),
-        };
-        let texts: Option<Vec<String>> =
-            items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
-        texts.or_else(|| self.wrong_type(name, "an array of strings"))
+        self.list(name, "an array of strings", |item| item.as_str().map(str::to_owned))
     }
 
     /// Accepts strings and objects with a name.
     pub fn names(&mut self, name: &str) -> Option<Vec<String>> {
-        let items = match self.map.get(name) {
-            None => return None,
-            Some(Value::Array(items)) => items,
-            Some(_) => return self.wrong_type(name, "an array"),
-        };
         let named = |item: &Value| {
             item.as_str().or_else(|| item.get("name").and_then(Value::as_str)).map(str::to_owned)
         };
-        let texts: Option<Vec<String>> = items.iter().map(named).collect();
-        texts.or_else(|| self.wrong_type(name, "an array of names"))
+        let is_array = self.map.get(name).is_some_and(Value::is_array);
+        self.list(name, if is_array { "an array of names" } else { "an array" }, named)
     }
 
     /// Notes that the value of a field is invalid.
@@ -185,11 +171,6 @@ impl Fields {
             code,
             message: message.into(),
         });
-    }
-
-    fn wrong_type<T>(&mut self, name: &str, wanted: &str) -> Option<T> {
-        self.invalid(name, format!("{name} is not {wanted}"));
-        None
     }
 
     pub fn check(&mut self) -> Result<(), ApiError> {
