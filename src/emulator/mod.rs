@@ -67,7 +67,7 @@ pub use self::faults::gates::GateId;
 pub use self::faults::wire::{Departure, Framing, Wire};
 pub use self::faults::{FaultId, FaultSpec, WrongMember};
 pub use self::http::path::UploadBytes;
-pub use self::limits::request_id::RequestId;
+pub use self::limits::RequestId;
 pub use self::limits::settings::UnknownLimit;
 pub use self::pipeline::arrival::Arrival;
 pub use self::pipeline::emulator::Emulator;

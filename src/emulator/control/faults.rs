@@ -1,79 +1,129 @@
-//! `/_emulator/faults`: `{"match": {"method", "path", "account", "token", "nth", "times"}, "fault":
+//! `/_emulator/gates` and `/_emulator/faults`: what a test arms and removes again.
+//!
+//! `{"match": {"method": "GET", "path": "/repos/*"}}` shuts a gate; method and path match anything
+//! by default. `{"match": {"method", "path", "account", "token", "nth", "times"}, "fault":
 //! "status", …}` arms a fault.
 
-use http::StatusCode;
+use http::{Method, StatusCode, Uri};
 use serde_json::{Value, json};
 
-use super::{JsonReply, members, refuse, refuse_field, refuse_members};
-use crate::emulator::faults::{FaultId, FaultSpec};
-use crate::emulator::http::Query;
+use super::{
+    ControlResult, JsonReply, check, members, ok, refuse, refuse_field, unprocessable,
+    wrong_members,
+};
+use crate::emulator::faults::gates::GateId;
+use crate::emulator::faults::{FaultId, FaultSpec, Members};
+use crate::emulator::http::path::canonical;
+use crate::emulator::http::{ApiArea, Query};
 use crate::emulator::state::State;
 
-pub fn respond(
+pub fn gates(
     state: &mut State,
     method: &str,
     rest: &[&str],
     query: &Query,
     body: &[u8],
-) -> JsonReply {
+) -> ControlResult {
+    let gates = &mut state.gates;
+    let gate = |id: &str| id.parse().ok().map(GateId);
+    match (method, rest) {
+        ("POST", []) => shut(state, body),
+        ("GET", [id]) => {
+            // With `?held=N` the server has already waited for N held requests.
+            check_count(query, "held")?;
+            let gate = gate(id).filter(|gate| !gates.is_open(*gate));
+            let shown = gate.map(|gate| json!({ "id": gate.0, "held": gates.held(gate) }));
+            found(shown, "there is no such gate")
+        }
+        ("DELETE", [id]) => {
+            let released = gate(id).and_then(|gate| gates.open(gate));
+            found(released.map(|count| json!({ "released": count })), "there is no such gate")
+        }
+        ("DELETE", _) => ok(json!({ "released": gates.open_all() })),
+        _ => {
+            let shown = gates.list().map(|(id, method, path, held)| {
+                let method = method.map(Method::as_str);
+                json!({ "id": id.0, "method": method, "path": path, "held": held })
+            });
+            ok(json!({ "gates": shown.collect::<Vec<_>>() }))
+        }
+    }
+}
+
+fn shut(state: &mut State, body: &[u8]) -> ControlResult {
+    let given = members(body)?;
+    let mut members = Members::of(&given);
+    let mut wanted = members.inner("match");
+    let (method, path) = (wanted.method("method"), wanted.path("path"));
+    members.absorb(wanted);
+    check(members)?;
+    match state.gates.shut(method, path) {
+        Some(GateId(id)) => Ok((StatusCode::CREATED, json!({ "id": id }))),
+        None => unprocessable("there are too many gates; delete some"),
+    }
+}
+
+pub fn faults(
+    state: &mut State,
+    method: &str,
+    rest: &[&str],
+    query: &Query,
+    body: &[u8],
+) -> ControlResult {
+    let faults = &mut state.faults;
+    let fault = |id: &str| id.parse().ok().map(FaultId);
     match (method, rest) {
         ("POST", []) => arm(state, body),
-        ("GET", [id]) => show(state, id, query),
-        ("DELETE", [id]) => disarm(state, id),
-        ("DELETE", _) => disarm_all(state),
-        _ => (StatusCode::OK, list(state)),
-    }
-}
-
-fn arm(state: &mut State, body: &[u8]) -> JsonReply {
-    let given = match members(body) {
-        Ok(given) => given,
-        Err(refusal) => return refusal,
-    };
-    match FaultSpec::read(&given) {
-        Err(wrong) => refuse_members(wrong),
-        Ok(spec) => match state.faults.arm(spec) {
-            Some(id) => (StatusCode::CREATED, state.faults.show(id).unwrap_or(Value::Null)),
-            None => {
-                refuse(StatusCode::UNPROCESSABLE_ENTITY, "there are too many faults; delete some")
-            }
-        },
-    }
-}
-
-fn list(state: &State) -> Value {
-    json!({ "faults": state.faults.ids().into_iter().filter_map(|id| state.faults.show(id)).collect::<Vec<_>>() })
-}
-
-fn id_of(id: &str) -> Option<FaultId> {
-    id.parse().ok().map(FaultId)
-}
-
-/// With `?struck=N` the server has already waited for N strikes.
-fn show(state: &State, id: &str, query: &Query) -> JsonReply {
-    if query.get("struck").is_some_and(|count| count.parse::<u64>().is_err()) {
-        return refuse_field("struck", "struck must be a whole number");
-    }
-    match id_of(id).and_then(|id| state.faults.show(id)) {
-        Some(shown) => (StatusCode::OK, shown),
-        None => refuse(StatusCode::NOT_FOUND, "there is no such fault"),
-    }
-}
-
-fn disarm(state: &mut State, id: &str) -> JsonReply {
-    match id_of(id).and_then(|id| state.faults.disarm(id)) {
-        Some((struck, released)) => {
-            (StatusCode::OK, json!({ "struck": struck, "released": released }))
+        ("GET", [id]) => {
+            // With `?struck=N` the server has already waited for N strikes.
+            check_count(query, "struck")?;
+            found(fault(id).and_then(|id| faults.show(id)), "there is no such fault")
         }
-        None => refuse(StatusCode::NOT_FOUND, "there is no such fault"),
+        ("DELETE", [id]) => {
+            let gone = fault(id).and_then(|id| faults.disarm(id));
+            let shown = |(struck, released)| json!({ "struck": struck, "released": released });
+            found(gone.map(shown), "there is no such fault")
+        }
+        ("DELETE", _) => {
+            let gone: Vec<(u64, usize)> =
+                faults.ids().into_iter().filter_map(|id| faults.disarm(id)).collect();
+            let released: usize = gone.iter().map(|(_, released)| released).sum();
+            ok(json!({ "deleted": gone.len(), "released": released }))
+        }
+        _ => {
+            let shown = faults.ids().into_iter().filter_map(|id| faults.show(id));
+            ok(json!({ "faults": shown.collect::<Vec<_>>() }))
+        }
     }
 }
 
-fn disarm_all(state: &mut State) -> JsonReply {
-    let gone: Vec<(u64, usize)> =
-        state.faults.ids().into_iter().filter_map(|id| state.faults.disarm(id)).collect();
-    (
-        StatusCode::OK,
-        json!({ "deleted": gone.len(), "released": gone.iter().map(|(_, released)| released).sum::<usize>() }),
-    )
+fn arm(state: &mut State, body: &[u8]) -> ControlResult {
+    let spec = FaultSpec::read(&members(body)?).map_err(wrong_members)?;
+    match state.faults.arm(spec) {
+        Some(id) => Ok((StatusCode::CREATED, json!(state.faults.show(id)))),
+        None => unprocessable("there are too many faults; delete some"),
+    }
+}
+
+fn check_count(query: &Query, name: &str) -> Result<(), JsonReply> {
+    match query.get(name).map(str::parse::<u64>) {
+        Some(Err(_)) => refuse_field(name, format!("{name} must be a whole number")),
+        None | Some(Ok(_)) => Ok(()),
+    }
+}
+
+fn found(shown: Option<Value>, otherwise: &str) -> ControlResult {
+    shown.map_or_else(|| refuse(StatusCode::NOT_FOUND, otherwise), ok)
+}
+
+/// Parses `GET /_emulator/gates/{id}?held=N` or `GET /_emulator/faults/{id}?struck=N`, which wait
+/// for N held requests or strikes, into the id and N.
+pub fn awaited(method: &Method, uri: &Uri, collection: &str, counted: &str) -> Option<(u64, u64)> {
+    let canonical = canonical(uri.path());
+    if method != Method::GET || canonical.area != ApiArea::Control {
+        return None;
+    }
+    let id = canonical.path.strip_prefix(collection)?.parse().ok()?;
+    let count = Query::parse(uri.query()).get(counted)?.parse().ok()?;
+    Some((id, count))
 }

@@ -7,9 +7,8 @@
 
 use bytes::Bytes;
 use http::{HeaderName, Request, StatusCode, header};
-use serde_json::json;
 
-use super::JsonReply;
+use super::ControlResult;
 
 /// Each address with its methods; `{id}` matches any segment.
 const OFFERED: &[(&[&str], &[&str])] = &[
@@ -29,11 +28,9 @@ const OFFERED: &[(&[&str], &[&str])] = &[
 
 pub fn methods(segments: &[&str]) -> Option<&'static [&'static str]> {
     let is_it = |template: &[&str]| {
+        let mut pairs = template.iter().zip(segments);
         template.len() == segments.len()
-            && template
-                .iter()
-                .zip(segments)
-                .all(|(wanted, given)| *wanted == "{id}" || wanted == given)
+            && pairs.all(|(wanted, given)| *wanted == "{id}" || wanted == given)
     };
     OFFERED.iter().find(|(template, _)| is_it(template)).map(|(_, methods)| *methods)
 }
@@ -43,20 +40,16 @@ pub fn has(method: &str, segments: &[&str]) -> bool {
 }
 
 /// Refuses with 405 where other methods exist, else with 404.
-pub fn refuse(allowed: Option<&[&str]>) -> JsonReply {
-    if let Some(methods) = allowed {
-        return crate::emulator::control::refuse(
-            StatusCode::METHOD_NOT_ALLOWED,
-            &format!("this control takes {}", methods.join(" or ")),
-        );
+pub fn refuse(segments: &[&str]) -> ControlResult {
+    if let Some(methods) = methods(segments) {
+        let message = format!("this control takes {}", methods.join(" or "));
+        return super::refuse(StatusCode::METHOD_NOT_ALLOWED, &message);
     }
     let mut names: Vec<&str> =
         OFFERED.iter().filter_map(|(template, _)| template.first().copied()).collect();
     names.dedup();
-    (
-        StatusCode::NOT_FOUND,
-        json!({ "message": format!("there is no such control; see {}", names.join(", ")) }),
-    )
+    let message = format!("there is no such control; see {}", names.join(", "));
+    super::refuse(StatusCode::NOT_FOUND, &message)
 }
 
 pub fn is_cross_site(request: &Request<Bytes>) -> bool {

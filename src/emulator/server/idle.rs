@@ -16,13 +16,13 @@ pub struct Activity {
 
 /// Guard of a request in flight; dropping it ends the request.
 #[derive(Debug)]
-pub struct Asking(Arc<Activity>);
+pub struct ActiveRequest(Arc<Activity>);
 
 impl Activity {
-    pub fn begin(self: &Arc<Self>) -> Asking {
+    pub fn begin(self: &Arc<Self>) -> ActiveRequest {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         self.changed.notify_one();
-        Asking(Arc::clone(self))
+        ActiveRequest(Arc::clone(self))
     }
 
     /// Returns once no request was in flight for this long.
@@ -36,7 +36,7 @@ impl Activity {
     }
 }
 
-impl Drop for Asking {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.0.under_way.fetch_sub(1, Ordering::Relaxed);
         self.0.changed.notify_one();

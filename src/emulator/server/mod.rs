@@ -29,7 +29,7 @@ use self::idle::Activity;
 use self::response_writer::{Broken, Sent, depart};
 use self::write_queue::{Ends, WriteQueue};
 use crate::clock::{Clock, Timestamp};
-use crate::emulator::control::waits;
+use crate::emulator::control;
 use crate::emulator::events::delivery::sender::{self, WebhookSender};
 use crate::emulator::faults::FaultId;
 use crate::emulator::faults::gates::GateId;
@@ -120,9 +120,13 @@ impl Server {
     ) -> Handle {
         // A bound listener knows its address; the fallback spares callers an impossible error.
         let addr = listener.local_addr().unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0)));
-        let (changed, post) = (Notify::new(), Arc::new(Notify::new()));
-        let shared =
-            Arc::new(Shared { emulator: Mutex::new(emulator), clock, latency, changed, post });
+        let shared = Arc::new(Shared {
+            emulator: Mutex::new(emulator),
+            clock,
+            latency,
+            changed: Notify::new(),
+            post: Arc::default(),
+        });
         let (stop, phase) = watch::channel(Phase::Serving);
         let deliveries = tokio::spawn(deliver(sender, Arc::clone(&shared), phase.clone()));
         let task = tokio::spawn(accept(listener, Arc::clone(&shared), phase, connections_max));
@@ -157,9 +161,7 @@ impl Handle {
 
     /// Waits until `fault` has struck at least `count` requests, or is deleted.
     pub async fn wait_until_struck(&self, fault: FaultId, count: u64) {
-        self.shared
-            .wait_for(|emulator| emulator.struck(fault).is_none_or(|struck| struck >= count))
-            .await;
+        self.shared.wait_until_struck(fault, count).await;
     }
 
     /// Stops accepting, grants responses under way a short time, and ends.
@@ -215,11 +217,8 @@ async fn accept(
         while connections.try_join_next().is_some() {}
     }
     drop(listener);
-    let drained = tokio::time::timeout(SHUTDOWN_WAIT, async {
-        while connections.join_next().await.is_some() {}
-    })
-    .await;
-    if drained.is_err() {
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(SHUTDOWN_WAIT, drained).await.is_err() {
         connections.shutdown().await;
     }
 }
@@ -232,22 +231,20 @@ async fn serve(
 ) {
     // A response is one small write; Nagle's algorithm would only add latency.
     let _ = stream.set_nodelay(true);
-    let ends = Arc::new(Ends::default());
-    let line = WriteQueue::new(stream, Arc::clone(&ends), Arc::clone(&shared));
-    let ends_of_answers = Arc::clone(&ends);
-    let activity = Arc::new(Activity::default());
-    let asked = Arc::clone(&activity);
+    let (ends, activity) = (Arc::new(Ends::default()), Arc::new(Activity::default()));
+    let stream = WriteQueue { stream, ends: Arc::clone(&ends), shared: Arc::clone(&shared) };
+    let (ends_of_answers, requests) = (Arc::clone(&ends), Arc::clone(&activity));
     let service = service_fn(move |request| {
-        let asking = asked.begin();
+        let in_flight = requests.begin();
         let answer = answer(request, peer, Arc::clone(&shared), Arc::clone(&ends_of_answers));
         async move {
             let answer = answer.await;
-            drop(asking);
+            drop(in_flight);
             answer
         }
     });
     let builder = auto::Builder::new(TokioExecutor::new());
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(line), service));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     tokio::select! {
         // A failed connection is the client's concern alone.
         _ = connection.as_mut() => return,
@@ -275,17 +272,17 @@ async fn answer(
         Ok(request) => request,
         Err(unreadable) => return Ok(unreadable.into_response()),
     };
-    if let Some((gate, count)) = waits::awaited_gate(request.method(), request.uri()) {
-        // A late response with the current number lets a test report what is missing.
-        let _ = tokio::time::timeout(
-            HELD_WAIT,
-            shared.wait_for(|emulator| emulator.gate_is_open(gate) || emulator.held(gate) >= count),
-        )
-        .await;
+    // A late response with the current number lets a test report what is missing.
+    let (method, uri) = (request.method(), request.uri());
+    if let Some((gate, count)) = control::awaited(method, uri, "/gates/", "held") {
+        let gate = GateId(gate);
+        let held = shared.wait_for(|emulator| {
+            emulator.gate_is_open(gate) || emulator.held(gate) as u64 >= count
+        });
+        let _ = tokio::time::timeout(HELD_WAIT, held).await;
     }
-    if let Some((fault, count)) = waits::awaited_fault(request.method(), request.uri()) {
-        let struck =
-            shared.wait_for(|emulator| emulator.struck(fault).is_none_or(|struck| struck >= count));
+    if let Some((fault, count)) = control::awaited(method, uri, "/faults/", "struck") {
+        let struck = shared.wait_until_struck(FaultId(fault), count);
         let _ = tokio::time::timeout(HELD_WAIT, struck).await;
     }
     let (arrival, has_outgoing) = {
@@ -325,21 +322,17 @@ enum Unreadable {
 impl Unreadable {
     fn into_response(self) -> Response<Sent> {
         let (status, body) = match self {
-            Self::Malformed => (
-                StatusCode::BAD_REQUEST,
-                &br#"{"message":"Problems reading the request body"}"#[..],
-            ),
-            Self::Stalled => (
-                StatusCode::REQUEST_TIMEOUT,
-                &br#"{"message":"The request body did not arrive"}"#[..],
-            ),
+            Self::Malformed => {
+                (StatusCode::BAD_REQUEST, r#"{"message":"Problems reading the request body"}"#)
+            }
+            Self::Stalled => {
+                (StatusCode::REQUEST_TIMEOUT, r#"{"message":"The request body did not arrive"}"#)
+            }
         };
-        let mut response = Response::new(Either::Left(Full::new(Bytes::from_static(body))));
+        let mut response = Response::new(Either::Left(Full::from(body)));
         *response.status_mut() = status;
-        response.headers_mut().insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/json; charset=utf-8"),
-        );
+        let json = HeaderValue::from_static("application/json; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
         response
     }
 }
@@ -375,6 +368,10 @@ async fn read(request: Request<Incoming>) -> Result<Request<Bytes>, Unreadable> 
 }
 
 impl Shared {
+    async fn wait_until_struck(&self, fault: FaultId, count: u64) {
+        self.wait_for(|emulator| emulator.struck(fault).is_none_or(|struck| struck >= count)).await;
+    }
+
     /// Waits until the fault releases the response, or until its time has come.
     async fn wait_until_let_go(&self, id: RequestId, until: Timestamp) {
         tokio::select! {
@@ -385,8 +382,7 @@ impl Shared {
 
     async fn wait_for(&self, reached: impl Fn(&Emulator) -> bool) {
         loop {
-            let changed = self.changed.notified();
-            let mut changed = pin!(changed);
+            let mut changed = pin!(self.changed.notified());
             // Registers before the check, so that a change between check and wait is not missed.
             changed.as_mut().enable();
             if reached(&self.emulator.lock()) {

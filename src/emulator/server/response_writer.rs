@@ -1,7 +1,6 @@
 //! Sends a response on its connection with its transport faults: whole, late, truncated or not at
 //! all (`wire`).
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -18,16 +17,9 @@ use crate::emulator::faults::wire::{Framing, Wire};
 pub type Sent = Either<Full<Bytes>, Half>;
 
 /// The response ends here, because of a fault.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("broken off by a fault that was asked for")]
 pub struct Broken;
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("broken off by a fault that was asked for")
-    }
-}
-
-impl std::error::Error for Broken {}
 
 /// In HTTP/2 a reset affects only the stream; a lost response ends its whole connection.
 pub async fn depart(
@@ -69,15 +61,9 @@ fn halve(
     }
     response.map(|body| {
         let half = body.slice(..whole / 2);
-        let sent = ends.sent(half.len() as u64);
-        Either::Right(Half {
-            kept: Some(half),
-            whole: whole as u64,
-            framing,
-            version,
-            sent: Some(sent),
-            ends: Arc::clone(ends),
-        })
+        let sent = Some(ends.sent(half.len() as u64));
+        let (kept, whole, ends) = (Some(half), whole as u64, Arc::clone(ends));
+        Either::Right(Half { kept, whole, framing, version, sent, ends })
     })
 }
 

@@ -16,9 +16,9 @@ use crate::emulator::limits::RequestId;
 
 /// The stream that the HTTP implementation drives.
 pub struct WriteQueue {
-    stream: TcpStream,
-    ends: Arc<Ends>,
-    shared: Arc<Shared>,
+    pub(super) stream: TcpStream,
+    pub(super) ends: Arc<Ends>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// The controls of a connection, for the handlers of its requests.
@@ -65,9 +65,9 @@ impl Ends {
 
     /// Counts from now: a body of that length and its headers.
     pub fn sent(&self, bytes: u64) -> oneshot::Receiver<()> {
-        let (cut_sender, cut_receiver) = oneshot::channel();
-        self.after(bytes, Then::Tell(cut_sender));
-        cut_receiver
+        let (sender, receiver) = oneshot::channel();
+        self.after(bytes, Then::Tell(sender));
+        receiver
     }
 
     /// Reports to the emulator when the next response, with a body of this length, has been sent.
@@ -83,10 +83,6 @@ impl Ends {
 }
 
 impl WriteQueue {
-    pub fn new(stream: TcpStream, ends: Arc<Ends>, shared: Arc<Shared>) -> Self {
-        Self { stream, ends, shared }
-    }
-
     fn sent(&self, bytes: usize) {
         self.ends.state.lock().sent += bytes as u64;
     }
@@ -104,7 +100,7 @@ impl WriteQueue {
         for then in due {
             match then {
                 // The receiver may have been dropped with its stream.
-                Then::Tell(cut_sender) => drop(cut_sender.send(())),
+                Then::Tell(sender) => drop(sender.send(())),
                 Then::Departed(id) => {
                     self.shared.emulator.lock().departed(id);
                     self.shared.changed.notify_waiters();
