@@ -98,10 +98,6 @@ impl Validators {
     }
 }
 
-pub fn is_conditional(request: &HeaderMap) -> bool {
-    request.contains_key(header::IF_NONE_MATCH) || request.contains_key(header::IF_MODIFIED_SINCE)
-}
-
 /// Compares weakly; a star matches any.
 pub fn lists(list: &str, opaque: &str) -> bool {
     list.split(',').map(str::trim).any(|tag| {

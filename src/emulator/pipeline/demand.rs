@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{Method, Request};
 
+use super::arrival::Incoming;
 use crate::emulator::auth::access;
 use crate::emulator::http::{ApiArea, Canonical};
 use crate::emulator::limits::secondary::{Style, Weight};
@@ -13,7 +14,6 @@ use crate::emulator::{generic, graphql, resources};
 
 pub struct Demand {
     pub target: Target,
-    pub endpoint: String,
     pub resource: Resource,
     pub charge: Charge,
     pub weight: Weight,
@@ -58,94 +58,78 @@ impl State {
         by_id().or_else(by_number).unwrap_or_else(|| canonical.path.to_owned())
     }
 
-    pub fn demand(&self, request: &Request<Bytes>, canonical: Canonical<'_>, path: &str) -> Demand {
-        let verb = Verb::of(request.method());
-        let points =
-            if verb == Some(Verb::Get) || request.method() == Method::OPTIONS { 1 } else { 5 };
-        let weight = |endpoint: String, points, style, content| {
-            // Some point costs are undisclosed (SPECIFICATION, "Secondary rate limits").
-            let points = self
-                .limits
-                .of_endpoint("points", &endpoint)
-                .map_or(points, |own| u32::try_from(own).unwrap_or(u32::MAX));
-            Weight { endpoint, points, style, content, tokens: TokenRequest::No, cpu_micros: 0 }
-        };
-        let rest = |target, endpoint: String, resource, charge, content| Demand {
-            weight: weight(endpoint.clone(), points, Style::Rest, content),
-            target,
-            endpoint,
-            resource,
-            charge,
-        };
-        if request.method() == Method::OPTIONS {
-            return rest(
-                Target::Options,
-                "OPTIONS *".to_owned(),
-                Resource::CORE,
-                Charge::Free,
-                Content::None,
-            );
-        }
-        if canonical.area == ApiArea::Graphql && self.replayer.is_none() {
-            let plan = graphql::Plan::of(request.body());
-            let weight =
-                weight("POST /graphql".to_owned(), plan.points, Style::Graphql, plan.content);
-            return Demand {
-                endpoint: weight.endpoint.clone(),
-                resource: Resource::GRAPHQL,
-                charge: Charge::Cost(plan.cost),
-                target: Target::Graphql(Box::new(plan)),
-                weight,
-            };
-        }
-        if let Some(replayer) = &self.replayer {
-            let resource = replayer.resource(request, canonical);
+    pub fn demand(&self, incoming: &Incoming<'_>, path: &str) -> Demand {
+        let Incoming { request, canonical, .. } = *incoming;
+        let mut demand = if request.method() == Method::OPTIONS {
+            let charge = Charge::Free;
+            Demand { charge, ..Demand::rest(Target::Options, "OPTIONS *".to_owned(), request) }
+        } else if let Some(replayer) = &self.replayer {
+            let endpoint = replayer.endpoint(request, canonical);
             let charge = if canonical.path == "/rate_limit" { Charge::Free } else { Charge::One };
-            return rest(
-                Target::Recorded,
-                replayer.endpoint(request, canonical),
-                resource,
-                charge,
-                Content::None,
-            );
-        }
-        let names_it = |(route, _): &(&Route, Params)| {
-            !generic::has_a_closer_route(
-                self.options.dialect,
-                request.method(),
-                path,
-                route.template,
-            )
+            let resource = replayer.resource(request, canonical);
+            Demand { resource, charge, ..Demand::rest(Target::Recorded, endpoint, request) }
+        } else if canonical.area == ApiArea::Graphql {
+            Demand::graphql(graphql::Plan::of(request.body()), request)
+        } else {
+            self.routed(request, path)
         };
-        if let Some((route, params)) =
-            verb.and_then(|verb| resources::find(verb, path)).filter(names_it)
-        {
+        // Some point costs are undisclosed (SPECIFICATION, "Secondary rate limits").
+        if let Some(own) = self.limits.of_endpoint("points", &demand.weight.endpoint) {
+            demand.weight.points = u32::try_from(own).unwrap_or(u32::MAX);
+        }
+        demand
+    }
+
+    fn routed(&self, request: &Request<Bytes>, path: &str) -> Demand {
+        let (dialect, method, verb) =
+            (self.options.dialect, request.method(), Verb::of(request.method()));
+        let route = verb.and_then(|verb| resources::find(verb, path)).filter(|(route, _)| {
+            !generic::has_a_closer_route(dialect, method, path, route.template)
+        });
+        if let Some((route, params)) = route {
             let endpoint = format!("{} {}", route.verb.name(), route.template);
-            let mut demand = rest(
-                Target::Route(route, params),
-                endpoint,
-                route.resource,
-                route.charge,
-                route.content,
-            );
-            demand.weight.tokens = route.tokens;
+            let mut demand = Demand::rest(Target::Route(route, params), endpoint, request);
+            (demand.resource, demand.charge) = (route.resource, route.charge);
+            (demand.weight.content, demand.weight.tokens) = (route.content, route.tokens);
             if route.resource == Resource::LFS {
                 demand.weight.style = Style::Transfer;
             }
             return demand;
         }
-        if let Some(found) = generic::find(self.options.dialect, request.method(), path) {
+        if let Some(found) = generic::find(dialect, method, path) {
             let facts = found.facts;
             let endpoint = format!("{} {}", facts.endpoint.method, facts.endpoint.template);
-            let mut demand =
-                rest(Target::Listed(found), endpoint, facts.resource, facts.charge, facts.content);
-            if self.limits.of_endpoint("points", &demand.endpoint).is_none() {
-                demand.weight.points = facts.endpoint.points;
-            }
+            let mut demand = Demand::rest(Target::Listed(found), endpoint, request);
+            (demand.resource, demand.charge) = (facts.resource, facts.charge);
+            (demand.weight.content, demand.weight.points) = (facts.content, facts.endpoint.points);
             return demand;
         }
         // Unknown methods share one endpoint, so that inventing methods gains no extra limit.
         let endpoint = format!("{} (unknown)", verb.map_or("OTHER", Verb::name));
-        rest(Target::Unknown, endpoint, Resource::CORE, Charge::One, Content::None)
+        Demand::rest(Target::Unknown, endpoint, request)
+    }
+}
+
+impl Demand {
+    /// One unit of `core`, with the documented points of the method.
+    fn rest(target: Target, endpoint: String, request: &Request<Bytes>) -> Self {
+        let is_cheap = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+        let weight = Weight {
+            endpoint,
+            points: if is_cheap { 1 } else { 5 },
+            style: Style::Rest,
+            content: Content::None,
+            tokens: TokenRequest::No,
+            cpu_micros: 0,
+        };
+        Self { target, resource: Resource::CORE, charge: Charge::One, weight }
+    }
+
+    fn graphql(plan: graphql::Plan, request: &Request<Bytes>) -> Self {
+        let (points, content, charge) = (plan.points, plan.content, Charge::Cost(plan.cost));
+        let target = Target::Graphql(Box::new(plan));
+        let rest = Self::rest(target, "POST /graphql".to_owned(), request);
+        let weight = Weight { points, content, style: Style::Graphql, ..rest.weight };
+        Self { resource: Resource::GRAPHQL, charge, weight, ..rest }
     }
 }

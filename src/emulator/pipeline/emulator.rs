@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{Request, Response};
 
-use super::arrival::Arrival;
+use super::arrival::{Arrival, Incoming};
 use crate::clock::Timestamp;
 use crate::emulator::events::delivery::queue::{self, Outgoing};
 use crate::emulator::faults::gates::GateId;
+use crate::emulator::faults::wire::{Departure, Wire};
 use crate::emulator::faults::{FaultId, FaultSpec};
+use crate::emulator::http::{ApiArea, path};
 use crate::emulator::limits::RequestId;
 use crate::emulator::replay::Recording;
 use crate::emulator::seed::options::Options;
@@ -17,6 +19,7 @@ use crate::emulator::state::State;
 use crate::emulator::state::reset::Conditions;
 use crate::emulator::state::transcript::Entry;
 use crate::emulator::world::{OutgoingId, Receipt, TokenView};
+use crate::emulator::{control, migrations, resources};
 
 /// The whole upstream: accounts, budgets, resources and the transcript.
 #[derive(Debug)]
@@ -62,13 +65,36 @@ impl Emulator {
     /// Admits a request: checks its limits, executes it and builds its response. It stays in flight
     /// until [`Emulator::finish`].
     pub fn arrive(&mut self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Arrival {
-        self.state.arrive(now, request, peer)
+        let state = &mut self.state;
+        let canonical = path::canonical(request.uri().path());
+        migrations::advance(&mut state.world, &state.limits, now);
+        if canonical.area == ApiArea::Control {
+            let response = control::respond(state, now, request, canonical.path);
+            let (wire, departure) = (Wire::Whole, Departure::Unwatched);
+            return Arrival { id: RequestId(0), response, gate: None, wire, departure };
+        }
+        resources::notifications::finish_due_reads(&mut state.world, now);
+        state.world.clone_secrets.turn(now);
+        state.next_request += 1;
+        let id = RequestId(state.next_request);
+        let incoming = Incoming { id, now, request, canonical, peer };
+        let (response, departure) = state.exchange_under_faults(&incoming);
+        let gate = state.gates.hold(id, request.method(), canonical.path);
+        let wire = response.extensions().get().copied().unwrap_or_default();
+        Arrival { id, response, gate, wire, departure }
     }
 
     /// Marks the response of request `id` as sent: it frees its concurrency slot. Its share of the
     /// sliding windows ends a window's length from `now`. Unknown ids are ignored.
     pub fn finish(&mut self, now: Timestamp, id: RequestId) {
-        self.state.finish(now, id);
+        let state = &mut self.state;
+        state.gates.release(id);
+        state.faults.holds.release(id);
+        state.secondary.finish(now, id, &state.limits);
+        if let Some((account, resource, until)) = state.announcing.remove(&id) {
+            state.announced.retain(|_, until| *until > now);
+            state.announced.insert((account, resource), until);
+        }
     }
 
     /// Takes the webhook deliveries that are due, for the code that sends them. Report each with
@@ -100,7 +126,7 @@ impl Emulator {
     /// The client has learnt nothing from the response.
     pub fn abandon(&mut self, now: Timestamp, id: RequestId) {
         self.state.withhold(id);
-        self.state.finish(now, id);
+        self.finish(now, id);
     }
 
     /// Returns true when requests held by `gate` may go on: it was deleted, or never existed.
@@ -153,7 +179,7 @@ impl Emulator {
     /// Returns the number of recorded exchanges; `None` when it has a world instead.
     #[must_use]
     pub fn recorded_exchanges(&self) -> Option<usize> {
-        self.state.replayer.as_ref().map(|replayer| replayer.recording().len())
+        self.state.replayer.as_ref().map(|replayer| replayer.recording.len())
     }
 
     /// Lists every request with a sequence number above `since`; a full transcript drops the

@@ -3,22 +3,21 @@
 //! Limits apply before a fault strikes, so that requests sent despite a denial count, whatever
 //! becomes of their responses.
 
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
-use super::exchange::{entry, version};
-use super::response::{Context, set_named};
+use super::arrival::Incoming;
+use super::response::set_named;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Caller;
 use crate::emulator::faults::wire::{Departure, Wire};
 use crate::emulator::faults::{
     Canned, Distorted, Ending, Execution, FaultId, LimitDenial, Remaining, Seen, Strike,
 };
-use crate::emulator::http::{ApiError, Canonical, Reply, http_date, parse_http_date};
+use crate::emulator::http::{ApiError, Reply, http_date, parse_http_date};
 use crate::emulator::limits::secondary::Weight;
 use crate::emulator::limits::{Content, Exceeded, RequestId, TokenRequest, View};
 use crate::emulator::state::State;
@@ -31,86 +30,64 @@ const HTML: &str = "text/html; charset=utf-8";
 const REFUSAL_PAGE: &str = "<!DOCTYPE html>\n<html><head><title>Slow down</title></head><body><h1>Whoa there!</h1>\n\
     <p>You have exceeded a secondary rate limit. Please wait a few minutes before you try again.</p></body></html>\n";
 
-struct Struck<'a> {
-    now: Timestamp,
-    id: RequestId,
-    request: &'a Request<Bytes>,
-    canonical: Canonical<'a>,
-    peer: IpAddr,
-    fault: FaultId,
-}
-
 impl State {
     pub(super) fn exchange_under_faults(
         &mut self,
-        now: Timestamp,
-        id: RequestId,
-        request: &Request<Bytes>,
-        canonical: Canonical<'_>,
-        peer: IpAddr,
+        incoming: &Incoming<'_>,
     ) -> (Response<Bytes>, Departure) {
         if self.faults.is_idle() {
-            return (self.exchange(now, id, request, canonical, peer), Departure::Unwatched);
+            return (self.exchange(incoming), Departure::Unwatched);
         }
-        let Strike { ending, distortion, names } = self.strike(now, request, canonical, peer);
+        let Strike { ending, distortion, names } = self.strike(incoming);
         self.faults.distortion = distortion;
         let mut response = match ending {
-            Some((fault, ending)) => {
-                self.end(&Struck { now, id, request, canonical, peer, fault }, ending)
-            }
-            None => self.exchange(now, id, request, canonical, peer),
+            Some((fault, ending)) => match ending.execution() {
+                Execution::NotExecuted => self.end_before(incoming, fault, ending),
+                Execution::Executed => self.end_after(incoming, fault, ending),
+            },
+            None => self.exchange(incoming),
         };
         self.faults.distortion = Distorted::default();
-        distort(&mut response, distortion, canonical.path);
+        distort(&mut response, distortion, incoming.canonical.path);
         let Some(entry) = self.transcript.last_mut() else {
             return (response, Departure::Unwatched);
         };
         entry.fault = (!names.is_empty()).then(|| names.join("+"));
-        let departure = self.faults.holds.arrived(id, &entry.account);
+        let departure = self.faults.holds.arrived(incoming.id, &entry.account);
         (response, departure)
     }
 
-    fn strike(
-        &mut self,
-        now: Timestamp,
-        request: &Request<Bytes>,
-        canonical: Canonical<'_>,
-        peer: IpAddr,
-    ) -> Strike {
-        let caller = self.known_caller(now, request, peer);
+    fn strike(&mut self, incoming: &Incoming<'_>) -> Strike {
+        let caller = self.known_caller(incoming);
         let account = self.world.account_name(caller.account);
         self.faults.strike(&Seen {
-            method: request.method(),
-            path: canonical.path,
+            method: incoming.request.method(),
+            path: incoming.canonical.path,
             caller: &caller,
             account: &account,
         })
     }
 
-    fn known_caller(&self, now: Timestamp, request: &Request<Bytes>, peer: IpAddr) -> Caller {
-        self.credential(now, request, peer).unwrap_or_else(|_| Caller::anonymous(peer))
+    fn known_caller(&self, incoming: &Incoming<'_>) -> Caller {
+        self.credential(incoming).unwrap_or_else(|_| Caller::anonymous(incoming.peer))
     }
 
-    fn end(&mut self, struck: &Struck<'_>, ending: Ending) -> Response<Bytes> {
-        match ending.execution() {
-            Execution::NotExecuted => self.end_before(struck, ending),
-            Execution::Executed => self.end_after(struck, ending),
-        }
-    }
-
-    fn end_after(&mut self, struck: &Struck<'_>, ending: Ending) -> Response<Bytes> {
-        let Struck { now, id, request, canonical, peer, fault } = *struck;
+    fn end_after(
+        &mut self,
+        incoming: &Incoming<'_>,
+        fault: FaultId,
+        ending: Ending,
+    ) -> Response<Bytes> {
+        let Incoming { id, now, .. } = *incoming;
         if ending == Ending::Revoke {
-            let caller = self.known_caller(now, request, peer);
+            let caller = self.known_caller(incoming);
             self.faults.revoke(&caller);
         }
-        let mut response = self.exchange(now, id, request, canonical, peer);
-        let account =
-            self.transcript.last_mut().map(|entry| entry.account.clone()).unwrap_or_default();
+        let mut response = self.exchange(incoming);
         let wire = match ending {
             Ending::Status(canned, _) => {
                 self.withhold(id);
-                replace_response(&mut response, canned, now, request.method());
+                replace_response(&mut response, canned, incoming);
                 if let Some(entry) = self.transcript.last_mut() {
                     entry.status = response.status().as_u16();
                 }
@@ -120,13 +97,15 @@ impl State {
             Ending::Lost => self.unsent(id, Wire::Lost),
             Ending::HalfBody(framing) => Wire::Half(framing),
             Ending::Stall(length, _) => {
-                let until = length.map_or(Timestamp::FAR_FUTURE, |length| now + length);
-                self.faults.holds.stall(id, fault, until);
-                Wire::HeldBack { until }
+                let wire = held_back(now, length);
+                self.stall(id, fault, wire);
+                wire
             }
             Ending::Reorder { after, timeout } => {
-                self.faults.holds.reorder(id, fault, now + timeout, &account, after);
-                Wire::HeldBack { until: now + timeout }
+                let until = now + timeout;
+                let account = self.transcript.last().map_or("", |entry| entry.account.as_str());
+                self.faults.holds.reorder(id, fault, until, account, after);
+                Wire::HeldBack { until }
             }
             Ending::Revoke
             | Ending::ResetBefore
@@ -142,6 +121,12 @@ impl State {
         wire
     }
 
+    fn stall(&mut self, id: RequestId, fault: FaultId, wire: Wire) {
+        if let Wire::HeldBack { until } = wire {
+            self.faults.holds.stall(id, fault, until);
+        }
+    }
+
     /// Marks the response as undelivered; the caller does not know of a denial in it.
     pub fn withhold(&mut self, id: RequestId) {
         self.announcing.remove(&id);
@@ -149,40 +134,28 @@ impl State {
     }
 
     /// The request takes a concurrency slot and no other budget.
-    fn end_before(&mut self, struck: &Struck<'_>, ending: Ending) -> Response<Bytes> {
-        let Struck { now, id, request, canonical, peer, fault } = *struck;
-        let caller = self.known_caller(now, request, peer);
-        let path = self.routed_path(canonical);
-        let demand = self.demand(request, canonical, &path);
+    fn end_before(
+        &mut self,
+        incoming: &Incoming<'_>,
+        fault: FaultId,
+        ending: Ending,
+    ) -> Response<Bytes> {
+        let Incoming { id, now, .. } = *incoming;
+        let caller = self.known_caller(incoming);
+        let path = self.routed_path(incoming.canonical);
+        let demand = self.demand(incoming, &path);
         let denial = self.check(now, &caller, &demand).err();
         let was_announced =
-            denial.as_ref().is_some_and(|denial| self.was_announced(&caller, &demand, denial));
-        let (accepted_permissions, accepted_scopes) = demand.target.accepted();
-        let context = Context {
-            id,
-            now,
-            method: request.method(),
-            headers: request.headers(),
-            caller: &caller,
-            dialect: self.options.dialect,
-            version: version(self.options.dialect, request.headers()).ok(),
-            accepted_permissions,
-            accepted_scopes,
-            address: request.uri().path_and_query().map_or("/", http::uri::PathAndQuery::as_str),
-            issued_dates: Arc::clone(&self.issued_dates),
-        };
-        let mut entry = entry(
-            &self.world,
-            &context,
-            request,
-            &demand,
-            self.secondary.concurrency(caller.account),
-        );
+            denial.is_some_and(|denial| self.was_announced(&caller, &demand, &denial));
+        let context = self.context(incoming, &caller, &demand.target);
+        let mut entry = self.entry(&context, &demand);
         let view = self.view(now, caller.account, demand.resource);
-        let reply = if let Ending::Secondary(refusal) = &ending {
-            secondary(*refusal)
-        } else {
-            Reply::empty(StatusCode::BAD_GATEWAY)
+        let reply = match ending {
+            Ending::Secondary(LimitDenial { status, retry_after_secs, .. }) => {
+                let exceeded = Exceeded::Points;
+                ApiError::SecondaryLimit { exceeded, status, retry_after_secs }.into_reply()
+            }
+            _ => Reply::empty(StatusCode::BAD_GATEWAY),
         };
         let mut response = reply.into_response(&context);
         self.write_rate_headers(now, caller.account, demand.resource, response.headers_mut());
@@ -191,29 +164,19 @@ impl State {
             self.denial_counts.denied_secondary += 1;
             self.secondary.begin_denied(id, caller.account, until);
         } else {
-            self.secondary.begin(
-                id,
-                caller.account,
-                Weight {
-                    points: 0,
-                    content: Content::None,
-                    tokens: TokenRequest::No,
-                    ..demand.weight
-                },
-            );
+            let (content, tokens) = (Content::None, TokenRequest::No);
+            let weight = Weight { points: 0, content, tokens, ..demand.weight };
+            self.secondary.begin(id, caller.account, weight);
         }
         if was_announced {
-            self.denial_counts.sent_while_limited += 1;
-            self.secondary.note_sent_while_limited(caller.account, &self.limits);
+            self.note_sent_while_limited(caller.account);
         }
-        let wire = instead(&mut response, struck, ending, view);
+        let wire = instead(&mut response, incoming, ending, view);
         // A response that is never sent has no status.
         entry.status = if wire == Wire::Reset { 0 } else { response.status().as_u16() };
         self.transcript.push(entry);
         put_wire(&mut response, wire);
-        if let Wire::HeldBack { until } = wire {
-            self.faults.holds.stall(id, fault, until);
-        }
+        self.stall(id, fault, wire);
         response
     }
 
@@ -222,10 +185,9 @@ impl State {
         let a_minute = now + self.limits.duration("penalty");
         match ending {
             Ending::HtmlRefusal(_) => Some(a_minute),
-            Ending::Secondary(refusal) => {
-                let announced =
-                    refusal.retry_after_secs.map(|secs| now + std::time::Duration::from_secs(secs));
-                let reset = (refusal.remaining == Remaining::Zero).then_some(view.reset);
+            Ending::Secondary(denial) => {
+                let announced = denial.retry_after_secs.map(|secs| now + Duration::from_secs(secs));
+                let reset = (denial.remaining == Remaining::Zero).then_some(view.reset);
                 Some(announced.max(reset).unwrap_or(a_minute))
             }
             _ => None,
@@ -236,57 +198,55 @@ impl State {
 /// Builds the substitute for a response that was never made, and its transport.
 fn instead(
     response: &mut Response<Bytes>,
-    struck: &Struck<'_>,
+    incoming: &Incoming<'_>,
     ending: Ending,
     view: View,
 ) -> Wire {
-    let (now, method) = (struck.now, struck.request.method());
     match ending {
-        Ending::Status(canned, _) => replace_response(response, canned, now, method),
-        Ending::HtmlRefusal(status) => page(response, status, now, method),
+        Ending::Status(canned, _) => replace_response(response, canned, incoming),
+        Ending::HtmlRefusal(status) => {
+            // A proxy in front sends no `retry-after` and no budget.
+            response.headers_mut().clear();
+            let body = Bytes::from_static(REFUSAL_PAGE.as_bytes());
+            let canned = Canned { status, content_type: HTML, body, headers: Vec::new() };
+            replace_response(response, canned, incoming);
+        }
         Ending::Secondary(LimitDenial { remaining: Remaining::Zero, .. }) => {
             set_named(response.headers_mut(), "x-ratelimit-remaining", "0");
             set_named(response.headers_mut(), "x-ratelimit-used", &view.limit.to_string());
         }
         Ending::ResetBefore => return Wire::Reset,
         Ending::Stall(length, _) => {
-            replace_response(response, timed_out(), now, method);
-            return Wire::HeldBack {
-                until: length.map_or(Timestamp::FAR_FUTURE, |length| now + length),
-            };
+            replace_response(response, timed_out(), incoming);
+            return held_back(incoming.now, length);
         }
         _ => {}
     }
     Wire::Whole
 }
 
-fn secondary(refusal: LimitDenial) -> Reply {
-    let LimitDenial { status, retry_after_secs, .. } = refusal;
-    ApiError::SecondaryLimit { exceeded: Exceeded::Points, status, retry_after_secs }.into_reply()
+/// Without a length, for ever.
+fn held_back(now: Timestamp, length: Option<Duration>) -> Wire {
+    Wire::HeldBack { until: length.map_or(Timestamp::FAR_FUTURE, |length| now + length) }
 }
 
 fn timed_out() -> Canned {
-    let body =
-        json!({ "message": "The request could not be processed in time." }).to_string().into();
+    let body = json!({ "message": "The request could not be processed in time." });
     Canned {
         status: StatusCode::GATEWAY_TIMEOUT,
         content_type: "application/json; charset=utf-8",
-        body,
+        body: body.to_string().into(),
         headers: Vec::new(),
     }
 }
 
 /// A proxy in front knows no budgets and ids; the service keeps the common headers.
-fn replace_response(
-    response: &mut Response<Bytes>,
-    canned: Canned,
-    now: Timestamp,
-    method: &Method,
-) {
-    if IN_FRONT.contains(&canned.status) {
-        response.headers_mut().clear();
-    }
+fn replace_response(response: &mut Response<Bytes>, canned: Canned, incoming: &Incoming<'_>) {
+    *response.status_mut() = canned.status;
     let headers = response.headers_mut();
+    if IN_FRONT.contains(&canned.status) {
+        headers.clear();
+    }
     for name in [
         header::ETAG,
         header::LAST_MODIFIED,
@@ -298,29 +258,15 @@ fn replace_response(
         headers.remove(name);
     }
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(canned.content_type));
-    set_named(headers, header::DATE.as_str(), &http_date(now));
+    set_named(headers, header::DATE.as_str(), &http_date(incoming.now));
     for (name, value) in canned.headers {
         headers.insert(name, value);
     }
-    *response.status_mut() = canned.status;
-    if *method == Method::HEAD {
-        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(canned.body.len()));
-        *response.body_mut() = Bytes::new();
-    } else {
-        *response.body_mut() = canned.body;
+    let is_head = incoming.request.method() == Method::HEAD;
+    if is_head {
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(canned.body.len()));
     }
-}
-
-/// A proxy in front sends no `retry-after` and no budget.
-fn page(response: &mut Response<Bytes>, status: StatusCode, now: Timestamp, method: &Method) {
-    response.headers_mut().clear();
-    let canned = Canned {
-        status,
-        content_type: HTML,
-        body: Bytes::from_static(REFUSAL_PAGE.as_bytes()),
-        headers: Vec::new(),
-    };
-    replace_response(response, canned, now, method);
+    *response.body_mut() = if is_head { Bytes::new() } else { canned.body };
 }
 
 fn put_wire(response: &mut Response<Bytes>, wire: Wire) {
@@ -330,32 +276,23 @@ fn put_wire(response: &mut Response<Bytes>, wire: Wire) {
 }
 
 fn distort(response: &mut Response<Bytes>, distortion: Distorted, path: &str) {
-    if distortion.reset_shift != 0 {
-        let reset = response
-            .headers()
-            .get("x-ratelimit-reset")
-            .and_then(|value| value.to_str().ok())
-            .and_then(|text| text.parse().ok());
-        if let Some(reset) = reset {
-            set_named(
-                response.headers_mut(),
-                "x-ratelimit-reset",
-                &shifted(reset, distortion.reset_shift).to_string(),
-            );
+    let Distorted { reset_shift, date_shift, .. } = distortion;
+    let headers = response.headers_mut();
+    let text = |headers: &HeaderMap, name: &str| Some(headers.get(name)?.to_str().ok()?.to_owned());
+    if date_shift != 0
+        && let Some(date) =
+            text(headers, header::DATE.as_str()).and_then(|text| parse_http_date(&text))
+    {
+        let wrong = Timestamp::from_secs(shifted(date.as_secs(), date_shift));
+        set_named(headers, header::DATE.as_str(), &http_date(wrong));
+    }
+    if reset_shift != 0 {
+        if let Some(reset) = text(headers, "x-ratelimit-reset").and_then(|text| text.parse().ok()) {
+            let wrong = shifted(reset, reset_shift).to_string();
+            set_named(headers, "x-ratelimit-reset", &wrong);
         }
         if path == "/rate_limit" {
-            shift_resets(response, distortion.reset_shift);
-        }
-    }
-    if distortion.date_shift != 0 {
-        let date = response
-            .headers()
-            .get(header::DATE)
-            .and_then(|value| value.to_str().ok())
-            .and_then(parse_http_date);
-        if let Some(date) = date {
-            let wrong = Timestamp::from_secs(shifted(date.as_secs(), distortion.date_shift));
-            set_named(response.headers_mut(), header::DATE.as_str(), &http_date(wrong));
+            shift_resets(response, reset_shift);
         }
     }
 }

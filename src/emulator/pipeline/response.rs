@@ -6,50 +6,37 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 use parking_lot::Mutex;
 
+use super::arrival::Incoming;
 use crate::api::Dialect;
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Caller;
 use crate::emulator::http::issued_dates::{DateValidity, IssuedDates};
 use crate::emulator::http::validators::{Freshness, Validators, validators};
 use crate::emulator::http::{Body, Reply, Tag, http_date};
-use crate::emulator::limits::RequestId;
 
 #[derive(Debug)]
 pub struct Context<'a> {
-    pub id: RequestId,
-    pub now: Timestamp,
-    pub method: &'a Method,
-    pub headers: &'a HeaderMap,
+    pub incoming: Incoming<'a>,
     pub caller: &'a Caller,
     pub dialect: Dialect,
     pub version: Option<&'static str>,
     pub accepted_permissions: String,
     pub accepted_scopes: String,
-    /// Path and query as sent.
-    pub address: &'a str,
     pub issued_dates: Arc<Mutex<IssuedDates>>,
 }
 
 impl Context<'_> {
-    pub fn date_validity(&self, changed_at: Timestamp) -> DateValidity {
+    fn date_validity(&self, changed_at: Timestamp) -> DateValidity {
         // Two accounts may see different content at one address, with different dates of change.
-        let address = format!("{} {}", self.caller.account, self.address);
-        self.issued_dates.lock().check(&address, changed_at, self.now)
-    }
-
-    pub fn is_head(&self) -> bool {
-        self.method == Method::HEAD
-    }
-
-    pub fn is_read(&self) -> bool {
-        matches!(*self.method, Method::GET | Method::HEAD)
+        let address = format!("{} {}", self.caller.account, self.incoming.address());
+        self.issued_dates.lock().check(&address, changed_at, self.incoming.now)
     }
 }
 
 fn unmodified_response(
     validators: &Validators,
     tag: &Tag,
-    more: impl Iterator<Item = (HeaderName, HeaderValue)>,
+    own: Vec<(HeaderName, HeaderValue)>,
     context: &Context<'_>,
 ) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
@@ -60,7 +47,7 @@ fn unmodified_response(
         set(headers, header::ETAG, Some(&validators.strong_etag()));
     }
     set(headers, header::LAST_MODIFIED, validators.last_modified_header().as_deref());
-    overlay(headers, more.collect());
+    overlay(headers, own);
     response
 }
 
@@ -72,7 +59,7 @@ fn overlay(headers: &mut HeaderMap, own: Vec<(HeaderName, HeaderValue)>) {
 }
 
 fn every_answer(headers: &mut HeaderMap, context: &Context<'_>) {
-    set(headers, header::DATE, Some(&http_date(context.now)));
+    set(headers, header::DATE, Some(&http_date(context.incoming.now)));
     let caching = if context.caller.is_anonymous() {
         "public, max-age=60, s-maxage=60"
     } else {
@@ -88,17 +75,11 @@ fn every_answer(headers: &mut HeaderMap, context: &Context<'_>) {
     set(headers, header::ACCESS_CONTROL_ALLOW_ORIGIN, Some("*"));
     set(headers, header::ACCESS_CONTROL_EXPOSE_HEADERS, Some(exposed));
     set_named(headers, &context.dialect.delivery_header("media-type"), media);
-    set_named(
-        headers,
-        &context.dialect.delivery_header("request-id"),
-        &format!("EMU0:{:012X}", context.id.0),
-    );
+    let id = format!("EMU0:{:012X}", context.incoming.id.0);
+    set_named(headers, &context.dialect.delivery_header("request-id"), &id);
     // Every REST response carries the permission header (SPECIFICATION, "Permissions").
-    set_named(
-        headers,
-        context.dialect.accepted_permissions_header(),
-        &context.accepted_permissions,
-    );
+    let permissions = context.dialect.accepted_permissions_header();
+    set_named(headers, permissions, &context.accepted_permissions);
     if let Some(version) = context.version {
         set_named(headers, context.dialect.version_header(), version);
         set_named(headers, &format!("{}-selected", context.dialect.version_header()), version);
@@ -134,36 +115,33 @@ impl Reply {
             ),
             Body::Raw(content_type, bytes) => (content_type, bytes),
         };
-        let validators =
-            (self.status == StatusCode::OK && context.is_read()).then(|| match &self.tag {
-                Tag::Made => {
-                    let date_validity =
-                        self.changed_at.map_or(DateValidity::None, |at| context.date_validity(at));
-                    Some(validators(context.headers, &bytes, self.changed_at, date_validity))
-                }
-                Tag::Recorded(tag) => {
-                    let opaque = tag.trim_start_matches("W/").trim_matches('"').to_owned();
-                    Some(Validators {
-                        opaque,
-                        last_modified: self.changed_at,
-                        date_validity: DateValidity::Exact,
-                    })
-                }
-                Tag::None => self.changed_at.map(|at| Validators {
-                    opaque: String::new(),
-                    last_modified: Some(at),
-                    date_validity: DateValidity::Exact,
-                }),
-            });
-        let validators = validators.flatten();
+        let (request, method) =
+            (context.incoming.request.headers(), context.incoming.request.method());
+        let is_read = matches!(*method, Method::GET | Method::HEAD);
+        let exact = |opaque: String, last_modified| Validators {
+            opaque,
+            last_modified,
+            date_validity: DateValidity::Exact,
+        };
+        let validators = match &self.tag {
+            _ if self.status != StatusCode::OK || !is_read => None,
+            Tag::Made => {
+                let date_validity =
+                    self.changed_at.map_or(DateValidity::None, |at| context.date_validity(at));
+                Some(validators(request, &bytes, self.changed_at, date_validity))
+            }
+            Tag::Recorded(tag) => {
+                let opaque = tag.trim_start_matches("W/").trim_matches('"');
+                Some(exact(opaque.to_owned(), self.changed_at))
+            }
+            Tag::None => self.changed_at.map(|at| exact(String::new(), Some(at))),
+        };
         if let Some(validators) = &validators
-            && validators.evaluate(context.headers) == Freshness::NotModified
+            && validators.evaluate(request) == Freshness::NotModified
         {
-            let unmodified = self
-                .headers
-                .into_iter()
-                .filter(|(name, _)| name != header::LINK && name != header::CONTENT_TYPE);
-            return unmodified_response(validators, &self.tag, unmodified, context);
+            let own = self.headers.into_iter();
+            let kept = own.filter(|(name, _)| name != header::LINK && name != header::CONTENT_TYPE);
+            return unmodified_response(validators, &self.tag, kept.collect(), context);
         }
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = self.status;
@@ -173,17 +151,14 @@ impl Reply {
         match (&self.tag, &validators) {
             (Tag::Recorded(tag), _) => set(headers, header::ETAG, Some(tag)),
             (Tag::Made, Some(validators)) => {
-                set(headers, header::ETAG, Some(&validators.etag(context.headers)));
+                set(headers, header::ETAG, Some(&validators.etag(request)));
             }
             (Tag::Made, None) | (Tag::None, _) => {}
         }
-        set(
-            headers,
-            header::LAST_MODIFIED,
-            validators.as_ref().and_then(Validators::last_modified_header).as_deref(),
-        );
+        let last_modified = validators.as_ref().and_then(Validators::last_modified_header);
+        set(headers, header::LAST_MODIFIED, last_modified.as_deref());
         overlay(headers, self.headers);
-        if context.is_head() {
+        if method == Method::HEAD {
             // RFC 9110, section 9.3.2: the headers of the GET, without the content.
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
         } else {

@@ -12,7 +12,6 @@ use crate::emulator::faults::gates::Gates;
 use crate::emulator::faults::{FaultSpec, Faults};
 use crate::emulator::limits::Limits;
 use crate::emulator::limits::settings::UnknownLimit;
-use crate::emulator::replay::Replayer;
 use crate::emulator::seed::options::Options;
 
 /// Limits and faults in force from the start and after every reset, as a configuration file gives
@@ -48,7 +47,7 @@ impl State {
     }
 
     pub fn begin_again(&mut self, options: Options, now: Timestamp) {
-        let recording = self.replayer.take().map(Replayer::into_recording);
+        let recording = self.replayer.take().map(|replayer| replayer.recording);
         let before = std::mem::replace(self, Self::new(options, recording, now));
         self.next_request = before.next_request;
         self.world.delivery_queue = before.world.delivery_queue.succeeding();

@@ -12,7 +12,7 @@ const METHOD_BYTES_MAX: usize = 32;
 const PATH_BYTES_MAX: usize = 2_048;
 
 /// One request. Times and costs are the emulator's own, whatever the response's headers said.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Entry {
     /// Sequence number, from 1.
     pub sequence: u64,
