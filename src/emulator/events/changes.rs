@@ -59,17 +59,15 @@ pub fn comment(
     let issue = found.issues.get_mut(&number)?;
     issue.comments.push(id);
     issue.updated_at = now;
-    found.comments.insert(
+    let comment = Comment {
         id,
-        Comment {
-            id,
-            issue: number,
-            author,
-            body: body.to_owned(),
-            created_at: now,
-            updated_at: now,
-        },
-    );
+        issue: number,
+        author,
+        body: body.to_owned(),
+        created_at: now,
+        updated_at: now,
+    };
+    found.comments.insert(id, comment);
     notifications::commented(world, now, repository, number, author, body, id);
     let context =
         EventContext { urls, now, scope: EventScope::Repository(repository), actor: author };

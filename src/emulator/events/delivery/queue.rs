@@ -48,20 +48,14 @@ pub fn queue(world: &mut World, hook_key: HookKey) {
 /// Drops waiting deliveries until at most `bytes_max` remain.
 fn bound(world: &mut World, bytes_max: usize) {
     while world.delivery_queue.waiting_bytes > bytes_max {
-        let Some(most) = world
-            .delivery_queue
-            .waiting
-            .iter()
-            .max_by_key(|(_, bytes)| **bytes)
-            .map(|(hook_key, _)| *hook_key)
-        else {
-            return;
-        };
-        let left =
-            world.hook_mut(most).filter(|hook| hook.deliveries.waiting() > 0).map_or(0, |hook| {
-                hook.deliveries.forget_waiting();
-                hook.deliveries.waiting_bytes()
-            });
+        let waiting = world.delivery_queue.waiting.iter();
+        let Some((most, _)) = waiting.max_by_key(|(_, bytes)| **bytes) else { return };
+        let most = *most;
+        let hook = world.hook_mut(most).filter(|hook| hook.deliveries.waiting() > 0);
+        let left = hook.map_or(0, |hook| {
+            hook.deliveries.forget_waiting();
+            hook.deliveries.waiting_bytes()
+        });
         world.delivery_queue.note_waiting(most, left);
     }
 }
@@ -93,10 +87,8 @@ fn take_next(
     let delivery = delivery.clone();
     let left = hook.deliveries.waiting_bytes();
     let Some(request) = envelope::request(dialect, hook, &delivery, &posted) else {
-        hook.deliveries.settle(
-            delivery.id,
-            Receipt::Failed { failure: Failure::Unreachable, duration: Duration::ZERO },
-        );
+        let (failure, duration) = (Failure::Unreachable, Duration::ZERO);
+        hook.deliveries.settle(delivery.id, Receipt::Failed { failure, duration });
         queue(world, hook_key);
         return None;
     };

@@ -41,9 +41,10 @@ const NAMES_OF_NOBODY: [&str; 6] =
 type Http = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// Sends deliveries to their receivers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct WebhookSender {
-    time_out: Duration,
+    /// Instead of [`TIME_OUT`].
+    time_out: Option<Duration>,
     /// Trusted instead of the machine's certificates.
     trusted: Vec<CertificateDer<'static>>,
     /// Built on first use, because reading the machine's certificates is slow.
@@ -51,23 +52,12 @@ pub struct WebhookSender {
     trusting: OnceLock<Option<Http>>,
 }
 
-impl Default for WebhookSender {
-    fn default() -> Self {
-        Self {
-            time_out: TIME_OUT,
-            trusted: Vec::new(),
-            verifying: OnceLock::new(),
-            trusting: OnceLock::new(),
-        }
-    }
-}
-
 impl WebhookSender {
     /// Waits this long for a receiver instead of 10 s, from the connection to the end of the
     /// response.
     #[must_use]
     pub fn with_time_out(self, time_out: Duration) -> Self {
-        Self { time_out, ..self }
+        Self { time_out: Some(time_out), ..self }
     }
 
     /// Trusts only receivers with this certificate (DER), or with one that it signed.
@@ -81,18 +71,14 @@ impl WebhookSender {
         // Measures the receiver in real time, however fast the emulator's clock runs.
         let stopwatch = Clock::system();
         let begun = stopwatch.now();
-        let sent = tokio::time::timeout(
-            self.time_out,
-            self.exchange(outgoing.request, outgoing.certificate),
-        )
-        .await;
+        let exchange = self.exchange(outgoing.request, outgoing.certificate);
+        let sent = tokio::time::timeout(self.time_out.unwrap_or(TIME_OUT), exchange).await;
         let duration = stopwatch.now().since(begun);
-        let receipt = match sent {
-            Ok(Ok((parts, payload))) => {
+        let receipt = match sent.unwrap_or(Err(Failure::TimedOut)) {
+            Ok((parts, payload)) => {
                 Receipt::answered(parts.status, &parts.headers, &payload, duration)
             }
-            Ok(Err(failure)) => Receipt::Failed { failure, duration },
-            Err(_) => Receipt::Failed { failure: Failure::TimedOut, duration },
+            Err(failure) => Receipt::Failed { failure, duration },
         };
         (outgoing.id, receipt)
     }
@@ -192,21 +178,13 @@ fn client(tls: ClientConfig) -> Http {
 
 /// `insecure_ssl` 0: trusts the machine's certificates, unless others are given.
 fn verifying(trusted: &[CertificateDer<'static>]) -> Option<ClientConfig> {
-    let given = || {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(trusted.iter().cloned());
-        roots
-    };
-    let config = if trusted.is_empty() {
-        // Without certificates on the machine, no receiver is trusted and every delivery fails.
-        tls()?
-            .with_native_roots()
-            .or_else(|_| {
-                tls().map(|tls| tls.with_root_certificates(RootCertStore::empty())).ok_or(())
-            })
-            .ok()?
-    } else {
-        tls()?.with_root_certificates(given())
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(trusted.iter().cloned());
+    let native = if trusted.is_empty() { tls()?.with_native_roots().ok() } else { None };
+    // Without certificates on the machine, no receiver is trusted and every delivery fails.
+    let config = match native {
+        Some(config) => config,
+        None => tls()?.with_root_certificates(roots),
     };
     Some(config.with_no_client_auth())
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::emulator::world::World;
 use crate::emulator::world::notifications::participation::Mentions;
+use crate::emulator::world::{Team, World};
 
 /// The most `@` examined in one text.
 const MENTIONS_MAX: usize = 1_000;
@@ -28,34 +28,25 @@ pub fn find(world: &World, text: &str) -> Mentions {
     found
 }
 
+/// Lists the members of a team and of the teams nested in it.
 pub fn team_members(world: &World, organization: &str, slug: &str) -> BTreeSet<u64> {
     let Some(organization) = world.organization_by_login(organization) else {
         return BTreeSet::new();
     };
     let teams = &organization.teams;
-    let mut within: BTreeSet<u64> = teams
-        .values()
-        .filter(|team| team.slug.eq_ignore_ascii_case(slug))
-        .map(|team| team.id)
-        .collect();
+    let ids = |is_it: &dyn Fn(&Team) -> bool| -> BTreeSet<u64> {
+        teams.values().filter(|team| is_it(team)).map(|team| team.id).collect()
+    };
+    let mut within = ids(&|team| team.slug.eq_ignore_ascii_case(slug));
     loop {
-        let nested: Vec<u64> = teams
-            .values()
-            .filter(|team| team.parent.is_some_and(|id| within.contains(&id)))
-            .map(|team| team.id)
-            .collect();
-        let before = within.len();
-        within.extend(nested);
-        if within.len() == before {
+        let nested = ids(&|team| team.parent.is_some_and(|id| within.contains(&id)));
+        if nested.is_subset(&within) {
             break;
         }
+        within.extend(nested);
     }
-    teams
-        .values()
-        .filter(|team| within.contains(&team.id))
-        .flat_map(|team| team.people.keys())
-        .copied()
-        .collect()
+    let members = teams.values().filter(|team| within.contains(&team.id));
+    members.flat_map(|team| team.people.keys()).copied().collect()
 }
 
 /// Splits a text after the login or slug it begins with.

@@ -12,7 +12,7 @@ use crate::clock::Timestamp;
 use crate::emulator::world::notifications::participation::{Key, NamedUsers};
 use crate::emulator::world::notifications::thread::Subscription;
 use crate::emulator::world::{
-    Issue, Owner, Reason, Repository, Thread, ThreadState, Topic, Visibility, World,
+    Comment, Issue, Owner, Reason, Repository, Thread, ThreadState, Topic, Visibility, World,
 };
 
 /// The most threads; beyond it the oldest are dropped.
@@ -51,40 +51,27 @@ pub fn issue_changed(
     };
     let before = world.participation.named.remove(&(repository, number)).unwrap_or_default();
     let mut direct = BTreeMap::new();
-    direct.extend(
-        named
-            .mentions
-            .of_teams
-            .difference(&before.mentions.of_teams)
-            .map(|user| (*user, Reason::TeamMention)),
-    );
-    direct
-        .extend(named.assignees.difference(&before.assignees).map(|user| (*user, Reason::Assign)));
-    direct.extend(
-        named
-            .mentions
-            .users
-            .difference(&before.mentions.users)
-            .map(|user| (*user, Reason::Mention)),
-    );
+    // The last reason of a user counts.
+    for (users, known, reason) in [
+        (&named.mentions.of_teams, &before.mentions.of_teams, Reason::TeamMention),
+        (&named.assignees, &before.assignees, Reason::Assign),
+        (&named.mentions.users, &before.mentions.users, Reason::Mention),
+    ] {
+        direct.extend(users.difference(known).map(|user| (*user, reason)));
+    }
     if named != NamedUsers::default() {
         world.participation.named.insert((repository, number), named);
     }
-    let audience = if matches!(action, "opened" | "closed" | "reopened") {
-        Audience::All
-    } else {
-        Audience::NamedOnly
+    let audience = match action {
+        "opened" | "closed" | "reopened" => Audience::All,
+        _ => Audience::NamedOnly,
     };
     if matches!(action, "closed" | "reopened") {
         // The next notification has this reason.
         took_part(world, (actor, repository, Topic::Numbered(number)), Reason::StateChange);
     }
-    notify_all(
-        world,
-        now,
-        Activity { repository, number, actor, comment: None, audience },
-        &direct,
-    );
+    let activity = Activity { repository, number, actor, comment: None, audience };
+    notify_all(world, now, activity, &direct);
 }
 
 pub fn commented(
@@ -106,12 +93,8 @@ pub fn commented(
         took_part(world, key, Reason::Comment);
     }
     subscribe_by_reply(world, now, key);
-    notify_all(
-        world,
-        now,
-        Activity { repository, number, actor, comment: Some(id), audience: Audience::All },
-        &direct,
-    );
+    let (comment, audience) = (Some(id), Audience::All);
+    notify_all(world, now, Activity { repository, number, actor, comment, audience }, &direct);
 }
 
 pub fn review_requested(
@@ -123,12 +106,8 @@ pub fn review_requested(
     requested: &BTreeSet<u64>,
 ) {
     let direct = requested.iter().map(|user| (*user, Reason::ReviewRequested)).collect();
-    notify_all(
-        world,
-        now,
-        Activity { repository, number, actor, comment: None, audience: Audience::NamedOnly },
-        &direct,
-    );
+    let (comment, audience) = (None, Audience::NamedOnly);
+    notify_all(world, now, Activity { repository, number, actor, comment, audience }, &direct);
 }
 
 /// Records a participation, which is the reason of the next notification.
@@ -139,11 +118,9 @@ pub fn took_part(world: &mut World, key: Key, how: Reason) {
 /// A comment unmutes a thread; an ignored thread stays ignored (SPECIFICATION, "Notifications").
 fn subscribe_by_reply(world: &mut World, now: Timestamp, key: Key) {
     let thread = world.thread_of.get(&key).and_then(|id| world.threads.get_mut(id));
-    let Some(thread) =
-        thread.filter(|thread| matches!(thread.subscription, None | Some(Subscription::Muted)))
-    else {
-        return;
-    };
+    let is_open =
+        |thread: &&mut Thread| matches!(thread.subscription, None | Some(Subscription::Muted));
+    let Some(thread) = thread.filter(is_open) else { return };
     thread.subscription = Some(Subscription::Subscribed { since: now, reason: Reason::Comment });
     thread.changed_at = now;
     world.inbox_changed.insert(key.0, now);
@@ -167,16 +144,9 @@ fn notify_all(
         let topic = Topic::Numbered(number);
         let current_reason = current_reason(world, (user, repository, topic));
         // The reason `mention` is permanent (SPECIFICATION, "Notifications").
-        let reason = direct
-            .get(&user)
-            .copied()
-            .filter(|_| current_reason != Reason::Mention)
-            .unwrap_or(current_reason);
-        let cause = if direct.get(&user) == Some(&Reason::Mention) {
-            Cause::Mention
-        } else {
-            Cause::Activity
-        };
+        let own = direct.get(&user).copied();
+        let reason = own.filter(|_| current_reason != Reason::Mention).unwrap_or(current_reason);
+        let cause = if own == Some(Reason::Mention) { Cause::Mention } else { Cause::Activity };
         notify(world, now, &Notification { user, repository, topic, reason, cause, comment });
     }
 }
@@ -185,33 +155,37 @@ fn issue_of(world: &World, repository: u64, number: u64) -> Option<&Issue> {
     world.repositories.get(&repository)?.issues.get(&number)
 }
 
+fn thread_of(world: &World, key: Key) -> Option<&Thread> {
+    world.threads.get(world.thread_of.get(&key)?)
+}
+
+fn comments_of<'r>(
+    repository: &'r Repository,
+    issue: &'r Issue,
+) -> impl DoubleEndedIterator<Item = &'r Comment> {
+    issue.comments.iter().filter_map(|id| repository.comments.get(id))
+}
+
 /// Watchers, participants, users with another reason so far, author, assignees and commenters.
 fn followers(world: &World, repository: u64, number: u64) -> BTreeSet<u64> {
     let follows = |user: u64| {
         let key = (user, repository, Topic::Numbered(number));
-        let thread = world.thread_of.get(&key).and_then(|id| world.threads.get(id));
-        let subscribed =
-            |thread: &Thread| matches!(thread.subscription, Some(Subscription::Subscribed { .. }));
-        thread.is_some_and(|thread| thread.reason != Reason::Subscribed || subscribed(thread))
-            || world.participation.took_part.contains_key(&key)
+        thread_of(world, key).is_some_and(|thread| {
+            thread.reason != Reason::Subscribed
+                || matches!(thread.subscription, Some(Subscription::Subscribed { .. }))
+        }) || world.participation.took_part.contains_key(&key)
     };
-    let notified = world
+    let mut followers: BTreeSet<u64> = world
         .users
         .values()
         .filter(|user| user.watching.contains(&repository) || follows(user.id))
-        .map(|user| user.id);
-    let mut followers: BTreeSet<u64> = notified.collect();
+        .map(|user| user.id)
+        .collect();
     let Some(repository) = world.repositories.get(&repository) else { return followers };
     if let Some(issue) = repository.issues.get(&number) {
         followers.insert(issue.author);
         followers.extend(&issue.assignees);
-        followers.extend(
-            issue
-                .comments
-                .iter()
-                .filter_map(|id| repository.comments.get(id))
-                .map(|comment| comment.author),
-        );
+        followers.extend(comments_of(repository, issue).map(|comment| comment.author));
     }
     followers
 }
@@ -233,8 +207,7 @@ pub fn may_see(world: &World, user: u64, repository: u64) -> bool {
 /// For events not about the user itself: the stored reason, until a notification has another
 /// (SPECIFICATION, "Notifications").
 fn current_reason(world: &World, key: Key) -> Reason {
-    let kept =
-        world.thread_of.get(&key).and_then(|id| world.threads.get(id)).map(|thread| thread.reason);
+    let kept = thread_of(world, key).map(|thread| thread.reason);
     if kept == Some(Reason::Mention) {
         return Reason::Mention;
     }
@@ -252,26 +225,20 @@ fn current_reason(world: &World, key: Key) -> Reason {
     match issue {
         Some((_, issue)) if issue.assignees.contains(&user) => Reason::Assign,
         Some((_, issue)) if issue.author == user => Reason::Author,
-        Some((repository, issue)) if has_commented(repository, issue, user) => Reason::Comment,
+        Some((repository, issue))
+            if comments_of(repository, issue).any(|comment| comment.author == user) =>
+        {
+            Reason::Comment
+        }
         _ => Reason::Subscribed,
     }
 }
 
 fn replied_at(world: &World, (user, repository, topic): Key) -> Option<Timestamp> {
     let repository = world.repositories.get(&repository)?;
-    let comments = repository.issues.get(&topic.number()?)?.comments.iter().rev();
-    comments
-        .filter_map(|id| repository.comments.get(id))
-        .find(|comment| comment.author == user)
-        .map(|comment| comment.created_at)
-}
-
-fn has_commented(repository: &Repository, issue: &Issue, user: u64) -> bool {
-    issue
-        .comments
-        .iter()
-        .filter_map(|id| repository.comments.get(id))
-        .any(|comment| comment.author == user)
+    let issue = repository.issues.get(&topic.number()?)?;
+    let reply = comments_of(repository, issue).rfind(|comment| comment.author == user)?;
+    Some(reply.created_at)
 }
 
 /// The cause of this notification, whatever the thread's permanent reason.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{EventContext, WebhookEvent};
+use super::{EventContext, WebhookEvent, publish_in};
 use crate::emulator::http::ApiError;
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::routing::Call;
@@ -54,16 +54,11 @@ pub fn raise(
         .and_then(|found| found.issues.get(&number))
         .is_some_and(|issue| issue.pull_from.is_some());
     let event = if is_pull { "pull_request" } else { "issues" };
-    crate::emulator::events::webhooks::publish_in(
-        world,
-        context,
-        WebhookEvent::new(event, action),
-        |renderer| {
-            let mut objects = subject(renderer, repository, number);
-            extend(&mut objects, more(renderer));
-            objects
-        },
-    );
+    publish_in(world, context, WebhookEvent::new(event, action), |renderer| {
+        let mut objects = subject(renderer, repository, number);
+        extend(&mut objects, more(renderer));
+        objects
+    });
 }
 
 pub fn subject(renderer: &Renderer<'_>, repository: u64, number: u64) -> Value {
@@ -78,8 +73,11 @@ pub fn subject(renderer: &Renderer<'_>, repository: u64, number: u64) -> Value {
 }
 
 pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), ApiError> {
-    let after =
-        Before::of(call.repository()?.issues.get(&before.number).ok_or(ApiError::NotFound)?);
+    let (repository, number, context) = (call.repository, before.number, EventContext::of(call));
+    let after = Before::of(call.repository()?.issues.get(&number).ok_or(ApiError::NotFound)?);
+    let mut one = |action: &str, more: &dyn Fn(&Renderer<'_>) -> Value| {
+        raise(call.world, context, repository, number, action, more);
+    };
     let mut changes = json!({});
     if after.title != before.title {
         extend(&mut changes, json!({ "title": { "from": before.title } }));
@@ -87,46 +85,25 @@ pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), ApiError> {
     if after.body != before.body {
         extend(&mut changes, json!({ "body": { "from": before.body } }));
     }
-    let repository = call.repository;
-    if changes.as_object().is_some_and(|changes| !changes.is_empty()) {
-        one(call, before, "edited", |_| json!({ "changes": changes }));
+    if changes != json!({}) {
+        one("edited", &|_| json!({ "changes": changes }));
     }
     if after.state != before.state {
         let action = if after.state == IssueState::Closed { "closed" } else { "reopened" };
-        one(call, before, action, |_| json!({}));
+        one(action, &|_| json!({}));
     }
     for (action, label) in moved(&before.labels, &after.labels, "labeled", "unlabeled") {
-        one(
-            call,
-            before,
-            action,
-            |renderer| json!({ "label": label_of(renderer, repository, label) }),
-        );
+        one(action, &|renderer| json!({ "label": label_of(renderer, repository, label) }));
     }
     for (action, user) in moved(&before.assignees, &after.assignees, "assigned", "unassigned") {
-        one(call, before, action, |renderer| json!({ "assignee": renderer.user_summary(user) }));
+        one(action, &|renderer| json!({ "assignee": renderer.user_summary(user) }));
     }
-    let (had, has): (Vec<u64>, Vec<u64>) =
-        (before.milestone.into_iter().collect(), after.milestone.into_iter().collect());
-    for (action, milestone) in moved(&had, &has, "milestoned", "demilestoned") {
-        one(
-            call,
-            before,
-            action,
-            |renderer| json!({ "milestone": milestone_of(renderer, repository, milestone) }),
-        );
+    let (had, has) = (before.milestone.as_slice(), after.milestone.as_slice());
+    for (action, milestone) in moved(had, has, "milestoned", "demilestoned") {
+        let shown = |renderer: &Renderer<'_>| milestone_of(renderer, repository, milestone);
+        one(action, &|renderer| json!({ "milestone": shown(renderer) }));
     }
     Ok(())
-}
-
-fn one(
-    call: &mut Call<'_>,
-    before: &Before,
-    action: &str,
-    more: impl FnOnce(&Renderer<'_>) -> Value,
-) {
-    let context = EventContext::of(call);
-    raise(call.world, context, call.repository, before.number, action, more);
 }
 
 /// Returns removals, then additions, each with its action.

@@ -75,6 +75,16 @@ pub fn publish(
     publish_in(call.world, EventContext::of(call), event, objects);
 }
 
+/// Publishes an event in another place than that of the route.
+pub fn publish_at(
+    call: &mut Call<'_>,
+    scope: EventScope,
+    event: WebhookEvent<'_>,
+    objects: impl FnOnce(&Renderer<'_>) -> Value,
+) {
+    publish_in(call.world, EventContext { scope, ..EventContext::of(call) }, event, objects);
+}
+
 /// Delivers to the webhooks of the organisation and of its apps, and to the feeds. Returns the
 /// number of deliveries.
 pub fn publish_in(
@@ -94,18 +104,18 @@ pub fn publish_in(
     if audience.is_empty() && !is_in_feeds {
         return 0;
     }
-    let objects = {
-        // Payloads are rendered without a token, because the receiver has none.
-        let nobody = Caller { account: AccountId::User(context.actor), token: None };
-        objects(&Renderer { world, urls: context.urls, caller: &nobody })
-    };
-    note(world, context, event, &objects);
-    if audience.is_empty() {
-        return 0;
-    }
-    let mut payload = payload(world, context, event, organization, objects);
+    // Payloads are rendered without a token, because the receiver has none.
+    let nobody = Caller { account: AccountId::User(context.actor), token: None };
+    let renderer = Renderer { world, urls: context.urls, caller: &nobody };
+    let objects = objects(&renderer);
+    let payload =
+        (!audience.is_empty()).then(|| payload(&renderer, context, event, organization, &objects));
+    note(world, context, event, objects);
+    let Some(mut payload) = payload else { return 0 };
     let plain: Arc<str> = payload.to_string().into();
+    let repository = if let EventScope::Repository(id) = context.scope { Some(id) } else { None };
     for (hook_key, installation) in &audience {
+        let installation = *installation;
         let text = installation.map_or_else(
             || Arc::clone(&plain),
             |id| {
@@ -113,36 +123,22 @@ pub fn publish_in(
                 payload.to_string().into()
             },
         );
-        let repository =
-            if let EventScope::Repository(id) = context.scope { Some(id) } else { None };
-        deliver(
-            world,
-            context.now,
-            *hook_key,
-            event,
-            EventPayload { repository, installation: *installation, payload: text },
-        );
+        let event_payload = EventPayload { repository, installation, payload: text };
+        deliver(world, context.now, *hook_key, event, event_payload);
     }
     audience.len()
 }
 
 /// Adds an event in a repository to the feeds, if they have a type for it.
-fn note(world: &mut World, context: EventContext<'_>, event: WebhookEvent<'_>, objects: &Value) {
+fn note(world: &mut World, context: EventContext<'_>, event: WebhookEvent<'_>, objects: Value) {
     let (EventScope::Repository(repository), Some(kind)) = (context.scope, feed::kind(event.name))
     else {
         return;
     };
     let mut payload = event.action.map_or_else(|| json!({}), |action| json!({ "action": action }));
-    extend(&mut payload, objects.clone());
-    let (actor, created_at) = (context.actor, context.now);
-    world.feed.note(Event {
-        id: 0,
-        kind,
-        actor,
-        repository,
-        payload: payload.to_string().into(),
-        created_at,
-    });
+    extend(&mut payload, objects);
+    let (actor, created_at, payload) = (context.actor, context.now, payload.to_string().into());
+    world.feed.note(Event { id: 0, kind, actor, repository, payload, created_at });
 }
 
 #[derive(Debug)]
@@ -192,11 +188,8 @@ fn organization_of(world: &World, scope: EventScope) -> Option<u64> {
 /// Lists the subscribed webhooks; those of apps come with their installation.
 fn audience(world: &World, organization: u64, event: &str) -> Vec<(HookKey, Option<u64>)> {
     let wants = |hook: &&Hook| hook.wants(event);
-    let own = world
-        .organizations
-        .get(&organization)
-        .into_iter()
-        .flat_map(|organization| organization.hooks.values());
+    let organizations = world.organizations.get(&organization).into_iter();
+    let own = organizations.flat_map(|organization| organization.hooks.values());
     let own = own.filter(wants).map(|hook| (hook.hook_key(), None));
     let of_apps = world.apps.iter().filter_map(|app| {
         let (installation, _) = app.installations.iter().find(|(_, on)| *on == organization)?;
@@ -207,33 +200,25 @@ fn audience(world: &World, organization: u64, event: &str) -> Vec<(HookKey, Opti
 }
 
 fn payload(
-    world: &World,
+    renderer: &Renderer<'_>,
     context: EventContext<'_>,
     event: WebhookEvent<'_>,
     organization: Option<u64>,
-    objects: Value,
+    objects: &Value,
 ) -> Value {
-    let nobody = Caller { account: AccountId::User(context.actor), token: None };
-    let renderer = Renderer { world, urls: context.urls, caller: &nobody };
-    let mut payload = json!({});
-    if let Some(action) = event.action {
-        extend(&mut payload, json!({ "action": action }));
-    }
+    let world = renderer.world;
+    let mut payload = event.action.map_or_else(|| json!({}), |action| json!({ "action": action }));
     if let EventScope::Repository(id) = context.scope {
-        let repository = world
-            .repositories
-            .get(&id)
-            .map(|repository| repository_of_payload(&renderer, repository));
+        let repository = world.repositories.get(&id);
+        let repository = repository.map(|found| repository_of_payload(renderer, found));
         extend(&mut payload, json!({ "repository": repository }));
     }
     if let Some(organization) = organization.and_then(|id| world.organizations.get(&id)) {
-        extend(
-            &mut payload,
-            json!({ "organization": renderer.organization_summary(organization) }),
-        );
+        let organization = renderer.organization_summary(organization);
+        extend(&mut payload, json!({ "organization": organization }));
     }
     extend(&mut payload, json!({ "sender": renderer.user_summary(context.actor) }));
-    extend(&mut payload, objects);
+    extend(&mut payload, objects.clone());
     payload
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{EventContext, EventScope, WebhookEvent, publish, publish_in};
+use super::{EventScope, WebhookEvent, publish, publish_at};
 use crate::emulator::render::Renderer;
 use crate::emulator::render::team::MembershipState;
 use crate::emulator::routing::Call;
@@ -21,14 +21,10 @@ impl Memberships {
             return Self::default();
         };
         let role = if organization.owners.contains(&user) { "admin" } else { "member" };
+        let teams = organization.teams.values().filter(|team| team.people.contains_key(&user));
         Self {
             role: organization.members.contains(&user).then_some(role),
-            teams: organization
-                .teams
-                .values()
-                .filter(|team| team.people.contains_key(&user))
-                .map(|team| team.id)
-                .collect(),
+            teams: teams.map(|team| team.id).collect(),
         }
     }
 }
@@ -40,10 +36,9 @@ pub fn publish_membership_changes(
     before: &Memberships,
 ) {
     let after = Memberships::of(call.world, organization, user);
-    let context =
-        EventContext { scope: EventScope::Organization(organization), ..EventContext::of(call) };
+    let scope = EventScope::Organization(organization);
     let mut of_organization = |action, role| {
-        publish_in(call.world, context, WebhookEvent::new("organization", action), |renderer| {
+        publish_at(call, scope, WebhookEvent::new("organization", action), |renderer| {
             let state = MembershipState::Active;
             let membership = |found| renderer.organization_membership(found, user, role, state);
             json!({ "membership": renderer.world.organizations.get(&organization).map(membership) })
@@ -57,12 +52,10 @@ pub fn publish_membership_changes(
     let changes = [("removed", before, &after), ("added", &after, before)];
     for (action, these, others) in changes {
         for team in these.teams.iter().copied().filter(|team| !others.teams.contains(team)) {
-            publish_in(
-                call.world,
-                context,
-                WebhookEvent::new("membership", action),
-                |renderer| json!({ "scope": "team", "member": renderer.user_summary(user), "team": team_of(renderer, organization, team) }),
-            );
+            publish_at(call, scope, WebhookEvent::new("membership", action), |renderer| {
+                let team = team_of(renderer, organization, team);
+                json!({ "scope": "team", "member": renderer.user_summary(user), "team": team })
+            });
         }
     }
 }
@@ -87,38 +80,29 @@ pub fn team(call: &mut Call<'_>, action: &str, team: &Value) {
 pub fn team_edited(call: &mut Call<'_>, before: &Value, after: &Value) {
     let names = ["name", "description", "privacy", "permission"];
     let differ = names.into_iter().filter(|name| before[*name] != after[*name]);
-    let changes: Value = differ
-        .map(|name| (name.to_owned(), json!({ "from": before[name] })))
-        .collect::<serde_json::Map<_, _>>()
-        .into();
-    publish(
-        call,
-        WebhookEvent::new("team", "edited"),
-        |_| json!({ "changes": changes, "team": after }),
-    );
+    let changes: Value =
+        differ.map(|name| (name.to_owned(), json!({ "from": before[name] }))).collect();
+    let event = WebhookEvent::new("team", "edited");
+    publish(call, event, |_| json!({ "changes": changes, "team": after }));
 }
 
 /// Raises an event about a new repository, or one about to be deleted.
 pub fn repository(call: &mut Call<'_>, action: &str, id: u64) {
-    let context = EventContext { scope: EventScope::Repository(id), ..EventContext::of(call) };
-    publish_in(call.world, context, WebhookEvent::new("repository", action), |_| json!({}));
+    let event = WebhookEvent::new("repository", action);
+    publish_at(call, EventScope::Repository(id), event, |_| json!({}));
 }
 
 pub fn property(call: &mut Call<'_>, action: &str, definition: &Value) {
-    publish(
-        call,
-        WebhookEvent::new("custom_property", action),
-        |_| json!({ "definition": definition }),
-    );
+    let event = WebhookEvent::new("custom_property", action);
+    publish(call, event, |_| json!({ "definition": definition }));
 }
 
 pub fn property_values(call: &mut Call<'_>, repository: u64, before: &Value, after: &Value) {
-    let context =
-        EventContext { scope: EventScope::Repository(repository), ..EventContext::of(call) };
-    publish_in(
-        call.world,
-        context,
-        WebhookEvent::new("custom_property_values", "updated"),
+    let event = WebhookEvent::new("custom_property_values", "updated");
+    publish_at(
+        call,
+        EventScope::Repository(repository),
+        event,
         |_| json!({ "old_property_values": before, "new_property_values": after }),
     );
 }

@@ -3,11 +3,11 @@
 
 use serde_json::{Value, json};
 
-use super::{EventContext, EventScope, WebhookEvent};
+use super::{EventContext, EventScope, WebhookEvent, publish_in};
 use crate::emulator::http::{SITE, iso};
 use crate::emulator::render::{Renderer, extend};
 use crate::emulator::world::{
-    Author, Commit, Edit, History, HistoryFull, README, Repository, World,
+    Author, Commit, Edit, History, HistoryFull, README, Repository, Tree, World,
 };
 
 /// The SHA of a branch that does not exist.
@@ -21,7 +21,7 @@ struct Move<'a> {
     after: Option<&'a str>,
 }
 
-/// `None` without such a branch in the repository of `scene`.
+/// `None` without such a branch in the repository of `context`.
 pub fn commit(
     world: &mut World,
     context: EventContext<'_>,
@@ -35,12 +35,8 @@ pub fn commit(
     let Some(commit) = history.add(branch, message, author, context.now, edit)? else {
         return Ok(None);
     };
-    landed(
-        world,
-        context,
-        id,
-        &Move { branch, before: commit.parent.as_deref(), after: Some(&commit.sha) },
-    );
+    let moved = Move { branch, before: commit.parent.as_deref(), after: Some(&commit.sha) };
+    landed(world, context, id, &moved);
     Ok(Some(commit))
 }
 
@@ -82,23 +78,13 @@ fn landed(world: &mut World, context: EventContext<'_>, repository: u64, moved: 
     let comes_or_goes =
         |_: &Renderer<'_>| json!({ "ref": branch, "ref_type": "branch", "pusher_type": "user" });
     if moved.before.is_none() {
-        crate::emulator::events::webhooks::publish_in(
-            world,
-            context,
-            event("create"),
-            comes_or_goes,
-        );
+        publish_in(world, context, event("create"), comes_or_goes);
     }
-    crate::emulator::events::webhooks::publish_in(world, context, event("push"), |renderer| {
+    publish_in(world, context, event("push"), |renderer| {
         payload(renderer, context, repository, moved)
     });
     if moved.after.is_none() {
-        crate::emulator::events::webhooks::publish_in(
-            world,
-            context,
-            event("delete"),
-            comes_or_goes,
-        );
+        publish_in(world, context, event("delete"), comes_or_goes);
     }
 }
 
@@ -117,13 +103,9 @@ fn payload(
         history.until(after).take_while(|commit| Some(commit.sha.as_str()) != moved.before)
     });
     // A new branch has no new commits.
-    let mut commits: Vec<Value> = if moved.before.is_some() {
-        new.take(COMMITS_SHOWN_MAX)
-            .map(|commit| commit_of_payload(renderer, repository, &history, commit))
-            .collect()
-    } else {
-        Vec::new()
-    };
+    let shown_max = if moved.before.is_some() { COMMITS_SHOWN_MAX } else { 0 };
+    let shown = |commit: &Commit| commit_of_payload(renderer, repository, &history, commit);
+    let mut commits: Vec<Value> = new.take(shown_max).map(shown).collect();
     commits.reverse();
     let login = renderer.world.login(context.actor);
     json!({
@@ -136,7 +118,7 @@ fn payload(
         "base_ref": null,
         "compare": format!("{SITE}/{}/compare/{before_sha}...{after_sha}", renderer.world.full_name(repository)),
         "commits": commits,
-        "head_commit": after.map(|commit| commit_of_payload(renderer, repository, &history, commit)),
+        "head_commit": after.map(shown),
         "pusher": { "name": login, "email": email(login) },
     })
 }
@@ -182,7 +164,7 @@ pub fn email(login: &str) -> String {
 }
 
 fn touched(history: &History, commit: &Commit) -> Value {
-    let empty = crate::emulator::world::Tree::new();
+    let empty = Tree::new();
     let before = commit
         .parent
         .as_deref()

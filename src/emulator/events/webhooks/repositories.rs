@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::WebhookEvent;
+use super::{WebhookEvent, publish};
 use crate::emulator::http::ApiError;
 use crate::emulator::render::extend;
 use crate::emulator::routing::Call;
@@ -43,33 +43,23 @@ pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), ApiError> {
     note("description", json!(before.description), json!(after.description));
     note("homepage", json!(before.homepage), json!(after.homepage));
     note("default_branch", json!(before.default_branch), json!(after.default_branch));
-    if changes.as_object().is_some_and(|changes| !changes.is_empty()) {
+    if changes != json!({}) {
         one(call, "edited", json!({ "changes": changes }));
     }
     if after.name != before.name {
-        one(
-            call,
-            "renamed",
-            json!({ "changes": { "repository": { "name": { "from": before.name } } } }),
-        );
+        let changes = json!({ "repository": { "name": { "from": before.name } } });
+        one(call, "renamed", json!({ "changes": changes }));
     }
     if after.archived != before.archived {
         one(call, if after.archived { "archived" } else { "unarchived" }, json!({}));
     }
     if after.visibility != before.visibility {
-        one(
-            call,
-            if after.visibility == Visibility::Private { "privatized" } else { "publicized" },
-            json!({}),
-        );
+        let is_private = after.visibility == Visibility::Private;
+        one(call, if is_private { "privatized" } else { "publicized" }, json!({}));
     }
     Ok(())
 }
 
 fn one(call: &mut Call<'_>, action: &str, more: Value) {
-    crate::emulator::events::webhooks::publish(
-        call,
-        WebhookEvent::new("repository", action),
-        |_| more,
-    );
+    publish(call, WebhookEvent::new("repository", action), |_| more);
 }
