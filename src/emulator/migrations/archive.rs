@@ -23,37 +23,23 @@ const SCHEMA_VERSION: &str = "1.2.0";
 /// As in the real service's archives; further records go to the next numbered file.
 const RECORDS_PER_FILE: usize = 100;
 
-#[derive(Debug)]
-pub enum Failed {
-    RepositoryGone,
-    /// It would exceed the size limit, or contain a name that tar cannot hold.
-    CannotBeWritten,
-}
-
-impl From<io::Error> for Failed {
-    fn from(_: io::Error) -> Self {
-        Self::CannotBeWritten
-    }
-}
-
-/// `at` is the end of the export; `unpacked_bytes_max` bounds the work.
+/// `at` is the end of the export; `unpacked_bytes_max` bounds the work. `None` when a repository is
+/// gone, or the archive would exceed the limit or contain a name that tar cannot hold.
 pub fn make(
     world: &World,
     migration: &Migration,
     at: Timestamp,
     unpacked_bytes_max: usize,
-) -> Result<Bytes, Failed> {
+) -> Option<Bytes> {
     let repositories: Option<Vec<_>> =
         migration.repositories.iter().map(|id| world.repositories.get(id)).collect();
-    let repositories = repositories.ok_or(Failed::RepositoryGone)?;
+    let repositories = repositories?;
     let concerned = |organization: &&Organization| {
         // Without repositories, the organisations that the account owns.
         let is_own = migration.wants(Flag::OrgMetadataOnly)
             && organization.owners.contains(&migration.owner);
-        is_own
-            || repositories
-                .iter()
-                .any(|repository| repository.owner == Owner::Organization(organization.id))
+        let owner = Owner::Organization(organization.id);
+        is_own || repositories.iter().any(|repository| repository.owner == owner)
     };
     let organizations = world.organizations.values().filter(concerned).collect();
     let subject = Subject { world, repositories, organizations };
@@ -63,12 +49,13 @@ pub fn make(
         Pack { tar: Builder::new(Bounded { inner: gzip, left: unpacked_bytes_max }), at };
     // This flag leaves only the Git data.
     if !migration.wants(Flag::ExcludeMetadata) {
-        metadata(&mut pack, &subject, migration)?;
+        metadata(&mut pack, &subject, migration).ok()?;
     }
     if !migration.wants(Flag::ExcludeGitData) {
-        git(&mut pack, &subject)?;
+        git(&mut pack, &subject).ok()?;
     }
-    Ok(pack.tar.into_inner()?.inner.finish()?.into())
+    let gzip = pack.tar.into_inner().ok()?.inner;
+    Some(gzip.finish().ok()?.into())
 }
 
 fn metadata<W: Write>(
@@ -87,18 +74,18 @@ fn metadata<W: Write>(
         return Ok(());
     }
     pack.records("repositories", subject.repositories())?;
-    pack.records("protected_branches", subject.protected_branches())?;
-    pack.records("milestones", subject.milestones())?;
-    pack.records("issues", subject.only_issues())?;
-    pack.records("pull_requests", subject.pulls())?;
-    pack.records("bases", subject.bases())?;
-    pack.records("issue_comments", subject.issue_comments())?;
-    pack.records("issue_events", subject.issue_events())?;
-    pack.records("commit_comments", subject.commit_comments())?;
-    pack.records("pull_request_reviews", subject.reviews())?;
-    pack.records("review_comments", subject.review_comments())?;
+    pack.records("protected_branches", subject.of_each(Subject::protected_branches))?;
+    pack.records("milestones", subject.of_each(Subject::milestones))?;
+    pack.records("issues", subject.of_each(Subject::only_issues))?;
+    pack.records("pull_requests", subject.of_each(Subject::pulls))?;
+    pack.records("bases", subject.of_each(Subject::bases))?;
+    pack.records("issue_comments", subject.of_each(Subject::issue_comments))?;
+    pack.records("issue_events", subject.of_each(Subject::issue_events))?;
+    pack.records("commit_comments", subject.of_each(Subject::commit_comments))?;
+    pack.records("pull_request_reviews", subject.of_each(Subject::reviews))?;
+    pack.records("review_comments", subject.of_each(Subject::review_comments))?;
     if !migration.wants(Flag::ExcludeReleases) {
-        pack.records("releases", subject.all_releases())?;
+        pack.records("releases", subject.of_each(Subject::releases))?;
     }
     if !migration.wants(Flag::ExcludeOwnerProjects) {
         pack.records("projects", iter::empty())?;
@@ -156,10 +143,8 @@ impl<W: Write> Pack<W> {
         let mut records = records.peekable();
         for number in 1.. {
             let batch: Vec<Value> = records.by_ref().take(RECORDS_PER_FILE).collect();
-            self.file(
-                &format!("{name}_{number:06}.json"),
-                Value::Array(batch).to_string().as_bytes(),
-            )?;
+            let content = Value::Array(batch).to_string();
+            self.file(&format!("{name}_{number:06}.json"), content.as_bytes())?;
             if records.peek().is_none() {
                 break;
             }

@@ -39,9 +39,8 @@ impl Bare {
         }
         let mut seen = BTreeSet::new();
         for head in heads.into_iter().map(|(_, head)| head).chain(tip) {
-            whole.commits.extend(
-                history.until(head).take_while(|commit| seen.insert(commit.sha.clone())).cloned(),
-            );
+            let new = history.until(head).take_while(|commit| seen.insert(commit.sha.clone()));
+            whole.commits.extend(new.cloned());
         }
         for pull in repository.issues.values() {
             let (Some(branch), Some(head)) = (&pull.pull_from, world.pull_head(&history, pull))
@@ -68,11 +67,8 @@ impl Bare {
     fn point(&mut self, space: &str, name: &str, at: &str) {
         let full = format!("refs/{space}/{name}");
         let below = format!("{full}/");
-        let is_directory = self
-            .refs
-            .range(below.clone()..)
-            .next()
-            .is_some_and(|(other, _)| other.starts_with(&below));
+        let next = self.refs.range(below.clone()..).next();
+        let is_directory = next.is_some_and(|(other, _)| other.starts_with(&below));
         let is_below = full.match_indices('/').any(|(end, _)| self.refs.contains_key(&full[..end]));
         if is_ref_name(name) && !is_directory && !is_below {
             self.refs.entry(full).or_insert_with(|| at.to_owned());
@@ -87,23 +83,13 @@ impl Bare {
     pub fn files(&self) -> impl Iterator<Item = io::Result<(String, Vec<u8>)>> {
         let mut packed = "# pack-refs with: peeled fully-peeled sorted \n".to_owned();
         packed.extend(self.refs.iter().map(|(name, id)| format!("{id} {name}\n")));
-        let texts = [
-            ("HEAD", format!("ref: {}\n", self.head)),
-            (
-                "config",
-                "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n"
-                    .to_owned(),
-            ),
-            ("packed-refs", packed),
-        ];
+        let config = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n";
+        let head = format!("ref: {}\n", self.head);
+        let texts = [("HEAD", head), ("config", config.to_owned()), ("packed-refs", packed)];
         let texts = texts.into_iter().map(|(name, text)| Ok((name.to_owned(), text.into_bytes())));
         let mut written = BTreeSet::new();
-        texts.chain(
-            self.commits
-                .iter()
-                .flat_map(move |commit| objects(commit, &mut written))
-                .map(|object| object.file()),
-        )
+        let objects = self.commits.iter().flat_map(move |commit| objects(commit, &mut written));
+        texts.chain(objects.map(|object| object.file()))
     }
 }
 
@@ -116,11 +102,8 @@ fn objects(commit: &Commit, written: &mut BTreeSet<ObjectId>) -> Vec<Object> {
     let trees = commit.folders().into_iter().map(|folder| folder.object);
     objects.extend(trees.filter(|tree| written.insert(tree.id)));
     let files = commit.blobs.values().zip(commit.files.values());
-    objects.extend(
-        files
-            .filter(|(id, _)| written.insert(**id))
-            .map(|(_, content)| Object::new(Kind::Blob, content)),
-    );
+    let new_files = files.filter(|(id, _)| written.insert(**id));
+    objects.extend(new_files.map(|(_, content)| Object::new(Kind::Blob, content)));
     objects
 }
 

@@ -5,9 +5,9 @@
 //! fails when a repository is gone or the archive too large. `resources::migrations` has the
 //! routes.
 
-pub mod archive;
+mod archive;
 pub mod download;
-pub mod git;
+mod git;
 mod records;
 mod reviewed;
 
@@ -32,9 +32,8 @@ pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
     let mut states = MigrationState::ALL.to_vec();
     let mut exported: usize = 0;
     loop {
-        let due =
-            states.iter().filter_map(|state| world.migrations.first_due(*state, limits)).min();
-        let Some((at, entry)) = due.filter(|(at, _)| *at <= now) else { return };
+        let due = states.iter().filter_map(|state| world.migrations.first_due(*state, limits));
+        let Some((at, entry)) = due.min().filter(|(at, _)| *at <= now) else { return };
         let (state, _, id) = entry;
         world.migrations.moving.remove(&entry);
         match state {
@@ -43,10 +42,8 @@ pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
             }
             MigrationState::Exporting => {
                 // A migration without repositories is work too.
-                exported += 1 + world
-                    .migrations
-                    .get(id)
-                    .map_or(0, |migration| migration.repositories.len());
+                let migration = world.migrations.get(id);
+                exported += 1 + migration.map_or(0, |found| found.repositories.len());
                 export(world, limits, id, at);
                 if exported > EXPORTED_AT_ONCE {
                     states.retain(|state| *state != MigrationState::Exporting);
@@ -62,13 +59,12 @@ pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
 pub fn export(world: &mut World, limits: &Limits, id: u64, at: Timestamp) {
     let bytes = |name| usize::try_from(limits.get(name)).unwrap_or(usize::MAX);
     let kept_bytes_max = bytes("migrations.kept-bytes");
-    let made = world
-        .migrations
-        .get(id)
-        .map(|migration| archive::make(world, migration, at, bytes("migrations.archive-bytes")));
-    let archive = made.and_then(Result::ok).filter(|archive| archive.len() <= kept_bytes_max);
+    let migration = world.migrations.get(id);
+    let pace = migration.map_or(Pace::Held, |migration| migration.pace);
+    let archive = migration
+        .and_then(|found| archive::make(world, found, at, bytes("migrations.archive-bytes")))
+        .filter(|archive| archive.len() <= kept_bytes_max);
     let state = if archive.is_some() { MigrationState::Exported } else { MigrationState::Failed };
-    let pace = world.migrations.get(id).map_or(Pace::Held, |migration| migration.pace);
     world.migrations.enter(id, state, pace, at);
     if let Some(archive) = archive {
         world.migrations.keep(id, archive, kept_bytes_max);

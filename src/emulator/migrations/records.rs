@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use crate::emulator::http::{SITE, iso, segment};
+use crate::emulator::render::extend;
 use crate::emulator::world::{
-    Asset, Comment, History, Issue, IssueState, Label, Milestone, Organization, Owner, Release,
-    Repository, Visibility, World,
+    Asset, History, Issue, IssueState, Label, Organization, Owner, Repository, Visibility, World,
 };
 
 /// The prefix of a file reference inside the archive.
@@ -22,7 +22,15 @@ pub struct Subject<'a> {
     pub organizations: Vec<&'a Organization>,
 }
 
-impl Subject<'_> {
+impl<'a> Subject<'a> {
+    /// Lists the records of one kind of all repositories.
+    pub fn of_each<I: Iterator<Item = Value>>(
+        &'a self,
+        records: impl Fn(&'a Self, &'a Repository) -> I,
+    ) -> impl Iterator<Item = Value> {
+        self.repositories.iter().flat_map(move |repository| records(self, repository))
+    }
+
     pub fn user_url(&self, user: u64) -> String {
         format!("{SITE}/{}", segment(self.world.login(user)))
     }
@@ -105,13 +113,8 @@ impl Subject<'_> {
             let url = self.url(repository);
             let collaborators: Vec<Value> =
                 repository.collaborators.iter().map(|user| json!({ "user": self.user_url(*user), "permission": "write" })).collect();
-            let labels: Vec<Value> = repository
-                .labels
-                .values()
-                .map(|label| {
-                    json!({ "url": label_url(&url, label), "name": label.name, "color": label.color, "description": label.description, "created_at": iso(repository.created_at) })
-                })
-                .collect();
+            let label = |label: &Label| json!({ "url": label_url(&url, label), "name": label.name, "color": label.color, "description": label.description, "created_at": iso(repository.created_at) });
+            let labels: Vec<Value> = repository.labels.values().map(label).collect();
             let feature = |name: &str| repository.features.get(name).copied().unwrap_or(false);
             json!({
                 "type": "repository",
@@ -138,51 +141,33 @@ impl Subject<'_> {
         })
     }
 
-    pub fn milestones(&self) -> impl Iterator<Item = Value> {
-        self.repositories.iter().flat_map(move |repository| {
-            repository
-                .milestones
-                .values()
-                .map(move |milestone| self.milestone(repository, milestone))
+    pub fn milestones(&'a self, repository: &'a Repository) -> impl Iterator<Item = Value> {
+        repository.milestones.values().map(|milestone| {
+            json!({
+                "type": "milestone",
+                "url": format!("{}/milestones/{}", self.url(repository), milestone.number),
+                "repository": self.url(repository),
+                "user": self.user_url(milestone.creator),
+                "title": milestone.title,
+                "description": milestone.description,
+                "state": milestone.state.name(),
+                "due_on": null,
+                "created_at": iso(milestone.created_at),
+                "updated_at": iso(milestone.updated_at),
+                "closed_at": null,
+            })
         })
     }
 
-    fn milestone(&self, repository: &Repository, milestone: &Milestone) -> Value {
-        json!({
-            "type": "milestone",
-            "url": format!("{}/milestones/{}", self.url(repository), milestone.number),
-            "repository": self.url(repository),
-            "user": self.user_url(milestone.creator),
-            "title": milestone.title,
-            "description": milestone.description,
-            "state": milestone.state.name(),
-            "due_on": null,
-            "created_at": iso(milestone.created_at),
-            "updated_at": iso(milestone.updated_at),
-            "closed_at": null,
-        })
-    }
-
-    pub fn only_issues(&self) -> impl Iterator<Item = Value> {
-        self.repositories.iter().flat_map(move |repository| {
-            repository
-                .issues
-                .values()
-                .filter(|issue| issue.pull_from.is_none())
-                .map(move |issue| self.issue(repository, issue))
-        })
+    pub fn only_issues(&'a self, repository: &'a Repository) -> impl Iterator<Item = Value> {
+        let issues = repository.issues.values().filter(|issue| issue.pull_from.is_none());
+        issues.map(|issue| self.issue(repository, issue))
     }
 
     /// Lists the pull requests; their commits are in the archive's Git data.
-    pub fn pulls(&self) -> impl Iterator<Item = Value> {
-        self.repositories.iter().flat_map(move |repository| {
-            let history = self.world.history(repository);
-            repository
-                .issues
-                .values()
-                .filter(|issue| issue.pull_from.is_some())
-                .map(move |pull| self.pull(repository, &history, pull))
-        })
+    pub fn pulls(&'a self, repository: &'a Repository) -> impl Iterator<Item = Value> {
+        let history = self.world.history(repository);
+        pulls_of(repository).map(move |pull| self.pull(repository, &history, pull))
     }
 
     fn issue(&self, repository: &Repository, issue: &Issue) -> Value {
@@ -219,7 +204,7 @@ impl Subject<'_> {
         let head = self.world.pull_head(history, pull).map(|head| head.sha);
         let branch = |name: &str, sha: Option<String>| json!({ "ref": name, "sha": sha, "user": owner, "repo": self.url(repository) });
         let mut value = self.issue(repository, pull);
-        crate::emulator::render::extend(
+        extend(
             &mut value,
             json!({
                 "type": "pull_request",
@@ -233,99 +218,88 @@ impl Subject<'_> {
     }
 
     /// Lists the target branches of pull requests, each once, with its pull requests.
-    pub fn bases(&self) -> impl Iterator<Item = Value> {
-        self.repositories.iter().flat_map(move |repository| {
-            let (url, history) = (self.url(repository), self.world.history(repository));
-            let mut pulls_into: BTreeMap<&str, Vec<&Issue>> = BTreeMap::new();
-            for pull in repository.issues.values().filter(|issue| issue.pull_from.is_some()) {
-                pulls_into.entry(pull.pull_into.as_ref().unwrap_or(&repository.default_branch)).or_default().push(pull);
-            }
-            pulls_into.into_iter().map(move |(branch, pulls)| {
-                let commit = pulls.first().and_then(|pull| history.pull_base(repository, pull));
-                json!({
-                    "type": "base",
-                    "url": format!("{url}/tree/{}", segment(branch)),
-                    "repository": url,
-                    "ref": branch,
-                    "sha": commit.map(|commit| &commit.sha),
-                    "pull_requests": pulls.iter().map(|pull| issue_url(&url, pull)).collect::<Vec<_>>(),
-                })
+    pub fn bases(&'a self, repository: &'a Repository) -> impl Iterator<Item = Value> {
+        let (url, history) = (self.url(repository), self.world.history(repository));
+        let mut pulls_into: BTreeMap<&str, Vec<&Issue>> = BTreeMap::new();
+        for pull in pulls_of(repository) {
+            let branch = pull.pull_into.as_ref().unwrap_or(&repository.default_branch);
+            pulls_into.entry(branch).or_default().push(pull);
+        }
+        pulls_into.into_iter().map(move |(branch, pulls)| {
+            let commit = pulls.first().and_then(|pull| history.pull_base(repository, pull));
+            json!({
+                "type": "base",
+                "url": format!("{url}/tree/{}", segment(branch)),
+                "repository": url,
+                "ref": branch,
+                "sha": commit.map(|commit| &commit.sha),
+                "pull_requests": pulls.iter().map(|pull| issue_url(&url, pull)).collect::<Vec<_>>(),
             })
         })
     }
 
     /// Lists the known past events: closings and merges. Their actors are unknown.
-    pub fn issue_events(&self) -> impl Iterator<Item = Value> {
-        self.repositories.iter().flat_map(move |repository| {
-            let url = self.url(repository);
-            repository.issues.values().flat_map(move |issue| {
-                let on = issue_url(&url, issue);
-                let merged = issue.merged.as_ref().map(|(at, sha)| ("merged", *at, Some(sha)));
-                let is_closed = issue.state == IssueState::Closed;
-                let closed = is_closed
-                    .then(|| ("closed", issue.closed_at.unwrap_or(issue.updated_at), None));
-                merged.into_iter().chain(closed).map(move |(event, at, commit)| {
-                    json!({
-                        "type": "issue_event",
-                        "url": format!("{on}#{event}"),
-                        kind_of(issue): on,
-                        "actor": null,
-                        "event": event,
-                        "commit_id": commit,
-                        "created_at": iso(at),
-                    })
+    pub fn issue_events(&'a self, repository: &'a Repository) -> impl Iterator<Item = Value> {
+        let url = self.url(repository);
+        repository.issues.values().flat_map(move |issue| {
+            let on = issue_url(&url, issue);
+            let merged = issue.merged.as_ref().map(|(at, sha)| ("merged", *at, Some(sha)));
+            let is_closed = issue.state == IssueState::Closed;
+            let closed =
+                is_closed.then(|| ("closed", issue.closed_at.unwrap_or(issue.updated_at), None));
+            merged.into_iter().chain(closed).map(move |(event, at, commit)| {
+                json!({
+                    "type": "issue_event",
+                    "url": format!("{on}#{event}"),
+                    kind_of(issue): on,
+                    "actor": null,
+                    "event": event,
+                    "commit_id": commit,
+                    "created_at": iso(at),
                 })
             })
         })
     }
 
-    pub fn issue_comments(&self) -> impl Iterator<Item = Value> {
-        self.repositories.iter().flat_map(move |repository| {
-            repository
-                .comments
-                .values()
-                .filter_map(move |comment| self.issue_comment(repository, comment))
+    pub fn issue_comments(&'a self, repository: &'a Repository) -> impl Iterator<Item = Value> {
+        let url = self.url(repository);
+        repository.comments.values().filter_map(move |comment| {
+            let issue = repository.issues.get(&comment.issue)?;
+            let on = issue_url(&url, issue);
+            Some(json!({
+                "type": "issue_comment",
+                "url": format!("{on}#issuecomment-{}", comment.id),
+                kind_of(issue): on,
+                "user": self.user_url(comment.author),
+                "body": comment.body,
+                "formatter": "markdown",
+                "reactions": [],
+                "created_at": iso(comment.created_at),
+                "updated_at": iso(comment.updated_at),
+            }))
         })
     }
 
-    fn issue_comment(&self, repository: &Repository, comment: &Comment) -> Option<Value> {
-        let issue = repository.issues.get(&comment.issue)?;
-        let on = issue_url(&self.url(repository), issue);
-        Some(json!({
-            "type": "issue_comment",
-            "url": format!("{on}#issuecomment-{}", comment.id),
-            kind_of(issue): on,
-            "user": self.user_url(comment.author),
-            "body": comment.body,
-            "formatter": "markdown",
-            "reactions": [],
-            "created_at": iso(comment.created_at),
-            "updated_at": iso(comment.updated_at),
-        }))
-    }
-
-    pub fn all_releases(&self) -> impl Iterator<Item = Value> {
-        self.repositories.iter().flat_map(move |repository| {
-            repository.releases.values().map(move |release| self.release(repository, release))
-        })
-    }
-
-    fn release(&self, repository: &Repository, release: &Release) -> Value {
-        let assets: Vec<Value> = release.assets.values().map(|asset| self.asset(asset)).collect();
-        json!({
-            "type": "release",
-            "url": format!("{}/releases/tag/{}", self.url(repository), segment(&release.tag)),
-            "repository": self.url(repository),
-            "user": self.user_url(release.author),
-            "name": release.name,
-            "tag_name": release.tag,
-            "body": release.body,
-            "state": "published",
-            "prerelease": false,
-            "target_commitish": repository.default_branch,
-            "release_assets": assets,
-            "published_at": iso(release.created_at),
-            "created_at": iso(release.created_at),
+    pub fn releases(&'a self, repository: &'a Repository) -> impl Iterator<Item = Value> {
+        let url = self.url(repository);
+        repository.releases.values().map(move |release| {
+            let assets: Vec<Value> =
+                release.assets.values().map(|asset| self.asset(asset)).collect();
+            json!({
+                "type": "release",
+                "url": format!("{url}/releases/tag/{}", segment(&release.tag)),
+                "repository": url,
+                "user": self.user_url(release.author),
+                "name": release.name,
+                "tag_name": release.tag,
+                "body": release.body,
+                "state": "published",
+                "prerelease": false,
+                "target_commitish": repository.default_branch,
+                "release_assets": assets,
+                "published_at": iso(release.created_at),
+                "created_at": iso(release.created_at),
+            })
         })
     }
 
@@ -339,6 +313,10 @@ impl Subject<'_> {
             "created_at": iso(asset.created_at),
         })
     }
+}
+
+pub fn pulls_of(repository: &Repository) -> impl Iterator<Item = &Issue> {
+    repository.issues.values().filter(|issue| issue.pull_from.is_some())
 }
 
 pub fn issue_url(repository_url: &str, issue: &Issue) -> String {

@@ -5,17 +5,16 @@
 
 use serde_json::{Value, json};
 
-use super::records::{Subject, issue_url};
+use super::records::{Subject, issue_url, pulls_of};
 use crate::emulator::http::{iso, segment};
 use crate::emulator::render::extend;
 use crate::emulator::world::{Issue, Repository, StoredItem};
 
 impl<'a> Subject<'a> {
     fn collection(&self, repository: &Repository, own: &str) -> Vec<&'a StoredItem> {
-        let kept =
-            self.world.collections.collection(&format!("repository/{}/{own}", repository.id));
-        kept.map(|kept| kept.in_order().into_iter().map(|(_, thing)| thing).collect())
-            .unwrap_or_default()
+        let address = format!("repository/{}/{own}", repository.id);
+        let kept = self.world.collections.collection(&address).map(|kept| kept.in_order());
+        kept.into_iter().flatten().map(|(_, thing)| thing).collect()
     }
 
     fn reviews_of(&self, repository: &Repository, pull: &Issue) -> Vec<&'a StoredItem> {
@@ -29,12 +28,9 @@ impl<'a> Subject<'a> {
     }
 
     pub fn reviewers(&self, repository: &'a Repository) -> impl Iterator<Item = u64> {
-        let comments = self
-            .collection(repository, "comments")
-            .into_iter()
-            .chain(self.collection(repository, "pulls/comments"));
+        let comments = ["comments", "pulls/comments"].map(|own| self.collection(repository, own));
         let reviews = pulls_of(repository).flat_map(|pull| self.reviews_of(repository, pull));
-        comments.chain(reviews).filter_map(|thing| self.author(thing))
+        comments.into_iter().flatten().chain(reviews).filter_map(|thing| self.author(thing))
     }
 
     fn said(&self, thing: &StoredItem) -> Value {
@@ -48,126 +44,95 @@ impl<'a> Subject<'a> {
         })
     }
 
-    pub fn commit_comments(&self) -> impl Iterator<Item = Value> {
-        self.repositories.iter().flat_map(|repository| {
-            self.collection(repository, "comments")
-                .into_iter()
-                .map(|thing| self.commit_comment(repository, thing))
+    pub fn commit_comments(&'a self, repository: &'a Repository) -> impl Iterator<Item = Value> {
+        let url = self.url(repository);
+        self.collection(repository, "comments").into_iter().map(move |thing| {
+            let sha = text(thing, "commit_id");
+            let mut value = self.said(thing);
+            extend(
+                &mut value,
+                json!({
+                    "type": "commit_comment",
+                    "url": format!("{url}/commit/{}#commitcomment-{}", segment(sha.unwrap_or("")), thing.id),
+                    "repository": url,
+                    "commit_id": sha,
+                    "path": text(thing, "path"),
+                    "position": number(thing, "position"),
+                }),
+            );
+            value
         })
     }
 
-    fn commit_comment(&self, repository: &Repository, thing: &StoredItem) -> Value {
-        let (url, sha) = (self.url(repository), text(thing, "commit_id"));
-        let mut value = self.said(thing);
-        extend(
-            &mut value,
-            json!({
-                "type": "commit_comment",
-                "url": format!("{url}/commit/{}#commitcomment-{}", segment(sha.unwrap_or("")), thing.id),
-                "repository": url,
-                "commit_id": sha,
-                "path": text(thing, "path"),
-                "position": number(thing, "position"),
-            }),
-        );
-        value
-    }
-
-    pub fn reviews(&self) -> impl Iterator<Item = Value> {
-        self.repositories.iter().flat_map(move |repository| {
-            pulls_of(repository).flat_map(move |pull| {
-                self.reviews_of(repository, pull)
-                    .into_iter()
-                    .map(move |thing| self.review(repository, pull, thing))
+    pub fn reviews(&'a self, repository: &'a Repository) -> impl Iterator<Item = Value> {
+        pulls_of(repository).flat_map(move |pull| {
+            let on = issue_url(&self.url(repository), pull);
+            self.reviews_of(repository, pull).into_iter().map(move |thing| {
+                let mut value = self.said(thing);
+                extend(
+                    &mut value,
+                    json!({
+                        "type": "pull_request_review",
+                        "url": format!("{on}#pullrequestreview-{}", thing.id),
+                        "pull_request": on,
+                        "head_sha": text(thing, "commit_id"),
+                        "state": review_state(thing),
+                        "submitted_at": iso(thing.created_at),
+                    }),
+                );
+                value
             })
         })
     }
 
-    fn review(&self, repository: &Repository, pull: &Issue, thing: &StoredItem) -> Value {
-        let on = issue_url(&self.url(repository), pull);
-        let mut value = self.said(thing);
-        extend(
-            &mut value,
-            json!({
-                "type": "pull_request_review",
-                "url": format!("{on}#pullrequestreview-{}", thing.id),
-                "pull_request": on,
-                "head_sha": text(thing, "commit_id"),
-                "state": review_state(thing),
-                "submitted_at": iso(thing.created_at),
-            }),
-        );
-        value
-    }
-
-    pub fn review_comments(&self) -> impl Iterator<Item = Value> {
-        self.repositories.iter().flat_map(|repository| {
-            self.collection(repository, "pulls/comments")
-                .into_iter()
-                .filter_map(|thing| self.review_comment(repository, thing))
+    /// Leaves out comments without a known pull request: a later change may have overwritten it.
+    pub fn review_comments(&'a self, repository: &'a Repository) -> impl Iterator<Item = Value> {
+        let comments = self.collection(repository, "pulls/comments").into_iter();
+        comments.filter_map(|thing| {
+            let pull = repository.issues.get(&number(thing, "pull_number")?);
+            let pull = pull.filter(|issue| issue.pull_from.is_some())?;
+            let on = issue_url(&self.url(repository), pull);
+            let mut value = self.said(thing);
+            extend(
+                &mut value,
+                json!({
+                    "type": "review_comment",
+                    "url": format!("{on}#discussion_r{}", thing.id),
+                    "pull_request": on,
+                    "commit_id": text(thing, "commit_id"),
+                    "path": text(thing, "path"),
+                    "position": number(thing, "position"),
+                    "diff_hunk": text(thing, "diff_hunk"),
+                    "in_reply_to": number(thing, "in_reply_to"),
+                }),
+            );
+            Some(value)
         })
-    }
-
-    /// `None` for a comment without a known pull request: a later change may have overwritten it.
-    fn review_comment(&self, repository: &Repository, thing: &StoredItem) -> Option<Value> {
-        let pull = repository
-            .issues
-            .get(&number(thing, "pull_number")?)
-            .filter(|issue| issue.pull_from.is_some())?;
-        let on = issue_url(&self.url(repository), pull);
-        let mut value = self.said(thing);
-        extend(
-            &mut value,
-            json!({
-                "type": "review_comment",
-                "url": format!("{on}#discussion_r{}", thing.id),
-                "pull_request": on,
-                "commit_id": text(thing, "commit_id"),
-                "path": text(thing, "path"),
-                "position": number(thing, "position"),
-                "diff_hunk": text(thing, "diff_hunk"),
-                "in_reply_to": number(thing, "in_reply_to"),
-            }),
-        );
-        Some(value)
     }
 
     /// Lists the protection of each existing branch, with the API's setting names.
-    pub fn protected_branches(&self) -> impl Iterator<Item = Value> {
-        self.repositories.iter().flat_map(move |repository| {
-            let history = self.world.history(repository);
-            let branches: Vec<String> = history.branches().map(str::to_owned).collect();
-            branches.into_iter().filter_map(move |branch| {
-                let kept = self.world.collections.collection(&format!(
-                    "repository/{}/branches/{}",
-                    repository.id,
-                    segment(&branch)
-                ))?;
-                Some(self.protected_branch(repository, &branch, kept.get("protection")?))
-            })
+    pub fn protected_branches(&'a self, repository: &'a Repository) -> impl Iterator<Item = Value> {
+        let (url, history) = (self.url(repository), self.world.history(repository));
+        let branches: Vec<String> = history.branches().map(str::to_owned).collect();
+        branches.into_iter().filter_map(move |branch| {
+            let name = segment(&branch);
+            let address = format!("repository/{}/branches/{name}", repository.id);
+            let thing = self.world.collections.collection(&address)?.get("protection")?;
+            let mut value = Value::Object(thing.fields.clone());
+            extend(
+                &mut value,
+                json!({
+                    "type": "protected_branch",
+                    "url": format!("{url}/protected_branches/{name}"),
+                    "repository": url,
+                    "name": branch,
+                    "created_at": iso(thing.created_at),
+                    "updated_at": iso(thing.updated_at),
+                }),
+            );
+            Some(value)
         })
     }
-
-    fn protected_branch(&self, repository: &Repository, branch: &str, thing: &StoredItem) -> Value {
-        let url = self.url(repository);
-        let mut value = Value::Object(thing.fields.clone());
-        extend(
-            &mut value,
-            json!({
-                "type": "protected_branch",
-                "url": format!("{url}/protected_branches/{}", segment(branch)),
-                "repository": url,
-                "name": branch,
-                "created_at": iso(thing.created_at),
-                "updated_at": iso(thing.updated_at),
-            }),
-        );
-        value
-    }
-}
-
-fn pulls_of(repository: &Repository) -> impl Iterator<Item = &Issue> {
-    repository.issues.values().filter(|issue| issue.pull_from.is_some())
 }
 
 fn text<'a>(thing: &'a StoredItem, member: &str) -> Option<&'a str> {

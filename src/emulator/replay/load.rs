@@ -6,6 +6,7 @@
 //! unchanged, with its `content-encoding` and without rewriting.
 
 use std::path::{Path, PathBuf};
+use std::slice;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -114,20 +115,14 @@ fn exchange(record: &Value) -> Result<Option<Exchange>, String> {
         "https://uploads.github.com" => Site::Uploads,
         _ => return Ok(None),
     };
-    let (path, query) = text("path")?
-        .split_once('?')
-        .map_or((text("path")?, None), |(path, query)| (path, Some(query)));
-    let status = record
-        .get("status")
-        .and_then(Value::as_u64)
-        .and_then(|status| StatusCode::from_u16(u16::try_from(status).ok()?).ok());
+    let address = text("path")?;
+    let (path, query) = address.split_once('?').unwrap_or((address, ""));
+    let status = record.get("status").and_then(Value::as_u64);
+    let status = status.and_then(|status| StatusCode::from_u16(u16::try_from(status).ok()?).ok());
     let received = headers(record);
     let value_of = |name: HeaderName| {
-        received
-            .iter()
-            .find(|(given, _)| *given == name)
-            .and_then(|(_, value)| value.to_str().ok())
-            .map(str::to_owned)
+        let (_, value) = received.iter().find(|(given, _)| *given == name)?;
+        value.to_str().ok().map(str::to_owned)
     };
     let resource = value_of(HeaderName::from_static("x-ratelimit-resource"))
         .and_then(|name| Resource::named(&name));
@@ -139,7 +134,7 @@ fn exchange(record: &Value) -> Result<Option<Exchange>, String> {
             method: text("method")?.to_ascii_uppercase(),
             site,
             path: path.to_owned(),
-            query: Query::parse(query).sorted(),
+            query: Query::parse(Some(query)).sorted(),
         },
         body: (site == Site::Api).then(|| recorded_body(record)),
         status: status.ok_or("status is not an HTTP status")?,
@@ -177,30 +172,24 @@ fn is_kept(name: &HeaderName) -> bool {
 /// `rawHeaders` is a flat list of names and values; `headers` and `responseHeaders` are objects.
 fn headers(record: &Value) -> Vec<(HeaderName, HeaderValue)> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let pairs: Vec<(String, String)> = match ["rawHeaders", "responseHeaders", "headers"]
-        .iter()
-        .find_map(|name| record.get(*name))
-    {
+    let names = ["rawHeaders", "responseHeaders", "headers"];
+    let pairs: Vec<(String, String)> = match names.iter().find_map(|name| record.get(*name)) {
         Some(Value::Array(list)) => {
             list.chunks_exact(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
         }
         Some(Value::Object(map)) => map
             .iter()
-            .flat_map(|(name, value)| match value {
-                Value::Array(values) => {
-                    values.iter().map(|value| (name.clone(), text(value))).collect()
-                }
-                single => vec![(name.clone(), text(single))],
+            .flat_map(|(name, value)| {
+                let values = value.as_array().map_or(slice::from_ref(value), Vec::as_slice);
+                values.iter().map(move |value| (name.clone(), text(value)))
             })
             .collect(),
         _ => Vec::new(),
     };
-    pairs
-        .into_iter()
-        .filter_map(|(name, value)| {
-            Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
-        })
-        .collect()
+    let header = |(name, value)| {
+        Some((HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?))
+    };
+    pairs.into_iter().filter_map(header).collect()
 }
 
 fn answer(response: &Value, binary: bool) -> RecordedBody {

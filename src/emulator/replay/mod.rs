@@ -86,7 +86,7 @@ enum RecordedBody {
 
 #[derive(Debug)]
 pub struct Replayer {
-    recording: Recording,
+    pub recording: Recording,
     by_key: BTreeMap<Key, Vec<usize>>,
     /// Times served, by the first position with the same key and body.
     served: BTreeMap<usize, usize>,
@@ -99,14 +99,6 @@ impl Replayer {
             by_key.entry(exchange.key.clone()).or_default().push(position);
         }
         Self { recording, by_key, served: BTreeMap::new() }
-    }
-
-    pub fn recording(&self) -> &Recording {
-        &self.recording
-    }
-
-    pub fn into_recording(self) -> Recording {
-        self.recording
     }
 
     /// Accepts any credential and gives each a budget of its own.
@@ -123,10 +115,10 @@ impl Replayer {
 
     /// Returns the resource that the recorded response was charged to.
     pub fn resource(&self, request: &Request<Bytes>, canonical: Canonical<'_>) -> Resource {
-        let positions = self.by_key.get(&key(request, canonical));
-        positions
-            .and_then(|positions| self.recording.exchanges.get(*positions.first()?))
-            .map_or(Resource::CORE, |exchange| exchange.resource)
+        let first =
+            self.by_key.get(&key(request, canonical)).and_then(|positions| positions.first());
+        let exchange = first.and_then(|position| self.recording.exchanges.get(*position));
+        exchange.map_or(Resource::CORE, |exchange| exchange.resource)
     }
 
     /// Returns the endpoint's name for counting: all unknown requests share one.
@@ -150,17 +142,19 @@ impl Replayer {
             return self.unknown(&key, "No recorded exchange for");
         };
         let sent = body_value(request.body());
-        let same: Vec<usize> =
-            positions.iter().copied().filter(|at| self.matches(*at, &sent, Match::Same)).collect();
-        let matching = if same.is_empty() {
-            positions
-                .iter()
-                .copied()
-                .filter(|at| self.matches(*at, &sent, Match::Contains))
-                .collect()
-        } else {
-            same
+        let matching_by = |is_match: fn(&Value, &Value) -> bool| -> Vec<usize> {
+            let has_body = |at: &usize| {
+                let exchange = self.recording.exchanges.get(*at);
+                exchange.is_some_and(|exchange| {
+                    exchange.body.as_ref().is_none_or(|recorded| is_match(&sent, recorded))
+                })
+            };
+            positions.iter().copied().filter(has_body).collect()
         };
+        let mut matching = matching_by(Value::eq);
+        if matching.is_empty() {
+            matching = matching_by(contains);
+        }
         let Some(first) = matching.first() else {
             return self.unknown(&key, "Recorded with another body only:");
         };
@@ -170,15 +164,6 @@ impl Replayer {
         match self.recording.exchanges.get(position) {
             Some(exchange) => exchange.reply(urls),
             None => self.unknown(&key, "No recorded exchange for"),
-        }
-    }
-
-    fn matches(&self, position: usize, sent: &Value, how: Match) -> bool {
-        let Some(exchange) = self.recording.exchanges.get(position) else { return false };
-        match (&exchange.body, how) {
-            (None, _) => true,
-            (Some(recorded), Match::Same) => recorded == sent,
-            (Some(recorded), Match::Contains) => contains(sent, recorded),
         }
     }
 
@@ -196,13 +181,7 @@ impl Replayer {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Match {
-    Same,
-    /// Some clients send members that the recorded request lacks.
-    Contains,
-}
-
+/// Some clients send members that the recorded request lacks.
 fn contains(sent: &Value, recorded: &Value) -> bool {
     match (sent, recorded) {
         (Value::Object(sent), Value::Object(recorded)) => {
@@ -257,10 +236,8 @@ impl Exchange {
             RecordedBody::Json(value) => {
                 let mut value = value.clone();
                 rewrite::json(&mut value, urls);
-                Body::Raw(
-                    self.content_type.clone(),
-                    serde_json::to_vec(&value).unwrap_or_default().into(),
-                )
+                let bytes = serde_json::to_vec(&value).unwrap_or_default();
+                Body::Raw(self.content_type.clone(), bytes.into())
             }
             RecordedBody::Bytes(bytes) => Body::Raw(self.content_type.clone(), bytes.clone()),
         };

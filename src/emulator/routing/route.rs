@@ -13,7 +13,8 @@ pub type Outcome = Result<Reply, ApiError>;
 pub type Handler = fn(&mut Call<'_>) -> Outcome;
 
 /// A method that has routes; `HEAD` counts as `GET`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "UPPERCASE")]
 pub enum Verb {
     Get,
     Post,
@@ -35,13 +36,7 @@ impl Verb {
     }
 
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Post => "POST",
-            Self::Patch => "PATCH",
-            Self::Put => "PUT",
-            Self::Delete => "DELETE",
-        }
+        self.into()
     }
 }
 
