@@ -27,30 +27,19 @@ pub fn caller(
     if values.next().is_some() {
         return Err(BadCredentials);
     }
-    match read(value.to_str().map_err(|_| BadCredentials)?)? {
-        Credential::Token(secret) if jwt::looks_like_one(&secret) => app(world, &secret, now),
-        Credential::Token(secret) => token(world, &secret, now),
-        Credential::Basic { user, password } => basic(world, &user, &password, now),
-    }
-}
-
-enum Credential {
-    Token(String),
-    Basic { user: String, password: String },
-}
-
-fn read(value: &str) -> Result<Credential, BadCredentials> {
-    let (scheme, rest) = value.trim().split_once(' ').ok_or(BadCredentials)?;
-    let rest = rest.trim();
+    let text = value.to_str().map_err(|_| BadCredentials)?;
+    let (scheme, secret) = text.trim().split_once(' ').ok_or(BadCredentials)?;
+    let secret = secret.trim();
     match scheme.to_ascii_lowercase().as_str() {
-        "bearer" => Ok(Credential::Token(rest.to_owned())),
+        "bearer" if jwt::looks_like_one(secret) => app(world, secret, now),
+        "bearer" => token(world, secret, now),
         // A JSON web token must use `Bearer`; the scheme `token` is for other credentials.
-        "token" if !jwt::looks_like_one(rest) => Ok(Credential::Token(rest.to_owned())),
+        "token" if !jwt::looks_like_one(secret) => token(world, secret, now),
         "basic" => {
-            let decoded = STANDARD.decode(rest).map_err(|_| BadCredentials)?;
+            let decoded = STANDARD.decode(secret).map_err(|_| BadCredentials)?;
             let text = String::from_utf8(decoded).map_err(|_| BadCredentials)?;
             let (user, password) = text.split_once(':').ok_or(BadCredentials)?;
-            Ok(Credential::Basic { user: user.to_owned(), password: password.to_owned() })
+            basic(world, user, password, now)
         }
         _ => Err(BadCredentials),
     }

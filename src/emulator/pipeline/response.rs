@@ -33,24 +33,6 @@ impl Context<'_> {
     }
 }
 
-fn unmodified_response(
-    validators: &Validators,
-    tag: &Tag,
-    own: Vec<(HeaderName, HeaderValue)>,
-    context: &Context<'_>,
-) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::new());
-    *response.status_mut() = StatusCode::NOT_MODIFIED;
-    let headers = response.headers_mut();
-    every_answer(headers, context);
-    if *tag != Tag::None {
-        set(headers, header::ETAG, Some(&validators.strong_etag()));
-    }
-    set(headers, header::LAST_MODIFIED, validators.last_modified_header().as_deref());
-    overlay(headers, own);
-    response
-}
-
 fn overlay(headers: &mut HeaderMap, own: Vec<(HeaderName, HeaderValue)>) {
     for (name, _) in &own {
         headers.remove(name);
@@ -136,28 +118,32 @@ impl Reply {
             }
             Tag::None => self.changed_at.map(|at| exact(String::new(), Some(at))),
         };
-        if let Some(validators) = &validators
-            && validators.evaluate(request) == Freshness::NotModified
-        {
-            let own = self.headers.into_iter();
-            let kept = own.filter(|(name, _)| name != header::LINK && name != header::CONTENT_TYPE);
-            return unmodified_response(validators, &self.tag, kept.collect(), context);
-        }
+        let is_unmodified = validators
+            .as_ref()
+            .is_some_and(|validators| validators.evaluate(request) == Freshness::NotModified);
+        let etag = match (self.tag, &validators) {
+            (Tag::None, _) | (Tag::Made, None) => None,
+            (_, Some(validators)) if is_unmodified => Some(validators.strong_etag()),
+            (Tag::Recorded(tag), _) => Some(tag),
+            (Tag::Made, Some(validators)) => Some(validators.etag(request)),
+        };
+        let mut own = self.headers;
         let mut response = Response::new(Bytes::new());
-        *response.status_mut() = self.status;
+        *response.status_mut() = if is_unmodified { StatusCode::NOT_MODIFIED } else { self.status };
         let headers = response.headers_mut();
         every_answer(headers, context);
-        set(headers, header::CONTENT_TYPE, content_type.as_deref());
-        match (&self.tag, &validators) {
-            (Tag::Recorded(tag), _) => set(headers, header::ETAG, Some(tag)),
-            (Tag::Made, Some(validators)) => {
-                set(headers, header::ETAG, Some(&validators.etag(request)));
-            }
-            (Tag::Made, None) | (Tag::None, _) => {}
+        if is_unmodified {
+            own.retain(|(name, _)| name != header::LINK && name != header::CONTENT_TYPE);
+        } else {
+            set(headers, header::CONTENT_TYPE, content_type.as_deref());
         }
+        set(headers, header::ETAG, etag.as_deref());
         let last_modified = validators.as_ref().and_then(Validators::last_modified_header);
         set(headers, header::LAST_MODIFIED, last_modified.as_deref());
-        overlay(headers, self.headers);
+        overlay(headers, own);
+        if is_unmodified {
+            return response;
+        }
         if method == Method::HEAD {
             // RFC 9110, section 9.3.2: the headers of the GET, without the content.
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));

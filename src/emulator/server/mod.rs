@@ -63,15 +63,9 @@ pub struct Server;
 pub struct Handle {
     addr: SocketAddr,
     shared: Arc<Shared>,
-    stop: watch::Sender<Phase>,
+    stop: watch::Sender<()>,
     task: JoinHandle<()>,
     deliveries: JoinHandle<()>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    Serving,
-    Stopping,
 }
 
 #[derive(Debug)]
@@ -127,9 +121,9 @@ impl Server {
             changed: Notify::new(),
             post: Arc::default(),
         });
-        let (stop, phase) = watch::channel(Phase::Serving);
-        let deliveries = tokio::spawn(deliver(sender, Arc::clone(&shared), phase.clone()));
-        let task = tokio::spawn(accept(listener, Arc::clone(&shared), phase, connections_max));
+        let (stop, stopped) = watch::channel(());
+        let deliveries = tokio::spawn(deliver(sender, Arc::clone(&shared), stopped.clone()));
+        let task = tokio::spawn(accept(listener, Arc::clone(&shared), stopped, connections_max));
         Handle { addr, shared, stop, task, deliveries }
     }
 }
@@ -167,13 +161,13 @@ impl Handle {
     /// Stops accepting, grants responses under way a short time, and ends.
     pub async fn shutdown(self) {
         // A failed send means that the task has already ended.
-        let _ = self.stop.send(Phase::Stopping);
+        let _ = self.stop.send(());
         let _ = self.task.await;
         let _ = self.deliveries.await;
     }
 }
 
-async fn deliver(sender: WebhookSender, shared: Arc<Shared>, phase: watch::Receiver<Phase>) {
+async fn deliver(sender: WebhookSender, shared: Arc<Shared>, stopped: watch::Receiver<()>) {
     let take = || {
         let taken = shared.emulator.lock().take_outgoing(shared.clock.now());
         // Taking may empty the queue without a send: the webhook was deleted.
@@ -184,13 +178,13 @@ async fn deliver(sender: WebhookSender, shared: Arc<Shared>, phase: watch::Recei
         shared.emulator.lock().delivered(id, receipt);
         shared.changed.notify_waiters();
     };
-    sender::run(sender, take, settle, Arc::clone(&shared.post), phase).await;
+    sender::run(sender, take, settle, Arc::clone(&shared.post), stopped).await;
 }
 
 async fn accept(
     listener: TcpListener,
     shared: Arc<Shared>,
-    mut phase: watch::Receiver<Phase>,
+    mut stopped: watch::Receiver<()>,
     connections_max: usize,
 ) {
     let slots = Arc::new(Semaphore::new(connections_max));
@@ -198,7 +192,7 @@ async fn accept(
     loop {
         let slot = tokio::select! {
             slot = Arc::clone(&slots).acquire_owned() => slot,
-            _ = phase.changed() => break,
+            _ = stopped.changed() => break,
         };
         let Ok(slot) = slot else { break };
         tokio::select! {
@@ -209,10 +203,10 @@ async fn accept(
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                     continue;
                 };
-                let connection = serve(stream, peer.ip(), Arc::clone(&shared), phase.clone());
+                let connection = serve(stream, peer.ip(), Arc::clone(&shared), stopped.clone());
                 connections.spawn(async move { connection.await; drop(slot) });
             }
-            _ = phase.changed() => break,
+            _ = stopped.changed() => break,
         }
         while connections.try_join_next().is_some() {}
     }
@@ -227,7 +221,7 @@ async fn serve(
     stream: TcpStream,
     peer: IpAddr,
     shared: Arc<Shared>,
-    mut phase: watch::Receiver<Phase>,
+    mut stopped: watch::Receiver<()>,
 ) {
     // A response is one small write; Nagle's algorithm would only add latency.
     let _ = stream.set_nodelay(true);
@@ -250,7 +244,7 @@ async fn serve(
         _ = connection.as_mut() => return,
         () = ends.wait_for_cut() => return,
         () = activity.idle_for(IDLE_WAIT) => {}
-        _ = phase.changed() => {}
+        _ = stopped.changed() => {}
     }
     connection.as_mut().graceful_shutdown();
     tokio::select! {
@@ -293,7 +287,7 @@ async fn answer(
         shared.post.notify_one();
     }
     let mut in_flight =
-        InFlight { id: arrival.id, shared: Arc::clone(&shared), end: End::ClientGone };
+        InFlight { id: arrival.id, shared: Arc::clone(&shared), end: Emulator::abandon };
     shared.changed.notify_waiters();
     if let Some(gate) = arrival.gate {
         shared.wait_for(|emulator| emulator.gate_is_open(gate)).await;
@@ -304,7 +298,7 @@ async fn answer(
     if !shared.latency.is_zero() {
         tokio::time::sleep(shared.latency).await;
     }
-    in_flight.end = End::Answered;
+    in_flight.end = Emulator::finish;
     drop(in_flight);
     if arrival.departure == Departure::Watched {
         ends.departs(arrival.id, arrival.response.body().len() as u64);
@@ -397,12 +391,8 @@ impl Shared {
 struct InFlight {
     id: RequestId,
     shared: Arc<Shared>,
-    end: End,
-}
-
-enum End {
-    Answered,
-    ClientGone,
+    /// [`Emulator::abandon`] until the response leaves, then [`Emulator::finish`].
+    end: fn(&mut Emulator, Timestamp, RequestId),
 }
 
 impl Drop for InFlight {
@@ -411,10 +401,7 @@ impl Drop for InFlight {
             // Reads the time under the lock, so that completions are recorded in order.
             let mut emulator = self.shared.emulator.lock();
             let now = self.shared.clock.now();
-            match self.end {
-                End::Answered => emulator.finish(now, self.id),
-                End::ClientGone => emulator.abandon(now, self.id),
-            }
+            (self.end)(&mut emulator, now, self.id);
         }
         self.shared.changed.notify_waiters();
     }

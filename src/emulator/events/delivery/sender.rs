@@ -120,16 +120,13 @@ impl WebhookSender {
 /// Sends the emulator's deliveries until stopped, then drops those under way.
 ///
 /// `take` returns the deliveries due now and `settle` takes their results; `wake` signals new ones.
-pub async fn run<T, S, P>(
+pub async fn run(
     sender: WebhookSender,
-    take: T,
-    settle: S,
+    take: impl Fn() -> Vec<Outgoing>,
+    settle: impl Fn(OutgoingId, Receipt),
     wake: Arc<Notify>,
-    mut stop: watch::Receiver<P>,
-) where
-    T: Fn() -> Vec<Outgoing>,
-    S: Fn(OutgoingId, Receipt),
-{
+    mut stop: watch::Receiver<()>,
+) {
     let sender = Arc::new(sender);
     let mut under_way = JoinSet::new();
     let mut names = HashMap::new();

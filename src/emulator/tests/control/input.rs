@@ -367,8 +367,9 @@ fn random_object(dice: &mut Rng, depth: u32) -> Value {
     Value::Object(members.collect())
 }
 
-#[test]
-fn no_control_request_makes_it_panic_and_every_answer_is_well_formed() {
+/// Returns the control's path and a request to it; `None` for most of the turns that would reset
+/// the world.
+fn random_request(dice: &mut Rng, turn: u32) -> Option<(&'static str, Request<Bytes>)> {
     const FAULTS: &[&str] = &[
         "status",
         "stall",
@@ -385,46 +386,48 @@ fn no_control_request_makes_it_panic_and_every_answer_is_well_formed() {
         "pristine_rate_limit",
         "stale_read",
     ];
+    let path =
+        if dice.below(3) == 0 { "faults" } else { dice.pick(CONTROLS).copied().unwrap_or("world") };
+    let method = dice
+        .pick(&["GET", "POST", "POST", "POST", "PUT", "DELETE", "HEAD", "PATCH"])
+        .copied()
+        .unwrap_or("GET");
+    let mut body = random_object(dice, 2);
+    if path == "faults" && dice.below(2) == 0 {
+        body = json!({ "fault": dice.pick(FAULTS), "match": { "nth": dice.below(4) } });
+        if dice.below(2) == 0 {
+            body["seconds"] = random_value(dice, 0);
+        }
+    }
+    if path == "seed" && turn % 100 != 0 {
+        return None;
+    }
+    let body = if dice.below(8) == 0 {
+        Bytes::from_static(b"{\"a\":")
+    } else {
+        Bytes::from(body.to_string())
+    };
+    let uri = format!(
+        "/_emulator/{path}{}",
+        dice.pick(&["", "?since=1", "?limit=x", "?held=1", "?struck=x"]).unwrap_or(&"")
+    );
+    let mut request = Request::builder().method(method).uri(uri).body(body).expect("well formed");
+    if dice.below(20) == 0 {
+        request
+            .headers_mut()
+            .insert("origin", HeaderValue::from_bytes(&[0xff, b'x']).expect("bytes"));
+    }
+    Some((path, request))
+}
+
+#[test]
+fn no_control_request_makes_it_panic_and_every_answer_is_well_formed() {
     let seed = 20_260_803;
     let mut dice = Rng::new(seed);
     let mut upstream = Upstream::new();
     let (mut armed, mut struck) = (0, 0);
-    for turn in 0..cases(3_000) {
-        let path = if dice.below(3) == 0 {
-            "faults"
-        } else {
-            dice.pick(CONTROLS).copied().unwrap_or("world")
-        };
-        let method = dice
-            .pick(&["GET", "POST", "POST", "POST", "PUT", "DELETE", "HEAD", "PATCH"])
-            .copied()
-            .unwrap_or("GET");
-        let mut body = random_object(&mut dice, 2);
-        if path == "faults" && dice.below(2) == 0 {
-            body = json!({ "fault": dice.pick(FAULTS), "match": { "nth": dice.below(4) } });
-            if dice.below(2) == 0 {
-                body["seconds"] = random_value(&mut dice, 0);
-            }
-        }
-        if path == "seed" && turn % 100 != 0 {
-            continue;
-        }
-        let body = if dice.below(8) == 0 {
-            Bytes::from_static(b"{\"a\":")
-        } else {
-            Bytes::from(body.to_string())
-        };
-        let uri = format!(
-            "/_emulator/{path}{}",
-            dice.pick(&["", "?since=1", "?limit=x", "?held=1", "?struck=x"]).unwrap_or(&"")
-        );
-        let mut request =
-            Request::builder().method(method).uri(uri).body(body).expect("well formed");
-        if dice.below(20) == 0 {
-            request
-                .headers_mut()
-                .insert("origin", HeaderValue::from_bytes(&[0xff, b'x']).expect("bytes"));
-        }
+    for turn in 0..3_000 {
+        let Some((path, request)) = random_request(&mut dice, turn) else { continue };
         let answer = upstream.send(&request);
         let what = || {
             format!(
