@@ -1,6 +1,5 @@
-//! Triggers: events that a test causes through `/_emulator/events`. They cover watching and each
-//! notification reason that no other request causes. `control` handles issues, comments and
-//! mentions.
+//! Triggers of `/_emulator/events` for watching, and for each notification reason that no other
+//! request causes. `events` handles issues, comments and mentions.
 //!
 //! A body is `{"type", "repository": "acme/widgets", "actor": "ben", "user": "ada", "team":
 //! "acme/platform", "number": 1, "text": "…"}`. All but `type` and `repository` have a default; a

@@ -1,4 +1,4 @@
-//! Changes in the world, with their notifications ([`super::participation`]) and webhook events
+//! Changes in the world, with their notifications ([`notifications`]) and webhook events
 //! ([`super::webhooks`]).
 
 use serde_json::json;

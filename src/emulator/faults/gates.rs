@@ -54,7 +54,6 @@ impl Gates {
         Some(gate.held.len())
     }
 
-    /// Opens every gate and returns how many requests they held.
     pub fn open_all(&mut self) -> usize {
         let held = self.holder.len();
         *self = Self::after(self);

@@ -18,15 +18,11 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Ending {
-    /// A canned response instead of the real one.
     Status(Canned, Execution),
     /// Holds the response back; `None` for ever.
     Stall(Option<Duration>, Execution),
-    /// Resets the connection before execution.
     ResetBefore,
-    /// Resets the connection after execution.
     ResetAfter,
-    /// Truncates the body.
     HalfBody(Framing),
     /// Executes the request and closes the connection without a response.
     Lost,
@@ -34,10 +30,12 @@ pub enum Ending {
     HtmlRefusal(StatusCode),
     /// A secondary denial, deserved or not.
     Secondary(LimitDenial),
-    /// Invalidates the credential of the request.
     Revoke,
     /// Until `after` later ones of the same account have left, or until the time-out.
-    Reorder { after: u32, timeout: Duration },
+    Reorder {
+        after: u32,
+        timeout: Duration,
+    },
 }
 
 /// Says if a request with a bad end was executed.

@@ -48,7 +48,7 @@ impl<'a> Members<'a> {
         self.wrong.extend(inner.finish());
     }
 
-    /// Returns the value of a member and marks the name as known.
+    /// Marks the name as known.
     pub fn value(&mut self, name: &'static str) -> Option<&'a Value> {
         if !self.known.contains(&name) {
             self.known.push(name);

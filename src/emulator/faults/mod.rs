@@ -168,7 +168,6 @@ impl Faults {
         self.armed.keys().copied().collect()
     }
 
-    /// Returns the number of strikes, if the fault exists.
     pub fn struck(&self, id: FaultId) -> Option<u64> {
         self.armed.get(&id).map(|armed| armed.struck)
     }

@@ -88,7 +88,6 @@ impl Validators {
         if weak { format!("W/\"{}\"", self.opaque) } else { self.strong_etag() }
     }
 
-    /// The strong form.
     pub fn strong_etag(&self) -> String {
         format!("\"{}\"", self.opaque)
     }

@@ -1,12 +1,11 @@
 //! The secondary limits: concurrency, points and content (SPECIFICATION, "Secondary rate limits"),
 //! and the treatment of clients that do not stop.
 //!
-//! The upstream does not document how it measures a minute. This is the strictest reading: a
-//! request counts from its arrival until a whole sliding window after its completion. A client that
-//! passes here passes any fixed or sliding window. Refused requests do not count; otherwise a
-//! retrying client could never recover. A delivered denial closes the account for every route until
-//! the time it names, and counts the requests sent meanwhile. [`meters`] holds CPU time, OAuth
-//! token requests and the limits of single endpoints.
+//! The upstream does not document how it measures a minute. [`SlidingWindow`] is the strictest
+//! reading: a client that passes here passes any fixed or sliding window. Refused requests do not
+//! count; otherwise a retrying client could never recover. A delivered denial closes the account
+//! for every route until the time it names, and counts the requests sent meanwhile. [`Meters`]
+//! holds CPU time, OAuth token requests and the limits of single endpoints.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

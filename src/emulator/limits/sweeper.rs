@@ -14,15 +14,15 @@ pub struct Sweeper<const FROM: usize> {
 
 impl<const FROM: usize> Sweeper<FROM> {
     /// Call before adding an entry. When too many are live, the last go: the anonymous accounts.
-    pub fn sweep<K: Ord, V>(&mut self, book: &mut BTreeMap<K, V>, has_ended: impl Fn(&V) -> bool) {
-        if book.len() < self.next.max(FROM) {
+    pub fn sweep<K: Ord, V>(&mut self, map: &mut BTreeMap<K, V>, has_ended: impl Fn(&V) -> bool) {
+        if map.len() < self.next.max(FROM) {
             return;
         }
-        book.retain(|_, entry| !has_ended(entry));
-        while book.len() > FROM * GROWTH_MAX / 2 {
-            book.pop_last();
+        map.retain(|_, entry| !has_ended(entry));
+        while map.len() > FROM * GROWTH_MAX / 2 {
+            map.pop_last();
         }
-        self.next = book.len() * 2;
+        self.next = map.len() * 2;
     }
 }
 
@@ -35,14 +35,14 @@ mod tests {
     /// Adds entries that never end. Returns how often an entry was visited, and the largest size.
     fn filled(entries: usize) -> (usize, usize) {
         let (looked, mut most) = (Cell::new(0), 0);
-        let (mut sweeper, mut book) = (Sweeper::<10>::default(), BTreeMap::new());
+        let (mut sweeper, mut map) = (Sweeper::<10>::default(), BTreeMap::new());
         for entry in 0..entries {
-            sweeper.sweep(&mut book, |_: &usize| {
+            sweeper.sweep(&mut map, |_: &usize| {
                 looked.set(looked.get() + 1);
                 false
             });
-            book.insert(entry, entry);
-            most = most.max(book.len());
+            map.insert(entry, entry);
+            most = most.max(map.len());
         }
         (looked.get(), most)
     }
@@ -56,8 +56,8 @@ mod tests {
 
     #[test]
     fn what_has_ended_goes_and_the_rest_stays() {
-        let mut book: BTreeMap<u32, u32> = (0..10).map(|entry| (entry, entry)).collect();
-        Sweeper::<10>::default().sweep(&mut book, |entry| *entry < 7);
-        assert_eq!(book.into_keys().collect::<Vec<_>>(), [7, 8, 9]);
+        let mut map: BTreeMap<u32, u32> = (0..10).map(|entry| (entry, entry)).collect();
+        Sweeper::<10>::default().sweep(&mut map, |entry| *entry < 7);
+        assert_eq!(map.into_keys().collect::<Vec<_>>(), [7, 8, 9]);
     }
 }

@@ -93,7 +93,7 @@ impl Bare {
     }
 }
 
-/// Returns the unwritten objects of a commit: itself, its trees and its files.
+/// Returns the unwritten objects: the commit itself, its trees and its files.
 fn objects(commit: &Commit, written: &mut BTreeSet<ObjectId>) -> Vec<Object> {
     let mut objects = vec![commit.object()];
     if ObjectId::parse(&commit.tree).is_some_and(|tree| written.contains(&tree)) {

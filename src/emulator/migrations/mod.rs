@@ -88,7 +88,6 @@ pub fn put(
     is_there
 }
 
-/// Lists all migrations for `GET /_emulator/world`.
 pub fn views(world: &World) -> Vec<Value> {
     let name = |id: &u64| world.repositories.get(id).map(|repository| world.full_name(repository));
     let view = |migration: &Migration| {

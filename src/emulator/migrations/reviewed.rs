@@ -33,7 +33,7 @@ impl<'a> Subject<'a> {
         comments.into_iter().flatten().chain(reviews).filter_map(|thing| self.author(thing))
     }
 
-    fn said(&self, thing: &StoredItem) -> Value {
+    fn comment_fields(&self, thing: &StoredItem) -> Value {
         json!({
             "user": self.author(thing).map(|user| self.user_url(user)),
             "body": text(thing, "body"),
@@ -48,7 +48,7 @@ impl<'a> Subject<'a> {
         let url = self.url(repository);
         self.collection(repository, "comments").into_iter().map(move |thing| {
             let sha = text(thing, "commit_id");
-            let mut value = self.said(thing);
+            let mut value = self.comment_fields(thing);
             extend(
                 &mut value,
                 json!({
@@ -68,7 +68,7 @@ impl<'a> Subject<'a> {
         pulls_of(repository).flat_map(move |pull| {
             let on = issue_url(&self.url(repository), pull);
             self.reviews_of(repository, pull).into_iter().map(move |thing| {
-                let mut value = self.said(thing);
+                let mut value = self.comment_fields(thing);
                 extend(
                     &mut value,
                     json!({
@@ -92,7 +92,7 @@ impl<'a> Subject<'a> {
             let pull = repository.issues.get(&number(thing, "pull_number")?);
             let pull = pull.filter(|issue| issue.pull_from.is_some())?;
             let on = issue_url(&self.url(repository), pull);
-            let mut value = self.said(thing);
+            let mut value = self.comment_fields(thing);
             extend(
                 &mut value,
                 json!({
