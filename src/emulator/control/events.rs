@@ -116,10 +116,10 @@ fn invitation(
     let invitation = organization
         .zip(user)
         .and_then(|(organization, user)| happens(world, now, organization, user, text));
-    invitation.map(created).map_or_else(
-        || unprocessable("there is no pending invitation of that user to that organization"),
-        Ok,
-    )
+    match invitation {
+        Some(id) => Ok(created(id)),
+        None => unprocessable("there is no pending invitation of that user to that organization"),
+    }
 }
 
 fn push(world: &mut World, mut trigger: WebhookTrigger<'_>) -> Result<Value, ApiError> {

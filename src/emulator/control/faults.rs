@@ -8,7 +8,7 @@ use http::{Method, StatusCode, Uri};
 use serde_json::{Value, json};
 
 use super::{
-    ControlResult, JsonReply, check, members, ok, refuse, refuse_field, unprocessable,
+    ControlResult, JsonReply, check, members, refuse, refuse_field, success, unprocessable,
     wrong_members,
 };
 use crate::emulator::faults::gates::GateId;
@@ -39,13 +39,13 @@ pub fn gates(
             let released = gate(id).and_then(|gate| gates.open(gate));
             found(released.map(|count| json!({ "released": count })), "there is no such gate")
         }
-        ("DELETE", _) => ok(json!({ "released": gates.open_all() })),
+        ("DELETE", _) => Ok(success(json!({ "released": gates.open_all() }))),
         _ => {
             let shown = gates.list().map(|(id, method, path, held)| {
                 let method = method.map(Method::as_str);
                 json!({ "id": id.0, "method": method, "path": path, "held": held })
             });
-            ok(json!({ "gates": shown.collect::<Vec<_>>() }))
+            Ok(success(json!({ "gates": shown.collect::<Vec<_>>() })))
         }
     }
 }
@@ -88,11 +88,11 @@ pub fn faults(
             let gone: Vec<(u64, usize)> =
                 faults.ids().into_iter().filter_map(|id| faults.disarm(id)).collect();
             let released: usize = gone.iter().map(|(_, released)| released).sum();
-            ok(json!({ "deleted": gone.len(), "released": released }))
+            Ok(success(json!({ "deleted": gone.len(), "released": released })))
         }
         _ => {
             let shown = faults.ids().into_iter().filter_map(|id| faults.show(id));
-            ok(json!({ "faults": shown.collect::<Vec<_>>() }))
+            Ok(success(json!({ "faults": shown.collect::<Vec<_>>() })))
         }
     }
 }
@@ -113,7 +113,10 @@ fn check_count(query: &Query, name: &str) -> Result<(), JsonReply> {
 }
 
 fn found(shown: Option<Value>, otherwise: &str) -> ControlResult {
-    shown.map_or_else(|| refuse(StatusCode::NOT_FOUND, otherwise), ok)
+    match shown {
+        Some(value) => Ok(success(value)),
+        None => refuse(StatusCode::NOT_FOUND, otherwise),
+    }
 }
 
 /// Parses `GET /_emulator/gates/{id}?held=N` or `GET /_emulator/faults/{id}?struck=N`, which wait

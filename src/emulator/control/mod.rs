@@ -83,10 +83,10 @@ fn handle(
     let query = Query::parse(request.uri().query());
     let body = request.body();
     match (request.method().as_str(), segments) {
-        ("GET", ["world"]) => ok(world(state)),
+        ("GET", ["world"]) => Ok(success(world(state))),
         ("GET", ["transcript"]) => transcript(state, &query),
-        ("GET", ["books"]) => ok(books::books(state, now)),
-        ("GET", ["limits"]) => ok(limits(state)),
+        ("GET", ["books"]) => Ok(success(books::books(state, now))),
+        ("GET", ["limits"]) => Ok(success(limits(state))),
         ("PUT", ["limits"]) => set_limits(state, body),
         ("POST", ["events"]) => {
             let urls = Urls::new(&state.origin(request), "");
@@ -99,18 +99,18 @@ fn handle(
         (method, ["faults", rest @ ..]) if offer::has(method, segments) => {
             faults::faults(state, method, rest, &query, body)
         }
-        ("GET", ["seed"]) => ok(seed::shown(&state.options)),
+        ("GET", ["seed"]) => Ok(success(seed::shown(&state.options))),
         ("POST", ["seed"]) => seed::plant(state, now, body),
         ("POST", ["reset"]) => {
             state.reset(now);
-            ok(json!({ "reset": true }))
+            Ok(success(json!({ "reset": true })))
         }
         _ => offer::refuse(segments),
     }
 }
 
-fn ok(value: Value) -> ControlResult {
-    Ok((StatusCode::OK, value))
+fn success(value: Value) -> JsonReply {
+    (StatusCode::OK, value)
 }
 
 fn refuse<T>(status: StatusCode, message: &str) -> Result<T, JsonReply> {
@@ -251,7 +251,7 @@ fn transcript(state: &State, query: &Query) -> ControlResult {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let requests: Vec<&Entry> = state.transcript.since(since).take(limit).collect();
     let dropped = state.transcript.dropped();
-    ok(json!({ "requests": requests, "first": first, "last": last, "dropped": dropped }))
+    Ok(success(json!({ "requests": requests, "first": first, "last": last, "dropped": dropped })))
 }
 
 fn limits(state: &State) -> Value {
@@ -281,7 +281,7 @@ fn set_limits(state: &mut State, body: &[u8]) -> ControlResult {
         return Err(wrong_members(wrong));
     }
     state.limits = changed;
-    ok(limits(state))
+    Ok(success(limits(state)))
 }
 
 /// Sets `{"state": "pending" | "exporting" | "exported" | "failed"}` and pins the migration there.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{ControlResult, check, members, ok, unprocessable};
+use super::{ControlResult, check, members, success, unprocessable};
 use crate::api::Dialect;
 use crate::clock::Timestamp;
 use crate::emulator::faults::Members;
@@ -33,5 +33,5 @@ pub fn plant(state: &mut State, now: Timestamp, body: &[u8]) -> ControlResult {
         ..old
     };
     state.begin_again(options, now);
-    ok(shown(&state.options))
+    Ok(success(shown(&state.options)))
 }

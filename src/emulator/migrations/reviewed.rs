@@ -13,8 +13,8 @@ use crate::emulator::world::{Issue, Repository, StoredItem};
 impl<'a> Subject<'a> {
     fn collection(&self, repository: &Repository, own: &str) -> Vec<&'a StoredItem> {
         let address = format!("repository/{}/{own}", repository.id);
-        let kept = self.world.collections.collection(&address).map(|kept| kept.in_order());
-        kept.into_iter().flatten().map(|(_, thing)| thing).collect()
+        let kept = self.world.collections.collection(&address).into_iter();
+        kept.flat_map(|kept| kept.in_order().into_iter().map(|(_, thing)| thing)).collect()
     }
 
     fn reviews_of(&self, repository: &Repository, pull: &Issue) -> Vec<&'a StoredItem> {
