@@ -5,6 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use strum::{EnumString, IntoStaticStr};
+
 use crate::api::TokenKind;
 use crate::clock::Timestamp;
 
@@ -37,22 +39,13 @@ impl AccountId {
 }
 
 /// The level of a fine-grained permission; each includes the ones before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Level {
     Read,
     Write,
     /// Manages the definitions (SPECIFICATION, "Custom properties").
     Admin,
-}
-
-impl Level {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Admin => "admin",
-        }
-    }
 }
 
 /// The fine-grained permissions of a token, by their API names (`organization_hooks`, `issues`).
@@ -116,6 +109,11 @@ pub struct Token {
 }
 
 impl Token {
+    #[must_use]
+    pub fn noted(self, note: &'static str) -> Self {
+        Self { note, ..self }
+    }
+
     /// Returns true when the token has this scope or one that includes it.
     pub fn has_scope(&self, scope: &str) -> bool {
         let wider = match scope {

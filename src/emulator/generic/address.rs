@@ -4,8 +4,7 @@
 //! objects, case does not matter, and addresses by name and by id agree.
 
 use super::admission::{enterprise_of_path, organization_of_path};
-use super::rule::{Rule, Subject};
-use super::teams;
+use super::rule::{PLACES, Rule, Subject, below};
 use crate::emulator::auth::access::path_of;
 use crate::emulator::http::path::decode_segment;
 use crate::emulator::http::{ApiError, segment};
@@ -50,6 +49,10 @@ impl Address {
 
     pub fn name(&self) -> &str {
         self.steps.last().map_or("", |step| &step.text)
+    }
+
+    pub fn last_param(&self) -> &str {
+        self.steps.last().map_or("", |step| &step.param)
     }
 
     pub fn sibling(&self, own: &str) -> String {
@@ -136,10 +139,10 @@ fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String
             let organization = call.world.organizations.get(&id).ok_or(ApiError::NotFound)?;
             let path = format!("/orgs/{}", segment(&organization.login));
             let team = team.filter(|_| rule.place == Subject::Team);
-            match team.and_then(|team| Some((team, teams::team_slug(organization, team)?))) {
-                Some((team, slug)) => (
-                    format!("organization/{id}/teams/{team}"),
-                    format!("{path}/teams/{}", segment(slug)),
+            match team.and_then(|team| organization.teams.get(&team)) {
+                Some(team) => (
+                    format!("organization/{id}/teams/{}", team.id),
+                    format!("{path}/teams/{}", segment(&team.slug)),
                 ),
                 None => (of_caller(format!("organization/{id}")), path),
             }
@@ -172,26 +175,8 @@ fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String
     })
 }
 
-/// The prefixes of templates about one team.
-const TEAMS: [&str; 3] =
-    ["/orgs/{org}/teams/{team_slug}", "/organizations/{org_id}/team/{team_id}", "/teams/{team_id}"];
-
 /// Returns the part of a template below the place.
 fn own_part(template: &str) -> &str {
-    const PLACES: &[&str] = &[
-        "/repos/{owner}/{repo}",
-        "/networks/{owner}/{repo}",
-        TEAMS[0],
-        TEAMS[1],
-        TEAMS[2],
-        "/orgs/{org}",
-        "/organizations/{org}",
-        "/enterprises/{enterprise}",
-        "/users/{username}",
-        "/user",
-    ];
-    let below = |prefix: &&str| {
-        template.strip_prefix(*prefix).filter(|own| own.is_empty() || own.starts_with('/'))
-    };
-    PLACES.iter().find_map(below).unwrap_or(template)
+    let places = PLACES.iter().map(|(prefix, _)| *prefix);
+    places.chain(["/user"]).find_map(|prefix| below(template, prefix)).unwrap_or(template)
 }

@@ -5,17 +5,19 @@
 //! role 403.
 
 use super::rule::{Openness, Rule, Subject};
-use super::teams;
 use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Token};
 use crate::emulator::auth::access::{self, REJECTED_APP, rejection, role_of_token};
+use crate::emulator::auth::endpoint_permissions::Grant;
 use crate::emulator::http::ApiError;
 use crate::emulator::routing::Call;
-use crate::emulator::world::{Organization, Visibility, World};
+use crate::emulator::world::{Organization, TeamRole, Visibility};
 
 const LACKS_SCOPE: &str = "The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.";
 const LACKS_ROLE: &str = "Must be an organization owner, or have a role that allows it.";
 const LACKS_RIGHTS: &str = "Must have admin rights to Repository.";
+/// The seed's tokens administer it. Provisioning paths name no enterprise and mean this one.
+const ENTERPRISE: &str = "initech";
 
 /// Records the repository or organisation in the path. Public places are open to all reads.
 pub fn admit(call: &mut Call<'_>, rule: &Rule) -> Result<(), ApiError> {
@@ -69,7 +71,7 @@ fn bounds_fit(token: &Token, rule: &Rule, unscoped: ApiError) -> Result<(), ApiE
             rule.scopes.is_empty() || rule.scopes.iter().any(|scope| token.has_scope(scope));
         return if has_scope { Ok(()) } else { Err(unscoped) };
     }
-    let holds = |set: &Vec<crate::emulator::auth::endpoint_permissions::Grant>| {
+    let holds = |set: &Vec<Grant>| {
         set.iter().all(|grant| token.permissions.allow(&grant.name, grant.level))
     };
     if rule.permissions.is_empty() || rule.permissions.iter().any(holds) {
@@ -108,9 +110,10 @@ fn organization(call: &mut Call<'_>, rule: &Rule) -> Result<(), ApiError> {
         let token = token(call, rule)?;
         let has_role = match (token.user, token.installed_on) {
             (Some(user), _) if organization.members.contains(&user) => {
-                let maintains = rule.place == Subject::Team
-                    && team.is_some_and(|team| teams::maintains(organization, team, user));
-                maintains || organization.has_role(user, rule.organization_role)
+                let team = team.filter(|_| rule.place == Subject::Team);
+                let team = team.and_then(|team| organization.teams.get(&team));
+                team.is_some_and(|team| team.people.get(&user) == Some(&TeamRole::Maintainer))
+                    || organization.has_role(user, rule.organization_role)
             }
             (None, Some(installed_on)) if installed_on == id => true,
             (Some(_), _) | (None, Some(_)) => return Err(ApiError::NotFound),
@@ -130,7 +133,10 @@ pub fn organization_of_path(call: &Call<'_>) -> Result<(u64, Option<u64>), ApiEr
         |text: &str| text.parse().ok().and_then(|id: u64| call.world.organizations.get(&id));
     let organization = match (call.params.get("org"), call.params.get("org_id")) {
         ("", "") => {
-            return team_by_id(call.world, call.params.id("team_id")?).ok_or(ApiError::NotFound);
+            let team = call.params.id("team_id")?;
+            let has = |organization: &&Organization| organization.teams.contains_key(&team);
+            let organization = call.world.organizations.values().find(has);
+            return Ok((organization.ok_or(ApiError::NotFound)?.id, Some(team)));
         }
         ("", id) => by_id(id),
         // `/organizations/{org}/…` takes a login or an id.
@@ -139,20 +145,17 @@ pub fn organization_of_path(call: &Call<'_>) -> Result<(u64, Option<u64>), ApiEr
     let organization = organization.ok_or(ApiError::NotFound)?;
     let team = match (call.params.get("team_slug"), call.params.get("team_id")) {
         ("", "") => return Ok((organization.id, None)),
-        (slug, "") => teams::team_by_slug(organization, slug),
-        (_, id) => id.parse().ok().filter(|id| teams::team_slug(organization, *id).is_some()),
+        (slug, "") => organization.team_by_slug(slug).map(|team| team.id),
+        (_, id) => id.parse().ok().filter(|id| organization.teams.contains_key(id)),
     };
     Ok((organization.id, Some(team.ok_or(ApiError::NotFound)?)))
 }
 
-fn team_by_id(world: &World, id: u64) -> Option<(u64, Option<u64>)> {
-    let has = |organization: &&Organization| teams::team_slug(organization, id).is_some();
-    world.organizations.values().find(has).map(|organization| (organization.id, Some(id)))
-}
-
 pub fn enterprise_of_path(call: &Call<'_>) -> Option<u64> {
     let slug = call.params.get("enterprise");
-    teams::enterprise(call.world, if slug.is_empty() { teams::ENTERPRISE } else { slug })
+    let enterprise =
+        call.world.enterprise_by_slug(if slug.is_empty() { ENTERPRISE } else { slug })?;
+    Some(enterprise.id)
 }
 
 /// The upstream names scopes and no permissions here, so only tokens with scopes are accepted.

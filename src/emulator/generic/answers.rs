@@ -8,8 +8,9 @@ use serde_json::{Map, Value, json};
 
 use super::address::Address;
 use super::alias::{self, Source};
-use super::shape::{Shape, Wrapping};
+use super::shape::Shape;
 use super::{Facts, bodies, effects, family, seeds, settings};
+use crate::emulator::http::path::decode_segment;
 use crate::emulator::http::{ApiError, Code, Reply, SITE, iso, segment};
 use crate::emulator::render::{Renderer, node_id};
 use crate::emulator::routing::{Call, Outcome, pagination, polling};
@@ -17,13 +18,10 @@ use crate::emulator::world::storage::collections::StorageFull;
 use crate::emulator::world::{StoredItem, guid};
 
 pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
-    match facts.shape {
-        Shape::Family => family::answer(call, facts, address),
-        shape => by_shape(call, facts, address, shape),
-    }
-}
-
-pub fn by_shape(call: &mut Call<'_>, facts: &Facts, address: &Address, shape: Shape) -> Outcome {
+    let shape = match facts.shape {
+        Shape::Family => family::shape(facts, address)?,
+        shape => shape,
+    };
     let method = &facts.endpoint.method;
     let is = |wanted: Method| *method == wanted;
     match shape {
@@ -81,6 +79,11 @@ pub fn render(
 /// The field of an id that is not a number.
 const NAMED_ID: &str = "_id";
 
+/// Renders the object that a whole address names.
+pub fn render_current(call: &Call<'_>, address: &Address, thing: &StoredItem) -> Value {
+    render(call, address, &address.parent(), address.name(), thing)
+}
+
 fn list(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     if facts.endpoint.cursor_pages
         && call.query.get("cursor").is_some_and(|cursor| !cursor.is_empty())
@@ -89,30 +92,27 @@ fn list(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
         return Err(ApiError::BadRequest("Invalid cursor".to_owned()));
     }
     let source = alias::source(call, facts, address);
-    let things: Vec<(String, StoredItem)> = seeds::items(call.world, &source.collection)
-        .into_iter()
-        .filter(|(_, thing)| source.has(thing))
-        .collect();
+    let mut things = seeds::items(call.world, &source.collection);
+    things.retain(|(_, thing)| source.has(thing));
     let total = things.len();
     let (shown, link) = pagination::cut(call, facts.caps(), things);
     let items: Vec<Value> =
         shown.iter().map(|(name, thing)| item(call, address, &source, name, thing)).collect();
-    let value = match facts.wrapping {
-        Wrapping::Bare => Value::Array(items),
-        Wrapping::Member(member) => json!({ "total_count": total, member: items }),
-    };
-    let mut reply = Reply::ok(value);
+    let mut reply = Reply::ok(facts.wrapping.wrap(items, total));
     reply.headers.extend(link);
     Ok(if facts.endpoint.polls { polled(call, reply, &source) } else { reply })
 }
 
 /// Responses for polling carry `Last-Modified` and the poll interval.
 fn polled(call: &mut Call<'_>, reply: Reply, source: &Source) -> Reply {
+    let organization = || call.world.organizations.get(&call.organization);
     // An untouched collection last changed when its place was created.
-    let begun = call.repository().ok().map(|repository| repository.created_at);
-    let begun = begun
-        .or_else(|| call.world.organizations.get(&call.organization).map(|one| one.created_at));
-    let begun = begun.or_else(|| call.world.users.values().map(|user| user.created_at).min());
+    let begun = call
+        .repository()
+        .map(|repository| repository.created_at)
+        .ok()
+        .or_else(|| organization().map(|organization| organization.created_at))
+        .or_else(|| call.world.users.values().map(|user| user.created_at).min());
     let changed_at = call.world.collections.changed_at(&source.collection).max(begun);
     polling::paced(call, Reply { changed_at, ..reply })
 }
@@ -157,7 +157,7 @@ fn create(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     seeds::settle(call.world, &source.collection)?;
     let id = call.world.next_id();
     let name = name_of_new(call, facts, &source, id, &mut fields)?;
-    let thing = StoredItem { id, fields, created_at: call.now, updated_at: call.now };
+    let thing = StoredItem::new(id, fields, call.now);
     call.world.collections.put(&source.collection, &name, thing.clone())?;
     let value = render(call, address, &source.collection, &name, &thing);
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
@@ -230,52 +230,40 @@ pub fn change(
     address: &Address,
     edit: impl FnOnce(&mut Map<String, Value>),
 ) -> Result<Value, ApiError> {
-    let collection = address.parent();
-    let mut thing = seeds::get(call, &collection, address.name()).ok_or(ApiError::NotFound)?;
-    edit(&mut thing.fields);
-    thing.updated_at = call.now;
-    seeds::settle(call.world, &collection)?;
-    call.world.collections.put(&collection, address.name(), thing.clone())?;
-    Ok(render(call, address, &collection, address.name(), &thing))
+    let mut fields = seeds::current(call, address)?.fields;
+    edit(&mut fields);
+    let thing = seeds::put(call, &address.parent(), address.name(), fields)?;
+    Ok(render_current(call, address, &thing))
 }
 
 /// Numbered objects are created by POST alone and only changed here.
 fn put(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let mut fields = bodies::kept(bodies::object(call)?);
-    let collection = address.parent();
-    let before = seeds::get(call, &collection, address.name());
-    let param = address.steps.last().map_or("", |step| step.param.as_str());
-    let is_numbered = param.ends_with("_id") || param.ends_with("_number");
-    if is_numbered && before.is_none() {
-        return Err(ApiError::NotFound);
+    let before = seeds::current(call, address);
+    let param = address.last_param();
+    let is_new = before.is_err();
+    if param.ends_with("_id") || param.ends_with("_number") {
+        before?;
+    } else {
+        fields.insert("name".to_owned(), json!(decode_segment(address.name())));
     }
-    if !is_numbered {
-        fields.insert(
-            "name".to_owned(),
-            json!(crate::emulator::http::path::decode_segment(address.name())),
-        );
-    }
-    let (id, created_at) = before
-        .as_ref()
-        .map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
-    let thing = StoredItem { id, fields, created_at, updated_at: call.now };
-    seeds::settle(call.world, &collection)?;
-    call.world.collections.put(&collection, address.name(), thing.clone())?;
-    let value = render(call, address, &collection, address.name(), &thing);
+    let thing = seeds::put(call, &address.parent(), address.name(), fields)?;
+    let value = render_current(call, address, &thing);
     let is_secret = facts.template.ends_with("{secret_name}");
-    Ok(match before {
-        None if is_secret => Reply::json(StatusCode::CREATED, json!({})),
-        None if !facts.template.ends_with("{environment_name}") => {
-            Reply::json(StatusCode::CREATED, value)
-        }
-        Some(_) if is_secret => Reply::empty(StatusCode::NO_CONTENT),
-        _ => Reply::ok(value),
+    Ok(if is_secret && is_new {
+        Reply::json(StatusCode::CREATED, json!({}))
+    } else if is_secret {
+        Reply::empty(StatusCode::NO_CONTENT)
+    } else if is_new && !facts.template.ends_with("{environment_name}") {
+        Reply::json(StatusCode::CREATED, value)
+    } else {
+        Reply::ok(value)
     })
 }
 
-fn delete(call: &mut Call<'_>, address: &Address) -> Outcome {
+pub fn delete(call: &mut Call<'_>, address: &Address) -> Outcome {
     let collection = address.parent();
-    seeds::get(call, &collection, address.name()).ok_or(ApiError::NotFound)?;
+    seeds::current(call, address)?;
     seeds::settle(call.world, &collection)?;
     call.world.collections.take(&collection, address.name(), call.now).ok_or(ApiError::NotFound)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
@@ -284,16 +272,12 @@ fn delete(call: &mut Call<'_>, address: &Address) -> Outcome {
 /// Deletes the items that the query names by `key` and lists them.
 fn clear(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let source = alias::source(call, facts, address);
-    let wanted = call.query.get("key").filter(|key| !key.is_empty());
-    let wanted = wanted
-        .ok_or_else(|| {
-            ApiError::field("Resource", "key", Code::MissingField, "key is required in the query")
-        })?
-        .to_owned();
-    let things = seeds::items(call.world, &source.collection)
-        .into_iter()
-        .filter(|(_, thing)| thing.fields.get("key") == Some(&json!(wanted)));
-    let gone: Vec<(String, StoredItem)> = things.collect();
+    let wanted = call.query.get("key").filter(|key| !key.is_empty()).map(str::to_owned);
+    let wanted = wanted.ok_or_else(|| {
+        ApiError::field("Resource", "key", Code::MissingField, "key is required in the query")
+    })?;
+    let mut gone = seeds::items(call.world, &source.collection);
+    gone.retain(|(_, thing)| thing.fields.get("key") == Some(&json!(wanted)));
     for (name, _) in &gone {
         call.world.collections.take(&source.collection, name, call.now);
     }
@@ -301,10 +285,7 @@ fn clear(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
         .iter()
         .map(|(name, thing)| render(call, address, &source.collection, name, thing))
         .collect();
-    Ok(Reply::ok(match facts.wrapping {
-        Wrapping::Bare => Value::Array(items),
-        Wrapping::Member(member) => json!({ "total_count": items.len(), member: items }),
-    }))
+    Ok(Reply::ok(facts.wrapping.wrap(items, gone.len())))
 }
 
 fn choose_all(call: &mut Call<'_>, address: &Address) -> Outcome {
@@ -320,8 +301,7 @@ fn choose_all(call: &mut Call<'_>, address: &Address) -> Outcome {
 
 fn keep(call: &mut Call<'_>, address: &Address) -> Outcome {
     bodies::members(call)?;
-    let param = address.steps.last().map_or_else(String::new, |step| step.param.clone());
-    choose(call, &address.parent(), address.name(), &param)?;
+    choose(call, &address.parent(), address.name(), address.last_param())?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -333,8 +313,7 @@ pub fn choose(
     param: &str,
 ) -> Result<(), ApiError> {
     let fields = Map::from_iter([(CHOSEN.to_owned(), json!(param))]);
-    let thing =
-        StoredItem { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
+    let thing = StoredItem::new(call.world.next_id(), fields, call.now);
     Ok(call.world.collections.put(collection, name, thing)?)
 }
 

@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::seeds;
 use crate::emulator::http::{ApiError, Code, FieldError};
 use crate::emulator::routing::Call;
 
@@ -99,40 +100,31 @@ pub fn numbers(
             "an array of ids is required",
         ));
     };
-    let ids = given
+    let invalid = |message| ApiError::invalid("Resource", name, message);
+    let ids: Vec<u64> = given
         .as_array()
-        .and_then(|items| items.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>());
-    let ids = ids.ok_or_else(|| {
-        ApiError::invalid("Resource", name, format!("{name} is not an array of integers"))
-    })?;
+        .and_then(|items| items.iter().map(Value::as_u64).collect())
+        .ok_or_else(|| invalid(format!("{name} is not an array of integers")))?;
     if ids.len() > NUMBERS_MAX {
-        return Err(ApiError::invalid(
-            "Resource",
-            name,
-            format!("{name} has more than {NUMBERS_MAX} ids"),
-        ));
+        return Err(invalid(format!("{name} has more than {NUMBERS_MAX} ids")));
     }
     match ids.iter().find(|id| !is_known(**id)) {
-        Some(id) => Err(ApiError::invalid("Resource", name, format!("there is no {id}"))),
+        Some(id) => Err(invalid(format!("there is no {id}"))),
         None => Ok(ids),
     }
 }
 
 /// Accepts an array of texts or of named objects, bare or in the only array member.
 pub fn names(map: &Map<String, Value>, member: &str) -> Result<Vec<String>, ApiError> {
-    let wrong =
-        || ApiError::invalid("Resource", member, format!("{member} is not an array of names"));
+    let invalid = |message| ApiError::invalid("Resource", member, message);
+    let wrong = || invalid(format!("{member} is not an array of names"));
     let Some(given) = map.get(ITEMS).or_else(|| map.get(member)).or_else(|| map.values().next())
     else {
         return Ok(Vec::new());
     };
     let items = given.as_array().ok_or_else(wrong)?;
     if items.len() > NAMES_MAX {
-        return Err(ApiError::invalid(
-            "Resource",
-            member,
-            format!("{member} has more than {NAMES_MAX} names"),
-        ));
+        return Err(invalid(format!("{member} has more than {NAMES_MAX} names")));
     }
     let named = |item: &Value| {
         ["name", "email", "login", "slug"]
@@ -186,5 +178,5 @@ pub fn defaults(template: &str) -> Map<String, Value> {
         "campaigns" => json!({ "state": "open" }),
         _ => Value::Null,
     };
-    if let Value::Object(map) = value { map } else { Map::new() }
+    seeds::object(value)
 }

@@ -60,28 +60,20 @@ pub fn act(call: &mut Call<'_>, facts: &Facts, address: &Address, status: Status
 
 fn change_parent(call: &mut Call<'_>, address: &Address, action: &str) -> Result<(), ApiError> {
     let Value::Object(changes) = outcome(action) else { return Ok(()) };
-    let steps = address.steps.len();
-    let Some(step) = steps
-        .checked_sub(2)
-        .and_then(|place| address.steps.get(place))
-        .filter(|step| !step.param.is_empty())
-    else {
+    let [before @ .., target, _] = address.steps.as_slice() else { return Ok(()) };
+    if target.param.is_empty() {
+        return Ok(());
+    }
+    let collection = address.leading(before.len());
+    let Some(StoredItem { mut fields, .. }) = seeds::get(call, &collection, &target.text) else {
         return Ok(());
     };
-    let collection = address.leading(steps - 2);
-    let Some(mut thing) = seeds::get(call, &collection, &step.text) else { return Ok(()) };
-    thing.fields.extend(changes);
-    if let Some(attempt) = thing
-        .fields
-        .get("run_attempt")
-        .and_then(Value::as_u64)
-        .filter(|_| action.starts_with("rerun"))
-    {
-        thing.fields.insert("run_attempt".to_owned(), json!(attempt + 1));
+    fields.extend(changes);
+    let attempt = fields.get("run_attempt").and_then(Value::as_u64);
+    if let Some(attempt) = attempt.filter(|_| action.starts_with("rerun")) {
+        fields.insert("run_attempt".to_owned(), json!(attempt + 1));
     }
-    thing.updated_at = call.now;
-    seeds::settle(call.world, &collection)?;
-    Ok(call.world.collections.put(&collection, &step.text, thing)?)
+    seeds::put(call, &collection, &target.text, fields).map(|_| ())
 }
 
 /// Adds a run of a dispatched workflow, for an existing branch or tag.
@@ -99,17 +91,13 @@ fn start_run(
     let collection = address.sibling("/actions/runs");
     seeds::settle(call.world, &collection)?;
     let number = seeds::items(call.world, &collection).len() + 1;
-    let fields = object(json!({
+    let fields = seeds::object(json!({
         "name": "ci", "display_title": "ci", "event": "workflow_dispatch", "status": "queued", "conclusion": null,
         "workflow_id": workflow, "run_number": number, "run_attempt": 1,
         "head_branch": name.trim_start_matches("refs/heads/"), "head_sha": sha, "pull_requests": [],
     }));
-    let (id, now) = (call.world.next_id(), call.now);
-    Ok(call.world.collections.put(
-        &collection,
-        &id.to_string(),
-        StoredItem { id, fields, created_at: now, updated_at: now },
-    )?)
+    let run = StoredItem::new(call.world.next_id(), fields, call.now);
+    Ok(call.world.collections.put(&collection, &run.id.to_string(), run)?)
 }
 
 /// Attaches a configuration to the repositories in the body, or to all of the organisation's.
@@ -122,16 +110,11 @@ fn attach(
     let is_ours = |id: u64| {
         call.world.repositories.get(&id).is_some_and(|repository| repository.owner == owner)
     };
-    let ids = match sent.get("selected_repository_ids") {
-        Some(_) => bodies::numbers(sent, is_ours)?,
-        None => call
-            .world
-            .repositories
-            .values()
-            .filter(|repository| repository.owner == owner)
-            .map(|one| one.id)
-            .take(ATTACHED_MAX)
-            .collect(),
+    let ids = if sent.contains_key("selected_repository_ids") {
+        bodies::numbers(sent, is_ours)?
+    } else {
+        let ours = call.world.repositories_of(owner);
+        ours.map(|repository| repository.id).take(ATTACHED_MAX).collect()
     };
     let collection = format!("{}/repositories", address.parent());
     ids.into_iter().try_for_each(|id| choose(call, &collection, &id.to_string(), "repository_id"))
@@ -145,14 +128,10 @@ fn detach(
     sent: &Map<String, Value>,
 ) -> Result<(), ApiError> {
     let ids = bodies::numbers(sent, |_| true)?;
-    let configurations = seeds::items(call.world, &address.parent());
-    for (name, _) in configurations {
+    for (name, _) in seeds::items(call.world, &address.parent()) {
+        let collection = format!("{}/{name}/repositories", address.parent());
         for id in &ids {
-            call.world.collections.take(
-                &format!("{}/{name}/repositories", address.parent()),
-                &id.to_string(),
-                call.now,
-            );
+            call.world.collections.take(&collection, &id.to_string(), call.now);
         }
     }
     Ok(())
@@ -168,13 +147,9 @@ fn make_default(
     };
     let mut fields = bodies::kept(sent.clone());
     fields.insert("configuration_id".to_owned(), json!(configuration.parse::<u64>().unwrap_or(0)));
-    let thing =
-        StoredItem { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
-    Ok(call.world.collections.put(
-        &address.sibling("/code-security/configurations/defaults"),
-        &configuration,
-        thing,
-    )?)
+    let thing = StoredItem::new(call.world.next_id(), fields, call.now);
+    let defaults = address.sibling("/code-security/configurations/defaults");
+    Ok(call.world.collections.put(&defaults, &configuration, thing)?)
 }
 
 /// Returns the body of an action that has one.
@@ -214,17 +189,12 @@ fn answer(call: &Call<'_>, method: &Method, action: &str, sent: &Map<String, Val
 fn register(call: &mut Call<'_>, address: &Address, sent: &Map<String, Value>) -> Outcome {
     let id = call.world.next_id();
     let name = sent.get("name").and_then(Value::as_str).unwrap_or("runner");
-    let mut fields = object(
+    let mut fields = seeds::object(
         json!({ "name": name, "os": "unknown", "status": "offline", "busy": false, "runner_group_id": sent.get("runner_group_id") }),
     );
-    let thing =
-        StoredItem { id, fields: fields.clone(), created_at: call.now, updated_at: call.now };
+    let thing = StoredItem::new(id, fields.clone(), call.now);
     call.world.collections.put(&address.parent(), &id.to_string(), thing)?;
     fields.insert("id".to_owned(), json!(id));
     let encoded = STANDARD.encode(format!("{{\"runner\":{id}}}"));
     Ok(Reply::json(StatusCode::CREATED, json!({ "runner": fields, "encoded_jit_config": encoded })))
-}
-
-fn object(value: Value) -> Map<String, Value> {
-    if let Value::Object(map) = value { map } else { Map::new() }
 }

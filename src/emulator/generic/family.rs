@@ -7,21 +7,19 @@ use http::Method;
 
 use super::Facts;
 use super::address::{Address, UNLISTED};
-use super::answers::by_shape;
 use super::shape::{Shape, usual_status};
 use crate::emulator::http::ApiError;
-use crate::emulator::routing::{Call, Outcome};
 
 /// The deepest path; no documented one is as deep.
 const STEPS_MAX: usize = 12;
 
-pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
+pub fn shape(facts: &Facts, address: &Address) -> Result<Shape, ApiError> {
     let is_readable = |text: &str| !text.is_empty() && text.len() <= 255;
     if address.steps.len() > STEPS_MAX || !address.steps.iter().all(|step| is_readable(&step.text))
     {
         return Err(ApiError::NotFound);
     }
-    by_shape(call, facts, address, form(facts, address))
+    Ok(form(facts, address))
 }
 
 /// Listed routes name it, as in `issues/{issue_number}`. A number below `repositories` gets its

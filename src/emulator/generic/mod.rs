@@ -17,7 +17,6 @@ mod rule;
 mod seeds;
 mod settings;
 mod shape;
-mod teams;
 
 use std::sync::LazyLock;
 
@@ -193,8 +192,8 @@ pub fn named_path(world: &World, dialect: Dialect, path: &str) -> Option<String>
     let Some((team, rest)) = rest.strip_prefix("/team/").map(first_segment) else {
         return Some(format!("/orgs/{login}{rest}"));
     };
-    let slug = teams::team_slug(organization, team.parse().ok()?)?;
-    Some(format!("/orgs/{login}/teams/{}{rest}", segment(slug)))
+    let team = organization.teams.get(&team.parse().ok()?)?;
+    Some(format!("/orgs/{login}/teams/{}{rest}", segment(&team.slug)))
 }
 
 /// Splits a path after its first segment; the segment comes without its slash.

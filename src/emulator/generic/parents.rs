@@ -26,14 +26,6 @@ const NO_THINGS: &[&str] = &[
     "tag",
 ];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Existence {
-    There,
-    Missing,
-    /// The world does not have such objects.
-    Unknown,
-}
-
 /// Missing objects are 404. The last step is left to the handler, unless the world has such
 /// objects.
 pub fn require(call: &Call<'_>, facts: &Facts, address: &Address) -> Result<(), ApiError> {
@@ -52,57 +44,44 @@ pub fn require(call: &Call<'_>, facts: &Facts, address: &Address) -> Result<(), 
         if is_number && text.parse::<u64>().is_err() {
             return Err(ApiError::NotFound);
         }
-        let there = match look_up(
-            call,
-            facts.rule.place,
-            &address.pattern(place + 1),
-            &step.param,
-            &text,
-        ) {
-            Existence::There => true,
-            Existence::Missing => false,
+        let pattern = address.pattern(place + 1);
+        let in_world = in_world(call, facts.rule.place, &pattern, &step.param, &text);
+        let exists = in_world.unwrap_or_else(|| {
             // A list under a parameter (`statuses/{sha}`) has no item of that name.
-            Existence::Unknown => {
-                (place + 1 == last && facts.shape != Shape::List)
-                    || seeds::get(call, &address.leading(place), &step.text).is_some()
-            }
-        };
-        if !there {
+            (place + 1 == last && facts.shape != Shape::List)
+                || seeds::get(call, &address.leading(place), &step.text).is_some()
+        });
+        if !exists {
             return Err(ApiError::NotFound);
         }
     }
     Ok(())
 }
 
-fn look_up(call: &Call<'_>, place: Subject, pattern: &str, param: &str, text: &str) -> Existence {
-    let found_if = |there: bool| if there { Existence::There } else { Existence::Missing };
-    match param {
-        "username" | "assignee" | "target_user" => {
-            return found_if(call.world.user_by_login(text).is_some());
-        }
-        "org" => return found_if(call.world.organization_by_login(text).is_some()),
+/// Says if an object exists; `None` where the world has no such objects.
+fn in_world(
+    call: &Call<'_>,
+    place: Subject,
+    pattern: &str,
+    param: &str,
+    text: &str,
+) -> Option<bool> {
+    Some(match param {
+        "username" | "assignee" | "target_user" => call.world.user_by_login(text).is_some(),
+        "org" => call.world.organization_by_login(text).is_some(),
         // Admission has already found the team.
-        "team_slug" | "team_id" => return Existence::There,
-        "attempt_number" => return found_if(text == "1"),
+        "team_slug" | "team_id" => true,
+        "attempt_number" => text == "1",
         "repository_id" => {
             let repository = text.parse().ok().and_then(|id: u64| call.world.repositories.get(&id));
-            return found_if(
-                repository
-                    .is_some_and(|repository| access::sees(call.world, call.caller, repository)),
-            );
+            repository.is_some_and(|repository| access::sees(call.world, call.caller, repository))
         }
-        "installation_id" => {
-            let mut installations = call.world.apps.iter().flat_map(|app| &app.installations);
-            return found_if(installations.any(|(id, _)| text.parse() == Ok(*id)));
+        "installation_id" => text.parse().is_ok_and(|id| call.world.installation(id).is_some()),
+        _ if place == Subject::Repository => {
+            return in_repository(call, call.repository().ok()?, pattern, text);
         }
-        _ => {}
-    }
-    match call.repository() {
-        Ok(repository) if place == Subject::Repository => {
-            in_repository(call, repository, pattern, text).map_or(Existence::Unknown, found_if)
-        }
-        _ => Existence::Unknown,
-    }
+        _ => return None,
+    })
 }
 
 /// `None` where the world has no such objects.
@@ -120,9 +99,7 @@ fn in_repository(
             repository.issues.get(&number).is_some_and(|issue| issue.pull_from.is_some())
         }),
         "/issues/comments/{comment_id}" => has(&|id| repository.comments.contains_key(&id)),
-        "/milestones/{milestone_number}" => {
-            has(&|number| repository.milestones.contains_key(&number))
-        }
+        "/milestones/{milestone_number}" => has(&|id| repository.milestones.contains_key(&id)),
         "/releases/{release_id}" => has(&|id| repository.releases.contains_key(&id)),
         "/releases/assets/{asset_id}" => {
             has(&|id| repository.releases.values().any(|release| release.assets.contains_key(&id)))

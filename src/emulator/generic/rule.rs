@@ -6,7 +6,7 @@
 
 use http::Method;
 
-use crate::api::{Dialect, Endpoint, PermissionOwner, TokenKinds};
+use crate::api::{Dialect, Endpoint, PermissionOwner, TokenKind, TokenKinds};
 use crate::emulator::auth::endpoint_permissions::{self, Grant};
 use crate::emulator::routing::{OrganizationRole, Role};
 
@@ -49,11 +49,11 @@ pub struct Rule {
 
 impl Rule {
     pub fn of(endpoint: &Endpoint, dialect: Dialect) -> Self {
-        let place = place(&endpoint.template, endpoint);
+        let place = place(endpoint);
         let openness = openness(place, endpoint);
-        let takes_permissions = endpoint.tokens.accepts(crate::api::TokenKind::FineGrained)
-            != Some(false)
-            || endpoint.tokens.accepts(crate::api::TokenKind::AppUser) != Some(false);
+        let takes_permissions = [TokenKind::FineGrained, TokenKind::AppUser]
+            .iter()
+            .any(|kind| endpoint.tokens.accepts(*kind) != Some(false));
         Self {
             place,
             tokens: endpoint.tokens,
@@ -82,7 +82,7 @@ impl Rule {
             // The running service's form: a comma for "and", a semicolon for "or".
             return self.permissions.iter().map(written).collect::<Vec<_>>().join("; ");
         }
-        let takes_any = self.tokens.accepts(crate::api::TokenKind::FineGrained) != Some(false);
+        let takes_any = self.tokens.accepts(TokenKind::FineGrained) != Some(false);
         if takes_any { "allows_permissionless_access=true".to_owned() } else { String::new() }
     }
 
@@ -91,32 +91,45 @@ impl Rule {
     }
 }
 
-fn place(template: &str, endpoint: &Endpoint) -> Subject {
-    const PLACES: &[(&str, Subject)] = &[
-        ("/repos/{owner}/{repo}", Subject::Repository),
-        ("/networks/{owner}/{repo}", Subject::Repository),
-        ("/orgs/{org}/teams/{team_slug}", Subject::Team),
-        ("/organizations/{org_id}/team/{team_id}", Subject::Team),
-        ("/teams/{team_id}", Subject::Team),
-        ("/orgs/{org}", Subject::Organization),
-        ("/organizations/{org}", Subject::Organization),
-        ("/enterprises/{enterprise}", Subject::Enterprise),
-        ("/scim", Subject::Enterprise),
-        ("/users/{username}", Subject::Account),
-        ("/applications/{client_id}", Subject::OauthApp),
-        ("/installation", Subject::Installation),
-        // The caller's own feeds and gists, and public ones; anonymous callers see the public ones.
-        ("/feeds", Subject::Service),
-        ("/gists", Subject::Service),
-    ];
+/// Prefixes that name a place. A team's come before its organisation's.
+pub const PLACES: &[(&str, Subject)] = &[
+    ("/repos/{owner}/{repo}", Subject::Repository),
+    ("/networks/{owner}/{repo}", Subject::Repository),
+    ("/orgs/{org}/teams/{team_slug}", Subject::Team),
+    ("/organizations/{org_id}/team/{team_id}", Subject::Team),
+    ("/teams/{team_id}", Subject::Team),
+    ("/orgs/{org}", Subject::Organization),
+    ("/organizations/{org}", Subject::Organization),
+    ("/enterprises/{enterprise}", Subject::Enterprise),
+    ("/users/{username}", Subject::Account),
+];
+
+/// Prefixes of templates whose objects belong to a place that the path does not name.
+const UNNAMED_PLACES: &[(&str, Subject)] = &[
+    ("/scim", Subject::Enterprise),
+    ("/applications/{client_id}", Subject::OauthApp),
+    ("/installation", Subject::Installation),
+    // The caller's own feeds and gists, and public ones; anonymous callers see the public ones.
+    ("/feeds", Subject::Service),
+    ("/gists", Subject::Service),
+];
+
+/// Returns the rest of a template below a prefix of whole segments.
+pub fn below<'t>(template: &'t str, prefix: &str) -> Option<&'t str> {
+    template.strip_prefix(prefix).filter(|own| own.is_empty() || own.starts_with('/'))
+}
+
+fn place(endpoint: &Endpoint) -> Subject {
     if endpoint.tokens.accepts_app_jwt() == Some(true) {
         return Subject::App;
     }
-    let below = |prefix: &str| {
-        template.strip_prefix(prefix).is_some_and(|own| own.is_empty() || own.starts_with('/'))
-    };
-    let named = PLACES.iter().find(|(prefix, _)| below(prefix)).map(|(_, place)| *place);
-    named.unwrap_or(if endpoint.about_caller { Subject::Caller } else { Subject::Service })
+    let mut places = PLACES.iter().chain(UNNAMED_PLACES);
+    let named = places.find(|(prefix, _)| below(&endpoint.template, prefix).is_some());
+    match named {
+        Some((_, place)) => *place,
+        None if endpoint.about_caller => Subject::Caller,
+        None => Subject::Service,
+    }
 }
 
 fn own_part(template: &str) -> &str {
@@ -129,20 +142,10 @@ fn usual_scopes(place: Subject, endpoint: &Endpoint) -> Vec<String> {
     let scope = match place {
         Subject::Repository => "repo",
         Subject::Organization if endpoint.about_caller => return Vec::new(),
-        Subject::Organization | Subject::Team => {
-            if reads {
-                "read:org"
-            } else {
-                "admin:org"
-            }
-        }
-        Subject::Enterprise => {
-            if reads {
-                "read:enterprise"
-            } else {
-                "admin:enterprise"
-            }
-        }
+        Subject::Organization | Subject::Team if reads => "read:org",
+        Subject::Organization | Subject::Team => "admin:org",
+        Subject::Enterprise if reads => "read:enterprise",
+        Subject::Enterprise => "admin:enterprise",
         Subject::Account
         | Subject::Caller
         | Subject::App

@@ -6,6 +6,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::address::Address;
+use crate::emulator::http::ApiError;
 use crate::emulator::routing::Call;
 use crate::emulator::world::storage::collections::StorageFull;
 use crate::emulator::world::{Repository, StoredItem, World};
@@ -36,6 +38,26 @@ pub fn get(call: &Call<'_>, address: &str, name: &str) -> Option<StoredItem> {
     }
 }
 
+/// Finds the object that a whole address names.
+pub fn current(call: &Call<'_>, address: &Address) -> Result<StoredItem, ApiError> {
+    get(call, &address.parent(), address.name()).ok_or(ApiError::NotFound)
+}
+
+/// Stores an object; one that is there keeps its id and its time of creation.
+pub fn put(
+    call: &mut Call<'_>,
+    collection: &str,
+    name: &str,
+    fields: Map<String, Value>,
+) -> Result<StoredItem, ApiError> {
+    let (id, created_at) = get(call, collection, name)
+        .map_or_else(|| (call.world.next_id(), call.now), |before| (before.id, before.created_at));
+    let thing = StoredItem { id, fields, created_at, updated_at: call.now };
+    settle(call.world, collection)?;
+    call.world.collections.put(collection, name, thing.clone())?;
+    Ok(thing)
+}
+
 /// Stores the initial items of a collection before its first change.
 pub fn settle(world: &mut World, address: &str) -> Result<(), StorageFull> {
     if world.collections.collection(address).is_some() {
@@ -59,9 +81,14 @@ fn first(world: &World, address: &str) -> Vec<(String, StoredItem)> {
         .tip(repository)
         .and_then(|tip| history.first(tip))
         .map_or("", |first| first.sha.as_str());
-    let made = |number: u64, fields: Value| thing(repository, number, fields);
+    let made = |number: u64, fields: Value| {
+        StoredItem::new(id_of(repository, number), object(fields), repository.created_at)
+    };
     let things = match own {
-        "actions/workflows" => vec![made(1, workflow())],
+        "actions/workflows" => vec![made(
+            1,
+            json!({ "name": "ci", "path": ".ci/workflows/ci.yml", "state": "active" }),
+        )],
         "actions/runs" => vec![
             made(11, run(repository, head, 1, "failure")),
             made(12, run(repository, head, 2, "success")),
@@ -111,33 +138,16 @@ fn of_organization(world: &World, address: &str) -> Vec<(String, StoredItem)> {
         return Vec::new();
     };
     let fields = json!({ "budget_type": "ProductPricing", "budget_product_skus": ["actions"], "budget_scope": "organization", "budget_amount": 100, "prevent_further_usage": false });
-    let (id, at) = (IDS_ABOVE + organization.id * IDS_EACH, organization.created_at);
-    vec![(
-        id.to_string(),
-        StoredItem { id, fields: members(fields), created_at: at, updated_at: at },
-    )]
+    let id = IDS_ABOVE + organization.id * IDS_EACH;
+    vec![(id.to_string(), StoredItem::new(id, object(fields), organization.created_at))]
 }
 
-fn members(value: Value) -> Map<String, Value> {
+pub fn object(value: Value) -> Map<String, Value> {
     if let Value::Object(map) = value { map } else { Map::new() }
 }
 
 fn id_of(repository: &Repository, number: u64) -> u64 {
     IDS_ABOVE + repository.id * IDS_EACH + number
-}
-
-fn thing(repository: &Repository, number: u64, fields: Value) -> StoredItem {
-    let at = repository.created_at;
-    StoredItem {
-        id: id_of(repository, number),
-        fields: members(fields),
-        created_at: at,
-        updated_at: at,
-    }
-}
-
-fn workflow() -> Value {
-    json!({ "name": "ci", "path": ".ci/workflows/ci.yml", "state": "active" })
 }
 
 fn run(repository: &Repository, head: &str, number: u64, conclusion: &str) -> Value {

@@ -5,7 +5,8 @@ use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 use super::address::Address;
-use super::answers::{change, render};
+use super::answers::{change, delete, render_current};
+use super::shape::Wrapping;
 use super::{Facts, bodies, seeds};
 use crate::emulator::http::{ApiError, Reply, segment};
 use crate::emulator::routing::{Call, Outcome};
@@ -17,8 +18,7 @@ const TOLD: &[&str] =
 
 /// GET shows, PUT and POST replace, PATCH merges, DELETE clears.
 pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
-    let collection = address.parent();
-    let kept = seeds::get(call, &collection, address.name());
+    let kept = seeds::current(call, address).ok();
     match facts.endpoint.method {
         Method::GET => {
             let mut shown = begins_as(facts.template);
@@ -27,13 +27,13 @@ pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
             Ok(Reply::ok(Value::Object(shown)).changed_at(thing.updated_at))
         }
         Method::DELETE => {
-            call.world.collections.take(&collection, address.name(), call.now);
+            call.world.collections.take(&address.parent(), address.name(), call.now);
             Ok(Reply::empty(StatusCode::NO_CONTENT))
         }
         Method::PATCH => {
             let mut fields = kept.map(|thing| thing.fields).unwrap_or_default();
             fields.extend(bodies::kept(bodies::object(call)?));
-            set(call, address, fields.clone())?;
+            seeds::put(call, &address.parent(), address.name(), fields.clone())?;
             let mut shown = begins_as(facts.template);
             shown.extend(fields);
             Ok(Reply::ok(Value::Object(shown)))
@@ -41,7 +41,7 @@ pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
         _ => {
             let mut fields = turned_on(facts.template);
             fields.extend(bodies::kept(bodies::object(call)?));
-            set(call, address, fields.clone())?;
+            seeds::put(call, &address.parent(), address.name(), fields.clone())?;
             let is_told = TOLD.iter().any(|suffix| facts.template.ends_with(suffix));
             Ok(if is_told {
                 Reply::ok(Value::Object(fields))
@@ -52,44 +52,29 @@ pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
     }
 }
 
-pub fn set(
-    call: &mut Call<'_>,
-    address: &Address,
-    fields: Map<String, Value>,
-) -> Result<StoredItem, ApiError> {
-    let collection = address.parent();
-    let before = seeds::get(call, &collection, address.name());
-    let (id, created_at) = before
-        .map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
-    let thing = StoredItem { id, fields, created_at, updated_at: call.now };
-    seeds::settle(call.world, &collection)?;
-    call.world.collections.put(&collection, address.name(), thing.clone())?;
-    Ok(thing)
+/// Replaces the object that the address names by the sent one.
+fn replace(call: &mut Call<'_>, address: &Address) -> Result<StoredItem, ApiError> {
+    let sent = bodies::kept(bodies::object(call)?);
+    seeds::put(call, &address.parent(), address.name(), sent)
 }
 
 /// Answers 404 until PUT or POST creates it, and after DELETE.
 pub fn switch(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
-    let collection = address.parent();
     match facts.endpoint.method {
         Method::GET => {
-            let thing = seeds::get(call, &collection, address.name()).ok_or(ApiError::NotFound)?;
-            Ok(Reply::ok(render(call, address, &collection, address.name(), &thing))
-                .changed_at(thing.updated_at))
+            let thing = seeds::current(call, address)?;
+            Ok(Reply::ok(render_current(call, address, &thing)).changed_at(thing.updated_at))
         }
-        Method::DELETE => off(call, address),
+        Method::DELETE => delete(call, address),
         Method::PATCH => {
             let sent = bodies::kept(bodies::object(call)?);
             Ok(Reply::ok(change(call, address, |fields| fields.extend(sent))?))
         }
         _ => {
-            let sent = bodies::kept(bodies::object(call)?);
-            let thing = set(call, address, sent)?;
-            let status = if facts.endpoint.method == Method::POST {
-                StatusCode::CREATED
-            } else {
-                StatusCode::OK
-            };
-            Ok(Reply::json(status, render(call, address, &collection, address.name(), &thing)))
+            let thing = replace(call, address)?;
+            let is_post = facts.endpoint.method == Method::POST;
+            let status = if is_post { StatusCode::CREATED } else { StatusCode::OK };
+            Ok(Reply::json(status, render_current(call, address, &thing)))
         }
     }
 }
@@ -97,24 +82,10 @@ pub fn switch(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
 /// Answers only 204 or 404.
 pub fn check(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     match facts.endpoint.method {
-        Method::GET => {
-            seeds::get(call, &address.parent(), address.name()).ok_or(ApiError::NotFound)?;
-            Ok(Reply::empty(StatusCode::NO_CONTENT))
-        }
-        Method::DELETE => off(call, address),
-        _ => {
-            let sent = bodies::kept(bodies::object(call)?);
-            set(call, address, sent)?;
-            Ok(Reply::empty(StatusCode::NO_CONTENT))
-        }
-    }
-}
-
-fn off(call: &mut Call<'_>, address: &Address) -> Outcome {
-    call.world
-        .collections
-        .take(&address.parent(), address.name(), call.now)
-        .ok_or(ApiError::NotFound)?;
+        Method::GET => seeds::current(call, address)?,
+        Method::DELETE => return delete(call, address),
+        _ => replace(call, address)?,
+    };
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -139,28 +110,18 @@ pub fn names(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
                 ("name".to_owned(), json!(name)),
                 (member.trim_end_matches('s').to_owned(), json!(name)),
             ]);
-            let thing = StoredItem {
-                id: call.world.next_id(),
-                fields,
-                created_at: call.now,
-                updated_at: call.now,
-            };
+            let thing = StoredItem::new(call.world.next_id(), fields, call.now);
             call.world.collections.put(&collection, &segment(name), thing)?;
         }
     }
     let things = seeds::items(call.world, &collection);
-    let items: Vec<Value> =
-        things.into_iter().map(|(_, thing)| Value::Object(thing.fields)).collect();
+    let total = things.len();
+    let items = things.into_iter().map(|(_, thing)| Value::Object(thing.fields)).collect();
+    let value = facts.wrapping.wrap(items, total);
     Ok(match facts.wrapping {
-        crate::emulator::generic::shape::Wrapping::Member(member) => {
-            Reply::ok(json!({ "total_count": items.len(), member: items }))
-        }
-        crate::emulator::generic::shape::Wrapping::Bare if *method == Method::DELETE => {
-            Reply::empty(StatusCode::NO_CONTENT)
-        }
-        crate::emulator::generic::shape::Wrapping::Bare => {
-            Reply::json(StatusCode::CREATED, Value::Array(items))
-        }
+        Wrapping::Member(_) => Reply::ok(value),
+        Wrapping::Bare if *method == Method::DELETE => Reply::empty(StatusCode::NO_CONTENT),
+        Wrapping::Bare => Reply::json(StatusCode::CREATED, value),
     })
 }
 
@@ -223,5 +184,5 @@ fn begins_as(template: &str) -> Map<String, Value> {
         }
         _ => Value::Null,
     };
-    if let Value::Object(map) = value { map } else { Map::new() }
+    seeds::object(value)
 }

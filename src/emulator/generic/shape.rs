@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use http::{Method, StatusCode};
+use serde_json::{Value, json};
 
 use crate::api::{Endpoint, Table};
 
@@ -43,6 +44,15 @@ pub enum Wrapping {
     Bare,
     /// In this member of an object, beside `total_count`.
     Member(&'static str),
+}
+
+impl Wrapping {
+    pub fn wrap(self, items: Vec<Value>, total: usize) -> Value {
+        match self {
+            Self::Bare => Value::Array(items),
+            Self::Member(member) => json!({ "total_count": total, member: items }),
+        }
+    }
 }
 
 pub type Methods<'t> = BTreeMap<&'t str, Vec<&'t Method>>;

@@ -2,16 +2,11 @@
 //!
 //! No method here changes how a request is answered.
 
-use std::collections::BTreeSet;
-
 use super::emulator::Emulator;
-use crate::api::TokenKind;
 use crate::clock::Timestamp;
-use crate::emulator::seed::people;
+use crate::emulator::seed::{people, tokens};
 use crate::emulator::state::transcript::Entry;
 use crate::emulator::world::User;
-
-use crate::emulator::accounts::Permissions;
 
 /// A window of a primary budget in the upstream's own state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,14 +29,7 @@ impl Emulator {
     pub fn enrol(&mut self, login: &str, tokens: usize, now: Timestamp) -> Vec<String> {
         let world = &mut self.state.world;
         let id = world.next_id();
-        world.add_user(User {
-            id,
-            login: login.to_owned(),
-            name: login.to_owned(),
-            created_at: now,
-            updated_at: now,
-            watching: BTreeSet::new(),
-        });
+        world.add_user(User::new(id, login.to_owned(), login.to_owned(), now));
         if let Some(organization) = world.organizations.get_mut(&people::ACME) {
             organization.members.insert(id);
             organization.owners.insert(id);
@@ -49,15 +37,7 @@ impl Emulator {
         let value = |number: usize| format!("emu_enrolled_{id}_{number}");
         let values: Vec<String> = (0..tokens).map(value).collect();
         for value in &values {
-            let note = "of a simulated account";
-            world.add_token(people::personal(
-                value,
-                TokenKind::Classic,
-                id,
-                people::ALL_SCOPES,
-                Permissions::NotApplicable,
-                note,
-            ));
+            world.add_token(tokens::all_scopes(value, id).noted("of a simulated account"));
         }
         values
     }

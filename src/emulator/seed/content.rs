@@ -1,20 +1,21 @@
 //! Repositories, issues and threads of the seed world.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+use strum::VariantArray;
 
 use super::options::Options;
 use super::people::{ACME, ADA, BEN, BUILD_BOT, CLEO, DAN, GLOBEX, SCAN_BOT, TRIAGE_BOT, WIDGETS};
+use super::{DAY, HOUR};
 use crate::clock::Timestamp;
 use crate::emulator::events::notifications::{self, Cause, Notification};
 use crate::emulator::world::{
-    Comment, FEATURES, Issue, IssueState, Label, Milestone, Owner, Reason, Release, Repository,
-    ThreadState, Topic, Visibility, World,
+    Comment, Issue, IssueState, Label, Milestone, Owner, Reason, Release, Repository, ThreadState,
+    Topic, Visibility, World,
 };
 use crate::random::Rng;
 
-const HOUR: Duration = Duration::from_hours(1);
-const DAY: Duration = Duration::from_hours(24);
 /// More than any known organisation of the real service has.
 const REPOSITORIES_MAX: u32 = *Options::REPOSITORIES.end();
 /// Repositories with a higher id were created by callers.
@@ -91,33 +92,19 @@ fn repository(
         .collect();
     let updated_at = issues.values().map(|issue| issue.updated_at).max().unwrap_or(created_at);
     Repository {
-        id,
-        owner: plan.owner,
         readme: format!(
             "# {}\n\nMade up from a seed, number {}.\n",
             plan.name,
             dice.below(1_000_000)
         ),
         description: format!("All about {}", plan.name),
-        name: plan.name,
-        visibility: plan.visibility,
-        homepage: None,
         language: Some("Rust"),
         topics: vec!["emulated".to_owned()],
-        features: FEATURES.iter().copied().collect(),
-        default_branch: "main".to_owned(),
-        created_at,
         pushed_at: created_at + DAY,
         updated_at,
-        collaborators: BTreeSet::new(),
-        stars: BTreeMap::new(),
-        fork_of: None,
-        forks: BTreeSet::new(),
         labels,
-        milestones: BTreeMap::new(),
         issues,
-        comments: BTreeMap::new(),
-        releases: BTreeMap::new(),
+        ..Repository::new(id, plan.owner, plan.name, plan.visibility, created_at)
     }
 }
 
@@ -217,7 +204,8 @@ fn watch_and_notify(world: &mut World, dice: &mut Rng, now: Timestamp) {
     }
     for (user, count) in [(ADA, 60_u32), (BEN, 8), (BUILD_BOT, 12), (SCAN_BOT, 3), (DAN, 2)] {
         for index in 0..count {
-            let reason = Reason::ALL[usize::try_from(index).unwrap_or(0) % Reason::ALL.len()];
+            let reason =
+                Reason::VARIANTS[usize::try_from(index).unwrap_or(0) % Reason::VARIANTS.len()];
             let at = base + Duration::from_secs(u64::from(index) * 600 + dice.below(500));
             let number = u64::from(index) + 1;
             let topic =

@@ -7,14 +7,13 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::json;
 
 use super::people::{ACME, ACME_INSTALLATION, APP, OAUTH_APP, WIDGETS};
+use super::{DAY, HOUR};
 use crate::clock::Timestamp;
 use crate::emulator::events::delivery::envelope;
 use crate::emulator::world::{
     Attempt, Config, Delivery, DeliveryLog, Hook, Receipt, Target, World, guid,
 };
 
-const HOUR: Duration = Duration::from_hours(1);
-const DAY: Duration = Duration::from_hours(24);
 /// More than one page.
 const DELIVERIES: u32 = 40;
 

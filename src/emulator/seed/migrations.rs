@@ -2,8 +2,8 @@
 //! pinned, so that tests find them at any time.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
+use super::HOUR;
 use super::people::{ADA, WIDGETS};
 use crate::clock::Timestamp;
 use crate::emulator::limits::Limits;
@@ -11,7 +11,6 @@ use crate::emulator::migrations;
 use crate::emulator::world::storage::migrations::Pace;
 use crate::emulator::world::{Flag, Migration, MigrationState, World, guid};
 
-const HOUR: Duration = Duration::from_hours(1);
 const PENDING: u64 = 701;
 const EXPORTING: u64 = 702;
 const EXPORTED: u64 = 703;
@@ -29,14 +28,10 @@ pub fn add(world: &mut World, now: Timestamp) {
         (EXPIRED, MigrationState::Exported, now - HOUR * 240),
     ];
     for (id, state, since) in cases {
-        let migration = migration(id, since);
-        world.migrations.add(Migration {
-            state,
-            pace: Pace::Held,
-            since,
-            updated_at: since,
-            ..migration
-        });
+        let mut migration = migration(id, since);
+        migration.pace = Pace::Held;
+        migration.enter(state, since);
+        world.migrations.add(migration);
     }
     world.migrations.add(migration(EXPORTED, now - HOUR));
     migrations::export(world, &Limits::default(), EXPORTED, now - HOUR);

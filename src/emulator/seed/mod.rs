@@ -9,8 +9,11 @@ pub mod options;
 pub mod people;
 mod properties;
 mod teams;
+pub mod tokens;
 
 pub use self::content::SEEDED_BELOW;
+
+use std::time::Duration;
 
 use self::options::Options;
 use crate::clock::Timestamp;
@@ -19,9 +22,11 @@ use crate::random::Rng;
 
 /// The private key of the seed's app. It was made for this file and opens only an emulator.
 pub const APP_KEY: &str = include_str!("app_key.pem");
+/// Likewise, of the app on the enterprise cloud.
+pub const INITECH_APP_KEY: &str = include_str!("initech_app_key.pem");
 
-#[cfg(test)]
-pub use self::enterprise_cloud::INITECH_APP_KEY;
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
 
 pub fn world(options: &Options, now: Timestamp) -> World {
     let mut world = World::default();
@@ -33,6 +38,7 @@ pub fn world(options: &Options, now: Timestamp) -> World {
     hooks::add(&mut world, now);
     properties::add(&mut world, now);
     migrations::add(&mut world, now);
+    tokens::add(&mut world, now);
     world
 }
 

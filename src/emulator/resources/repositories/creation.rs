@@ -1,7 +1,5 @@
 //! Creating, forking and deleting repositories, and changing an organisation's or user's profile.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -101,32 +99,8 @@ fn is_taken(call: &Call<'_>, owner: Owner, name: &str) -> bool {
 fn new(call: &mut Call<'_>, plan: Plan) -> Result<Repository, ApiError> {
     ApiError::unless_spammed("Repository", call.world.repositories.range(SEEDED_BELOW..).count())?;
     let (id, now) = (call.world.next_id(), call.now);
-    let readme = format!("# {}\n", plan.name);
-    Ok(Repository {
-        id,
-        owner: plan.owner,
-        name: plan.name,
-        visibility: plan.visibility,
-        description: plan.description,
-        homepage: None,
-        language: None,
-        topics: Vec::new(),
-        features: FEATURES.iter().copied().collect(),
-        default_branch: "main".to_owned(),
-        created_at: now,
-        pushed_at: now,
-        updated_at: now,
-        collaborators: BTreeSet::new(),
-        stars: BTreeMap::new(),
-        fork_of: None,
-        forks: BTreeSet::new(),
-        readme,
-        labels: BTreeMap::new(),
-        milestones: BTreeMap::new(),
-        issues: BTreeMap::new(),
-        comments: BTreeMap::new(),
-        releases: BTreeMap::new(),
-    })
+    let repository = Repository::new(id, plan.owner, plan.name, plan.visibility, now);
+    Ok(Repository { description: plan.description, ..repository })
 }
 
 fn shown(call: &mut Call<'_>, repository: Repository, status: StatusCode) -> Outcome {

@@ -19,7 +19,13 @@ pub struct User {
     pub watching: BTreeSet<u64>,
 }
 
-#[derive(Debug)]
+impl User {
+    pub fn new(id: u64, login: String, name: String, at: Timestamp) -> Self {
+        Self { id, login, name, created_at: at, updated_at: at, watching: BTreeSet::new() }
+    }
+}
+
+#[derive(Debug, Default)]
 pub struct Organization {
     pub id: u64,
     pub login: String,

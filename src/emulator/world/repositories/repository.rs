@@ -43,6 +43,43 @@ pub struct Repository {
     pub releases: BTreeMap<u64, Release>,
 }
 
+impl Repository {
+    /// Creates an empty repository; its README is its name.
+    pub fn new(
+        id: u64,
+        owner: Owner,
+        name: String,
+        visibility: Visibility,
+        created_at: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            owner,
+            readme: format!("# {name}\n"),
+            name,
+            visibility,
+            description: String::new(),
+            homepage: None,
+            language: None,
+            topics: Vec::new(),
+            features: FEATURES.iter().copied().collect(),
+            default_branch: "main".to_owned(),
+            created_at,
+            pushed_at: created_at,
+            updated_at: created_at,
+            collaborators: BTreeSet::new(),
+            stars: BTreeMap::new(),
+            fork_of: None,
+            forks: BTreeSet::new(),
+            labels: BTreeMap::new(),
+            milestones: BTreeMap::new(),
+            issues: BTreeMap::new(),
+            comments: BTreeMap::new(),
+            releases: BTreeMap::new(),
+        }
+    }
+}
+
 /// The switches of `PATCH /repos/{owner}/{repo}` by their API names; absent ones are off.
 pub type Features = BTreeMap<&'static str, bool>;
 

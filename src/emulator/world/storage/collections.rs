@@ -44,6 +44,10 @@ pub struct StoredItem {
 }
 
 impl StoredItem {
+    pub fn new(id: u64, fields: Map<String, Value>, at: Timestamp) -> Self {
+        Self { id, fields, created_at: at, updated_at: at }
+    }
+
     /// Serializing strings cannot fail; the fallback is too large to store.
     fn bytes(&self, name: &str) -> usize {
         serde_json::to_vec(&self.fields)
