@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::ids::{cursor, decode_cursor};
-use super::object::{Arguments, FieldValue, Graph, Node, Result};
+use super::object::{Field, FieldValue, Node, Result};
 use super::problem::{Kind as ProblemKind, Problem};
 
 #[derive(Debug)]
@@ -39,15 +39,17 @@ pub struct Edge {
     pub node: Node,
 }
 
+impl Edge {
+    pub fn of(kind: &'static Kind, node: Node) -> Node {
+        Node::Edge(Rc::new(Self { kind, node }))
+    }
+}
+
 /// Relay's rules: first `after` and `before`, then `first` and `last`.
-pub fn of(
-    graph: &Graph<'_, '_>,
-    kind: &'static Kind,
-    mut items: Vec<Node>,
-    arguments: Arguments<'_>,
-) -> Result {
+pub fn of(field: Field<'_, '_>, kind: &'static Kind, mut items: Vec<Node>) -> Result {
+    let Field { budget, arguments, .. } = field;
     // Building and cutting the list is work too.
-    graph.charge(items.len());
+    budget.charge(items.len());
     let total = items.len();
     let place = |name: &str| {
         let Some(given) = arguments.text(name) else { return Ok(None) };
@@ -87,9 +89,8 @@ pub fn page(page: &Rc<Page>, name: &str) -> FieldValue {
     match name {
         "nodes" => FieldValue::Many(page.items.iter().cloned().map(Some).collect()),
         "edges" => {
-            let edge =
-                |node: &Node| Node::Edge(Rc::new(Edge { kind: page.kind, node: node.clone() }));
-            FieldValue::Many(page.items.iter().map(|node| Some(edge(node))).collect())
+            let edge = |node: &Node| Some(Edge::of(page.kind, node.clone()));
+            FieldValue::Many(page.items.iter().map(edge).collect())
         }
         "pageInfo" => FieldValue::One(Node::PageInfo(Rc::clone(page))),
         _ => FieldValue::count(page.total),
@@ -97,13 +98,14 @@ pub fn page(page: &Rc<Page>, name: &str) -> FieldValue {
 }
 
 pub fn page_info(page: &Page, name: &str) -> FieldValue {
+    let at = |item: Option<&Node>| {
+        FieldValue::maybe_text(item.map(|item| cursor(item.key())).as_deref())
+    };
     match name {
         "hasNextPage" => FieldValue::value(page.has_next),
         "hasPreviousPage" => FieldValue::value(page.has_previous),
-        "startCursor" => {
-            FieldValue::maybe_text(page.items.first().map(|item| cursor(item.key())).as_deref())
-        }
-        _ => FieldValue::maybe_text(page.items.last().map(|item| cursor(item.key())).as_deref()),
+        "startCursor" => at(page.items.first()),
+        _ => at(page.items.last()),
     }
 }
 

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::object::Node;
-use super::problem::{Kind, Problem};
+use super::problem::Problem;
 use crate::emulator::auth::access;
 use crate::emulator::routing::Call;
 use crate::emulator::world::{Repository, World};
@@ -19,10 +19,7 @@ fn decode(node_id: &str) -> Option<(String, u64)> {
 pub fn node(call: &Call<'_>, node_id: &str) -> Result<Node, Problem> {
     let shown: String = node_id.chars().take(100).collect();
     let unknown = || {
-        Problem::new(
-            Kind::NotFound,
-            format!("Could not resolve to a node with the global id of '{shown}'"),
-        )
+        Problem::not_found(format!("Could not resolve to a node with the global id of '{shown}'"))
     };
     let (kind, id) = decode(node_id).ok_or_else(unknown)?;
     thing(call.world, &kind, id).filter(|thing| is_visible(call, thing)).ok_or_else(unknown)
@@ -37,30 +34,30 @@ fn is_visible(call: &Call<'_>, thing: &Node) -> bool {
 }
 
 fn thing(world: &World, kind: &str, id: u64) -> Option<Node> {
+    let repository_with = |has: &dyn Fn(&Repository) -> bool| {
+        let found = world.repositories.values().find(|repository| has(repository))?;
+        Some(found.id)
+    };
     match kind {
         "User" => world.users.contains_key(&id).then_some(Node::User(id)),
         "Bot" => world.users.contains_key(&id).then_some(Node::Bot(id)),
         "Organization" => world.organizations.contains_key(&id).then_some(Node::Organization(id)),
         "Repository" => world.repositories.contains_key(&id).then_some(Node::Repository(id)),
         // A pull request has two ids in REST, as an issue and as a pull request; both lead to it.
-        "Issue" | "PullRequest" => {
-            world.repositories.values().find_map(|repository| issue(repository, id))
-        }
+        "Issue" | "PullRequest" => world.repositories.values().find_map(|repository| {
+            let issue = repository.issues.values().find(|issue| issue.id == id)?;
+            Some(Node::issue(repository.id, issue))
+        }),
         "IssueComment" => {
-            let has = |repository: &&Repository| repository.comments.contains_key(&id);
-            world.repositories.values().find(has).map(|repository| Node::Comment(repository.id, id))
+            let on = repository_with(&|repository| repository.comments.contains_key(&id))?;
+            Some(Node::Comment(on, id))
         }
         "Label" => {
-            let has = |repository: &&Repository| repository.labels.contains_key(&id);
-            world.repositories.values().find(has).map(|repository| Node::Label(repository.id, id))
+            let of = repository_with(&|repository| repository.labels.contains_key(&id))?;
+            Some(Node::Label(of, id))
         }
         _ => None,
     }
-}
-
-fn issue(repository: &Repository, id: u64) -> Option<Node> {
-    let issue = repository.issues.values().find(|issue| issue.id == id)?;
-    Some(Node::issue(repository.id, issue))
 }
 
 pub fn cursor(key: u64) -> String {

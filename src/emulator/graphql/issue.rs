@@ -1,39 +1,28 @@
 //! Issues, pull requests and their comments.
 
-use super::object::{Arguments, FieldValue, Graph, Node, Result};
-use super::problem::{Kind, Problem};
+use super::object::{Field, FieldValue, Node, Result};
+use super::problem::Problem;
 use super::repository::{may_read, named, permission};
 use super::{connection, people};
 use crate::emulator::auth::access::role_of_token;
 use crate::emulator::http::{SITE, iso};
 use crate::emulator::render::node_id;
 use crate::emulator::routing::{Call, Role};
-use crate::emulator::world::{Comment, Issue, IssueState, Repository};
-
-fn gone() -> Problem {
-    Problem::new(Kind::NotFound, "It does not exist any more.")
-}
+use crate::emulator::world::{Issue, IssueState, Repository};
 
 fn readable<'a>(call: &'a Call<'_>, repository: &'a Repository, number: u64) -> Result<&'a Issue> {
-    let issue = repository.issues.get(&number).ok_or_else(gone)?;
+    let issue = repository.issues.get(&number).ok_or_else(|| Problem::gone("It"))?;
     may_read(call, repository, permission(issue))?;
     Ok(issue)
 }
 
-pub fn field(
-    call: &Call<'_>,
-    graph: &Graph<'_, '_>,
-    repository: u64,
-    number: u64,
-    name: &str,
-    arguments: Arguments<'_>,
-) -> Result {
-    let repository = named(call, repository)?;
-    let issue = readable(call, repository, number)?;
-    if let Some(found) = plain(call, repository, issue, name) {
+pub fn field(field: Field<'_, '_>, repository: u64, number: u64) -> Result {
+    let repository = named(field.call, repository)?;
+    let issue = readable(field.call, repository, number)?;
+    if let Some(found) = plain(field, repository, issue) {
         return Ok(found);
     }
-    let (kind, items) = match name {
+    let (kind, items) = match field.name {
         "assignees" => {
             (connection::USERS, issue.assignees.iter().map(|user| Node::User(*user)).collect())
         }
@@ -46,17 +35,13 @@ pub fn field(
             issue.comments.iter().map(|comment| Node::Comment(repository.id, *comment)).collect(),
         ),
     };
-    connection::of(graph, kind, items, arguments)
+    connection::of(field, kind, items)
 }
 
-fn plain(
-    call: &Call<'_>,
-    repository: &Repository,
-    issue: &Issue,
-    name: &str,
-) -> Option<FieldValue> {
+fn plain(field: Field<'_, '_>, repository: &Repository, issue: &Issue) -> Option<FieldValue> {
+    let call = field.call;
     let is_closed = issue.state == IssueState::Closed;
-    Some(match name {
+    Some(match field.name {
         "id" => FieldValue::text(&node_id(
             if issue.pull_from.is_some() { "PullRequest" } else { "Issue" },
             issue.id,
@@ -95,12 +80,13 @@ fn may_update(call: &Call<'_>, repository: &Repository, issue: &Issue) -> bool {
     may_push || issue.author == call.actor()
 }
 
-pub fn comment(call: &Call<'_>, repository: u64, id: u64, name: &str) -> Result {
+pub fn comment(field: Field<'_, '_>, repository: u64, id: u64) -> Result {
+    let call = field.call;
     let repository = named(call, repository)?;
-    let comment: &Comment = repository.comments.get(&id).ok_or_else(gone)?;
+    let comment = repository.comments.get(&id).ok_or_else(|| Problem::gone("It"))?;
     let issue = readable(call, repository, comment.issue)?;
     let on = Node::issue(repository.id, issue);
-    Ok(match name {
+    Ok(match field.name {
         "id" => FieldValue::text(&node_id("IssueComment", id)),
         "databaseId" => FieldValue::number(id),
         "body" => FieldValue::text(&comment.body),

@@ -16,6 +16,7 @@ mod query;
 mod repository;
 mod size;
 
+use std::cell::RefCell;
 use std::sync::OnceLock;
 
 use apollo_compiler::executable::Operation;
@@ -29,7 +30,7 @@ use http::{Method, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use self::object::{Graph, Node, Object};
+use self::object::{Budget, Node, Object};
 use self::problem::{Kind, Problem};
 use self::size::Size;
 use crate::emulator::http::path::BODY_BYTES_MAX;
@@ -56,7 +57,7 @@ pub struct Plan {
     pub content: Content,
     /// Units charged to the primary budget.
     pub cost: u32,
-    prepared: Result<Prepared, Refused>,
+    prepared: Result<Prepared, Rejection>,
 }
 
 #[derive(Debug)]
@@ -68,7 +69,7 @@ struct Prepared {
 }
 
 #[derive(Debug)]
-enum Refused {
+enum Rejection {
     /// A malformed request, answered as in REST.
     Form(ApiError),
     /// An invalid query: 200 with errors.
@@ -80,16 +81,16 @@ impl Plan {
     pub fn of(body: &[u8]) -> Self {
         // A body that gets a 413 need not be parsed.
         match if body.len() > BODY_BYTES_MAX {
-            Err(Refused::Form(ApiError::TooLarge))
+            Err(Rejection::Form(ApiError::TooLarge))
         } else {
             prepare(body)
         } {
             Ok(prepared) => Self::of_prepared(prepared),
-            Err(refused) => Self {
+            Err(rejection) => Self {
                 points: QUERY_POINTS,
                 content: Content::None,
                 cost: 1,
-                prepared: Err(refused),
+                prepared: Err(rejection),
             },
         }
     }
@@ -132,8 +133,8 @@ pub fn answer(call: &mut Call<'_>, method: &Method, plan: Plan) -> Outcome {
     let cost = plan.cost;
     match plan.prepared {
         Ok(prepared) => Ok(execute(call, &prepared, cost).into_reply()),
-        Err(Refused::Form(fault)) => Err(fault),
-        Err(Refused::Query(errors)) => Ok(QueryResult { data: None, errors }.into_reply()),
+        Err(Rejection::Form(fault)) => Err(fault),
+        Err(Rejection::Query(errors)) => Ok(QueryResult { data: None, errors }.into_reply()),
     }
 }
 
@@ -171,10 +172,10 @@ fn operation<'d>(
     document.operations.get(name).map(|operation| &**operation)
 }
 
-fn prepare(body: &[u8]) -> Result<Prepared, Refused> {
-    let (query, operation_name, variables) = form(body).map_err(Refused::Form)?;
+fn prepare(body: &[u8]) -> Result<Prepared, Rejection> {
+    let (query, operation_name, variables) = form(body).map_err(Rejection::Form)?;
     if query.len() > QUERY_BYTES_MAX {
-        return Err(Refused::Query(vec![
+        return Err(Rejection::Query(vec![
             Problem::new(
                 Kind::ResourceLimitsExceeded,
                 "The query is too long; give its values as variables.",
@@ -189,14 +190,14 @@ fn prepare(body: &[u8]) -> Result<Prepared, Refused> {
     let document = document
         .validate(schema())
         .map_err(|faulty| diagnosed("VALIDATION_ERROR", &faulty.errors))?;
-    let refused = |error: RequestError| {
-        Refused::Query(vec![entry("INVALID_REQUEST", &error.to_graphql_error(&document.sources))])
+    let rejected = |error: RequestError| {
+        Rejection::Query(vec![entry("INVALID_REQUEST", &error.to_graphql_error(&document.sources))])
     };
-    let operation = operation(&document, operation_name.as_deref()).map_err(refused)?;
-    let variables = coerce_variable_values(schema(), operation, &variables).map_err(refused)?;
-    introspection::check_max_depth(&document, operation).map_err(refused)?;
+    let operation = operation(&document, operation_name.as_deref()).map_err(rejected)?;
+    let variables = coerce_variable_values(schema(), operation, &variables).map_err(rejected)?;
+    introspection::check_max_depth(&document, operation).map_err(rejected)?;
     let size = Size::of(&document, operation, &variables)
-        .map_err(|problem| Refused::Query(vec![problem.entry()]))?;
+        .map_err(|problem| Rejection::Query(vec![problem.entry()]))?;
     Ok(Prepared { operation: operation_name, variables, size, document })
 }
 
@@ -225,8 +226,8 @@ fn form(body: &[u8]) -> Result<(String, Option<String>, JsonMap), ApiError> {
     Ok((query, operation_name, variables))
 }
 
-fn diagnosed(kind: &str, errors: &DiagnosticList) -> Refused {
-    Refused::Query(
+fn diagnosed(kind: &str, errors: &DiagnosticList) -> Rejection {
+    Rejection::Query(
         errors.iter().take(ERRORS_MAX).map(|error| entry(kind, &error.to_json())).collect(),
     )
 }
@@ -249,18 +250,16 @@ fn execute(call: &mut Call<'_>, prepared: &Prepared, cost: u32) -> QueryResult {
         Ok(operation) => operation,
         Err(error) => return invalid(&error),
     };
-    let graph = Graph::new(call, cost, prepared.size.nodes);
-    let root = Object {
-        graph: &graph,
-        thing: if operation.is_mutation() { Node::Mutation } else { Node::Query },
-    };
+    let budget = Budget::new(cost, prepared.size.nodes, call.limits);
+    let thing = if operation.is_mutation() { Node::Mutation } else { Node::Query };
+    let root = Object { call: &RefCell::new(call), budget: &budget, thing };
     let executed = Execution::new(schema(), &prepared.document)
         .operation(operation)
         .coerced_variable_values(&prepared.variables)
         .enable_schema_introspection(true)
         .execute_sync(&root);
     match executed {
-        Ok(_) if graph.is_exhausted() => {
+        Ok(_) if budget.is_exhausted() => {
             QueryResult { data: Some(JsonValue::Null), errors: vec![problem::too_much().entry()] }
         }
         Ok(ExecutionResponse { data, errors }) => QueryResult {

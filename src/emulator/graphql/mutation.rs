@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::connection::{self, Edge};
 use super::object::{Arguments, FieldValue, Node, Result};
-use super::problem::{Kind, Problem};
+use super::problem::Problem;
 use super::{ids, people};
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
@@ -19,67 +19,50 @@ pub struct Payload {
     pub kind: &'static str,
     client_mutation_id: Option<String>,
     actor: Option<Node>,
-    issue: Option<Node>,
+    issue: Node,
     comment: Option<Node>,
 }
 
 pub fn field(call: &mut Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {
-    let input = arguments
-        .object("input")
-        .ok_or_else(|| Problem::new(Kind::Unprocessable, "input is required"))?;
-    let mut payload = Payload {
-        kind: "",
-        client_mutation_id: input.text("clientMutationId").map(str::to_owned),
-        actor: people::actor(call.world, call.actor()),
-        issue: None,
-        comment: None,
-    };
-    match name {
+    let input =
+        arguments.object("input").ok_or_else(|| Problem::unprocessable("input is required"))?;
+    let to_state = |state| Edit { state: Some(state), ..Edit::default() };
+    let mut comment = None;
+    let (kind, issue) = match name {
         "addComment" => {
-            payload.kind = "AddCommentPayload";
             let subject = subject(call, input.text("subjectId").unwrap_or(""))?;
-            payload.comment = Some(add_comment(call, &subject, input.text("body").unwrap_or(""))?);
-            payload.issue = Some(subject);
+            comment = Some(add_comment(call, &subject, input.text("body").unwrap_or(""))?);
+            ("AddCommentPayload", subject)
         }
-        "createIssue" => {
-            payload.kind = "CreateIssuePayload";
-            payload.issue = Some(create_issue(call, input)?);
-        }
+        "createIssue" => ("CreateIssuePayload", create_issue(call, input)?),
         "closeIssue" => {
-            payload.kind = "CloseIssuePayload";
-            payload.issue = Some(edit(
-                call,
-                input.text("issueId"),
-                Edit { state: Some(IssueState::Closed), ..Edit::default() },
-            )?);
+            let closed = to_state(IssueState::Closed);
+            ("CloseIssuePayload", edit(call, input.text("issueId"), closed)?)
         }
         "reopenIssue" => {
-            payload.kind = "ReopenIssuePayload";
-            payload.issue = Some(edit(
-                call,
-                input.text("issueId"),
-                Edit { state: Some(IssueState::Open), ..Edit::default() },
-            )?);
+            let open = to_state(IssueState::Open);
+            ("ReopenIssuePayload", edit(call, input.text("issueId"), open)?)
         }
-        _ => {
-            payload.kind = "UpdateIssuePayload";
-            payload.issue = Some(update_issue(call, input)?);
-        }
-    }
-    Ok(FieldValue::One(Node::Payload(Rc::new(payload))))
+        _ => ("UpdateIssuePayload", update_issue(call, input)?),
+    };
+    Ok(FieldValue::One(Node::Payload(Rc::new(Payload {
+        kind,
+        client_mutation_id: input.text("clientMutationId").map(str::to_owned),
+        actor: people::actor(call.world, call.actor()),
+        issue,
+        comment,
+    }))))
 }
 
 pub fn payload(payload: &Payload, name: &str) -> FieldValue {
     match name {
         "clientMutationId" => FieldValue::maybe_text(payload.client_mutation_id.as_deref()),
         "actor" => FieldValue::maybe(payload.actor.clone()),
-        "commentEdge" => FieldValue::maybe(
-            payload
-                .comment
-                .clone()
-                .map(|node| Node::Edge(Rc::new(Edge { kind: connection::COMMENTS, node }))),
-        ),
-        _ => FieldValue::maybe(payload.issue.clone()),
+        "commentEdge" => {
+            let comment = payload.comment.clone();
+            FieldValue::maybe(comment.map(|comment| Edge::of(connection::COMMENTS, comment)))
+        }
+        _ => FieldValue::One(payload.issue.clone()),
     }
 }
 
@@ -95,8 +78,7 @@ fn enter(call: &mut Call<'_>, id: u64) -> Result<()> {
 fn subject(call: &mut Call<'_>, node_id: &str) -> Result<Node> {
     let thing = ids::node(call, node_id)?;
     let (Node::Issue(repository, _) | Node::Pull(repository, _)) = thing else {
-        return Err(Problem::new(
-            Kind::Unprocessable,
+        return Err(Problem::unprocessable(
             "subjectId does not name something that can be commented on.",
         ));
     };
@@ -108,7 +90,7 @@ fn subject(call: &mut Call<'_>, node_id: &str) -> Result<Node> {
 fn issue(call: &mut Call<'_>, node_id: &str) -> Result<Node> {
     let thing = ids::node(call, node_id)?;
     let Node::Issue(repository, _) = thing else {
-        return Err(Problem::new(Kind::Unprocessable, "The id does not name an issue."));
+        return Err(Problem::unprocessable("The id does not name an issue."));
     };
     enter(call, repository)?;
     Ok(thing)
@@ -116,7 +98,7 @@ fn issue(call: &mut Call<'_>, node_id: &str) -> Result<Node> {
 
 fn add_comment(call: &mut Call<'_>, subject: &Node, body: &str) -> Result<Node> {
     if body.trim().is_empty() {
-        return Err(Problem::new(Kind::Unprocessable, "body is required"));
+        return Err(Problem::unprocessable("body is required"));
     }
     ApiError::unless_spammed("IssueComment", call.repository()?.comments.len())?;
     let (repository, author) = (call.repository, call.actor());
@@ -129,7 +111,7 @@ fn add_comment(call: &mut Call<'_>, subject: &Node, body: &str) -> Result<Node> 
 fn create_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Node> {
     let Node::Repository(repository) = ids::node(call, input.text("repositoryId").unwrap_or(""))?
     else {
-        return Err(Problem::new(Kind::Unprocessable, "repositoryId does not name a repository."));
+        return Err(Problem::unprocessable("repositoryId does not name a repository."));
     };
     enter(call, repository)?;
     let new_issue = NewIssue {
@@ -144,15 +126,13 @@ fn create_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Node> {
 }
 
 fn update_issue(call: &mut Call<'_>, input: Arguments<'_>) -> Result<Node> {
-    let state = input
-        .text("state")
-        .map(|state| if state == "OPEN" { IssueState::Open } else { IssueState::Closed });
+    let state = |name| if name == "OPEN" { IssueState::Open } else { IssueState::Closed };
     // Labels belong to the issue's repository, so the issue is resolved first.
     issue(call, input.text("id").unwrap_or(""))?;
     let change = Edit {
         title: input.has("title").then(|| title(input)).transpose()?,
         body: input.text("body").map_or(Change::Keep, |body| Change::Set(body.to_owned())),
-        state,
+        state: input.text("state").map(state),
         labels: labels(call, input)?,
         assignees: assignees(call, input)?,
         ..Edit::default()
@@ -169,42 +149,40 @@ fn edit(call: &mut Call<'_>, node_id: Option<&str>, change: Edit) -> Result<Node
 fn title(input: Arguments<'_>) -> Result<String> {
     let title = input.text("title").unwrap_or("");
     if title.trim().is_empty() {
-        Err(Problem::new(Kind::Unprocessable, "title is required"))
-    } else {
-        Ok(title.to_owned())
+        return Err(Problem::unprocessable("title is required"));
     }
+    Ok(title.to_owned())
 }
 
 fn assignees(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> {
-    let Some(given) = input.texts("assigneeIds") else { return Ok(None) };
-    let mut users = Vec::new();
-    for id in given {
-        match ids::node(call, id)? {
-            Node::User(user) if users.contains(&user) => {}
-            Node::User(user) => users.push(user),
-            _ => return Err(Problem::new(Kind::Unprocessable, "assigneeIds may only name users.")),
-        }
-    }
-    Ok(Some(users))
+    let user = |node| if let Node::User(user) = node { Some(user) } else { None };
+    named(call, input.texts("assigneeIds"), user, "assigneeIds may only name users.")
 }
 
 fn labels(call: &Call<'_>, input: Arguments<'_>) -> Result<Option<Vec<u64>>> {
-    let Some(given) = input.texts("labelIds") else { return Ok(None) };
-    let mut labels = Vec::new();
-    for id in given {
-        match ids::node(call, id)? {
-            Node::Label(repository, label) if repository == call.repository => {
-                if !labels.contains(&label) {
-                    labels.push(label);
-                }
-            }
-            _ => {
-                return Err(Problem::new(
-                    Kind::Unprocessable,
-                    "labelIds may only name labels of the repository.",
-                ));
-            }
+    let label = |node| match node {
+        Node::Label(repository, label) if repository == call.repository => Some(label),
+        _ => None,
+    };
+    let wrong = "labelIds may only name labels of the repository.";
+    named(call, input.texts("labelIds"), label, wrong)
+}
+
+/// Resolves node ids to the ids of one kind of object, without repetitions.
+fn named(
+    call: &Call<'_>,
+    given: Option<Vec<&str>>,
+    of_kind: impl Fn(Node) -> Option<u64>,
+    wrong: &str,
+) -> Result<Option<Vec<u64>>> {
+    let Some(given) = given else { return Ok(None) };
+    let mut ids = Vec::new();
+    for node_id in given {
+        let id = of_kind(ids::node(call, node_id)?);
+        let id = id.ok_or_else(|| Problem::unprocessable(wrong))?;
+        if !ids.contains(&id) {
+            ids.push(id);
         }
     }
-    Ok(Some(labels))
+    Ok(Some(ids))
 }

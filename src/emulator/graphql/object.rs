@@ -14,6 +14,7 @@ use super::connection::{self, Edge, Page};
 use super::mutation::{self, Payload};
 use super::problem::Problem;
 use super::{issue, people, query, repository};
+use crate::emulator::limits::Limits;
 use crate::emulator::routing::Call;
 use crate::emulator::world::Issue;
 
@@ -145,25 +146,18 @@ impl<'a> Arguments<'a> {
     }
 }
 
-pub struct Graph<'g, 'c> {
-    /// Mutations change the world that later fields read.
-    pub call: RefCell<&'g mut Call<'c>>,
-    /// The cost of this request, and its number of nodes.
+/// The size of one request, and the bytes left for its response.
+#[derive(Debug)]
+pub struct Budget {
     pub cost: u32,
     pub nodes: u64,
     left_bytes: Cell<Option<usize>>,
 }
 
-impl<'g, 'c> Graph<'g, 'c> {
-    pub fn new(call: &'g mut Call<'c>, cost: u32, nodes: u64) -> Self {
-        let answer_bytes_max =
-            usize::try_from(call.limits.get("graphql.answer-bytes")).unwrap_or(usize::MAX);
-        Self {
-            call: RefCell::new(call),
-            cost,
-            nodes,
-            left_bytes: Cell::new(Some(answer_bytes_max)),
-        }
+impl Budget {
+    pub fn new(cost: u32, nodes: u64, limits: &Limits) -> Self {
+        let bytes_max = usize::try_from(limits.get("graphql.answer-bytes")).unwrap_or(usize::MAX);
+        Self { cost, nodes, left_bytes: Cell::new(Some(bytes_max)) }
     }
 
     /// Charges the byte budget; an overdraft leaves it exhausted for good.
@@ -176,8 +170,19 @@ impl<'g, 'c> Graph<'g, 'c> {
     }
 }
 
+/// A selected field of an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Field<'a, 'c> {
+    pub call: &'a Call<'c>,
+    pub budget: &'a Budget,
+    pub name: &'a str,
+    pub arguments: Arguments<'a>,
+}
+
 pub struct Object<'x, 'g, 'c> {
-    pub graph: &'x Graph<'g, 'c>,
+    /// Mutations change the world that later fields read.
+    pub call: &'x RefCell<&'g mut Call<'c>>,
+    pub budget: &'x Budget,
     pub thing: Node,
 }
 
@@ -185,21 +190,21 @@ impl Object<'_, '_, '_> {
     fn find(&self, info: &ResolveInfo<'_>) -> Result {
         let (name, arguments) = (info.field_name(), Arguments(info.arguments()));
         if let Node::Mutation = self.thing {
-            return mutation::field(&mut self.graph.call.borrow_mut(), name, arguments);
+            return mutation::field(&mut self.call.borrow_mut(), name, arguments);
         }
-        let call = &**self.graph.call.borrow();
+        let field = Field { call: &**self.call.borrow(), budget: self.budget, name, arguments };
         match &self.thing {
-            Node::Query | Node::Mutation => query::field(call, name, arguments),
-            Node::RateLimit => Ok(query::rate_limit(call, self.graph, name)),
-            Node::User(id) | Node::Bot(id) => people::user(call, self.graph, *id, name, arguments),
-            Node::Organization(id) => people::organization(call, self.graph, *id, name, arguments),
-            Node::Repository(id) => repository::field(call, self.graph, *id, name, arguments),
+            Node::Query | Node::Mutation => query::field(field),
+            Node::RateLimit => Ok(query::rate_limit(field)),
+            Node::User(id) | Node::Bot(id) => people::user(field, *id),
+            Node::Organization(id) => people::organization(field, *id),
+            Node::Repository(id) => repository::field(field, *id),
             Node::Named(_, text) => Ok(FieldValue::text(text)),
             Node::Issue(repository, number) | Node::Pull(repository, number) => {
-                issue::field(call, self.graph, *repository, *number, name, arguments)
+                issue::field(field, *repository, *number)
             }
-            Node::Comment(repository, id) => issue::comment(call, *repository, *id, name),
-            Node::Label(repository, id) => repository::label(call, *repository, *id, name),
+            Node::Comment(repository, id) => issue::comment(field, *repository, *id),
+            Node::Label(repository, id) => repository::label(field, *repository, *id),
             Node::Page(page) => Ok(connection::page(page, name)),
             Node::PageInfo(page) => Ok(connection::page_info(page, name)),
             Node::Edge(edge) => Ok(connection::edge(edge, name)),
@@ -234,18 +239,19 @@ impl ObjectValue for Object<'_, '_, '_> {
         &'a self,
         info: &'a ResolveInfo<'a>,
     ) -> std::result::Result<ResolvedValue<'a>, FieldError> {
-        if self.graph.is_exhausted() {
+        if self.budget.is_exhausted() {
             // The response will be an error; this only ends the execution.
             return Ok(ResolvedValue::SkipForPartialExecution);
         }
-        let object = |thing| ResolvedValue::object(Object { graph: self.graph, thing });
+        let Self { call, budget, .. } = *self;
+        let object = move |thing| ResolvedValue::object(Object { call, budget, thing });
         match self.find(info)? {
             FieldValue::Value(value) => {
-                self.graph.charge(VALUE_BYTES + value.as_str().map_or(0, str::len));
+                budget.charge(VALUE_BYTES + value.as_str().map_or(0, str::len));
                 Ok(ResolvedValue::Leaf(value))
             }
             FieldValue::One(thing) => {
-                self.graph.charge(VALUE_BYTES);
+                budget.charge(VALUE_BYTES);
                 Ok(object(thing))
             }
             FieldValue::Many(things) => {
@@ -255,15 +261,13 @@ impl ObjectValue for Object<'_, '_, '_> {
                     .iter()
                     .map(|field| selections(info, &field.selection_set))
                     .sum();
-                self.graph
-                    .charge(things.len().saturating_mul(each + 1).saturating_mul(VALUE_BYTES));
-                if self.graph.is_exhausted() {
+                budget.charge(things.len().saturating_mul(each + 1).saturating_mul(VALUE_BYTES));
+                if budget.is_exhausted() {
                     return Ok(ResolvedValue::SkipForPartialExecution);
                 }
+                let objects = things.into_iter();
                 Ok(ResolvedValue::list(
-                    things
-                        .into_iter()
-                        .map(move |thing| thing.map_or_else(ResolvedValue::null, object)),
+                    objects.map(move |thing| thing.map_or_else(ResolvedValue::null, object)),
                 ))
             }
         }

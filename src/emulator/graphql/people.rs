@@ -1,11 +1,13 @@
 //! Users, the machine user, and organisations.
 
-use super::object::{Arguments, FieldValue, Graph, Node, Result};
-use super::problem::{Kind, Problem};
+use std::collections::BTreeSet;
+
+use super::object::{Field, FieldValue, Node, Result};
+use super::problem::Problem;
 use super::{connection, repository};
 use crate::emulator::auth::access;
 use crate::emulator::http::{SITE, iso, segment};
-use crate::emulator::render::node_id;
+use crate::emulator::render::{address_of, node_id};
 use crate::emulator::routing::Call;
 use crate::emulator::world::{Owner, World};
 
@@ -26,112 +28,84 @@ pub fn of_owner(owner: Owner) -> Node {
 pub fn by_login(
     call: &Call<'_>,
     login: &str,
-    is_asked: impl Fn(Owner) -> bool,
+    is_wanted: impl Fn(Owner) -> bool,
     kind: &str,
 ) -> Result {
     let is_machine = login.ends_with(BOT_SUFFIX);
-    match call.world.owner(login).filter(|owner| is_asked(*owner) && !is_machine) {
+    match call.world.owner(login).filter(|owner| is_wanted(*owner) && !is_machine) {
         Some(owner) => Ok(FieldValue::One(of_owner(owner))),
-        None => Err(Problem::new(
-            Kind::NotFound,
-            format!("Could not resolve to a {kind} with the login of '{login}'."),
-        )),
+        None => Err(Problem::not_found(format!(
+            "Could not resolve to a {kind} with the login of '{login}'."
+        ))),
     }
 }
 
-fn gone() -> Problem {
-    Problem::new(Kind::NotFound, "The account does not exist any more.")
-}
-
-pub fn user(
-    call: &Call<'_>,
-    graph: &Graph<'_, '_>,
-    id: u64,
-    name: &str,
-    arguments: Arguments<'_>,
-) -> Result {
-    let user = call.world.users.get(&id).ok_or_else(gone)?;
+pub fn user(field: Field<'_, '_>, id: u64) -> Result {
+    let call = field.call;
+    let user = call.world.users.get(&id).ok_or_else(|| Problem::gone("The account"))?;
     let kind = if user.login.ends_with(BOT_SUFFIX) { "Bot" } else { "User" };
-    Ok(match name {
+    Ok(match field.name {
         "id" => FieldValue::text(&node_id(kind, id)),
-        "databaseId" => FieldValue::number(id),
-        "login" => FieldValue::text(&user.login),
         "name" => FieldValue::text(&user.name),
-        "email" => FieldValue::text(&format!("{}@example.com", user.login)),
-        "url" => FieldValue::text(&format!("{SITE}/{}", segment(&user.login))),
-        "avatarUrl" => FieldValue::text(&format!("{SITE}/avatars/{id}")),
+        "email" => FieldValue::text(&address_of(&user.login)),
         "isViewer" => FieldValue::value(call.caller.user() == Some(id)),
         "createdAt" => FieldValue::text(&iso(user.created_at)),
         "updatedAt" => FieldValue::text(&iso(user.updated_at)),
-        "organizations" => return organizations(call, graph, id, arguments),
-        _ => return owned(call, graph, Owner::User(id), name, arguments),
+        "organizations" => return organizations(field, id),
+        _ => return of_any_owner(field, Owner::User(id), &user.login),
     })
 }
 
 /// Lists all of the caller's own organisations, and of others those in common.
-fn organizations(
-    call: &Call<'_>,
-    graph: &Graph<'_, '_>,
-    user: u64,
-    arguments: Arguments<'_>,
-) -> Result {
-    let viewer = call.caller.user();
-    let shared = call.world.organizations.values().filter(|organization| {
+fn organizations(field: Field<'_, '_>, user: u64) -> Result {
+    let viewer = field.call.caller.user();
+    let shared = field.call.world.organizations.values().filter(|organization| {
         organization.members.contains(&user)
             && viewer.is_some_and(|viewer| organization.members.contains(&viewer))
     });
     let items = shared.map(|organization| Node::Organization(organization.id)).collect();
-    connection::of(graph, connection::ORGANIZATIONS, items, arguments)
+    connection::of(field, connection::ORGANIZATIONS, items)
 }
 
-pub fn organization(
-    call: &Call<'_>,
-    graph: &Graph<'_, '_>,
-    id: u64,
-    name: &str,
-    arguments: Arguments<'_>,
-) -> Result {
-    let organization = call.world.organizations.get(&id).ok_or_else(gone)?;
-    let viewer = call.caller.user();
-    Ok(match name {
+pub fn organization(field: Field<'_, '_>, id: u64) -> Result {
+    let organization = field.call.world.organizations.get(&id);
+    let organization = organization.ok_or_else(|| Problem::gone("The account"))?;
+    let viewer_is_in = |users: &BTreeSet<u64>| {
+        FieldValue::value(field.call.caller.user().is_some_and(|viewer| users.contains(&viewer)))
+    };
+    Ok(match field.name {
         "id" => FieldValue::text(&node_id("Organization", id)),
-        "databaseId" => FieldValue::number(id),
-        "login" | "name" => FieldValue::text(&organization.login),
+        "name" => FieldValue::text(&organization.login),
         "description" => FieldValue::text(&organization.description),
-        "url" => FieldValue::text(&format!("{SITE}/{}", segment(&organization.login))),
-        "avatarUrl" => FieldValue::text(&format!("{SITE}/avatars/{id}")),
-        "viewerIsAMember" => {
-            FieldValue::value(viewer.is_some_and(|viewer| organization.members.contains(&viewer)))
-        }
-        "viewerCanAdminister" => {
-            FieldValue::value(viewer.is_some_and(|viewer| organization.owners.contains(&viewer)))
-        }
+        "viewerIsAMember" => viewer_is_in(&organization.members),
+        "viewerCanAdminister" => viewer_is_in(&organization.owners),
         "createdAt" => FieldValue::text(&iso(organization.created_at)),
         "updatedAt" => FieldValue::text(&iso(organization.updated_at)),
-        _ => return owned(call, graph, Owner::Organization(id), name, arguments),
+        _ => return of_any_owner(field, Owner::Organization(id), &organization.login),
     })
 }
 
-fn owned(
-    call: &Call<'_>,
-    graph: &Graph<'_, '_>,
-    owner: Owner,
-    name: &str,
-    arguments: Arguments<'_>,
-) -> Result {
-    if name == "repository" {
-        let named = arguments.text("name").unwrap_or("");
-        return Ok(FieldValue::maybe(
-            repository::visible(call, call.world.owner_login(owner), named).map(Node::Repository),
-        ));
-    }
-    graph.charge(call.world.repositories.len());
-    let theirs = call.world.repositories.values().filter(|repository| repository.owner == owner);
-    let visible = theirs.filter(|repository| access::sees(call.world, call.caller, repository));
-    connection::of(
-        graph,
-        connection::REPOSITORIES,
-        visible.map(|repository| Node::Repository(repository.id)).collect(),
-        arguments,
-    )
+/// Resolves the fields that users and organisations share.
+fn of_any_owner(field: Field<'_, '_>, owner: Owner, login: &str) -> Result {
+    let Field { call, budget, arguments, .. } = field;
+    let (Owner::User(id) | Owner::Organization(id)) = owner;
+    Ok(match field.name {
+        "databaseId" => FieldValue::number(id),
+        "login" => FieldValue::text(login),
+        "url" => FieldValue::text(&format!("{SITE}/{}", segment(login))),
+        "avatarUrl" => FieldValue::text(&format!("{SITE}/avatars/{id}")),
+        "repository" => {
+            let named = repository::visible(call, login, arguments.text("name").unwrap_or(""));
+            FieldValue::maybe(named.map(Node::Repository))
+        }
+        _ => {
+            budget.charge(call.world.repositories.len());
+            let visible = call
+                .world
+                .repositories_of(owner)
+                .filter(|repository| access::sees(call.world, call.caller, repository))
+                .map(|repository| Node::Repository(repository.id));
+            return connection::of(field, connection::REPOSITORIES, visible.collect());
+        }
+    })
 }

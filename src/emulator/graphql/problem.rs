@@ -3,6 +3,7 @@
 use apollo_compiler::resolvers::FieldError;
 use apollo_compiler::response::GraphQLError;
 use serde_json::{Value, json};
+use strum::{EnumString, IntoStaticStr};
 
 use super::entry;
 use crate::emulator::http::ApiError;
@@ -10,46 +11,20 @@ use crate::emulator::http::ApiError;
 /// The library's prefix of a field error's message.
 const PREFIX: &str = "resolver error: ";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE", const_into_str)]
 pub enum Kind {
     /// Unknown, or hidden from this caller.
     NotFound,
     Forbidden,
     Unprocessable,
+    #[strum(serialize = "INVALID_CURSOR_ARGUMENTS")]
     InvalidCursor,
     MissingPaginationBoundaries,
     ExcessivePagination,
     MaxNodeLimitExceeded,
     ResourceLimitsExceeded,
     Undefined,
-}
-
-impl Kind {
-    const ALL: [Self; 9] = [
-        Self::NotFound,
-        Self::Forbidden,
-        Self::Unprocessable,
-        Self::InvalidCursor,
-        Self::MissingPaginationBoundaries,
-        Self::ExcessivePagination,
-        Self::MaxNodeLimitExceeded,
-        Self::ResourceLimitsExceeded,
-        Self::Undefined,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::NotFound => "NOT_FOUND",
-            Self::Forbidden => "FORBIDDEN",
-            Self::Unprocessable => "UNPROCESSABLE",
-            Self::InvalidCursor => "INVALID_CURSOR_ARGUMENTS",
-            Self::MissingPaginationBoundaries => "MISSING_PAGINATION_BOUNDARIES",
-            Self::ExcessivePagination => "EXCESSIVE_PAGINATION",
-            Self::MaxNodeLimitExceeded => "MAX_NODE_LIMIT_EXCEEDED",
-            Self::ResourceLimitsExceeded => "RESOURCE_LIMITS_EXCEEDED",
-            Self::Undefined => "UNDEFINED",
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +38,22 @@ impl Problem {
         Self { kind, message: message.into() }
     }
 
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(Kind::NotFound, message)
+    }
+
+    /// An object that an earlier mutation of the same request has deleted or hidden.
+    pub fn gone(what: &str) -> Self {
+        Self::not_found(format!("{what} does not exist any more."))
+    }
+
+    pub fn unprocessable(message: impl Into<String>) -> Self {
+        Self::new(Kind::Unprocessable, message)
+    }
+
     /// Returns an entry of `errors` that belongs to no field.
     pub fn entry(&self) -> Value {
-        json!({ "type": self.kind.name(), "message": self.message })
+        json!({ "type": self.kind.into_str(), "message": self.message })
     }
 }
 
@@ -73,14 +61,14 @@ impl From<ApiError> for Problem {
     fn from(fault: ApiError) -> Self {
         match fault {
             ApiError::NotFound => {
-                Self::new(Kind::NotFound, "Could not resolve to a node that the viewer may see.")
+                Self::not_found("Could not resolve to a node that the viewer may see.")
             }
             ApiError::Forbidden(message) => Self::new(Kind::Forbidden, message),
             ApiError::Invalid(faults) => {
                 let messages: Vec<String> = faults.into_iter().map(|fault| fault.message).collect();
-                Self::new(Kind::Unprocessable, messages.join(", "))
+                Self::unprocessable(messages.join(", "))
             }
-            _ => Self::new(Kind::Unprocessable, "The request could not be processed."),
+            _ => Self::unprocessable("The request could not be processed."),
         }
     }
 }
@@ -88,18 +76,18 @@ impl From<ApiError> for Problem {
 /// The library's errors have only a message, so the type is prefixed to it.
 impl From<Problem> for FieldError {
     fn from(problem: Problem) -> Self {
-        Self { message: format!("{}: {}", problem.kind.name(), problem.message) }
+        Self { message: format!("{}: {}", problem.kind.into_str(), problem.message) }
     }
 }
 
 /// Splits the message into type and message again.
 pub fn of_execution(error: &GraphQLError) -> Value {
-    let said = error.message.strip_prefix(PREFIX).unwrap_or(&error.message);
-    let typed = Kind::ALL
-        .into_iter()
-        .find_map(|kind| Some((kind, said.strip_prefix(kind.name())?.strip_prefix(": ")?)));
-    let (kind, message) = typed.unwrap_or((Kind::Undefined, said));
-    entry(kind.name(), &GraphQLError { message: message.to_owned(), ..error.clone() })
+    let text = error.message.strip_prefix(PREFIX).unwrap_or(&error.message);
+    let typed = text.split_once(": ");
+    let (kind, message) = typed
+        .and_then(|(kind, message)| Some((kind.parse().ok()?, message)))
+        .unwrap_or((Kind::Undefined, text));
+    entry(kind.into_str(), &GraphQLError { message: message.to_owned(), ..error.clone() })
 }
 
 /// The response exceeds its byte budget.

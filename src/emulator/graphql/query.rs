@@ -1,16 +1,16 @@
 //! The root of a query: the viewer, objects by name or id, and the budget.
 
-use super::object::{Arguments, FieldValue, Graph, Node, Result};
-use super::problem::{Kind, Problem};
+use super::object::{Budget, Field, FieldValue, Node, Result};
+use super::problem::Problem;
 use super::{ids, people, repository};
 use crate::emulator::http::iso;
 use crate::emulator::limits::Resource;
-use crate::emulator::routing::Call;
 use crate::emulator::world::Owner;
 
-pub fn field(call: &Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {
+pub fn field(field: Field<'_, '_>) -> Result {
+    let Field { call, arguments, .. } = field;
     let text = |name: &str| arguments.text(name).unwrap_or("");
-    match name {
+    match field.name {
         // A token without a user acts as the machine user, as in its writes.
         "viewer" => Ok(FieldValue::One(Node::User(call.actor()))),
         "user" => {
@@ -29,16 +29,16 @@ pub fn field(call: &Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {
             let (owner, name) = (text("owner"), text("name"));
             let found = repository::visible(call, owner, name);
             // A former name leads to the repository unless `followRenames` is false.
+            let follows = arguments.flag("followRenames") != Some(false);
             let wanted = |id: &u64| {
-                arguments.flag("followRenames") != Some(false)
-                    || repository::has_name(call, *id, name)
+                let repository = call.world.repositories.get(id);
+                follows || repository.is_some_and(|found| found.name.eq_ignore_ascii_case(name))
             };
             match found.filter(wanted) {
                 Some(id) => Ok(FieldValue::One(Node::Repository(id))),
-                None => Err(Problem::new(
-                    Kind::NotFound,
-                    format!("Could not resolve to a Repository with the name '{owner}/{name}'."),
-                )),
+                None => Err(Problem::not_found(format!(
+                    "Could not resolve to a Repository with the name '{owner}/{name}'."
+                ))),
             }
         }
         "node" => ids::node(call, text("id")).map(FieldValue::One),
@@ -51,15 +51,16 @@ pub fn field(call: &Call<'_>, name: &str, arguments: Arguments<'_>) -> Result {
 }
 
 /// Returns the budget after the charge for this request.
-pub fn rate_limit(call: &Call<'_>, graph: &Graph<'_, '_>, name: &str) -> FieldValue {
-    let view = call.budget(Resource::GRAPHQL);
+pub fn rate_limit(field: Field<'_, '_>) -> FieldValue {
+    let Budget { cost, nodes, .. } = *field.budget;
+    let view = field.call.budget(Resource::GRAPHQL);
     let number = |value: u32| FieldValue::number(u64::from(value));
-    match name {
+    match field.name {
         "limit" => number(view.limit),
-        "cost" => number(graph.cost),
-        "remaining" => number(view.remaining().saturating_sub(graph.cost)),
-        "used" => number(view.used.saturating_add(graph.cost).min(view.limit)),
+        "cost" => number(cost),
+        "remaining" => number(view.remaining().saturating_sub(cost)),
+        "used" => number(view.used.saturating_add(cost).min(view.limit)),
         "resetAt" => FieldValue::text(&iso(view.reset)),
-        _ => FieldValue::number(graph.nodes),
+        _ => FieldValue::number(nodes),
     }
 }

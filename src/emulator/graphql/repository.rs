@@ -1,8 +1,8 @@
 //! Repositories and their labels. Issues and pull requests need REST's permission; the rest needs
 //! only access to the repository.
 
-use super::object::{Arguments, FieldValue, Graph, Node, Result};
-use super::problem::{Kind, Problem};
+use super::object::{Field, FieldValue, Node, Result};
+use super::problem::Problem;
 use super::{connection, people};
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Level;
@@ -18,47 +18,31 @@ pub fn visible(call: &Call<'_>, owner: &str, name: &str) -> Option<u64> {
     access::sees(call.world, call.caller, repository).then_some(repository.id)
 }
 
-pub fn has_name(call: &Call<'_>, id: u64, name: &str) -> bool {
-    call.world
-        .repositories
-        .get(&id)
-        .is_some_and(|repository| repository.name.eq_ignore_ascii_case(name))
-}
-
 /// An earlier mutation of the same request may have hidden or deleted it.
 pub fn named<'a>(call: &'a Call<'_>, id: u64) -> Result<&'a Repository> {
-    let repository = call
-        .world
-        .repositories
-        .get(&id)
-        .filter(|repository| access::sees(call.world, call.caller, repository));
+    let repository = call.world.repositories.get(&id);
     repository
-        .ok_or_else(|| Problem::new(Kind::NotFound, "The repository does not exist any more."))
+        .filter(|repository| access::sees(call.world, call.caller, repository))
+        .ok_or_else(|| Problem::gone("The repository"))
 }
 
-pub fn field(
-    call: &Call<'_>,
-    graph: &Graph<'_, '_>,
-    id: u64,
-    name: &str,
-    arguments: Arguments<'_>,
-) -> Result {
-    let repository = named(call, id)?;
-    if let Some(found) = plain(call, repository, name) {
+pub fn field(field: Field<'_, '_>, id: u64) -> Result {
+    let repository = named(field.call, id)?;
+    if let Some(found) = plain(field.call, repository, field.name) {
         return Ok(found);
     }
-    match name {
-        "issue" | "pullRequest" | "issueOrPullRequest" => one(call, repository, name, arguments),
-        "issues" | "pullRequests" => many(call, graph, repository, name, arguments),
+    match field.name {
+        "issue" | "pullRequest" | "issueOrPullRequest" => one(field, repository),
+        "issues" | "pullRequests" => many(field, repository),
         "label" => {
-            let wanted = arguments.text("name").unwrap_or("");
+            let wanted = field.arguments.text("name").unwrap_or("");
             let label =
                 repository.labels.values().find(|label| label.name.eq_ignore_ascii_case(wanted));
             Ok(FieldValue::maybe(label.map(|label| Node::Label(id, label.id))))
         }
         _ => {
             let items = repository.labels.keys().map(|label| Node::Label(id, *label)).collect();
-            connection::of(graph, connection::LABELS, items, arguments)
+            connection::of(field, connection::LABELS, items)
         }
     }
 }
@@ -118,48 +102,40 @@ pub fn permission(issue: &Issue) -> &'static str {
     if issue.pull_from.is_some() { "pull_requests" } else { "issues" }
 }
 
-fn one(call: &Call<'_>, repository: &Repository, name: &str, arguments: Arguments<'_>) -> Result {
-    let number = arguments.integer("number").unwrap_or(0);
-    let (kind, is_wanted): (_, fn(&Issue) -> bool) = match name {
+fn one(field: Field<'_, '_>, repository: &Repository) -> Result {
+    let number = field.arguments.integer("number").unwrap_or(0);
+    let (kind, is_wanted): (_, fn(&Issue) -> bool) = match field.name {
         "issue" => ("an Issue", |issue| issue.pull_from.is_none()),
         "pullRequest" => ("a PullRequest", |issue| issue.pull_from.is_some()),
         _ => ("an issue or pull request", |_| true),
     };
     let found = repository.issues.get(&number).filter(|issue| is_wanted(issue));
     let issue = found.ok_or_else(|| {
-        Problem::new(
-            Kind::NotFound,
-            format!("Could not resolve to {kind} with the number of {number}."),
-        )
+        Problem::not_found(format!("Could not resolve to {kind} with the number of {number}."))
     })?;
-    may_read(call, repository, permission(issue))?;
+    may_read(field.call, repository, permission(issue))?;
     Ok(FieldValue::One(Node::issue(repository.id, issue)))
 }
 
-fn many(
-    call: &Call<'_>,
-    graph: &Graph<'_, '_>,
-    repository: &Repository,
-    name: &str,
-    arguments: Arguments<'_>,
-) -> Result {
-    let wants_pulls = name == "pullRequests";
+fn many(field: Field<'_, '_>, repository: &Repository) -> Result {
+    let arguments = field.arguments;
+    let wants_pulls = field.name == "pullRequests";
     let (kind, permission) = if wants_pulls {
         (connection::PULLS, "pull_requests")
     } else {
         (connection::ISSUES, "issues")
     };
-    may_read(call, repository, permission)?;
-    graph.charge(repository.issues.len());
+    may_read(field.call, repository, permission)?;
+    field.budget.charge(repository.issues.len());
     let states = arguments.texts("states");
     let labels = arguments.texts("labels");
-    let is_asked = |issue: &&Issue| {
+    let is_wanted = |issue: &&Issue| {
         let state = if issue.state == IssueState::Open { "OPEN" } else { "CLOSED" };
         issue.pull_from.is_some() == wants_pulls
             && states.as_ref().is_none_or(|states| states.contains(&state))
             && labels.as_ref().is_none_or(|names| has_one(repository, issue, names))
     };
-    let mut issues: Vec<&Issue> = repository.issues.values().filter(is_asked).collect();
+    let mut issues: Vec<&Issue> = repository.issues.values().filter(is_wanted).collect();
     if let Some(order) = arguments.object("orderBy") {
         let key: fn(&Issue) -> (Timestamp, usize) = match order.text("field") {
             Some("UPDATED_AT") => |issue| (issue.updated_at, 0),
@@ -171,12 +147,8 @@ fn many(
             issues.reverse();
         }
     }
-    connection::of(
-        graph,
-        kind,
-        issues.into_iter().map(|issue| Node::issue(repository.id, issue)).collect(),
-        arguments,
-    )
+    let items = issues.into_iter().map(|issue| Node::issue(repository.id, issue)).collect();
+    connection::of(field, kind, items)
 }
 
 fn has_one(repository: &Repository, issue: &Issue, names: &[&str]) -> bool {
@@ -184,20 +156,17 @@ fn has_one(repository: &Repository, issue: &Issue, names: &[&str]) -> bool {
     labels.any(|label| names.iter().any(|name| label.name.eq_ignore_ascii_case(name)))
 }
 
-pub fn label(call: &Call<'_>, repository: u64, id: u64, name: &str) -> Result {
-    let repository = named(call, repository)?;
-    let label = repository
-        .labels
-        .get(&id)
-        .ok_or_else(|| Problem::new(Kind::NotFound, "The label does not exist any more."))?;
-    Ok(match name {
+pub fn label(field: Field<'_, '_>, repository: u64, id: u64) -> Result {
+    let repository = named(field.call, repository)?;
+    let label = repository.labels.get(&id).ok_or_else(|| Problem::gone("The label"))?;
+    Ok(match field.name {
         "id" => FieldValue::text(&node_id("Label", id)),
         "name" => FieldValue::text(&label.name),
         "color" => FieldValue::text(&label.color),
         "description" => FieldValue::maybe_text(label.description.as_deref()),
         "url" => FieldValue::text(&format!(
             "{SITE}/{}/labels/{}",
-            call.world.full_name(repository),
+            field.call.world.full_name(repository),
             segment(&label.name)
         )),
         _ => FieldValue::One(Node::Repository(repository.id)),
