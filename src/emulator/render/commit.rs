@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Renderer, extend, node_id};
-use crate::emulator::http::{SITE, iso, segment};
+use super::{Renderer, node_id};
+use crate::emulator::http::{iso, segment};
 use crate::emulator::world::{Commit, Repository};
 
 impl Renderer<'_> {
@@ -15,8 +15,8 @@ impl Renderer<'_> {
             // In lists, these two belong to the outer object.
             inner.remove("sha");
             inner.remove("parents");
+            inner.insert("comment_count".to_owned(), json!(0));
         }
-        extend(&mut inner, json!({ "comment_count": 0 }));
         json!({
             "sha": commit.sha,
             "node_id": node_id("Commit", 0) + &commit.sha,
@@ -53,7 +53,7 @@ impl Renderer<'_> {
     }
 
     fn commit_page(&self, repository: &Repository, sha: &str) -> String {
-        format!("{SITE}/{}/commit/{sha}", self.world.full_name(repository))
+        format!("{}/commit/{sha}", self.page(repository))
     }
 
     pub fn branch_summary(

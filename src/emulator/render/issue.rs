@@ -3,8 +3,10 @@
 
 use serde_json::{Value, json};
 
-use super::{Renderer, extend, node_id};
-use crate::emulator::http::{SITE, iso, segment};
+use super::{Renderer, extended, node_id};
+use crate::emulator::auth::access::path_of;
+use crate::emulator::http::{iso, segment};
+use crate::emulator::world::storage::collections::Collection;
 use crate::emulator::world::{
     Asset, Comment, Issue, IssueState, Label, Milestone, Release, Repository,
 };
@@ -13,12 +15,8 @@ impl Renderer<'_> {
     pub fn issue(&self, repository: &Repository, issue: &Issue) -> Value {
         let repository_url = self.repository_url(repository);
         let url = format!("{repository_url}/issues/{}", issue.number);
-        let page = format!(
-            "{SITE}/{}/{}/{}",
-            self.world.full_name(repository),
-            if issue.pull_from.is_some() { "pull" } else { "issues" },
-            issue.number
-        );
+        let kind = if issue.pull_from.is_some() { "pull" } else { "issues" };
+        let page = format!("{}/{kind}/{}", self.page(repository), issue.number);
         let mut value = json!({
             "id": issue.id,
             "node_id": node_id("Issue", issue.id),
@@ -31,32 +29,29 @@ impl Renderer<'_> {
             "number": issue.number,
             "title": issue.title,
             "body": issue.body,
-            "state": issue.state.name(),
+            "state": issue.state.into_str(),
             "locked": issue.locked,
             "comments": issue.comments.len(),
+            "active_lock_reason": null,
+            "state_reason": null,
         });
-        extend(&mut value, self.people_and_dates(repository, issue));
-        extend(
-            &mut value,
-            json!({
-                "labels": self.labels_of(repository, issue),
-                "active_lock_reason": null,
-                "state_reason": null,
-            }),
-        );
         if issue.pull_from.is_some() {
             let pull_url = format!("{repository_url}/pulls/{}", issue.number);
-            extend(
-                &mut value,
-                json!({ "pull_request": {
-                "url": pull_url, "html_url": page, "diff_url": format!("{page}.diff"), "patch_url": format!("{page}.patch"), "merged_at": issue.merged.as_ref().map(|(at, _)| iso(*at)),
-            } }),
-            );
+            value["pull_request"] = json!({
+                "url": pull_url,
+                "html_url": page,
+                "diff_url": format!("{page}.diff"),
+                "patch_url": format!("{page}.patch"),
+                "merged_at": issue.merged.as_ref().map(|(at, _)| iso(*at)),
+            });
         }
-        value
+        extended(value, self.parts(repository, issue))
     }
 
-    fn people_and_dates(&self, repository: &Repository, issue: &Issue) -> Value {
+    /// The fields of issues and pull requests alike about people, labels and times.
+    fn parts(&self, repository: &Repository, issue: &Issue) -> Value {
+        let labels = issue.labels.iter().filter_map(|id| repository.labels.get(id));
+        let labels: Vec<Value> = labels.map(|label| self.label(repository, label)).collect();
         let assignees: Vec<Value> =
             issue.assignees.iter().map(|user| self.user_summary(*user)).collect();
         let milestone = issue.milestone.and_then(|number| repository.milestones.get(&number));
@@ -69,28 +64,20 @@ impl Renderer<'_> {
             "created_at": iso(issue.created_at),
             "updated_at": iso(issue.updated_at),
             "closed_at": issue.closed_at.map(iso),
+            "labels": labels,
         })
-    }
-
-    fn labels_of(&self, repository: &Repository, issue: &Issue) -> Vec<Value> {
-        issue
-            .labels
-            .iter()
-            .filter_map(|id| repository.labels.get(id))
-            .map(|label| self.label(repository, label))
-            .collect()
     }
 
     pub fn pull(&self, repository: &Repository, issue: &Issue) -> Value {
         let repository_url = self.repository_url(repository);
         let url = format!("{repository_url}/pulls/{}", issue.number);
-        let page = format!("{SITE}/{}/pull/{}", self.world.full_name(repository), issue.number);
+        let page = format!("{}/pull/{}", self.page(repository), issue.number);
         let owner = self.world.owner_login(repository.owner);
         let history = self.world.history(repository);
         let head = self.world.pull_head(&history, issue).map(|head| head.sha);
         let base = history.pull_base(repository, issue).map(|base| &base.sha);
         let branch = |name: &str, sha: Option<&String>| json!({ "label": format!("{owner}:{name}"), "ref": name, "sha": sha, "user": self.owner_summary(repository.owner), "repo": self.repository(repository) });
-        let mut value = json!({
+        let own = json!({
             "id": issue.id,
             "node_id": node_id("PullRequest", issue.id),
             "url": url,
@@ -104,44 +91,29 @@ impl Renderer<'_> {
             "comments_url": format!("{repository_url}/issues/{}/comments", issue.number),
             "statuses_url": format!("{repository_url}/statuses/{}", head.as_deref().unwrap_or("")),
             "number": issue.number,
-            "state": issue.state.name(),
+            "state": issue.state.into_str(),
             "locked": issue.locked,
             "title": issue.title,
             "body": issue.body,
+            "merged": issue.merged.is_some(),
+            "merged_at": issue.merged.as_ref().map(|(at, _)| iso(*at)),
+            "merge_commit_sha": issue.merged.as_ref().map(|(_, sha)| sha),
+            "requested_reviewers": self.requested_reviewers(repository, issue),
+            "requested_teams": [],
+            "draft": false,
+            "auto_merge": null,
+            "head": branch(issue.pull_from.as_deref().unwrap_or("main"), head.as_ref()),
+            "base": branch(issue.pull_into.as_ref().unwrap_or(&repository.default_branch), base),
         });
-        extend(&mut value, self.people_and_dates(repository, issue));
-        extend(
-            &mut value,
-            json!({
-                "labels": self.labels_of(repository, issue),
-                "merged": issue.merged.is_some(),
-                "merged_at": issue.merged.as_ref().map(|(at, _)| iso(*at)),
-                "merge_commit_sha": issue.merged.as_ref().map(|(_, sha)| sha),
-                "requested_reviewers": self.requested_reviewers(repository, issue),
-                "requested_teams": [],
-                "draft": false,
-                "auto_merge": null,
-                "head": branch(issue.pull_from.as_deref().unwrap_or("main"), head.as_ref()),
-                "base": branch(issue.pull_into.as_ref().unwrap_or(&repository.default_branch), base),
-            }),
-        );
-        value
+        extended(own, self.parts(repository, issue))
     }
 
     pub fn requested_reviewers(&self, repository: &Repository, issue: &Issue) -> Vec<Value> {
-        let requested = self.world.collections.collection(&format!(
-            "repository/{}/pulls/{}/requested_reviewers",
-            repository.id, issue.number
-        ));
-        requested
-            .map(|requested| {
-                requested
-                    .in_order()
-                    .into_iter()
-                    .map(|(_, thing)| self.user_summary(thing.id))
-                    .collect()
-            })
-            .unwrap_or_default()
+        let Issue { number, .. } = issue;
+        let address = format!("repository/{}/pulls/{number}/requested_reviewers", repository.id);
+        let requested = self.world.collections.collection(&address);
+        let requested = requested.map(Collection::in_order).unwrap_or_default();
+        requested.into_iter().map(|(_, reviewer)| self.user_summary(reviewer.id)).collect()
     }
 
     pub fn comment(&self, repository: &Repository, comment: &Comment) -> Value {
@@ -151,7 +123,7 @@ impl Renderer<'_> {
             "id": comment.id,
             "node_id": node_id("IssueComment", comment.id),
             "url": url,
-            "html_url": format!("{SITE}/{}/issues/{}#issuecomment-{}", self.world.full_name(repository), comment.issue, comment.id),
+            "html_url": format!("{}/issues/{}#issuecomment-{}", self.page(repository), comment.issue, comment.id),
             "issue_url": format!("{repository_url}/issues/{}", comment.issue),
             "body": comment.body,
             "user": self.user_summary(comment.author),
@@ -175,23 +147,19 @@ impl Renderer<'_> {
 
     pub fn milestone(&self, repository: &Repository, milestone: &Milestone) -> Value {
         let url = format!("{}/milestones/{}", self.repository_url(repository), milestone.number);
-        let count = |state| {
-            repository
-                .issues
-                .values()
-                .filter(|issue| issue.milestone == Some(milestone.number) && issue.state == state)
-                .count()
-        };
+        let issues = repository.issues.values();
+        let issues = issues.filter(|issue| issue.milestone == Some(milestone.number));
+        let count = |state| issues.clone().filter(|issue| issue.state == state).count();
         json!({
             "id": milestone.id,
             "node_id": node_id("Milestone", milestone.id),
             "url": url,
-            "html_url": format!("{SITE}/{}/milestone/{}", self.world.full_name(repository), milestone.number),
+            "html_url": format!("{}/milestone/{}", self.page(repository), milestone.number),
             "labels_url": format!("{url}/labels"),
             "number": milestone.number,
             "title": milestone.title,
             "description": milestone.description,
-            "state": milestone.state.name(),
+            "state": milestone.state.into_str(),
             "creator": self.user_summary(milestone.creator),
             "open_issues": count(IssueState::Open),
             "closed_issues": count(IssueState::Closed),
@@ -203,9 +171,10 @@ impl Renderer<'_> {
     }
 
     pub fn release(&self, repository: &Repository, release: &Release) -> Value {
-        let path = crate::emulator::auth::access::path_of(self.world, repository);
-        let url = format!("{}{path}/releases/{}", self.urls.api, release.id);
-        let page = format!("{SITE}/{}", self.world.full_name(repository));
+        let path = path_of(self.world, repository);
+        let repository_url = self.repository_url(repository);
+        let url = format!("{repository_url}/releases/{}", release.id);
+        let tag = segment(&release.tag);
         let assets: Vec<Value> =
             release.assets.values().map(|asset| self.asset(repository, release, asset)).collect();
         json!({
@@ -214,9 +183,9 @@ impl Renderer<'_> {
             "url": url,
             "assets_url": format!("{url}/assets"),
             "upload_url": format!("{}{path}/releases/{}/assets{{?name,label}}", self.urls.uploads, release.id),
-            "html_url": format!("{page}/releases/tag/{}", segment(&release.tag)),
-            "tarball_url": format!("{}{path}/tarball/{}", self.urls.api, segment(&release.tag)),
-            "zipball_url": format!("{}{path}/zipball/{}", self.urls.api, segment(&release.tag)),
+            "html_url": format!("{}/releases/tag/{tag}", self.page(repository)),
+            "tarball_url": format!("{repository_url}/tarball/{tag}"),
+            "zipball_url": format!("{repository_url}/zipball/{tag}"),
             "tag_name": release.tag,
             "target_commitish": repository.default_branch,
             "name": release.name,
@@ -235,7 +204,7 @@ impl Renderer<'_> {
             "id": asset.id,
             "node_id": node_id("ReleaseAsset", asset.id),
             "url": format!("{}/releases/assets/{}", self.repository_url(repository), asset.id),
-            "browser_download_url": format!("{SITE}/{}/releases/download/{}/{}", self.world.full_name(repository), segment(&release.tag), segment(&asset.name)),
+            "browser_download_url": format!("{}/releases/download/{}/{}", self.page(repository), segment(&release.tag), segment(&asset.name)),
             "name": asset.name,
             "label": asset.label,
             "state": "uploaded",

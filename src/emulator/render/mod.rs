@@ -8,6 +8,7 @@ pub mod team;
 use serde_json::{Map, Value, json};
 
 use crate::emulator::accounts::Caller;
+use crate::emulator::auth::access::path_of;
 use crate::emulator::http::{SITE, Urls, iso, segment};
 use crate::emulator::routing::Call;
 use crate::emulator::world::{Organization, Owner, Repository, User, World};
@@ -25,13 +26,8 @@ impl<'a> Renderer<'a> {
     }
 
     pub fn user_summary(&self, id: u64) -> Value {
-        match self.world.users.get(&id) {
-            Some(user) if user.login.ends_with("[bot]") => {
-                self.summary(user.id, &user.login, "Bot")
-            }
-            Some(user) => self.summary(user.id, &user.login, "User"),
-            None => self.summary(id, "ghost", "User"),
-        }
+        let login = self.world.login(id);
+        self.summary(id, login, if login.ends_with("[bot]") { "Bot" } else { "User" })
     }
 
     pub fn owner_summary(&self, owner: Owner) -> Value {
@@ -69,30 +65,30 @@ impl<'a> Renderer<'a> {
 
     /// The shape is undocumented: the summary, and the members that clients load lazily.
     pub fn user(&self, user: &User) -> Value {
-        let mut value = self.user_summary(user.id);
-        extend(
-            &mut value,
-            json!({
-                "name": user.name,
-                "company": null,
-                "blog": "",
-                "location": null,
-                "email": address_of(&user.login),
-                "hireable": null,
-                "bio": null,
-                "public_repos": self.world.public_repositories(Owner::User(user.id)),
-                "public_gists": 0,
-                "followers": 0,
-                "following": 0,
-                "created_at": iso(user.created_at),
-                "updated_at": iso(user.updated_at),
-            }),
-        );
-        value
+        let lazy = json!({
+            "name": user.name,
+            "company": null,
+            "blog": "",
+            "location": null,
+            "email": address_of(&user.login),
+            "hireable": null,
+            "bio": null,
+            "public_repos": self.world.public_repositories(Owner::User(user.id)),
+            "public_gists": 0,
+            "followers": 0,
+            "following": 0,
+            "created_at": iso(user.created_at),
+            "updated_at": iso(user.updated_at),
+        });
+        extended(self.user_summary(user.id), lazy)
+    }
+
+    fn organization_url(&self, organization: &Organization) -> String {
+        format!("{}/orgs/{}", self.urls.api, segment(&organization.login))
     }
 
     pub fn organization_summary(&self, organization: &Organization) -> Value {
-        let url = format!("{}/orgs/{}", self.urls.api, segment(&organization.login));
+        let url = self.organization_url(organization);
         json!({
             "login": organization.login,
             "id": organization.id,
@@ -111,37 +107,35 @@ impl<'a> Renderer<'a> {
 
     /// The shape is undocumented: the summary, and the members that clients load lazily.
     pub fn organization(&self, organization: &Organization) -> Value {
-        let mut value = self.organization_summary(organization);
-        extend(
-            &mut value,
-            json!({
-                "name": organization.login,
-                "company": null,
-                "blog": "",
-                "location": null,
-                "email": null,
-                "is_verified": false,
-                "has_organization_projects": true,
-                "has_repository_projects": true,
-                "public_repos": self.world.public_repositories(Owner::Organization(organization.id)),
-                "public_gists": 0,
-                "followers": 0,
-                "following": 0,
-                "html_url": format!("{SITE}/{}", organization.login),
-                "created_at": iso(organization.created_at),
-                "updated_at": iso(organization.updated_at),
-                "type": "Organization",
-            }),
-        );
-        value
+        let owner = Owner::Organization(organization.id);
+        let lazy = json!({
+            "name": organization.login,
+            "company": null,
+            "blog": "",
+            "location": null,
+            "email": null,
+            "is_verified": false,
+            "has_organization_projects": true,
+            "has_repository_projects": true,
+            "public_repos": self.world.public_repositories(owner),
+            "public_gists": 0,
+            "followers": 0,
+            "following": 0,
+            "html_url": format!("{SITE}/{}", organization.login),
+            "created_at": iso(organization.created_at),
+            "updated_at": iso(organization.updated_at),
+            "type": "Organization",
+        });
+        extended(self.organization_summary(organization), lazy)
     }
 
     pub fn repository_url(&self, repository: &Repository) -> String {
-        format!(
-            "{}{}",
-            self.urls.api,
-            crate::emulator::auth::access::path_of(self.world, repository)
-        )
+        format!("{}{}", self.urls.api, path_of(self.world, repository))
+    }
+
+    /// Returns the repository's page for people.
+    fn page(&self, repository: &Repository) -> String {
+        format!("{SITE}/{}", self.world.full_name(repository))
     }
 }
 
@@ -159,6 +153,11 @@ pub fn extend(value: &mut Value, more: Value) {
     if let (Value::Object(map), Value::Object(more)) = (value, more) {
         map.extend(more);
     }
+}
+
+pub fn extended(mut value: Value, more: Value) -> Value {
+    extend(&mut value, more);
+    value
 }
 
 pub fn object<'k>(members: impl IntoIterator<Item = (&'k str, Value)>) -> Map<String, Value> {

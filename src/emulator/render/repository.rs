@@ -1,8 +1,8 @@
 //! The repository object with every documented field, and further members that clients read.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::{Renderer, extend, node_id, object};
+use super::{Renderer, extend, extended, node_id, object};
 use crate::clock::Timestamp;
 use crate::emulator::auth::access::{role_of_token, sees};
 use crate::emulator::http::{SITE, iso};
@@ -52,103 +52,91 @@ const URL_TEMPLATES: &[(&str, &str)] = &[
 
 impl Renderer<'_> {
     pub fn repository(&self, repository: &Repository) -> Value {
-        let mut value = self.repository_without_template(repository);
-        extend(&mut value, json!({ "template_repository": self.template(repository) }));
-        value
+        let template = self.template_of(repository);
+        let template = template.map(|template| self.repository_without_template(template));
+        extended(
+            self.repository_without_template(repository),
+            json!({ "template_repository": template }),
+        )
     }
 
     fn repository_without_template(&self, repository: &Repository) -> Value {
-        let mut map = self.identity(repository);
-        map.extend(counts(repository));
-        map.extend(self.followers(repository));
-        map.extend(
-            repository
-                .features
-                .iter()
-                .map(|(name, value)| ((*name).to_owned(), Value::Bool(*value))),
-        );
         let url = self.repository_url(repository);
-        map.extend(
-            URL_TEMPLATES
-                .iter()
-                .map(|(name, rest)| ((*name).to_owned(), Value::String(format!("{url}{rest}")))),
-        );
-        map.extend(self.clone_addresses(repository));
-        map.extend(object([
-            ("permissions", self.permissions(repository)),
-            ("owner", self.owner_summary(repository.owner)),
-            ("license", self.license()),
-            ("template_repository", Value::Null),
-            ("temp_clone_token", json!(self.world.clone_secrets.of(repository, self.caller))),
-            ("pushed_at", json!(iso(repository.pushed_at))),
-            ("created_at", json!(iso(repository.created_at))),
-            ("updated_at", json!(iso(repository.updated_at))),
-        ]));
-        Value::Object(map)
+        let urls = URL_TEMPLATES.iter().map(|(name, rest)| (*name, json!(format!("{url}{rest}"))));
+        let features = repository.features.iter().map(|(name, value)| (*name, json!(value)));
+        let mut value = Value::Object(object(urls.chain(features)));
+        extend(&mut value, self.identity(repository));
+        extend(&mut value, self.counts(repository));
+        extended(value, self.clone_addresses(repository))
     }
 
-    fn identity(&self, repository: &Repository) -> Map<String, Value> {
-        let full_name = self.world.full_name(repository);
-        object([
-            ("id", json!(repository.id)),
-            ("node_id", json!(node_id("Repository", repository.id))),
-            ("name", json!(repository.name)),
-            ("html_url", json!(format!("{SITE}/{full_name}"))),
-            ("full_name", json!(full_name)),
-            ("description", json!(repository.description)),
-            ("homepage", json!(repository.homepage)),
-            ("language", json!(repository.language)),
-            ("topics", json!(repository.topics)),
-            ("default_branch", json!(repository.default_branch)),
-            ("private", json!(repository.visibility == Visibility::Private)),
-            (
-                "visibility",
-                json!(if repository.visibility == Visibility::Private {
-                    "private"
-                } else {
-                    "public"
-                }),
-            ),
-            ("fork", json!(repository.fork_of.is_some())),
-            ("disabled", json!(false)),
-            ("has_pages", json!(false)),
-            ("has_downloads", json!(true)),
-            ("has_discussions", json!(false)),
-        ])
+    fn identity(&self, repository: &Repository) -> Value {
+        let is_private = repository.visibility == Visibility::Private;
+        json!({
+            "id": repository.id,
+            "node_id": node_id("Repository", repository.id),
+            "name": repository.name,
+            "html_url": self.page(repository),
+            "full_name": self.world.full_name(repository),
+            "owner": self.owner_summary(repository.owner),
+            "description": repository.description,
+            "homepage": repository.homepage,
+            "language": repository.language,
+            "license": self.license(),
+            "topics": repository.topics,
+            "default_branch": repository.default_branch,
+            "private": is_private,
+            "visibility": if is_private { "private" } else { "public" },
+            "permissions": self.permissions(repository),
+            "fork": repository.fork_of.is_some(),
+            "template_repository": null,
+            "disabled": false,
+            "has_pages": false,
+            "has_downloads": true,
+            "has_discussions": false,
+            "pushed_at": iso(repository.pushed_at),
+            "created_at": iso(repository.created_at),
+            "updated_at": iso(repository.updated_at),
+        })
     }
 
     /// The running service calls stars watchers, and watchers subscribers.
-    fn followers(&self, repository: &Repository) -> Map<String, Value> {
-        let stars = json!(repository.stars.len());
+    fn counts(&self, repository: &Repository) -> Value {
+        let open = repository.issues.values().filter(|issue| issue.state == IssueState::Open);
+        let open = open.count();
+        let forks = repository.forks.len();
+        let stars = repository.stars.len();
         let watching =
             self.world.users.values().filter(|user| user.watching.contains(&repository.id)).count();
-        object([
-            ("stargazers_count", stars.clone()),
-            ("watchers_count", stars.clone()),
-            ("watchers", stars),
-            ("subscribers_count", json!(watching)),
-        ])
+        json!({
+            "open_issues_count": open,
+            "open_issues": open,
+            "size": repository.readme.len(),
+            "forks_count": forks,
+            "network_count": forks,
+            "forks": forks,
+            "stargazers_count": stars,
+            "watchers_count": stars,
+            "watchers": stars,
+            "subscribers_count": watching,
+        })
     }
 
-    fn clone_addresses(&self, repository: &Repository) -> Map<String, Value> {
+    fn clone_addresses(&self, repository: &Repository) -> Value {
         let full_name = self.world.full_name(repository);
         let host = SITE.trim_start_matches("https://");
-        object([
-            ("clone_url", json!(format!("{SITE}/{full_name}.git"))),
-            ("git_url", json!(format!("git://{host}/{full_name}.git"))),
-            ("ssh_url", json!(format!("git@{host}:{full_name}.git"))),
-            ("svn_url", json!(format!("{SITE}/{full_name}"))),
+        json!({
+            "clone_url": format!("{SITE}/{full_name}.git"),
+            "git_url": format!("git://{host}/{full_name}.git"),
+            "ssh_url": format!("git@{host}:{full_name}.git"),
+            "svn_url": self.page(repository),
             // Always a string, although no repository here is a mirror.
-            ("mirror_url", json!(format!("git:{host}/{full_name}"))),
-        ])
+            "mirror_url": format!("git:{host}/{full_name}"),
+            "temp_clone_token": self.world.clone_secrets.of(repository, self.caller),
+        })
     }
 
     /// Only if the caller sees it. A template does not show its own template in turn.
-    fn template(&self, repository: &Repository) -> Value {
-        self.template_of(repository)
-            .map_or(Value::Null, |template| self.repository_without_template(template))
-    }
-
     fn template_of(&self, repository: &Repository) -> Option<&Repository> {
         let id = self.world.template_of.get(&repository.id)?;
         self.world.repositories.get(id).filter(|template| sees(self.world, self.caller, template))
@@ -159,8 +147,8 @@ impl Renderer<'_> {
         let own = |repository: &Repository| {
             repository.updated_at.max(self.world.clone_secrets.changed_at(repository))
         };
-        self.template_of(repository)
-            .map_or(own(repository), |template| own(repository).max(own(template)))
+        let template = self.template_of(repository).map(own);
+        own(repository).max(template.unwrap_or(Timestamp::EPOCH))
     }
 
     fn permissions(&self, repository: &Repository) -> Value {
@@ -181,13 +169,4 @@ impl Renderer<'_> {
             "html_url": format!("{SITE}/licenses/apache-2.0"),
         })
     }
-}
-
-fn counts(repository: &Repository) -> Map<String, Value> {
-    let open = repository.issues.values().filter(|issue| issue.state == IssueState::Open).count();
-    let forks = repository.forks.len();
-    let names =
-        [("open_issues_count", open), ("open_issues", open), ("size", repository.readme.len())];
-    let forked = ["forks_count", "network_count", "forks"].map(|name| (name, forks));
-    object(names.into_iter().chain(forked).map(|(name, count)| (name, json!(count))))
 }

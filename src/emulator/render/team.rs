@@ -2,26 +2,19 @@
 //! are the ones that published clients read.
 
 use serde_json::{Value, json};
+use strum::IntoStaticStr;
 
-use super::{Renderer, address_of, extend, node_id};
+use super::{Renderer, address_of, extended, node_id};
 use crate::emulator::http::{SITE, iso, segment};
 use crate::emulator::world::{
     Enterprise, EnterpriseTeam, Invitation, Invitee, Organization, RepositoryRole, Team, TeamRole,
 };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum MembershipState {
     Active,
     Pending,
-}
-
-impl MembershipState {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Active => "active",
-            Self::Pending => "pending",
-        }
-    }
 }
 
 impl Renderer<'_> {
@@ -30,32 +23,20 @@ impl Renderer<'_> {
         format!("{}/organizations/{}/team/{team}", self.urls.api, organization.id)
     }
 
-    fn organization_url(&self, organization: &Organization) -> String {
-        format!("{}/orgs/{}", self.urls.api, segment(&organization.login))
-    }
-
     pub fn team(&self, organization: &Organization, team: &Team) -> Value {
-        let mut value = self.team_alone(organization, team);
         let parent = team.parent.and_then(|id| organization.teams.get(&id));
-        extend(
-            &mut value,
-            json!({ "parent": parent.map(|parent| self.team_alone(organization, parent)) }),
-        );
-        value
+        let parent = parent.map(|parent| self.team_alone(organization, parent));
+        extended(self.team_alone(organization, team), json!({ "parent": parent }))
     }
 
     fn team_alone(&self, organization: &Organization, team: &Team) -> Value {
-        let mut value = self.team_of(organization, team.id, &team.slug, "organization");
-        extend(
-            &mut value,
-            json!({
-                "name": team.name,
-                "description": team.description,
-                "privacy": team.privacy.name(),
-                "permission": team.permission.name(),
-            }),
-        );
-        value
+        let own = json!({
+            "name": team.name,
+            "description": team.description,
+            "privacy": team.privacy.into_str(),
+            "permission": team.permission.into_str(),
+        });
+        extended(self.team_of(organization, team.id, &team.slug, "organization"), own)
     }
 
     fn team_of(&self, organization: &Organization, id: u64, slug: &str, kind: &str) -> Value {
@@ -74,48 +55,37 @@ impl Renderer<'_> {
 
     /// With counts, times and its organisation.
     pub fn whole_team(&self, organization: &Organization, team: &Team) -> Value {
-        let mut value = self.team(organization, team);
-        extend(
-            &mut value,
-            json!({
-                "members_count": organization.everyone_in_team(team).len(),
-                "repos_count": organization.team_repositories(team.id).len(),
-                "created_at": iso(team.created_at),
-                "updated_at": iso(team.updated_at),
-                "organization": self.organization(organization),
-            }),
-        );
-        value
+        let more = json!({
+            "members_count": organization.everyone_in_team(team).len(),
+            "repos_count": organization.team_repositories(team.id).len(),
+            "created_at": iso(team.created_at),
+            "updated_at": iso(team.updated_at),
+            "organization": self.organization(organization),
+        });
+        extended(self.team(organization, team), more)
     }
 
     /// For an organisation that it is assigned to.
     pub fn assigned_team(&self, organization: &Organization, team: &EnterpriseTeam) -> Value {
-        let mut value = self.team_of(organization, team.id, &team.slug, "enterprise");
-        extend(
-            &mut value,
-            json!({
-                "name": team.name,
-                "description": team.description,
-                "privacy": "closed",
-                "permission": RepositoryRole::Pull.name(),
-                "parent": null,
-            }),
-        );
-        value
+        let own = json!({
+            "name": team.name,
+            "description": team.description,
+            "privacy": "closed",
+            "permission": RepositoryRole::Pull.into_str(),
+            "parent": null,
+        });
+        extended(self.team_of(organization, team.id, &team.slug, "enterprise"), own)
     }
 
     pub fn enterprise_team(&self, enterprise: &Enterprise, team: &EnterpriseTeam) -> Value {
-        let url = format!(
-            "{}/enterprises/{}/teams/{}",
-            self.urls.api,
-            segment(&enterprise.slug),
-            segment(&team.slug)
-        );
+        let path =
+            format!("/enterprises/{}/teams/{}", segment(&enterprise.slug), segment(&team.slug));
+        let url = format!("{}{path}", self.urls.api);
         json!({
             "id": team.id,
             "node_id": node_id("EnterpriseTeam", team.id),
             "url": url,
-            "html_url": format!("{SITE}/enterprises/{}/teams/{}", segment(&enterprise.slug), segment(&team.slug)),
+            "html_url": format!("{SITE}{path}"),
             "members_url": format!("{url}/memberships"),
             "name": team.name,
             "slug": team.slug,
@@ -135,8 +105,8 @@ impl Renderer<'_> {
     ) -> Value {
         json!({
             "url": format!("{}/memberships/{}", self.team_url(organization, team), segment(self.world.login(user))),
-            "role": role.name(),
-            "state": state.name(),
+            "role": role.into_str(),
+            "state": state.into_str(),
         })
     }
 
@@ -144,7 +114,8 @@ impl Renderer<'_> {
     pub fn invitation(&self, organization: &Organization, invitation: &Invitation) -> Value {
         let (login, email) = match &invitation.invitee {
             Invitee::User(user) => {
-                (Some(self.world.login(*user)), address_of(self.world.login(*user)))
+                let login = self.world.login(*user);
+                (Some(login), address_of(login))
             }
             Invitee::Address(address) => (None, address.clone()),
         };
@@ -154,7 +125,7 @@ impl Renderer<'_> {
             "login": login,
             "node_id": node_id("OrganizationInvitation", invitation.id),
             "email": email,
-            "role": invitation.role.name(),
+            "role": invitation.role.into_str(),
             "created_at": iso(invitation.created_at),
             "failed_at": failure.map_or_else(String::new, |failure| iso(failure.at)),
             "failed_reason": failure.map_or("", |failure| &failure.reason),
@@ -177,7 +148,7 @@ impl Renderer<'_> {
         let url = self.organization_url(organization);
         json!({
             "url": format!("{url}/memberships/{}", segment(self.world.login(user))),
-            "state": state.name(),
+            "state": state.into_str(),
             "role": role,
             "organization_url": url,
             "organization": self.organization_summary(organization),
