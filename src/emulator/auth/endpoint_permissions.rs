@@ -41,7 +41,7 @@ impl Grant {
 
     /// Formats it as in `X-Accepted-Service-Permissions`.
     pub fn header(&self) -> String {
-        format!("{}={}", self.name, self.level.name())
+        format!("{}={}", self.name, self.level.into_str())
     }
 }
 

@@ -62,12 +62,12 @@ pub fn named(name: &str) -> Option<&'static str> {
 }
 
 pub fn level_named(name: &str) -> Option<Level> {
-    [Level::Read, Level::Write, Level::Admin].into_iter().find(|level| level.name() == name)
+    name.parse().ok()
 }
 
 impl Permissions {
     pub fn wire(&self) -> Value {
-        let shown = |name: &str, level: &Level| (name.to_owned(), json!(level.name()));
+        let shown = |name: &str, level: &Level| (name.to_owned(), json!(level.into_str()));
         let granted: Map<String, Value> = match self {
             Self::NotApplicable => Map::new(),
             Self::All => all().iter().map(|(name, level)| shown(name, level)).collect(),

@@ -13,6 +13,7 @@ mod reviewed;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use strum::VariantArray;
 
 use crate::clock::Timestamp;
 use crate::emulator::http::iso;
@@ -29,7 +30,7 @@ const EXPORTED_AT_ONCE: usize = 20;
 /// Earliest first. The current request waits for a few small exports or one large one; later
 /// requests do the rest.
 pub fn advance(world: &mut World, limits: &Limits, now: Timestamp) {
-    let mut states = MigrationState::ALL.to_vec();
+    let mut states = MigrationState::VARIANTS.to_vec();
     let mut exported: usize = 0;
     loop {
         let due = states.iter().filter_map(|state| world.migrations.first_due(*state, limits));
@@ -95,7 +96,7 @@ pub fn views(world: &World) -> Vec<Value> {
             "id": migration.id,
             "guid": migration.guid,
             "user": world.login(migration.owner),
-            "state": migration.state.name(),
+            "state": migration.state.into_str(),
             "since": iso(migration.since),
             "held": migration.pace == Pace::Held,
             "archive_bytes": migration.archive.as_ref().map(Bytes::len),

@@ -89,7 +89,7 @@ impl Need {
     }
 
     pub fn accepted_permissions(self) -> String {
-        let written = |name: &str, level: Level| format!("{name}={}", level.name());
+        let written = |name: &str, level: Level| format!("{name}={}", level.into_str());
         match self {
             Self::Nothing | Self::User => "allows_permissionless_access=true".to_owned(),
             // No permission grants these.
@@ -160,7 +160,7 @@ impl MembersNeed {
     pub fn accepted_permissions(self) -> String {
         match self {
             Self::Public => "members=read".to_owned(),
-            Self::Own(level) => format!("members={}", level.name()),
+            Self::Own(level) => format!("members={}", level.into_str()),
             Self::TeamRepository(Level::Read) => "members=read,metadata=read".to_owned(),
             Self::TeamRepository(_) => "members=read,administration=write".to_owned(),
         }

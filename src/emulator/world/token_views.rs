@@ -27,7 +27,7 @@ impl World {
             Permissions::NotApplicable => BTreeMap::new(),
             Permissions::All => BTreeMap::from([("*", "admin")]),
             Permissions::Only(granted) => {
-                granted.iter().map(|(name, level)| (*name, level.name())).collect()
+                granted.iter().map(|(name, level)| (*name, level.into_str())).collect()
             }
         };
         TokenView {

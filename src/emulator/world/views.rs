@@ -31,7 +31,7 @@ impl World {
             "slug": team.slug,
             "name": team.name,
             "parent": team.parent,
-            "privacy": team.privacy.name(),
+            "privacy": team.privacy.into_str(),
             "maintainers": self.logins(&maintainers),
             "members": self.logins(team.people.keys()),
             "synchronised": team.synchronised,

@@ -65,7 +65,7 @@ fn delete(call: &mut Call<'_>) -> Outcome {
 
 fn render(call: &Call<'_>, thread: &Thread) -> Option<Value> {
     let (ignored, since, reason) = match thread.subscription? {
-        Subscription::Subscribed { since, reason } => (false, since, Some(reason.name())),
+        Subscription::Subscribed { since, reason } => (false, since, Some(reason.into_str())),
         Subscription::Ignored { since } => (true, since, None),
         Subscription::Muted => return None,
     };

@@ -38,7 +38,7 @@ fn list_pending(call: &mut Call<'_>) -> Outcome {
 fn role(given: Option<&str>) -> Result<Option<InvitationRole>, ApiError> {
     match given {
         None | Some("" | "all") => Ok(None),
-        Some(name) => InvitationRole::named(name).map(Some).ok_or_else(|| {
+        Some(name) => name.parse().map(Some).map_err(|_| {
             ApiError::invalid(
                 "OrganizationInvitation",
                 "role",
@@ -89,7 +89,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let organization = organization(call)?;
     let invitee = invitee(&mut fields, call.world, organization);
     let given = fields.string("role");
-    let role = given.as_deref().and_then(InvitationRole::named);
+    let role = given.as_deref().and_then(|name| name.parse().ok());
     if given.is_some() && role.is_none() {
         fields.invalid(
             "role",

@@ -60,12 +60,12 @@ impl Definition {
             "property_name": self.name,
             "url": format!("{}/orgs/{}/properties/schema/{}", urls.api, segment(organization), segment(&self.name)),
             "source_type": "organization",
-            "value_type": self.value_type.name(),
+            "value_type": self.value_type.into_str(),
             "required": self.required,
             "default_value": self.default_value.as_ref().map(PropertyValue::to_json),
             "description": self.description,
             "allowed_values": self.allowed_values,
-            "values_editable_by": self.editors.name(),
+            "values_editable_by": self.editors.into_str(),
             "require_explicit_values": self.require_explicit_values,
         })
     }
@@ -73,7 +73,7 @@ impl Definition {
 
 fn value_type(fields: &mut Fields) -> ValueType {
     let given = fields.required_string("value_type");
-    ValueType::ALL.into_iter().find(|known| known.name() == given).unwrap_or_else(|| {
+    given.parse().unwrap_or_else(|_| {
         if !given.is_empty() {
             fields.invalid(
                 "value_type",

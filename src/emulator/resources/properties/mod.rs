@@ -170,5 +170,5 @@ fn login<'a>(call: &'a Call<'_>) -> Result<&'a str, ApiError> {
 
 pub fn overview(world: &World, organization: u64) -> Value {
     let definitions = world.properties.definitions(organization);
-    definitions.map(|definition| json!({ "property_name": definition.name, "value_type": definition.value_type.name() })).collect()
+    definitions.map(|definition| json!({ "property_name": definition.name, "value_type": definition.value_type.into_str() })).collect()
 }

@@ -126,7 +126,7 @@ pub fn description(fields: &mut Fields) -> Change<String> {
 
 fn privacy(fields: &mut Fields) -> Option<Privacy> {
     let given = fields.string("privacy")?;
-    let privacy = Privacy::named(&given);
+    let privacy = given.parse().ok();
     if privacy.is_none() {
         fields.invalid("privacy", "privacy must be secret or closed");
     }
@@ -136,7 +136,9 @@ fn privacy(fields: &mut Fields) -> Option<Privacy> {
 /// Reads the default right in repositories: only the two that map to the roles read and write.
 fn permission(fields: &mut Fields) -> Option<RepositoryRole> {
     let given = fields.string("permission")?;
-    let role = RepositoryRole::named(&given)
+    let role = given
+        .parse()
+        .ok()
         .filter(|role| matches!(role, RepositoryRole::Pull | RepositoryRole::Push));
     if role.is_none() {
         fields.invalid("permission", "permission must be pull or push");

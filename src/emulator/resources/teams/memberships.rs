@@ -78,7 +78,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
 /// Reads `role`; the upstream documents only member and maintainer.
 fn role(fields: &mut Fields) -> Result<Option<TeamRole>, ApiError> {
     let given = fields.string("role");
-    let role = given.as_deref().and_then(TeamRole::named);
+    let role = given.as_deref().and_then(|name| name.parse().ok());
     if given.is_some() && role.is_none() {
         fields.invalid("role", "role must be member or maintainer");
     }

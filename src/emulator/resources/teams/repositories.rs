@@ -3,6 +3,7 @@
 
 use http::{StatusCode, header};
 use serde_json::{Value, json};
+use strum::VariantArray;
 
 use super::{NamedTeam, READ, organization, organization_mut, own, visible};
 use crate::emulator::accounts::Level;
@@ -46,9 +47,9 @@ fn list(call: &mut Call<'_>) -> Outcome {
 /// Renders the repository with the team's rights instead of the caller's.
 fn render(call: &Call<'_>, repository: &Repository, role: RepositoryRole) -> Value {
     let mut value = Renderer::of(call).repository(repository);
-    let may: serde_json::Map<String, Value> = RepositoryRole::ALL
+    let may: serde_json::Map<String, Value> = RepositoryRole::VARIANTS
         .iter()
-        .map(|lesser| (lesser.name().to_owned(), json!(*lesser <= role)))
+        .map(|lesser| (lesser.into_str().to_owned(), json!(*lesser <= role)))
         .collect();
     extend(&mut value, json!({ "permissions": may, "role_name": role.role_name() }));
     value
@@ -74,7 +75,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
     let (team, usual) = (team.id, team.permission);
     let mut fields = Fields::parse("Team", call.body)?;
     let given = fields.string("permission");
-    let role = given.as_deref().and_then(RepositoryRole::named);
+    let role = given.as_deref().and_then(|name| name.parse().ok());
     if given.is_some() && role.is_none() {
         fields.invalid("permission", "permission must be pull, triage, push, maintain or admin");
     }

@@ -42,7 +42,7 @@ fn members(call: &mut Call<'_>) -> Outcome {
 fn role_filter(call: &Call<'_>) -> Result<Option<TeamRole>, ApiError> {
     match call.query.get("role") {
         None | Some("" | "all") => Ok(None),
-        Some(name) => TeamRole::named(name).map(Some).ok_or_else(|| {
+        Some(name) => name.parse().map(Some).map_err(|_| {
             ApiError::invalid("TeamMember", "role", "role must be member, maintainer or all")
         }),
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use http::{StatusCode, header};
 use serde_json::{Value, json};
+use strum::VariantArray;
 
 use crate::emulator::auth::access;
 use crate::emulator::http::validators::lists;
@@ -86,8 +87,11 @@ fn requested_attributes(call: &Call<'_>) -> Attributes {
 fn start(call: &mut Call<'_>) -> Outcome {
     let me = me(call)?;
     let mut fields = Fields::parse("Migration", call.body)?;
-    let flags: BTreeSet<Flag> =
-        Flag::ALL.into_iter().filter(|flag| fields.boolean(flag.name()) == Some(true)).collect();
+    let flags: BTreeSet<Flag> = Flag::VARIANTS
+        .iter()
+        .copied()
+        .filter(|flag| fields.boolean(flag.into_str()) == Some(true))
+        .collect();
     let attributes = exclude(&mut fields);
     let names = repository_names(&mut fields);
     let (flags, repositories) = if flags.contains(&Flag::OrgMetadataOnly) {
@@ -303,15 +307,15 @@ fn render(call: &Call<'_>, migration: &Migration, attributes: Attributes) -> Val
         ("node_id", json!(node_id("Migration", migration.id))),
         ("owner", renderer.user_summary(migration.owner)),
         ("guid", json!(migration.guid)),
-        ("state", json!(migration.state.name())),
+        ("state", json!(migration.state.into_str())),
         ("url", json!(url(call, migration))),
         ("created_at", json!(iso(migration.created_at))),
         ("updated_at", json!(iso(migration.updated_at))),
     ]);
     map.extend(
-        Flag::ALL
-            .into_iter()
-            .map(|flag| (flag.name().to_owned(), Value::Bool(migration.wants(flag)))),
+        Flag::VARIANTS
+            .iter()
+            .map(|flag| (flag.into_str().to_owned(), Value::Bool(migration.wants(*flag)))),
     );
     if attributes == Attributes::All {
         map.insert(

@@ -85,7 +85,7 @@ fn can_receive(uri: &Uri) -> bool {
 
 fn content_type(fields: &mut Fields) -> Option<ContentType> {
     let given = fields.string("content_type")?;
-    let known = ContentType::named(&given);
+    let known = given.parse().ok();
     if known.is_none() {
         fields.invalid("content_type", "content_type must be json or form");
     }
@@ -112,7 +112,7 @@ fn insecure_ssl(fields: &mut Fields) -> Option<Certificate> {
 pub fn render(config: &Config) -> Value {
     let mut value = json!({
         "url": config.url,
-        "content_type": config.content_type.name(),
+        "content_type": config.content_type.into_str(),
         "insecure_ssl": config.certificate.insecure_ssl(),
     });
     if config.secret.is_some() {

@@ -223,7 +223,7 @@ pub fn render(call: &Call<'_>, hook: &Hook) -> Value {
         "events": hook.events,
         "active": hook.active,
         // The secret is never returned.
-        "config": { "url": hook.config.url, "content_type": hook.config.content_type.name() },
+        "config": { "url": hook.config.url, "content_type": hook.config.content_type.into_str() },
         "updated_at": iso(hook.updated_at),
         "created_at": iso(hook.created_at),
         "type": "Organization",

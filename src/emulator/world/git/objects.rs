@@ -7,6 +7,7 @@ use std::io::{self, Write};
 
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use strum::IntoStaticStr;
 
 use crate::clock::Timestamp;
 use crate::emulator::http::hex;
@@ -47,23 +48,13 @@ impl ObjectId {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Kind {
     Blob,
     Tree,
     Commit,
     Tag,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Blob => "blob",
-            Self::Tree => "tree",
-            Self::Commit => "commit",
-            Self::Tag => "tag",
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -74,7 +65,7 @@ pub struct Object {
 
 impl Object {
     pub fn new(kind: Kind, content: &[u8]) -> Self {
-        let mut raw = format!("{} {}\0", kind.name(), content.len()).into_bytes();
+        let mut raw = format!("{} {}\0", kind.into_str(), content.len()).into_bytes();
         raw.extend_from_slice(content);
         let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, &raw);
         let mut id = [0; 20];

@@ -1,8 +1,11 @@
 //! Notification threads of users.
 
+use strum::{IntoStaticStr, VariantArray};
+
 use crate::clock::Timestamp;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Reason {
     ApprovalRequested,
     Assign,
@@ -20,40 +23,6 @@ pub enum Reason {
 }
 
 impl Reason {
-    pub const ALL: [Self; 13] = [
-        Self::ApprovalRequested,
-        Self::Assign,
-        Self::Author,
-        Self::CiActivity,
-        Self::Comment,
-        Self::Invitation,
-        Self::Manual,
-        Self::MemberFeatureRequested,
-        Self::Mention,
-        Self::ReviewRequested,
-        Self::StateChange,
-        Self::Subscribed,
-        Self::TeamMention,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ApprovalRequested => "approval_requested",
-            Self::Assign => "assign",
-            Self::Author => "author",
-            Self::CiActivity => "ci_activity",
-            Self::Comment => "comment",
-            Self::Invitation => "invitation",
-            Self::Manual => "manual",
-            Self::MemberFeatureRequested => "member_feature_requested",
-            Self::Mention => "mention",
-            Self::ReviewRequested => "review_requested",
-            Self::StateChange => "state_change",
-            Self::Subscribed => "subscribed",
-            Self::TeamMention => "team_mention",
-        }
-    }
-
     /// Undocumented for `participating=true`: all reasons except watching and automation.
     pub fn is_participating(self) -> bool {
         !matches!(self, Self::Subscribed | Self::CiActivity | Self::MemberFeatureRequested)

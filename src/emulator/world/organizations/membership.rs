@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use strum::{EnumString, IntoStaticStr};
+
 use super::people::Organization;
 use super::teams::{RepositoryRole, TeamRole};
 use crate::clock::Timestamp;
@@ -56,37 +58,14 @@ pub struct InvitationFailure {
 }
 
 /// The documented roles of an invitation (SPECIFICATION, "Team membership").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum InvitationRole {
     DirectMember,
     Admin,
     BillingManager,
     HiringManager,
     Reinstate,
-}
-
-impl InvitationRole {
-    pub const ALL: [Self; 5] = [
-        Self::DirectMember,
-        Self::Admin,
-        Self::BillingManager,
-        Self::HiringManager,
-        Self::Reinstate,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::DirectMember => "direct_member",
-            Self::Admin => "admin",
-            Self::BillingManager => "billing_manager",
-            Self::HiringManager => "hiring_manager",
-            Self::Reinstate => "reinstate",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.name() == name)
-    }
 }
 
 impl Organization {

@@ -1,6 +1,7 @@
 //! Definitions and values of custom properties.
 
 use serde_json::{Value, json};
+use strum::{EnumString, IntoStaticStr};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
@@ -16,42 +17,23 @@ pub struct Definition {
     pub require_explicit_values: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ValueType {
+    #[strum(serialize = "string")]
     Text,
     SingleSelect,
     MultiSelect,
     TrueFalse,
 }
 
-impl ValueType {
-    pub const ALL: [Self; 4] = [Self::Text, Self::SingleSelect, Self::MultiSelect, Self::TrueFalse];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Text => "string",
-            Self::SingleSelect => "single_select",
-            Self::MultiSelect => "multi_select",
-            Self::TrueFalse => "true_false",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Editors {
     /// The organisation's administrators and values editors.
     OrgActors,
     /// Also callers with push rights in the repository.
     OrgAndRepoActors,
-}
-
-impl Editors {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::OrgActors => "org_actors",
-            Self::OrgAndRepoActors => "org_and_repo_actors",
-        }
-    }
 }
 
 /// A string or an array.

@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
 use super::people::Organization;
 use crate::clock::Timestamp;
 
@@ -25,27 +27,16 @@ pub struct Team {
 }
 
 /// A role in a team; the upstream documents these two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum TeamRole {
     Member,
     Maintainer,
 }
 
-impl TeamRole {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Member => "member",
-            Self::Maintainer => "maintainer",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Member, Self::Maintainer].into_iter().find(|role| role.name() == name)
-    }
-}
-
 /// The visibility of a team. Undocumented; the values are the running service's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Privacy {
     /// Organisation owners and its own members.
     Secret,
@@ -53,21 +44,11 @@ pub enum Privacy {
     Closed,
 }
 
-impl Privacy {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Secret => "secret",
-            Self::Closed => "closed",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Secret, Self::Closed].into_iter().find(|privacy| privacy.name() == name)
-    }
-}
-
 /// A team's right in a repository; each includes the ones before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum RepositoryRole {
     Pull,
     Triage,
@@ -77,29 +58,13 @@ pub enum RepositoryRole {
 }
 
 impl RepositoryRole {
-    pub const ALL: [Self; 5] = [Self::Pull, Self::Triage, Self::Push, Self::Maintain, Self::Admin];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pull => "pull",
-            Self::Triage => "triage",
-            Self::Push => "push",
-            Self::Maintain => "maintain",
-            Self::Admin => "admin",
-        }
-    }
-
     /// The rights pull and push map to the roles read and write (SPECIFICATION, "Team membership").
     pub fn role_name(self) -> &'static str {
         match self {
             Self::Pull => "read",
             Self::Push => "write",
-            Self::Triage | Self::Maintain | Self::Admin => self.name(),
+            Self::Triage | Self::Maintain | Self::Admin => self.into_str(),
         }
-    }
-
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.name() == name)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Issues and what belongs to them: labels, milestones and comments.
 
+use strum::IntoStaticStr;
+
 use crate::clock::Timestamp;
 
 #[derive(Debug)]
@@ -22,19 +24,11 @@ pub struct Milestone {
     pub updated_at: Timestamp,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum IssueState {
     Open,
     Closed,
-}
-
-impl IssueState {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Closed => "closed",
-        }
-    }
 }
 
 #[derive(Debug)]

@@ -3,30 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::clock::Timestamp;
 use crate::emulator::limits::Limits;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum MigrationState {
     Pending,
     Exporting,
     /// Succeeded; the archive can be downloaded until it is deleted.
     Exported,
     Failed,
-}
-
-impl MigrationState {
-    pub const ALL: [Self; 4] = [Self::Pending, Self::Exporting, Self::Exported, Self::Failed];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Exporting => "exporting",
-            Self::Exported => "exported",
-            Self::Failed => "failed",
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +27,8 @@ pub enum Pace {
     Held,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum Flag {
     LockRepositories,
     ExcludeMetadata,
@@ -45,30 +37,6 @@ pub enum Flag {
     ExcludeReleases,
     ExcludeOwnerProjects,
     OrgMetadataOnly,
-}
-
-impl Flag {
-    pub const ALL: [Self; 7] = [
-        Self::LockRepositories,
-        Self::ExcludeMetadata,
-        Self::ExcludeGitData,
-        Self::ExcludeAttachments,
-        Self::ExcludeReleases,
-        Self::ExcludeOwnerProjects,
-        Self::OrgMetadataOnly,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::LockRepositories => "lock_repositories",
-            Self::ExcludeMetadata => "exclude_metadata",
-            Self::ExcludeGitData => "exclude_git_data",
-            Self::ExcludeAttachments => "exclude_attachments",
-            Self::ExcludeReleases => "exclude_releases",
-            Self::ExcludeOwnerProjects => "exclude_owner_projects",
-            Self::OrgMetadataOnly => "org_metadata_only",
-        }
-    }
 }
 
 #[derive(Debug)]

@@ -1,6 +1,8 @@
 //! Webhooks: target, configuration and events. `deliveries` holds their logs, `resources` the
 //! rules.
 
+use strum::{EnumString, IntoStaticStr};
+
 use super::deliveries::DeliveryLog;
 use crate::clock::Timestamp;
 
@@ -41,7 +43,8 @@ pub struct Config {
 }
 
 /// The media type of payloads. Only `json` is documented; published clients also send `form`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case", const_into_str)]
 pub enum ContentType {
     #[default]
     Json,
@@ -49,17 +52,6 @@ pub enum ContentType {
 }
 
 impl ContentType {
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Json, Self::Form].into_iter().find(|kind| kind.name() == name)
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Json => "json",
-            Self::Form => "form",
-        }
-    }
-
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Json => "application/json",
