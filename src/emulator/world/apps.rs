@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::World;
-use super::organizations::owner::Owner;
-use super::organizations::people::App;
+use super::organizations::people::{App, Owner};
 use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Permissions, Token};
 use crate::emulator::limits::settings::{Plan, Scale};
@@ -52,9 +51,9 @@ impl World {
             _ => None,
         };
         let (Some(app), Some(user)) = (app, token.user) else { return token.account };
-        let owner = self.owner_of_app(app).and_then(|owner| self.on_enterprise_cloud(owner));
-        match owner.and_then(|id| self.organizations.get(&id)) {
-            Some(organization) if organization.members.contains(&user) => {
+        let owner = self.owner_of_app(app).filter(|owner| self.is_on_enterprise_cloud(*owner));
+        match owner {
+            Some(Owner::Organization(id)) if self.is_member(id, user) => {
                 AccountId::AppUser { app, user }
             }
             _ => token.account,
@@ -67,19 +66,18 @@ impl World {
         self.app(id).map(|app| app.owner).or_else(oauth)
     }
 
-    fn on_enterprise_cloud(&self, owner: Owner) -> Option<u64> {
-        match owner {
-            Owner::Organization(id) if self.enterprise_cloud.contains(&id) => Some(id),
-            Owner::Organization(_) | Owner::User(_) => None,
-        }
+    fn is_member(&self, organization: u64, user: u64) -> bool {
+        let organization = self.organizations.get(&organization);
+        organization.is_some_and(|organization| organization.members.contains(&user))
+    }
+
+    fn is_on_enterprise_cloud(&self, owner: Owner) -> bool {
+        matches!(owner, Owner::Organization(id) if self.enterprise_cloud.contains(&id))
     }
 
     fn plan(&self, owner: Option<Owner>) -> Plan {
-        if owner.and_then(|owner| self.on_enterprise_cloud(owner)).is_some() {
-            Plan::EnterpriseCloud
-        } else {
-            Plan::Usual
-        }
+        let is_on_cloud = owner.is_some_and(|owner| self.is_on_enterprise_cloud(owner));
+        if is_on_cloud { Plan::EnterpriseCloud } else { Plan::Usual }
     }
 
     /// Returns the factors of an account's limit (SPECIFICATION, "Primary rate limits").
@@ -98,10 +96,10 @@ impl World {
     }
 
     fn scale_of_installation(&self, id: u64) -> Scale {
-        let organization = self
-            .installation(id)
-            .and_then(|(_, organization)| self.organizations.get(&organization));
-        let Some(organization) = organization else { return Scale::default() };
+        let organization = self.installation(id).map(|(_, organization)| organization);
+        let Some(organization) = organization.and_then(|id| self.organizations.get(&id)) else {
+            return Scale::default();
+        };
         let owner = Owner::Organization(organization.id);
         let repositories = match &self.installation_grant(id).repositories {
             Some(chosen) => {

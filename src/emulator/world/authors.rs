@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::World;
-use super::git::history::{Author, Commit, Draft, History};
+use super::git::history::{Author, Commit, Draft, History, Tree};
 use super::git::objects::person_name;
 use super::repositories::issues::Issue;
 use super::repositories::repository::Repository;
@@ -11,11 +11,8 @@ use super::repositories::repository::Repository;
 impl World {
     pub fn author(&self, user: u64) -> Author {
         let login = self.login(user);
-        let name = self
-            .users
-            .get(&user)
-            .and_then(|user| person_name(&user.name))
-            .or_else(|| person_name(login));
+        let name = self.users.get(&user).and_then(|user| person_name(&user.name));
+        let name = name.or_else(|| person_name(login));
         let address: String = login
             .chars()
             .filter(|c| !c.is_control() && !c.is_whitespace() && !matches!(c, '<' | '>'))
@@ -33,25 +30,20 @@ impl World {
             return Some(head.clone());
         }
         let root = history.commit(&history.root)?;
-        // Independent of titles and names, because the commit must not change.
-        let message = format!("Propose #{}", pull.number);
-        let author = self.author(self.machine_user);
         let draft = Draft {
             parent: Some(root.sha.clone()),
-            message,
-            author,
+            // Independent of titles and names, because the commit must not change.
+            message: format!("Propose #{}", pull.number),
+            author: self.author(self.machine_user),
             at: pull.created_at,
-            files: crate::emulator::world::git::history::Tree::new(),
+            files: Tree::new(),
         };
         Some(draft.commit_of((*root.files).clone(), (*root.blobs).clone()))
     }
-}
 
-impl World {
     pub fn history(&self, repository: &Repository) -> Arc<History> {
-        let known = self.histories.get(&repository.id).cloned();
-        known
-            .unwrap_or_else(|| Arc::new(History::begun(repository, self.author(self.machine_user))))
+        let begun = || Arc::new(History::begun(repository, self.author(self.machine_user)));
+        self.histories.get(&repository.id).cloned().unwrap_or_else(begun)
     }
 
     /// Returns the history for a change; `None` without such a repository.

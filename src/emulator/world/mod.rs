@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use self::notifications::feed::Feed;
-use self::notifications::participation::{self, Participation};
 use self::notifications::polls::Polls;
-use self::notifications::thread::BackgroundRead;
+use self::notifications::thread::{BackgroundRead, Key, Participation};
 use self::organizations::issue_fields::IssueField;
 use self::properties::Properties;
 use self::storage::clone_secrets::CloneSecrets;
@@ -21,7 +20,6 @@ use crate::emulator::accounts::{AccountId, Token};
 mod apps;
 mod authors;
 pub mod git;
-mod lookup;
 pub mod notifications;
 pub mod organizations;
 mod ownership;
@@ -29,7 +27,6 @@ pub mod properties;
 mod removal;
 pub mod repositories;
 pub mod storage;
-mod token_views;
 mod tokens;
 mod views;
 pub mod webhooks;
@@ -42,16 +39,14 @@ pub use self::organizations::enterprises::{Enterprise, EnterpriseTeam, SLUG_PREF
 pub use self::organizations::membership::{
     Invitation, InvitationFailure, InvitationRole, Invitee, ORGANIZATION_ROLES, People, Purpose,
 };
-pub use self::organizations::owner::Owner;
-pub use self::organizations::people::{App, OauthApp, Organization, User};
+pub use self::organizations::people::{App, OauthApp, Organization, Owner, User};
 pub use self::organizations::property::{Definition, Editors, PropertyValue};
 pub use self::organizations::teams::{Privacy, RepositoryRole, Team, TeamRole};
 pub use self::repositories::issues::{Comment, Issue, IssueState, Label, Milestone};
 pub use self::repositories::repository::{Asset, FEATURES, Release, Repository, Visibility};
 pub use self::storage::collections::StoredItem;
 pub use self::storage::migrations::{Flag, Migration, MigrationState};
-pub use self::token_views::TokenView;
-pub use self::views::role_views;
+pub use self::views::{TokenView, role_views};
 pub use self::webhooks::deliveries::{
     ANSWER_BYTES_MAX, Attempt, DELIVERIES_MAX, Delivery, DeliveryLog, Failure, Posted, QueueStatus,
     Receipt, Signatures, guid,
@@ -85,7 +80,7 @@ pub struct World {
     pub collections: Collections,
     pub threads: BTreeMap<u64, Thread>,
     /// The thread of a user about a subject in a repository.
-    pub thread_of: BTreeMap<participation::Key, u64>,
+    pub thread_of: BTreeMap<Key, u64>,
     /// The last change of a user's list of notifications.
     pub inbox_changed: BTreeMap<u64, Timestamp>,
     pub enterprise_cloud: BTreeSet<u64>,
@@ -153,10 +148,10 @@ impl World {
         if self.repository_names.get(&full_name).is_some_and(|taken| *taken != id) {
             return false;
         }
-        let before =
-            self.repositories.get(&id).map(|repository| self.full_name(repository).to_lowercase());
-        let before = before.map(|name| (name, id));
-        self.former.extend(before.filter(|named| !self.former.contains(named)));
+        let before = (self.full_name(repository).to_lowercase(), id);
+        if !self.former.contains(&before) {
+            self.former.push(before);
+        }
         self.repository_names.insert(full_name, id);
         if let Some(repository) = self.repositories.get_mut(&id) {
             name.clone_into(&mut repository.name);
@@ -192,12 +187,8 @@ impl World {
     /// Lists a repository's former names, in lower case.
     pub fn former_names(&self, repository: &Repository) -> Vec<&str> {
         let now = self.full_name(repository).to_lowercase();
-        let mut names: Vec<&str> = self
-            .former
-            .iter()
-            .filter(|(name, id)| *id == repository.id && *name != now)
-            .map(|(name, _)| name.as_str())
-            .collect();
+        let former = self.former.iter().filter(|(name, id)| *id == repository.id && *name != now);
+        let mut names: Vec<&str> = former.map(|(name, _)| name.as_str()).collect();
         names.dedup();
         names
     }
@@ -234,6 +225,32 @@ impl World {
             AccountId::Workflow(id) => format!("workflow-{id}"),
             AccountId::Anonymous(address) => format!("anonymous-{address}"),
             AccountId::Replayed(digest) => format!("recorded-{digest}"),
+        }
+    }
+
+    pub fn enterprise_by_slug(&self, slug: &str) -> Option<&Enterprise> {
+        self.enterprises.values().find(|enterprise| enterprise.slug.eq_ignore_ascii_case(slug))
+    }
+
+    /// Returns true for owners of the enterprise and members of its organisations.
+    pub fn belongs_to_enterprise(&self, user: u64, enterprise: &Enterprise) -> bool {
+        let mut organizations =
+            enterprise.organizations.iter().filter_map(|id| self.organizations.get(id));
+        enterprise.owners.contains(&user)
+            || organizations.any(|organization| organization.members.contains(&user))
+    }
+
+    pub fn enterprise_teams_of(&self, organization: u64) -> impl Iterator<Item = &EnterpriseTeam> {
+        let teams = self.enterprises.values().flat_map(|enterprise| enterprise.teams.values());
+        teams.filter(move |team| team.organizations.contains(&organization))
+    }
+
+    pub fn hook_mut(&mut self, hook_key: HookKey) -> Option<&mut Hook> {
+        match hook_key.target {
+            Target::Organization(id) => {
+                self.organizations.get_mut(&id)?.hooks.get_mut(&hook_key.hook)
+            }
+            Target::App(id) => self.app_hooks.get_mut(&id).filter(|hook| hook.id == hook_key.hook),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use super::World;
 use super::notifications::thread::{Thread, Topic};
-use super::organizations::owner::Owner;
+use super::organizations::people::Owner;
 use super::repositories::repository::{Repository, Visibility};
 use crate::clock::Timestamp;
 
@@ -72,18 +72,14 @@ impl World {
 
     /// The public data includes the number of public repositories.
     pub fn owner_changed(&mut self, owner: Owner, now: Timestamp) {
-        match owner {
-            Owner::User(id) => self
-                .users
-                .get_mut(&id)
-                .into_iter()
-                .for_each(|user| user.updated_at = user.updated_at.max(now)),
+        let updated_at = match owner {
+            Owner::User(id) => self.users.get_mut(&id).map(|user| &mut user.updated_at),
             Owner::Organization(id) => {
-                self.organizations
-                    .get_mut(&id)
-                    .into_iter()
-                    .for_each(|one| one.updated_at = one.updated_at.max(now));
+                self.organizations.get_mut(&id).map(|organization| &mut organization.updated_at)
             }
+        };
+        if let Some(updated_at) = updated_at {
+            *updated_at = now.max(*updated_at);
         }
     }
 

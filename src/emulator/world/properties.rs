@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::World;
-use super::organizations::owner::Owner;
+use super::organizations::people::Owner;
 use super::organizations::property::{Definition, PropertyValue};
 
 #[derive(Debug, Default)]
 pub struct Properties {
     /// By organisation, then by name.
-    definitions: BTreeMap<u64, BTreeMap<String, Definition>>,
+    pub(super) definitions: BTreeMap<u64, BTreeMap<String, Definition>>,
     /// By repository, then by name; explicit values only.
-    values: BTreeMap<u64, BTreeMap<String, PropertyValue>>,
+    pub(super) values: BTreeMap<u64, BTreeMap<String, PropertyValue>>,
 }
 
 impl Properties {
@@ -45,48 +45,37 @@ impl Properties {
     pub fn has_values(&self, repository: u64) -> bool {
         self.values.contains_key(&repository)
     }
-
-    pub fn forget_repository(&mut self, repository: u64) {
-        self.values.remove(&repository);
-    }
-
-    pub fn forget_organization(&mut self, organization: u64) {
-        self.definitions.remove(&organization);
-    }
 }
 
 impl World {
     /// Drops values that became invalid. The upstream does not document their fate.
     pub fn define_property(&mut self, organization: u64, definition: Definition) {
-        for repository in self
-            .repositories
-            .values()
-            .filter(|repository| repository.owner == Owner::Organization(organization))
-        {
-            let Some(values) = self.properties.values.get_mut(&repository.id) else { continue };
+        for values in self.property_values_of(organization) {
             values.retain(|name, value| *name != definition.name || definition.keeps(value));
         }
-        self.properties
-            .definitions
-            .entry(organization)
-            .or_default()
-            .insert(definition.name.clone(), definition);
+        let definitions = self.properties.definitions.entry(organization).or_default();
+        definitions.insert(definition.name.clone(), definition);
     }
 
     /// Deletes a property with all its values; false when there was none.
     pub fn undefine_property(&mut self, organization: u64, name: &str) -> bool {
-        for repository in self
-            .repositories
-            .values()
-            .filter(|repository| repository.owner == Owner::Organization(organization))
-        {
-            if let Some(values) = self.properties.values.get_mut(&repository.id) {
-                values.remove(name);
-            }
+        for values in self.property_values_of(organization) {
+            values.remove(name);
         }
-        self.properties
-            .definitions
-            .get_mut(&organization)
-            .is_some_and(|definitions| definitions.remove(name).is_some())
+        let definitions = self.properties.definitions.get_mut(&organization);
+        definitions.is_some_and(|definitions| definitions.remove(name).is_some())
+    }
+
+    /// Lists the explicit values of each of the organisation's repositories.
+    fn property_values_of(
+        &mut self,
+        organization: u64,
+    ) -> impl Iterator<Item = &mut BTreeMap<String, PropertyValue>> {
+        let owner = Owner::Organization(organization);
+        let repositories = &self.repositories;
+        let is_owned =
+            move |id: &u64| repositories.get(id).is_some_and(|found| found.owner == owner);
+        let values = self.properties.values.iter_mut();
+        values.filter(move |(id, _)| is_owned(id)).map(|(_, values)| values)
     }
 }

@@ -1,7 +1,7 @@
 //! Cascading deletion of repositories and organisations.
 
 use super::World;
-use super::organizations::owner::Owner;
+use super::organizations::people::Owner;
 
 impl World {
     /// Removes a repository with its content, former names and notifications.
@@ -28,19 +28,14 @@ impl World {
         self.histories.remove(&id);
         self.lfs.clear(id);
         self.template_of.retain(|made, from| *made != id && *from != id);
-        self.properties.forget_repository(id);
+        self.properties.values.remove(&id);
         self.collections.clear_below(&format!("repository/{id}"));
     }
 
     pub fn remove_organization(&mut self, id: u64) {
         let owner = Owner::Organization(id);
-        let theirs: Vec<u64> = self
-            .repositories
-            .values()
-            .filter(|repository| repository.owner == owner)
-            .map(|one| one.id)
-            .collect();
-        for repository in theirs {
+        let owned: Vec<u64> = self.repositories_of(owner).map(|repository| repository.id).collect();
+        for repository in owned {
             self.remove_repository(repository);
         }
         if let Some(organization) = self.organizations.remove(&id) {
@@ -50,7 +45,7 @@ impl World {
             }
         }
         self.issue_fields.remove(&id);
-        self.properties.forget_organization(id);
+        self.properties.definitions.remove(&id);
         // Removes the installations too: one without terms would have every permission.
         for app in &mut self.apps {
             for (installation, _) in app.installations.extract_if(.., |(_, on)| *on == id) {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::emulator::world::notifications::participation::Mentions;
-use crate::emulator::world::{Team, World};
+use crate::emulator::world::World;
+use crate::emulator::world::notifications::thread::Mentions;
 
 /// The most `@` examined in one text.
 const MENTIONS_MAX: usize = 1_000;

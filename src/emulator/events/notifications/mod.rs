@@ -9,8 +9,8 @@ pub mod mentions;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Timestamp;
-use crate::emulator::world::notifications::participation::{Key, NamedUsers};
 use crate::emulator::world::notifications::thread::Subscription;
+use crate::emulator::world::notifications::thread::{Key, NamedUsers};
 use crate::emulator::world::{
     Comment, Issue, Owner, Reason, Repository, Thread, ThreadState, Topic, Visibility, World,
 };

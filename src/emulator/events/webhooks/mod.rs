@@ -99,7 +99,7 @@ pub fn publish_in(
     let is_in_feeds =
         matches!(context.scope, EventScope::Repository(_)) && feed::kind(event.name).is_some();
     if matches!(event.name, "repository" | "organization" | "member") {
-        world.feed.shift(context.now);
+        world.feed.shifted_at = Some(context.now);
     }
     if audience.is_empty() && !is_in_feeds {
         return 0;

@@ -204,7 +204,7 @@ fn change_organization(call: &mut Call<'_>) -> Outcome {
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn delete_organization(call: &mut Call<'_>) -> Outcome {
     call.world.remove_organization(call.organization);
-    call.world.feed.shift(call.now);
+    call.world.feed.shifted_at = Some(call.now);
     Ok(Reply::json(StatusCode::ACCEPTED, json!({})))
 }
 

@@ -112,7 +112,7 @@ fn feed(
         })
         .collect();
     let newest = shown.first().map_or(since, |(event, _)| event.created_at);
-    let changed_at = newest.max(world.feed.shifted_at().unwrap_or(newest));
+    let changed_at = newest.max(world.feed.shifted_at.unwrap_or(newest));
     let reply =
         pagination::page(call, USUAL, shown, |(event, repository)| render(call, event, repository))
             .changed_at(changed_at);

@@ -175,7 +175,7 @@ fn subscribe(call: &mut Call<'_>) -> Outcome {
     } else {
         user.watching.remove(&id)
     };
-    call.world.feed.shift(call.now);
+    call.world.feed.shifted_at = Some(call.now);
     touch(call)?;
     Ok(Reply::ok(render_subscription(call, watching)?))
 }
@@ -183,7 +183,7 @@ fn subscribe(call: &mut Call<'_>) -> Outcome {
 fn unsubscribe(call: &mut Call<'_>) -> Outcome {
     let (me, id) = (me(call)?, call.repository);
     call.world.users.get_mut(&me).ok_or(ApiError::NotFound)?.watching.remove(&id);
-    call.world.feed.shift(call.now);
+    call.world.feed.shifted_at = Some(call.now);
     touch(call)?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }

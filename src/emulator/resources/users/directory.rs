@@ -160,7 +160,7 @@ fn search_users(call: &mut Call<'_>) -> Outcome {
     let organizations =
         call.world.organizations.values().filter(|one| has(&one.login, &one.login, "org"));
     let organizations = organizations.map(|one| {
-        renderer.owner_summary(crate::emulator::world::organizations::owner::Owner::Organization(
+        renderer.owner_summary(crate::emulator::world::organizations::people::Owner::Organization(
             one.id,
         ))
     });

@@ -7,8 +7,8 @@ use bytes::Bytes;
 
 use super::history::{Author, Commit, History, HistoryFull, Tree};
 use super::objects::{
-    CommitFacts, FILE_MODE, Folder, Leaf, Object, ObjectId, blob_id, commit, folders, is_path,
-    make_way, root_tree,
+    FILE_MODE, Folder, Kind, Leaf, Object, ObjectId, blob_id, completed, folders, is_path,
+    make_way, root_tree, signature,
 };
 use crate::clock::Timestamp;
 
@@ -34,11 +34,11 @@ impl Draft {
     /// Builds the commit. Files with conflicting or invalid paths are left out.
     pub fn commit(mut self) -> Commit {
         let mut files = Tree::new();
-        for (path, content) in
-            std::mem::take(&mut self.files).into_iter().filter(|(path, _)| is_path(path))
-        {
-            make_way(&mut files, &path);
-            files.insert(path, content);
+        for (path, content) in std::mem::take(&mut self.files) {
+            if is_path(&path) {
+                make_way(&mut files, &path);
+                files.insert(path, content);
+            }
         }
         let blobs = files.iter().map(|(path, content)| (path.clone(), blob_id(content))).collect();
         self.commit_of(files, blobs)
@@ -63,18 +63,16 @@ fn leaves(blobs: &BTreeMap<String, ObjectId>) -> Vec<Leaf<'_>> {
 }
 
 impl Commit {
+    /// Author and committer are the same.
     pub fn object(&self) -> Object {
-        let Author { name, email, .. } = &self.author;
-        commit(
-            CommitFacts {
-                tree: &self.tree,
-                parent: self.parent.as_deref(),
-                name,
-                email,
-                at: self.at,
-            },
-            &self.message,
-        )
+        let Self { tree, author, .. } = self;
+        let parent = self.parent.as_ref();
+        let parent = parent.map_or_else(String::new, |parent| format!("parent {parent}\n"));
+        let author = signature(&author.name, &author.email, self.at);
+        let message = completed(&self.message);
+        let content =
+            format!("tree {tree}\n{parent}author {author}\ncommitter {author}\n\n{message}");
+        Object::new(Kind::Commit, content.as_bytes())
     }
 
     /// Returns its folders with their trees, the root last.
@@ -114,13 +112,11 @@ impl History {
             return Some(BTreeMap::clone(&commit.blobs));
         }
         let inside = format!("{folder}/");
-        Some(
-            commit
-                .blobs
-                .iter()
-                .filter_map(|(path, id)| Some((path.strip_prefix(&inside)?.to_owned(), *id)))
-                .collect(),
-        )
+        let below = commit
+            .blobs
+            .iter()
+            .filter_map(|(path, id)| Some((path.strip_prefix(&inside)?.to_owned(), *id)));
+        Some(below.collect())
     }
 
     /// Returns the oldest ancestor of the default branch.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::objects::{Folder, ObjectId, is_path, make_way};
+use super::objects::{Folder, ObjectId, blob_id, is_path, make_way};
 use crate::clock::Timestamp;
 use crate::emulator::world::repositories::issues::Issue;
 use crate::emulator::world::repositories::repository::Repository;
@@ -157,10 +157,7 @@ impl History {
             make_way(&mut files, &edit.path);
             make_way(&mut blobs, &edit.path);
             if let Some(content) = edit.content {
-                blobs.insert(
-                    edit.path.clone(),
-                    crate::emulator::world::git::objects::blob_id(&content),
-                );
+                blobs.insert(edit.path.clone(), blob_id(&content));
                 files.insert(edit.path, content);
             }
         }
@@ -173,13 +170,10 @@ impl History {
     }
 
     pub fn admit(&mut self, commit: &Commit, added_bytes: usize) -> Result<(), HistoryFull> {
-        let new = |folder: &Folder<'_>| !self.trees.contains_key(&folder.object.id);
-        let trees: usize = commit
-            .folders()
-            .iter()
-            .filter(|folder| new(folder))
-            .map(|folder| folder.path.len() + TREE_BYTES)
-            .sum();
+        let is_new = |folder: &&Folder<'_>| !self.trees.contains_key(&folder.object.id);
+        let folders = commit.folders();
+        let new = folders.iter().filter(is_new);
+        let trees: usize = new.map(|folder| folder.path.len() + TREE_BYTES).sum();
         let bytes = self.bytes.saturating_add(added_bytes).saturating_add(trees);
         if self.commits.len() >= COMMITS_MAX || commit.files.len() > FILES_MAX || bytes > BYTES_MAX
         {
@@ -201,9 +195,7 @@ impl History {
         self.heads.insert(branch.to_owned(), sha.to_owned());
         Ok(())
     }
-}
 
-impl History {
     pub fn pull_base(&self, repository: &Repository, pull: &Issue) -> Option<&Commit> {
         let into = pull.pull_into.as_ref().unwrap_or(&repository.default_branch);
         self.head(into).or_else(|| self.tip(repository))

@@ -185,25 +185,6 @@ pub fn person_name(name: &str) -> Option<String> {
     (!kept.is_empty()).then(|| kept.to_owned())
 }
 
-/// The data of a commit besides its message. Author and committer are the same.
-#[derive(Clone, Copy, Debug)]
-pub struct CommitFacts<'a> {
-    pub tree: &'a str,
-    pub parent: Option<&'a str>,
-    pub name: &'a str,
-    pub email: &'a str,
-    pub at: Timestamp,
-}
-
-pub fn commit(facts: CommitFacts<'_>, message: &str) -> Object {
-    let CommitFacts { tree, parent, name, email, at } = facts;
-    let parent = parent.map_or_else(String::new, |parent| format!("parent {parent}\n"));
-    let who = format!("{name} <{email}> {} +0000", at.as_secs());
-    let content =
-        format!("tree {tree}\n{parent}author {who}\ncommitter {who}\n\n{}", completed(message));
-    Object::new(Kind::Commit, content.as_bytes())
-}
-
 #[derive(Clone, Copy, Debug)]
 pub struct TagFacts<'a> {
     pub object: &'a str,
@@ -216,16 +197,17 @@ pub struct TagFacts<'a> {
 
 pub fn tag(facts: TagFacts<'_>, message: &str) -> Object {
     let TagFacts { object, kind, tag, name, email, at } = facts;
-    let who = format!("{name} <{email}> {} +0000", at.as_secs());
-    Object::new(
-        Kind::Tag,
-        format!("object {object}\ntype {kind}\ntag {tag}\ntagger {who}\n\n{}", completed(message))
-            .as_bytes(),
-    )
+    let (tagger, message) = (signature(name, email, at), completed(message));
+    let content = format!("object {object}\ntype {kind}\ntag {tag}\ntagger {tagger}\n\n{message}");
+    Object::new(Kind::Tag, content.as_bytes())
+}
+
+pub fn signature(name: &str, email: &str, at: Timestamp) -> String {
+    format!("{name} <{email}> {} +0000", at.as_secs())
 }
 
 /// Completes the last line as `git commit-tree -m` does. Git takes no NUL.
-fn completed(message: &str) -> String {
+pub fn completed(message: &str) -> String {
     let end = if message.ends_with('\n') { "" } else { "\n" };
     message.replace('\0', "") + end
 }

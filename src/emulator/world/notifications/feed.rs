@@ -32,7 +32,8 @@ pub struct Feed {
     last_id: u64,
     events: VecDeque<Event>,
     payload_bytes: usize,
-    shifted_at: Option<Timestamp>,
+    /// The last change of names or of visibility, which invalidates all feeds.
+    pub shifted_at: Option<Timestamp>,
 }
 
 /// Returns the feed type of a webhook event; `None` for events that no feed has.
@@ -67,15 +68,6 @@ impl Feed {
             let Some(gone) = self.events.pop_front() else { return };
             self.payload_bytes -= gone.payload.len();
         }
-    }
-
-    /// Invalidates all feeds after a change of names or of visibility.
-    pub fn shift(&mut self, now: Timestamp) {
-        self.shifted_at = Some(now);
-    }
-
-    pub fn shifted_at(&self) -> Option<Timestamp> {
-        self.shifted_at
     }
 
     pub fn newest_first(&self) -> impl Iterator<Item = &Event> {

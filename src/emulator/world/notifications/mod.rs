@@ -1,6 +1,5 @@
 //! Notification threads, event feeds and polls.
 
 pub mod feed;
-pub mod participation;
 pub mod polls;
 pub mod thread;

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 use crate::clock::Timestamp;
 use crate::emulator::accounts::AccountId;
@@ -47,7 +48,7 @@ impl Polls {
         poll.early_in_a_row =
             if now < poll.allowed_at { poll.early_in_a_row.saturating_add(1) } else { 0 };
         let interval_secs = interval_secs(limits, poll.early_in_a_row);
-        poll.allowed_at = now + std::time::Duration::from_secs(interval_secs);
+        poll.allowed_at = now + Duration::from_secs(interval_secs);
         interval_secs
     }
 }

@@ -3,7 +3,6 @@
 pub mod enterprises;
 pub mod issue_fields;
 pub mod membership;
-pub mod owner;
 pub mod people;
 pub mod property;
 pub mod teams;

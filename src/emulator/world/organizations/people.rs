@@ -3,10 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::membership::People;
-use super::owner::Owner;
 use super::teams::Team;
 use crate::clock::Timestamp;
 use crate::emulator::world::webhooks::hooks::Hook;
+
+/// The owner of a repository or app.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    User(u64),
+    Organization(u64),
+}
 
 #[derive(Debug)]
 pub struct User {

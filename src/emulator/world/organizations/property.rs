@@ -1,5 +1,7 @@
 //! Definitions and values of custom properties.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 use strum::{EnumString, IntoStaticStr};
 
@@ -65,29 +67,19 @@ impl Definition {
     /// none.
     pub fn accept(&self, given: &Value) -> Result<PropertyValue, String> {
         let text = |given: &Value| given.as_str().map(str::to_owned);
-        let value = match self.value_type {
-            ValueType::MultiSelect => given
-                .as_array()
-                .and_then(|items| items.iter().map(text).collect())
-                .map(PropertyValue::Many),
-            _ => text(given).map(PropertyValue::One),
-        };
-        let wanted = if self.value_type == ValueType::MultiSelect {
-            "an array of strings"
-        } else {
-            "a string"
-        };
-        let value = value.ok_or_else(|| format!("is not {wanted}"))?;
-        match &value {
-            PropertyValue::One(text) => self.allow(text)?,
-            PropertyValue::Many(texts) => {
-                texts.iter().try_for_each(|text| self.allow(text))?;
-                if has_twice(texts) {
-                    return Err("names a value twice".to_owned());
-                }
-            }
+        if self.value_type != ValueType::MultiSelect {
+            let text = text(given).ok_or("is not a string")?;
+            self.allow(&text)?;
+            return Ok(PropertyValue::One(text));
         }
-        Ok(value)
+        let texts: Option<Vec<String>> =
+            given.as_array().and_then(|items| items.iter().map(text).collect());
+        let texts = texts.ok_or("is not an array of strings")?;
+        texts.iter().try_for_each(|text| self.allow(text))?;
+        if has_twice(&texts) {
+            return Err("names a value twice".to_owned());
+        }
+        Ok(PropertyValue::Many(texts))
     }
 
     fn allow(&self, text: &str) -> Result<(), String> {
@@ -111,6 +103,5 @@ impl Definition {
 pub const VALUE_BYTES_MAX: usize = 255;
 
 pub fn has_twice(texts: &[String]) -> bool {
-    let distinct: std::collections::BTreeSet<&String> = texts.iter().collect();
-    distinct.len() < texts.len()
+    texts.iter().collect::<BTreeSet<_>>().len() < texts.len()
 }

@@ -86,13 +86,8 @@ impl Organization {
         let mut below = BTreeSet::new();
         let mut next = vec![id];
         while let Some(id) = next.pop() {
-            next.extend(
-                children
-                    .remove(&id)
-                    .unwrap_or_default()
-                    .into_iter()
-                    .filter(|child| below.insert(*child)),
-            );
+            let children = children.remove(&id).unwrap_or_default();
+            next.extend(children.into_iter().filter(|child| below.insert(*child)));
         }
         below
     }
@@ -100,12 +95,9 @@ impl Organization {
     /// Returns the ids of the team and its ancestors.
     pub fn team_and_above(&self, id: u64) -> BTreeSet<u64> {
         let mut above = BTreeSet::new();
-        let mut next = Some(id);
-        while let Some(team) =
-            next.and_then(|id| self.teams.get(&id)).filter(|team| !above.contains(&team.id))
-        {
-            above.insert(team.id);
-            next = team.parent;
+        let mut next = self.teams.get(&id);
+        while let Some(team) = next.filter(|team| above.insert(team.id)) {
+            next = team.parent.and_then(|parent| self.teams.get(&parent));
         }
         above
     }
@@ -135,11 +127,8 @@ impl Organization {
         let strongest = |teams: &BTreeMap<u64, RepositoryRole>| {
             above.iter().filter_map(|id| teams.get(id)).max().copied()
         };
-        self.people
-            .grants
-            .iter()
-            .filter_map(|(repository, teams)| Some((*repository, strongest(teams)?)))
-            .collect()
+        let grants = self.people.grants.iter();
+        grants.filter_map(|(repository, teams)| Some((*repository, strongest(teams)?))).collect()
     }
 
     /// Checks admin rights only, because all members have lesser rights anyway.

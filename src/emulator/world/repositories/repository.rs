@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::issues::{Comment, Issue, Label, Milestone};
 use crate::clock::Timestamp;
-use crate::emulator::world::organizations::owner::Owner;
+use crate::emulator::world::organizations::people::Owner;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {

@@ -24,11 +24,8 @@ impl Storage {
         if !self.objects.contains_key(&key) {
             ApiError::unless_spammed("Object", self.objects.len())?;
             if self.bytes.saturating_add(object.len()) > STORED_BYTES_MAX {
-                return Err(ApiError::invalid(
-                    "Object",
-                    "size",
-                    "there is no place for more objects",
-                ));
+                let message = "there is no place for more objects";
+                return Err(ApiError::invalid("Object", "size", message));
             }
             self.bytes += object.len();
             self.objects.insert(key, object);

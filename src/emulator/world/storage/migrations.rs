@@ -67,11 +67,7 @@ impl Migration {
         flags: BTreeSet<Flag>,
         at: Timestamp,
     ) -> Self {
-        let locked = if flags.contains(&Flag::LockRepositories) {
-            repositories.iter().copied().collect()
-        } else {
-            BTreeSet::new()
-        };
+        let locks = flags.contains(&Flag::LockRepositories);
         Self {
             id,
             owner,
@@ -80,8 +76,8 @@ impl Migration {
             since: at,
             pace: Pace::Moving,
             flags,
+            locked: repositories.iter().copied().filter(|_| locks).collect(),
             repositories,
-            locked,
             archive: None,
             created_at: at,
             updated_at: at,
@@ -139,12 +135,10 @@ impl Migrations {
 
     /// Removes one migration's lock of a repository; false when it has none.
     pub fn unlock(&mut self, id: u64, repository: u64, at: Timestamp) -> bool {
-        let Some(migration) =
-            self.all.get_mut(&id).filter(|migration| migration.locked.contains(&repository))
-        else {
+        let Some(migration) = self.all.get_mut(&id) else { return false };
+        if !migration.locked.remove(&repository) {
             return false;
-        };
-        migration.locked.remove(&repository);
+        }
         migration.updated_at = at;
         if let Some(count) = self.locks.get_mut(&repository) {
             *count -= 1;
@@ -189,24 +183,16 @@ impl Migrations {
             MigrationState::Exported => limits.duration("migrations.archive"),
             MigrationState::Failed => return None,
         };
-        let first = self
-            .moving
-            .range((state, Timestamp::EPOCH, 0)..)
-            .next()
-            .filter(|(of, _, _)| *of == state)?;
-        Some((first.1 + stay, *first))
+        let first = self.moving.range((state, Timestamp::EPOCH, 0)..).next()?;
+        (first.0 == state).then(|| (first.1 + stay, *first))
     }
 
     /// Stores an archive and evicts the oldest ones beyond the total size.
     pub fn keep(&mut self, id: u64, archive: Bytes, kept_bytes_max: usize) {
         while self.kept_bytes.saturating_add(archive.len()) > kept_bytes_max {
             let kept = self.all.values().filter(|migration| migration.archive.is_some());
-            let Some(oldest) = kept
-                .min_by_key(|migration| (migration.since, migration.id))
-                .map(|migration| migration.id)
-            else {
-                break;
-            };
+            let oldest = kept.map(|migration| (migration.since, migration.id)).min();
+            let Some((_, oldest)) = oldest else { break };
             self.delete_archive(oldest);
         }
         if let Some(migration) = self.all.get_mut(&id) {

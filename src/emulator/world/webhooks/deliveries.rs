@@ -140,12 +140,8 @@ impl Receipt {
             String::from_utf8_lossy(&value[..value.len().min(ANSWER_HEADER_BYTES_MAX)]).into_owned()
         };
         let joined = |name| {
-            headers
-                .get_all(name)
-                .iter()
-                .map(|value| text(value.as_bytes()))
-                .take(ANSWER_HEADERS_MAX)
-                .collect::<Vec<_>>()
+            let values = headers.get_all(name).iter().take(ANSWER_HEADERS_MAX);
+            values.map(|value| text(value.as_bytes())).collect::<Vec<_>>().join(", ")
         };
         Self::Answered {
             status: status.as_u16(),
@@ -153,7 +149,7 @@ impl Receipt {
             headers: headers
                 .keys()
                 .take(ANSWER_HEADERS_MAX)
-                .map(|name| (name.to_string(), joined(name).join(", ")))
+                .map(|name| (name.to_string(), joined(name)))
                 .collect(),
             payload: String::from_utf8_lossy(kept).into_owned(),
         }
@@ -247,8 +243,11 @@ impl DeliveryLog {
     }
 
     pub fn get(&self, id: u64) -> Option<&Delivery> {
-        let at = self.deliveries.binary_search_by_key(&id, |delivery| delivery.id).ok()?;
-        self.deliveries.get(at)
+        self.deliveries.get(self.position(id)?)
+    }
+
+    fn position(&self, id: u64) -> Option<usize> {
+        self.deliveries.binary_search_by_key(&id, |delivery| delivery.id).ok()
     }
 
     /// Ids ascend; a pending delivery waits to be sent. Beyond the bounds the oldest are dropped.
@@ -279,18 +278,15 @@ impl DeliveryLog {
 
     /// Takes the oldest id off the waiting list and returns its position.
     fn pop_waiting(&mut self) -> Option<usize> {
-        let id = self.waiting.pop_front()?;
-        let at = self.deliveries.binary_search_by_key(&id, |delivery| delivery.id).ok()?;
-        self.waiting_bytes =
-            self.waiting_bytes.saturating_sub(self.deliveries.get(at)?.payload.len());
+        let at = self.waiting.pop_front().and_then(|id| self.position(id))?;
+        let bytes = self.deliveries.get(at)?.payload.len();
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
         Some(at)
     }
 
     pub fn settle(&mut self, id: u64, receipt: Receipt) {
-        let Ok(at) = self.deliveries.binary_search_by_key(&id, |delivery| delivery.id) else {
-            return;
-        };
-        if let Some(delivery) = self.deliveries.get_mut(at) {
+        let at = self.position(id);
+        if let Some(delivery) = at.and_then(|at| self.deliveries.get_mut(at)) {
             self.bytes += receipt.bytes();
             self.bytes = self.bytes.saturating_sub(delivery.receipt.bytes());
             delivery.receipt = receipt;
@@ -303,13 +299,9 @@ impl DeliveryLog {
         while self.deliveries.len() > 1
             && (self.deliveries.len() > DELIVERIES_MAX || self.bytes > LOG_BYTES_MAX)
         {
-            let is_pending =
-                self.deliveries.front().is_some_and(|oldest| oldest.receipt == Receipt::Pending);
-            if is_pending && self.deliveries.len() <= WAITING_MAX && self.bytes <= WAITING_BYTES_MAX
-            {
-                return;
-            }
-            let Some(oldest) = self.deliveries.pop_front() else { return };
+            let fits = self.deliveries.len() <= WAITING_MAX && self.bytes <= WAITING_BYTES_MAX;
+            let can_go = |oldest: &mut Delivery| oldest.receipt != Receipt::Pending || !fits;
+            let Some(oldest) = self.deliveries.pop_front_if(can_go) else { return };
             self.bytes = self.bytes.saturating_sub(oldest.bytes());
             if self.waiting.front() == Some(&oldest.id) {
                 self.waiting.pop_front();
