@@ -70,13 +70,11 @@ impl Address {
 
     /// The steps below the place: words as they are, parameters in braces.
     pub fn pattern(&self, steps: usize) -> String {
-        self.steps.iter().take(steps).fold(String::new(), |pattern, step| {
-            if matches!(step.param.as_str(), "" | UNLISTED) {
-                format!("{pattern}/{}", step.text)
-            } else {
-                format!("{pattern}/{{{}}}", step.param)
-            }
-        })
+        let step = |step: &Step| match step.param.as_str() {
+            "" | UNLISTED => format!("/{}", step.text),
+            param => format!("/{{{param}}}"),
+        };
+        self.steps.iter().take(steps).map(step).collect()
     }
 }
 
@@ -86,29 +84,24 @@ pub fn of(call: &Call<'_>, template: &str, rest: &str, rule: &Rule) -> Result<Ad
     let mut steps = Vec::new();
     let mut segments = own_part(template).split('/').skip(1).peekable();
     while let Some(word) = segments.next() {
-        let Some(param) = word.strip_prefix('{').and_then(|word| word.strip_suffix('}')) else {
-            steps.push(Step { text: word.to_owned(), param: String::new() });
-            continue;
-        };
-        if param == "owner" && segments.peek() == Some(&"{repo}") {
-            segments.next();
-            let repository = call
-                .world
-                .repository_named(call.params.get("owner"), call.params.get("repo"))
-                .ok_or(ApiError::NotFound)?;
-            steps.push(Step { text: repository.id.to_string(), param: "repository_id".to_owned() });
-            continue;
-        }
-        if param == "*rest" {
+        let mut step =
+            |text: String, param: &str| steps.push(Step { text, param: param.to_owned() });
+        match word.strip_prefix('{').and_then(|word| word.strip_suffix('}')) {
+            None => step(word.to_owned(), ""),
+            Some("owner") if segments.next_if_eq(&"{repo}").is_some() => {
+                let (owner, name) = (call.params.get("owner"), call.params.get("repo"));
+                let found = call.world.repository_named(owner, name).ok_or(ApiError::NotFound)?;
+                step(found.id.to_string(), "repository_id");
+            }
             // Undocumented steps are taken word by word.
-            steps.extend(rest.split('/').map(|word| Step {
-                text: segment(&decode_segment(word)),
-                param: UNLISTED.to_owned(),
-            }));
-            continue;
+            Some("*rest") => {
+                rest.split('/').for_each(|word| step(segment(&decode_segment(word)), UNLISTED))
+            }
+            Some(param) => {
+                let param = param.trim_start_matches('*');
+                step(value(call, param), param);
+            }
         }
-        let param = param.trim_start_matches('*');
-        steps.push(Step { text: value(call, param), param: param.to_owned() });
     }
     Ok(Address { place, path, steps })
 }
@@ -149,11 +142,9 @@ fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String
         }
         Subject::Enterprise => {
             let id = enterprise_of_path(call).ok_or(ApiError::NotFound)?;
-            let named = call.params.get("enterprise");
-            let path = if named.is_empty() {
-                String::new()
-            } else {
-                format!("/enterprises/{}", segment(named))
+            let path = match call.params.get("enterprise") {
+                "" => String::new(),
+                slug => format!("/enterprises/{}", segment(slug)),
             };
             (format!("enterprise/{id}"), path)
         }

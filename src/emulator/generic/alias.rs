@@ -1,10 +1,11 @@
 //! Filtered lists over another collection: the checks of one commit are those of the repository
 //! that name it.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::Facts;
 use super::address::Address;
+use super::bodies::Members;
 use crate::emulator::http::ApiError;
 use crate::emulator::http::path::decode_segment;
 use crate::emulator::routing::Call;
@@ -46,23 +47,15 @@ pub fn source(call: &Call<'_>, facts: &Facts, address: &Address) -> Source {
     let own = || Source { collection: address.whole(), only: None };
     let known = ALIASES.iter().find(|(suffix, ..)| facts.template.ends_with(suffix));
     known.map_or_else(own, |(_, place, field, param)| {
-        let value = address.value(param).map(decode_segment);
-        let only = value.map(|value| {
-            (
-                *field,
-                if is_commit(param) { json!(commit(call, &value)) } else { number_or_text(&value) },
-            )
-        });
+        let wanted = |value: String| {
+            if *param == "ref" {
+                return json!(commit(call, &value));
+            }
+            value.parse::<u64>().map_or_else(|_| json!(value), |number| json!(number))
+        };
+        let only = address.value(param).map(|value| (*field, wanted(decode_segment(value))));
         Source { collection: address.sibling(place), only }
     })
-}
-
-fn is_commit(param: &str) -> bool {
-    matches!(param, "ref" | "sha")
-}
-
-fn number_or_text(value: &str) -> Value {
-    value.parse::<u64>().map_or_else(|_| json!(value), |number| json!(number))
 }
 
 /// Resolves a ref in a path to the commit's full id; its existence was checked before.
@@ -75,11 +68,7 @@ fn commit(call: &Call<'_>, name: &str) -> String {
 }
 
 /// Completes fields that name a commit; an unknown commit is an invalid field.
-pub fn complete(
-    call: &Call<'_>,
-    template: &str,
-    fields: &mut Map<String, Value>,
-) -> Result<(), ApiError> {
+pub fn complete(call: &Call<'_>, template: &str, fields: &mut Members) -> Result<(), ApiError> {
     let (given, kept) = match template.rsplit('/').next().unwrap_or("") {
         "check-runs" | "check-suites" => ("head_sha", "head_sha"),
         "deployments" => ("ref", "sha"),
@@ -87,10 +76,9 @@ pub fn complete(
     };
     let name = fields.get(given).and_then(Value::as_str).unwrap_or("");
     let history = call.world.history(call.repository()?);
-    let found = history.named(name).map(|commit| commit.sha.clone());
-    let sha = found.ok_or_else(|| {
+    let commit = history.named(name).ok_or_else(|| {
         ApiError::invalid("Resource", given, format!("{given} is no commit of the repository"))
     })?;
-    fields.insert(kept.to_owned(), json!(sha));
+    fields.insert(kept.to_owned(), json!(commit.sha));
     Ok(())
 }

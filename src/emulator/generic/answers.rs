@@ -8,11 +8,12 @@ use serde_json::{Map, Value, json};
 
 use super::address::Address;
 use super::alias::{self, Source};
+use super::bodies::Members;
 use super::shape::Shape;
 use super::{Facts, bodies, effects, family, seeds, settings};
 use crate::emulator::http::path::decode_segment;
 use crate::emulator::http::{ApiError, Code, Reply, SITE, iso, segment};
-use crate::emulator::render::{Renderer, node_id};
+use crate::emulator::render::{Renderer, extended, node_id};
 use crate::emulator::routing::{Call, Outcome, pagination, polling};
 use crate::emulator::world::storage::collections::StorageFull;
 use crate::emulator::world::{StoredItem, guid};
@@ -58,22 +59,16 @@ pub fn render(
     name: &str,
     thing: &StoredItem,
 ) -> Value {
-    let mut map = thing.fields.clone();
-    map.extend([
-        ("id".to_owned(), json!(thing.id)),
-        ("node_id".to_owned(), json!(node_id("Thing", thing.id))),
-        (
-            "url".to_owned(),
-            json!(format!("{}{}/{name}", call.urls.api, address.path_of(collection))),
-        ),
-        ("created_at".to_owned(), json!(iso(thing.created_at))),
-        ("updated_at".to_owned(), json!(iso(thing.updated_at))),
-    ]);
-    if let Some(id) = thing.fields.get(NAMED_ID) {
-        map.insert("id".to_owned(), id.clone());
-        map.remove(NAMED_ID);
-    }
-    Value::Object(map)
+    let mut fields = thing.fields.clone();
+    let id = fields.remove(NAMED_ID).unwrap_or_else(|| json!(thing.id));
+    let own = json!({
+        "id": id,
+        "node_id": node_id("Thing", thing.id),
+        "url": format!("{}{}/{name}", call.urls.api, address.path_of(collection)),
+        "created_at": iso(thing.created_at),
+        "updated_at": iso(thing.updated_at),
+    });
+    extended(Value::Object(fields), own)
 }
 
 /// The field of an id that is not a number.
@@ -96,9 +91,8 @@ fn list(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     things.retain(|(_, thing)| source.has(thing));
     let total = things.len();
     let (shown, link) = pagination::cut(call, facts.caps(), things);
-    let items: Vec<Value> =
-        shown.iter().map(|(name, thing)| item(call, address, &source, name, thing)).collect();
-    let mut reply = Reply::ok(facts.wrapping.wrap(items, total));
+    let items = shown.iter().map(|(name, thing)| item(call, address, &source, name, thing));
+    let mut reply = Reply::ok(facts.wrapping.wrap(items.collect(), total));
     reply.headers.extend(link);
     Ok(if facts.endpoint.polls { polled(call, reply, &source) } else { reply })
 }
@@ -131,13 +125,14 @@ fn item(
             let repository = name.parse().ok().and_then(|id: u64| call.world.repositories.get(&id));
             repository.map_or(Value::Null, |repository| renderer.repository(repository))
         }
-        Some("username") => call
-            .world
-            .user_by_login(name)
-            .map_or(Value::Null, |user| renderer.user_summary(user.id)),
-        Some(_) => name
-            .parse::<u64>()
-            .map_or_else(|_| json!({ "name": name, "slug": name }), |id| json!({ "id": id })),
+        Some("username") => {
+            let user = call.world.user_by_login(name);
+            user.map_or(Value::Null, |user| renderer.user_summary(user.id))
+        }
+        Some(_) => match name.parse::<u64>() {
+            Ok(id) => json!({ "id": id }),
+            Err(_) => json!({ "name": name, "slug": name }),
+        },
         None => render(call, address, &source.collection, name, thing),
     }
 }
@@ -161,11 +156,8 @@ fn create(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     call.world.collections.put(&source.collection, &name, thing.clone())?;
     let value = render(call, address, &source.collection, &name, &thing);
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
-    let status = if facts.template.ends_with("/sarifs") {
-        StatusCode::ACCEPTED
-    } else {
-        StatusCode::CREATED
-    };
+    let is_upload = facts.template.ends_with("/sarifs");
+    let status = if is_upload { StatusCode::ACCEPTED } else { StatusCode::CREATED };
     Ok(Reply { status, ..Reply::created(value, &location) })
 }
 
@@ -174,7 +166,7 @@ fn name_of_new(
     facts: &Facts,
     source: &Source,
     id: u64,
-    fields: &mut Map<String, Value>,
+    fields: &mut Members,
 ) -> Result<String, ApiError> {
     match facts.item_param {
         "sarif_id" => {
@@ -192,15 +184,13 @@ fn name_of_new(
         }
         "name" => {
             let given = fields.get("name").and_then(Value::as_str).map(segment).unwrap_or_default();
-            if seeds::get(call, &source.collection, &given).is_some() {
-                return Err(ApiError::field(
-                    "Resource",
-                    "name",
-                    Code::AlreadyExists,
-                    "name is taken",
-                ));
+            match seeds::get(call, &source.collection, &given) {
+                None => Ok(given),
+                Some(_) => {
+                    let (code, message) = (Code::AlreadyExists, "name is taken");
+                    Err(ApiError::field("Resource", "name", code, message))
+                }
             }
-            Ok(given)
         }
         _ => Ok(id.to_string()),
     }
@@ -209,10 +199,9 @@ fn name_of_new(
 fn get(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     // Only the newest attempt of a run is kept: the run itself.
     let is_attempt = facts.template.ends_with("/attempts/{attempt_number}");
-    let steps = address.steps.len().saturating_sub(if is_attempt { 2 } else { 0 });
-    let (collection, name) =
-        (address.leading(steps.saturating_sub(1)), address.steps.get(steps.saturating_sub(1)));
-    let name = name.map_or("", |step| step.text.as_str());
+    let place = address.steps.len().saturating_sub(if is_attempt { 3 } else { 1 });
+    let collection = address.leading(place);
+    let name = address.steps.get(place).map_or("", |step| &step.text);
     let thing = seeds::get(call, &collection, name).ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(render(call, address, &collection, name, &thing)).changed_at(thing.updated_at))
 }
@@ -228,7 +217,7 @@ fn patch(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
 pub fn change(
     call: &mut Call<'_>,
     address: &Address,
-    edit: impl FnOnce(&mut Map<String, Value>),
+    edit: impl FnOnce(&mut Members),
 ) -> Result<Value, ApiError> {
     let mut fields = seeds::current(call, address)?.fields;
     edit(&mut fields);
@@ -281,11 +270,9 @@ fn clear(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     for (name, _) in &gone {
         call.world.collections.take(&source.collection, name, call.now);
     }
-    let items: Vec<Value> = gone
-        .iter()
-        .map(|(name, thing)| render(call, address, &source.collection, name, thing))
-        .collect();
-    Ok(Reply::ok(facts.wrapping.wrap(items, gone.len())))
+    let shown = gone.iter();
+    let items = shown.map(|(name, thing)| render(call, address, &source.collection, name, thing));
+    Ok(Reply::ok(facts.wrapping.wrap(items.collect(), gone.len())))
 }
 
 fn choose_all(call: &mut Call<'_>, address: &Address) -> Outcome {

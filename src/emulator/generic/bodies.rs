@@ -7,6 +7,9 @@ use super::seeds;
 use crate::emulator::http::{ApiError, Code, FieldError};
 use crate::emulator::routing::Call;
 
+/// The members of a JSON object.
+pub type Members = Map<String, Value>;
+
 /// The member that stores an array body.
 pub const ITEMS: &str = "items";
 
@@ -37,7 +40,7 @@ const REQUIRED: &[(&str, &[&str])] = &[
 ];
 
 /// An array becomes the member [`ITEMS`]. Malformed JSON and other values are 400.
-pub fn members(call: &Call<'_>) -> Result<Map<String, Value>, ApiError> {
+pub fn members(call: &Call<'_>) -> Result<Members, ApiError> {
     if call.body.iter().all(u8::is_ascii_whitespace) {
         return Ok(Map::new());
     }
@@ -50,7 +53,7 @@ pub fn members(call: &Call<'_>) -> Result<Map<String, Value>, ApiError> {
 }
 
 /// Reports all missing and mistyped fields at once.
-pub fn of_new(call: &Call<'_>, template: &str) -> Result<Map<String, Value>, ApiError> {
+pub fn of_new(call: &Call<'_>, template: &str) -> Result<Members, ApiError> {
     let map = object(call)?;
     let required = REQUIRED
         .iter()
@@ -60,7 +63,7 @@ pub fn of_new(call: &Call<'_>, template: &str) -> Result<Map<String, Value>, Api
     if faults.is_empty() { Ok(map) } else { Err(ApiError::Invalid(faults)) }
 }
 
-pub fn object(call: &Call<'_>) -> Result<Map<String, Value>, ApiError> {
+pub fn object(call: &Call<'_>) -> Result<Members, ApiError> {
     let map = members(call)?;
     let is_array = map.get(ITEMS).is_some()
         && call.body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
@@ -71,7 +74,7 @@ pub fn object(call: &Call<'_>) -> Result<Map<String, Value>, ApiError> {
     }
 }
 
-fn fault(map: &Map<String, Value>, name: &str) -> Option<FieldError> {
+fn fault(map: &Members, name: &str) -> Option<FieldError> {
     let error = |code, message: String| {
         Some(FieldError { resource: "Resource", field: name.to_owned(), code, message })
     };
@@ -85,10 +88,7 @@ fn fault(map: &Map<String, Value>, name: &str) -> Option<FieldError> {
 }
 
 /// Returns the ids of a selection: the array under a member of the list's own name.
-pub fn numbers(
-    map: &Map<String, Value>,
-    is_known: impl Fn(u64) -> bool,
-) -> Result<Vec<u64>, ApiError> {
+pub fn numbers(map: &Members, is_known: impl Fn(u64) -> bool) -> Result<Vec<u64>, ApiError> {
     let Some((name, given)) = map
         .iter()
         .find(|(name, value)| value.is_array() || name.ends_with("_ids") || *name == "runners")
@@ -115,7 +115,7 @@ pub fn numbers(
 }
 
 /// Accepts an array of texts or of named objects, bare or in the only array member.
-pub fn names(map: &Map<String, Value>, member: &str) -> Result<Vec<String>, ApiError> {
+pub fn names(map: &Members, member: &str) -> Result<Vec<String>, ApiError> {
     let invalid = |message| ApiError::invalid("Resource", member, message);
     let wrong = || invalid(format!("{member} is not an array of names"));
     let Some(given) = map.get(ITEMS).or_else(|| map.get(member)).or_else(|| map.values().next())
@@ -149,7 +149,7 @@ const WRITE_ONLY: &[&str] = &["access_token", "encrypted_value", "password", "se
 const DECIDED: &[&str] = &["created_at", "id", "node_id", "updated_at", "url"];
 
 /// Drops secrets, the service's own members and those with an internal name.
-pub fn kept(mut map: Map<String, Value>) -> Map<String, Value> {
+pub fn kept(mut map: Members) -> Members {
     map.retain(|name, _| {
         !WRITE_ONLY.contains(&name.as_str())
             && !DECIDED.contains(&name.as_str())
@@ -159,7 +159,7 @@ pub fn kept(mut map: Map<String, Value>) -> Map<String, Value> {
 }
 
 /// Returns the default fields of a new object, by the end of the list's template.
-pub fn defaults(template: &str) -> Map<String, Value> {
+pub fn defaults(template: &str) -> Members {
     let value = match template.rsplit('/').next().unwrap_or("") {
         "check-runs" => {
             json!({ "status": "queued", "conclusion": null, "details_url": null, "output": { "annotations_count": 0 } })

@@ -7,10 +7,11 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{Method, StatusCode};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::address::Address;
 use super::answers::choose;
+use super::bodies::Members;
 use super::{Facts, bodies, seeds};
 use crate::emulator::http::{ApiError, Reply, hex, iso};
 use crate::emulator::render::Renderer;
@@ -50,11 +51,9 @@ pub fn act(call: &mut Call<'_>, facts: &Facts, address: &Address, status: Status
         "generate-jitconfig" => return register(call, address, &sent),
         _ => {}
     }
-    let answered = answer(call, method, address.name(), &sent);
-    Ok(if status == StatusCode::NO_CONTENT {
-        Reply::empty(status)
-    } else {
-        Reply::json(status, answered)
+    Ok(match status {
+        StatusCode::NO_CONTENT => Reply::empty(status),
+        _ => Reply::json(status, answer(call, method, address.name(), &sent)),
     })
 }
 
@@ -65,9 +64,8 @@ fn change_parent(call: &mut Call<'_>, address: &Address, action: &str) -> Result
         return Ok(());
     }
     let collection = address.leading(before.len());
-    let Some(StoredItem { mut fields, .. }) = seeds::get(call, &collection, &target.text) else {
-        return Ok(());
-    };
+    let found = seeds::get(call, &collection, &target.text);
+    let Some(StoredItem { mut fields, .. }) = found else { return Ok(()) };
     fields.extend(changes);
     let attempt = fields.get("run_attempt").and_then(Value::as_u64);
     if let Some(attempt) = attempt.filter(|_| action.starts_with("rerun")) {
@@ -77,16 +75,11 @@ fn change_parent(call: &mut Call<'_>, address: &Address, action: &str) -> Result
 }
 
 /// Adds a run of a dispatched workflow, for an existing branch or tag.
-fn start_run(
-    call: &mut Call<'_>,
-    address: &Address,
-    sent: &Map<String, Value>,
-) -> Result<(), ApiError> {
+fn start_run(call: &mut Call<'_>, address: &Address, sent: &Members) -> Result<(), ApiError> {
     let name = sent.get("ref").and_then(Value::as_str).unwrap_or("");
     let history = call.world.history(call.repository()?);
-    let sha = history.named(name).map(|commit| commit.sha.clone());
-    let sha = sha
-        .ok_or_else(|| ApiError::invalid("Workflow", "ref", format!("No ref found for: {name}")))?;
+    let unknown = || ApiError::invalid("Workflow", "ref", format!("No ref found for: {name}"));
+    let sha = history.named(name).ok_or_else(unknown)?.sha.clone();
     let workflow: u64 = address.value("workflow_id").and_then(|id| id.parse().ok()).unwrap_or(0);
     let collection = address.sibling("/actions/runs");
     seeds::settle(call.world, &collection)?;
@@ -101,11 +94,7 @@ fn start_run(
 }
 
 /// Attaches a configuration to the repositories in the body, or to all of the organisation's.
-fn attach(
-    call: &mut Call<'_>,
-    address: &Address,
-    sent: &Map<String, Value>,
-) -> Result<(), ApiError> {
+fn attach(call: &mut Call<'_>, address: &Address, sent: &Members) -> Result<(), ApiError> {
     let owner = Owner::Organization(call.organization);
     let is_ours = |id: u64| {
         call.world.repositories.get(&id).is_some_and(|repository| repository.owner == owner)
@@ -122,11 +111,7 @@ fn attach(
 
 const ATTACHED_MAX: usize = 250;
 
-fn detach(
-    call: &mut Call<'_>,
-    address: &Address,
-    sent: &Map<String, Value>,
-) -> Result<(), ApiError> {
+fn detach(call: &mut Call<'_>, address: &Address, sent: &Members) -> Result<(), ApiError> {
     let ids = bodies::numbers(sent, |_| true)?;
     for (name, _) in seeds::items(call.world, &address.parent()) {
         let collection = format!("{}/{name}/repositories", address.parent());
@@ -137,23 +122,17 @@ fn detach(
     Ok(())
 }
 
-fn make_default(
-    call: &mut Call<'_>,
-    address: &Address,
-    sent: &Map<String, Value>,
-) -> Result<(), ApiError> {
-    let Some(configuration) = address.value("configuration_id").map(str::to_owned) else {
-        return Ok(());
-    };
+fn make_default(call: &mut Call<'_>, address: &Address, sent: &Members) -> Result<(), ApiError> {
+    let Some(configuration) = address.value("configuration_id") else { return Ok(()) };
     let mut fields = bodies::kept(sent.clone());
     fields.insert("configuration_id".to_owned(), json!(configuration.parse::<u64>().unwrap_or(0)));
     let thing = StoredItem::new(call.world.next_id(), fields, call.now);
     let defaults = address.sibling("/code-security/configurations/defaults");
-    Ok(call.world.collections.put(&defaults, &configuration, thing)?)
+    Ok(call.world.collections.put(&defaults, configuration, thing)?)
 }
 
 /// Returns the body of an action that has one.
-fn answer(call: &Call<'_>, method: &Method, action: &str, sent: &Map<String, Value>) -> Value {
+fn answer(call: &Call<'_>, method: &Method, action: &str, sent: &Members) -> Value {
     let text = |name: &str| sent.get(name).and_then(Value::as_str).unwrap_or("");
     match action {
         "registration-token" | "remove-token" => {
@@ -186,7 +165,7 @@ fn answer(call: &Call<'_>, method: &Method, action: &str, sent: &Map<String, Val
 }
 
 /// Adds a runner that was configured just in time.
-fn register(call: &mut Call<'_>, address: &Address, sent: &Map<String, Value>) -> Outcome {
+fn register(call: &mut Call<'_>, address: &Address, sent: &Members) -> Outcome {
     let id = call.world.next_id();
     let name = sent.get("name").and_then(Value::as_str).unwrap_or("runner");
     let mut fields = seeds::object(

@@ -6,7 +6,7 @@
 use http::Method;
 
 use super::Facts;
-use super::address::{Address, UNLISTED};
+use super::address::{Address, Step, UNLISTED};
 use super::shape::{Shape, usual_status};
 use crate::emulator::http::ApiError;
 
@@ -25,23 +25,19 @@ pub fn shape(facts: &Facts, address: &Address) -> Result<Shape, ApiError> {
 /// Listed routes name it, as in `issues/{issue_number}`. A number below `repositories` gets its
 /// own.
 pub fn recognise(facts: &Facts, address: &mut Address) {
-    let texts: Vec<String> = address.steps.iter().map(|step| step.text.clone()).collect();
-    let first = address.steps.iter().position(|step| step.param == UNLISTED);
-    for (place, step) in address
-        .steps
-        .iter_mut()
-        .enumerate()
-        .filter(|(_, step)| step.param == UNLISTED && is_number(&step.text))
-    {
-        let before =
-            place.checked_sub(1).and_then(|place| texts.get(place)).map_or("", String::as_str);
-        if Some(place) == first
-            && (facts.item_param.ends_with("_id") || facts.item_param.ends_with("_number"))
-        {
-            facts.item_param.clone_into(&mut step.param);
-        } else if before == "repositories" {
-            "repository_id".clone_into(&mut step.param);
+    let takes_number = facts.item_param.ends_with("_id") || facts.item_param.ends_with("_number");
+    let mut is_first = true;
+    let mut before = "";
+    for Step { text, param } in &mut address.steps {
+        if *param == UNLISTED {
+            if is_number(text) && is_first && takes_number {
+                facts.item_param.clone_into(param);
+            } else if is_number(text) && before == "repositories" {
+                "repository_id".clone_into(param);
+            }
+            is_first = false;
         }
+        before = text;
     }
 }
 

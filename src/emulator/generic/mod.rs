@@ -28,7 +28,7 @@ use crate::api::{Dialect, Endpoint, Table};
 use crate::emulator::http::segment;
 use crate::emulator::limits::{Content, Resource};
 use crate::emulator::routing::{Call, Caps, Charge, Outcome, Params};
-use crate::emulator::world::{Owner, World};
+use crate::emulator::world::World;
 
 pub use self::seeds::{items, settle};
 
@@ -66,10 +66,10 @@ static GITHUB: LazyLock<Vec<Facts>> = LazyLock::new(|| facts(Dialect::Github));
 fn facts(dialect: Dialect) -> Vec<Facts> {
     let neutral = Table::embedded(Dialect::Service);
     let methods = shape::methods(neutral);
-    let named = Table::embedded(dialect).iter();
-    named
-        .map(|endpoint| Facts::of(endpoint, neutral.endpoint(endpoint.id), dialect, &methods))
-        .collect()
+    let of = |endpoint: &'static Endpoint| {
+        Facts::of(endpoint, neutral.endpoint(endpoint.id), dialect, &methods)
+    };
+    Table::embedded(dialect).iter().map(of).collect()
 }
 
 impl Facts {
@@ -125,9 +125,11 @@ pub fn find(dialect: Dialect, method: &Method, path: &str) -> Option<RouteMatch>
     let classified = table.classify(method, path);
     let endpoint = classified.endpoint;
     // A path that is listed with other methods is no unlisted part of a family.
-    if endpoint.generic
-        || (endpoint.family && METHODS.iter().any(|other| is_listed(table, other, path)))
-    {
+    let is_listed = |method| {
+        let endpoint = table.classify(method, path).endpoint;
+        !endpoint.generic && !endpoint.family
+    };
+    if endpoint.generic || (endpoint.family && METHODS.iter().any(is_listed)) {
         return None;
     }
     let facts = match dialect {
@@ -135,15 +137,11 @@ pub fn find(dialect: Dialect, method: &Method, path: &str) -> Option<RouteMatch>
         Dialect::Github => &*GITHUB,
     };
     let depth = endpoint.template.split('/').count() - 1;
-    let rest = if endpoint.family {
-        path.splitn(depth + 1, '/').nth(depth).unwrap_or("").to_owned()
-    } else {
-        String::new()
-    };
+    let rest = if endpoint.family { path.splitn(depth + 1, '/').nth(depth) } else { None };
     Some(RouteMatch {
         facts: facts.get(endpoint.id.index())?,
         params: Params::decoded(classified.params.iter()),
-        rest,
+        rest: rest.unwrap_or("").to_owned(),
     })
 }
 
@@ -155,11 +153,6 @@ pub fn has_a_closer_route(dialect: Dialect, method: &Method, path: &str, templat
     !listed.generic
         && !listed.family
         && pairs.any(|(own, listed)| is_parameter(own) && !is_parameter(listed))
-}
-
-fn is_listed(table: &Table, method: &Method, path: &str) -> bool {
-    let endpoint = table.classify(method, path).endpoint;
-    !endpoint.generic && !endpoint.family
 }
 
 pub fn answer(call: &mut Call<'_>, found: RouteMatch) -> Outcome {
@@ -181,14 +174,12 @@ pub fn named_path(world: &World, dialect: Dialect, path: &str) -> Option<String>
         (!found.endpoint.generic).then_some(found.params)
     })?;
     if params.get("account_id").is_some() {
-        return world
-            .users
-            .contains_key(&id)
-            .then(|| format!("/users/{}{rest}", segment(world.login(id))));
+        let login = segment(&world.users.get(&id)?.login);
+        return Some(format!("/users/{login}{rest}"));
     }
     params.get("organization_id")?;
     let organization = world.organizations.get(&id)?;
-    let login = segment(world.owner_login(Owner::Organization(id)));
+    let login = segment(&organization.login);
     let Some((team, rest)) = rest.strip_prefix("/team/").map(first_segment) else {
         return Some(format!("/orgs/{login}{rest}"));
     };

@@ -7,6 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use super::address::Address;
+use super::bodies::Members;
 use crate::emulator::http::ApiError;
 use crate::emulator::routing::Call;
 use crate::emulator::world::storage::collections::StorageFull;
@@ -48,7 +49,7 @@ pub fn put(
     call: &mut Call<'_>,
     collection: &str,
     name: &str,
-    fields: Map<String, Value>,
+    fields: Members,
 ) -> Result<StoredItem, ApiError> {
     let (id, created_at) = get(call, collection, name)
         .map_or_else(|| (call.world.next_id(), call.now), |before| (before.id, before.created_at));
@@ -142,7 +143,7 @@ fn of_organization(world: &World, address: &str) -> Vec<(String, StoredItem)> {
     vec![(id.to_string(), StoredItem::new(id, object(fields), organization.created_at))]
 }
 
-pub fn object(value: Value) -> Map<String, Value> {
+pub fn object(value: Value) -> Members {
     if let Value::Object(map) = value { map } else { Map::new() }
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::address::Address;
 use super::answers::{change, delete, render_current};
+use super::bodies::Members;
 use super::shape::Wrapping;
 use super::{Facts, bodies, seeds};
 use crate::emulator::http::{ApiError, Reply, segment};
@@ -126,14 +127,14 @@ pub fn names(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
 }
 
 /// Returns the value that a PUT without a body sets.
-fn turned_on(template: &str) -> Map<String, Value> {
+fn turned_on(template: &str) -> Members {
     let enables = template.ends_with("/immutable-releases")
         || template.ends_with("/automated-security-fixes");
     if enables { Map::from_iter([("enabled".to_owned(), json!(true))]) } else { Map::new() }
 }
 
 /// Returns the initial value, in the running service's fields.
-fn begins_as(template: &str) -> Map<String, Value> {
+fn begins_as(template: &str) -> Members {
     let is_of_repository = template.starts_with("/repos/");
     let value = match template.rsplit('/').next().unwrap_or("") {
         "permissions" if is_of_repository => json!({ "enabled": true, "allowed_actions": "all" }),

@@ -57,7 +57,7 @@ struct Walk<'d> {
 #[derive(Clone, Copy)]
 struct Position {
     parents: u64,
-    /// The number of schema entries that it is selected on; `None` outside introspection.
+    /// The number of schema entries that it is selected on; 0 outside introspection.
     schema_parents: u64,
     depth: usize,
 }
