@@ -9,7 +9,7 @@ use crate::emulator::auth::access::path_of;
 use crate::emulator::http::path::decode_segment;
 use crate::emulator::http::{ApiError, segment};
 use crate::emulator::routing::Call;
-use crate::emulator::world::Owner;
+use crate::emulator::world::{Organization, Owner};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -128,11 +128,9 @@ fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String
             path_of(call.world, call.repository()?),
         ),
         Subject::Organization | Subject::Team => {
-            let (id, team) = organization_of_path(call)?;
-            let organization = call.world.organizations.get(&id).ok_or(ApiError::NotFound)?;
-            let path = format!("/orgs/{}", segment(&organization.login));
-            let team = team.filter(|_| rule.place == Subject::Team);
-            match team.and_then(|team| organization.teams.get(&team)) {
+            let (Organization { id, login, .. }, team) = organization_of_path(call)?;
+            let path = format!("/orgs/{}", segment(login));
+            match team.filter(|_| rule.place == Subject::Team) {
                 Some(team) => (
                     format!("organization/{id}/teams/{}", team.id),
                     format!("{path}/teams/{}", segment(&team.slug)),

@@ -11,7 +11,7 @@ use crate::emulator::auth::access::{self, REJECTED_APP, rejection, role_of_token
 use crate::emulator::auth::endpoint_permissions::Grant;
 use crate::emulator::http::ApiError;
 use crate::emulator::routing::Call;
-use crate::emulator::world::{Organization, TeamRole, Visibility};
+use crate::emulator::world::{Organization, Team, TeamRole, Visibility};
 
 const LACKS_SCOPE: &str = "The token lacks a scope that this needs; see X-Accepted-OAuth-Scopes.";
 const LACKS_ROLE: &str = "Must be an organization owner, or have a role that allows it.";
@@ -31,27 +31,20 @@ pub fn admit(call: &mut Call<'_>, rule: &Rule) -> Result<(), ApiError> {
                 token_fits(call, rule)?;
             }
         }
-        Subject::Caller => {
+        Subject::Service if rule.openness == Openness::Public => {}
+        Subject::Caller | Subject::Service => {
             token_fits(call, rule)?;
             access::acts_as_user(call.caller)?;
         }
         Subject::App => app(call)?,
         Subject::Installation => installation(call)?,
         Subject::OauthApp => oauth_app(call)?,
-        Subject::Service => {
-            if rule.openness == Openness::Closed {
-                token_fits(call, rule)?;
-                access::acts_as_user(call.caller)?;
-            }
-        }
     }
     if rule.about_caller { access::acts_as_user(call.caller).map(|_| ()) } else { Ok(()) }
 }
 
-fn token_fits<'a>(call: &Call<'a>, rule: &Rule) -> Result<&'a Token, ApiError> {
-    let token = token(call, rule)?;
-    bounds_fit(token, rule, ApiError::Forbidden(LACKS_SCOPE))?;
-    Ok(token)
+fn token_fits(call: &Call<'_>, rule: &Rule) -> Result<(), ApiError> {
+    bounds_fit(token(call, rule)?, rule, ApiError::Forbidden(LACKS_SCOPE))
 }
 
 fn token<'a>(call: &Call<'a>, rule: &Rule) -> Result<&'a Token, ApiError> {
@@ -104,14 +97,13 @@ fn repository(call: &mut Call<'_>, rule: &Rule) -> Result<(), ApiError> {
 }
 
 fn organization(call: &mut Call<'_>, rule: &Rule) -> Result<(), ApiError> {
-    let (id, team) = organization_of_path(call)?;
-    let organization = call.world.organizations.get(&id).ok_or(ApiError::NotFound)?;
+    let (organization, team) = organization_of_path(call)?;
+    let id = organization.id;
     if rule.openness == Openness::Closed {
         let token = token(call, rule)?;
         let has_role = match (token.user, token.installed_on) {
             (Some(user), _) if organization.members.contains(&user) => {
                 let team = team.filter(|_| rule.place == Subject::Team);
-                let team = team.and_then(|team| organization.teams.get(&team));
                 team.is_some_and(|team| team.people.get(&user) == Some(&TeamRole::Maintainer))
                     || organization.has_role(user, rule.organization_role)
             }
@@ -128,15 +120,17 @@ fn organization(call: &mut Call<'_>, rule: &Rule) -> Result<(), ApiError> {
     Ok(())
 }
 
-pub fn organization_of_path(call: &Call<'_>) -> Result<(u64, Option<u64>), ApiError> {
+/// Finds the organisation of the path, and the team if the path names one.
+pub fn organization_of_path<'a>(
+    call: &'a Call<'_>,
+) -> Result<(&'a Organization, Option<&'a Team>), ApiError> {
     let by_id =
         |text: &str| text.parse().ok().and_then(|id: u64| call.world.organizations.get(&id));
     let organization = match (call.params.get("org"), call.params.get("org_id")) {
         ("", "") => {
             let team = call.params.id("team_id")?;
-            let has = |organization: &&Organization| organization.teams.contains_key(&team);
-            let organization = call.world.organizations.values().find(has);
-            return Ok((organization.ok_or(ApiError::NotFound)?.id, Some(team)));
+            let mut organizations = call.world.organizations.values();
+            organizations.find(|organization| organization.teams.contains_key(&team))
         }
         ("", id) => by_id(id),
         // `/organizations/{org}/…` takes a login or an id.
@@ -144,11 +138,11 @@ pub fn organization_of_path(call: &Call<'_>) -> Result<(u64, Option<u64>), ApiEr
     };
     let organization = organization.ok_or(ApiError::NotFound)?;
     let team = match (call.params.get("team_slug"), call.params.get("team_id")) {
-        ("", "") => return Ok((organization.id, None)),
-        (slug, "") => organization.team_by_slug(slug).map(|team| team.id),
-        (_, id) => id.parse().ok().filter(|id| organization.teams.contains_key(id)),
+        ("", "") => return Ok((organization, None)),
+        (slug, "") => organization.team_by_slug(slug),
+        (_, id) => id.parse().ok().and_then(|id: u64| organization.teams.get(&id)),
     };
-    Ok((organization.id, Some(team.ok_or(ApiError::NotFound)?)))
+    Ok((organization, Some(team.ok_or(ApiError::NotFound)?)))
 }
 
 pub fn enterprise_of_path(call: &Call<'_>) -> Option<u64> {
@@ -192,10 +186,8 @@ fn oauth_app(call: &Call<'_>) -> Result<(), ApiError> {
             ApiError::Forbidden(rejection(token))
         }));
     };
-    let is_its_own = call
-        .world
-        .oauth_apps
-        .iter()
-        .any(|app| app.id == id && app.client_id == call.params.get("client_id"));
+    let client_id = call.params.get("client_id");
+    let mut apps = call.world.oauth_apps.iter();
+    let is_its_own = apps.any(|app| app.id == id && app.client_id == client_id);
     if is_its_own { Ok(()) } else { Err(ApiError::NotFound) }
 }

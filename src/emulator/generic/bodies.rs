@@ -55,23 +55,18 @@ pub fn members(call: &Call<'_>) -> Result<Members, ApiError> {
 /// Reports all missing and mistyped fields at once.
 pub fn of_new(call: &Call<'_>, template: &str) -> Result<Members, ApiError> {
     let map = object(call)?;
-    let required = REQUIRED
-        .iter()
-        .find(|(suffix, _)| template.ends_with(suffix))
-        .map_or(&[][..], |(_, fields)| fields);
+    let required = REQUIRED.iter().find(|(suffix, _)| template.ends_with(suffix));
+    let required = required.map_or(&[][..], |(_, fields)| fields);
     let faults: Vec<FieldError> = required.iter().filter_map(|name| fault(&map, name)).collect();
     if faults.is_empty() { Ok(map) } else { Err(ApiError::Invalid(faults)) }
 }
 
 pub fn object(call: &Call<'_>) -> Result<Members, ApiError> {
     let map = members(call)?;
-    let is_array = map.get(ITEMS).is_some()
-        && call.body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    if is_array {
-        Err(ApiError::BadRequest("Body should be a JSON object".to_owned()))
-    } else {
-        Ok(map)
+    if call.body.trim_ascii_start().starts_with(b"[") {
+        return Err(ApiError::BadRequest("Body should be a JSON object".to_owned()));
     }
+    Ok(map)
 }
 
 fn fault(map: &Members, name: &str) -> Option<FieldError> {

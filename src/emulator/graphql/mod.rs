@@ -79,12 +79,7 @@ enum Rejection {
 impl Plan {
     /// An unreadable body counts as a query of the least cost.
     pub fn of(body: &[u8]) -> Self {
-        // A body that gets a 413 need not be parsed.
-        match if body.len() > BODY_BYTES_MAX {
-            Err(Rejection::Form(ApiError::TooLarge))
-        } else {
-            prepare(body)
-        } {
+        match prepare(body) {
             Ok(prepared) => Self::of_prepared(prepared),
             Err(rejection) => Self {
                 points: QUERY_POINTS,
@@ -173,6 +168,9 @@ fn operation<'d>(
 }
 
 fn prepare(body: &[u8]) -> Result<Prepared, Rejection> {
+    if body.len() > BODY_BYTES_MAX {
+        return Err(Rejection::Form(ApiError::TooLarge));
+    }
     let (query, operation_name, variables) = form(body).map_err(Rejection::Form)?;
     if query.len() > QUERY_BYTES_MAX {
         return Err(Rejection::Query(vec![

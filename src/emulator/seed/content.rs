@@ -6,7 +6,7 @@ use std::time::Duration;
 use strum::VariantArray;
 
 use super::options::Options;
-use super::people::{ACME, ADA, BEN, BUILD_BOT, CLEO, DAN, GLOBEX, SCAN_BOT, TRIAGE_BOT, WIDGETS};
+use super::people::{ACME, ACME_PEOPLE, ADA, BEN, BUILD_BOT, DAN, GLOBEX, SCAN_BOT, WIDGETS};
 use super::{DAY, HOUR};
 use crate::clock::Timestamp;
 use crate::emulator::events::notifications::{self, Cause, Notification};
@@ -24,7 +24,6 @@ const WORDS: &[&str] = &[
     "build", "cache", "crash", "docs", "flaky", "login", "memory", "proxy", "queue", "retry",
     "slow", "test", "timeout", "token", "upload", "widget",
 ];
-const PEOPLE: &[u64] = &[ADA, BEN, CLEO, BUILD_BOT, SCAN_BOT, TRIAGE_BOT];
 
 struct Plan {
     owner: Owner,
@@ -59,14 +58,8 @@ pub fn add(world: &mut World, options: &Options, dice: &mut Rng, now: Timestamp)
 
 fn plan(index: u64, dice: &mut Rng) -> Plan {
     let known = usize::try_from(index).ok().and_then(|index| ALWAYS.get(index));
-    if let Some((name, owner, visibility, issues, labels)) = known {
-        return Plan {
-            owner: *owner,
-            name: (*name).to_owned(),
-            visibility: *visibility,
-            issues: *issues,
-            labels: *labels,
-        };
+    if let Some(&(name, owner, visibility, issues, labels)) = known {
+        return Plan { owner, name: name.to_owned(), visibility, issues, labels };
     }
     let owner = if index.is_multiple_of(9) { Owner::User(BEN) } else { Owner::Organization(ACME) };
     let visibility = if index.is_multiple_of(5) { Visibility::Private } else { Visibility::Public };
@@ -91,12 +84,9 @@ fn repository(
         .map(|number| (number, issue(world.next_id(), number, &label_ids, dice, now)))
         .collect();
     let updated_at = issues.values().map(|issue| issue.updated_at).max().unwrap_or(created_at);
+    let number = dice.below(1_000_000);
     Repository {
-        readme: format!(
-            "# {}\n\nMade up from a seed, number {}.\n",
-            plan.name,
-            dice.below(1_000_000)
-        ),
+        readme: format!("# {}\n\nMade up from a seed, number {number}.\n", plan.name),
         description: format!("All about {}", plan.name),
         language: Some("Rust"),
         topics: vec!["emulated".to_owned()],
@@ -119,7 +109,7 @@ fn label(id: u64, index: u64, dice: &mut Rng) -> Label {
 
 fn issue(id: u64, number: u64, labels: &[u64], dice: &mut Rng, now: Timestamp) -> Issue {
     let words: Vec<&str> = (0..3).filter_map(|_| dice.pick(WORDS).copied()).collect();
-    let author = dice.pick(PEOPLE).copied().unwrap_or(ADA);
+    let author = dice.pick(ACME_PEOPLE).copied().unwrap_or(ADA);
     // Numbers rise with time, as for real issues.
     let created_at = now - DAY * 200
         + HOUR * u32::try_from(number).unwrap_or(0)
@@ -138,10 +128,10 @@ fn issue(id: u64, number: u64, labels: &[u64], dice: &mut Rng, now: Timestamp) -
 /// Gives acme/widgets comments over more than one page, pull requests, a milestone and a release.
 fn fill_first(world: &mut World, dice: &mut Rng, now: Timestamp) {
     let base = now - DAY * 100;
-    let comments: Vec<Comment> = (0..45_u32)
+    let comments: Vec<Comment> = (0..45_u64)
         .map(|index| {
-            let at = base + Duration::from_secs(u64::from(index) * 60);
-            let author = dice.pick(PEOPLE).copied().unwrap_or(ADA);
+            let at = base + Duration::from_secs(index * 60);
+            let author = dice.pick(ACME_PEOPLE).copied().unwrap_or(ADA);
             Comment {
                 id: world.next_id(),
                 issue: 1,
@@ -202,14 +192,11 @@ fn watch_and_notify(world: &mut World, dice: &mut Rng, now: Timestamp) {
             user.watching.extend([WIDGETS, WIDGETS + 1]);
         }
     }
-    for (user, count) in [(ADA, 60_u32), (BEN, 8), (BUILD_BOT, 12), (SCAN_BOT, 3), (DAN, 2)] {
-        for index in 0..count {
-            let reason =
-                Reason::VARIANTS[usize::try_from(index).unwrap_or(0) % Reason::VARIANTS.len()];
-            let at = base + Duration::from_secs(u64::from(index) * 600 + dice.below(500));
-            let number = u64::from(index) + 1;
-            let topic =
-                Topic::of_reason(reason, world.next_id()).unwrap_or(Topic::Numbered(number));
+    for (user, count) in [(ADA, 60_u64), (BEN, 8), (BUILD_BOT, 12), (SCAN_BOT, 3), (DAN, 2)] {
+        for (index, reason) in (0..count).zip(Reason::VARIANTS.iter().copied().cycle()) {
+            let at = base + Duration::from_secs(index * 600 + dice.below(500));
+            let numbered = Topic::Numbered(index + 1);
+            let topic = Topic::of_reason(reason, world.next_id()).unwrap_or(numbered);
             let notice = Notification {
                 user,
                 repository: WIDGETS,

@@ -18,17 +18,13 @@ use crate::emulator::world::{
 const DELIVERIES: u32 = 40;
 
 pub fn add(world: &mut World, now: Timestamp) {
-    let of_acme = Target::Organization(ACME);
+    let created_at = now - DAY * 50;
     for (created_by_app, host) in
         [(None, "receiver.example.com"), (Some(OAUTH_APP), "oauth.example.com")]
     {
-        let mut hook = hook(
-            world,
-            of_acme,
-            &format!("https://{host}/hook"),
-            &["push", "pull_request", "issues"],
-            now - DAY * 50,
-        );
+        let url = format!("https://{host}/hook");
+        let events = ["push", "pull_request", "issues"];
+        let mut hook = hook(world, Target::Organization(ACME), &url, &events, created_at);
         hook.created_by_app = created_by_app;
         if created_by_app.is_none() {
             add_deliveries(world, &mut hook, None);
@@ -37,8 +33,8 @@ pub fn add(world: &mut World, now: Timestamp) {
             acme.hooks.insert(hook.id, hook);
         }
     }
-    let mut hook =
-        hook(world, Target::App(APP), "https://receiver.example.com/app", &["*"], now - DAY * 50);
+    let url = "https://receiver.example.com/app";
+    let mut hook = hook(world, Target::App(APP), url, &["*"], created_at);
     add_deliveries(world, &mut hook, Some(ACME_INSTALLATION));
     world.app_hooks.insert(APP, hook);
 }
@@ -65,11 +61,10 @@ fn hook(world: &mut World, target: Target, url: &str, events: &[&str], at: Times
 fn add_deliveries(world: &mut World, hook: &mut Hook, installation: Option<u64>) {
     for index in 0..DELIVERIES {
         let id = world.next_id();
-        let duration = Duration::from_millis(120);
         let receipt = if index == 20 {
-            answer(StatusCode::BAD_GATEWAY, "no route to the receiver", duration)
+            answer(StatusCode::BAD_GATEWAY, "no route to the receiver")
         } else {
-            answer(StatusCode::OK, "ok", duration)
+            answer(StatusCode::OK, "ok")
         };
         let mut payload = json!({ "action": "opened", "issue": { "number": index + 1 }, "repository": { "id": WIDGETS } });
         if let (Some(members), Some(id)) = (payload.as_object_mut(), installation) {
@@ -93,8 +88,8 @@ fn add_deliveries(world: &mut World, hook: &mut Hook, installation: Option<u64>)
     }
 }
 
-fn answer(status: StatusCode, text: &str, duration: Duration) -> Receipt {
+fn answer(status: StatusCode, text: &str) -> Receipt {
     let headers =
         HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"))]);
-    Receipt::answered(status, &headers, text.as_bytes(), duration)
+    Receipt::answered(status, &headers, text.as_bytes(), Duration::from_millis(120))
 }

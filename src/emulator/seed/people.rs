@@ -59,7 +59,7 @@ const USERS: [(u64, &str, &str, u32); 13] = [
 ];
 
 /// Members of acme, its owner included.
-const ACME_PEOPLE: &[u64] = &[ADA, BEN, CLEO, BUILD_BOT, SCAN_BOT, TRIAGE_BOT];
+pub const ACME_PEOPLE: &[u64] = &[ADA, BEN, CLEO, BUILD_BOT, SCAN_BOT, TRIAGE_BOT];
 
 /// Id, login, description, owner, all members and the days since it was created.
 const ORGANIZATIONS: [(u64, &str, &str, u64, &[u64], u32); 4] = [

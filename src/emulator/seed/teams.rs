@@ -21,10 +21,8 @@ pub fn add(world: &mut World, now: Timestamp) {
     }
     if let Some(globex) = world.organizations.get_mut(&GLOBEX) {
         // Gwen is in the organisation and not in its team, for tests of a denied addition.
-        globex.teams = by_id([Team {
-            synchronised: true,
-            ..team(411, "staff", None, &[(DAN, TeamRole::Maintainer)], joined)
-        }]);
+        globex.teams =
+            by_id([Team { synchronised: true, ..team(411, "staff", None, DAN, &[], joined) }]);
     }
     if let Some(gadgets) = world.repositories.get_mut(&(WIDGETS + 1)) {
         gadgets.collaborators.insert(GWEN);
@@ -36,9 +34,11 @@ fn team(
     id: u64,
     slug: &str,
     parent: Option<u64>,
-    people: &[(u64, TeamRole)],
+    maintainer: u64,
+    members: &[u64],
     created_at: Timestamp,
 ) -> Team {
+    let members = members.iter().map(|member| (*member, TeamRole::Member));
     Team {
         id,
         slug: slug.to_owned(),
@@ -46,7 +46,7 @@ fn team(
         description: None,
         privacy: Privacy::Closed,
         parent,
-        people: people.iter().copied().collect(),
+        people: members.chain([(maintainer, TeamRole::Maintainer)]).collect(),
         permission: RepositoryRole::Pull,
         synchronised: false,
         created_at,
@@ -59,27 +59,12 @@ fn by_id(teams: impl IntoIterator<Item = Team>) -> BTreeMap<u64, Team> {
 }
 
 fn acme_teams(created_at: Timestamp) -> BTreeMap<u64, Team> {
-    let (lead, member) = (TeamRole::Maintainer, TeamRole::Member);
+    let incident_response = team(404, "incident-response", None, CLEO, &[SCAN_BOT], created_at);
     by_id([
-        team(PLATFORM, "platform", None, &[(BEN, lead), (CLEO, member)], created_at),
-        team(
-            402,
-            "platform-core",
-            Some(PLATFORM),
-            &[(BEN, lead), (CLEO, member), (BUILD_BOT, member)],
-            created_at,
-        ),
-        team(
-            BOTS,
-            "bots",
-            None,
-            &[(BEN, lead), (BUILD_BOT, member), (SCAN_BOT, member)],
-            created_at,
-        ),
-        Team {
-            privacy: Privacy::Secret,
-            ..team(404, "incident-response", None, &[(CLEO, lead), (SCAN_BOT, member)], created_at)
-        },
+        team(PLATFORM, "platform", None, BEN, &[CLEO], created_at),
+        team(402, "platform-core", Some(PLATFORM), BEN, &[CLEO, BUILD_BOT], created_at),
+        team(BOTS, "bots", None, BEN, &[BUILD_BOT, SCAN_BOT], created_at),
+        Team { privacy: Privacy::Secret, ..incident_response },
     ])
 }
 

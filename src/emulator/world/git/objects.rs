@@ -31,18 +31,13 @@ impl ObjectId {
 
     /// Parses forty lower-case hexadecimal digits, as git writes them.
     pub fn parse(text: &str) -> Option<Self> {
-        let digit = |byte: u8| match byte {
-            b'0'..=b'9' => Some(byte - b'0'),
-            b'a'..=b'f' => Some(byte - b'a' + 10),
-            _ => None,
-        };
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
         let mut id = [0; 20];
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        if pairs.len() != id.len() || !rest.is_empty() {
+        if text.len() != 2 * id.len() || !text.bytes().all(is_digit) {
             return None;
         }
-        for (byte, [high, low]) in id.iter_mut().zip(pairs) {
-            *byte = digit(*high)? << 4 | digit(*low)?;
+        for (byte, digits) in id.iter_mut().zip(text.as_bytes().chunks(2)) {
+            *byte = u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok()?;
         }
         Some(Self(id))
     }
@@ -69,7 +64,7 @@ impl Object {
         raw.extend_from_slice(content);
         let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, &raw);
         let mut id = [0; 20];
-        id.iter_mut().zip(digest.as_ref()).for_each(|(to, from)| *to = *from);
+        id.copy_from_slice(digest.as_ref());
         Self { id: ObjectId(id), raw }
     }
 
@@ -144,12 +139,8 @@ fn fold<'a>(leaves: &[Leaf<'a>], start: usize, trees: &mut Vec<Folder<'a>>) -> O
 /// Removes conflicting entries: `path` itself, everything below it, files in place of its folders.
 pub fn make_way<V>(files: &mut BTreeMap<String, V>, path: &str) {
     let below = format!("{path}/");
-    let inside: Vec<String> = files
-        .range(below.clone()..)
-        .map(|(path, _)| path)
-        .take_while(|path| path.starts_with(&below))
-        .cloned()
-        .collect();
+    let inside = files.range(below.clone()..).map(|(path, _)| path);
+    let inside: Vec<String> = inside.take_while(|path| path.starts_with(&below)).cloned().collect();
     let above = path.match_indices('/').filter_map(|(end, _)| path.get(..end));
     for gone in inside.iter().map(String::as_str).chain(above).chain([path]) {
         files.remove(gone);
