@@ -14,7 +14,7 @@ use crate::emulator::routing::{Call, Outcome};
 use crate::emulator::world::StoredItem;
 
 /// Settings with a PUT that answers their new value; the others answer no body.
-const TOLD: &[&str] =
+const ANSWERED: &[&str] =
     &["/interaction-limits", "/content_exclusion", "/subscription", "/memberships/orgs/{org}"];
 
 /// GET shows, PUT and POST replace, PATCH merges, DELETE clears.
@@ -43,8 +43,8 @@ pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
             let mut fields = turned_on(facts.template);
             fields.extend(bodies::kept(bodies::object(call)?));
             seeds::put(call, &address.parent(), address.name(), fields.clone())?;
-            let is_told = TOLD.iter().any(|suffix| facts.template.ends_with(suffix));
-            Ok(if is_told {
+            let is_answered = ANSWERED.iter().any(|suffix| facts.template.ends_with(suffix));
+            Ok(if is_answered {
                 Reply::ok(Value::Object(fields))
             } else {
                 Reply::empty(StatusCode::NO_CONTENT)
