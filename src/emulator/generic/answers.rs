@@ -184,13 +184,11 @@ fn name_of_new(
         }
         "name" => {
             let given = fields.get("name").and_then(Value::as_str).map(segment).unwrap_or_default();
-            match seeds::get(call, &source.collection, &given) {
-                None => Ok(given),
-                Some(_) => {
-                    let (code, message) = (Code::AlreadyExists, "name is taken");
-                    Err(ApiError::field("Resource", "name", code, message))
-                }
+            if seeds::get(call, &source.collection, &given).is_some() {
+                let code = Code::AlreadyExists;
+                return Err(ApiError::field("Resource", "name", code, "name is taken"));
             }
+            Ok(given)
         }
         _ => Ok(id.to_string()),
     }

@@ -1,8 +1,6 @@
 //! Users, organisations and apps of the seed world. They are independent of the seed, so that tests
 //! can name them.
 
-use std::collections::BTreeSet;
-
 use super::{APP_KEY, DAY, INITECH_APP_KEY};
 use crate::clock::Timestamp;
 use crate::emulator::auth::jwt;
@@ -58,15 +56,15 @@ const USERS: [(u64, &str, &str, u32); 13] = [
     (IVAN, "ivan", "Ivan, member of initech-labs", 350),
 ];
 
-/// Members of acme, its owner included.
+/// Members of acme, its owner first.
 pub const ACME_PEOPLE: &[u64] = &[ADA, BEN, CLEO, BUILD_BOT, SCAN_BOT, TRIAGE_BOT];
 
-/// Id, login, description, owner, all members and the days since it was created.
-const ORGANIZATIONS: [(u64, &str, &str, u64, &[u64], u32); 4] = [
-    (ACME, "acme", "Makers of everything", ADA, ACME_PEOPLE, 400),
-    (GLOBEX, "globex", "Its teams are synchronised", DAN, &[DAN, GWEN], 400),
-    (VANDELAY, "vandelay", "In no enterprise", FINN, &[FINN], 390),
-    (INITECH_LABS, "initech-labs", "On the enterprise cloud", IRIS, &[IRIS, IVAN], 350),
+/// Id, login, description, members with the owner first, and the days since it was created.
+const ORGANIZATIONS: [(u64, &str, &str, &[u64], u32); 4] = [
+    (ACME, "acme", "Makers of everything", ACME_PEOPLE, 400),
+    (GLOBEX, "globex", "Its teams are synchronised", &[DAN, GWEN], 400),
+    (VANDELAY, "vandelay", "In no enterprise", &[FINN], 390),
+    (INITECH_LABS, "initech-labs", "On the enterprise cloud", &[IRIS, IVAN], 350),
 ];
 
 pub fn add(world: &mut World, now: Timestamp) {
@@ -76,7 +74,7 @@ pub fn add(world: &mut World, now: Timestamp) {
         world.add_user(User { updated_at: joined + DAY, ..user });
     }
     world.machine_user = MACHINE;
-    for (id, login, description, owner, members, days) in ORGANIZATIONS {
+    for (id, login, description, members, days) in ORGANIZATIONS {
         let created_at = now - DAY * days;
         world.add_organization(Organization {
             id,
@@ -84,7 +82,7 @@ pub fn add(world: &mut World, now: Timestamp) {
             description: description.to_owned(),
             created_at,
             updated_at: created_at,
-            owners: BTreeSet::from([owner]),
+            owners: members.iter().copied().take(1).collect(),
             members: members.iter().copied().collect(),
             ..Organization::default()
         });
