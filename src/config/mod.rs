@@ -107,7 +107,7 @@ impl Config {
             batch_floor: self.limits.batch_floor,
             waiting_max: WAITING_MAX,
             waiting_bytes_max,
-            limits: self.limits.secondary(),
+            limits: self.limits.secondary,
             spacing: self.writes.spacing,
             notify_spacing: self.writes.notify_spacing,
         }
@@ -117,19 +117,19 @@ impl Config {
 /// Loads and validates the file at `path`. Secrets come from the process's environment and from
 /// files; relative paths begin at the file's directory.
 pub fn load(path: &Path) -> Result<Config, Faults> {
-    load_as(path, read)
+    load_as(path, Secrets::Resolved, read)
 }
 
 /// Like [`load`], with placeholders for secrets: for a config that is examined on a machine without
 /// its secrets.
 pub fn load_without_secrets(path: &Path) -> Result<Config, Faults> {
-    input::load_with(path, Secrets::Presumed, read)
+    load_as(path, Secrets::Presumed, read)
 }
 
 /// Loads `[listen]` alone from the file at `path`, for commands that talk to a running gateway.
 /// Other sections are not validated, so their secrets may be absent.
 pub fn load_listen(path: &Path) -> Result<Listen, Faults> {
-    load_as(path, |root| {
+    load_as(path, Secrets::Resolved, |root| {
         for section in OTHER_SECTIONS {
             root.entry(section);
         }
@@ -181,7 +181,7 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
     let limits = root.section("limits", |reader| Some(Limits::read(reader)));
     let state = root.section("state", State::read);
     let writes = root.section("writes", |reader| Some(Writes::read(reader, state.as_ref())));
-    let webhooks = root.entry("webhooks").map(|entry| Webhooks::read(&entry, &accounts));
+    let webhooks = root.if_set("webhooks", |entry| Webhooks::read(entry, &accounts));
     let telemetry = root.section("telemetry", |reader| Some(Telemetry::read(reader)));
     sections::check_credentials(root, &accounts, &tokens, &apps);
     if passthrough.as_ref().is_some_and(|passthrough| passthrough.enabled) {
@@ -207,7 +207,7 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         limits: limits?,
         writes: writes?,
         state: state?,
-        webhooks: webhooks.map_or(Some(None), |webhooks| webhooks.map(Some))?,
+        webhooks: webhooks?,
         telemetry: telemetry?,
         places,
     })

@@ -7,16 +7,16 @@ use std::fmt::{Display, Write};
 const REDACTED: &str = "<redacted>";
 
 #[derive(Default)]
-pub(in crate::config) struct Printer(String);
+pub(crate) struct Printer(String);
 
 impl Printer {
     /// Begins the section `[name]`.
-    pub(in crate::config) fn section(&mut self, name: &str) {
+    pub(crate) fn section(&mut self, name: &str) {
         self.header(&format!("[{name}]"));
     }
 
     /// Begins an entry `[[name]]`.
-    pub(in crate::config) fn entry(&mut self, name: &str) {
+    pub(crate) fn entry(&mut self, name: &str) {
         self.header(&format!("[[{name}]]"));
     }
 
@@ -29,38 +29,45 @@ impl Printer {
     }
 
     /// Writes a key with a value that is already TOML.
-    pub(in crate::config) fn set(&mut self, key: &str, value: impl Display) {
+    pub(crate) fn set(&mut self, key: &str, value: impl Display) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "{key} = {value}");
     }
 
-    pub(in crate::config) fn finish(self) -> String {
+    /// Writes a key that may be absent.
+    pub(crate) fn set_some(&mut self, key: &str, value: Option<impl Display>) {
+        if let Some(value) = value {
+            self.set(key, value);
+        }
+    }
+
+    pub(crate) fn finish(self) -> String {
         self.0
     }
 }
 
 /// Formats a TOML string.
-pub(in crate::config) fn text(value: impl Display) -> String {
+pub(crate) fn text(value: impl Display) -> String {
     toml::Value::String(value.to_string()).to_string()
 }
 
 /// Formats a TOML float, which always has a point.
-pub(in crate::config) fn float(value: f64) -> String {
+pub(crate) fn float(value: f64) -> String {
     toml::Value::Float(value).to_string()
 }
 
 /// Formats a list of TOML values.
-pub(in crate::config) fn list(values: impl Iterator<Item = String>) -> String {
+pub(crate) fn list(values: impl Iterator<Item = String>) -> String {
     format!("[{}]", values.collect::<Vec<_>>().join(", "))
 }
 
 /// Formats a table of TOML values on one line.
-pub(in crate::config) fn inline(fields: &[(&str, String)]) -> String {
+pub(crate) fn inline(fields: &[(&str, String)]) -> String {
     let fields: Vec<String> =
         fields.iter().map(|(key, value)| format!("{key} = {value}")).collect();
     format!("{{ {} }}", fields.join(", "))
 }
 
-pub(in crate::config) fn redacted() -> String {
+pub(crate) fn redacted() -> String {
     text(REDACTED)
 }

@@ -11,8 +11,6 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use secrecy::ExposeSecret;
-
 use super::{Account, CacheRule, Client, Config, Pool, Priority};
 
 /// A config that replaces another.
@@ -47,11 +45,10 @@ impl Config {
             .for_each(|hook| at(&mut hook.account));
         self.pools.iter_mut().flat_map(|pool| &mut pool.accounts).for_each(at);
         let is_same_pool = |new: &Pool, before: &Pool| {
-            let reach_of = |config: &[Account], index: &usize| {
-                config.get(*index).map(|account| account.reach.clone())
+            let same_reach = |index: &usize| {
+                let reach_in = |accounts: &[Account]| Some(accounts.get(*index)?.reach.clone());
+                reach_in(&self.accounts) == reach_in(&old.accounts)
             };
-            let same_reach =
-                |index: &usize| reach_of(&self.accounts, index) == reach_of(&old.accounts, index);
             !before.retired
                 && new.name == before.name
                 && new.accounts == before.accounts
@@ -63,12 +60,8 @@ impl Config {
             client.writes.as_mut().map(at);
         }
         merge(&mut self.clients, &old.clients, |new, old| new.name == old.name, Client::retired);
-        merge(
-            &mut self.cache.rules,
-            &old.cache.rules,
-            |new, old| new.route == old.route,
-            CacheRule::retired,
-        );
+        let is_same_route = |new: &CacheRule, before: &CacheRule| new.route == before.route;
+        merge(&mut self.cache.rules, &old.cache.rules, is_same_route, CacheRule::retired);
         self.places = old.places;
         let at_next_start = self.keep(old);
         Reload { config: self, at_next_start }
@@ -103,54 +96,27 @@ impl Config {
         restart.keep("upstream.dialect", &mut upstream.dialect, &before.dialect);
         // The number of ids for clients' credentials is fixed at the start: pass-through can be
         // switched off, but not on without any.
-        let is_closed = old.places.dynamic == 0;
-        if is_closed || self.passthrough.enabled {
-            restart.keep(
-                "passthrough.enabled",
-                &mut self.passthrough.enabled,
-                &old.passthrough.enabled,
-            );
+        let (passthrough, before) = (&mut self.passthrough, &old.passthrough);
+        if old.places.dynamic == 0 || passthrough.enabled {
+            restart.keep("passthrough.enabled", &mut passthrough.enabled, &before.enabled);
         }
-        restart.keep(
-            "passthrough.credentials_max",
-            &mut self.passthrough.credentials_max,
-            &old.passthrough.credentials_max,
-        );
+        let (max, max_before) = (&mut passthrough.credentials_max, &before.credentials_max);
+        restart.keep("passthrough.credentials_max", max, max_before);
         restart.keep("cache.max_size", &mut self.cache.max_size, &old.cache.max_size);
         restart.keep("cache.max_object", &mut self.cache.max_object, &old.cache.max_object);
         let (writes, before) = (&mut self.writes, &old.writes);
         restart.keep("writes.store", &mut writes.store, &before.store);
         restart.keep("writes.retention", &mut writes.retention, &before.retention);
         restart.keep("writes.queue_max", &mut writes.queue_max, &before.queue_max);
-        let redis = |config: &Self| {
-            config
-                .state
-                .redis
-                .as_ref()
-                .map(|redis| (redis.url.expose_secret().to_owned(), redis.op_timeout))
-        };
-        restart.keep_if(
-            "state.redis",
-            redis(self) != redis(old),
-            &mut self.state.redis,
-            &old.state.redis,
-        );
-        restart.keep("state.replicas_max", &mut self.state.replicas_max, &old.state.replicas_max);
+        let (state, before) = (&mut self.state, &old.state);
+        restart.keep("state.redis", &mut state.redis, &before.redis);
+        restart.keep("state.replicas_max", &mut state.replicas_max, &before.replicas_max);
         let (telemetry, before) = (&mut self.telemetry, &old.telemetry);
         restart.keep("telemetry.log", &mut telemetry.log, &before.log);
-        restart.keep(
-            "telemetry.otlp_endpoint",
-            &mut telemetry.otlp_endpoint,
-            &before.otlp_endpoint,
-        );
+        let (endpoint, endpoint_before) = (&mut telemetry.otlp_endpoint, &before.otlp_endpoint);
+        restart.keep("telemetry.otlp_endpoint", endpoint, endpoint_before);
         restart.keep("telemetry.service_name", &mut telemetry.service_name, &before.service_name);
-        let is_other_ratio = telemetry.sample_ratio.to_bits() != before.sample_ratio.to_bits();
-        restart.keep_if(
-            "telemetry.sample_ratio",
-            is_other_ratio,
-            &mut telemetry.sample_ratio,
-            &before.sample_ratio,
-        );
+        restart.keep("telemetry.sample_ratio", &mut telemetry.sample_ratio, &before.sample_ratio);
         restart.0
     }
 }
@@ -160,11 +126,7 @@ struct RestartKeys(Vec<&'static str>);
 
 impl RestartKeys {
     fn keep<T: Clone + PartialEq>(&mut self, key: &'static str, new: &mut T, old: &T) {
-        self.keep_if(key, new != old, new, old);
-    }
-
-    fn keep_if<T: Clone>(&mut self, key: &'static str, is_other: bool, new: &mut T, old: &T) {
-        if is_other {
+        if new != old {
             self.0.push(key);
             new.clone_from(old);
         }
@@ -222,10 +184,8 @@ fn merge<T: Clone>(
     let mut merged: Vec<Option<T>> = old.iter().map(|_| None).collect();
     let mut places = Vec::with_capacity(new.len());
     for item in new.drain(..) {
-        let place = old
-            .iter()
-            .zip(&merged)
-            .position(|(before, taken)| taken.is_none() && is_same(&item, before));
+        let mut slots = old.iter().zip(&merged);
+        let place = slots.position(|(before, taken)| taken.is_none() && is_same(&item, before));
         let place = place.unwrap_or_else(|| {
             merged.push(None);
             merged.len() - 1
@@ -234,18 +194,16 @@ fn merge<T: Clone>(
         places.push(place);
     }
     let old = old.iter().map(Some).chain(std::iter::repeat(None));
-    new.extend(
-        merged
-            .into_iter()
-            .zip(old)
-            .filter_map(|(item, before)| item.or_else(|| before.map(&retired))),
-    );
+    let merged = merged.into_iter().zip(old);
+    new.extend(merged.filter_map(|(item, before)| item.or_else(|| before.map(&retired))));
     places
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+
+    use secrecy::ExposeSecret;
 
     use super::super::{digest_hex, parse};
     use super::*;

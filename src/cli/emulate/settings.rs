@@ -13,7 +13,7 @@ use toml::de::DeValue;
 
 use crate::api::Dialect;
 use crate::config::Faults;
-use crate::config::input::document::quoted;
+use crate::config::input::document::{Secrets, quoted};
 use crate::config::input::load_as;
 use crate::config::input::reader::{Entry, Read, Reader};
 use crate::emulator::{Conditions, FaultSpec, Options};
@@ -33,7 +33,7 @@ pub struct Settings {
 
 /// Loads the file at `path`; relative paths in it begin at its directory.
 pub fn load(path: &Path) -> Result<Settings, Faults> {
-    load_as(path, read)
+    load_as(path, Secrets::Resolved, read)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every function that reads a file has this form")]
@@ -89,7 +89,7 @@ impl Read for FaultSpec {
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
         entry.members::<Self>()?;
-        let Value::Object(given) = json(entry.value()) else { return None };
+        let Value::Object(given) = json(entry.value) else { return None };
         let wrong = match Self::read(&given) {
             Ok(spec) => return Some(spec),
             Err(wrong) => wrong,
@@ -136,33 +136,23 @@ impl Read for WholeNumber {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        whole::<Self>(entry).map(Self)
+        entry.whole(|number| Some(Self(number)))
     }
-}
-
-fn whole<T: Read>(entry: &Entry<'_>) -> Option<u64> {
-    let DeValue::Integer(integer) = entry.value() else {
-        return entry.refuse_type::<T>().and(None);
-    };
-    let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
-    number.or_else(|| entry.refuse("out of bounds", T::accepted()))
 }
 
 struct Repositories(u32);
 
 impl Read for Repositories {
     fn accepted() -> String {
-        format!(
-            "a whole number from {} to {}",
-            Options::REPOSITORIES.start(),
-            Options::REPOSITORIES.end()
-        )
+        let (least, most) = Options::REPOSITORIES.into_inner();
+        format!("a whole number from {least} to {most}")
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        let count = whole::<Self>(entry)?;
-        let count = u32::try_from(count).ok().filter(|count| Options::REPOSITORIES.contains(count));
-        count.map(Self).or_else(|| entry.refuse("out of bounds", Self::accepted()))
+        entry.whole(|number| {
+            let count = u32::try_from(number).ok();
+            count.filter(|count| Options::REPOSITORIES.contains(count)).map(Self)
+        })
     }
 }
 
@@ -174,15 +164,9 @@ impl Read for Speed {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        let text = match entry.value() {
-            DeValue::Float(float) => float.as_str(),
-            DeValue::Integer(integer) => integer.as_str(),
-            _ => return entry.refuse_type(),
-        };
-        match speed(text) {
-            Ok(factor) => Some(Self(factor)),
-            Err(_) => entry.refuse(format!("bad speed {}", quoted(text)), Self::accepted()),
-        }
+        let text = entry.number::<Self>()?;
+        let speed = speed(text).ok().map(Self);
+        speed.or_else(|| entry.refuse(format!("bad speed {}", quoted(text)), Self::accepted()))
     }
 }
 

@@ -8,7 +8,7 @@ use super::reader::{Entry, Reader};
 
 /// Named entries of one kind. Faulty entries keep their index, so that references to them are not
 /// faults as well.
-pub(in crate::config) struct Declared<T> {
+pub(crate) struct Declared<T> {
     noun: &'static str,
     items: Vec<Option<T>>,
     names: Vec<Arc<str>>,
@@ -19,7 +19,7 @@ pub(in crate::config) struct Declared<T> {
 
 impl<T> Declared<T> {
     /// Reads `[[key]]`; `read` gets each entry with its name.
-    pub(in crate::config) fn read<'a>(
+    pub(crate) fn read<'a>(
         root: &mut Reader<'a>,
         key: &'static str,
         noun: &'static str,
@@ -46,7 +46,7 @@ impl<T> Declared<T> {
     }
 
     /// Creates a single entry that is not in the file.
-    pub(in crate::config) fn implicit(noun: &'static str, name: Arc<str>, item: T) -> Self {
+    pub(crate) fn implicit(noun: &'static str, name: Arc<str>, item: T) -> Self {
         let by_name = HashMap::from([(name.clone(), 0)]);
         Self { noun, items: vec![Some(item)], names: vec![name], by_name, complete: true }
     }
@@ -78,7 +78,7 @@ impl<T> Declared<T> {
     }
 
     /// Returns the index of the entry that `entry` names.
-    pub(in crate::config) fn resolve(&self, entry: &Entry<'_>) -> Option<usize> {
+    pub(crate) fn resolve(&self, entry: &Entry<'_>) -> Option<usize> {
         let text = entry.text::<Arc<str>>()?;
         let found = self.by_name.get(text).copied();
         if found.is_none() && self.complete {
@@ -89,45 +89,41 @@ impl<T> Declared<T> {
     }
 
     /// Returns the index of the entry that the required `key` of another table names.
-    pub(in crate::config) fn reference(
-        &self,
-        reader: &mut Reader<'_>,
-        key: &'static str,
-    ) -> Option<usize> {
+    pub(crate) fn reference(&self, reader: &mut Reader<'_>, key: &'static str) -> Option<usize> {
         match reader.entry(key) {
             Some(entry) => self.resolve(&entry),
             None => reader.refuse(key, "missing", self.accepted()),
         }
     }
 
-    pub(in crate::config) fn accepted(&self) -> String {
+    pub(crate) fn accepted(&self) -> String {
         match self.names.as_slice() {
             [] => format!("none: the file has no {}", self.noun),
             names => listed(names.iter().map(AsRef::as_ref)),
         }
     }
 
-    pub(in crate::config) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         self.items.get_mut(index)?.as_mut()
     }
 
     /// Returns the entry at `index`, unless it is faulty.
-    pub(in crate::config) fn get(&self, index: usize) -> Option<&T> {
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
         self.items.get(index)?.as_ref()
     }
 
     /// Returns the number of entries, faulty ones included.
-    pub(in crate::config) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.items.len()
     }
 
     /// Returns true if there certainly is none.
-    pub(in crate::config) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.complete && self.items.is_empty()
     }
 
     /// Returns the entries; `None` when one of them is faulty.
-    pub(in crate::config) fn finish(self) -> Option<Vec<T>> {
+    pub(crate) fn finish(self) -> Option<Vec<T>> {
         self.items.into_iter().collect()
     }
 }

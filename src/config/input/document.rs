@@ -116,13 +116,7 @@ impl<'a> Document<'a> {
                 faults.sort_by_key(|fault| fault.line);
                 if faults.len() == FAULTS_MAX {
                     let problem = format!("{FAULTS_MAX} faults and more; only these are listed");
-                    faults.push(Fault {
-                        file: self.file_name.to_owned(),
-                        line: None,
-                        key: String::new(),
-                        problem,
-                        accepted: None,
-                    });
+                    faults.push(Fault::of_file(self.file_name, None, problem));
                 }
                 Err(Faults(faults))
             }

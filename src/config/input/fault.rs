@@ -20,6 +20,13 @@ pub struct Fault {
     pub accepted: Option<String>,
 }
 
+impl Fault {
+    /// Creates a fault of no single key.
+    pub(super) fn of_file(file: &str, line: Option<usize>, problem: String) -> Self {
+        Self { file: file.to_owned(), line, key: String::new(), problem, accepted: None }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.file)?;

@@ -54,12 +54,7 @@ pub type UpstreamUrl = HttpUrl;
 impl HttpUrl {
     /// Builds an address. `host` is a lower-case name or an IP address without brackets;
     /// `path_prefix` is empty, or begins with `/` and does not end in one.
-    pub(in crate::config) fn new(
-        scheme: Scheme,
-        host: String,
-        port: u16,
-        path_prefix: String,
-    ) -> Self {
+    pub(crate) fn new(scheme: Scheme, host: String, port: u16, path_prefix: String) -> Self {
         let written = if host.contains(':') { format!("[{host}]") } else { host.clone() };
         let authority =
             if port == scheme.default_port() { written } else { format!("{written}:{port}") };

@@ -4,13 +4,13 @@
 
 #[cfg(feature = "emulator")]
 mod data_keys;
-pub(in crate::config) mod declared;
+pub(crate) mod declared;
 pub(crate) mod document;
-pub(in crate::config) mod fault;
-pub(in crate::config) mod http_url;
+pub(crate) mod fault;
+pub(crate) mod http_url;
 pub(crate) mod reader;
-pub(in crate::config) mod scalars;
-pub(in crate::config) mod secret;
+pub(crate) mod scalars;
+pub(crate) mod secret;
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -23,26 +23,12 @@ use reader::Reader;
 /// Loads a file whose keys `read` knows.
 pub(crate) fn load_as<T>(
     path: &Path,
-    read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
-) -> Result<T, Faults> {
-    load_with(path, Secrets::Resolved, read)
-}
-
-pub(in crate::config) fn load_with<T>(
-    path: &Path,
     secrets: Secrets,
     read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
 ) -> Result<T, Faults> {
     let file_name = path.display().to_string();
-    let text = read_file(path).map_err(|(line, problem)| {
-        Faults(vec![Fault {
-            file: file_name.clone(),
-            line,
-            key: String::new(),
-            problem,
-            accepted: None,
-        }])
-    })?;
+    let text = read_file(path)
+        .map_err(|(line, problem)| Faults(vec![Fault::of_file(&file_name, line, problem)]))?;
     let env = |name: &str| std::env::var(name).ok();
     parse_with(&text, &file_name, &env, path.parent().unwrap_or(Path::new("")), secrets, read)
 }

@@ -33,10 +33,8 @@ impl<T: Choice> Read for T {
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
         let text = entry.text::<Self>()?;
-        let found = T::ALL.iter().find(|(name, _)| *name == text);
-        found
-            .map(|(_, value)| *value)
-            .or_else(|| entry.refuse(format!("unknown value {}", quoted(text)), T::accepted()))
+        let found = T::ALL.iter().find(|(name, _)| *name == text).map(|(_, value)| *value);
+        found.or_else(|| entry.refuse(format!("unknown value {}", quoted(text)), T::accepted()))
     }
 }
 
@@ -58,7 +56,7 @@ pub(crate) struct Entry<'a> {
     /// Full key.
     pub(crate) path: String,
     pub(super) at: usize,
-    pub(super) value: &'a DeValue<'a>,
+    pub(crate) value: &'a DeValue<'a>,
 }
 
 impl<'a> Entry<'a> {
@@ -84,13 +82,35 @@ impl<'a> Entry<'a> {
         format!("wrong type: {article} {found}")
     }
 
-    pub(crate) fn value(&self) -> &'a DeValue<'a> {
-        self.value
-    }
-
     /// Returns the text of a `T` that is written as a string.
     pub(crate) fn text<T: Read>(&self) -> Option<&'a str> {
         self.value.as_str().or_else(|| self.refuse_type::<T>().and(None))
+    }
+
+    /// Parses a `T` that is written as a string; a fault calls it a bad `noun`.
+    pub(crate) fn parsed<T: Read>(
+        &self,
+        noun: &str,
+        parse: impl FnOnce(&'a str) -> Option<T>,
+    ) -> Option<T> {
+        let text = self.text::<T>()?;
+        parse(text).or_else(|| self.refuse(format!("bad {noun} {}", quoted(text)), T::accepted()))
+    }
+
+    /// Returns the digits of a `T` that is written as a float or an integer.
+    pub(crate) fn number<T: Read>(&self) -> Option<&'a str> {
+        match self.value {
+            DeValue::Float(float) => Some(float.as_str()),
+            DeValue::Integer(integer) => Some(integer.as_str()),
+            _ => self.refuse_type::<T>().and(None),
+        }
+    }
+
+    /// Reads a `T` that is written as a whole number, if `fit` accepts the number.
+    pub(crate) fn whole<T: Read>(&self, fit: impl FnOnce(u64) -> Option<T>) -> Option<T> {
+        let DeValue::Integer(integer) = self.value else { return self.refuse_type() };
+        let number = u64::from_str_radix(integer.as_str(), integer.radix()).ok();
+        number.and_then(fit).or_else(|| self.refuse("out of bounds", T::accepted()))
     }
 
     /// Returns the items of a `T` that is written as a list.
@@ -223,6 +243,15 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Reads `name` by `read`. `Some(None)` when it is not set, `None` when it is faulty.
+    pub(crate) fn if_set<T>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(&Entry<'a>) -> Option<T>,
+    ) -> Option<Option<T>> {
+        self.entry(name).map_or(Some(None), |entry| read(&entry).map(Some))
+    }
+
     /// Reads `name`; `None` when it is not set, or faulty.
     pub(crate) fn optional<T: Read>(&mut self, name: &'static str) -> Option<T> {
         T::read(&self.entry(name)?)
@@ -286,6 +315,15 @@ impl<'a> Reader<'a> {
                 .map(|(index, item)| entry.item(index, item).table(&mut read))
                 .collect(),
         )
+    }
+
+    /// Like [`Reader::entries`]; `None` when any of them is faulty.
+    pub(crate) fn all_entries<T>(
+        &mut self,
+        name: &'static str,
+        read: impl FnMut(&mut Reader<'a>) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        self.entries(name, read)?.into_iter().collect()
     }
 }
 

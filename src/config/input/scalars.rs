@@ -3,13 +3,9 @@
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use toml::de::DeValue;
-
-use super::document::quoted;
 use super::reader::{Entry, Read};
 
 /// Longest duration accepted: a year. Longer ones are typing errors and would overflow timers.
@@ -18,17 +14,17 @@ const TEXT_BYTES_MAX: usize = 256;
 
 /// Bytes, written as in `"64MiB"`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::config) struct Size(pub(in crate::config) u64);
+pub(crate) struct Size(pub(in crate::config) u64);
 
 impl Size {
-    pub(in crate::config) const fn mib(count: u64) -> Self {
+    pub(crate) const fn mib(count: u64) -> Self {
         Self(count * 1024 * 1024)
     }
 }
 
 /// A fraction from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::config) struct Ratio(pub(in crate::config) f64);
+pub(crate) struct Ratio(pub(in crate::config) f64);
 
 const DURATION_UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
@@ -64,14 +60,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     })
 }
 
-pub(in crate::config) fn duration_text(duration: Duration) -> String {
+pub(crate) fn duration_text(duration: Duration) -> String {
     match u64::try_from(duration.as_millis()).unwrap_or(u64::MAX) {
         0 => "0s".to_owned(),
         millis => quantity_text(millis, &DURATION_UNITS[..4]),
     }
 }
 
-pub(in crate::config) fn size_text(bytes: u64) -> String {
+pub(crate) fn size_text(bytes: u64) -> String {
     quantity_text(bytes, &SIZE_UNITS)
 }
 
@@ -81,12 +77,7 @@ impl Read for Duration {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        let text = entry.text::<Self>()?;
-        let duration = quantity(text, &DURATION_UNITS)
-            .map(Duration::from_millis)
-            .filter(|duration| *duration <= DURATION_MAX);
-        duration
-            .or_else(|| entry.refuse(format!("bad duration {}", quoted(text)), Self::accepted()))
+        entry.parsed("duration", |text| parse_duration(text).ok())
     }
 }
 
@@ -96,10 +87,7 @@ impl Read for Size {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        let text = entry.text::<Self>()?;
-        quantity(text, &SIZE_UNITS)
-            .map(Size)
-            .or_else(|| entry.refuse(format!("bad size {}", quoted(text)), Self::accepted()))
+        entry.parsed("size", |text| quantity(text, &SIZE_UNITS).map(Size))
     }
 }
 
@@ -109,25 +97,10 @@ impl Read for Ratio {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        let text = match entry.value() {
-            DeValue::Float(float) => float.as_str(),
-            DeValue::Integer(integer) => integer.as_str(),
-            _ => return entry.refuse_type(),
-        };
-        let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
+        let number = entry.number::<Self>()?.parse::<f64>().ok();
+        let number = number.filter(|number| (0.0..=1.0).contains(number));
         number.map(Ratio).or_else(|| entry.refuse("out of bounds", Self::accepted()))
     }
-}
-
-/// Reads a whole number from `least` on.
-fn whole<T: Read + TryFrom<u64>>(entry: &Entry<'_>, least: u64) -> Option<T> {
-    let DeValue::Integer(integer) = entry.value() else { return entry.refuse_type() };
-    let number = u64::from_str_radix(integer.as_str(), integer.radix())
-        .ok()
-        .filter(|number| *number >= least);
-    number
-        .and_then(|number| T::try_from(number).ok())
-        .or_else(|| entry.refuse("out of bounds", T::accepted()))
 }
 
 impl Read for u32 {
@@ -136,7 +109,7 @@ impl Read for u32 {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        whole(entry, 0)
+        entry.whole(|number| number.try_into().ok())
     }
 }
 
@@ -147,7 +120,7 @@ impl Read for u64 {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        whole(entry, 1)
+        entry.whole(|number| (number > 0).then_some(number))
     }
 }
 
@@ -157,10 +130,7 @@ impl Read for NonZeroU32 {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        let DeValue::Integer(integer) = entry.value() else { return entry.refuse_type() };
-        let number =
-            u32::from_str_radix(integer.as_str(), integer.radix()).ok().and_then(NonZeroU32::new);
-        number.or_else(|| entry.refuse("out of bounds", Self::accepted()))
+        entry.whole(|number| u32::try_from(number).ok().and_then(Self::new))
     }
 }
 
@@ -170,7 +140,7 @@ impl Read for bool {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        entry.value().as_bool().or_else(|| entry.refuse_type())
+        entry.value.as_bool().or_else(|| entry.refuse_type())
     }
 }
 
@@ -181,12 +151,12 @@ impl Read for Arc<str> {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        let text = entry.text::<Self>()?;
-        let printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-        if !printable || text.is_empty() || text.len() > TEXT_BYTES_MAX || text.trim() != text {
-            return entry.refuse(format!("bad text {}", quoted(text)), Self::accepted());
-        }
-        Some(text.into())
+        entry.parsed("text", |text| {
+            let fits = (1..=TEXT_BYTES_MAX).contains(&text.len())
+                && text.trim() == text
+                && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+            fits.then(|| text.into())
+        })
     }
 }
 
@@ -196,10 +166,7 @@ impl Read for SocketAddr {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        let text = entry.text::<Self>()?;
-        SocketAddr::from_str(text)
-            .ok()
-            .or_else(|| entry.refuse(format!("bad address {}", quoted(text)), Self::accepted()))
+        entry.parsed("address", |text| text.parse().ok())
     }
 }
 

@@ -20,7 +20,7 @@ use super::reader::{Entry, Read};
 const SECRET_BYTES_MAX: usize = 64 * 1024;
 
 /// An RSA key in PEM form, the only secret of several lines.
-pub(in crate::config) struct Pem(pub(in crate::config) SecretString);
+pub(crate) struct Pem(pub(in crate::config) SecretString);
 
 const KEY_ACCEPTED: &str = "an unencrypted RSA key of 2048 to 8192 bits in PEM form: -----BEGIN RSA PRIVATE KEY----- (PKCS#1) or -----BEGIN PRIVATE KEY----- (PKCS#8)";
 
@@ -103,7 +103,7 @@ fn one_line(text: &str) -> &str {
 
 /// Reads the secret from its source.
 fn resolve<T: Read>(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
-    if !entry.value().is_table() {
+    if !entry.value.is_table() {
         return entry.refuse_type::<T>().and(None);
     }
     entry.table(|reader| {
@@ -156,10 +156,8 @@ fn is_conventional(name: &str) -> bool {
 
 fn from_file(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
     let path = PathBuf::read(entry)?;
-    match read_text(&path) {
-        Ok(text) => Some(text),
-        Err(problem) => entry.refuse(format!("the file named here {problem}"), PathBuf::accepted()),
-    }
+    let text = read_text(&path).map_err(|problem| format!("the file named here {problem}"));
+    text.map_or_else(|problem| entry.refuse(problem, PathBuf::accepted()), Some)
 }
 
 fn read_text(path: &Path) -> Result<Zeroizing<String>, String> {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::api::AccountKind;
 use crate::config::input::declared::Declared;
-use crate::config::input::document::quoted;
 use crate::config::input::reader::{Choice, Entry, Read, Reader};
 use crate::config::printer::{Printer, list, text};
 
@@ -57,24 +56,25 @@ impl Reach {
     /// Returns true if routes about `owner` as a whole are within reach. Case does not matter at
     /// the upstream.
     pub fn covers_owner(&self, owner: &str) -> bool {
-        match self {
-            Self::Everything => true,
-            Self::Only(territories) => {
-                territories.iter().any(|territory| matches!(territory, Territory::Owner(own) if own.eq_ignore_ascii_case(owner)))
-            }
-        }
+        self.covers(|territory| {
+            matches!(territory, Territory::Owner(own) if own.eq_ignore_ascii_case(owner))
+        })
     }
 
     /// Returns true if routes about the repository `owner/name` are within reach.
     pub fn covers_repository(&self, owner: &str, name: &str) -> bool {
+        self.covers(|territory| match territory {
+            Territory::Owner(own) => own.eq_ignore_ascii_case(owner),
+            Territory::Repository { owner: own, name: its } => {
+                own.eq_ignore_ascii_case(owner) && its.eq_ignore_ascii_case(name)
+            }
+        })
+    }
+
+    fn covers(&self, includes: impl Fn(&Territory) -> bool) -> bool {
         match self {
             Self::Everything => true,
-            Self::Only(territories) => territories.iter().any(|territory| match territory {
-                Territory::Owner(own) => own.eq_ignore_ascii_case(owner),
-                Territory::Repository { owner: own, name: its } => {
-                    own.eq_ignore_ascii_case(owner) && its.eq_ignore_ascii_case(name)
-                }
-            }),
+            Self::Only(territories) => territories.iter().any(includes),
         }
     }
 }
@@ -91,28 +91,19 @@ impl Choice for AccountKind {
 }
 
 impl Account {
-    pub(in crate::config) fn read_all(root: &mut Reader<'_>) -> Declared<Self> {
+    pub(crate) fn read_all(root: &mut Reader<'_>) -> Declared<Self> {
         let mut also: Vec<Option<Entry<'_>>> = Vec::new();
         let mut anonymous = false;
         let mut accounts = Declared::read(root, "accounts", "account", |reader, name| {
-            let (kind, reach, reserve) = (
-                reader.required("kind"),
-                reader.or("reach", Reach::Everything),
-                reader.or("reserve", 0),
-            );
+            let kind = reader.required("kind");
+            let reach = reader.or("reach", Reach::Everything);
+            let reserve = reader.or("reserve", 0);
             also.push(reader.entry("also_spends"));
             if kind == Some(AccountKind::Anonymous) && std::mem::replace(&mut anonymous, true) {
                 let problem = "a second anonymous account: both would spend the one budget of this machine's address";
                 reader.refuse::<()>("kind", problem, "one account of kind `anonymous`");
             }
-            Some(Self {
-                name: name?,
-                kind: kind?,
-                reach,
-                reserve,
-                also_spends: None,
-                retired: false,
-            })
+            Some(Self { reach, reserve, ..Self::new(name?, kind?) })
         });
         for (index, entry) in also.iter().enumerate() {
             if let Some(entry) = entry {
@@ -127,26 +118,24 @@ impl Account {
 
     /// Creates the account of an app without one in the file: the app's own requests spend a budget
     /// of their own.
-    pub(in crate::config) fn of_app(app_id: u64, others: &[Self]) -> Self {
+    pub(crate) fn of_app(app_id: u64, others: &[Self]) -> Self {
         let mut name = format!("app {app_id}");
         while others.iter().any(|other| *other.name == *name) {
             name.push('\'');
         }
-        Self {
-            name: name.into(),
-            kind: AccountKind::App,
-            reach: Reach::Everything,
-            reserve: 0,
-            also_spends: None,
-            retired: false,
-        }
+        Self::new(name.into(), AccountKind::App)
     }
 
-    pub(in crate::config) fn is_of_one_repository(&self) -> bool {
+    fn new(name: Arc<str>, kind: AccountKind) -> Self {
+        let reach = Reach::Everything;
+        Self { name, kind, reach, reserve: 0, also_spends: None, retired: false }
+    }
+
+    pub(crate) fn is_of_one_repository(&self) -> bool {
         matches!(&self.reach, Reach::Only(territories) if matches!(territories.as_slice(), [Territory::Repository { .. }]))
     }
 
-    pub(in crate::config) fn print(&self, all: &[Self], printer: &mut Printer) {
+    pub(crate) fn print(&self, all: &[Self], printer: &mut Printer) {
         printer.entry("accounts");
         printer.set("name", text(&self.name));
         printer.set("kind", text(self.kind.name()));
@@ -155,10 +144,13 @@ impl Account {
             printer.set("reach", list(territories.iter().map(text)));
         }
         printer.set("reserve", self.reserve);
-        if let Some(other) = self.also_spends.and_then(|index| all.get(index)) {
-            printer.set("also_spends", text(&other.name));
-        }
+        printer.set_some("also_spends", self.also_spends.and_then(|index| name_of(all, index)));
     }
+}
+
+/// Formats the name of the account at `index` as a TOML string.
+pub(crate) fn name_of(accounts: &[Account], index: usize) -> Option<String> {
+    accounts.get(index).map(|account| text(&account.name))
 }
 
 impl Declared<Account> {
@@ -200,12 +192,11 @@ impl Read for Reach {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        match Vec::read(entry)? {
-            none if none.is_empty() => {
-                entry.refuse("the account can see nothing", Self::accepted())
-            }
-            territories => Some(Self::Only(territories)),
+        let territories = Vec::read(entry)?;
+        if territories.is_empty() {
+            return entry.refuse("the account can see nothing", Self::accepted());
         }
+        Some(Self::Only(territories))
     }
 }
 
@@ -215,19 +206,15 @@ impl Read for Territory {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        let written = entry.text::<Self>()?;
         let is_name = |part: &str| {
             !part.is_empty()
                 && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
         };
-        match written.split_once('/') {
-            None if is_name(written) => Some(Self::Owner(written.into())),
-            Some((owner, name)) if is_name(owner) && is_name(name) => {
-                Some(Self::Repository { owner: owner.into(), name: name.into() })
-            }
-            _ => entry
-                .refuse(format!("bad owner or repository {}", quoted(written)), Self::accepted()),
-        }
+        entry.parsed("owner or repository", |text| match text.split_once('/') {
+            None => is_name(text).then(|| Self::Owner(text.into())),
+            Some((owner, name)) => (is_name(owner) && is_name(name))
+                .then(|| Self::Repository { owner: owner.into(), name: name.into() }),
+        })
     }
 }
 

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use secrecy::SecretString;
 
-use super::accounts::Account;
+use super::accounts::{Account, name_of};
 use crate::api::AccountKind;
 use crate::config::input::declared::Declared;
 use crate::config::input::reader::{Choice, Reader};
 use crate::config::input::secret::Pem;
-use crate::config::printer::{Printer, inline, list, redacted, text};
+use crate::config::printer::{Printer, inline, list, redacted};
 
 /// One entry of `[[apps]]`.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ struct PendingApp {
 
 /// Apps while the config is read, with the accounts whose tokens they mint.
 #[derive(Default)]
-pub(in crate::config) struct Apps {
+pub(crate) struct Apps {
     items: Vec<Option<PendingApp>>,
     ids: HashSet<u64>,
     installed: HashSet<u64>,
@@ -58,7 +58,7 @@ pub(in crate::config) struct Apps {
 }
 
 impl Apps {
-    pub(in crate::config) fn read(root: &mut Reader<'_>, accounts: &Declared<Account>) -> Self {
+    pub(crate) fn read(root: &mut Reader<'_>, accounts: &Declared<Account>) -> Self {
         let mut apps = Self { complete: true, payers_complete: true, ..Self::default() };
         let items = root.entries("apps", |reader| apps.read_one(reader, accounts));
         apps.complete &= items.is_some();
@@ -150,20 +150,20 @@ impl Apps {
     }
 
     /// Returns true if the account of kind app at `index` certainly belongs to no app.
-    pub(in crate::config) fn none_pays_with(&self, index: usize) -> bool {
+    pub(crate) fn none_pays_with(&self, index: usize) -> bool {
         // A faulty app without a named account may be the one to pair with.
         let may_pair = self.items.iter().any(Option::is_none);
         self.payers_complete && !may_pair && !self.payers.contains(&index)
     }
 
     /// Returns true if the account at `index` certainly gets no tokens from an app.
-    pub(in crate::config) fn mint_none_for(&self, index: usize) -> bool {
+    pub(crate) fn mint_none_for(&self, index: usize) -> bool {
         self.complete && !self.owners.contains(&index)
     }
 
     /// Returns the apps. An app without an account gets one, added to `accounts`, because minting
     /// spends a budget.
-    pub(in crate::config) fn finish(self, accounts: &mut Vec<Account>) -> Option<Vec<App>> {
+    pub(crate) fn finish(self, accounts: &mut Vec<Account>) -> Option<Vec<App>> {
         let items: Vec<PendingApp> = self.items.into_iter().collect::<Option<_>>()?;
         let paid = |app: PendingApp| {
             let account = app.account.unwrap_or_else(|| {
@@ -182,17 +182,13 @@ impl Apps {
 }
 
 impl App {
-    pub(in crate::config) fn print(&self, accounts: &[Account], printer: &mut Printer) {
+    pub(crate) fn print(&self, accounts: &[Account], printer: &mut Printer) {
         printer.entry("apps");
         printer.set("app_id", self.app_id);
         printer.set("private_key", redacted());
-        if let Some(account) = accounts.get(self.account) {
-            printer.set("account", text(&account.name));
-        }
+        printer.set_some("account", name_of(accounts, self.account));
         let installation = |installation: &Installation| {
-            let name = accounts
-                .get(installation.account)
-                .map_or_else(String::new, |account| text(&account.name));
+            let name = name_of(accounts, installation.account).unwrap_or_default();
             inline(&[("id", installation.id.to_string()), ("account", name)])
         };
         printer.set("installations", list(self.installations.iter().map(installation)));

@@ -67,40 +67,28 @@ impl Choice for Freshness {
 impl Cache {
     /// Reads the section; its rules name routes of `dialect`, which is `None` when it has a fault
     /// of its own.
-    pub(in crate::config) fn read(
-        reader: &mut Reader<'_>,
-        dialect: Option<Dialect>,
-    ) -> Option<Self> {
+    pub(crate) fn read(reader: &mut Reader<'_>, dialect: Option<Dialect>) -> Option<Self> {
         let max_size = reader.positive("max_size", MAX_SIZE);
         // A small cache with the default object size is no contradiction.
         let max_object = reader.positive("max_object", MAX_OBJECT.min(max_size));
         if max_object > max_size {
-            reader.refuse::<()>(
-                "max_object",
-                "larger than max_size",
-                format!("at most {}", size_text(max_size.0)),
-            );
+            let accepted = format!("at most {}", size_text(max_size.0));
+            reader.refuse::<()>("max_object", "larger than max_size", accepted);
         }
-        let freshness = reader.or("freshness", Freshness::Revalidate);
-        let stale_if_limited = reader.or("stale_if_limited", STALE);
-        let stale_if_error = reader.or("stale_if_error", STALE);
-        let predicted_etags = reader.or("predicted_etags", false);
         let mut routes = HashSet::new();
-        let rules = reader.entries("rules", |reader| CacheRule::read(reader, dialect, &mut routes));
-        let rules = rules?.into_iter().collect::<Option<_>>()?;
-        let (max_size, max_object) = (max_size.0, max_object.0);
+        let mut rule = |reader: &mut Reader<'_>| CacheRule::read(reader, dialect, &mut routes);
         Some(Self {
-            max_size,
-            max_object,
-            freshness,
-            stale_if_limited,
-            stale_if_error,
-            predicted_etags,
-            rules,
+            max_size: max_size.0,
+            max_object: max_object.0,
+            freshness: reader.or("freshness", Freshness::Revalidate),
+            stale_if_limited: reader.or("stale_if_limited", STALE),
+            stale_if_error: reader.or("stale_if_error", STALE),
+            predicted_etags: reader.or("predicted_etags", false),
+            rules: reader.all_entries("rules", |reader| rule(reader))?,
         })
     }
 
-    pub(in crate::config) fn print(&self, printer: &mut Printer) {
+    pub(crate) fn print(&self, printer: &mut Printer) {
         printer.section("cache");
         printer.set("max_size", text(size_text(self.max_size)));
         printer.set("max_object", text(size_text(self.max_object)));
@@ -112,9 +100,7 @@ impl Cache {
             printer.entry("cache.rules");
             printer.set("route", text(&rule.route));
             for (key, ttl) in [("ttl", rule.ttl), ("webhook_ttl", rule.webhook_ttl)] {
-                if let Some(ttl) = ttl {
-                    printer.set(key, text(duration_text(ttl)));
-                }
+                printer.set_some(key, ttl.map(|ttl| text(duration_text(ttl))));
             }
         }
     }
@@ -129,11 +115,8 @@ impl CacheRule {
         let written = reader.required::<Arc<str>>("route");
         let (ttl, webhook_ttl) = (reader.optional("ttl"), reader.optional("webhook_ttl"));
         if !reader.is_set("ttl") && !reader.is_set("webhook_ttl") {
-            reader.refuse::<()>(
-                "ttl",
-                "missing",
-                "a duration such as \"10m\", as ttl, webhook_ttl or both",
-            );
+            let accepted = "a duration such as \"10m\", as ttl, webhook_ttl or both";
+            reader.refuse::<()>("ttl", "missing", accepted);
         }
         let (written, dialect) = (written?, dialect?);
         let Some(route) = route_like(&written, dialect) else {
@@ -145,18 +128,12 @@ impl CacheRule {
             );
         };
         if !routes.insert(route.clone()) {
-            reader.refuse::<()>(
-                "route",
-                "duplicate route: an earlier rule matches first",
-                "each route once",
-            );
+            let problem = "duplicate route: an earlier rule matches first";
+            reader.refuse::<()>("route", problem, "each route once");
         }
         if webhook_ttl.is_some() && events_of(&route).next().is_none() {
-            reader.refuse::<()>(
-                "webhook_ttl",
-                "no webhook tells of changes of this route",
-                "ttl alone",
-            );
+            let problem = "no webhook tells of changes of this route";
+            reader.refuse::<()>("webhook_ttl", problem, "ttl alone");
         }
         Some(Self { route, ttl, webhook_ttl })
     }

@@ -47,7 +47,7 @@ fn push_hex(text: &mut String, bytes: &[u8]) {
 }
 
 /// The value of `key_sha256`. Never quoted, because it may be the key itself by mistake.
-pub(in crate::config) struct KeyHash(pub(in crate::config) [u8; 32]);
+pub(crate) struct KeyHash(pub(in crate::config) [u8; 32]);
 
 impl Read for KeyHash {
     fn accepted() -> String {

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::accounts::Account;
+use super::accounts::{Account, name_of};
 use super::allow::Allow;
 use super::client_key::KeyHash;
 use super::pools::Pool;
@@ -65,7 +65,7 @@ impl Choice for Priority {
 }
 
 impl Client {
-    pub(in crate::config) fn read_all(
+    pub(crate) fn read_all(
         root: &mut Reader<'_>,
         accounts: &Declared<Account>,
         pools: &Declared<Pool>,
@@ -91,66 +91,42 @@ impl Client {
         if let Some(first) = key_sha256.and_then(|hash| keys.insert(hash, name.clone())) {
             let holder = first
                 .map_or_else(|| "an earlier client".to_owned(), |name| format!("client `{name}`"));
-            reader.refuse::<()>(
-                "key_sha256",
-                format!("duplicate key: {holder} has the same"),
-                "a key for each client, made by `weir key`",
-            );
+            let problem = format!("duplicate key: {holder} has the same");
+            reader.refuse::<()>("key_sha256", problem, "a key for each client, made by `weir key`");
         }
         let reads = read_pool(reader, pools);
-        let writes = reader.entry("writes").map(|entry| accounts.resolve(&entry));
-        if let Some(Some(writer)) = writes.map(|writer| accounts.get(writer?))
-            && writer.kind == AccountKind::Anonymous
-        {
-            reader.refuse::<()>(
-                "writes",
-                "an anonymous account cannot write",
-                "an account with a credential",
-            );
+        let writes = reader.if_set("writes", |entry| accounts.resolve(entry));
+        let writer = writes.flatten().and_then(|index| accounts.get(index));
+        if writer.is_some_and(|writer| writer.kind == AccountKind::Anonymous) {
+            let problem = "an anonymous account cannot write";
+            reader.refuse::<()>("writes", problem, "an account with a credential");
         }
         let weight = reader.or("weight", NonZeroU32::MIN);
         let priority = reader.or("priority", Priority::Normal);
         let allow = reader.or("allow", vec![Allow::everything()]);
         if allow.is_empty() {
-            reader.refuse::<()>(
-                "allow",
-                "the client may do nothing",
-                "at least one pattern; leave the key out for everything",
-            );
+            let accepted = "at least one pattern; leave the key out for everything";
+            reader.refuse::<()>("allow", "the client may do nothing", accepted);
         }
-        let max_wait = reader.or("max_wait", MAX_WAIT);
-        let writes = match writes {
-            None => None,
-            Some(resolved) => Some(resolved?),
-        };
         Some(Self {
+            max_wait: reader.or("max_wait", MAX_WAIT),
             name: name?,
             key_sha256: key_sha256?,
             reads: reads?,
-            writes,
+            writes: writes?,
             weight,
             priority,
             allow,
-            max_wait,
             retired: false,
         })
     }
 
-    pub(in crate::config) fn print(
-        &self,
-        accounts: &[Account],
-        pools: &[Pool],
-        printer: &mut Printer,
-    ) {
+    pub(crate) fn print(&self, accounts: &[Account], pools: &[Pool], printer: &mut Printer) {
         printer.entry("clients");
         printer.set("name", text(&self.name));
         printer.set("key_sha256", redacted());
-        if let Some(pool) = pools.get(self.reads) {
-            printer.set("reads", text(&pool.name));
-        }
-        if let Some(account) = self.writes.and_then(|index| accounts.get(index)) {
-            printer.set("writes", text(&account.name));
-        }
+        printer.set_some("reads", pools.get(self.reads).map(|pool| text(&pool.name)));
+        printer.set_some("writes", self.writes.and_then(|index| name_of(accounts, index)));
         printer.set("weight", self.weight);
         printer.set("priority", text(self.priority.name()));
         printer.set("allow", list(self.allow.iter().map(text)));

@@ -52,7 +52,7 @@ pub struct Https {
 }
 
 impl Listen {
-    pub(in crate::config) fn read(reader: &mut Reader<'_>) -> Self {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Self {
         let listen = Self {
             http: reader.or("http", vec![HTTP_DEFAULT]),
             https: reader.optional("https"),
@@ -106,29 +106,21 @@ impl Listen {
         }
     }
 
-    pub(in crate::config) fn print(&self, printer: &mut Printer) {
+    pub(crate) fn print(&self, printer: &mut Printer) {
         printer.section("listen");
         printer.set("http", list(self.http.iter().map(text)));
-        if let Some(https) = &self.https {
-            let fields = [
+        let https = |https: &Https| {
+            inline(&[
                 ("address", text(https.address)),
                 ("cert", text(https.cert.display())),
                 ("key", text(https.key.display())),
-            ];
-            printer.set("https", inline(&fields));
-        }
-        if let Some(unix) = &self.unix {
-            printer.set("unix", text(unix.display()));
-        }
-        if let Some(admin) = &self.admin {
-            printer.set("admin", text(admin));
-        }
-        if self.admin_token.is_some() {
-            printer.set("admin_token", redacted());
-        }
-        if let Some(public_url) = &self.public_url {
-            printer.set("public_url", text(public_url));
-        }
+            ])
+        };
+        printer.set_some("https", self.https.as_ref().map(https));
+        printer.set_some("unix", self.unix.as_ref().map(|unix| text(unix.display())));
+        printer.set_some("admin", self.admin.map(text));
+        printer.set_some("admin_token", self.admin_token.as_ref().map(|_| redacted()));
+        printer.set_some("public_url", self.public_url.as_ref().map(text));
         printer.set("header_timeout", text(duration_text(self.header_timeout)));
         printer.set("body_timeout", text(duration_text(self.body_timeout)));
         printer.set("idle_timeout", text(duration_text(self.idle_timeout)));

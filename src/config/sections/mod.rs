@@ -11,7 +11,7 @@ mod limits;
 mod listen;
 mod passthrough;
 mod pools;
-pub(in crate::config) mod state;
+pub(crate) mod state;
 mod telemetry;
 mod tokens;
 mod upstream;
@@ -35,6 +35,6 @@ pub use upstream::Upstream;
 pub use webhooks::{Hook, Webhooks};
 pub use writes::{WriteStore, Writes};
 
-pub(in crate::config) use apps::Apps;
-pub(in crate::config) use check::{check_credentials, check_names};
-pub(in crate::config) use tokens::Tokens;
+pub(crate) use apps::Apps;
+pub(crate) use check::{check_credentials, check_names};
+pub(crate) use tokens::Tokens;

@@ -24,7 +24,7 @@ pub struct Passthrough {
 }
 
 impl Passthrough {
-    pub(in crate::config) fn read(reader: &mut Reader<'_>) -> Self {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Self {
         let enabled = reader.or("enabled", false);
         let mut credentials_max = reader.or("credentials_max", CREDENTIALS_MAX);
         if credentials_max.get() > CREDENTIALS_MAX_MAX {
@@ -43,7 +43,7 @@ impl Passthrough {
         if self.enabled { self.credentials_max.get() } else { 0 }
     }
 
-    pub(in crate::config) fn print(&self, printer: &mut Printer) {
+    pub(crate) fn print(&self, printer: &mut Printer) {
         printer.section("passthrough");
         printer.set("enabled", self.enabled);
         printer.set("credentials_max", self.credentials_max);

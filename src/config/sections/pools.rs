@@ -24,10 +24,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    pub(in crate::config) fn read_all(
-        root: &mut Reader<'_>,
-        accounts: &Declared<Account>,
-    ) -> Declared<Self> {
+    pub(crate) fn read_all(root: &mut Reader<'_>, accounts: &Declared<Account>) -> Declared<Self> {
         if !root.is_set("pools") {
             root.entry("pools");
             let everyone = Self {
@@ -46,7 +43,7 @@ impl Pool {
         })
     }
 
-    pub(in crate::config) fn print(&self, accounts: &[Account], printer: &mut Printer) {
+    pub(crate) fn print(&self, accounts: &[Account], printer: &mut Printer) {
         printer.entry("pools");
         printer.set("name", text(&self.name));
         let members = self.accounts.iter().filter_map(|index| accounts.get(*index));

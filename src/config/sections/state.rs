@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 use crate::config::input::reader::{Entry, Read, Reader};
 use crate::config::input::scalars::duration_text;
@@ -12,7 +12,7 @@ use crate::config::printer::{Printer, inline, redacted, text};
 /// Default (SPECIFICATION, "Configuration").
 const OP_TIMEOUT: Duration = Duration::from_millis(50);
 /// Default (SPECIFICATION, "Configuration").
-pub(in crate::config) const REPLICAS_MAX: NonZeroU32 = NonZeroU32::new(3).unwrap();
+pub(crate) const REPLICAS_MAX: NonZeroU32 = NonZeroU32::new(3).unwrap();
 
 /// The section `[state]`.
 #[derive(Clone, Debug)]
@@ -32,29 +32,27 @@ pub struct Redis {
     pub op_timeout: Duration,
 }
 
+impl PartialEq for Redis {
+    fn eq(&self, other: &Self) -> bool {
+        self.url.expose_secret() == other.url.expose_secret() && self.op_timeout == other.op_timeout
+    }
+}
+
 impl State {
-    pub(in crate::config) fn read(reader: &mut Reader<'_>) -> Option<Self> {
-        let redis = reader.entry("redis").map(|entry| Redis::read(&entry));
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let redis = reader.if_set("redis", Redis::read);
         let replicas_max = reader.or("replicas_max", REPLICAS_MAX);
         // A faulty Redis does not count as none, which would add a misleading fault elsewhere.
-        let redis = match redis {
-            None => None,
-            Some(read) => Some(read?),
-        };
-        Some(Self { redis, replicas_max })
+        Some(Self { redis: redis?, replicas_max })
     }
 
-    pub(in crate::config) fn print(&self, printer: &mut Printer) {
+    pub(crate) fn print(&self, printer: &mut Printer) {
         printer.section("state");
-        if let Some(redis) = &self.redis {
-            printer.set(
-                "redis",
-                inline(&[
-                    ("url", redacted()),
-                    ("op_timeout", text(duration_text(redis.op_timeout))),
-                ]),
-            );
-        }
+        let redis = |redis: &Redis| {
+            let op_timeout = text(duration_text(redis.op_timeout));
+            inline(&[("url", redacted()), ("op_timeout", op_timeout)])
+        };
+        printer.set_some("redis", self.redis.as_ref().map(redis));
         printer.set("replicas_max", self.replicas_max);
     }
 }

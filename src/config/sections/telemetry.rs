@@ -34,7 +34,7 @@ impl Choice for LogFormat {
 }
 
 impl Telemetry {
-    pub(in crate::config) fn read(reader: &mut Reader<'_>) -> Self {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Self {
         let telemetry = Self {
             log: reader.or("log", LogFormat::Json),
             otlp_endpoint: reader.optional("otlp_endpoint"),
@@ -53,12 +53,10 @@ impl Telemetry {
         telemetry
     }
 
-    pub(in crate::config) fn print(&self, printer: &mut Printer) {
+    pub(crate) fn print(&self, printer: &mut Printer) {
         printer.section("telemetry");
         printer.set("log", text(self.log.name()));
-        if let Some(otlp_endpoint) = &self.otlp_endpoint {
-            printer.set("otlp_endpoint", text(otlp_endpoint));
-        }
+        printer.set_some("otlp_endpoint", self.otlp_endpoint.as_ref().map(text));
         printer.set("service_name", text(&self.service_name));
         printer.set("sample_ratio", float(self.sample_ratio));
     }

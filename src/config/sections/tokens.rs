@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use secrecy::{ExposeSecret, SecretString};
 
-use super::accounts::Account;
+use super::accounts::{Account, name_of};
 use super::client_key::digest;
 use crate::api::{AccountKind, TokenKind};
 use crate::config::input::declared::Declared;
@@ -53,7 +53,7 @@ const fn kinds_of(account: AccountKind) -> &'static [TokenKind] {
 /// Tokens while the config is read, with the accounts that have one. The hashes of known tokens
 /// reveal duplicates.
 #[derive(Default)]
-pub(in crate::config) struct Tokens {
+pub(crate) struct Tokens {
     items: Vec<Option<Token>>,
     owners: HashSet<usize>,
     seen: HashMap<[u8; 32], usize>,
@@ -62,7 +62,7 @@ pub(in crate::config) struct Tokens {
 }
 
 impl Tokens {
-    pub(in crate::config) fn read(root: &mut Reader<'_>, accounts: &Declared<Account>) -> Self {
+    pub(crate) fn read(root: &mut Reader<'_>, accounts: &Declared<Account>) -> Self {
         let mut tokens = Self { complete: true, ..Self::default() };
         let items = root.entries("tokens", |reader| tokens.read_one(reader, accounts));
         tokens.complete &= items.is_some();
@@ -83,37 +83,27 @@ impl Tokens {
             check_kind(reader, owner.kind, kind);
         }
         if let Some(secret) = &secret {
-            self.check_new(reader, secret);
+            // The budget of a token under two accounts would count twice.
+            let position = self.seen.len();
+            let hash = digest(secret.expose_secret().as_bytes());
+            if *self.seen.entry(hash).or_insert(position) < position {
+                let problem = "duplicate token: an earlier entry has the same secret";
+                reader.refuse::<()>("secret", problem, "each token once");
+            }
             if kind == Some(TokenKind::Basic) && !secret.expose_secret().contains(':') {
-                reader.refuse::<()>(
-                    "secret",
-                    "the secret has no colon",
-                    "client id and client secret with a colon between them",
-                );
+                let accepted = "client id and client secret with a colon between them";
+                reader.refuse::<()>("secret", "the secret has no colon", accepted);
             }
         }
         Some(Token { account: account?, kind: kind?, secret: secret? })
     }
 
-    /// Rejects a duplicate: the budget of a token under two accounts would count twice.
-    fn check_new(&mut self, reader: &Reader<'_>, secret: &SecretString) {
-        let position = self.seen.len();
-        let first = *self.seen.entry(digest(secret.expose_secret().as_bytes())).or_insert(position);
-        if first < position {
-            reader.refuse::<()>(
-                "secret",
-                "duplicate token: an earlier entry has the same secret",
-                "each token once",
-            );
-        }
-    }
-
     /// Returns true if the account at `index` certainly has no token.
-    pub(in crate::config) fn has_none(&self, index: usize) -> bool {
+    pub(crate) fn has_none(&self, index: usize) -> bool {
         self.complete && !self.owners.contains(&index)
     }
 
-    pub(in crate::config) fn finish(self) -> Option<Vec<Token>> {
+    pub(crate) fn finish(self) -> Option<Vec<Token>> {
         self.items.into_iter().collect()
     }
 }
@@ -134,11 +124,9 @@ fn check_kind(reader: &Reader<'_>, account: AccountKind, kind: TokenKind) {
 }
 
 impl Token {
-    pub(in crate::config) fn print(&self, accounts: &[Account], printer: &mut Printer) {
+    pub(crate) fn print(&self, accounts: &[Account], printer: &mut Printer) {
         printer.entry("tokens");
-        if let Some(account) = accounts.get(self.account) {
-            printer.set("account", text(&account.name));
-        }
+        printer.set_some("account", name_of(accounts, self.account));
         printer.set("kind", text(self.kind));
         printer.set("secret", redacted());
     }

@@ -34,34 +34,29 @@ impl Choice for Dialect {
 }
 
 impl Upstream {
-    pub(in crate::config) fn read(reader: &mut Reader<'_>) -> Option<Self> {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let url: Option<UpstreamUrl> = reader.required("url");
         let graphql_url = reader.optional("graphql_url").or_else(|| url.as_ref().map(graphql_url));
         let uploads_url = reader.optional("uploads_url").or_else(|| url.as_ref().map(uploads_url));
-        let dialect = reader.or("dialect", Dialect::Service);
-        let ca_file = reader.optional("ca_file");
-        let connect_timeout = reader.positive("connect_timeout", Duration::from_secs(5));
-        let response_timeout = reader.positive("response_timeout", Duration::from_secs(30));
         Some(Self {
+            dialect: reader.or("dialect", Dialect::Service),
+            ca_file: reader.optional("ca_file"),
+            connect_timeout: reader.positive("connect_timeout", Duration::from_secs(5)),
+            response_timeout: reader.positive("response_timeout", Duration::from_secs(30)),
+            // Last, so that the other keys are read whatever this one is.
             url: url?,
             graphql_url: graphql_url?,
             uploads_url: uploads_url?,
-            dialect,
-            ca_file,
-            connect_timeout,
-            response_timeout,
         })
     }
 
-    pub(in crate::config) fn print(&self, printer: &mut Printer) {
+    pub(crate) fn print(&self, printer: &mut Printer) {
         printer.section("upstream");
         printer.set("url", text(&self.url));
         printer.set("graphql_url", text(&self.graphql_url));
         printer.set("uploads_url", text(&self.uploads_url));
         printer.set("dialect", text(self.dialect.name()));
-        if let Some(ca_file) = &self.ca_file {
-            printer.set("ca_file", text(ca_file.display()));
-        }
+        printer.set_some("ca_file", self.ca_file.as_ref().map(|path| text(path.display())));
         printer.set("connect_timeout", text(duration_text(self.connect_timeout)));
         printer.set("response_timeout", text(duration_text(self.response_timeout)));
     }

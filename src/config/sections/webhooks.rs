@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
-use super::accounts::Account;
-use super::accounts::{Reach, Territory};
+use super::accounts::{Account, Reach, Territory, name_of};
 use crate::config::input::declared::Declared;
 use crate::config::input::document::quoted;
 use crate::config::input::reader::{Entry, Reader};
@@ -47,28 +46,25 @@ pub struct Hook {
 }
 
 impl Webhooks {
-    pub(in crate::config) fn read(entry: &Entry<'_>, accounts: &Declared<Account>) -> Option<Self> {
+    pub(crate) fn read(entry: &Entry<'_>, accounts: &Declared<Account>) -> Option<Self> {
         entry.table(|reader| {
-            let (secret, previous_secret) =
-                (reader.required("secret"), reader.optional("previous_secret"));
-            let hooks = reader.entries("hooks", |reader| Hook::read(reader, accounts));
-            let hooks: Vec<Hook> = hooks?.into_iter().collect::<Option<_>>()?;
-            Some(Self { secret: secret?, previous_secret, hooks })
+            let secret = reader.required("secret");
+            Some(Self {
+                previous_secret: reader.optional("previous_secret"),
+                hooks: reader.all_entries("hooks", |reader| Hook::read(reader, accounts))?,
+                secret: secret?,
+            })
         })
     }
 
-    pub(in crate::config) fn print(&self, accounts: &[Account], printer: &mut Printer) {
+    pub(crate) fn print(&self, accounts: &[Account], printer: &mut Printer) {
         printer.section("webhooks");
         printer.set("secret", redacted());
-        if self.previous_secret.is_some() {
-            printer.set("previous_secret", redacted());
-        }
+        printer.set_some("previous_secret", self.previous_secret.as_ref().map(|_| redacted()));
         for hook in &self.hooks {
             printer.entry("webhooks.hooks");
             printer.set("at", text(&hook.at));
-            if let Some(account) = accounts.get(hook.account) {
-                printer.set("account", text(&account.name));
-            }
+            printer.set_some("account", name_of(accounts, hook.account));
             if let (APP_HOOK, Reach::Only(territories)) = (&*hook.at, &hook.reach) {
                 printer.set("reach", list(territories.iter().map(text)));
             }
@@ -79,40 +75,31 @@ impl Webhooks {
 
 impl Hook {
     fn read(reader: &mut Reader<'_>, accounts: &Declared<Account>) -> Option<Self> {
-        let (at, account) =
-            (reader.required::<Arc<str>>("at"), accounts.reference(reader, "account"));
-        let (given, check_every) =
-            (reader.optional::<Reach>("reach"), reader.or("check_every", CHECK_EVERY));
+        let at = reader.required::<Arc<str>>("at");
+        let account = accounts.reference(reader, "account");
+        let given = reader.optional::<Reach>("reach");
+        let check_every = reader.or("check_every", CHECK_EVERY);
         if check_every < CHECK_EVERY_MIN {
+            let problem = "too often: each check costs two requests";
             let accepted = format!("at least \"{}\"", duration_text(CHECK_EVERY_MIN));
-            reader.refuse::<()>(
-                "check_every",
-                "too often: each check costs two requests",
-                accepted,
-            );
+            reader.refuse::<()>("check_every", problem, accepted);
         }
         let at = at?;
         let Some(named) = about(&at) else {
             let accepted = "the address of a webhook, such as \"/orgs/acme/hooks/7\", \"/repos/acme/widgets/hooks/3\" or \"/app/hook\"";
             return reader.refuse("at", format!("no webhook's address: {}", quoted(&at)), accepted);
         };
-        let reach = match (named, given, reader.is_set("reach")) {
-            (HookTarget::Territory(_), _, true) => {
-                return reader.refuse(
-                    "reach",
-                    "what the webhook is about follows from its address",
-                    "no such key",
-                );
+        let reach = match (named, reader.is_set("reach")) {
+            (HookTarget::Territory(_), true) => {
+                let problem = "what the webhook is about follows from its address";
+                return reader.refuse("reach", problem, "no such key");
             }
-            (HookTarget::App, None, false) => {
-                return reader.refuse(
-                    "reach",
-                    "missing",
-                    "the owners and repositories where the app is installed",
-                );
+            (HookTarget::Territory(territory), false) => Reach::Only(vec![territory]),
+            (HookTarget::App, true) => given?,
+            (HookTarget::App, false) => {
+                let accepted = "the owners and repositories where the app is installed";
+                return reader.refuse("reach", "missing", accepted);
             }
-            (HookTarget::Territory(territory), ..) => Reach::Only(vec![territory]),
-            (HookTarget::App, given, _) => given?,
         };
         Some(Self { at, account: account?, reach, check_every })
     }

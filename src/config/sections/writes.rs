@@ -55,7 +55,7 @@ pub enum WriteStore {
 
 impl Writes {
     /// Reads the section; `state` is `None` when it has a fault of its own.
-    pub(in crate::config) fn read(reader: &mut Reader<'_>, state: Option<&State>) -> Self {
+    pub(crate) fn read(reader: &mut Reader<'_>, state: Option<&State>) -> Self {
         let writes = Self {
             store: reader.or("store", WriteStore::Memory),
             spacing: reader.or("spacing", SPACING),
@@ -66,16 +66,14 @@ impl Writes {
             queue_max: reader.or("queue_max", QUEUE_MAX),
         };
         if writes.store == WriteStore::Redis && state.is_some_and(|state| state.redis.is_none()) {
-            reader.refuse::<()>(
-                "store",
-                "there is no state.redis to keep writes in",
-                "\"memory\", { path = \"weir.redb\" }, or set state.redis",
-            );
+            let problem = "there is no state.redis to keep writes in";
+            let accepted = "\"memory\", { path = \"weir.redb\" }, or set state.redis";
+            reader.refuse::<()>("store", problem, accepted);
         }
         writes
     }
 
-    pub(in crate::config) fn print(&self, printer: &mut Printer) {
+    pub(crate) fn print(&self, printer: &mut Printer) {
         printer.section("writes");
         let store = match &self.store {
             WriteStore::Memory => text("memory"),
@@ -98,7 +96,7 @@ impl Read for WriteStore {
     }
 
     fn read(entry: &Entry<'_>) -> Option<Self> {
-        if entry.value().is_table() {
+        if entry.value.is_table() {
             return entry.table(|reader| reader.required("path").map(Self::File));
         }
         match entry.text::<Self>()? {

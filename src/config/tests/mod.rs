@@ -113,7 +113,10 @@ fn references_are_resolved_and_defaults_filled_in() {
     assert_eq!(config.listen.http, ["127.0.0.1:8080".parse().unwrap()]);
     assert_eq!(config.upstream.dialect, Dialect::Service);
     assert_eq!((config.cache.max_size, config.cache.max_object), (64 << 20, 8 << 20));
-    assert_eq!((config.limits.concurrency.get(), config.limits.content_per_hour.get()), (10, 500));
+    assert_eq!(
+        (config.limits.secondary.concurrency, config.limits.secondary.content_per_hour),
+        (10, 500)
+    );
     assert_eq!(
         (config.writes.store, config.writes.retention),
         (WriteStore::Memory, Duration::from_hours(24))
