@@ -2,6 +2,7 @@
 
 use std::io;
 use std::num::NonZeroUsize;
+use std::process::ExitCode;
 
 use rustix::process::Signal as Number;
 use tokio::runtime::{Builder, Runtime};
@@ -11,6 +12,30 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub const BAD_CONFIG: u8 = 2;
 /// Exit code of a failure while running.
 pub const FAILED: u8 = 1;
+
+/// Reason for the early end of a command.
+pub struct Failure {
+    code: u8,
+    problem: String,
+}
+
+impl Failure {
+    /// Creates the failure of bad usage or a bad config.
+    pub fn bad_config(problem: impl ToString) -> Self {
+        Self { code: BAD_CONFIG, problem: problem.to_string() }
+    }
+
+    /// Creates a failure while running.
+    pub fn running(problem: impl ToString) -> Self {
+        Self { code: FAILED, problem: problem.to_string() }
+    }
+
+    /// Reports the problem on standard error, and returns the exit code.
+    pub fn report(self) -> ExitCode {
+        eprintln!("{}", self.problem);
+        self.code.into()
+    }
+}
 
 /// Builds a runtime; without a number it has one worker thread per core.
 pub fn runtime(threads: Option<NonZeroUsize>) -> io::Result<Runtime> {

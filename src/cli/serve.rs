@@ -8,13 +8,11 @@ use std::sync::Arc;
 use clap::Args;
 use tracing::{error, info, warn};
 
-use super::process::{BAD_CONFIG, FAILED, ProcessSignal, Signals, runtime};
+use super::process::{FAILED, Failure, ProcessSignal, Signals, runtime};
 use crate::admin::Admin;
 use crate::clock::Clock;
 use crate::config::{self, Config, WriteStore};
-use crate::gateway::Recovery;
-use crate::gateway::{Current, tell_doubts};
-use crate::gateway::{Drained, Listening};
+use crate::gateway::{Current, Drained, Listening, Recovery, tell_doubts};
 use crate::telemetry::{self, LogFormat, LogLevel, Metrics, TelemetrySettings};
 use crate::writes::Store;
 use crate::writes::file::FileStore;
@@ -33,52 +31,37 @@ pub struct Serve {
 impl Serve {
     /// Serves until SIGTERM or Ctrl-C.
     pub fn run(self) -> ExitCode {
-        let runtime = match runtime(self.threads) {
-            Ok(runtime) => runtime,
-            Err(fault) => {
-                eprintln!("cannot start worker threads: {fault}");
-                return FAILED.into();
-            }
-        };
+        self.start().unwrap_or_else(Failure::report)
+    }
+
+    fn start(self) -> Result<ExitCode, Failure> {
+        let runtime = runtime(self.threads).map_err(|fault| {
+            Failure::running(format_args!("cannot start worker threads: {fault}"))
+        })?;
         // First, so that a signal during the reading of the config does not kill the process.
-        let signals = match runtime.block_on(async { Signals::install() }) {
-            Ok(signals) => signals,
-            Err(fault) => {
-                eprintln!("cannot listen for signals: {fault}");
-                return FAILED.into();
-            }
-        };
-        let config = match config::load(&self.config) {
-            Ok(config) => Arc::new(config),
-            Err(faults) => {
-                eprintln!("{faults}");
-                return BAD_CONFIG.into();
-            }
-        };
-        let guard = match telemetry::init(&telemetry_settings(&config)) {
-            Ok(guard) => guard,
-            Err(fault) => {
-                eprintln!("telemetry: {fault}");
-                return BAD_CONFIG.into();
-            }
-        };
-        let code = runtime.block_on(serve(config, self.config, signals));
+        let signals = runtime.block_on(async { Signals::install() }).map_err(|fault| {
+            Failure::running(format_args!("cannot listen for signals: {fault}"))
+        })?;
+        let config = Arc::new(config::load(&self.config).map_err(Failure::bad_config)?);
+        let guard = telemetry::init(&telemetry_settings(&config))
+            .map_err(|fault| Failure::bad_config(format_args!("telemetry: {fault}")))?;
+        let served = runtime.block_on(serve(config, self.config, signals));
         // Detached fetches have had their time; the rest may not delay the exit.
         runtime.shutdown_background();
         guard.shutdown();
-        code
+        Ok(served.map_or_else(|Logged| FAILED.into(), |()| ExitCode::SUCCESS))
     }
 }
 
-async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> ExitCode {
+/// An error that is in the log already.
+struct Logged;
+
+async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Result<(), Logged> {
     tell_doubts(&config);
-    let (store, recovery) = match open_writes(&config.writes.store) {
-        Ok(opened) => opened,
-        Err(fault) => {
-            error!(error = %fault, "cannot keep writes");
-            return FAILED.into();
-        }
-    };
+    let (store, recovery) = open_writes(&config.writes.store).map_err(|fault| {
+        error!(error = %fault, "cannot keep writes");
+        Logged
+    })?;
     let current = Current::with_writes(
         config,
         Clock::system(),
@@ -87,20 +70,14 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Exit
         recovery,
     );
     current.read_from(path);
-    let admin = match Admin::open(&current).await {
-        Ok(admin) => admin,
-        Err(fault) => {
-            error!(error = %fault, "cannot open the admin listener");
-            return FAILED.into();
-        }
-    };
-    let listening = match Listening::open(&current) {
-        Ok(listening) => listening,
-        Err(fault) => {
-            error!(error = %fault, "cannot open a listener");
-            return FAILED.into();
-        }
-    };
+    let admin = Admin::open(&current).await.map_err(|fault| {
+        error!(error = %fault, "cannot open the admin listener");
+        Logged
+    })?;
+    let listening = Listening::open(&current).map_err(|fault| {
+        error!(error = %fault, "cannot open a listener");
+        Logged
+    })?;
     for address in &listening.addresses {
         info!(address = %address, "listening");
     }
@@ -127,7 +104,7 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Exit
     } else if left > 0 {
         warn!(writes = left, "queued writes are lost: writes.store is \"memory\"");
     }
-    ExitCode::SUCCESS
+    Ok(())
 }
 
 /// Opens the store of queued writes, and reads those of an earlier run.
@@ -138,8 +115,8 @@ fn open_writes(wanted: &WriteStore) -> Result<(Arc<dyn Store>, Recovery), String
     };
     let store = FileStore::open(path, |number, stored| {
         recovery.take(number, &stored).map_err(|fault| fault.to_string())
-    });
-    let store = store.map_err(|fault| fault.to_string())?;
+    })
+    .map_err(|fault| fault.to_string())?;
     recovery.next_number = store.first_number();
     Ok((Arc::new(store), recovery))
 }
@@ -152,10 +129,7 @@ fn telemetry_settings(config: &Config) -> TelemetrySettings {
             config::LogFormat::Text => LogFormat::Text,
         },
         level: LogLevel::from_environment(),
-        otlp_endpoint: telemetry
-            .otlp_endpoint
-            .as_ref()
-            .map(|endpoint| endpoint.as_str().to_owned()),
+        otlp_endpoint: telemetry.otlp_endpoint.as_ref().map(ToString::to_string),
         service_name: telemetry.service_name.to_string(),
         sample_ratio: telemetry.sample_ratio,
     }

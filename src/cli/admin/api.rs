@@ -13,10 +13,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args;
 use http::{HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use secrecy::{ExposeSecret, SecretString};
+use serde::de::DeserializeOwned;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -71,7 +72,7 @@ pub enum Fault {
     #[error(
         "nothing answers at {address}: {problem}\nis the gateway running there, and does its config have `admin = \"{address}\"` in [listen]?"
     )]
-    Unreachable { address: String, problem: std::io::Error },
+    Unreachable { address: String, problem: io::Error },
     #[error("{0} took the question and did not answer within {PATIENCE:?}")]
     Timeout(String),
     /// The token is missing or wrong.
@@ -117,18 +118,15 @@ impl AdminArguments {
         command: &str,
         question: impl AsyncFnOnce(&AdminApi) -> Result<String, Fault>,
     ) -> ExitCode {
-        let options = self.resolve().and_then(|api| {
+        let output = self.resolve().and_then(|api| {
             let runtime = runtime(Some(std::num::NonZeroUsize::MIN));
-            let runtime = runtime
-                .map_err(|problem| Fault::Unreachable { address: api.address.clone(), problem })?;
+            let runtime = runtime.map_err(|problem| api.unreachable(problem))?;
             runtime.block_on(question(&api))
         });
-        match options {
+        match output {
+            Ok(text) if io::stdout().lock().write_all(text.as_bytes()).is_ok() => ExitCode::SUCCESS,
             // A closed pager is no success, because the output is incomplete.
-            Ok(text) => match io::stdout().lock().write_all(text.as_bytes()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(_) => FAILED.into(),
-            },
+            Ok(_) => FAILED.into(),
             Err(fault) => {
                 eprintln!("{command}: {fault}");
                 fault.code().into()
@@ -137,7 +135,7 @@ impl AdminArguments {
     }
 
     /// Determines the address and the token.
-    pub fn resolve(self) -> Result<AdminApi, Fault> {
+    fn resolve(self) -> Result<AdminApi, Fault> {
         let environment = std::env::var(TOKEN_VARIABLE).ok();
         self.resolve_in(Path::new(DEFAULT_CONFIG), environment)
     }
@@ -153,56 +151,62 @@ impl AdminArguments {
             file.map(|file| config::load_listen(&file)).transpose().map_err(Fault::Config)?;
         let (configured, token) =
             listen.map_or((None, None), |listen| (listen.admin, listen.admin_token));
-        let address = self
-            .admin
-            .or_else(|| configured.map(|admin| reachable(admin).to_string()))
-            .ok_or(Fault::NoAddress)?;
-        let token =
-            token.or_else(|| environment.filter(|token| !token.is_empty()).map(SecretString::from));
-        Ok(AdminApi { address, token })
+        let configured = configured.map(|admin| reachable(admin).to_string());
+        let address = self.admin.or(configured).ok_or(Fault::NoAddress)?;
+        let environment = environment.filter(|token| !token.is_empty()).map(SecretString::from);
+        Ok(AdminApi { address, token: token.or(environment) })
     }
 }
 
 impl AdminApi {
     /// Returns the answer to `GET path`, if it is one of an admin listener.
     pub async fn get(&self, path: &str) -> Result<Bytes, Fault> {
-        self.in_time(self.exchange(Method::GET, path, Bytes::new())).await
+        self.request(Method::GET, path, Bytes::new()).await
     }
 
     /// Returns the answer to `POST path` with this body.
     pub async fn post(&self, path: &str, body: &serde_json::Value) -> Result<Bytes, Fault> {
-        self.in_time(self.exchange(Method::POST, path, Bytes::from(body.to_string()))).await
+        self.request(Method::POST, path, body.to_string().into()).await
     }
 
-    async fn in_time(
+    /// Formats an answer: with `json` as it is, else by `tell`. It is parsed in both cases, because
+    /// the next program in a pipe must get what it expects.
+    pub fn printed<T: DeserializeOwned>(
         &self,
-        exchange: impl Future<Output = Result<Bytes, Fault>>,
-    ) -> Result<Bytes, Fault> {
-        timeout(PATIENCE, exchange)
+        body: &[u8],
+        json: bool,
+        mismatch: &str,
+        tell: impl FnOnce(&T) -> String,
+    ) -> Result<String, Fault> {
+        let answer: T = serde_json::from_slice(body).map_err(|_| self.not_admin(&mismatch))?;
+        Ok(if json { String::from_utf8_lossy(body).into_owned() + "\n" } else { tell(&answer) })
+    }
+
+    async fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Fault> {
+        timeout(PATIENCE, self.exchange(method, path, body))
             .await
             .unwrap_or_else(|_| Err(Fault::Timeout(self.address.clone())))
     }
 
     async fn exchange(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Fault> {
-        let stream = TcpStream::connect(&self.address)
-            .await
-            .map_err(|problem| Fault::Unreachable { address: self.address.clone(), problem })?;
+        let stream = TcpStream::connect(&self.address).await;
+        let stream = stream.map_err(|problem| self.unreachable(problem))?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|fault| self.not_admin(&fault))?;
         tokio::spawn(connection);
         let mut request =
             Request::builder().method(&method).uri(path).header(header::HOST, &self.address);
         if let Some(token) = &self.token {
-            let value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()));
-            let mut value = value.map_err(|_| {
-                self.not_admin(&"the admin token has characters that a header cannot hold")
-            })?;
+            let problem = "the admin token has characters that a header cannot hold";
+            let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()))
+                .map_err(|_| self.not_admin(&problem))?;
             value.set_sensitive(true);
             request = request.header(header::AUTHORIZATION, value);
         }
         let request = request.body(Full::new(body)).map_err(|fault| self.not_admin(&fault))?;
         let answer = sender.send_request(request).await.map_err(|fault| self.not_admin(&fault))?;
         let status = answer.status();
+        let unexpected = || self.not_admin(&format!("it answers {status} to {method} {path}"));
         match status {
             StatusCode::UNAUTHORIZED if is_of_admin(answer.headers()) => {
                 return Err(self.unauthorized());
@@ -213,25 +217,23 @@ impl AdminApi {
             | StatusCode::NOT_FOUND
             | StatusCode::CONFLICT
             | StatusCode::SERVICE_UNAVAILABLE => {}
-            status => {
-                return Err(self.not_admin(&format!("it answers {status} to {method} {path}")));
-            }
+            _ => return Err(unexpected()),
         }
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body
-            .map(http_body_util::Collected::to_bytes)
-            .map_err(|fault| self.not_admin(&fault))?;
+        let body = body.map(Collected::to_bytes).map_err(|fault| self.not_admin(&fault))?;
         match status {
             StatusCode::OK => Ok(body),
             StatusCode::UNPROCESSABLE_ENTITY => Err(Fault::Rejected(message_of(&body))),
-            status => Err(not_done(&body).unwrap_or_else(|| {
-                self.not_admin(&format!("it answers {status} to {method} {path}"))
-            })),
+            _ => Err(not_done(&body).unwrap_or_else(unexpected)),
         }
     }
 
     pub fn not_admin(&self, problem: &dyn std::fmt::Display) -> Fault {
         Fault::NotAdmin { address: self.address.clone(), problem: problem.to_string() }
+    }
+
+    fn unreachable(&self, problem: io::Error) -> Fault {
+        Fault::Unreachable { address: self.address.clone(), problem }
     }
 
     fn unauthorized(&self) -> Fault {
@@ -275,12 +277,12 @@ fn reachable(bound: SocketAddr) -> SocketAddr {
 }
 
 fn host_and_port(text: &str) -> Result<String, String> {
-    let port = text
-        .rsplit_once(':')
-        .filter(|(host, _)| !host.is_empty())
-        .and_then(|(_, port)| port.parse::<u16>().ok());
-    port.map(|_| text.to_owned())
-        .ok_or_else(|| "not a host and a port, such as 127.0.0.1:9090".to_owned())
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+            Ok(text.to_owned())
+        }
+        _ => Err("not a host and a port, such as 127.0.0.1:9090".to_owned()),
+    }
 }
 
 #[cfg(test)]

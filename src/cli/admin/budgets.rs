@@ -25,12 +25,6 @@ impl Budgets {
 
 async fn ask(api: &AdminApi, json: bool) -> Result<String, Fault> {
     let body = api.get("/api/budgets").await?;
-    // Checked for `--json` too: the next program in a pipe must get what it expects.
-    let answer: Answer = serde_json::from_slice(&body)
-        .map_err(|_| api.not_admin(&"its answer is not the books of a gateway"))?;
-    Ok(if json {
-        String::from_utf8_lossy(&body).into_owned() + "\n"
-    } else {
-        table::render(&answer, &api.address)
-    })
+    let mismatch = "its answer is not the books of a gateway";
+    api.printed(&body, json, mismatch, |answer: &Answer| table::render(answer, &api.address))
 }

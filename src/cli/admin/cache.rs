@@ -42,20 +42,15 @@ impl Cache {
 }
 
 async fn ask(api: &AdminApi, prefix: Option<String>, json: bool) -> Result<String, Fault> {
-    let body = match &prefix {
+    let mismatch = "its answer is not about a cache";
+    match prefix {
         Some(prefix) => {
-            api.post("/api/cache/purge", &serde_json::json!({ "prefix": prefix })).await?
+            let order = serde_json::json!({ "prefix": prefix });
+            let body = api.post("/api/cache/purge", &order).await?;
+            api.printed(&body, json, mismatch, details)
         }
-        None => api.get("/api/cache").await?,
-    };
-    // Checked for `--json` too: the next program in a pipe must get what it expects.
-    let text = if prefix.is_some() {
-        serde_json::from_slice(&body).map(|purged: Purged| details(&purged))
-    } else {
-        serde_json::from_slice(&body).map(|figures: Figures| table(&figures))
-    };
-    let text = text.map_err(|_| api.not_admin(&"its answer is not about a cache"))?;
-    Ok(if json { String::from_utf8_lossy(&body).into_owned() + "\n" } else { text })
+        None => api.printed(&api.get("/api/cache").await?, json, mismatch, table),
+    }
 }
 
 fn details(purged: &Purged) -> String {
@@ -93,12 +88,8 @@ fn table(figures: &Figures) -> String {
 }
 
 fn part_table(title: &str, parts: &[Part]) -> String {
-    let width = parts
-        .iter()
-        .map(|part| part.name.chars().count())
-        .max()
-        .unwrap_or_default()
-        .max(title.len());
+    let names = parts.iter().map(|part| part.name.chars().count());
+    let width = names.max().unwrap_or_default().max(title.len());
     let mut text = format!("\n{title:width$}  {:>9}  {:>12}\n", "answers", "bytes");
     for part in parts {
         let _ = writeln!(text, "{:width$}  {:>9}  {:>12}", part.name, part.entries, part.bytes);

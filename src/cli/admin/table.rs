@@ -23,6 +23,7 @@ enum Severity {
     Token,
 }
 
+#[derive(Default)]
 struct Row {
     account: String,
     resource: String,
@@ -76,40 +77,28 @@ fn severity(account: &AccountBudgets) -> Severity {
 
 fn complaints(account: &AccountBudgets, now: u64) -> Vec<String> {
     let name = plain(&account.account);
-    let tokens = account.tokens.iter().filter(|token| !token.healthy);
-    let mut complaints: Vec<String> = tokens
-        .map(|token| {
-            format!(
-                "{name}: token {} is not used: {}",
-                plain(&token.token),
-                plain(token.reason.as_deref().unwrap_or("unknown"))
-            )
-        })
-        .collect();
-    if let Some(until) = account.cooldown_until {
-        complaints.push(format!(
-            "{name}: closed, the upstream refused it for a secondary limit; opens {}",
-            when(until, now)
-        ));
-    }
+    let tokens = account.tokens.iter().filter(|token| !token.healthy).map(|token| {
+        let reason = plain(token.reason.as_deref().unwrap_or("unknown"));
+        format!("{name}: token {} is not used: {reason}", plain(&token.token))
+    });
+    let closed = account.cooldown_until.map(|until| {
+        let opens = when(until, now);
+        format!("{name}: closed, the upstream refused it for a secondary limit; opens {opens}")
+    });
+    let kept = match account.reserve {
+        0 => String::new(),
+        reserve => format!(" but for the reserve of {reserve}"),
+    };
     let exhausted = account.resources.iter().filter(|budget| is_exhausted(account, budget));
-    complaints.extend(exhausted.map(|budget| {
-        let kept = if account.reserve > 0 {
-            format!(" but for the reserve of {}", account.reserve)
-        } else {
-            String::new()
-        };
-        format!(
-            "{name}: {} is used up{kept}; whole again {}",
-            plain(&budget.resource),
-            when(budget.reset, now)
-        )
-    }));
+    let exhausted = exhausted.map(|budget| {
+        let (resource, whole) = (plain(&budget.resource), when(budget.reset, now));
+        format!("{name}: {resource} is used up{kept}; whole again {whole}")
+    });
     let full = account.secondary.iter().filter(|limit| limit.in_use >= limit.max);
-    complaints.extend(full.map(|limit| {
+    let full = full.map(|limit| {
         format!("{name}: {} is full, {} of {}", plain(&limit.limit), limit.in_use, limit.max)
-    }));
-    complaints
+    });
+    tokens.chain(closed).chain(exhausted).chain(full).collect()
 }
 
 /// Returns true if nothing more is admitted: the rest is in flight or reserved.
@@ -135,7 +124,6 @@ fn rows(account: &AccountBudgets, now: u64) -> Vec<Row> {
         .resources
         .iter()
         .map(|budget| Row {
-            account: String::new(),
             resource: plain(&budget.resource),
             left: left(budget),
             in_flight: budget.reserved.to_string(),
@@ -144,17 +132,12 @@ fn rows(account: &AccountBudgets, now: u64) -> Vec<Row> {
             } else {
                 "presumed, not asked yet in this window".into()
             },
+            ..Row::default()
         })
         .collect();
     if rows.is_empty() {
-        let nothing = "nothing asked yet".to_owned();
-        rows.push(Row {
-            account: String::new(),
-            resource: "-".into(),
-            left: nothing,
-            in_flight: String::new(),
-            whole: String::new(),
-        });
+        let left = "nothing asked yet".into();
+        rows.push(Row { resource: "-".into(), left, ..Row::default() });
     }
     let used: Vec<String> = account
         .secondary
@@ -163,14 +146,7 @@ fn rows(account: &AccountBudgets, now: u64) -> Vec<Row> {
         .map(|limit| format!("{} {}/{}", plain(&limit.limit), limit.in_use, limit.max))
         .collect();
     if !used.is_empty() {
-        let (left, nothing) = (used.join(", "), String::new);
-        rows.push(Row {
-            account: nothing(),
-            resource: "secondary".into(),
-            left,
-            in_flight: nothing(),
-            whole: nothing(),
-        });
+        rows.push(Row { resource: "secondary".into(), left: used.join(", "), ..Row::default() });
     }
     rows[0].account = plain(&account.account);
     rows

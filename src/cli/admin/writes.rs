@@ -16,6 +16,9 @@ use super::table::{plain, visible};
 use crate::admin::writes::{EXAMPLE_ID, Item, LISTED_MAX, Listing};
 use crate::writes::{WriteId, WriteState};
 
+/// Problem of an answer that is none about writes.
+const MISMATCH: &str = "its answer is not about writes";
+
 #[derive(Args)]
 pub struct Writes {
     #[command(subcommand)]
@@ -27,36 +30,30 @@ enum Action {
     /// List writes, the oldest first
     List(List),
     /// Show one write, with the upstream's answer
-    Show {
-        /// Its id
-        #[arg(value_parser = write_id)]
-        id: WriteId,
-        #[command(flatten)]
-        options: GatewayOptions,
-    },
+    Show(One),
     /// Take a write back that is still queued; it is not sent then
-    Cancel {
-        /// Its id
-        #[arg(value_parser = write_id)]
-        id: WriteId,
-        #[command(flatten)]
-        options: GatewayOptions,
-    },
+    Cancel(One),
     /// Try a write again that is failed, cancelled or unknown
     ///
     /// One that is unknown may have been executed: the answer was lost, or was an error that does
     /// not tell. Trying it again may execute it a second time, so it is refused without
     /// --even-if-executed. Look first whether the upstream has done what was asked.
     Retry {
-        /// Its id
-        #[arg(value_parser = write_id)]
-        id: WriteId,
         /// Also when it may have been executed already, which makes it happen twice
         #[arg(long)]
         even_if_executed: bool,
         #[command(flatten)]
-        options: GatewayOptions,
+        one: One,
     },
+}
+
+#[derive(Args)]
+struct One {
+    /// Its id
+    #[arg(value_parser = write_id)]
+    id: WriteId,
+    #[command(flatten)]
+    options: GatewayOptions,
 }
 
 #[derive(Args)]
@@ -99,22 +96,20 @@ impl Writes {
             Action::List(list) => {
                 list.options.gateway.clone().ask(COMMAND, async |api| list.ask(api).await)
             }
-            Action::Show { id, options } => options.gateway.ask(COMMAND, async |api| {
+            Action::Show(One { id, options }) => options.gateway.ask(COMMAND, async |api| {
                 let body = api.get(&format!("/api/writes/{id}")).await?;
-                printed(api, &body, options.json, shown)
+                api.printed(&body, options.json, MISMATCH, shown)
             }),
-            Action::Cancel { id, options } => options.gateway.ask(COMMAND, async |api| {
+            Action::Cancel(One { id, options }) => options.gateway.ask(COMMAND, async |api| {
                 let body = api.post(&format!("/api/writes/{id}/cancel"), &json!({})).await?;
-                printed(api, &body, options.json, standing)
+                api.printed(&body, options.json, MISMATCH, standing)
             }),
-            Action::Retry { id, even_if_executed, options } => {
+            Action::Retry { even_if_executed, one: One { id, options } } => {
                 options.gateway.ask(COMMAND, async |api| {
                     let order = json!({ "even_if_executed": even_if_executed });
-                    let body = api
-                        .post(&format!("/api/writes/{id}/retry"), &order)
-                        .await
-                        .map_err(|fault| in_our_words(id, fault))?;
-                    printed(api, &body, options.json, standing)
+                    let body = api.post(&format!("/api/writes/{id}/retry"), &order).await;
+                    let body = body.map_err(|fault| in_our_words(id, fault))?;
+                    api.printed(&body, options.json, MISMATCH, standing)
                 })
             }
         }
@@ -135,20 +130,9 @@ impl List {
             }
         }
         let body = api.get(&path).await?;
-        printed(api, &body, self.options.json, |listing: &Listing| table(listing, &api.address))
+        let tell = |listing: &Listing| table(listing, &api.address);
+        api.printed(&body, self.options.json, MISMATCH, tell)
     }
-}
-
-/// Prints an answer as it is, or for people. The raw answer is checked too.
-fn printed<'b, T: Deserialize<'b>>(
-    api: &AdminApi,
-    body: &'b [u8],
-    json: bool,
-    tell: impl FnOnce(&T) -> String,
-) -> Result<String, Fault> {
-    let answer: T = serde_json::from_slice(body)
-        .map_err(|_| api.not_admin(&"its answer is not about writes"))?;
-    Ok(if json { String::from_utf8_lossy(body).into_owned() + "\n" } else { tell(&answer) })
 }
 
 /// Replaces the API's field by the command's flag.
@@ -227,14 +211,8 @@ fn table(listing: &Listing, address: &str) -> String {
     let rows: Vec<_> = std::iter::once((heading, "what".to_owned()))
         .chain(listing.writes.iter().map(|write| row(write, &listing.now_iso)))
         .collect();
-    let width = |column: usize| {
-        rows.iter()
-            .filter_map(|(cells, _)| cells.get(column))
-            .map(|cell| cell.chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: [usize; 7] = std::array::from_fn(width);
+    let width = |column: usize| rows.iter().map(|(cells, _)| cells[column].chars().count()).max();
+    let widths: [usize; 7] = std::array::from_fn(|column| width(column).unwrap_or(0));
     text.push('\n');
     for (cells, what) in &rows {
         for (cell, width) in cells.iter().zip(widths) {
@@ -249,7 +227,6 @@ fn table(listing: &Listing, address: &str) -> String {
 }
 
 fn row(write: &Item, now_iso: &str) -> ([String; 7], String) {
-    let cell = |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), plain);
     let attempts = write.attempts.map_or_else(|| "-".into(), |attempts| attempts.to_string());
     let so_far = match (write.status, &write.reason, &write.not_before) {
         (Some(status), ..) => status.to_string(),
@@ -261,15 +238,18 @@ fn row(write: &Item, now_iso: &str) -> ([String; 7], String) {
         (None, None, Some(_)) if write.state == WriteState::Queued => "waits".into(),
         _ => "-".into(),
     };
-    let id = plain(&write.id);
-    let (client, account, accepted) =
-        (cell(&write.client), cell(&write.account), cell(&write.accepted_at));
-    ([id, write.state.name().into(), client, account, accepted, attempts, so_far], what(write))
+    let [client, account, accepted] =
+        [&write.client, &write.account, &write.accepted_at].map(|text| cell(text.as_ref()));
+    let state = write.state.name().into();
+    ([plain(&write.id), state, client, account, accepted, attempts, so_far], what(write))
 }
 
 fn what(write: &Item) -> String {
-    let part = |text: &Option<String>| text.as_deref().map_or_else(|| "-".into(), plain);
-    format!("{} {}", part(&write.method), part(&write.path))
+    format!("{} {}", cell(write.method.as_ref()), cell(write.path.as_ref()))
+}
+
+fn cell(text: Option<&String>) -> String {
+    text.map_or_else(|| "-".into(), |text| plain(text))
 }
 
 fn write_id(text: &str) -> Result<WriteId, String> {

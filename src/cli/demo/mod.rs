@@ -8,6 +8,7 @@ mod bots;
 mod report;
 mod stage;
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::process::{FAILED, ProcessSignal, Signals, runtime};
+use super::process::{Failure, ProcessSignal, Signals, runtime};
 use crate::config::parse_duration;
 use crate::gateway::Listening;
 use crate::telemetry::{self, LogFormat, LogLevel, TelemetrySettings};
@@ -48,34 +49,24 @@ impl Demo {
         };
         let guard = match telemetry::init(&settings) {
             Ok(guard) => guard,
-            Err(fault) => {
-                eprintln!("weir demo: {fault}");
-                return FAILED.into();
-            }
+            Err(fault) => return failure(&fault).report(),
         };
-        let code = match runtime(None) {
-            Ok(runtime) => {
-                let code = runtime.block_on(self.show()).unwrap_or_else(|fault| {
-                    eprintln!("weir demo: {fault}");
-                    FAILED.into()
-                });
-                runtime.shutdown_background();
-                code
-            }
-            Err(fault) => {
-                eprintln!("weir demo: {fault}");
-                FAILED.into()
-            }
-        };
+        let shown = runtime(None).map_err(|fault| failure(&fault)).and_then(|runtime| {
+            let shown = runtime.block_on(self.show());
+            runtime.shutdown_background();
+            shown
+        });
+        let code = shown.unwrap_or_else(Failure::report);
         guard.shutdown();
         code
     }
 
-    async fn show(self) -> Result<ExitCode, String> {
-        let mut signals = Signals::install().map_err(|fault| fault.to_string())?;
-        let stage = Stage::build(self.listen, self.bots).await?;
-        let listening = Listening::open(&stage.current)
-            .map_err(|fault| format!("{fault}; another address can be given with --listen"))?;
+    async fn show(self) -> Result<ExitCode, Failure> {
+        let mut signals = Signals::install().map_err(|fault| failure(&fault))?;
+        let stage = Stage::build(self.listen, self.bots).await.map_err(|fault| failure(&fault))?;
+        let listening = Listening::open(&stage.current).map_err(|fault| {
+            failure(&format_args!("{fault}; another address can be given with --listen"))
+        })?;
         let address = listening.addresses.first().copied().unwrap_or(self.listen);
         println!("{}", stage.welcome(address));
         let bots = Arc::new(Bots::new(address, &stage));
@@ -112,4 +103,8 @@ impl Demo {
         stage.close().await;
         Ok(verdict)
     }
+}
+
+fn failure(problem: &dyn Display) -> Failure {
+    Failure::running(format_args!("weir demo: {problem}"))
 }

@@ -20,8 +20,7 @@ use crate::api::Dialect;
 use crate::clock::Clock;
 use crate::config;
 use crate::emulator::{Emulator, Handle, Options, Server, TokenView};
-use crate::gateway::Current;
-use crate::gateway::Gateway;
+use crate::gateway::{Current, Gateway};
 use crate::telemetry::Metrics;
 
 /// Latency of the emulated upstream: about that of the real one for a small answer.
@@ -161,10 +160,9 @@ impl Stage {
 /// Picks one classic token with enough scopes for each account: classic tokens may use every route
 /// of the bots.
 fn pool_tokens(all: Vec<TokenView>) -> Vec<TokenView> {
+    let is_usable = |token: &TokenView| token.kind == "classic" && token.scopes.contains(&"repo");
     let mut by_account = BTreeMap::new();
-    for token in
-        all.into_iter().filter(|token| token.kind == "classic" && token.scopes.contains(&"repo"))
-    {
+    for token in all.into_iter().filter(is_usable) {
         by_account.entry(token.account.clone()).or_insert(token);
     }
     by_account.into_values().take(ACCOUNTS_MAX).collect()

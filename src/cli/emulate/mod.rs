@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::net::TcpListener;
 
-use super::process::{BAD_CONFIG, FAILED, ProcessSignal, Signals, runtime};
+use super::process::{Failure, ProcessSignal, Signals, runtime};
 use crate::api::Dialect;
 use crate::clock::Clock;
 use crate::config::parse_duration;
@@ -58,31 +58,24 @@ pub struct Emulate {
 impl Emulate {
     /// Serves until Ctrl-C or SIGTERM.
     pub fn run(self) -> ExitCode {
-        let settings = match self.config.as_deref().map(settings::load).transpose() {
-            Ok(settings) => settings.unwrap_or_default(),
-            Err(faults) => {
-                eprintln!("{faults}");
-                return BAD_CONFIG.into();
-            }
-        };
-        let replay = self.replay.as_deref().or(settings.replay.as_deref());
-        let recording = match replay.map(Recording::load).transpose() {
-            Ok(recording) => recording,
-            Err(error) => {
-                eprintln!("weir emulate: {error}");
-                return BAD_CONFIG.into();
-            }
-        };
-        let served = runtime(None)
-            .map_err(|error| error.to_string())
-            .and_then(|runtime| runtime.block_on(self.serve(settings, recording)));
-        match served {
+        match self.start_and_serve() {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("weir emulate: {error}");
-                FAILED.into()
-            }
+            Err(failure) => failure.report(),
         }
+    }
+
+    fn start_and_serve(self) -> Result<(), Failure> {
+        let settings = self.config.as_deref().map(settings::load).transpose();
+        let settings = settings.map_err(Failure::bad_config)?.unwrap_or_default();
+        let replay = self.replay.as_deref().or(settings.replay.as_deref());
+        let recording = replay
+            .map(Recording::load)
+            .transpose()
+            .map_err(|error| Failure::bad_config(format_args!("weir emulate: {error}")))?;
+        runtime(None)
+            .map_err(|error| error.to_string())
+            .and_then(|runtime| runtime.block_on(self.serve(settings, recording)))
+            .map_err(|error| Failure::running(format_args!("weir emulate: {error}")))
     }
 
     async fn serve(self, settings: Settings, recording: Option<Recording>) -> Result<(), String> {
@@ -158,6 +151,7 @@ mod tests {
     use http::Request;
 
     use super::*;
+    use crate::cli::process::BAD_CONFIG;
 
     #[derive(Parser)]
     struct Line {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
@@ -153,49 +154,48 @@ impl Simulate {
 
 /// Returns the help of `--workload`: every name with its description.
 fn workloads() -> String {
-    let lines =
-        Workload::ALL.map(|workload| format!("  {:<15} {}", workload.name(), workload.about()));
-    format!("What the bots do [default: mixed]\n{}", lines.join("\n"))
+    let line = |workload: &Workload| format!("\n  {:<15} {}", workload.name(), workload.about());
+    let lines: String = Workload::ALL.iter().map(line).collect();
+    format!("What the bots do [default: mixed]{lines}")
 }
 
 fn workload(text: &str) -> Result<Workload, String> {
-    let names = Workload::ALL.map(Workload::name).join(", ");
-    Workload::named(text).ok_or_else(|| format!("accepted: {names}"))
+    text.parse().map_err(|_| {
+        let names: Vec<_> = Workload::ALL.iter().map(|workload| workload.name()).collect();
+        format!("accepted: {}", names.join(", "))
+    })
 }
 
-fn accounts(text: &str) -> Result<Accounts, String> {
+fn accounts(text: &str) -> Result<Accounts, &'static str> {
     if text == "auto" {
         return Ok(Accounts::Auto);
     }
-    let number = text.parse::<NonZeroU32>().ok().filter(|number| number.get() <= 10_000);
-    number
-        .map(Accounts::Number)
-        .ok_or_else(|| "accepted: auto, or a whole number from 1 to 10000".to_owned())
+    let number = number(text, |number: &NonZeroU32| number.get() <= 10_000);
+    number.map(Accounts::Number).ok_or("accepted: auto, or a whole number from 1 to 10000")
 }
 
 fn hours(text: &str) -> Result<Duration, String> {
-    let hours = text.parse::<f64>().ok().filter(|hours| *hours > 0.0 && *hours <= HOURS_MAX);
-    hours
-        .map(|hours| Duration::from_secs_f64(hours * 3_600.0))
+    number(text, |hours| *hours > 0.0 && *hours <= HOURS_MAX)
+        .map(|hours: f64| Duration::from_secs_f64(hours * 3_600.0))
         .ok_or_else(|| format!("accepted: hours above 0, up to {HOURS_MAX}"))
 }
 
-fn percent(text: &str) -> Result<f64, String> {
-    text.parse::<f64>()
-        .ok()
-        .filter(|percent| (0.0..=100.0).contains(percent))
-        .ok_or_else(|| "accepted: 0 to 100".to_owned())
+fn percent(text: &str) -> Result<f64, &'static str> {
+    number(text, |percent| (0.0..=100.0).contains(percent)).ok_or("accepted: 0 to 100")
 }
 
-fn millis(text: &str) -> Result<Duration, String> {
-    let millis = text.parse::<u32>().ok().filter(|millis| *millis <= 3_600_000);
-    millis
-        .map(|millis| Duration::from_millis(millis.into()))
-        .ok_or_else(|| "accepted: milliseconds, up to an hour".to_owned())
+fn millis(text: &str) -> Result<Duration, &'static str> {
+    number(text, |millis| *millis <= 3_600_000)
+        .map(|millis: u32| Duration::from_millis(millis.into()))
+        .ok_or("accepted: milliseconds, up to an hour")
+}
+
+fn number<T: FromStr>(text: &str, fits: impl FnOnce(&T) -> bool) -> Option<T> {
+    text.parse().ok().filter(fits)
 }
 
 /// Parses a rate as the mean time between two requests.
-fn rate(text: &str) -> Result<Duration, String> {
+fn rate(text: &str) -> Result<Duration, &'static str> {
     let read = || {
         let (count, unit) = text.split_once('/')?;
         let seconds = match unit {
@@ -207,7 +207,5 @@ fn rate(text: &str) -> Result<Duration, String> {
         let every = seconds / count.parse::<f64>().ok().filter(|count| *count > 0.0)?;
         (0.001..=1e6).contains(&every).then(|| Duration::from_secs_f64(every))
     };
-    read().ok_or_else(|| {
-        "accepted: a number and a unit of time, such as 1/s, 30/m or 500/h".to_owned()
-    })
+    read().ok_or("accepted: a number and a unit of time, such as 1/s, 30/m or 500/h")
 }

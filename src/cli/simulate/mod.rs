@@ -38,26 +38,22 @@ struct Sources {
 
 impl Simulate {
     pub fn run(self) -> ExitCode {
-        let sources = match self.sources() {
-            Ok(sources) => sources,
-            Err(problem) => {
-                eprintln!("weir simulate: {problem}");
-                return BAD_CONFIG.into();
-            }
-        };
-        let played = match self.accounts {
-            Some(Accounts::Number(_)) | None if self.compares() => self.compare(&sources),
-            Some(Accounts::Auto) => self.size(&sources),
-            Some(Accounts::Number(_)) | None => self.play(&sources),
-        };
+        let played = self.sources().and_then(|sources| {
+            let played = match self.accounts {
+                Some(Accounts::Auto) => self.size(&sources),
+                _ if self.compares() => self.compare(&sources),
+                _ => self.play(&sources),
+            };
+            played.map_err(|unplayable| unplayable.to_string())
+        });
         match played {
             Ok((text, verdict)) => {
                 // A closed pager is no error.
                 let _ = io::stdout().lock().write_all(text.as_bytes());
                 verdict
             }
-            Err(unplayable) => {
-                eprintln!("weir simulate: {unplayable}");
+            Err(problem) => {
+                eprintln!("weir simulate: {problem}");
                 BAD_CONFIG.into()
             }
         }
@@ -67,16 +63,9 @@ impl Simulate {
         if self.accounts == Some(Accounts::Auto) && (self.seeds.get() > 1 || self.explain) {
             return Err("--accounts auto plays one seed and tells no story: give it without --seeds and --explain".to_owned());
         }
-        let config = match &self.config {
-            None => None,
-            Some(path) => {
-                Some(config::load_without_secrets(path).map_err(|faults| faults.to_string())?)
-            }
-        };
-        let trace = match &self.trace {
-            None => None,
-            Some(path) => Some(Arc::new(read_trace(path)?)),
-        };
+        let config = self.config.as_deref().map(config::load_without_secrets).transpose();
+        let config = config.map_err(|faults| faults.to_string())?;
+        let trace = self.trace.as_deref().map(read_trace).transpose()?.map(Arc::new);
         if let (Some(config), Some(trace)) = (&config, &trace) {
             say_who_is_left_out(config, trace)?;
         }
@@ -94,11 +83,8 @@ impl Simulate {
             plan = plan.replaying(Arc::clone(trace), known);
         }
         plan.seed = self.seed;
-        plan.length = self.hours.unwrap_or(if sources.trace.is_some() {
-            plan.length
-        } else {
-            arguments::LENGTH
-        });
+        let usual = if sources.trace.is_some() { plan.length } else { arguments::LENGTH };
+        plan.length = self.hours.unwrap_or(usual);
         plan.network = Network {
             order: if self.reorder { Order::Shuffled } else { Order::Kept },
             lost_percent: self.lost,
@@ -116,11 +102,7 @@ impl Simulate {
     }
 
     fn play(&self, sources: &Sources) -> Result<(String, ExitCode), Unplayable> {
-        let accounts = match self.accounts {
-            Some(Accounts::Number(accounts)) => Some(accounts.get()),
-            _ => None,
-        };
-        let plan = self.plan(sources, accounts);
+        let plan = self.plan(sources, self.accounts_wanted());
         let shows = self.seeds.get() > 1 && io::stderr().is_terminal();
         let tell = |ended: u64| {
             if shows {
@@ -140,8 +122,6 @@ impl Simulate {
         if self.strict {
             fail_refused(&mut swept);
         }
-        let verdict =
-            if swept.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) };
         for (seed, problem) in &swept.failures {
             eprintln!(
                 "weir simulate: seed {seed} failed: {problem}\n  again: {}",
@@ -150,21 +130,26 @@ impl Simulate {
         }
         let text =
             if self.json { self.as_json(&swept) } else { table::of_sweep(self, &plan, &swept) };
-        Ok((text, verdict))
+        Ok((text, verdict(!swept.failures.is_empty())))
     }
 
     /// Plays the worst seed again with its story.
     fn retell(&self, plan: &Plan, swept: &mut Sweep) -> Result<(), Unplayable> {
-        let Some(worst) = swept
-            .worst
-            .as_mut()
-            .filter(|worst| self.seeds.get() > 1 && self.explain && worst.report.refusals() > 0)
-        else {
-            return Ok(());
-        };
-        let again = sweep(&Plan { seed: worst.seed, ..plan.clone() }, 1, 1, &|_| ())?;
-        worst.report.story = again.total.story;
+        let has_story = self.seeds.get() > 1 && self.explain;
+        if let Some(worst) = swept.worst.as_mut().filter(|_| has_story)
+            && worst.report.refusals() > 0
+        {
+            let again = sweep(&Plan { seed: worst.seed, ..plan.clone() }, 1, 1, &|_| ())?;
+            worst.report.story = again.total.story;
+        }
         Ok(())
+    }
+
+    fn accounts_wanted(&self) -> Option<u32> {
+        match self.accounts {
+            Some(Accounts::Number(accounts)) => Some(accounts.get()),
+            Some(Accounts::Auto) | None => None,
+        }
     }
 
     /// Returns true if other gateways' rules are played too.
@@ -173,18 +158,13 @@ impl Simulate {
     }
 
     fn compare(&self, sources: &Sources) -> Result<(String, ExitCode), Unplayable> {
-        let accounts = if let Some(Accounts::Number(accounts)) = self.accounts {
-            Some(accounts.get())
-        } else {
-            None
-        };
-        let plan = self.plan(sources, accounts);
+        let plan = self.plan(sources, self.accounts_wanted());
         let rivals = rivals::compare(&plan, self.seeds.get(), self.threads())?;
-        let mut verdict = ExitCode::SUCCESS;
+        let mut has_failed = false;
         for rival in &rivals {
             for (seed, problem) in &rival.swept.failures {
                 eprintln!("weir simulate: {}: seed {seed} failed: {problem}", rival.rules.name());
-                verdict = FAILED.into();
+                has_failed = true;
             }
             // With lifetimes, answers may be that old.
             if rival.rules == Rules::Weir
@@ -192,7 +172,7 @@ impl Simulate {
                 && rival.report().tally.stale > 0
             {
                 eprintln!("weir simulate: {} stale answers", rival.report().tally.stale);
-                verdict = FAILED.into();
+                has_failed = true;
             }
         }
         let as_json = |rival: &Rival| json!({ "rules": rival.rules, "report": rival.report() });
@@ -201,7 +181,7 @@ impl Simulate {
         } else {
             table::of_rivals(self, &plan, &rivals)
         };
-        Ok((text, verdict))
+        Ok((text, verdict(has_failed)))
     }
 
     fn threads(&self) -> usize {
@@ -216,8 +196,7 @@ impl Simulate {
             if self.json { format!("{}\n", json!(sizing)) } else { table::of_sizing(&sizing) };
         let is_refused = sizing.report.refusals() + sizing.report.sent_while_told > 0;
         let has_failed = sizing.report.broken() > 0 || (self.strict && is_refused);
-        let verdict = if has_failed { ExitCode::from(FAILED) } else { ExitCode::SUCCESS };
-        Ok((text, verdict))
+        Ok((text, verdict(has_failed)))
     }
 
     fn as_json(&self, swept: &Sweep) -> String {
@@ -236,6 +215,10 @@ impl Simulate {
     }
 }
 
+fn verdict(has_failed: bool) -> ExitCode {
+    if has_failed { FAILED.into() } else { ExitCode::SUCCESS }
+}
+
 /// Makes a denial by the upstream a failure of the worst seed.
 fn fail_refused(swept: &mut Sweep) {
     let Some(worst) = &swept.worst else { return };
@@ -248,17 +231,11 @@ fn fail_refused(swept: &mut Sweep) {
 /// Reports on standard error the requests of clients unknown to the config, which are not played.
 /// Fails when those are all requests.
 fn say_who_is_left_out(config: &Config, trace: &Trace) -> Result<(), String> {
-    let is_known = |client: usize| {
-        trace
-            .clients
-            .get(client)
-            .is_some_and(|name| config.clients.iter().any(|known| known.name == *name))
-    };
+    let has = |name: &Arc<str>| config.clients.iter().any(|known| known.name == *name);
+    let is_known = |client: usize| trace.clients.get(client).is_some_and(has);
     let left_out = trace.requests.iter().filter(|request| !is_known(request.client)).count();
-    let unknown: Vec<&str> = (0..trace.clients.len())
-        .filter(|client| !is_known(*client))
-        .map(|client| &*trace.clients[client])
-        .collect();
+    let unknown: Vec<&str> =
+        trace.clients.iter().filter(|name| !has(name)).map(AsRef::as_ref).collect();
     if left_out > 0 {
         let shown = unknown
             .get(..UNKNOWN_SHOWN)
@@ -282,18 +259,13 @@ fn read_trace(path: &Path) -> Result<Trace, String> {
     for (line, problem) in &trace.first_bad {
         eprintln!("weir simulate: {}:{line}: {problem}", path.display());
     }
-    if trace.bad > trace.first_bad.len() {
-        eprintln!(
-            "weir simulate: {}: {} further bad lines",
-            path.display(),
-            trace.bad - trace.first_bad.len()
-        );
+    let further = trace.bad - trace.first_bad.len();
+    let path = path.display();
+    if further > 0 {
+        eprintln!("weir simulate: {path}: {further} further bad lines");
     }
     if trace.requests.is_empty() {
-        return Err(format!(
-            "{}: no line of it is a request of the gateway's JSON log",
-            path.display()
-        ));
+        return Err(format!("{path}: no line of it is a request of the gateway's JSON log"));
     }
     Ok(trace)
 }

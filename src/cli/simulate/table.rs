@@ -1,6 +1,7 @@
 //! The results of a simulation for people.
 
-use std::fmt::Write as _;
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Write as _};
 
 use super::Simulate;
 use crate::simulation::plan::Demanded;
@@ -16,324 +17,218 @@ const HOURS_MIN: f64 = 1.0;
 
 /// Formats a run of one or many seeds.
 pub fn of_sweep(arguments: &Simulate, plan: &Plan, swept: &Sweep) -> String {
-    let mut text = String::new();
-    let what = match &plan.demand {
-        Demanded::Workload(workload) => {
-            format!("workload {}: {}", workload.name(), workload.about())
+    written(|text| {
+        match &plan.demand {
+            Demanded::Workload(workload) => {
+                writeln!(text, "workload {}: {}", workload.name(), workload.about())?;
+            }
+            Demanded::Trace(trace) => {
+                let (requests, clients) = (trace.requests.len(), trace.clients.len());
+                writeln!(text, "{requests} recorded requests of {clients} clients")?;
+            }
         }
-        Demanded::Trace(trace) => {
-            format!("{} recorded requests of {} clients", trace.requests.len(), trace.clients.len())
+        let last = arguments.seed.saturating_add(arguments.seeds.get() - 1);
+        let seeds = if last == arguments.seed {
+            format!("seed {last}")
+        } else {
+            format!("seeds {} to {last}, all together", arguments.seed)
+        };
+        size(text, swept.total.hours, plan, &seeds)?;
+        report(text, &swept.total)?;
+        if let Some(worst) = swept.worst.as_ref().filter(|_| arguments.seeds.get() > 1) {
+            let used = worst.report.used("core");
+            let used =
+                used.map_or_else(String::new, |used| format!(", {} of core used", percent(used)));
+            let refusals = worst.report.refusals();
+            writeln!(
+                text,
+                "\nworst seed {}: {refusals} refusals by the upstream{used}",
+                worst.seed
+            )?;
+            writeln!(text, "  again: {}", arguments.command(worst.seed))?;
         }
-    };
-    let last = arguments.seed.saturating_add(arguments.seeds.get() - 1);
-    let seeds = if last == arguments.seed {
-        format!("seed {last}")
-    } else {
-        format!("seeds {} to {last}, all together", arguments.seed)
-    };
-    line(&mut text, format_args!("{what}"));
-    line(
-        &mut text,
-        format_args!(
-            "{} hours, {} bots, {} accounts, {seeds}\n",
-            swept.total.hours,
-            plan.bots,
-            plan.settings.accounts.len()
-        ),
-    );
-    report(&mut text, &swept.total);
-    if let Some(worst) = swept.worst.as_ref().filter(|_| arguments.seeds.get() > 1) {
-        let used = worst
-            .report
-            .used("core")
-            .map_or_else(String::new, |used| format!(", {} of core used", percent(used)));
-        line(
-            &mut text,
-            format_args!(
-                "\nworst seed {}: {} refusals by the upstream{used}",
-                worst.seed,
-                worst.report.refusals()
-            ),
-        );
-        line(&mut text, format_args!("  again: {}", arguments.command(worst.seed)));
-    }
-    let story = swept.worst.as_ref().map_or(&swept.total.story, |worst| &worst.report.story);
-    if arguments.explain {
-        line(&mut text, format_args!("\nwhat led to the first refusal by the upstream:"));
-        for event in story {
-            line(&mut text, format_args!("  {event}"));
+        if arguments.explain {
+            writeln!(text, "\nwhat led to the first refusal by the upstream:")?;
+            let told = swept.worst.as_ref().map_or(&swept.total, |worst| &worst.report);
+            for event in &told.story {
+                writeln!(text, "  {event}")?;
+            }
+            if told.story.is_empty() {
+                writeln!(text, "  there was none")?;
+            }
         }
-        if story.is_empty() {
-            line(&mut text, format_args!("  there was none"));
-        }
-    }
-    text
+        Ok(())
+    })
 }
 
 /// Formats the same polls under different gateways' rules.
 pub fn of_rivals(arguments: &Simulate, plan: &Plan, rivals: &[Rival]) -> String {
-    let mut text = String::new();
-    let ours = rivals.first().map_or(0, |rival| rival.report().tally.spent);
-    let hours = rivals.first().map_or(0.0, |rival| rival.report().hours);
-    line(
-        &mut text,
-        format_args!("workload {}: {}", arguments.workload.name(), arguments.workload.about()),
-    );
-    let seeds = format!("{} from {} on", counted(arguments.seeds.get(), "seed"), arguments.seed);
-    line(
-        &mut text,
-        format_args!(
-            "{hours} hours, {} bots, {} accounts, {seeds}\n",
-            plan.bots,
-            plan.settings.accounts.len()
-        ),
-    );
-    let head = ["asked", "sent", "304", "spent", "beside Weir", "stale", "refused"];
-    line(
-        &mut text,
-        format_args!("{:<26}{}", "gateway", head.map(|title| format!("{title:>12}")).concat()),
-    );
-    for rival in rivals {
-        let (report, tally) = (rival.report(), rival.report().tally);
-        let asked: u64 = report.clients.iter().map(|client| client.asked).sum();
-        #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-        let beside = format!("{:.1} x", tally.spent as f64 / ours.max(1) as f64);
-        let refused =
-            report.refusals() + report.clients.iter().map(ClientReport::turned_away).sum::<u64>();
-        let figures = [asked, tally.sent, tally.not_modified, tally.spent]
-            .map(|figure| format!("{figure:>12}"))
-            .concat();
-        line(
-            &mut text,
-            format_args!(
-                "{:<26}{figures}{beside:>12}{:>12}{refused:>12}",
-                rival.rules.name(),
-                tally.stale
-            ),
-        );
-    }
-    line(
-        &mut text,
-        format_args!(
-            "\nresources changed {} times",
-            rivals.first().map_or(0, |rival| rival.report().tally.changes)
-        ),
-    );
-    text
+    let Some(ours) = rivals.first().map(Rival::report) else { return String::new() };
+    written(|text| {
+        let workload = arguments.workload;
+        writeln!(text, "workload {}: {}", workload.name(), workload.about())?;
+        let seeds = counted(arguments.seeds.get(), "seed");
+        size(text, ours.hours, plan, &format!("{seeds} from {} on", arguments.seed))?;
+        let head = ["asked", "sent", "304", "spent", "beside Weir", "stale", "refused"];
+        writeln!(text, "{:<26}{}", "gateway", head.map(|title| format!("{title:>12}")).concat())?;
+        for rival in rivals {
+            let (report, tally) = (rival.report(), rival.report().tally);
+            #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+            let beside = format!("{:.1} x", tally.spent as f64 / ours.tally.spent.max(1) as f64);
+            let refused = report.refusals() + report.turned_away();
+            let figures = [report.asked(), tally.sent, tally.not_modified, tally.spent]
+                .map(|figure| format!("{figure:>12}"))
+                .concat();
+            let (name, stale) = (rival.rules.name(), tally.stale);
+            writeln!(text, "{name:<26}{figures}{beside:>12}{stale:>12}{refused:>12}")?;
+        }
+        writeln!(text, "\nresources changed {} times", ours.tally.changes)
+    })
 }
 
 /// Formats the search for the least number of accounts.
 pub fn of_sizing(sizing: &Sizing) -> String {
-    let mut text = String::new();
-    let mut tried = sizing.tried.clone();
-    tried.sort_by_key(|(accounts, _)| *accounts);
-    for (accounts, refused) in tried {
-        line(
-            &mut text,
-            format_args!(
-                "with {} {} of the requests were refused",
-                counted(accounts.into(), "account"),
-                percent(refused)
-            ),
-        );
-    }
-    let most = counted(
-        sizing.tried.iter().map(|(accounts, _)| u64::from(*accounts)).max().unwrap_or(0),
-        "account",
-    );
-    match sizing.enough {
-        Some(enough) => {
-            line(
-                &mut text,
-                format_args!(
-                    "{} would do: no more than {} refused",
-                    counted(enough.into(), "account"),
-                    percent(TOLERATED)
-                ),
-            );
+    written(|text| {
+        let mut tried = sizing.tried.clone();
+        tried.sort_by_key(|(accounts, _)| *accounts);
+        for (accounts, refused) in &tried {
+            let (accounts, refused) = (counted((*accounts).into(), "account"), percent(*refused));
+            writeln!(text, "with {accounts} {refused} of the requests were refused")?;
         }
-        None if sizing.is_useless() => line(
-            &mut text,
-            format_args!("no number would do: {most} serve no more than half as many"),
-        ),
-        None => line(
-            &mut text,
-            format_args!("no number up to {most} would do: these bots want more than that gives"),
-        ),
-    }
-    if sizing.report.hours < HOURS_MIN {
-        line(
-            &mut text,
-            format_args!(
+        let most = tried.last().map_or(0, |(accounts, _)| *accounts);
+        let most = counted(most.into(), "account");
+        match sizing.enough {
+            Some(enough) => {
+                let (enough, tolerated) = (counted(enough.into(), "account"), percent(TOLERATED));
+                writeln!(text, "{enough} would do: no more than {tolerated} refused")?;
+            }
+            None if sizing.is_useless() => {
+                writeln!(text, "no number would do: {most} serve no more than half as many")?;
+            }
+            None => writeln!(
+                text,
+                "no number up to {most} would do: these bots want more than that gives"
+            )?,
+        }
+        if sizing.report.hours < HOURS_MIN {
+            writeln!(
+                text,
                 "the run is shorter than an hour, in which no primary budget is used up and renewed: ask for more --hours"
-            ),
-        );
-    }
-    line(&mut text, format_args!(""));
-    report(&mut text, &sizing.report);
-    text
+            )?;
+        }
+        writeln!(text)?;
+        report(text, &sizing.report)
+    })
 }
 
-fn report(text: &mut String, report: &Report) {
-    line(
+/// Writes the size of the runs.
+fn size(text: &mut String, hours: f64, plan: &Plan, seeds: &str) -> fmt::Result {
+    let (bots, accounts) = (plan.bots, plan.settings.accounts.len());
+    writeln!(text, "{hours} hours, {bots} bots, {accounts} accounts, {seeds}\n")
+}
+
+fn report(text: &mut String, report: &Report) -> fmt::Result {
+    writeln!(
         text,
-        format_args!(
-            "{:<20} {:<32} {:>8} {:>10} {:>10} {:>8}",
-            "account", "limit", "windows", "most/max", "sum", "used"
-        ),
-    );
-    report.accounts.iter().for_each(|one| account(text, one));
-    line(
+        "{:<20} {:<32} {:>8} {:>10} {:>10} {:>8}",
+        "account", "limit", "windows", "most/max", "sum", "used"
+    )?;
+    report.accounts.iter().try_for_each(|one| account(text, one))?;
+    writeln!(
         text,
-        format_args!(
-            "\n{:<20} {:>9} {:>9} {:>9} {:>7} {:>7} {:>9} {:>8} {:>8} {:>8}",
-            "client",
-            "asked",
-            "served",
-            "refused",
-            "failed",
-            "unknown",
-            "saved",
-            "p50",
-            "p99",
-            "max"
-        ),
-    );
-    report.clients.iter().for_each(|one| client(text, one));
-    line(
+        "\n{:<20} {:>9} {:>9} {:>9} {:>7} {:>7} {:>9} {:>8} {:>8} {:>8}",
+        "client", "asked", "served", "refused", "failed", "unknown", "saved", "p50", "p99", "max"
+    )?;
+    report.clients.iter().try_for_each(|one| client(text, one))?;
+    totals(text, report)
+}
+
+fn totals(text: &mut String, report: &Report) -> fmt::Result {
+    let kinds: Vec<String> =
+        report.accounts.iter().flat_map(|one| by_limit(&one.name, &one.refusals)).collect();
+    let kinds = match kinds.as_slice() {
+        [] => String::new(),
+        kinds => format!("   ({}; `fault` is an armed one and not counted)", kinds.join(", ")),
+    };
+    writeln!(text, "\nrefused by the upstream     {}{kinds}", report.refusals())?;
+    writeln!(
         text,
-        format_args!("\nrefused by the upstream     {}{}", report.refusals(), by_kind(report)),
-    );
-    line(
-        text,
-        format_args!(
-            "sent although told to wait  {}   (by the emulator's books {}, banned {})",
-            report.sent_while_told, report.sent_while_limited, report.banned
-        ),
-    );
+        "sent although told to wait  {}   (by the emulator's books {}, banned {})",
+        report.sent_while_told, report.sent_while_limited, report.banned
+    )?;
     if report.sent_elsewhere_meanwhile > 0 {
-        line(text, format_args!("carried by others meanwhile {}", report.sent_elsewhere_meanwhile));
+        writeln!(text, "carried by others meanwhile {}", report.sent_elsewhere_meanwhile)?;
     }
-    line(text, format_args!("answers lost                {}", report.lost));
+    writeln!(text, "answers lost                {}", report.lost)?;
     if report.outside.sent > 0 {
-        line(
-            text,
-            format_args!(
-                "others on the first account {} sent, {} refused",
-                report.outside.sent, report.outside.refused
-            ),
-        );
+        let (sent, refused) = (report.outside.sent, report.outside.refused);
+        writeln!(text, "others on the first account {sent} sent, {refused} refused")?;
     }
-    let broken: Vec<String> =
-        report.broken.iter().map(|(name, count)| format!("{name}: {count}")).collect();
-    line(
+    let broken = report.broken.iter().map(|(name, count)| format!("{name}: {count}"));
+    writeln!(text, "broken invariants           {}{}", report.broken(), in_brackets(broken))?;
+    let reasons = report.clients.iter().flat_map(|one| by_limit(&one.name, &one.refused));
+    writeln!(
         text,
-        format_args!(
-            "broken invariants           {}{}",
-            report.broken(),
-            if broken.is_empty() { String::new() } else { format!("   ({})", broken.join(", ")) }
-        ),
-    );
-    let (refused, asked) = (
-        report.clients.iter().map(ClientReport::turned_away).sum::<u64>(),
-        report.clients.iter().map(|client| client.asked).sum::<u64>(),
-    );
-    line(
-        text,
-        format_args!(
-            "refused by us               {refused} of {asked}, {}{}",
-            percent(report.refused_share()),
-            reasons(report)
-        ),
-    );
+        "refused by us               {} of {}, {}{}",
+        report.turned_away(),
+        report.asked(),
+        percent(report.refused_share()),
+        in_brackets(reasons)
+    )
 }
 
-fn account(text: &mut String, account: &AccountReport) {
+fn account(text: &mut String, account: &AccountReport) -> fmt::Result {
     let mut name = account.name.as_str();
     for budget in &account.budgets {
-        line(
-            text,
-            format_args!(
-                "{name:<20} {:<32} {:>8} {:>10} {:>10} {:>8}",
-                budget.resource,
-                budget.windows,
-                "",
-                budget.used,
-                percent(budget.share())
-            ),
-        );
+        let (resource, windows, used) = (&budget.resource, budget.windows, budget.used);
+        let share = percent(budget.share());
+        writeln!(text, "{name:<20} {resource:<32} {windows:>8} {:>10} {used:>10} {share:>8}", "")?;
         name = "";
     }
     for limit in &account.limits {
         let most = format!("{}/{}", limit.most, limit.max);
-        line(
-            text,
-            format_args!(
-                "{name:<20} {:<32} {:>8} {most:>10} {:>10} {:>8}",
-                limit.limit,
-                "",
-                limit.total,
-                percent(limit.used())
-            ),
-        );
+        let (limit, total, used) = (&limit.limit, limit.total, percent(limit.used()));
+        writeln!(text, "{name:<20} {limit:<32} {:>8} {most:>10} {total:>10} {used:>8}", "")?;
         name = "";
     }
+    Ok(())
 }
 
-fn client(text: &mut String, client: &ClientReport) {
+fn client(text: &mut String, client: &ClientReport) -> fmt::Result {
     let waits =
         [client.waits.percentile(50), client.waits.percentile(99), client.waits.max()].map(millis);
     let [p50, p99, max] = &waits;
-    line(
+    writeln!(
         text,
-        format_args!(
-            "{:<20} {:>9} {:>9} {:>9} {:>7} {:>7} {:>9} {p50:>8} {p99:>8} {max:>8}",
-            client.name,
-            client.asked,
-            client.served,
-            client.turned_away(),
-            client.failed,
-            client.unknown,
-            client.saved()
-        ),
-    );
+        "{:<20} {:>9} {:>9} {:>9} {:>7} {:>7} {:>9} {p50:>8} {p99:>8} {max:>8}",
+        client.name,
+        client.asked,
+        client.served,
+        client.turned_away(),
+        client.failed,
+        client.unknown,
+        client.saved()
+    )?;
     if client.saved() > 0 {
-        let (hits, collapsed) = (client.hits, client.collapsed);
-        line(
+        let (confirmed, hits, collapsed) = (client.not_modified, client.hits, client.collapsed);
+        writeln!(
             text,
-            format_args!(
-                "{:<20}   saved: {} by 304, {hits} from the store, {collapsed} by another one's fetch",
-                "", client.not_modified
-            ),
-        );
+            "{:<20}   saved: {confirmed} by 304, {hits} from the store, {collapsed} by another one's fetch",
+            ""
+        )?;
     }
+    Ok(())
 }
 
-fn by_kind(report: &Report) -> String {
-    let mut kinds: Vec<String> = Vec::new();
-    for account in &report.accounts {
-        kinds.extend(
-            account
-                .refusals
-                .iter()
-                .map(|(limit, count)| format!("{} {limit}: {count}", account.name)),
-        );
-    }
-    if kinds.is_empty() {
-        String::new()
-    } else {
-        format!("   ({}; `fault` is an armed one and not counted)", kinds.join(", "))
-    }
+/// Formats the denials of an account or a client by limit.
+fn by_limit<K: Display>(name: &str, counts: &BTreeMap<K, u64>) -> impl Iterator<Item = String> {
+    counts.iter().map(move |(limit, count)| format!("{name} {limit}: {count}"))
 }
 
-fn reasons(report: &Report) -> String {
-    let mut reasons: Vec<String> = Vec::new();
-    for client in &report.clients {
-        reasons.extend(
-            client.refused.iter().map(|(limit, count)| format!("{} {limit}: {count}", client.name)),
-        );
-    }
-    if reasons.is_empty() { String::new() } else { format!("   ({})", reasons.join(", ")) }
+/// Formats details after a figure; nothing when there are none.
+fn in_brackets(details: impl Iterator<Item = String>) -> String {
+    let details = details.collect::<Vec<_>>().join(", ");
+    if details.is_empty() { details } else { format!("   ({details})") }
 }
 
 fn counted(count: u64, what: &str) -> String {
@@ -353,7 +248,9 @@ fn millis(millis: u64) -> String {
     }
 }
 
-fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
+fn written(write: impl FnOnce(&mut String) -> fmt::Result) -> String {
+    let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "{what}");
+    let _ = write(&mut text);
+    text
 }
