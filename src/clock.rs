@@ -21,44 +21,36 @@ impl Timestamp {
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
     /// Creates a timestamp from milliseconds since the epoch.
-    #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
     /// Creates a timestamp from whole seconds since the epoch, the form of `x-ratelimit-reset`.
-    #[must_use]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1000))
     }
 
     /// Milliseconds since the epoch.
-    #[must_use]
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 
     /// Whole seconds since the epoch, rounded down.
-    #[must_use]
     pub const fn as_secs(self) -> u64 {
         self.0 / 1000
     }
 
     /// Whole seconds since the epoch, rounded up: a reset that a client reads must not lie in its
     /// past.
-    #[must_use]
     pub const fn as_secs_ceil(self) -> u64 {
         self.0.div_ceil(1000)
     }
 
     /// Formats for people and logs: RFC 3339 in UTC, whole seconds, rounded up as in
     /// [`Timestamp::as_secs_ceil`]. A time after the year 9999 is written as the end of that year.
-    #[must_use]
     pub fn rfc3339(self) -> String {
-        let secs = i64::try_from(self.as_secs_ceil()).ok();
-        let at = secs
-            .and_then(|secs| time::UtcDateTime::from_unix_timestamp(secs).ok())
-            .unwrap_or(time::UtcDateTime::MAX);
+        let secs = i64::try_from(self.as_secs_ceil()).unwrap_or(i64::MAX);
+        let at = time::UtcDateTime::from_unix_timestamp(secs).unwrap_or(time::UtcDateTime::MAX);
         let (date, clock) = (at.date(), at.time());
         let (hour, minute, second) = clock.as_hms();
         format!(
@@ -70,7 +62,6 @@ impl Timestamp {
     }
 
     /// Returns the time since `earlier`; zero when `earlier` is later.
-    #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
@@ -80,8 +71,7 @@ impl Add<Duration> for Timestamp {
     type Output = Self;
 
     fn add(self, rhs: Duration) -> Self {
-        let millis = u64::try_from(rhs.as_millis()).unwrap_or(u64::MAX);
-        Self(self.0.saturating_add(millis))
+        Self(self.0.saturating_add(millis(rhs)))
     }
 }
 
@@ -89,9 +79,12 @@ impl Sub<Duration> for Timestamp {
     type Output = Self;
 
     fn sub(self, rhs: Duration) -> Self {
-        let millis = u64::try_from(rhs.as_millis()).unwrap_or(u64::MAX);
-        Self(self.0.saturating_sub(millis))
+        Self(self.0.saturating_sub(millis(rhs)))
     }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl fmt::Debug for Timestamp {
@@ -116,7 +109,6 @@ enum Source {
 
 impl Clock {
     /// Returns the machine's wall clock, which never goes back.
-    #[must_use]
     pub fn system() -> Self {
         Self(Arc::new(Source::System {
             started: machine_instant(),
@@ -126,13 +118,11 @@ impl Clock {
     }
 
     /// Returns a clock that starts at the machine's time and runs `factor` times as fast.
-    #[must_use]
     pub fn scaled(factor: f64) -> Self {
         Self(Arc::new(Source::Scaled { start: machine_millis(), factor }))
     }
 
     /// Returns a clock that shows `start` until [`Clock::advance`] moves it.
-    #[must_use]
     pub fn manual(start: Timestamp) -> Self {
         Self(Arc::new(Source::Manual {
             now: AtomicU64::new(start.as_millis()),
@@ -141,7 +131,6 @@ impl Clock {
     }
 
     /// Returns the current time.
-    #[must_use]
     pub fn now(&self) -> Timestamp {
         Timestamp(match &*self.0 {
             // When the wall clock is set back, time follows the steady clock alone, so that it
@@ -179,7 +168,7 @@ impl Clock {
     /// Moves a manual clock forward; does nothing to others.
     pub fn advance(&self, by: Duration) {
         if let Source::Manual { now, moved } = &*self.0 {
-            now.fetch_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::AcqRel);
+            now.fetch_add(millis(by), Ordering::AcqRel);
             moved.notify_waiters();
         }
     }
@@ -203,7 +192,6 @@ impl Clock {
 }
 
 /// Returns the machine's steady time, for socket timeouts, which no other clock may change.
-#[must_use]
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the one place that reads the machine's clock"
@@ -213,7 +201,6 @@ pub fn machine_instant() -> Instant {
 }
 
 /// Returns the machine's steady time for the runtime's timers.
-#[must_use]
 pub fn timer_now() -> tokio::time::Instant {
     tokio::time::Instant::from_std(machine_instant())
 }
@@ -224,7 +211,6 @@ fn machine_millis() -> u64 {
 
 /// Returns the machine's wall clock in microseconds since the epoch: the time on a log line,
 /// whichever clock the gateway uses.
-#[must_use]
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the one place that reads the machine's clock"

@@ -74,7 +74,6 @@ pub struct Outcome {
 impl Outcome {
     /// Creates the outcome of a request of which only the head is known: no client, endpoint or
     /// answer yet.
-    #[must_use]
     pub fn new(method: &http::Method, path: &str, request_id: &str) -> Self {
         Self {
             request_id: LogText::request_id(request_id),
@@ -152,7 +151,6 @@ pub enum Fetch {
 impl CacheOutcome {
     /// Returns the value of `Cache-Status` (RFC 9211 §2; SPECIFICATION, "Cache headers"); `None`
     /// for the gateway's own answers.
-    #[must_use]
     pub fn cache_status(self) -> Option<Cow<'static, str>> {
         Some(match self {
             Self::Hit => "weir; hit".into(),
@@ -166,7 +164,6 @@ impl CacheOutcome {
     }
 
     /// Returns its name in the log, the metrics and the spans.
-    #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
             Self::Hit => "hit",
@@ -205,7 +202,6 @@ impl MethodName {
     pub const OTHER: Self = Self("_OTHER");
 
     /// Returns the name.
-    #[must_use]
     pub const fn as_str(self) -> &'static str {
         self.0
     }
@@ -227,14 +223,12 @@ pub struct LogText(String);
 impl LogText {
     /// Sanitises a request's path: everything from `?` or `#` on is cut off, and characters that a
     /// path shows only in escaped form are escaped.
-    #[must_use]
     pub fn path(raw: &str) -> Self {
         let end = raw.bytes().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(raw.len());
         Self::printable(&raw[..end], TEXT_BYTES_MAX, |character| character.is_ascii_graphic())
     }
 
     /// Sanitises the text of an error. Callers never pass a header or a body.
-    #[must_use]
     pub fn error(raw: &str) -> Self {
         Self::printable(raw, TEXT_BYTES_MAX, |character| {
             character == ' ' || character.is_ascii_graphic()
@@ -242,13 +236,11 @@ impl LogText {
     }
 
     /// Sanitises a request id, which may be the client's own.
-    #[must_use]
     pub fn request_id(raw: &str) -> Self {
         Self::printable(raw, REQUEST_ID_BYTES_MAX, |character| character.is_ascii_graphic())
     }
 
     /// Returns the text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -4,6 +4,8 @@
 //! sets, new ones share one overflow label set, so that sums stay right. A gauge cannot be summed;
 //! one without room is omitted. Left out: the labels (`labels`).
 
+use std::fmt::Debug;
+
 use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeMetric;
 use prometheus_client::metrics::TypedMetric;
@@ -26,11 +28,17 @@ pub(super) struct Series<S, M, C = fn() -> M> {
     max: usize,
 }
 
-impl<S: LabelSet, M: Clone, C: MetricConstructor<M> + Clone> Series<S, M, C> {
-    pub(super) fn new(constructor: C) -> Self {
-        Self::with_max(constructor, SERIES_MAX)
+impl<S: LabelSet, M: Clone + Debug + Send + Sync + 'static> Series<S, M>
+where
+    Family<S, M, fn() -> M>: EncodeMetric + TypedMetric,
+{
+    /// Creates a family in `registry`.
+    pub(super) fn new(registry: &mut Registry, metric: Metric, constructor: fn() -> M) -> Self {
+        Self::with_max(constructor, SERIES_MAX).registered(registry, metric)
     }
+}
 
+impl<S: LabelSet, M: Clone, C: MetricConstructor<M> + Clone> Series<S, M, C> {
     fn with_max(constructor: C, max: usize) -> Self {
         Self { family: Family::new_with_constructor(constructor), made: Mutex::new(0), max }
     }
@@ -39,8 +47,7 @@ impl<S: LabelSet, M: Clone, C: MetricConstructor<M> + Clone> Series<S, M, C> {
     pub(super) fn registered(self, registry: &mut Registry, metric: Metric) -> Self
     where
         Family<S, M, C>: EncodeMetric + TypedMetric,
-        S: 'static,
-        M: Send + Sync + std::fmt::Debug + 'static,
+        M: Send + Sync + Debug + 'static,
         C: Send + Sync + 'static,
     {
         registry.register(metric.registered_name(), metric.help(), self.family.clone());
@@ -89,7 +96,7 @@ mod tests {
     fn past_its_limit_a_family_counts_what_is_new_in_one_place() {
         let mut registry = Registry::default();
         let series = Series::<EndpointLabels, Counter>::with_max(Counter::default, 2)
-            .registered(&mut registry, Metric::Requests);
+            .registered(&mut registry, Metric::RequestsTotal);
         for endpoint in TEMPLATES {
             series.of(&EndpointLabels { endpoint }).inc();
         }

@@ -43,14 +43,12 @@ pub struct LogLevel(LevelFilter);
 impl LogLevel {
     /// Reads `WEIR_LOG`: `off`, `error`, `warn`, `info`, `debug` or `trace` (absent from release
     /// builds). Anything else counts as `info`: a mistyped level must not stop a gateway.
-    #[must_use]
     pub fn from_environment() -> Self {
         std::env::var(LEVEL_VARIABLE).map_or_else(|_| Self::default(), |value| Self::parse(&value))
     }
 
     /// Like [`LogLevel::from_environment`], but `warn` when it is unset: for commands with output
     /// of their own.
-    #[must_use]
     pub fn or_warn() -> Self {
         std::env::var(LEVEL_VARIABLE).map_or(Self(LevelFilter::WARN), |value| Self::parse(&value))
     }

@@ -9,11 +9,13 @@
 //! listener (`admin`).
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use prometheus_client::encoding::EncodeMetric;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -127,19 +129,12 @@ struct Gauges {
 impl Metrics {
     /// Creates all metrics, registered and at zero. A metric with labels appears in the text with
     /// its first label set.
-    #[must_use]
     pub fn new() -> Self {
         let mut registry = Registry::default();
         let counts = Counts::registered(&mut registry);
         let gauges = Gauges::registered(&mut registry);
-        Self {
-            registry,
-            scraping: Mutex::new(()),
-            counts,
-            gauges,
-            handles: RwLock::default(),
-            tallies: RwLock::default(),
-        }
+        let (scraping, handles, tallies) = Default::default();
+        Self { registry, scraping, counts, gauges, handles, tallies }
     }
 
     /// Counts a finished client request: once, its duration, its wait, and its error if the gateway
@@ -192,19 +187,16 @@ impl Metrics {
             status: outcome.status.map_or(Status::NONE, Status::from),
         };
         self.counts.upstream_requests.of(&labels).inc();
-        self.counts
-            .upstream_duration
-            .of(&EndpointLabels { endpoint: outcome.endpoint })
-            .observe(outcome.duration.as_secs_f64());
+        let duration =
+            self.counts.upstream_duration.of(&EndpointLabels { endpoint: outcome.endpoint });
+        duration.observe(outcome.duration.as_secs_f64());
     }
 
     /// Counts an upstream limit. `limit` comes from a closed set: `primary`, or the secondary
     /// limit's name.
     pub fn limited(&self, account: &str, limit: &'static str) {
-        self.counts
-            .upstream_limited
-            .of(&AccountLimitLabels { account: account.into(), limit })
-            .inc();
+        let labels = AccountLimitLabels { account: account.into(), limit };
+        self.counts.upstream_limited.of(&labels).inc();
     }
 
     /// Counts a gateway error that ends without an [`Outcome`]; [`Metrics::record`] counts all
@@ -223,21 +215,16 @@ impl Metrics {
             return Arc::clone(tally);
         }
         let mut tallies = self.tallies.write();
-        let name = if tallies.len() < SERIES_MAX {
-            client.clone()
-        } else {
-            ClientLabels::overflow().client
-        };
+        let has_room = tallies.len() < SERIES_MAX;
+        let name = if has_room { client.clone() } else { ClientLabels::overflow().client };
         Arc::clone(tallies.entry(name).or_default())
     }
 
     /// Returns a client's requests, waits and gateway errors so far; `None` stands for all requests
     /// without an accepted key.
     pub fn client_figures(&self, client: Option<&Arc<str>>) -> ClientFigures {
-        self.tallies
-            .read()
-            .get(&Name::of_client(client))
-            .map_or_else(ClientFigures::default, |tally| tally.figures())
+        let tallies = self.tallies.read();
+        tallies.get(&Name::of_client(client)).map(|tally| tally.figures()).unwrap_or_default()
     }
 
     /// Adds one wait with its reason and duration.
@@ -314,11 +301,8 @@ impl Metrics {
 
     /// Sets the use of a secondary limit, in the limit's own unit (requests, points, CPU seconds).
     pub fn set_secondary(&self, account: &str, limit: &'static str, in_use: f64) {
-        if let Some(gauge) = self
-            .gauges
-            .secondary_in_use
-            .fitting(&AccountLimitLabels { account: account.into(), limit })
-        {
+        let labels = AccountLimitLabels { account: account.into(), limit };
+        if let Some(gauge) = self.gauges.secondary_in_use.fitting(&labels) {
             gauge.set(in_use);
         }
     }
@@ -347,11 +331,8 @@ impl Metrics {
     /// Sets the health of a token: its position in the config's list of tokens, or its origin
     /// (`installation 7`).
     pub fn set_token_healthy(&self, account: &str, token: &str, healthy: bool) {
-        set(
-            &self.gauges.token_healthy,
-            &TokenLabels { account: account.into(), token: token.into() },
-            u64::from(healthy),
-        );
+        let labels = TokenLabels { account: account.into(), token: token.into() };
+        set(&self.gauges.token_healthy, &labels, u64::from(healthy));
     }
 
     /// Returns the text for one scrape: clears the gauges, lets `draw` set them with the `set_`
@@ -365,7 +346,6 @@ impl Metrics {
     }
 
     /// Encodes the current state as text of [`CONTENT_TYPE`].
-    #[must_use]
     pub fn encode(&self) -> String {
         let mut text = String::new();
         if prometheus_client::encoding::text::encode(&mut text, &self.registry).is_err() {
@@ -385,78 +365,62 @@ impl Default for Metrics {
 
 impl Counts {
     fn registered(registry: &mut Registry) -> Self {
-        let cache_evictions = Counter::default();
-        registry.register(
-            Metric::CacheEvictions.registered_name(),
-            Metric::CacheEvictions.help(),
-            cache_evictions.clone(),
-        );
         Self {
-            requests: Series::new(Counter::default as fn() -> _)
-                .registered(registry, Metric::Requests),
-            request_duration: Series::new(duration_histogram as fn() -> _)
-                .registered(registry, Metric::RequestDuration),
-            upstream_requests: Series::new(Counter::default as fn() -> _)
-                .registered(registry, Metric::UpstreamRequests),
-            upstream_duration: Series::new(duration_histogram as fn() -> _)
-                .registered(registry, Metric::UpstreamDuration),
-            upstream_limited: Series::new(Counter::default as fn() -> _)
-                .registered(registry, Metric::UpstreamLimited),
-            refused: Series::new(Counter::default as fn() -> _)
-                .registered(registry, Metric::Refused),
-            wait: Series::new(duration_histogram as fn() -> _).registered(registry, Metric::Wait),
-            write_attempts: Series::new((|| Histogram::new(ATTEMPT_BUCKETS)) as fn() -> _)
-                .registered(registry, Metric::WriteAttempts),
-            write_queue: Series::new((|| Histogram::new(QUEUE_BUCKETS_S)) as fn() -> _)
-                .registered(registry, Metric::WriteQueue),
-            cache_evictions,
-            predicted_etags: Series::new(Counter::default as fn() -> _)
-                .registered(registry, Metric::PredictedEtags),
-            webhook_deliveries: Series::new(Counter::default as fn() -> _)
-                .registered(registry, Metric::WebhookDeliveries),
-            invariant_broken: Series::new(Counter::default as fn() -> _)
-                .registered(registry, Metric::InvariantBroken),
+            cache_evictions: single(registry, Metric::CacheEvictionsTotal),
+            requests: Series::new(registry, Metric::RequestsTotal, Counter::default),
+            request_duration: Series::new(
+                registry,
+                Metric::RequestDurationSeconds,
+                duration_histogram,
+            ),
+            upstream_requests: Series::new(
+                registry,
+                Metric::UpstreamRequestsTotal,
+                Counter::default,
+            ),
+            upstream_duration: Series::new(
+                registry,
+                Metric::UpstreamDurationSeconds,
+                duration_histogram,
+            ),
+            upstream_limited: Series::new(registry, Metric::UpstreamLimitedTotal, Counter::default),
+            refused: Series::new(registry, Metric::RefusedTotal, Counter::default),
+            wait: Series::new(registry, Metric::WaitSeconds, duration_histogram),
+            write_attempts: Series::new(registry, Metric::WriteAttempts, || {
+                Histogram::new(ATTEMPT_BUCKETS)
+            }),
+            write_queue: Series::new(registry, Metric::WriteQueueSeconds, || {
+                Histogram::new(QUEUE_BUCKETS_S)
+            }),
+            predicted_etags: Series::new(registry, Metric::PredictedEtagsTotal, Counter::default),
+            webhook_deliveries: Series::new(
+                registry,
+                Metric::WebhookDeliveriesTotal,
+                Counter::default,
+            ),
+            invariant_broken: Series::new(registry, Metric::InvariantBrokenTotal, Counter::default),
         }
     }
 }
 
 impl Gauges {
     fn registered(registry: &mut Registry) -> Self {
-        let (cache_entries, cache_bytes, writes_oldest) =
-            (Gauge::default(), Gauge::default(), Gauge::default());
-        registry.register(
-            Metric::WritesOldest.registered_name(),
-            Metric::WritesOldest.help(),
-            writes_oldest.clone(),
-        );
-        registry.register(
-            Metric::CacheEntries.registered_name(),
-            Metric::CacheEntries.help(),
-            cache_entries.clone(),
-        );
-        registry.register(
-            Metric::CacheBytes.registered_name(),
-            Metric::CacheBytes.help(),
-            cache_bytes.clone(),
-        );
         Self {
-            budget_limit: Series::new(Gauge::default as fn() -> _)
-                .registered(registry, Metric::BudgetLimit),
-            budget_remaining: Series::new(Gauge::default as fn() -> _)
-                .registered(registry, Metric::BudgetRemaining),
-            budget_reserved: Series::new(Gauge::default as fn() -> _)
-                .registered(registry, Metric::BudgetReserved),
-            budget_reset: Series::new(Gauge::default as fn() -> _)
-                .registered(registry, Metric::BudgetReset),
-            secondary_in_use: Series::new(Gauge::default as fn() -> _)
-                .registered(registry, Metric::SecondaryInUse),
-            waiting: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::Waiting),
-            writes: Series::new(Gauge::default as fn() -> _).registered(registry, Metric::Writes),
-            writes_oldest,
-            cache_entries,
-            cache_bytes,
-            token_healthy: Series::new(Gauge::default as fn() -> _)
-                .registered(registry, Metric::TokenHealthy),
+            writes_oldest: single(registry, Metric::WritesOldestSeconds),
+            cache_entries: single(registry, Metric::CacheEntries),
+            cache_bytes: single(registry, Metric::CacheBytes),
+            budget_limit: Series::new(registry, Metric::BudgetLimit, Gauge::default),
+            budget_remaining: Series::new(registry, Metric::BudgetRemaining, Gauge::default),
+            budget_reserved: Series::new(registry, Metric::BudgetReserved, Gauge::default),
+            budget_reset: Series::new(
+                registry,
+                Metric::BudgetResetTimestampSeconds,
+                Gauge::default,
+            ),
+            secondary_in_use: Series::new(registry, Metric::SecondaryInUse, Gauge::default),
+            waiting: Series::new(registry, Metric::Waiting, Gauge::default),
+            writes: Series::new(registry, Metric::Writes, Gauge::default),
+            token_healthy: Series::new(registry, Metric::TokenHealthy, Gauge::default),
         }
     }
 
@@ -477,6 +441,16 @@ fn set<S: LabelSet>(family: &Level<S>, labels: &S, value: u64) {
     if let Some(gauge) = family.fitting(labels) {
         gauge.set(value);
     }
+}
+
+/// Creates a metric without labels in `registry`.
+fn single<M>(registry: &mut Registry, metric: Metric) -> M
+where
+    M: EncodeMetric + Clone + Default + Debug + Send + Sync + 'static,
+{
+    let single = M::default();
+    registry.register(metric.registered_name(), metric.help(), single.clone());
+    single
 }
 
 fn duration_histogram() -> Histogram {
