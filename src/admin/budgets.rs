@@ -89,11 +89,10 @@ pub struct TokenState {
 pub fn of(gateway: &Gateway) -> Budgets {
     let (now, snapshot) = accounts_of(gateway);
     let mut tokens = token_states(gateway, now);
-    let accounts = snapshot.into_iter().map(|account| {
-        let tokens = tokens.remove(&account.account).unwrap_or_default();
-        let reserve =
-            gateway.config().account(account.account).map_or(0, |account| account.reserve);
-        AccountBudgets::new(&account, reserve, tokens)
+    let accounts = snapshot.into_iter().map(|snapshot| {
+        let tokens = tokens.remove(&snapshot.account).unwrap_or_default();
+        let account = gateway.config().account(snapshot.account);
+        AccountBudgets::new(&snapshot, account.map_or(0, |account| account.reserve), tokens)
     });
     Budgets {
         now: now.as_secs_ceil(),
@@ -106,9 +105,8 @@ pub fn of(gateway: &Gateway) -> Budgets {
 /// Returns the budgets of the current config's accounts, with the time of the snapshot.
 pub(super) fn accounts_of(gateway: &Gateway) -> (Timestamp, Vec<AccountSnapshot>) {
     let (now, mut snapshot) = gateway.admissions().snapshot();
-    snapshot.retain(|account| {
-        gateway.config().account(account.account).is_some_and(|account| !account.retired)
-    });
+    let account = |id| gateway.config().account(id);
+    snapshot.retain(|kept| account(kept.account).is_some_and(|account| !account.retired));
     (now, snapshot)
 }
 
@@ -129,25 +127,21 @@ impl TokenState {
         let Health { token, state, message, .. } = health;
         let message = message.unwrap_or_default();
         let reason = match state {
-            HealthState::Benched { until } if until > now => {
-                format!(
-                    "benched for {} s: {}",
-                    until.since(now).as_secs(),
-                    or(message, "the upstream refused it")
-                )
+            HealthState::Benched { until } => {
+                let end = if until > now {
+                    format!("for {} s", until.since(now).as_secs())
+                } else {
+                    "until one request has tried it".to_owned()
+                };
+                format!("benched {end}: {}", or(message, "the upstream refused it"))
             }
-            HealthState::Benched { .. } => format!(
-                "benched until one request has tried it: {}",
-                or(message, "the upstream refused it")
-            ),
             HealthState::Minting => format!("minting: {}", or(message, "there is none yet")),
             HealthState::Healthy | HealthState::Expired => message,
         };
-        let (token, name) = (token.to_string(), state.name().to_owned());
         Self {
-            token,
+            token: token.to_string(),
             healthy: state.is_healthy(),
-            state: name,
+            state: state.name().to_owned(),
             reason: (!reason.is_empty()).then_some(reason),
         }
     }
@@ -159,36 +153,34 @@ fn or(message: String, silence: &str) -> String {
 
 impl AccountBudgets {
     fn new(account: &AccountSnapshot, reserve: u32, tokens: Vec<TokenState>) -> Self {
-        let secondary = account.secondary.iter();
+        let secondary = account.secondary.iter().map(|limit| SecondaryUse {
+            limit: limit.limit.name().to_owned(),
+            in_use: limit.in_use,
+            max: limit.max,
+        });
         Self {
             account: account.name.to_string(),
             reserve,
             cooldown_until: account.cooldown_until.map(Timestamp::as_secs_ceil),
             cooldown_until_iso: account.cooldown_until.map(Timestamp::rfc3339),
             resources: account.windows.iter().map(ResourceBudget::from).collect(),
-            secondary: secondary
-                .map(|limit| SecondaryUse {
-                    limit: limit.limit.name().to_owned(),
-                    in_use: limit.in_use,
-                    max: limit.max,
-                })
-                .collect(),
+            secondary: secondary.collect(),
             tokens,
         }
     }
 }
 
 impl From<&WindowSnapshot> for ResourceBudget {
-    fn from(book: &WindowSnapshot) -> Self {
+    fn from(window: &WindowSnapshot) -> Self {
         Self {
-            resource: book.resource.as_str().to_owned(),
-            known: book.known,
-            limit: book.limit,
-            remaining: book.remaining,
-            reserved: book.reserved,
-            used: book.used,
-            reset: book.reset.as_secs_ceil(),
-            reset_iso: book.reset.rfc3339(),
+            resource: window.resource.as_str().to_owned(),
+            known: window.known,
+            limit: window.limit,
+            remaining: window.remaining,
+            reserved: window.reserved,
+            used: window.used,
+            reset: window.reset.as_secs_ceil(),
+            reset_iso: window.reset.rfc3339(),
         }
     }
 }

@@ -7,15 +7,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body_util::Full;
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use super::pages;
+use super::{Reply, pages};
 use crate::decision::cache::key::Scope;
-use crate::gateway::Gateway;
-use crate::gateway::Prefix;
+use crate::gateway::{Gateway, Prefix};
 
 /// Most path prefixes shown.
 const SHOWN_MAX: usize = 20;
@@ -82,45 +79,33 @@ pub fn figures(gateway: &Gateway) -> Figures {
         add(&mut prefixes, beginning(key.path_and_query()), bytes);
     });
     let (entries, bytes) = gateway.store().size();
+    let answers = gateway.metrics().answers_by_cache().into_iter();
     Figures {
         entries,
         bytes,
         max_bytes: gateway.config().cache.max_size,
         evictions: gateway.metrics().evictions(),
-        answers: gateway
-            .metrics()
-            .answers_by_cache()
-            .into_iter()
-            .map(|(cache, count)| (cache.to_owned(), count))
-            .collect(),
+        answers: answers.map(|(cache, count)| (cache.to_owned(), count)).collect(),
         scopes: largest(scopes),
         prefixes: largest(prefixes),
     }
 }
 
 /// Removes the answers that the body names.
-pub fn purge(gateway: &Gateway, body: &[u8]) -> Response<Full<Bytes>> {
+pub fn purge(gateway: &Gateway, body: &[u8]) -> Reply {
     const EXAMPLE: &str = "{\"prefix\": \"/repos/acme/\"}";
     if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_err() {
-        return pages::error(
-            StatusCode::BAD_REQUEST,
-            &format!("the body is not JSON; it is to be like {EXAMPLE}"),
-        );
+        let message = format!("the body is not JSON; it is to be like {EXAMPLE}");
+        return pages::error(StatusCode::BAD_REQUEST, &message);
     }
     let order: PurgeRequest = match serde_json::from_slice(body) {
         Ok(order) => order,
         Err(fault) => {
-            return pages::error(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                &format!("{fault}; the body is to be like {EXAMPLE}"),
-            );
+            return pages::unprocessable(&format!("{fault}; the body is to be like {EXAMPLE}"));
         }
     };
     let Some(prefix) = Prefix::new(&order.prefix) else {
-        return pages::error(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "prefix is to begin with a slash; \"/\" alone is everything",
-        );
+        return pages::unprocessable("prefix is to begin with a slash; \"/\" alone is everything");
     };
     let purged = gateway.store().purge(&prefix, gateway.clock().now());
     gateway.compressed_forms().forget();
@@ -130,19 +115,16 @@ pub fn purge(gateway: &Gateway, body: &[u8]) -> Response<Full<Bytes>> {
         bytes = purged.bytes,
         "stored answers were purged"
     );
-    pages::json(
-        StatusCode::OK,
-        &Purged { prefix: order.prefix, entries: purged.entries, bytes: purged.bytes },
-    )
+    let (entries, bytes) = (purged.entries, purged.bytes);
+    pages::json(StatusCode::OK, &Purged { prefix: order.prefix, entries, bytes })
 }
 
 fn scope_name(gateway: &Gateway, scope: Scope) -> String {
     match scope {
-        Scope::Pool(pool) => gateway
-            .config()
-            .pools
-            .get(pool as usize)
-            .map_or_else(|| format!("pool {pool}"), |pool| format!("pool {}", pool.name)),
+        Scope::Pool(pool) => match gateway.config().pools.get(pool as usize) {
+            Some(pool) => format!("pool {}", pool.name),
+            None => format!("pool {pool}"),
+        },
         Scope::Account(account) => {
             format!("account {}", gateway.account_name(crate::decision::AccountId(account)))
         }

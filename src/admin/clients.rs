@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::decision::Priority;
+use crate::config::Client;
+use crate::config::input::reader::Choice as _;
 use crate::gateway::Gateway;
 use crate::telemetry::ClientFigures;
 
@@ -58,19 +59,13 @@ pub struct Waits {
 
 /// Takes a snapshot of all clients.
 pub fn of(gateway: &Gateway) -> Clients {
-    let clients = gateway
-        .config()
-        .clients
-        .iter()
-        .zip(gateway.waiting())
-        .filter(|(client, _)| !client.retired);
-    let clients = clients.map(|(client, waiting)| {
+    let clients = active_clients(gateway).map(|(client, waiting)| {
         let figures = gateway.metrics().client_figures(Some(&client.name));
         ClientUse {
             client: client.name.to_string(),
-            priority: priority(client.priority),
+            priority: client.priority.name(),
             weight: client.weight.get(),
-            waiting: waiting.load(Ordering::Relaxed),
+            waiting,
             waits: Waits::from(&figures),
             asked: figures.into(),
         }
@@ -81,12 +76,11 @@ pub fn of(gateway: &Gateway) -> Clients {
     }
 }
 
-const fn priority(priority: Priority) -> &'static str {
-    match priority {
-        Priority::Interactive => "interactive",
-        Priority::Normal => "normal",
-        Priority::Batch => "batch",
-    }
+/// Returns the clients of the current config, each with its waiting requests.
+pub(super) fn active_clients(gateway: &Gateway) -> impl Iterator<Item = (&Client, u64)> {
+    let clients = gateway.config().clients.iter().zip(gateway.waiting());
+    let active = clients.filter(|(client, _)| !client.retired);
+    active.map(|(client, waiting)| (client, waiting.load(Ordering::Relaxed)))
 }
 
 impl From<ClientFigures> for RequestCounts {

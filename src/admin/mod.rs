@@ -20,7 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -31,8 +31,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::config::digest;
-use crate::gateway::Current;
-use crate::gateway::Gateway;
+use crate::gateway::{Current, Gateway};
 
 /// Timeout of a request head; the default for clients is the same.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,10 +40,15 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// than this.
 const ORDER_BYTES_MAX: usize = 32 * 1024;
 
+/// Message of a 413.
+const NO_BODY: &str = "the body is too long, or did not come";
+
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Challenge of a 401, by which commands recognise this listener.
 pub const CHALLENGE: &str = "Bearer realm=\"weir admin\"";
+
+type Reply = Response<Full<Bytes>>;
 
 /// The open admin listener, if there is one.
 pub struct Admin {
@@ -103,14 +107,10 @@ async fn read(head: &Parts, body: Incoming) -> Option<Bytes> {
         return Some(Bytes::new());
     }
     let collected = timeout(HEAD_TIMEOUT, Limited::new(body, ORDER_BYTES_MAX).collect()).await;
-    collected.ok()?.ok().map(http_body_util::Collected::to_bytes)
+    collected.ok()?.ok().map(Collected::to_bytes)
 }
 
-async fn answer(
-    current: Arc<Current>,
-    request: Parts,
-    body: Option<Bytes>,
-) -> Response<Full<Bytes>> {
+async fn answer(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Reply {
     let is_head = request.method == Method::HEAD;
     let mut reply = page(current, request, body).await;
     if is_head {
@@ -122,7 +122,7 @@ async fn answer(
 }
 
 /// Checks the token and answers with the page.
-async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Response<Full<Bytes>> {
+async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Reply {
     let gateway = current.gateway();
     let path = request.uri.path();
     // Health is for load balancers, which hold no secrets.
@@ -131,17 +131,15 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Res
         && !is_health
         && !is_authorized(&request, token)
     {
-        let mut reply = pages::error(
-            StatusCode::UNAUTHORIZED,
-            "the admin token is needed: Authorization: Bearer TOKEN",
-        );
+        let message = "the admin token is needed: Authorization: Bearer TOKEN";
+        let mut reply = pages::error(StatusCode::UNAUTHORIZED, message);
         reply.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
         return reply;
     }
     if path == "/api/reload" {
         return match request.method {
             Method::POST => reload::reload(current).await,
-            _ => not_allowed("only POST is answered here", "POST"),
+            _ => only_post(),
         };
     }
     if let Some(page) = writes::Page::of(path) {
@@ -153,18 +151,16 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Res
 }
 
 /// Answers with a page that is computed without waiting.
-fn walked(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Response<Full<Bytes>> {
+fn walked(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Reply {
     let path = request.uri.path();
     if path == "/api/cache/purge" {
         return match (&request.method, body) {
             (&Method::POST, Some(body)) => cache::purge(gateway, body),
-            (&Method::POST, None) => {
-                pages::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long, or did not come")
-            }
-            _ => not_allowed("only POST is answered here", "POST"),
+            (&Method::POST, None) => pages::error(StatusCode::PAYLOAD_TOO_LARGE, NO_BODY),
+            _ => only_post(),
         };
     }
-    let show: fn(&Gateway) -> Response<Full<Bytes>> = match path {
+    let show: fn(&Gateway) -> Reply = match path {
         "/healthz" => |_| pages::text(StatusCode::OK, "ok"),
         "/readyz" => pages::readiness,
         "/metrics" => pages::metrics,
@@ -178,16 +174,24 @@ fn walked(gateway: &Gateway, request: &Parts, body: Option<&Bytes>) -> Response<
         }
     };
     if request.method != Method::GET && request.method != Method::HEAD {
-        return not_allowed("only GET and HEAD are answered here", "GET, HEAD");
+        return only_get();
     }
     show(gateway)
 }
 
-fn not_made() -> Response<Full<Bytes>> {
+fn not_made() -> Reply {
     pages::error(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made")
 }
 
-fn not_allowed(message: &str, allowed: &'static str) -> Response<Full<Bytes>> {
+fn only_get() -> Reply {
+    not_allowed("only GET and HEAD are answered here", "GET, HEAD")
+}
+
+fn only_post() -> Reply {
+    not_allowed("only POST is answered here", "POST")
+}
+
+fn not_allowed(message: &str, allowed: &'static str) -> Reply {
     let mut reply = pages::error(StatusCode::METHOD_NOT_ALLOWED, message);
     reply.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
     reply

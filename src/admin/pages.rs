@@ -1,23 +1,23 @@
 //! Small pages of the admin listener: health, metrics, errors.
 
-use std::sync::atomic::Ordering;
-
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body_util::Full;
 use serde::Serialize;
 
+use super::Reply;
 use super::budgets::{accounts_of, token_states};
+use super::clients::active_clients;
 use crate::gateway::Gateway;
 use crate::telemetry::CONTENT_TYPE;
 use crate::writes::WriteState;
 
-pub fn text(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+pub fn text(status: StatusCode, text: &str) -> Reply {
     page(status, HeaderValue::from_static("text/plain; charset=utf-8"), format!("{text}\n"))
 }
 
 /// `GET /readyz`: readiness for requests.
-pub fn readiness(gateway: &Gateway) -> Response<Full<Bytes>> {
+pub fn readiness(gateway: &Gateway) -> Reply {
     if gateway.is_draining() {
         text(StatusCode::SERVICE_UNAVAILABLE, "draining")
     } else if !gateway.has_usable_token() {
@@ -40,25 +40,17 @@ fn token_report(gateway: &Gateway) -> String {
     let states = token_states(gateway, gateway.clock().now());
     let accounts = gateway.config().accounts.iter().enumerate();
     let lines = accounts.flat_map(|(index, account)| {
-        let unhealthy = states
-            .get(&gateway.config().account_id(index))
-            .into_iter()
-            .flatten()
-            .filter(|token| !token.healthy);
-        unhealthy.map(|token| {
-            format!(
-                "\n{}, token {}: {}",
-                account.name,
-                token.token,
-                token.reason.as_deref().unwrap_or(&token.state)
-            )
+        let tokens = states.get(&gateway.config().account_id(index)).into_iter().flatten();
+        tokens.filter(|token| !token.healthy).map(|token| {
+            let reason = token.reason.as_deref().unwrap_or(&token.state);
+            format!("\n{}, token {}: {reason}", account.name, token.token)
         })
     });
     std::iter::once("no upstream token can be used".to_owned()).chain(lines).collect()
 }
 
 /// `GET /metrics`.
-pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
+pub fn metrics(gateway: &Gateway) -> Reply {
     let (entries, bytes) = gateway.store().size();
     let (now, snapshot) = accounts_of(gateway);
     gateway.report_broken_invariants();
@@ -68,25 +60,16 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
         for (state, writes) in gateway.queue().counts() {
             metrics.set_writes(state.name(), writes);
         }
-        metrics.set_oldest_write(
-            gateway.queue().oldest().map(|oldest| now.since(oldest)).unwrap_or_default(),
-        );
+        let oldest = gateway.queue().oldest();
+        metrics.set_oldest_write(oldest.map(|oldest| now.since(oldest)).unwrap_or_default());
         // Writes with a waiting connection pass through the queue too, and are forgotten at their
         // end.
         let on_wire = gateway.writes_on_wire();
         metrics.set_writes(WriteState::Sending.name(), on_wire);
-        metrics.set_writes(
-            WriteState::Queued.name(),
-            (gateway.turns().writes() as u64).saturating_sub(on_wire),
-        );
-        for (client, waiting) in gateway
-            .config()
-            .clients
-            .iter()
-            .zip(gateway.waiting())
-            .filter(|(client, _)| !client.retired)
-        {
-            metrics.set_waiting(&client.name, waiting.load(Ordering::Relaxed));
+        let queued = (gateway.turns().writes() as u64).saturating_sub(on_wire);
+        metrics.set_writes(WriteState::Queued.name(), queued);
+        for (client, waiting) in active_clients(gateway) {
+            metrics.set_waiting(&client.name, waiting);
         }
         for account in &snapshot {
             for book in account.windows.iter().filter(|book| book.known) {
@@ -102,29 +85,24 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
         }
         // With thousands of accounts not every series has room: used limits come before unused
         // ones.
-        let limits = || {
-            snapshot
-                .iter()
-                .flat_map(|account| account.secondary.iter().map(|limit| (&account.name, limit)))
-        };
-        for (account, limit) in limits()
-            .filter(|(_, limit)| limit.in_use > 0)
-            .chain(limits().filter(|(_, limit)| limit.in_use == 0))
-        {
-            metrics.set_secondary(account, limit.limit.name(), limit.in_use.into());
+        for is_used in [true, false] {
+            for account in &snapshot {
+                let limits = account.secondary.iter();
+                for limit in limits.filter(|limit| (limit.in_use > 0) == is_used) {
+                    let name = limit.limit.name();
+                    metrics.set_secondary(&account.name, name, limit.in_use.into());
+                }
+            }
         }
         for token in &health {
-            metrics.set_token_healthy(
-                gateway.account_name(token.account),
-                &token.token.to_string(),
-                token.state.is_healthy(),
-            );
+            let (account, name) = (gateway.account_name(token.account), token.token.to_string());
+            metrics.set_token_healthy(account, &name, token.state.is_healthy());
         }
     });
     page(StatusCode::OK, HeaderValue::from_static(CONTENT_TYPE), body)
 }
 
-pub fn json(status: StatusCode, content: &impl Serialize) -> Response<Full<Bytes>> {
+pub fn json(status: StatusCode, content: &impl Serialize) -> Reply {
     match serde_json::to_vec(content) {
         Ok(body) => page(status, super::JSON, body),
         // Only a map with keys that are no text could fail; no page has one.
@@ -133,15 +111,15 @@ pub fn json(status: StatusCode, content: &impl Serialize) -> Response<Full<Bytes
 }
 
 /// Answers with an error in JSON.
-pub fn error(status: StatusCode, message: &str) -> Response<Full<Bytes>> {
+pub fn error(status: StatusCode, message: &str) -> Reply {
     json(status, &serde_json::json!({ "message": message }))
 }
 
-pub fn page(
-    status: StatusCode,
-    content_type: HeaderValue,
-    body: impl Into<Bytes>,
-) -> Response<Full<Bytes>> {
+pub fn unprocessable(message: &str) -> Reply {
+    error(StatusCode::UNPROCESSABLE_ENTITY, message)
+}
+
+pub fn page(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Reply {
     let mut reply = Response::new(Full::new(body.into()));
     *reply.status_mut() = status;
     reply.headers_mut().insert(header::CONTENT_TYPE, content_type);

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::{Response, StatusCode};
-use http_body_util::Full;
+use http::StatusCode;
 use serde::Serialize;
 
-use super::{not_made, pages};
+use super::{Reply, not_made, pages};
 use crate::config::Fault;
 use crate::gateway::{Current, NotReloaded};
 
@@ -43,7 +41,7 @@ impl<'f> From<&'f Fault> for FaultReport<'f> {
 }
 
 /// Reads the config again: 200 when it is in force, 422 with its faults when the old one stays.
-pub async fn reload(current: Arc<Current>) -> Response<Full<Bytes>> {
+pub async fn reload(current: Arc<Current>) -> Reply {
     let Ok(reloaded) = tokio::task::spawn_blocking(move || current.reload()).await else {
         return not_made();
     };
@@ -54,17 +52,13 @@ pub async fn reload(current: Arc<Current>) -> Response<Full<Bytes>> {
             } else {
                 "the config is in force, but for what takes effect at the next start"
             };
-            pages::json(
-                StatusCode::OK,
-                &ReloadReport { message, at_next_start: &reloaded.at_next_start },
-            )
+            let report = ReloadReport { message, at_next_start: &reloaded.at_next_start };
+            pages::json(StatusCode::OK, &report)
         }
         Err(NotReloaded::Faults(faults)) => {
             let message = "the config has faults; the old one stays in force";
-            pages::json(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                &ReloadError { message, faults: faults.iter().map(FaultReport::from).collect() },
-            )
+            let faults = faults.iter().map(FaultReport::from).collect();
+            pages::json(StatusCode::UNPROCESSABLE_ENTITY, &ReloadError { message, faults })
         }
         Err(busy @ NotReloaded::Busy) => {
             pages::error(StatusCode::SERVICE_UNAVAILABLE, &busy.to_string())

@@ -9,16 +9,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Response, StatusCode};
-use http_body_util::Full;
+use http::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
-use super::{JSON, not_allowed, pages};
+use super::pages::unprocessable;
+use super::{JSON, NO_BODY, Reply, only_get, only_post, pages};
 use crate::clock::Timestamp;
-use crate::gateway::Gateway;
-use crate::gateway::NotRetried;
-use crate::gateway::{Listed, NotChanged, Repetition, Selection};
+use crate::gateway::{Gateway, Listed, NotChanged, NotRetried, Repetition, Selection};
 use crate::writes::{StoreError, WriteId, WriteState};
 
 /// Default page size.
@@ -123,22 +121,18 @@ impl<'p> Page<'p> {
         gateway: &Arc<Gateway>,
         request: &Parts,
         body: Option<&Bytes>,
-    ) -> Response<Full<Bytes>> {
+    ) -> Reply {
         match (self.is_order(), &request.method) {
             (true, &Method::POST) | (false, &Method::GET | &Method::HEAD) => {}
-            (true, _) => return not_allowed("only POST is answered here", "POST"),
-            (false, _) => return not_allowed("only GET and HEAD are answered here", "GET, HEAD"),
+            (true, _) => return only_post(),
+            (false, _) => return only_get(),
         }
-        let id = match self {
-            Self::List => return list(gateway, request.uri.query().unwrap_or_default()).await,
-            Self::Show(id) | Self::Cancel(id) | Self::Retry(id) => match id.parse::<WriteId>() {
-                Ok(id) => id,
-                Err(_) => {
-                    return unprocessable(&format!(
-                        "that is no id of a write; an id is like {EXAMPLE_ID}"
-                    ));
-                }
-            },
+        let (Self::Show(id) | Self::Cancel(id) | Self::Retry(id)) = self else {
+            return list(gateway, request.uri.query().unwrap_or_default()).await;
+        };
+        let Ok(id) = id.parse::<WriteId>() else {
+            let message = format!("that is no id of a write; an id is like {EXAMPLE_ID}");
+            return unprocessable(&message);
         };
         match self {
             Self::List | Self::Show(_) => show(gateway, id).await,
@@ -151,11 +145,7 @@ impl<'p> Page<'p> {
     }
 }
 
-fn unprocessable(message: &str) -> Response<Full<Bytes>> {
-    pages::error(StatusCode::UNPROCESSABLE_ENTITY, message)
-}
-
-async fn list(gateway: &Arc<Gateway>, query: &str) -> Response<Full<Bytes>> {
+async fn list(gateway: &Arc<Gateway>, query: &str) -> Reply {
     let mut selection = match selection(gateway, query) {
         Ok(selection) => selection,
         Err(message) => return unprocessable(&message),
@@ -178,8 +168,8 @@ async fn list(gateway: &Arc<Gateway>, query: &str) -> Response<Full<Bytes>> {
         }
         match gateway.queue().look_up(id).await {
             Ok(Some(listed)) => {
-                let answer =
-                    listed.progress.response.as_ref().and_then(|response| response.body.as_ref());
+                let response = listed.progress.response.as_ref();
+                let answer = response.and_then(|response| response.body.as_ref());
                 read_bytes += listed.write.body.len() + answer.map_or(0, Bytes::len);
                 writes.push(Item::of(listed));
             }
@@ -216,34 +206,29 @@ fn selection(gateway: &Gateway, query: &str) -> Result<Selection, String> {
         match name {
             "state" if !value.is_empty() => {
                 let state = WriteState::ALL.into_iter().find(|state| state.name() == value);
-                selection.state = Some(state.ok_or_else(|| {
-                    format!("state is one of {}", WriteState::ALL.map(WriteState::name).join(", "))
-                })?);
+                let names = || WriteState::ALL.map(WriteState::name).join(", ");
+                selection.state =
+                    Some(state.ok_or_else(|| format!("state is one of {}", names()))?);
             }
             "client" if !value.is_empty() => {
-                let place =
-                    gateway.config().clients.iter().position(|client| *client.name == *value);
+                let mut clients = gateway.config().clients.iter();
+                let place = clients.position(|client| *client.name == *value);
                 let place = place.and_then(|place| u32::try_from(place).ok());
-                selection.client =
-                    Some(place.ok_or_else(|| {
-                        format!("the config has no client {}", shortened(&value))
-                    })?);
+                let unknown = || format!("the config has no client {}", shortened(&value));
+                selection.client = Some(place.ok_or_else(unknown)?);
             }
             "limit" if !value.is_empty() => {
                 let limit = value.parse().ok().filter(|limit| (1..=LISTED_MAX).contains(limit));
                 selection.at_most = limit.ok_or_else(|| format!("limit is 1 to {LISTED_MAX}"))?;
             }
             "after" if !value.is_empty() => {
-                let after = value.parse().map_err(|_| {
-                    format!("after is the id of a write; an id is like {EXAMPLE_ID}")
-                })?;
-                selection.after = Some(after);
+                let bad = |_| format!("after is the id of a write; an id is like {EXAMPLE_ID}");
+                selection.after = Some(value.parse().map_err(bad)?);
             }
             _ => {
-                return Err(
-                    "a list can be asked for by state, client, limit and after, each with a value"
-                        .into(),
-                );
+                let known =
+                    "a list can be asked for by state, client, limit and after, each with a value";
+                return Err(known.into());
             }
         }
     }
@@ -255,7 +240,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
-async fn show(gateway: &Gateway, id: WriteId) -> Response<Full<Bytes>> {
+async fn show(gateway: &Gateway, id: WriteId) -> Reply {
     match gateway.queue().look_up(id).await {
         Ok(Some(listed)) => pages::page(StatusCode::OK, JSON, gateway.write_status(listed)),
         Ok(None) => no_such_write(id),
@@ -263,7 +248,7 @@ async fn show(gateway: &Gateway, id: WriteId) -> Response<Full<Bytes>> {
     }
 }
 
-async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Response<Full<Bytes>> {
+async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Reply {
     match gateway.queue().cancel(id, "an operator").await {
         Ok(()) => {
             tracing::info!(write = %id, "an operator has cancelled a write");
@@ -274,7 +259,7 @@ async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Response<Full<Bytes>> {
                 "only a write that is queued, and may not have been executed, can be cancelled; this one is {}",
                 state.name()
             );
-            not_done(StatusCode::CONFLICT, id, Some(state), &message)
+            conflict(id, Some(state), &message)
         }
         Err(why) => not_changed(id, why),
     }
@@ -284,10 +269,7 @@ async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Response<Full<Bytes>> {
 fn retry_order(body: Option<&Bytes>) -> Result<Repetition, (StatusCode, String)> {
     const EXAMPLE: &str = "the body may be empty, or like {\"even_if_executed\": true}";
     let Some(body) = body else {
-        return Err((
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "the body is too long, or did not come".into(),
-        ));
+        return Err((StatusCode::PAYLOAD_TOO_LARGE, NO_BODY.into()));
     };
     if body.is_empty() {
         return Ok(Repetition::IfNotExecuted);
@@ -304,11 +286,7 @@ fn retry_order(body: Option<&Bytes>) -> Result<Repetition, (StatusCode, String)>
     }
 }
 
-async fn retry(
-    gateway: &Arc<Gateway>,
-    id: WriteId,
-    repetition: Repetition,
-) -> Response<Full<Bytes>> {
+async fn retry(gateway: &Arc<Gateway>, id: WriteId, repetition: Repetition) -> Reply {
     match gateway.retry_write(id, repetition).await {
         Ok(()) => {
             tracing::info!(write = %id, even_if_executed = repetition == Repetition::EvenIfExecuted, "an operator has a write tried again");
@@ -317,37 +295,30 @@ async fn retry(
         Err(NotRetried::NotChanged(NotChanged::State(WriteState::Unknown))) => {
             let message = "this one is unknown: it may have been executed, and trying it again may execute it a second time; \
                 who wants that all the same says so with {\"even_if_executed\": true}";
-            not_done(StatusCode::CONFLICT, id, Some(WriteState::Unknown), message)
+            conflict(id, Some(WriteState::Unknown), message)
         }
         Err(NotRetried::NotChanged(NotChanged::State(state))) => {
             let message = format!(
                 "only a write that is failed, unknown or cancelled can be tried again; this one is {}",
                 state.name()
             );
-            not_done(StatusCode::CONFLICT, id, Some(state), &message)
+            conflict(id, Some(state), &message)
         }
         Err(NotRetried::NotChanged(why)) => not_changed(id, why),
         Err(NotRetried::NotAllowed(message)) => {
             let state = gateway.queue().standing(id).map(|standing| standing.state);
-            not_done(
-                StatusCode::CONFLICT,
-                id,
-                state,
-                &format!("the config in force has no place for it: {message}"),
-            )
+            let message = format!("the config in force has no place for it: {message}");
+            conflict(id, state, &message)
         }
     }
 }
 
-fn not_changed(id: WriteId, why: NotChanged) -> Response<Full<Bytes>> {
+fn not_changed(id: WriteId, why: NotChanged) -> Reply {
     match why {
         NotChanged::NoSuchWrite => no_such_write(id),
-        NotChanged::State(state) => not_done(
-            StatusCode::CONFLICT,
-            id,
-            Some(state),
-            &format!("this one is {}", state.name()),
-        ),
+        NotChanged::State(state) => {
+            conflict(id, Some(state), &format!("this one is {}", state.name()))
+        }
         NotChanged::Full => {
             let message = "as many writes are queued as may be (queue_max in [writes]); try again when there are fewer";
             not_done(StatusCode::SERVICE_UNAVAILABLE, id, None, message)
@@ -356,28 +327,23 @@ fn not_changed(id: WriteId, why: NotChanged) -> Response<Full<Bytes>> {
     }
 }
 
-fn no_such_write(id: WriteId) -> Response<Full<Bytes>> {
-    not_done(
-        StatusCode::NOT_FOUND,
-        id,
-        None,
-        &format!(
-            "there is no write {id}; a finished one is forgotten after `retention` in [writes]"
-        ),
-    )
+fn no_such_write(id: WriteId) -> Reply {
+    let message = format!(
+        "there is no write {id}; a finished one is forgotten after `retention` in [writes]"
+    );
+    not_done(StatusCode::NOT_FOUND, id, None, &message)
 }
 
-fn store_failed(id: WriteId, fault: &StoreError) -> Response<Full<Bytes>> {
+fn store_failed(id: WriteId, fault: &StoreError) -> Reply {
     tracing::error!(write = %id, error = %fault, "what an operator asked about a write could not be done");
     not_done(StatusCode::SERVICE_UNAVAILABLE, id, None, &fault.to_string())
 }
 
-fn not_done(
-    status: StatusCode,
-    id: WriteId,
-    state: Option<WriteState>,
-    message: &str,
-) -> Response<Full<Bytes>> {
+fn conflict(id: WriteId, state: Option<WriteState>, message: &str) -> Reply {
+    not_done(StatusCode::CONFLICT, id, state, message)
+}
+
+fn not_done(status: StatusCode, id: WriteId, state: Option<WriteState>, message: &str) -> Reply {
     pages::json(status, &ActionError { message, write: id.to_string(), state })
 }
 
