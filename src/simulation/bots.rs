@@ -132,33 +132,25 @@ impl Bot {
         self.turn += 1;
         let (number, turn) = (self.number, self.turn);
         let mut patience = None;
+        let read = |path: String| (Method::GET, path, String::new());
         let (method, path, body) = match self.habit {
-            Habit::Poll { .. } => {
-                (Method::GET, pick(&POLLED, number + turn).to_owned(), String::new())
-            }
+            Habit::Poll { .. } => read(pick(&POLLED, number + turn).to_owned()),
             Habit::Crawl { .. } => {
                 let issue = 1 + (number * 7 + turn) % ISSUES;
-                (
-                    Method::GET,
-                    format!("/repos/acme/widgets/issues/{issue}?of={number}.{turn}"),
-                    String::new(),
-                )
+                read(format!("/repos/acme/widgets/issues/{issue}?of={number}.{turn}"))
             }
             Habit::Comment { .. } => self.comment(),
             Habit::Burst { .. } => {
-                patience = self
-                    .dice
-                    .percent(5.0)
-                    .then(|| Duration::from_millis(self.dice.between(20, 5_000)));
-                (Method::GET, format!("{}?of={number}.{turn}", pick(&SHORT, turn)), String::new())
+                if self.dice.percent(5.0) {
+                    patience = Some(Duration::from_millis(self.dice.between(20, 5_000)));
+                }
+                read(format!("{}?of={number}.{turn}", pick(&SHORT, turn)))
             }
-            Habit::ReadAnything => (
-                Method::GET,
-                format!("{}?of={number}.{turn}", pick(&SHORT, number + turn)),
-                String::new(),
-            ),
+            Habit::ReadAnything => {
+                read(format!("{}?of={number}.{turn}", pick(&SHORT, number + turn)))
+            }
             Habit::ReadOneEndpoint | Habit::KeepWaiting { .. } => {
-                (Method::GET, format!("/users/ada?of={number}.{turn}"), String::new())
+                read(format!("/users/ada?of={number}.{turn}"))
             }
             Habit::Create if turn.is_multiple_of(2) => self.comment(),
             Habit::Create => (

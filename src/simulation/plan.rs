@@ -211,25 +211,20 @@ impl Plan {
         let names: Vec<Arc<str>> =
             (1..=accounts.max(1)).map(|number| format!("account-{number}").into()).collect();
         let ids: Arc<[AccountId]> = (0..accounts.max(1)).map(AccountId).collect();
-        let alone = |place: usize| -> Arc<[AccountId]> {
-            ids.iter().copied().skip(place % ids.len()).take(1).collect()
-        };
         let own: Vec<(Arc<str>, u32)> = match workload.clients() {
             Some(clients) => {
                 clients.iter().map(|(name, weight)| (Arc::from(*name), *weight)).collect()
             }
             None => names.iter().map(|name| (Arc::from(format!("bots-of-{name}")), 1)).collect(),
         };
+        let is_patient = workload == Workload::Shares;
+        let max_wait = if is_patient { Duration::from_secs(600) } else { MAX_WAIT };
         let client = |(place, (name, _)): (usize, &(Arc<str>, u32))| Client {
             name: Arc::clone(name),
             pool: 0,
             reads: Arc::clone(&ids),
-            writes: Some(alone(place)),
-            max_wait: if workload == Workload::Shares {
-                Duration::from_secs(600)
-            } else {
-                MAX_WAIT
-            },
+            writes: Some(in_turn(&ids, place)),
+            max_wait,
         };
         let clients = own.iter().enumerate().map(client).collect();
         let weight = |(_, weight): &(Arc<str>, u32)| ClientSettings {
@@ -270,10 +265,7 @@ impl Plan {
         // The simulated upstream charges one account for each request.
         settings.accounts.iter_mut().for_each(|account| account.also_spends = None);
         let to_ids = |pool: &crate::config::Pool| -> Vec<AccountId> {
-            pool.accounts
-                .iter()
-                .map(|place| AccountId(u32::try_from(*place).unwrap_or(u32::MAX)))
-                .collect()
+            pool.accounts.iter().map(|place| account_at(*place)).collect()
         };
         let mut pools: Vec<Vec<AccountId>> = config.pools.iter().map(to_ids).collect();
         if let Some(accounts) = accounts {
@@ -284,9 +276,7 @@ impl Plan {
             name: Arc::clone(&client.name),
             pool: u32::try_from(client.reads).unwrap_or(u32::MAX),
             reads: pools.get(client.reads).cloned().unwrap_or_default(),
-            writes: client
-                .writes
-                .map(|place| Arc::from([AccountId(u32::try_from(place).unwrap_or(u32::MAX))])),
+            writes: client.writes.map(|place| Arc::from([account_at(place)])),
             max_wait: client.max_wait,
         };
         let mut plan =
@@ -335,17 +325,12 @@ impl Plan {
     pub fn replaying(mut self, trace: Arc<Trace>, clients: Known) -> Self {
         if clients == Known::FromTrace {
             let Some(model) = self.clients.first().cloned() else { return self };
-            let (accounts, names) = (Arc::clone(&model.reads), trace.clients.iter().enumerate());
-            let own = |place: usize| -> Arc<[AccountId]> {
-                accounts.iter().copied().skip(place % accounts.len().max(1)).take(1).collect()
+            let client = |(place, name): (usize, &Arc<str>)| Client {
+                name: Arc::clone(name),
+                writes: Some(in_turn(&model.reads, place)),
+                ..model.clone()
             };
-            self.clients = names
-                .map(|(place, name)| Client {
-                    name: Arc::clone(name),
-                    writes: Some(own(place)),
-                    ..model.clone()
-                })
-                .collect();
+            self.clients = trace.clients.iter().enumerate().map(client).collect();
             self.settings.clients =
                 self.clients.iter().map(|_| ClientSettings::default()).collect();
         }
@@ -380,6 +365,15 @@ fn vary(known: &mut Vec<AccountSettings>, pools: &mut [Vec<AccountId>], wanted: 
         known.push(AccountSettings { name: format!("further-{number}").into(), ..model.clone() });
         pool.push(AccountId(u32::try_from(known.len() - 1).unwrap_or(u32::MAX)));
     }
+}
+
+fn account_at(place: usize) -> AccountId {
+    AccountId(u32::try_from(place).unwrap_or(u32::MAX))
+}
+
+/// Returns the one account that the client at `place` gets when they are dealt in turn.
+fn in_turn(accounts: &[AccountId], place: usize) -> Arc<[AccountId]> {
+    accounts.iter().copied().skip(place % accounts.len().max(1)).take(1).collect()
 }
 
 /// Returns the limit of a kind of caller (SPECIFICATION, "Primary rate limits").

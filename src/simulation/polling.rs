@@ -78,14 +78,9 @@ impl Polling {
         let mut asks = Vec::new();
         while begins < length {
             for resource in &watched {
-                let after = begins
-                    + Duration::from_millis(if is_scheduled {
-                        0
-                    } else {
-                        dice.below(ROUND_MILLIS)
-                    });
+                let spread = if is_scheduled { 0 } else { dice.below(ROUND_MILLIS) };
                 asks.push(Polled {
-                    after,
+                    after: begins + Duration::from_millis(spread),
                     bot: usize::try_from(bot).unwrap_or(0),
                     resource: *resource,
                 });
@@ -124,15 +119,13 @@ impl Polling {
         *request.method_mut() = method;
         *request.uri_mut() =
             path.parse().map_err(|_| Unplayable(format!("`{path}` is no path")))?;
-        request
-            .headers_mut()
-            .insert(header::AUTHORIZATION, header::HeaderValue::from_static(WRITER));
-        let answer = emulator.respond(now, &request, PEER);
-        if answer.status() == expected {
-            Ok(())
-        } else {
-            Err(Unplayable(format!("{path} cannot be changed: {}", answer.status())))
+        let writer = header::HeaderValue::from_static(WRITER);
+        request.headers_mut().insert(header::AUTHORIZATION, writer);
+        let status = emulator.respond(now, &request, PEER).status();
+        if status != expected {
+            return Err(Unplayable(format!("{path} cannot be changed: {status}")));
         }
+        Ok(())
     }
 }
 

@@ -155,25 +155,24 @@ impl Report {
         self.outside.sent += other.outside.sent;
         self.outside.refused += other.outside.refused;
         add(&mut self.broken, &other.broken);
-        for (mine, theirs) in self.accounts.iter_mut().zip(&other.accounts) {
-            mine.merge(theirs);
-        }
-        for (mine, theirs) in self.clients.iter_mut().zip(&other.clients) {
-            mine.merge(theirs);
-        }
+        self.accounts.iter_mut().zip(&other.accounts).for_each(|(mine, one)| mine.merge(one));
+        self.clients.iter_mut().zip(&other.clients).for_each(|(mine, one)| mine.merge(one));
     }
 
     /// Counts our requests that the upstream denied for a limit, without injected ones.
     pub fn refusals(&self) -> u64 {
-        let of = |account: &AccountReport| {
-            account
-                .refusals
-                .iter()
-                .filter(|(limit, _)| *limit != "fault")
-                .map(|(_, count)| *count)
-                .sum::<u64>()
-        };
-        self.accounts.iter().map(of).sum()
+        let refusals = self.accounts.iter().flat_map(|account| &account.refusals);
+        refusals.filter(|(limit, _)| *limit != "fault").map(|(_, count)| count).sum()
+    }
+
+    /// Counts the requests of all bots.
+    pub fn asked(&self) -> u64 {
+        self.clients.iter().map(|client| client.asked).sum()
+    }
+
+    /// Counts the requests that we denied.
+    pub fn turned_away(&self) -> u64 {
+        self.clients.iter().map(ClientReport::turned_away).sum()
     }
 
     /// Counts the complete windows of one resource over all accounts.
@@ -184,9 +183,8 @@ impl Report {
     /// Returns the fraction of a resource's budgets used in complete windows, 0 to 1; `None`
     /// without any.
     pub fn used(&self, resource: &str) -> Option<f64> {
-        let (used, limit) = self
-            .budgets(resource)
-            .fold((0, 0), |(used, limit), budget| (used + budget.used, limit + budget.limit));
+        let limit = self.budgets(resource).map(|budget| budget.limit).sum();
+        let used = self.budgets(resource).map(|budget| budget.used).sum();
         (limit > 0).then(|| ratio(used, limit))
     }
 
@@ -207,8 +205,7 @@ impl Report {
 
     /// Returns the fraction of requests that we denied or did not answer in time.
     pub fn refused_share(&self) -> f64 {
-        let asked = self.clients.iter().map(|client| client.asked).sum();
-        ratio(self.clients.iter().map(ClientReport::turned_away).sum(), asked)
+        ratio(self.turned_away(), self.asked())
     }
 
     /// Like [`Report::refused_share`], without denials for this reason.
@@ -216,24 +213,17 @@ impl Report {
         let refused = |client: &ClientReport| {
             client.turned_away() - client.refused.get(limit.name()).copied().unwrap_or(0)
         };
-        ratio(
-            self.clients.iter().map(refused).sum(),
-            self.clients.iter().map(|client| client.asked).sum(),
-        )
+        ratio(self.clients.iter().map(refused).sum(), self.asked())
     }
 
     fn budgets<'r>(&'r self, resource: &'r str) -> impl Iterator<Item = &'r BudgetReport> {
-        self.accounts
-            .iter()
-            .flat_map(|account| &account.budgets)
-            .filter(move |budget| budget.resource == resource)
+        let budgets = self.accounts.iter().flat_map(|account| &account.budgets);
+        budgets.filter(move |budget| budget.resource == resource)
     }
 
     fn limits<'r>(&'r self, name: &'r str) -> impl Iterator<Item = &'r LimitReport> {
-        self.accounts
-            .iter()
-            .flat_map(|account| &account.limits)
-            .filter(move |limit| limit.limit == name)
+        let limits = self.accounts.iter().flat_map(|account| &account.limits);
+        limits.filter(move |limit| limit.limit == name)
     }
 }
 

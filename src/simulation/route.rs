@@ -37,17 +37,15 @@ impl Route {
         let Classified { endpoint, .. } =
             Table::embedded(Dialect::Service).classify(&ask.method, path);
         if path == "/graphql" {
-            let candidates = client.writes.clone().unwrap_or_else(|| Arc::clone(&client.reads));
-            let (points, spacing) = (GRAPHQL_QUERY_POINTS, WriteSpacing::None);
             return Some(Self {
                 endpoint,
                 scope: None,
-                candidates,
+                candidates: Arc::clone(client.writes.as_ref().unwrap_or(&client.reads)),
                 lane: None,
-                points,
+                points: GRAPHQL_QUERY_POINTS,
                 graphql: true,
                 token_request: false,
-                spacing,
+                spacing: WriteSpacing::None,
             });
         }
         let is_read = matches!(ask.method, Method::GET | Method::HEAD);

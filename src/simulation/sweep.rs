@@ -92,11 +92,8 @@ fn sum(outcomes: BTreeMap<u64, Outcome>) -> Result<Sweep, Unplayable> {
                     sweep.failures.push((seed, format!("broken: {}", names.join(", "))));
                 }
                 sweep.total.merge(&report);
-                if sweep
-                    .worst
-                    .as_ref()
-                    .is_none_or(|worst| badness(&report) > badness(&worst.report))
-                {
+                let worst = sweep.worst.as_ref();
+                if worst.is_none_or(|worst| badness(&report) > badness(&worst.report)) {
                     sweep.worst = Some(Worst { seed, report: *report });
                 }
             }

@@ -82,7 +82,7 @@ impl Trace {
             }
             number += 1;
             if line.last() != Some(&b'\n') && read as u64 == LINE_BYTES_MAX {
-                skip_line(&mut log)?;
+                log.skip_until(b'\n')?;
                 trace.note(number, "it is longer than any line of the log".to_owned());
                 continue;
             }
@@ -96,10 +96,8 @@ impl Trace {
         let first = times.first().map_or(0, |(at, _)| *at);
         let since =
             |at: i128| Duration::from_millis(u64::try_from((at - first) / 1_000_000).unwrap_or(0));
-        trace.requests = times
-            .into_iter()
-            .map(|(at, recorded)| Recorded { after: since(at), ..recorded })
-            .collect();
+        let placed = |(at, recorded)| Recorded { after: since(at), ..recorded };
+        trace.requests = times.into_iter().map(placed).collect();
         Ok(trace)
     }
 
@@ -163,23 +161,6 @@ pub(super) fn body(method: &Method) -> Bytes {
         Bytes::new()
     } else {
         Bytes::from_static(BODY)
-    }
-}
-
-fn skip_line(log: &mut impl BufRead) -> io::Result<()> {
-    loop {
-        let buffered = log.fill_buf()?;
-        if buffered.is_empty() {
-            return Ok(());
-        }
-        let (used, ended) = match buffered.iter().position(|byte| *byte == b'\n') {
-            Some(at) => (at + 1, true),
-            None => (buffered.len(), false),
-        };
-        log.consume(used);
-        if ended {
-            return Ok(());
-        }
     }
 }
 

@@ -4,16 +4,17 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, header};
 use ring::rand::SystemRandom;
-use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
+use ring::signature::RSA_PKCS1_SHA256;
 use serde_json::{Value, json};
 
 use super::Unplayable;
 use super::plan::{Duty, Plan};
 use crate::clock::Timestamp;
+use crate::config::rsa_key;
 use crate::decision::cache::freshness::Validators;
 use crate::emulator::{Conditions, Emulator, FaultSpec, Options};
 
@@ -77,11 +78,7 @@ impl Upstream {
                 Duty::App => Vec::new(),
                 Duty::User => emulator.enrol(&login(place), 2, now),
             };
-            let mut bearer = || {
-                tokens
-                    .pop()
-                    .and_then(|token| HeaderValue::from_str(&format!("Bearer {token}")).ok())
-            };
+            let mut bearer = || HeaderValue::from_str(&format!("Bearer {}", tokens.pop()?)).ok();
             credentials.push([bearer(), bearer()]);
         }
         Ok(Self {
@@ -104,9 +101,10 @@ impl Upstream {
         (method, path, body): (&Method, &str, &Bytes),
         validators: Option<&Validators>,
     ) -> Result<Request<Bytes>, Unplayable> {
-        let credential =
-            self.credentials.get(account).and_then(|both| both[whose as usize].clone());
-        let credential = credential.map_or_else(|| self.app.authorization(now), Ok)?;
+        let credential = match self.credentials.get(account).map(|both| &both[whose as usize]) {
+            Some(Some(bearer)) => bearer.clone(),
+            _ => self.app.authorization(now)?,
+        };
         let mut request = Request::new(body.clone());
         *request.method_mut() = method.clone();
         *request.uri_mut() =
@@ -115,15 +113,9 @@ impl Upstream {
         headers.insert(header::AUTHORIZATION, credential);
         headers.insert(header::ACCEPT, self.accept.clone());
         if let Some(validators) = validators {
-            headers.extend(
-                validators.if_none_match.clone().map(|value| (header::IF_NONE_MATCH, value)),
-            );
-            headers.extend(
-                validators
-                    .if_modified_since
-                    .clone()
-                    .map(|value| (header::IF_MODIFIED_SINCE, value)),
-            );
+            let Validators { if_none_match, if_modified_since } = validators.clone();
+            headers.extend(if_none_match.map(|value| (header::IF_NONE_MATCH, value)));
+            headers.extend(if_modified_since.map(|value| (header::IF_MODIFIED_SINCE, value)));
         }
         Ok(request)
     }
@@ -131,8 +123,7 @@ impl Upstream {
     /// Makes the next request of this account hit a secondary limit.
     pub fn refuse_next_of(&mut self, account: usize, retry_after_secs: u64) {
         let fault = json!({ "fault": "secondary", "retry_after": retry_after_secs, "match": { "account": login(account), "nth": 1 } });
-        let read = fault.as_object().and_then(|fault| FaultSpec::read(fault).ok());
-        if let Some(fault) = read {
+        if let Some(fault) = fault.as_object().and_then(|fault| FaultSpec::read(fault).ok()) {
             let _ = self.emulator.arm(fault);
         }
     }
@@ -172,24 +163,13 @@ impl App {
 
     /// Returns a JWT with time left (SPECIFICATION, "Apps").
     fn authorization(&mut self, now: Timestamp) -> Result<HeaderValue, Unplayable> {
-        if let Some((made, value)) =
-            self.jwt.as_ref().filter(|(made, _)| now.as_secs() < made + JWT_KEPT_SECS)
+        if let Some((made, value)) = &self.jwt
+            && now.as_secs() < made + JWT_KEPT_SECS
         {
-            let _ = made;
             return Ok(value.clone());
         }
         let failed = || Unplayable("the app of the emulator's world cannot sign".to_owned());
-        let base64: String = self
-            .private_key
-            .lines()
-            .filter(|line| !line.starts_with("-----"))
-            .map(str::trim)
-            .collect();
-        let key = STANDARD
-            .decode(base64)
-            .ok()
-            .and_then(|der| RsaKeyPair::from_der(&der).ok())
-            .ok_or_else(failed)?;
+        let key = rsa_key(&self.private_key).map_err(|_| failed())?;
         let claims = json!({ "iss": self.id, "iat": now.as_secs().saturating_sub(60), "exp": now.as_secs() + JWT_SECS });
         let text = format!(
             "{}.{}",

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use strum::{EnumMessage, EnumString, IntoStaticStr, VariantArray};
+
 use super::bots::Habit;
 use super::plan::{Duty, Plan, SLOW_ANSWERS};
 use crate::decision::AccountId;
@@ -15,111 +17,54 @@ const FAR_ABOVE: u32 = 1_000_000;
 /// requests fill the minute.
 const DEAR_MICROS: u64 = 300_000;
 
-/// A named workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A named workload. `weir simulate --help` shows the comments, or the message of a variant that
+/// has one.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, EnumMessage, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Workload {
-    /// Everyday bots.
+    /// pollers of lists and notifications, crawlers over repositories, commenters, bursts
     Mixed,
-    /// More reads than the budgets allow.
+    /// every bot always has another read ready: far more than the budgets allow
     Saturating,
-    /// More new issues and comments than the content limits allow.
+    /// new issues and comments without end: 80 a minute and 500 an hour are the limits
     Content,
-    /// More reads of one endpoint than its points allow.
+    /// one endpoint without end, with a primary budget that is never spent: 900 points a minute
     Points,
-    /// More GraphQL queries than their points allow.
+    /// GraphQL queries without end, with a budget that is never spent: 2,000 points a minute
     GraphqlPoints,
-    /// More GraphQL queries than their CPU time allows.
+    /// GraphQL queries of 300 ms each without end: 60 s of CPU time a minute
     GraphqlCpu,
-    /// More reads than their CPU time allows.
+    /// reads of 300 ms each without end: 90 s of CPU time a minute
     Cpu,
-    /// More OAuth access token requests than an app may make.
+    /// an app that asks for installation tokens without end: 2,000 an hour
     Oauth,
-    /// More concurrent requests than the limit.
+    /// answers that take seconds, and more bots than may be served at once: 100
     Concurrency,
-    /// Four clients of unequal weight, always waiting.
+    /// four clients of weights 1, 1, 2 and 4 that always have requests waiting
     Shares,
-    /// Saturating, with a secondary limit in the middle.
+    /// saturating, and halfway the upstream refuses the first account for two minutes
     Secondary,
     /// Forty resources, polled while a few of them change.
+    #[strum(
+        message = "40 resources polled while 2 of them change each minute; played through other gateways' rules too, and compared"
+    )]
     Polling,
 }
 
 impl Workload {
     /// All workloads.
-    pub const ALL: [Self; 12] = [
-        Self::Mixed,
-        Self::Saturating,
-        Self::Content,
-        Self::Points,
-        Self::GraphqlPoints,
-        Self::GraphqlCpu,
-        Self::Cpu,
-        Self::Oauth,
-        Self::Concurrency,
-        Self::Shares,
-        Self::Secondary,
-        Self::Polling,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Returns its name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mixed => "mixed",
-            Self::Saturating => "saturating",
-            Self::Content => "content",
-            Self::Points => "points",
-            Self::GraphqlPoints => "graphql-points",
-            Self::GraphqlCpu => "graphql-cpu",
-            Self::Cpu => "cpu",
-            Self::Oauth => "oauth",
-            Self::Concurrency => "concurrency",
-            Self::Shares => "shares",
-            Self::Secondary => "secondary",
-            Self::Polling => "polling",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Returns its description for the help.
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::Mixed => {
-                "pollers of lists and notifications, crawlers over repositories, commenters, bursts"
-            }
-            Self::Saturating => {
-                "every bot always has another read ready: far more than the budgets allow"
-            }
-            Self::Content => {
-                "new issues and comments without end: 80 a minute and 500 an hour are the limits"
-            }
-            Self::Points => {
-                "one endpoint without end, with a primary budget that is never spent: 900 points a minute"
-            }
-            Self::GraphqlPoints => {
-                "GraphQL queries without end, with a budget that is never spent: 2,000 points a minute"
-            }
-            Self::GraphqlCpu => {
-                "GraphQL queries of 300 ms each without end: 60 s of CPU time a minute"
-            }
-            Self::Cpu => "reads of 300 ms each without end: 90 s of CPU time a minute",
-            Self::Oauth => "an app that asks for installation tokens without end: 2,000 an hour",
-            Self::Concurrency => {
-                "answers that take seconds, and more bots than may be served at once: 100"
-            }
-            Self::Shares => {
-                "four clients of weights 1, 1, 2 and 4 that always have requests waiting"
-            }
-            Self::Polling => {
-                "40 resources polled while 2 of them change each minute; played through other gateways' rules too, and compared"
-            }
-            Self::Secondary => {
-                "saturating, and halfway the upstream refuses the first account for two minutes"
-            }
-        }
-    }
-
-    /// Finds the workload of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|workload| workload.name() == name)
+    pub fn about(self) -> &'static str {
+        self.get_message().or(self.get_documentation()).unwrap_or_default()
     }
 
     /// Returns names and weights of the clients in a run without a config; `None`: one client per
@@ -217,10 +162,10 @@ mod tests {
 
     #[test]
     fn every_workload_is_found_by_its_own_name() {
-        for workload in Workload::ALL {
-            assert_eq!(Workload::named(workload.name()), Some(workload));
+        for workload in Workload::ALL.iter().copied() {
+            assert_eq!(workload.name().parse(), Ok(workload));
             assert_eq!(workload.habits().is_empty(), workload == Workload::Polling);
         }
-        assert_eq!(Workload::named("other"), None);
+        assert!("other".parse::<Workload>().is_err());
     }
 }

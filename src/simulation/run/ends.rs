@@ -7,12 +7,12 @@ use http::StatusCode;
 use super::exchanges::UpstreamResponse;
 use super::jobs::{Job, Waiter};
 use super::{Event, READS, Run};
-use crate::clock::Timestamp;
 use crate::decision::AccountId;
 use crate::decision::cache::cache_control::storable;
 use crate::decision::cache::freshness::Stored;
 use crate::decision::retry::{Failure, Next, Patience, Policy};
 use crate::simulation::Unplayable;
+use crate::simulation::report::ClientReport;
 
 impl Run<'_> {
     /// Handles an answer other than a limit.
@@ -40,10 +40,8 @@ impl Run<'_> {
         let Some(job) = self.close(id) else { return Ok(()) };
         if let (Some(key), Some((asked, answered))) = (&job.key, answer.versions) {
             if !is_confirmed && answer.status != StatusCode::OK {
-                return Err(Unplayable(format!(
-                    "{} was answered with {}",
-                    job.path, answer.status
-                )));
+                let problem = format!("{} was answered with {}", job.path, answer.status);
+                return Err(Unplayable(problem));
             }
             let shown = self.shown.entry(key.clone()).or_default();
             if !is_confirmed {
@@ -52,13 +50,10 @@ impl Run<'_> {
             self.report.tally.stale += if *shown < asked { job.waiters.len() as u64 } else { 0 };
         }
         for (place, waiter) in job.waiters.iter().enumerate() {
-            if let Some(report) = self.client(waiter.client) {
-                if place > 0 {
-                    report.collapsed += 1;
-                } else if is_confirmed {
-                    report.not_modified += 1;
-                }
-            }
+            self.count(waiter.client, |report| {
+                report.collapsed += u64::from(place > 0);
+                report.not_modified += u64::from(place == 0 && is_confirmed);
+            });
             self.served(*waiter, job.away);
         }
         Ok(())
@@ -74,7 +69,7 @@ impl Run<'_> {
             if job.refusals <= job.route.candidates.len() {
                 return self.admit(id);
             }
-            self.in_vain(id);
+            self.end(id, |report| report.failed += 1);
             return Ok(());
         }
         self.failed(id, Failure::UpstreamLimit { until: self.now })
@@ -97,50 +92,36 @@ impl Run<'_> {
                 self.event_queue.put(not_before, Event::Retries(id));
             }
             Next::RetryElsewhere => return self.admit(id),
-            Next::Unknown => {
-                let Some(job) = self.close(id) else { return Ok(()) };
-                for waiter in job.waiters {
-                    if let Some(report) = self.client(waiter.client) {
-                        report.unknown += 1;
-                    }
-                    self.answered(waiter);
-                }
-            }
-            _ => self.in_vain(id),
+            Next::Unknown => self.end(id, |report| report.unknown += 1),
+            _ => self.end(id, |report| report.failed += 1),
         }
         Ok(())
     }
 
-    /// Ends a job after its last attempt.
-    fn in_vain(&mut self, id: u64) {
+    /// Ends a job without an answer; `add` counts it for each client that waits.
+    pub(super) fn end(&mut self, id: u64, add: impl Fn(&mut ClientReport)) {
         let Some(job) = self.close(id) else { return };
         for waiter in job.waiters {
-            if let Some(report) = self.client(waiter.client) {
-                report.failed += 1;
-            }
+            self.count(waiter.client, &add);
             self.answered(waiter);
         }
     }
 
     pub(super) fn served(&mut self, waiter: Waiter, away: Duration) {
         let held = self.now.since(waiter.asked_at).saturating_sub(away);
-        if let Some(report) = self.client(waiter.client) {
+        self.count(waiter.client, |report| {
             report.served += 1;
             report.waits.add(u64::try_from(held.as_millis()).unwrap_or(u64::MAX));
-        }
+        });
         self.answered(waiter);
     }
 
     /// Gives a bot its answer or error.
     pub(super) fn answered(&mut self, waiter: Waiter) {
-        let Some((place, bot)) =
-            waiter.bot.and_then(|place| Some((place, self.bots.get_mut(place)?)))
-        else {
-            return;
-        };
+        let Some(place) = waiter.bot else { return };
+        let Some(bot) = self.bots.get_mut(place) else { return };
         bot.pending = bot.pending.saturating_sub(1);
-        let again: Option<Timestamp> = bot.again(self.now);
-        if let Some(at) = again {
+        if let Some(at) = bot.again(self.now) {
             self.event_queue.put(at.max(self.now + Duration::from_millis(1)), Event::Wakes(place));
         }
     }
@@ -153,10 +134,9 @@ impl Run<'_> {
         }
         if let Some(ticket) = job.lane {
             self.by_lane.remove(&ticket);
-            if let Some(next) =
-                self.lanes.leave(ticket).and_then(|next| self.by_lane.get(&next).copied())
-            {
-                self.event_queue.put(self.now, Event::Retries(next));
+            let next = self.lanes.leave(ticket);
+            if let Some(next) = next.and_then(|next| self.by_lane.get(&next)) {
+                self.event_queue.put(self.now, Event::Retries(*next));
             }
         }
         Some(job)

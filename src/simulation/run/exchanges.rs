@@ -63,6 +63,23 @@ pub(super) struct UpstreamResponse {
     pub versions: Option<(u64, u64)>,
 }
 
+impl Exchange {
+    /// Creates the exchange of another consumer.
+    fn new(account: AccountId, request: Request<Bytes>, kind: Kind, sent_at: Timestamp) -> Self {
+        Self {
+            job: None,
+            account,
+            request,
+            kind,
+            sent_at,
+            number: None,
+            answer: None,
+            delivery: Delivery::Answered,
+            polled: None,
+        }
+    }
+}
+
 impl Run<'_> {
     /// Sends a job on the granted account.
     pub(super) fn send(&mut self, id: u64, grant: Grant) -> Result<(), Unplayable> {
@@ -79,10 +96,8 @@ impl Run<'_> {
             (&job.method, &job.path, &job.body),
             validators.as_ref(),
         )?;
-        let polled = self
-            .polling
-            .resource(&job.path)
-            .map(|resource| (resource, self.polling.version(resource)));
+        let polled = self.polling.resource(&job.path);
+        let polled = polled.map(|resource| (resource, self.polling.version(resource)));
         let route = &job.route;
         let kind = Kind {
             graphql: route.graphql,
@@ -90,10 +105,8 @@ impl Run<'_> {
             token_request: route.token_request,
         };
         let costs = route.endpoint.primary_cost > 0;
-        let (endpoint, resource) = (
-            route.endpoint,
-            self.admission.ledger().resource_for(route.endpoint.id, &route.endpoint.resource),
-        );
+        let endpoint = route.endpoint;
+        let resource = self.admission.ledger().resource_for(endpoint.id, &endpoint.resource);
         self.note_if_told(place, costs.then_some(&resource));
         let delivery = match self.network.percent(self.plan.network.lost_percent) {
             false => Delivery::Answered,
@@ -108,24 +121,14 @@ impl Run<'_> {
         });
         let way = self.way();
         let exchange = self.number();
-        match delivery {
-            Delivery::LostBefore => {
-                self.event_queue.put(self.now + TIMEOUT, Event::Missed(exchange));
-            }
-            _ => self.event_queue.put(self.now + way, Event::Arrives(exchange)),
-        }
-        let flown = Exchange {
-            job: Some((id, grant.lease)),
-            account: grant.account,
-            request,
-            kind,
-            sent_at: self.now,
-            number: None,
-            answer: None,
-            delivery,
-            polled,
+        let (after, event) = match delivery {
+            Delivery::LostBefore => (TIMEOUT, Event::Missed(exchange)),
+            _ => (way, Event::Arrives(exchange)),
         };
-        self.exchanges.insert(exchange, flown);
+        self.event_queue.put(self.now + after, event);
+        let job = Some((id, grant.lease));
+        let sent = Exchange::new(grant.account, request, kind, self.now);
+        self.exchanges.insert(exchange, Exchange { job, delivery, polled, ..sent });
         Ok(())
     }
 
@@ -147,10 +150,10 @@ impl Run<'_> {
             tally.not_modified += u64::from(entry.status == 304);
             tally.spent += u64::from(entry.cost);
         }
-        let mut began = None;
-        if let Some(truth) = self.truth.get_mut(place) {
-            began = truth.note(self.now, entry, exchange.kind, is_ours).then_some(entry.resource);
-        }
+        let truth = self.truth.get_mut(place);
+        let has_begun =
+            truth.is_some_and(|truth| truth.note(self.now, entry, exchange.kind, is_ours));
+        let began = has_begun.then_some(entry.resource);
         if let Some(limit) = entry.refused {
             let lease = exchange.job.map(|(_, lease)| lease.0);
             let who = if is_ours { "OUR request" } else { "somebody else's request" };
@@ -174,13 +177,9 @@ impl Run<'_> {
     }
 
     fn window_begins(&mut self, place: usize, resource: &'static str) {
-        let windows = self.upstream.emulator.budget_windows(self.now);
-        let Some(truth) = self.truth.get_mut(place) else { return };
-        let window = windows
-            .iter()
-            .find(|window| window.account == truth.login() && window.resource == resource);
-        if let Some(window) = window {
-            truth.window_began(window);
+        let window = self.window(place, resource);
+        if let (Some(window), Some(truth)) = (window, self.truth.get_mut(place)) {
+            truth.window_began(&window);
             self.narration.tell(self.now, || {
                 format!(
                     "a window of {resource} begins for {} until {}",
@@ -286,10 +285,10 @@ impl Run<'_> {
         // The intervals of a Poisson process, as of many consumers together.
         let pause = outside.every.mul_f64(-(1.0 - self.network.unit()).ln());
         self.event_queue.put(self.now + pause.max(Duration::from_millis(1)), Event::Outsider);
-        if self.now < self.outsider_told() {
+        if self.now < self.outsider_waits_until {
             return Ok(());
         }
-        self.outside().sent += 1;
+        self.report.outside.sent += 1;
         let request = self.upstream.request(
             self.now,
             (place_of(outside.account), Sender::Others),
@@ -298,18 +297,7 @@ impl Run<'_> {
         )?;
         let id = self.number();
         let kind = Kind { graphql: false, content: false, token_request: false };
-        let exchange = Exchange {
-            job: None,
-            account: outside.account,
-            request,
-            kind,
-            sent_at: self.now,
-            number: None,
-            answer: None,
-            delivery: Delivery::Answered,
-            polled: None,
-        };
-        self.exchanges.insert(id, exchange);
+        self.exchanges.insert(id, Exchange::new(outside.account, request, kind, self.now));
         let way = self.way();
         self.event_queue.put(self.now + way, Event::Arrives(id));
         Ok(())
@@ -321,10 +309,10 @@ impl Run<'_> {
         else {
             return;
         };
-        self.outside().refused += 1;
+        self.report.outside.refused += 1;
         let rate = RateHeaders::parse(&answer.headers);
         let until = named_by(self.now, &refusal, rate.as_ref());
-        self.outsider_waits(until);
+        self.outsider_waits_until = self.outsider_waits_until.max(until);
     }
 
     /// Draws the latency of one direction.
@@ -349,12 +337,9 @@ impl Run<'_> {
     fn wobble(&mut self, headers: &mut HeaderMap) {
         let most = self.plan.network.wobble.as_millis() as f64 / 1_000.0;
         let shift = ((self.network.unit() * 2.0 - 1.0) * most).round() as i64;
-        let Some(reset) =
-            headers.get(RATE_RESET).and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
-        else {
-            return;
-        };
-        if shift != 0 {
+        let reset = headers.get(RATE_RESET);
+        let reset = reset.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        if let Some(reset) = reset.filter(|_| shift != 0) {
             headers.insert(RATE_RESET, HeaderValue::from(reset.saturating_add_signed(shift)));
         }
     }
@@ -379,10 +364,9 @@ impl Run<'_> {
     /// Counts a request sent although we were told to wait: a broken promise.
     fn note_if_told(&mut self, place: usize, resource: Option<&ResourceName>) {
         let Some(retry_times) = self.retry_times.get(place) else { return };
-        let of_resource = retry_times
-            .resources
-            .iter()
-            .any(|(named, until)| Some(named) == resource && self.now < *until);
+        let mut resources = retry_times.resources.iter();
+        let of_resource =
+            resources.any(|(named, until)| Some(named) == resource && self.now < *until);
         if self.now < retry_times.account_until || of_resource {
             self.report.sent_while_told += 1;
             self.narration

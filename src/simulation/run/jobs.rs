@@ -58,9 +58,7 @@ impl Run<'_> {
     /// Handles a new request.
     pub(super) fn ask(&mut self, bot: Option<usize>, client: usize, ask: Ask) {
         let waiter = Waiter { bot, client, asked_at: self.now };
-        if let Some(report) = self.client(client) {
-            report.asked += 1;
-        }
+        self.count(client, |report| report.asked += 1);
         let Some(plan) = self.plan.clients.get(client) else { return };
         let turn = self.turn;
         self.turn += 1;
@@ -68,83 +66,71 @@ impl Run<'_> {
             candidates: self.plan.rules.candidates(&route.candidates, turn),
             ..route
         };
-        let Some(route) =
-            Route::of(&ask, plan).map(by_rules).filter(|route| !route.candidates.is_empty())
-        else {
-            return self.turned_away(
-                waiter,
-                LimitKind::NoAccount,
-                self.now + Duration::from_secs(60),
-            );
+        let route = Route::of(&ask, plan).map(by_rules);
+        let Some(mut route) = route.filter(|route| !route.candidates.is_empty()) else {
+            let until = self.now + Duration::from_secs(60);
+            return self.turned_away(waiter, LimitKind::NoAccount, until);
         };
         let key = route.scope.map(|scope| CacheKey::new(scope, &ask.path, &Accept::Json, VERSION));
-        if let Some(key) = &key {
-            let stored = self.store.get(key);
-            if stored.is_some_and(|stored| stored.is_fresh(self.now, self.plan.freshness)) {
-                if let Some(report) = self.client(client) {
-                    report.hits += 1;
-                }
-                if let Some(resource) = self.polling.resource(&ask.path) {
-                    let shown = self.shown.get(key).copied().unwrap_or(0);
-                    self.report.tally.stale += u64::from(shown < self.polling.version(resource));
-                }
-                return self.served(waiter, Duration::ZERO);
-            }
-            let fetching = self.fetching.get(key).filter(|_| self.plan.rules.coalesces());
-            if let Some(job) = fetching.and_then(|job| self.jobs.get_mut(job)) {
-                job.waiters.push(waiter);
-                return;
-            }
+        if key.as_ref().is_some_and(|key| self.is_served_without_job(waiter, &ask.path, key)) {
+            return;
         }
         let id = self.number();
-        let deadline = self.now + plan.max_wait;
         let Ask { method, path, body, patience } = ask;
-        let mut job = Job {
+        if let Some(patience) = patience {
+            self.event_queue.put(self.now + patience, Event::GivesUp(id));
+        }
+        let (mut lane, mut is_its_turn) = (None, true);
+        if let Some(resource) = route.lane.take() {
+            let client = u32::try_from(client).unwrap_or(u32::MAX);
+            let Ok((ticket, place)) = self.lanes.enter(LaneKey { client, resource }) else {
+                let until = self.now + Duration::from_secs(1);
+                return self.turned_away(waiter, LimitKind::QueueFull, until);
+            };
+            self.by_lane.insert(ticket, id);
+            (lane, is_its_turn) = (Some(ticket), place == LanePosition::Head);
+        }
+        if let Some(key) = &key {
+            self.fetching.insert(key.clone(), id);
+        }
+        let job = Job {
             waiters: vec![waiter],
             client,
             method,
             path,
             body,
             route,
-            deadline,
-            key: key.clone(),
-            lane: None,
+            deadline: self.now + plan.max_wait,
+            key,
+            lane,
             ticket: None,
             attempt: 0,
             refusals: 0,
             away: Duration::ZERO,
         };
-        if let Some(patience) = patience {
-            self.event_queue.put(self.now + patience, Event::GivesUp(id));
-        }
-        let is_its_turn = match job.route.lane.take() {
-            None => true,
-            Some(resource) => match self
-                .lanes
-                .enter(LaneKey { client: u32::try_from(client).unwrap_or(u32::MAX), resource })
-            {
-                Err(_) => {
-                    return self.turned_away(
-                        waiter,
-                        LimitKind::QueueFull,
-                        self.now + Duration::from_secs(1),
-                    );
-                }
-                Ok((ticket, place)) => {
-                    job.lane = Some(ticket);
-                    self.by_lane.insert(ticket, id);
-                    place == LanePosition::Head
-                }
-            },
-        };
         self.jobs.insert(id, job);
-        if let Some(key) = key {
-            self.fetching.insert(key, id);
-        }
         if is_its_turn {
             // Fails only for a path that cannot be sent, which the caller has checked.
             let _ = self.admit(id);
         }
+    }
+
+    /// Answers from the store, or adds the request to those who wait for the same fetch. Returns
+    /// false when neither is possible.
+    fn is_served_without_job(&mut self, waiter: Waiter, path: &str, key: &CacheKey) -> bool {
+        let stored = self.store.get(key);
+        if stored.is_some_and(|stored| stored.is_fresh(self.now, self.plan.freshness)) {
+            self.count(waiter.client, |report| report.hits += 1);
+            if let Some(resource) = self.polling.resource(path) {
+                let shown = self.shown.get(key).copied().unwrap_or(0);
+                self.report.tally.stale += u64::from(shown < self.polling.version(resource));
+            }
+            self.served(waiter, Duration::ZERO);
+            return true;
+        }
+        let fetching = self.fetching.get(key).filter(|_| self.plan.rules.coalesces());
+        let job = fetching.and_then(|job| self.jobs.get_mut(job));
+        job.map(|job| job.waiters.push(waiter)).is_some()
     }
 
     /// Submits a job to the core and carries out the decision.
@@ -166,7 +152,7 @@ impl Run<'_> {
     }
 
     fn demand(&self, job: &Job) -> Demand {
-        let route = &job.route;
+        let (route, ledger) = (&job.route, self.admission.ledger());
         let stored = job.key.as_ref().and_then(|key| self.store.get(key));
         let prefer = stored
             .and_then(Stored::preferred_token)
@@ -176,10 +162,7 @@ impl Run<'_> {
             held_bytes: job.body.len() as u64,
             candidates: route.candidates.clone(),
             prefer,
-            resource: self
-                .admission
-                .ledger()
-                .resource_for(route.endpoint.id, &route.endpoint.resource),
+            resource: ledger.resource_for(route.endpoint.id, &route.endpoint.resource),
             endpoint: route.endpoint.id,
             cost: route.endpoint.primary_cost,
             points: route.points,
@@ -212,9 +195,7 @@ impl Run<'_> {
     }
 
     fn turned_away(&mut self, waiter: Waiter, limit: LimitKind, until: Timestamp) {
-        if let Some(report) = self.client(waiter.client) {
-            *report.refused.entry(limit.name()).or_default() += 1;
-        }
+        self.count(waiter.client, |report| *report.refused.entry(limit.name()).or_default() += 1);
         // After a denial without an end, or with a distant one, the bot retries in an hour.
         let until = until.min(self.now + Duration::from_secs(3_600));
         if let Some(bot) = waiter.bot.and_then(|bot| self.bots.get_mut(bot)) {
@@ -227,17 +208,10 @@ impl Run<'_> {
     /// continues.
     pub(super) fn gives_up(&mut self, id: u64) {
         let Some(job) = self.jobs.get(&id).filter(|job| job.waiters.len() == 1) else { return };
-        let Some(ticket) = job.ticket.filter(|ticket| self.by_ticket.contains_key(ticket)) else {
-            return;
-        };
-        self.by_ticket.remove(&ticket);
-        self.admission.abandon(self.now, ticket);
-        let Some(job) = self.close(id) else { return };
-        for waiter in job.waiters {
-            if let Some(report) = self.client(waiter.client) {
-                report.gave_up += 1;
-            }
-            self.answered(waiter);
+        let Some(ticket) = job.ticket else { return };
+        if self.by_ticket.remove(&ticket).is_some() {
+            self.admission.abandon(self.now, ticket);
+            self.end(id, |report| report.gave_up += 1);
         }
     }
 }

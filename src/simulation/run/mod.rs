@@ -17,7 +17,7 @@ use super::bots::{Ask, Bot};
 use super::event_queue::EventQueue;
 use super::plan::{BEGINNING, Demanded, Plan};
 use super::polling::{self, Polling};
-use super::report::{ClientReport, OutsideReport, Report};
+use super::report::{ClientReport, Report};
 use super::store::Store;
 use super::truth::Truth;
 use super::upstream::Upstream;
@@ -28,6 +28,7 @@ use crate::decision::cache::key::CacheKey;
 use crate::decision::retry::{Patience, Policy};
 use crate::decision::writes::lanes::{LaneTicket, Lanes};
 use crate::decision::{AccountId, Admission, Ticket};
+use crate::emulator::BudgetWindow;
 use crate::random::Rng;
 use exchanges::Exchange;
 use jobs::Job;
@@ -118,11 +119,8 @@ pub(super) struct Run<'p> {
 impl<'p> Run<'p> {
     /// Prepares everything at the beginning of virtual time.
     pub fn new(plan: &'p Plan) -> Result<Self, Unplayable> {
-        let clients = plan
-            .clients
-            .iter()
-            .map(|client| ClientReport { name: client.name.to_string(), ..ClientReport::default() })
-            .collect();
+        let clients = plan.clients.iter().map(|client| client.name.to_string());
+        let clients = clients.map(|name| ClientReport { name, ..ClientReport::default() });
         let mut run = Self {
             plan,
             now: BEGINNING,
@@ -152,7 +150,7 @@ impl<'p> Run<'p> {
             report: Report {
                 runs: 1,
                 hours: plan.length.as_secs_f64() / 3_600.0,
-                clients,
+                clients: clients.collect(),
                 ..Report::default()
             },
             narration: EventLog::new(plan.narration),
@@ -196,12 +194,8 @@ impl<'p> Run<'p> {
                     } else {
                         place / clients
                     };
-                    let mut bot = Bot::new(
-                        number,
-                        place % clients,
-                        habits[habit % habits.len()],
-                        self.plan.seed,
-                    );
+                    let habit = habits[habit % habits.len()];
+                    let mut bot = Bot::new(number, place % clients, habit, self.plan.seed);
                     self.event_queue.put(self.now + bot.first(), Event::Wakes(place));
                     self.bots.push(bot);
                 }
@@ -263,18 +257,15 @@ impl<'p> Run<'p> {
 
     fn recorded_asks(&mut self, place: usize) {
         let Demanded::Trace(trace) = &self.plan.demand else { return };
-        let Some(trace::Recorded { client, method, path, .. }) = trace.requests.get(place).cloned()
-        else {
-            return;
-        };
-        let name = trace.clients.get(client);
+        let Some(recorded) = trace.requests.get(place).cloned() else { return };
+        let name = trace.clients.get(recorded.client);
         // A client outside the plan has no budget in it.
-        let Some(client) = self.plan.clients.iter().position(|known| Some(&known.name) == name)
-        else {
-            return;
-        };
-        let body = trace::body(&method);
-        self.ask(None, client, Ask { method, path, body, patience: None });
+        let known = self.plan.clients.iter().position(|known| Some(&known.name) == name);
+        let trace::Recorded { method, path, .. } = recorded;
+        if let Some(client) = known {
+            let body = trace::body(&method);
+            self.ask(None, client, Ask { method, path, body, patience: None });
+        }
     }
 
     fn polls(&mut self, place: usize) {
@@ -324,11 +315,8 @@ impl<'p> Run<'p> {
         self.unchecked = 0;
         let broken = self.admission.audit();
         for invariant in &broken {
-            *self
-                .report
-                .broken
-                .entry(format!("{} {}", invariant.number(), invariant.name()))
-                .or_default() += 1;
+            let name = format!("{} {}", invariant.number(), invariant.name());
+            *self.report.broken.entry(name).or_default() += 1;
             self.narration.tell(self.now, || {
                 format!("INVARIANT {} is broken: {}", invariant.number(), invariant.name())
             });
@@ -337,12 +325,9 @@ impl<'p> Run<'p> {
     }
 
     fn window_ends(&mut self, account: usize, resource: &'static str) {
-        let name = self.truth.get(account).map(Truth::login).unwrap_or_default();
-        let windows = self.upstream.emulator.budget_windows(self.now);
-        let window =
-            windows.iter().find(|window| window.account == name && window.resource == resource);
+        let window = self.window(account, resource);
         if let (Some(window), Some(truth)) = (window, self.truth.get_mut(account)) {
-            truth.window_ended(window);
+            truth.window_ended(&window);
             self.narration.tell(self.now, || {
                 format!(
                     "the window of {resource} ends for {}: {} of {} used",
@@ -354,13 +339,17 @@ impl<'p> Run<'p> {
         }
     }
 
+    /// Returns the current window of an account's budget.
+    fn window(&mut self, account: usize, resource: &str) -> Option<BudgetWindow> {
+        let login = self.truth.get(account)?.login();
+        let mut windows = self.upstream.emulator.budget_windows(self.now).into_iter();
+        windows.find(|window| window.account == login && window.resource == resource)
+    }
+
     fn conclude(mut self, end: Timestamp) -> Report {
         for (invariant, count) in self.admission.ledger().broken().filter(|(_, count)| *count > 0) {
-            *self
-                .report
-                .broken
-                .entry(format!("{} {}", invariant.number(), invariant.name()))
-                .or_default() += count;
+            let name = format!("{} {}", invariant.number(), invariant.name());
+            *self.report.broken.entry(name).or_default() += count;
         }
         let (sent_while_limited, banned) = self.upstream.verdict(end);
         let limits = self.plan.settings.limits;
@@ -380,20 +369,9 @@ impl<'p> Run<'p> {
         self.next_number
     }
 
-    fn client(&mut self, client: usize) -> Option<&mut ClientReport> {
-        self.report.clients.get_mut(client)
-    }
-
-    fn outsider_told(&self) -> Timestamp {
-        self.outsider_waits_until
-    }
-
-    fn outsider_waits(&mut self, until: Timestamp) {
-        self.outsider_waits_until = self.outsider_waits_until.max(until);
-    }
-
-    fn outside(&mut self) -> &mut OutsideReport {
-        &mut self.report.outside
+    /// Counts something in the figures of a client.
+    fn count(&mut self, client: usize, add: impl FnOnce(&mut ClientReport)) {
+        self.report.clients.get_mut(client).map(add);
     }
 }
 
