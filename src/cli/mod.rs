@@ -77,3 +77,7 @@ pub fn main() -> ExitCode {
         Command::Key => key::run(),
     }
 }
+
+fn counted(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}

@@ -1,7 +1,5 @@
 //! `weir cache`: the store of a running gateway; `weir cache purge PREFIX` removes some of its
 //! answers.
-//!
-//! `api` finds the gateway and sends the request.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -10,6 +8,7 @@ use clap::{Args, Subcommand};
 
 use super::api::{AdminApi, Fault, GatewayOptions};
 use crate::admin::cache::{Figures, Part, Purged};
+use crate::cli::counted;
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -54,13 +53,8 @@ async fn ask(api: &AdminApi, prefix: Option<String>, json: bool) -> Result<Strin
 }
 
 fn details(purged: &Purged) -> String {
-    let answers = if purged.entries == 1 { "answer" } else { "answers" };
-    format!(
-        "{} stored {answers} below {} taken out, {}\n",
-        purged.entries,
-        purged.prefix,
-        mib(purged.bytes)
-    )
+    let answers = counted(purged.entries, "stored answer");
+    format!("{answers} below {} taken out, {}\n", purged.prefix, mib(purged.bytes))
 }
 
 fn table(figures: &Figures) -> String {

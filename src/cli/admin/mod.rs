@@ -3,9 +3,24 @@
 mod api;
 mod budgets;
 mod cache;
-mod table;
 mod writes;
 
 pub use budgets::Budgets;
 pub use cache::Cache;
 pub use writes::Writes;
+
+/// Longest text shown in one place; some names come from the upstream.
+const TEXT_CHARS_MAX: usize = 160;
+
+/// Makes a text from outside safe for a terminal, and shortens it.
+fn plain(text: &str) -> String {
+    visible(text).chars().take(TEXT_CHARS_MAX).collect()
+}
+
+/// Makes a text from outside safe for a terminal.
+fn visible(text: &str) -> String {
+    let is_shown = |character: char| {
+        character == ' ' || character.is_ascii_graphic() || character.is_alphanumeric()
+    };
+    text.chars().map(|character| if is_shown(character) { character } else { '?' }).collect()
+}

@@ -1,6 +1,4 @@
 //! `weir writes`: the queue of writes of a running gateway, and operator actions on one of them.
-//!
-//! `api` finds the gateway and sends the request; the gateway's queue decides about the action.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -12,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::api::{AdminApi, Fault, GatewayOptions};
-use super::table::{plain, visible};
+use super::{plain, visible};
 use crate::admin::writes::{EXAMPLE_ID, Item, LISTED_MAX, Listing};
 use crate::writes::{WriteId, WriteState};
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
 
 use super::Simulate;
+use crate::cli::counted;
 use crate::simulation::plan::Demanded;
 use crate::simulation::report::{AccountReport, ClientReport};
 use crate::simulation::rivals::Rival;
@@ -229,10 +230,6 @@ fn by_limit<K: Display>(name: &str, counts: &BTreeMap<K, u64>) -> impl Iterator<
 fn in_brackets(details: impl Iterator<Item = String>) -> String {
     let details = details.collect::<Vec<_>>().join(", ");
     if details.is_empty() { details } else { format!("   ({details})") }
-}
-
-fn counted(count: u64, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 fn percent(part: f64) -> String {
