@@ -48,7 +48,7 @@ impl Serve {
         let served = runtime.block_on(serve(config, self.config, signals));
         // Detached fetches have had their time; the rest may not delay the exit.
         runtime.shutdown_background();
-        guard.shutdown();
+        drop(guard);
         Ok(served.map_or_else(|Logged| FAILED.into(), |()| ExitCode::SUCCESS))
     }
 }

@@ -40,7 +40,7 @@ pub struct Counters {
 }
 
 pub struct Bots {
-    counters: Arc<Counters>,
+    pub counters: Arc<Counters>,
     stopped: Arc<AtomicBool>,
     members: Vec<Bot>,
 }
@@ -111,10 +111,6 @@ impl Bots {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    pub fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
     /// Compares the answers to the bots with the emulator's contents.
     pub fn truth(&self, stage: &Stage) -> WrittenComments {
         let mut truth = WrittenComments::default();
@@ -175,20 +171,14 @@ impl Bot {
     /// Polls for news.
     async fn poll(&self) {
         self.get("/notifications").await;
-        self.get(&format!(
-            "/repos/{}/issues?state=all&sort=updated&per_page=30",
-            self.repository(0)
-        ))
-        .await;
+        let repository = self.repository(0);
+        self.get(&format!("/repos/{repository}/issues?state=all&sort=updated&per_page=30")).await;
     }
 
     /// Follows a list to its end.
     async fn crawl(&self, round: usize) {
-        let mut next = Some(format!(
-            "{}/repos/{}/issues?state=all&per_page=10",
-            self.base,
-            self.repository(round)
-        ));
+        let (base, repository) = (&self.base, self.repository(round));
+        let mut next = Some(format!("{base}/repos/{repository}/issues?state=all&per_page=10"));
         while let Some(url) = next.take() {
             if self.is_stopped() {
                 return;
@@ -210,13 +200,8 @@ impl Bot {
     async fn comment(&self) {
         let number = self.commented.load(Ordering::Relaxed) + 1;
         let body = json!({ "body": format!("bot-{} says {number}", self.number) }).to_string();
-        let answer = self
-            .send(
-                Method::POST,
-                &format!("{}{}", self.base, self.comments_path()),
-                Bytes::from(body),
-            )
-            .await;
+        let url = format!("{}{}", self.base, self.comments_path());
+        let answer = self.send(Method::POST, &url, body.into()).await;
         if answer.is_some_and(|answer| answer.status == StatusCode::CREATED) {
             self.commented.store(number, Ordering::Relaxed);
             self.counters.writes.fetch_add(1, Ordering::Relaxed);
@@ -278,9 +263,8 @@ impl Bot {
         if is_read && answer.headers.contains_key("x-from-cache") {
             add(&self.counters.free_reads);
         }
-        if answer.status == StatusCode::FORBIDDEN
-            && answer.headers.contains_key(header::RETRY_AFTER)
-        {
+        let names_time = answer.headers.contains_key(header::RETRY_AFTER);
+        if answer.status == StatusCode::FORBIDDEN && names_time {
             add(&self.counters.refused);
         } else if !answer.status.is_success() {
             add(&self.counters.failures);
@@ -298,11 +282,8 @@ fn next_page(headers: &HeaderMap) -> Option<String> {
 
 fn all_pages(stage: &Stage, path: &str) -> Vec<Value> {
     let page = |number: u32| {
-        stage
-            .inspect(&format!("{path}?per_page=100&page={number}"))
-            .as_array()
-            .cloned()
-            .unwrap_or_default()
+        let page = stage.inspect(&format!("{path}?per_page=100&page={number}"));
+        page.as_array().cloned().unwrap_or_default()
     };
     (1..).map(page).take_while(|items| !items.is_empty()).flatten().collect()
 }

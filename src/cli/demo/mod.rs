@@ -57,7 +57,7 @@ impl Demo {
             shown
         });
         let code = shown.unwrap_or_else(Failure::report);
-        guard.shutdown();
+        drop(guard);
         code
     }
 

@@ -1,5 +1,6 @@
 //! The output of the demo: a line per second, and the summary.
 
+use std::fmt::Display;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +11,18 @@ use crate::api::ResourceName;
 use crate::cli::process::FAILED;
 use crate::decision::AccountId;
 
+/// Title and width of each column.
+const COLUMNS: [(&str, usize); 9] = [
+    ("seconds", 8),
+    ("requests", 10),
+    ("upstream", 9),
+    ("free", 9),
+    ("304", 9),
+    ("refused", 8),
+    ("writes", 7),
+    ("waiting", 8),
+    ("budget left", 11),
+];
 /// Lines between two repetitions of the table's head.
 const HEAD_EVERY: u32 = 15;
 
@@ -47,32 +60,20 @@ impl<'s> Report<'s> {
             return;
         }
         if self.lines.is_multiple_of(HEAD_EVERY) {
-            println!(
-                "{:>8} {:>10} {:>9} {:>9} {:>9} {:>8} {:>7} {:>8} {:>11}",
-                "seconds",
-                "requests",
-                "upstream",
-                "free",
-                "304",
-                "refused",
-                "writes",
-                "waiting",
-                "budget left"
-            );
+            print_row(COLUMNS.each_ref().map(|(title, _)| title as &dyn Display));
         }
-        let counters = self.bots.counters();
-        println!(
-            "{:>8} {:>10} {:>9} {:>9} {:>9} {:>8} {:>7} {:>8} {:>11}",
-            self.lines,
-            read(&counters.requests),
-            self.arrived.requests,
-            percent(read(&counters.free_reads), read(&counters.reads)),
-            self.arrived.not_modified,
-            self.arrived.refused,
-            read(&counters.writes),
-            self.stage.gateway.admissions().waiting(),
-            self.budget_left(),
-        );
+        let counters = &self.bots.counters;
+        print_row([
+            &self.lines,
+            &read(&counters.requests),
+            &self.arrived.requests,
+            &percent(read(&counters.free_reads), read(&counters.reads)),
+            &self.arrived.not_modified,
+            &self.arrived.refused,
+            &read(&counters.writes),
+            &self.stage.gateway.admissions().waiting(),
+            &self.budget_left(),
+        ]);
         self.lines += 1;
     }
 
@@ -83,7 +84,7 @@ impl<'s> Report<'s> {
 
     /// Prints the summary, and returns failure when a promise was broken.
     pub fn summary(&self, truth: &WrittenComments) -> ExitCode {
-        let counters = self.bots.counters();
+        let counters = &self.bots.counters;
         let (reads, free) = (read(&counters.reads), read(&counters.free_reads));
         println!("\nclient requests            {}", read(&counters.requests));
         println!("upstream requests          {}", self.arrived.requests);
@@ -120,6 +121,11 @@ impl<'s> Report<'s> {
             (0_u32..).map(AccountId).take(self.stage.gateway.config().accounts.len()).collect();
         self.stage.gateway.admissions().view(&accounts, &ResourceName::core()).0.remaining
     }
+}
+
+fn print_row(cells: [&dyn Display; 9]) {
+    let cells = cells.iter().zip(COLUMNS).map(|(cell, (_, width))| format!("{cell:>width$}"));
+    println!("{}", cells.collect::<Vec<_>>().join(" "));
 }
 
 fn read(counter: &AtomicU64) -> u64 {
