@@ -9,11 +9,11 @@ use std::io;
 
 use thiserror::Error;
 use tracing::level_filters::LevelFilter;
-use tracing::subscriber::Interest;
 use tracing::{Metadata, Subscriber};
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::DefaultFields;
-use tracing_subscriber::layer::{Context, Filter, Layer, SubscriberExt as _};
+use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::registry::Registry;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -116,21 +116,13 @@ pub enum InitError {
 }
 
 /// Keeps telemetry running. Dropping it exports waiting spans and writes waiting log lines, for at
-/// most 3 s each.
+/// most 3 s each. It blocks for that time and needs no runtime.
 #[must_use = "the log and the spans end when the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard {
     exporter: Option<Exporter>,
     /// Last, so that it writes the exporter's final lines.
     _writing: WriterThread,
-}
-
-impl Guard {
-    /// Ends telemetry like dropping the guard. Blocks for at most 3 s for spans and 3 s for lines,
-    /// and needs no runtime.
-    pub fn shutdown(self) {
-        drop(self);
-    }
 }
 
 impl Drop for Guard {
@@ -147,11 +139,8 @@ impl Drop for Guard {
 /// An unusable endpoint, or a second call. An endpoint that does not answer is no error, at once or
 /// later.
 pub fn init(settings: &TelemetrySettings) -> Result<Guard, InitError> {
-    let exporter = settings
-        .otlp_endpoint
-        .as_deref()
-        .map(|endpoint| Exporter::start(endpoint, &settings.service_name, settings.sample_ratio))
-        .transpose()?;
+    let start = |endpoint| Exporter::start(endpoint, &settings.service_name, settings.sample_ratio);
+    let exporter = settings.otlp_endpoint.as_deref().map(start).transpose()?;
     let left_out = |lines| {
         tracing::warn!(lines, "log lines were left out, because the log was read too slowly");
     };
@@ -173,11 +162,14 @@ pub(super) fn subscriber<W>(
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
+    let level = settings.level.0;
     let lines = tracing_subscriber::fmt::layer()
         .fmt_fields(DefaultFields::new())
         .event_format(LineFormat(settings.log))
         .with_writer(writer)
-        .with_filter(LogFilter(settings.level.0));
+        .with_filter(
+            filter_fn(move |metadata| is_logged(metadata, level)).with_max_level_hint(level),
+        );
     // A list instead of an `Option`: an absent layer counts as interested in everything and would
     // enable all spans.
     let mut layers: Vec<Box<dyn Layer<Registry> + Send + Sync>> = vec![lines.boxed()];
@@ -189,64 +181,27 @@ where
             .with_tracked_inactivity(false)
             .with_target(false)
             .with_level(false)
-            .with_filter(SpanFilter);
+            .with_filter(filter_fn(is_traced).with_max_level_hint(LevelFilter::INFO));
         layers.push(spans.boxed());
     }
     Registry::default().with(layers)
 }
 
-/// Passes events, never spans: the gateway's own from a level on, all others from `warn` on.
-struct LogFilter(LevelFilter);
-
-impl LogFilter {
-    fn passes(&self, metadata: &Metadata<'_>) -> bool {
-        let from = if is_own(metadata) { self.0 } else { self.0.min(LevelFilter::WARN) };
-        metadata.is_event() && *metadata.level() <= from
-    }
+/// Returns true for events, never spans: the gateway's own from `level` on, all others from `warn`
+/// on.
+fn is_logged(metadata: &Metadata<'_>, level: LevelFilter) -> bool {
+    let from = if is_own(metadata) { level } else { level.min(LevelFilter::WARN) };
+    metadata.is_event() && *metadata.level() <= from
 }
 
-impl<S> Filter<S> for LogFilter {
-    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        self.passes(metadata)
-    }
-
-    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if self.passes(metadata) { Interest::always() } else { Interest::never() }
-    }
-
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.0)
-    }
-}
-
-/// Passes the gateway's own spans and no event: a trace carries no log lines.
-struct SpanFilter;
-
-impl SpanFilter {
-    fn passes(metadata: &Metadata<'_>) -> bool {
-        metadata.is_span() && is_own(metadata) && *metadata.level() <= LevelFilter::INFO
-    }
-}
-
-impl<S> Filter<S> for SpanFilter {
-    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        Self::passes(metadata)
-    }
-
-    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if Self::passes(metadata) { Interest::always() } else { Interest::never() }
-    }
-
-    fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(LevelFilter::INFO)
-    }
+/// Returns true for the gateway's own spans and no event: a trace carries no log lines.
+fn is_traced(metadata: &Metadata<'_>) -> bool {
+    metadata.is_span() && is_own(metadata) && *metadata.level() <= LevelFilter::INFO
 }
 
 fn is_own(metadata: &Metadata<'_>) -> bool {
-    metadata
-        .target()
-        .strip_prefix(OWN)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    let rest = metadata.target().strip_prefix(OWN);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
 #[cfg(test)]

@@ -133,8 +133,14 @@ impl Metrics {
         let mut registry = Registry::default();
         let counts = Counts::registered(&mut registry);
         let gauges = Gauges::registered(&mut registry);
-        let (scraping, handles, tallies) = Default::default();
-        Self { registry, scraping, counts, gauges, handles, tallies }
+        Self {
+            registry,
+            scraping: Mutex::new(()),
+            counts,
+            gauges,
+            handles: RwLock::default(),
+            tallies: RwLock::default(),
+        }
     }
 
     /// Counts a finished client request: once, its duration, its wait, and its error if the gateway
@@ -367,38 +373,22 @@ impl Counts {
     fn registered(registry: &mut Registry) -> Self {
         Self {
             cache_evictions: single(registry, Metric::CacheEvictionsTotal),
-            requests: Series::new(registry, Metric::RequestsTotal, Counter::default),
-            request_duration: Series::new(
-                registry,
-                Metric::RequestDurationSeconds,
-                duration_histogram,
-            ),
-            upstream_requests: Series::new(
-                registry,
-                Metric::UpstreamRequestsTotal,
-                Counter::default,
-            ),
-            upstream_duration: Series::new(
-                registry,
-                Metric::UpstreamDurationSeconds,
-                duration_histogram,
-            ),
-            upstream_limited: Series::new(registry, Metric::UpstreamLimitedTotal, Counter::default),
-            refused: Series::new(registry, Metric::RefusedTotal, Counter::default),
-            wait: Series::new(registry, Metric::WaitSeconds, duration_histogram),
+            requests: counts(registry, Metric::RequestsTotal),
+            request_duration: durations(registry, Metric::RequestDurationSeconds),
+            upstream_requests: counts(registry, Metric::UpstreamRequestsTotal),
+            upstream_duration: durations(registry, Metric::UpstreamDurationSeconds),
+            upstream_limited: counts(registry, Metric::UpstreamLimitedTotal),
+            refused: counts(registry, Metric::RefusedTotal),
+            wait: durations(registry, Metric::WaitSeconds),
             write_attempts: Series::new(registry, Metric::WriteAttempts, || {
                 Histogram::new(ATTEMPT_BUCKETS)
             }),
             write_queue: Series::new(registry, Metric::WriteQueueSeconds, || {
                 Histogram::new(QUEUE_BUCKETS_S)
             }),
-            predicted_etags: Series::new(registry, Metric::PredictedEtagsTotal, Counter::default),
-            webhook_deliveries: Series::new(
-                registry,
-                Metric::WebhookDeliveriesTotal,
-                Counter::default,
-            ),
-            invariant_broken: Series::new(registry, Metric::InvariantBrokenTotal, Counter::default),
+            predicted_etags: counts(registry, Metric::PredictedEtagsTotal),
+            webhook_deliveries: counts(registry, Metric::WebhookDeliveriesTotal),
+            invariant_broken: counts(registry, Metric::InvariantBrokenTotal),
         }
     }
 }
@@ -453,8 +443,12 @@ where
     single
 }
 
-fn duration_histogram() -> Histogram {
-    Histogram::new(DURATION_BUCKETS_S)
+fn counts<S: LabelSet>(registry: &mut Registry, metric: Metric) -> Count<S> {
+    Series::new(registry, metric, Counter::default)
+}
+
+fn durations<S: LabelSet>(registry: &mut Registry, metric: Metric) -> Durations<S> {
+    Series::new(registry, metric, || Histogram::new(DURATION_BUCKETS_S))
 }
 
 #[cfg(test)]
