@@ -1,60 +1,32 @@
 //! Events in the order of their virtual time; events of one moment keep the order of their
 //! insertion.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 
 use crate::clock::Timestamp;
 
 #[derive(Debug)]
 pub struct EventQueue<E> {
-    heap: BinaryHeap<Reverse<Scheduled<E>>>,
+    /// By time and by number of insertion.
+    events: BTreeMap<(Timestamp, u64), E>,
     next: u64,
-}
-
-#[derive(Debug)]
-struct Scheduled<E> {
-    at: Timestamp,
-    sequence: u64,
-    event: E,
 }
 
 impl<E> EventQueue<E> {
     pub fn new() -> Self {
-        Self { heap: BinaryHeap::new(), next: 0 }
+        Self { events: BTreeMap::new(), next: 0 }
     }
 
     pub fn put(&mut self, at: Timestamp, event: E) {
-        self.heap.push(Reverse(Scheduled { at, sequence: self.next, event }));
+        self.events.insert((at, self.next), event);
         self.next += 1;
     }
 
     /// Takes the next event, unless it comes at `end` or later.
     pub fn take_before(&mut self, end: Timestamp) -> Option<(Timestamp, E)> {
-        if self.heap.peek().is_none_or(|Reverse(slot)| slot.at >= end) {
-            return None;
-        }
-        self.heap.pop().map(|Reverse(slot)| (slot.at, slot.event))
-    }
-}
-
-impl<E> PartialEq for Scheduled<E> {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.sequence) == (other.at, other.sequence)
-    }
-}
-
-impl<E> Eq for Scheduled<E> {}
-
-impl<E> PartialOrd for Scheduled<E> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<E> Ord for Scheduled<E> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.sequence).cmp(&(other.at, other.sequence))
+        let first = self.events.first_entry().filter(|first| first.key().0 < end)?;
+        let ((at, _), event) = first.remove_entry();
+        Some((at, event))
     }
 }
 

@@ -5,17 +5,8 @@
 //! randomness follows from the seed, so the same [`Plan`] makes the same run to the last request.
 //! The emulator's counts are the truth, not the gateway's ledger.
 //!
-//! | module | content |
-//! |---|---|
-//! | [`plan`] | the input of a run, from defaults or from a config |
-//! | `workload`, `bots` | the requests and their times |
-//! | [`trace`] | the requests of a recorded access log |
-//! | `run` | the events: the gateway's shell in virtual time around `decision/` |
-//! | `polling`, [`rivals`] | polled resources and their changes; other gateways' rules for comparison |
-//! | `upstream`, `truth` | the emulator, and the ground truth by its counts |
-//! | [`report`] | the figures |
-//! | [`sweep`] | many seeds, on all cores |
-//! | `sizing` | the least number of accounts for a demand |
+//! A run takes a [`plan`] and makes a [`report`]. `run` is the gateway's shell in virtual time,
+//! `upstream` and `truth` hold the emulator and the ground truth by its counts.
 //!
 //! Left out: permissions and reach of tokens, bodies, URL rewriting, the queue of asynchronous
 //! writes. They decide nothing about limits.

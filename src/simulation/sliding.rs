@@ -7,11 +7,13 @@ use crate::clock::Timestamp;
 
 #[derive(Clone, Debug)]
 pub struct Sliding {
-    window: Duration,
+    pub window: Duration,
     recent: VecDeque<(Timestamp, u64)>,
     sum: u64,
-    most: u64,
-    total: u64,
+    /// Highest sum within one window.
+    pub most: u64,
+    /// Sum of all amounts.
+    pub total: u64,
 }
 
 impl Sliding {
@@ -30,20 +32,6 @@ impl Sliding {
         self.total += amount;
         self.most = self.most.max(self.sum);
     }
-
-    /// Returns the highest sum within one window.
-    pub fn most(&self) -> u64 {
-        self.most
-    }
-
-    /// Returns the sum of all amounts.
-    pub fn total(&self) -> u64 {
-        self.total
-    }
-
-    pub fn window(&self) -> Duration {
-        self.window
-    }
 }
 
 #[cfg(test)]
@@ -56,6 +44,6 @@ mod tests {
         for at in [0, 30, 59, 60, 90] {
             sliding.add(Timestamp::from_secs(at), 2);
         }
-        assert_eq!((sliding.most(), sliding.total()), (6, 10));
+        assert_eq!((sliding.most, sliding.total), (6, 10));
     }
 }

@@ -26,9 +26,10 @@ pub(super) struct Kind {
 /// The ground truth about one account.
 #[derive(Debug)]
 pub(super) struct Truth {
-    name: String,
+    /// Name in the plan.
+    pub name: String,
     /// Name at the emulator, once a request has shown it.
-    login: String,
+    pub login: String,
     /// By resource: the end of the current window, and the complete windows.
     budgets: BTreeMap<&'static str, Budget>,
     endpoints: BTreeMap<String, Sliding>,
@@ -66,16 +67,6 @@ impl Truth {
             sent: 0,
             refusals: BTreeMap::new(),
         }
-    }
-
-    /// Returns its name in the plan.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns its name at the emulator.
-    pub fn login(&self) -> &str {
-        &self.login
     }
 
     /// Records a request that arrived at `now`. Returns true if a window of its budget seems to
@@ -137,9 +128,9 @@ impl Truth {
         let per = |name: &str, sliding: &Sliding, max: u64, scale: u64| LimitReport {
             limit: name.to_owned(),
             max,
-            most: sliding.most().div_ceil(scale),
-            total: sliding.total() / scale,
-            seconds: sliding.window().as_secs(),
+            most: sliding.most.div_ceil(scale),
+            total: sliding.total / scale,
+            seconds: sliding.window.as_secs(),
             run_seconds: length.as_secs(),
         };
         let mut kept = vec![LimitReport {
@@ -151,23 +142,17 @@ impl Truth {
             seconds: 1,
             run_seconds: length.as_secs(),
         }];
-        let fullest =
-            self.endpoints.values().max_by_key(|sliding| (sliding.most(), sliding.total()));
+        let fullest = self.endpoints.values().max_by_key(|sliding| (sliding.most, sliding.total));
         kept.extend(fullest.map(|sliding| {
             per("points of the busiest endpoint", sliding, limits.rest_points_per_minute.into(), 1)
         }));
-        let micros = 1_000_000;
+        let (micros, graphql_cpu) = (1_000_000, limits.graphql_cpu_seconds_per_minute.into());
         let others = [
             per("graphql points", &self.graphql, limits.graphql_points_per_minute.into(), 1),
             per("content per minute", &self.content[0], limits.content_per_minute.into(), 1),
             per("content per hour", &self.content[1], limits.content_per_hour.into(), 1),
             per("cpu seconds", &self.cpu[0], limits.cpu_seconds_per_minute.into(), micros),
-            per(
-                "graphql cpu seconds",
-                &self.cpu[1],
-                limits.graphql_cpu_seconds_per_minute.into(),
-                micros,
-            ),
+            per("graphql cpu seconds", &self.cpu[1], graphql_cpu, micros),
             per("oauth token requests", &self.tokens, limits.oauth_tokens_per_hour.into(), 1),
         ];
         kept.extend(others.into_iter().filter(|limit| limit.most > 0));

@@ -41,13 +41,11 @@ impl Waits {
     pub fn percentile(&self, of_hundred: u64) -> u64 {
         let wanted = (self.total * of_hundred).div_ceil(100).max(1);
         let mut seen = 0;
-        for (bucket, count) in self.counts.iter().enumerate() {
+        let found = self.counts.iter().position(|count| {
             seen += count;
-            if seen >= wanted {
-                return start_of(bucket);
-            }
-        }
-        0
+            seen >= wanted
+        });
+        found.map_or(0, start_of)
     }
 
     /// Returns the longest wait in milliseconds.

@@ -76,7 +76,6 @@ impl Cache {
             reader.refuse::<()>("max_object", "larger than max_size", accepted);
         }
         let mut routes = HashSet::new();
-        let mut rule = |reader: &mut Reader<'_>| CacheRule::read(reader, dialect, &mut routes);
         Some(Self {
             max_size: max_size.0,
             max_object: max_object.0,
@@ -84,7 +83,8 @@ impl Cache {
             stale_if_limited: reader.or("stale_if_limited", STALE),
             stale_if_error: reader.or("stale_if_error", STALE),
             predicted_etags: reader.or("predicted_etags", false),
-            rules: reader.all_entries("rules", |reader| rule(reader))?,
+            rules: reader
+                .all_entries("rules", |reader| CacheRule::read(reader, dialect, &mut routes))?,
         })
     }
 

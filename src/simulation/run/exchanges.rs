@@ -183,7 +183,7 @@ impl Run<'_> {
             self.narration.tell(self.now, || {
                 format!(
                     "a window of {resource} begins for {} until {}",
-                    truth.name(),
+                    truth.name,
                     super::narration::clock(window.reset)
                 )
             });

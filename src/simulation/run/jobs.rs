@@ -129,8 +129,9 @@ impl Run<'_> {
             return true;
         }
         let fetching = self.fetching.get(key).filter(|_| self.plan.rules.coalesces());
-        let job = fetching.and_then(|job| self.jobs.get_mut(job));
-        job.map(|job| job.waiters.push(waiter)).is_some()
+        let Some(job) = fetching.and_then(|job| self.jobs.get_mut(job)) else { return false };
+        job.waiters.push(waiter);
+        true
     }
 
     /// Submits a job to the core and carries out the decision.

@@ -331,9 +331,7 @@ impl<'p> Run<'p> {
             self.narration.tell(self.now, || {
                 format!(
                     "the window of {resource} ends for {}: {} of {} used",
-                    truth.name(),
-                    window.used,
-                    window.limit
+                    truth.name, window.used, window.limit
                 )
             });
         }
@@ -341,9 +339,9 @@ impl<'p> Run<'p> {
 
     /// Returns the current window of an account's budget.
     fn window(&mut self, account: usize, resource: &str) -> Option<BudgetWindow> {
-        let login = self.truth.get(account)?.login();
+        let login = &self.truth.get(account)?.login;
         let mut windows = self.upstream.emulator.budget_windows(self.now).into_iter();
-        windows.find(|window| window.account == login && window.resource == resource)
+        windows.find(|window| window.account == *login && window.resource == resource)
     }
 
     fn conclude(mut self, end: Timestamp) -> Report {
@@ -371,7 +369,9 @@ impl<'p> Run<'p> {
 
     /// Counts something in the figures of a client.
     fn count(&mut self, client: usize, add: impl FnOnce(&mut ClientReport)) {
-        self.report.clients.get_mut(client).map(add);
+        if let Some(report) = self.report.clients.get_mut(client) {
+            add(report);
+        }
     }
 }
 
