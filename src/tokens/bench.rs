@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::health::HealthState;
 use crate::clock::Timestamp;
 
 /// The first pause. Our choice: a revoked token is not tried for every request, a restored one
@@ -29,6 +30,21 @@ pub enum BenchState {
     Due(Timestamp),
     /// One request is probing it.
     Probed(Timestamp),
+}
+
+impl BenchState {
+    /// Returns true if one more request may use the credential.
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Healthy | Self::Due(_))
+    }
+
+    /// Returns the end of the pause; `None` without one.
+    pub const fn pause_end(self) -> Option<Timestamp> {
+        match self {
+            Self::Healthy => None,
+            Self::Benched(until) | Self::Due(until) | Self::Probed(until) => Some(until),
+        }
+    }
 }
 
 /// Rejections of one credential.
@@ -88,14 +104,15 @@ impl Bench {
         }
     }
 
-    /// Returns true if one more request may use it now.
-    pub fn is_open(&self, now: Timestamp) -> bool {
-        matches!(self.bench_state(now), BenchState::Healthy | BenchState::Due(_))
-    }
-
     /// The upstream's words at the rejection.
     pub fn message(&self) -> Option<&str> {
         self.benched.as_ref().map(|benched| benched.message.as_str())
+    }
+
+    pub fn health(&self, now: Timestamp) -> (HealthState, Option<String>) {
+        let pause_end = self.bench_state(now).pause_end();
+        let state = pause_end.map_or(HealthState::Healthy, |until| HealthState::Benched { until });
+        (state, self.message().map(str::to_owned))
     }
 
     /// Records a rejection. Requests that were under way at the first rejection add nothing.
@@ -216,6 +233,6 @@ mod tests {
         let early = take(&bench, START).expect("healthy");
         refuse(&bench, START, &Permit::Plain);
         bench.lock().accepted(&early);
-        assert!(!bench.lock().is_open(START));
+        assert!(!bench.lock().bench_state(START).is_open());
     }
 }

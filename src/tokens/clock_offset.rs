@@ -7,7 +7,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use http::header::{DATE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::api::headers;
 use crate::api::rate_reset;
@@ -40,7 +40,11 @@ pub struct ClockOffset {
 
 /// Parses an answer's `Date`.
 pub fn date_of(headers: &HeaderMap) -> Option<Timestamp> {
-    let date = httpdate::parse_http_date(headers.get(DATE)?.to_str().ok()?).ok()?;
+    date_in(headers, DATE)
+}
+
+fn date_in(headers: &HeaderMap, name: HeaderName) -> Option<Timestamp> {
+    let date = httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()?;
     Some(Timestamp::from_secs(date.duration_since(UNIX_EPOCH).ok()?.as_secs()))
 }
 
@@ -94,11 +98,8 @@ impl ClockOffset {
         if let Some(reset) = rate_reset(answer) {
             answer.insert(headers::RATE_RESET, HeaderValue::from(self.ours(reset).as_secs_ceil()));
         }
-        let date = answer
-            .get(RETRY_AFTER)
-            .and_then(|value| httpdate::parse_http_date(value.to_str().ok()?).ok());
-        if let Some(date) = date.and_then(|date| date.duration_since(UNIX_EPOCH).ok()) {
-            let ours = self.ours(Timestamp::EPOCH + date).as_secs_ceil();
+        if let Some(date) = date_in(answer, RETRY_AFTER) {
+            let ours = self.ours(date).as_secs_ceil();
             let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(ours));
             answer.extend(HeaderValue::try_from(text).ok().map(|value| (RETRY_AFTER, value)));
         }

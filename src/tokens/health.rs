@@ -25,7 +25,8 @@ pub enum Source {
 }
 
 /// Health of one credential.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum HealthState {
     /// Usable.
     Healthy,
@@ -84,12 +85,7 @@ impl HealthState {
     }
 
     /// Returns its name from a closed set.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Healthy => "healthy",
-            Self::Benched { .. } => "benched",
-            Self::Minting => "minting",
-            Self::Expired => "expired",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }

@@ -49,20 +49,9 @@ impl Tokens {
     /// Begins the mints that are due, those with waiting requests first.
     pub fn begin_due(&self, now: Timestamp) -> Vec<Minting> {
         let free = MINTS_MAX.saturating_sub(self.signals.under_way.load(Ordering::Relaxed));
-        let is_due = |installation: &&Arc<Installation>| {
-            installation.due(now, self.app_bench_state(installation, now))
-        };
-        let mut due: Vec<(Want, &Arc<Installation>)> = self
-            .installations
-            .iter()
-            .filter_map(|installation| {
-                is_due(&installation)
-                    .filter(|(at, _)| *at <= now)
-                    .map(|(_, want)| (want, installation))
-            })
-            .collect();
-        due.sort_by_key(|(want, _)| std::cmp::Reverse(*want));
-        due.into_iter().take(free).filter_map(|(_, installation)| installation.begin()).collect()
+        let mut due: Vec<_> = self.due(now).filter(|(at, ..)| *at <= now).collect();
+        due.sort_by_key(|(_, want, _)| std::cmp::Reverse(*want));
+        due.into_iter().take(free).filter_map(|(.., installation)| installation.begin()).collect()
     }
 
     /// Returns when [`Tokens::begin_due`] has work next, unless [`Tokens::due_changed`] fires
@@ -71,10 +60,15 @@ impl Tokens {
         if self.signals.under_way.load(Ordering::Relaxed) >= MINTS_MAX {
             return None;
         }
-        let at = |installation: &Arc<Installation>| {
-            installation.due(now, self.app_bench_state(installation, now)).map(|(at, _)| at)
-        };
-        self.installations.iter().filter_map(at).min()
+        self.due(now).map(|(at, ..)| at).min()
+    }
+
+    /// The next mints with their times and their urgency.
+    fn due(&self, now: Timestamp) -> impl Iterator<Item = (Timestamp, Want, &Arc<Installation>)> {
+        self.installations.iter().filter_map(move |installation| {
+            let (at, want) = installation.due(now, self.app_bench_state(installation, now))?;
+            Some((at, want, installation))
+        })
     }
 
     /// Resolves when a mint may have become due earlier. Create it before checking.
@@ -109,21 +103,16 @@ impl Tokens {
             None => "the minted token is not one that a header can hold",
             Some(_) if ours <= now + END_MARGIN => "the minted token has ended already",
             Some(authorization) => {
-                let (account, token) =
-                    (minting.installation().account, self.ids.next(minting.installation().slot));
+                let account = minting.installation().account;
+                let token = self.ids.next(minting.installation().slot);
                 minting.succeeded(token, authorization, ours, now, chance);
                 // The new token may end before the recorded end of the old one.
                 self.unhealthy.recheck(account);
                 return Ok(());
             }
         };
-        self.mint_failed(minting, now, MintFailure::Passing(failure.to_owned()), chance);
+        minting.failed(now, MintFailure::Passing(failure.to_owned()), chance);
         Err(failure)
-    }
-
-    /// Records a failed mint. `chance` is a random number from 0 to 1.
-    pub fn mint_failed(&self, minting: Minting, now: Timestamp, failure: MintFailure, chance: f64) {
-        minting.failed(now, failure, chance);
     }
 
     /// Requests a mint for one of `accounts`. Returns true if a token can arrive by `deadline`.

@@ -36,7 +36,7 @@ use crate::clock::Timestamp;
 use crate::decision::AccountId;
 
 use app::App;
-use bench::{BenchState, Permit, SharedBench, take};
+use bench::{BenchState, Permit, take};
 use clock_offset::{ClockOffset, date_of};
 use installation::{Installation, Signals};
 use slot::{Configured, Ids, Slot};
@@ -130,50 +130,14 @@ impl Tokens {
     /// are healthy.
     pub fn unhealthy_accounts(&self, now: Timestamp) -> Vec<AccountId> {
         self.unhealthy.now(now, |account| {
-            let worse = |one: Usability, other: Usability| match (one, other) {
-                (Usability::Unusable, _) | (_, Usability::Unusable) => Usability::Unusable,
-                (Usability::Until(one), Usability::Until(other)) => {
-                    Usability::Until(one.min(other))
-                }
-                (Usability::Until(end), Usability::Lasting)
-                | (Usability::Lasting, Usability::Until(end)) => Usability::Until(end),
-                (Usability::Lasting, Usability::Lasting) => Usability::Lasting,
-            };
-            self.slots(account)
-                .iter()
-                .map(|slot| slot.usability(now))
-                .fold(Usability::Lasting, worse)
+            let usability = self.slots(account).iter().map(|slot| slot.usability(now));
+            usability.min().unwrap_or(Usability::Lasting)
         })
     }
 
-    /// Picks a usable credential of `account` for an endpoint that takes `accepted`. One that is
-    /// due for a probe comes first, since the request can be repeated; then `preferred`; then the
-    /// account's first.
-    pub fn pick(
-        &self,
-        account: AccountId,
-        accepted: TokenKinds,
-        preferred: Option<TokenId>,
-        now: Timestamp,
-    ) -> Option<Credential> {
-        self.pick_for(account, accepted, preferred, Trial::Willing, now)
-    }
-
-    /// Like [`Tokens::pick`], for a request that may not be repeatable.
-    pub fn pick_for(
-        &self,
-        account: AccountId,
-        accepted: TokenKinds,
-        preferred: Option<TokenId>,
-        trial: Trial,
-        now: Timestamp,
-    ) -> Option<Credential> {
-        let order = self.order(account, accepted, preferred, trial, now);
-        order.into_iter().find_map(|slot| self.take(slot, now))
-    }
-
-    /// Lists the places that [`Tokens::pick_for`] tries in turn until [`Tokens::take`] finds a
-    /// usable credential.
+    /// Lists the places of `account` for an endpoint that takes `accepted`, to be tried in turn until
+    /// [`Tokens::take`] finds a usable credential. One that is due for a probe comes first, if the
+    /// request can be repeated; then `preferred`; then the account's first.
     pub fn order(
         &self,
         account: AccountId,
@@ -214,19 +178,13 @@ impl Tokens {
         Some(Credential { token, authorization, source: slot.source(), permit })
     }
 
-    /// Returns true if [`Tokens::pick`] would find one.
+    /// Returns true if `account` has a usable credential of an accepted kind.
     pub fn is_usable(&self, account: AccountId, accepted: TokenKinds, now: Timestamp) -> bool {
         self.slots(account).iter().any(|slot| slot.fits(accepted) && slot.is_usable(now))
     }
 
-    /// Returns true if `account` has a credential of an accepted kind, usable or not. Constant
-    /// while the config is in force.
-    pub fn has_kind(&self, account: AccountId, accepted: TokenKinds) -> bool {
-        self.slots(account).iter().any(|slot| slot.fits(accepted))
-    }
-
-    /// Returns true if `account` may serve `wanted`: like [`Tokens::has_kind`], and an account
-    /// without credentials qualifies for open endpoints. Constant while the config is in force.
+    /// Returns true if `account` may serve `wanted`: it has a credential of an accepted kind, usable
+    /// or not, or it has none and the endpoint is open. Constant while the config is in force.
     pub fn may_carry(&self, account: AccountId, wanted: Wanted) -> bool {
         self.slots(account).iter().any(|slot| slot.may_carry(wanted))
     }
@@ -241,7 +199,7 @@ impl Tokens {
     /// Records an answer that did not reject this credential.
     pub fn accepted(&self, credential: &Credential) {
         if let Permit::Probe(_) = credential.permit
-            && let Some(bench) = self.bench_of(credential)
+            && let Some(bench) = self.slot(credential.token.slot()).and_then(Slot::bench)
         {
             bench.lock().accepted(&credential.permit);
         }
@@ -299,15 +257,6 @@ impl Tokens {
         self.by_account.iter().enumerate().flat_map(of).collect()
     }
 
-    fn bench_of(&self, credential: &Credential) -> Option<&SharedBench> {
-        self.slot(credential.token.slot()).and_then(|slot| match slot {
-            Slot::Configured(token) => Some(&token.bench),
-            Slot::Installation(installation) => Some(&installation.bench),
-            Slot::App(app) => Some(&app.bench),
-            Slot::Anonymous(_) => None,
-        })
-    }
-
     fn app_bench_state(&self, installation: &Installation, now: Timestamp) -> BenchState {
         self.app_of(installation)
             .map_or(BenchState::Healthy, |app| app.bench.lock().bench_state(now))
@@ -319,7 +268,7 @@ impl Tokens {
     }
 
     fn owner(&self, slot: SlotId) -> Option<AccountId> {
-        usize::try_from(slot.0).ok().and_then(|number| self.owners.get(number)).copied()
+        self.owners.get(usize::try_from(slot.0).ok()?).copied()
     }
 
     fn slot(&self, id: SlotId) -> Option<&Slot> {

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::HeaderValue;
-use parking_lot::Mutex;
 use secrecy::ExposeSecret;
 
 use super::app::App;
-use super::installation::{Installation, Signals};
+use super::installation::Installation;
 use super::slot::{Configured, Ids, Slot, SlotId, TokenId};
 use super::unhealthy::UnhealthyAccounts;
 use super::{Tokens, bearer, numbered, sensitive};
@@ -22,11 +21,7 @@ use crate::decision::AccountId;
 
 struct RegistryBuilder<'b> {
     before: Option<(&'b Tokens, &'b Config)>,
-    by_account: Vec<Vec<Slot>>,
-    owners: Vec<AccountId>,
-    apps: Vec<Arc<App>>,
-    installations: Vec<Arc<Installation>>,
-    signals: Arc<Signals>,
+    tokens: Tokens,
 }
 
 impl Tokens {
@@ -48,19 +43,36 @@ impl Tokens {
 
     fn by(config: &Config, before: Option<(&Self, &Config)>) -> Self {
         let places = config.accounts.len() + config.places.dynamic as usize;
-        let mut builder = RegistryBuilder {
-            before,
-            by_account: (0..places).map(|_| Vec::new()).collect(),
-            owners: before.map(|(tokens, _)| tokens.owners.clone()).unwrap_or_default(),
-            apps: Vec::new(),
-            installations: Vec::new(),
-            signals: before.map(|(tokens, _)| Arc::clone(&tokens.signals)).unwrap_or_default(),
+        let by_account = (0..places).map(|_| Vec::new()).collect();
+        let (apps, installations) = (Vec::new(), Vec::new());
+        let tokens = match before {
+            None => Self {
+                by_account,
+                owners: Vec::new(),
+                unhealthy: Arc::new(UnhealthyAccounts::new([])),
+                apps,
+                installations,
+                ids: Arc::new(Ids::new()),
+                clock: Arc::default(),
+                signals: Arc::default(),
+            },
+            Some((tokens, _)) => Self {
+                by_account,
+                owners: tokens.owners.clone(),
+                unhealthy: Arc::clone(&tokens.unhealthy),
+                apps,
+                installations,
+                ids: Arc::clone(&tokens.ids),
+                clock: Arc::clone(&tokens.clock),
+                signals: Arc::clone(&tokens.signals),
+            },
         };
+        let mut builder = RegistryBuilder { before, tokens };
         for (position, token) in config.tokens.iter().enumerate() {
             builder.token(config.account_id(token.account), position, token);
         }
         // A stable sort keeps the order of the config among equals.
-        for slots in &mut builder.by_account {
+        for slots in &mut builder.tokens.by_account {
             slots.sort_by_key(Slot::rank);
         }
         for app in &config.apps {
@@ -71,25 +83,16 @@ impl Tokens {
                 builder.anonymous(config.account_id(index));
             }
         }
-        let RegistryBuilder { by_account, owners, apps, installations, signals, .. } = builder;
-        let unhealthy = match before {
-            None => Arc::new(UnhealthyAccounts::new(
-                installations.iter().map(|installation| installation.account),
-            )),
-            Some((tokens, _)) => {
-                // Requests of both configs share this set; accounts with changed credentials need a
-                // check.
-                (0..by_account.len())
-                    .map(numbered)
-                    .for_each(|account| tokens.unhealthy.recheck(account));
-                Arc::clone(&tokens.unhealthy)
-            }
-        };
-        let ids =
-            before.map_or_else(|| Arc::new(Ids::new()), |(tokens, _)| Arc::clone(&tokens.ids));
-        let clock = before
-            .map_or_else(|| Arc::new(Mutex::default()), |(tokens, _)| Arc::clone(&tokens.clock));
-        Self { by_account, owners, unhealthy, apps, installations, ids, clock, signals }
+        let tokens = builder.tokens;
+        if before.is_some() {
+            // Requests of both configs share this set; accounts with changed credentials need a
+            // check.
+            (0..places).for_each(|account| tokens.unhealthy.recheck(numbered(account)));
+        } else {
+            let without_token = tokens.installations.iter();
+            without_token.for_each(|installation| tokens.unhealthy.recheck(installation.account));
+        }
+        tokens
     }
 }
 
@@ -123,12 +126,11 @@ impl RegistryBuilder<'_> {
 
     fn app(&mut self, config: &Config, configured: &config::App) {
         let account = config.account_id(configured.account);
-        let is_same = |before: &&config::App| {
+        let is_same = |before: &config::App| {
             before.app_id == configured.app_id
                 && before.private_key.expose_secret() == configured.private_key.expose_secret()
         };
-        let has_same_key =
-            self.before.is_some_and(|(_, old)| old.apps.iter().any(|before| is_same(&before)));
+        let has_same_key = self.before.is_some_and(|(_, old)| old.apps.iter().any(is_same));
         let known = self.known(
             account,
             |slot| matches!(slot, Slot::App(app) if has_same_key && app.id == configured.app_id),
@@ -142,11 +144,11 @@ impl RegistryBuilder<'_> {
                 configured.app_id,
                 self.place(account),
                 key,
-                Arc::clone(&self.signals.due),
+                Arc::clone(&self.tokens.signals.due),
             ))
         };
         self.add(account, Slot::App(Arc::clone(&app)));
-        self.apps.push(app);
+        self.tokens.apps.push(app);
         for installed in &configured.installations {
             self.installation(
                 config.account_id(installed.account),
@@ -169,11 +171,11 @@ impl RegistryBuilder<'_> {
                 self.place(account),
                 account,
                 app,
-                Arc::clone(&self.signals),
+                Arc::clone(&self.tokens.signals),
             ))
         };
         self.add(account, Slot::Installation(Arc::clone(&installation)));
-        self.installations.push(installation);
+        self.tokens.installations.push(installation);
     }
 
     fn anonymous(&mut self, account: AccountId) {
@@ -189,14 +191,12 @@ impl RegistryBuilder<'_> {
 
     /// Allocates a place that no credential ever had.
     fn place(&mut self, account: AccountId) -> SlotId {
-        self.owners.push(account);
-        SlotId(self.owners.len() as u64 - 1)
+        self.tokens.owners.push(account);
+        SlotId(self.tokens.owners.len() as u64 - 1)
     }
 
     fn add(&mut self, account: AccountId, slot: Slot) {
-        if let Some(slots) =
-            usize::try_from(account.0).ok().and_then(|account| self.by_account.get_mut(account))
-        {
+        if let Some(slots) = self.tokens.by_account.get_mut(account.0 as usize) {
             slots.push(slot);
         }
     }

@@ -38,14 +38,8 @@ pub struct Ids(AtomicU32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wanted {
     kinds: TokenKinds,
-    without: Without,
-}
-
-/// Access without a credential.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Without {
-    Open,
-    Closed,
+    /// No credential is accepted too.
+    is_open: bool,
 }
 
 #[derive(Clone)]
@@ -100,10 +94,7 @@ impl Wanted {
             && endpoint.tokens.is_unknown()
             && !endpoint.about_caller
             && !is_named;
-        Self {
-            kinds: endpoint.tokens,
-            without: if is_open { Without::Open } else { Without::Closed },
-        }
+        Self { kinds: endpoint.tokens, is_open }
     }
 
     /// Returns true if only an app's own JWT is accepted.
@@ -133,8 +124,7 @@ impl Slot {
     }
 
     pub(super) fn may_carry(&self, wanted: Wanted) -> bool {
-        self.fits(wanted.kinds)
-            && (!matches!(self, Self::Anonymous(_)) || wanted.without == Without::Open)
+        self.fits(wanted.kinds) && (wanted.is_open || !matches!(self, Self::Anonymous(_)))
     }
 
     pub(super) fn fits(&self, accepted: TokenKinds) -> bool {
@@ -177,19 +167,24 @@ impl Slot {
         }
     }
 
-    pub(super) fn bench_state(&self, now: Timestamp) -> BenchState {
+    /// `None` for no credential, which cannot be rejected.
+    pub(super) fn bench(&self) -> Option<&SharedBench> {
         match self {
-            Self::Configured(token) => token.bench.lock().bench_state(now),
-            Self::Installation(installation) => installation.bench.lock().bench_state(now),
-            Self::App(app) => app.bench.lock().bench_state(now),
-            Self::Anonymous(_) => BenchState::Healthy,
+            Self::Configured(token) => Some(&token.bench),
+            Self::Installation(installation) => Some(&installation.bench),
+            Self::App(app) => Some(&app.bench),
+            Self::Anonymous(_) => None,
         }
+    }
+
+    pub(super) fn bench_state(&self, now: Timestamp) -> BenchState {
+        self.bench().map_or(BenchState::Healthy, |bench| bench.lock().bench_state(now))
     }
 
     pub(super) fn is_usable(&self, now: Timestamp) -> bool {
         match self {
             Self::Installation(installation) => installation.is_usable(now),
-            _ => matches!(self.bench_state(now), BenchState::Healthy | BenchState::Due(_)),
+            _ => self.bench_state(now).is_open(),
         }
     }
 
@@ -208,21 +203,10 @@ impl Slot {
         now: Timestamp,
         app: impl Fn(&Installation) -> BenchState,
     ) -> (HealthState, Option<String>) {
-        let of_bench = |bench: &SharedBench| {
-            let bench = bench.lock();
-            let state = match bench.bench_state(now) {
-                BenchState::Healthy => HealthState::Healthy,
-                BenchState::Benched(until) | BenchState::Due(until) | BenchState::Probed(until) => {
-                    HealthState::Benched { until }
-                }
-            };
-            (state, bench.message().map(str::to_owned))
-        };
-        match self {
-            Self::Configured(token) => of_bench(&token.bench),
-            Self::Installation(installation) => installation.health(now, app(installation)),
-            Self::App(app) => of_bench(&app.bench),
-            Self::Anonymous(_) => (HealthState::Healthy, None),
+        match (self, self.bench()) {
+            (Self::Installation(installation), _) => installation.health(now, app(installation)),
+            (_, Some(bench)) => bench.lock().health(now),
+            (_, None) => (HealthState::Healthy, None),
         }
     }
 }

@@ -52,6 +52,35 @@ name = "ci"
 key_sha256 = "0000000000000000000000000000000000000000000000000000000000000001"
 "#;
 
+impl Tokens {
+    /// Takes the first usable credential in order, for a request that can be repeated.
+    fn pick(
+        &self,
+        account: AccountId,
+        accepted: TokenKinds,
+        preferred: Option<TokenId>,
+        now: Timestamp,
+    ) -> Option<Credential> {
+        self.pick_for(account, accepted, preferred, Trial::Willing, now)
+    }
+
+    fn pick_for(
+        &self,
+        account: AccountId,
+        accepted: TokenKinds,
+        preferred: Option<TokenId>,
+        trial: Trial,
+        now: Timestamp,
+    ) -> Option<Credential> {
+        let order = self.order(account, accepted, preferred, trial, now);
+        order.into_iter().find_map(|slot| self.take(slot, now))
+    }
+
+    fn has_kind(&self, account: AccountId, accepted: TokenKinds) -> bool {
+        self.fitting(account, accepted).next().is_some()
+    }
+}
+
 fn tokens() -> Tokens {
     let key = |_: &str| Some(include_str!("../emulator/seed/app_key.pem").to_owned());
     let config = config::parse(CONFIG, "test", &key, Path::new("."))

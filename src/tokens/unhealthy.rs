@@ -12,14 +12,13 @@ use parking_lot::Mutex;
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 
-/// State of an account's credentials as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// State of one credential, or of an account's credentials as a whole: the least of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Usability {
-    /// At least one credential is unusable.
     Unusable,
-    /// All are usable until this time.
+    /// Usable until this time.
     Until(Timestamp),
-    /// All are usable until the next event.
+    /// Usable until the next event.
     Lasting,
 }
 

@@ -103,7 +103,7 @@ impl Minter {
                     | MintFailure::Refused(problem)
                     | MintFailure::Later(_, problem) => problem.clone(),
                 };
-                self.dispatcher.tokens().mint_failed(minting, now, failure, unit_random());
+                minting.failed(now, failure, unit_random());
                 problem
             }
         };

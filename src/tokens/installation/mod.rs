@@ -121,7 +121,7 @@ impl Installation {
 
     /// Returns true if a request can take its token now.
     pub fn is_usable(&self, now: Timestamp) -> bool {
-        let is_open = self.bench.lock().is_open(now);
+        let is_open = self.bench.lock().bench_state(now).is_open();
         is_open && self.state.lock().usable(now).is_some()
     }
 
@@ -163,9 +163,7 @@ impl Installation {
     pub fn comes(&self, now: Timestamp, deadline: Timestamp, app: BenchState) -> bool {
         let bench = self.bench.lock().bench_state(now);
         let state = self.state.lock();
-        let is_under_way =
-            state.minting && matches!(bench, BenchState::Healthy | BenchState::Due(_));
-        is_under_way
+        state.minting && bench.is_open()
             || earliest(state.not_before, bench, app).is_some_and(|at| at.max(now) <= deadline)
     }
 
@@ -247,28 +245,16 @@ impl Installation {
 
     /// Returns its health, with the problem if there is one.
     pub fn health(&self, now: Timestamp, app: BenchState) -> (HealthState, Option<String>) {
-        let (bench, message) = {
-            let bench = self.bench.lock();
-            (bench.bench_state(now), bench.message().map(str::to_owned))
-        };
+        let (bench, message) = self.bench.lock().health(now);
+        if bench != HealthState::Healthy {
+            return (bench, message);
+        }
         let state = self.state.lock();
-        match (bench, app) {
-            (
-                BenchState::Benched(until) | BenchState::Due(until) | BenchState::Probed(until),
-                _,
-            ) => {
-                return (HealthState::Benched { until }, message);
-            }
-            (BenchState::Healthy, _) if state.usable(now).is_some() => {
-                return (HealthState::Healthy, state.problem.clone());
-            }
-            (
-                BenchState::Healthy,
-                BenchState::Benched(until) | BenchState::Due(until) | BenchState::Probed(until),
-            ) => {
-                return (HealthState::Benched { until }, Some("its app is not accepted".into()));
-            }
-            (BenchState::Healthy, BenchState::Healthy) => {}
+        if state.usable(now).is_some() {
+            return (HealthState::Healthy, state.problem.clone());
+        }
+        if let Some(until) = app.pause_end() {
+            return (HealthState::Benched { until }, Some("its app is not accepted".into()));
         }
         match state.pause {
             Some(_) => (HealthState::Benched { until: state.not_before }, state.problem.clone()),
