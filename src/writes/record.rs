@@ -24,8 +24,21 @@ pub struct WriteId {
 }
 
 /// State of a write, in the words of the status resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum WriteState {
     /// No attempt is under way.
     Queued,
@@ -157,15 +170,8 @@ impl WriteState {
         [Self::Queued, Self::Sending, Self::Done, Self::Failed, Self::Unknown, Self::Cancelled];
 
     /// Returns its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Sending => "sending",
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Unknown => "unknown",
-            Self::Cancelled => "cancelled",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Returns true if only an operator's action changes it.
@@ -192,6 +198,8 @@ impl Progress {
 
     /// Encodes it.
     pub fn encode(&self) -> Bytes {
+        let response = self.response.as_deref();
+        let body = response.and_then(|response| response.body.as_deref());
         let head = ProgressHead {
             state: self.state,
             attempts: self.attempts,
@@ -200,16 +208,11 @@ impl Progress {
             attended: self.attended,
             may_have_run: self.may_have_run,
             finished: self.finished.map(Timestamp::as_millis),
-            status: self.response.as_ref().map(|response| response.status.as_u16()),
-            headers: self
-                .response
-                .as_ref()
-                .map(|response| to_text(&response.headers))
-                .unwrap_or_default(),
-            has_body: self.response.as_ref().is_some_and(|response| response.body.is_some()),
+            status: response.map(|response| response.status.as_u16()),
+            headers: response.map(|response| to_text(&response.headers)).unwrap_or_default(),
+            has_body: body.is_some(),
             reason: self.reason.as_deref().cloned(),
         };
-        let body = self.response.as_ref().and_then(|response| response.body.as_deref());
         joined(&head, body.unwrap_or_default())
     }
 
@@ -274,9 +277,8 @@ impl Write {
     /// Decodes the bytes of [`Write::encode`].
     pub fn decode(bytes: &Bytes) -> Result<Self, Unreadable> {
         let (head, body): (WriteHead, Bytes) = split(bytes)?;
-        let key = match &head.key {
-            Some((name, meaning)) => Some(Key { name: unhex(name)?, meaning: unhex(meaning)? }),
-            None => None,
+        let key = |(name, meaning): (String, String)| -> Result<Key, Unreadable> {
+            Ok(Key { name: unhex(&name)?, meaning: unhex(&meaning)? })
         };
         Ok(Self {
             id: head.id.parse()?,
@@ -290,7 +292,7 @@ impl Write {
             headers: from_text(&head.headers)?,
             body,
             accepted: Timestamp::from_millis(head.accepted),
-            key,
+            key: head.key.map(key).transpose()?,
         })
     }
 }
@@ -380,8 +382,7 @@ fn unreadable(fault: impl fmt::Display) -> Unreadable {
 /// Maps each byte of a header's value to a character, because values need not be UTF-8 (RFC 9110
 /// §5.5).
 fn to_text(headers: &HeaderMap) -> Vec<(String, String)> {
-    let text =
-        |value: &HeaderValue| value.as_bytes().iter().map(|byte| char::from(*byte)).collect();
+    let text = |value: &HeaderValue| value.as_bytes().iter().copied().map(char::from).collect();
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 

@@ -15,7 +15,7 @@ use redb::{
 };
 use ring::digest::{Context, SHA256};
 
-use super::deferred::{DeferredDisk, is_for_room};
+use super::deferred::{DeferredDisk, Failure, is_for_room};
 use super::fault::Fault;
 use crate::writes::{Change, Stored};
 
@@ -45,16 +45,6 @@ pub(super) struct WritesDatabase {
     next: u64,
 }
 
-/// A failed operation of redb.
-#[derive(Clone, Debug)]
-pub(super) struct StorageFault {
-    /// True if more room would have prevented it.
-    pub(super) for_room: bool,
-    /// True if a sync failed, so that the written data may or may not be stored.
-    pub(super) in_sync: bool,
-    pub(super) text: String,
-}
-
 impl WritesDatabase {
     /// Opens the file, verifies every page and every record, and passes each record to `each` in
     /// order. Changes nothing on the disk when it fails. See [`DeferredDisk::trust`] for `rewrite`.
@@ -64,13 +54,10 @@ impl WritesDatabase {
         each: &mut dyn FnMut(u64, Stored) -> Result<(), String>,
     ) -> Result<Self, Fault> {
         let disk = DeferredDisk::new(disk);
-        let opened = safely(|| open_checked(&disk));
-        let database =
-            opened.map_err(|panic| Fault::Damaged(format!("reading it failed: {panic}")))??;
-        let mut database = Self { database: Some(database), disk, next: 0 };
-        let checked = safely(|| database.check(each));
-        database.next =
-            checked.map_err(|panic| Fault::Damaged(format!("reading it failed: {panic}")))??;
+        let damaged = |panic: String| Fault::Damaged(format!("reading it failed: {panic}"));
+        let opened = safely(|| open_checked(&disk)).map_err(damaged)??;
+        let mut database = Self { database: Some(opened), disk, next: 0 };
+        database.next = safely(|| database.check(each)).map_err(damaged)??;
         database.disk.trust(rewrite).map_err(|error| Fault::Io(error.to_string()))?;
         Ok(database)
     }
@@ -84,23 +71,25 @@ impl WritesDatabase {
     pub(super) fn commit<'c>(
         &mut self,
         changes: impl IntoIterator<Item = &'c Change>,
-    ) -> Result<(), StorageFault> {
-        let made = safely(|| self.try_commit(changes));
-        let made = made.unwrap_or_else(|panic| Err(redb::Error::Corrupted(panic)));
-        match made {
-            Ok(next) => {
-                self.next = next;
-                Ok(())
-            }
-            Err(error) => Err(self.database_error(&error)),
-        }
+    ) -> Result<(), Failure> {
+        self.next = self.attempt(|| self.try_commit(changes))?;
+        Ok(())
     }
 
     /// Loads a write. `Ok(Err(…))`: its own record is damaged, and nothing else.
-    pub(super) fn load(&self, number: u64) -> Result<Result<Option<Stored>, String>, StorageFault> {
-        let loaded = safely(|| self.try_load(number));
-        let loaded = loaded.unwrap_or_else(|panic| Err(redb::Error::Corrupted(panic)));
-        loaded.map_err(|error| self.database_error(&error))
+    pub(super) fn load(&self, number: u64) -> Result<Result<Option<Stored>, String>, Failure> {
+        self.attempt(|| self.try_load(number))
+    }
+
+    fn attempt<T>(&self, run: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, Failure> {
+        safely(run).unwrap_or_else(|panic| Err(redb::Error::Corrupted(panic))).map_err(|error| {
+            // The disk's first failure is the cause of all later ones.
+            self.disk.failure().unwrap_or_else(|| Failure {
+                for_room: matches!(&error, redb::Error::Io(error) if is_for_room(error.kind())),
+                in_sync: false,
+                text: error.to_string(),
+            })
+        })
     }
 
     fn database(&self) -> Result<&Database, redb::Error> {
@@ -108,16 +97,9 @@ impl WritesDatabase {
     }
 
     fn check(&self, each: &mut dyn FnMut(u64, Stored) -> Result<(), String>) -> Result<u64, Fault> {
-        let damaged = |error: redb::Error| unreadable(&error);
-        let reading = self
-            .database()
-            .map_err(damaged)?
-            .begin_read()
-            .map_err(|error| damaged(error.into()))?;
+        let reading = self.database().map_err(unreadable)?.begin_read().map_err(unreadable)?;
         let about = reading.open_table(ABOUT).map_err(|error| foreign(&error))?;
-        let number = |key| {
-            Ok(about.get(key).map_err(|error| damaged(error.into()))?.map(|value| value.value()))
-        };
+        let number = |key| Ok(about.get(key).map_err(unreadable)?.map(|value| value.value()));
         match number(FORMAT_KEY)? {
             Some(FORMAT) => {}
             Some(found) if found > FORMAT => return Err(Fault::Newer { found, known: FORMAT }),
@@ -125,17 +107,17 @@ impl WritesDatabase {
         }
         let mut next = number(NEXT_KEY)?
             .ok_or_else(|| Fault::Damaged("it does not say how many writes there were".into()))?;
-        let requests = reading.open_table(REQUESTS).map_err(|error| damaged(error.into()))?;
-        let progress = reading.open_table(PROGRESS).map_err(|error| damaged(error.into()))?;
-        let mut pairs = progress.iter().map_err(|error| damaged(error.into()))?;
-        for entry in requests.iter().map_err(|error| damaged(error.into()))? {
-            let (number, request) = entry.map_err(|error| damaged(error.into()))?;
+        let requests = reading.open_table(REQUESTS).map_err(unreadable)?;
+        let progress = reading.open_table(PROGRESS).map_err(unreadable)?;
+        let mut pairs = progress.iter().map_err(unreadable)?;
+        for entry in requests.iter().map_err(unreadable)? {
+            let (number, request) = entry.map_err(unreadable)?;
             let number = number.value();
             let of = |what: String| Fault::Damaged(format!("write {number}: {what}"));
             let (other, progress) = pairs
                 .next()
                 .ok_or_else(|| of("its progress is missing".into()))?
-                .map_err(|error| damaged(error.into()))?;
+                .map_err(unreadable)?;
             if other.value() != number {
                 return Err(of(format!("the next progress is that of write {}", other.value())));
             }
@@ -178,10 +160,10 @@ impl WritesDatabase {
         for change in changes {
             match change {
                 Change::Insert(number, stored) => {
-                    requests
-                        .insert(number, closed(REQUEST, *number, &stored.request).as_slice())?;
-                    progress
-                        .insert(number, closed(STANDING, *number, &stored.progress).as_slice())?;
+                    let request = closed(REQUEST, *number, &stored.request);
+                    requests.insert(number, request.as_slice())?;
+                    let standing = closed(STANDING, *number, &stored.progress);
+                    progress.insert(number, standing.as_slice())?;
                     next = next.max(number.saturating_add(1));
                 }
                 Change::Progress(number, bytes) => {
@@ -212,22 +194,6 @@ impl WritesDatabase {
         let request = opened(REQUEST, number, request.value());
         let progress = opened(STANDING, number, progress.value());
         Ok(request.and_then(|request| progress.map(|progress| Some(Stored { request, progress }))))
-    }
-
-    fn database_error(&self, error: &redb::Error) -> StorageFault {
-        // The disk's first failure is the cause of all later ones.
-        match self.disk.failure() {
-            Some(failure) => StorageFault {
-                for_room: failure.is_for_room(),
-                in_sync: failure.in_sync,
-                text: failure.text,
-            },
-            None => StorageFault {
-                for_room: matches!(error, redb::Error::Io(error) if is_for_room(error.kind())),
-                in_sync: false,
-                text: error.to_string(),
-            },
-        }
     }
 
     /// Closes the file cleanly, so that the next start needs no repair.
@@ -268,10 +234,8 @@ pub(super) fn blank(disk: Box<dyn StorageBackend>) -> Result<(), Fault> {
 }
 
 fn open_checked(disk: &DeferredDisk) -> Result<Database, Fault> {
-    match disk.len() {
-        Ok(0) => return Err(Fault::Damaged("it is empty".into())),
-        Ok(_) => {}
-        Err(error) => return Err(Fault::Io(error.to_string())),
+    if disk.len().map_err(|error| Fault::Io(error.to_string()))? == 0 {
+        return Err(Fault::Damaged("it is empty".into()));
     }
     // Every page is verified at each start: damage must not surface during operation.
     let opened = Builder::new()
@@ -288,17 +252,17 @@ fn open_checked(disk: &DeferredDisk) -> Result<Database, Fault> {
         {
             Fault::Foreign(error.to_string())
         }
-        error => unreadable(&error.into()),
+        error => unreadable(error),
     })
 }
 
-fn unreadable(error: &redb::Error) -> Fault {
-    match error {
+fn unreadable(error: impl Into<redb::Error>) -> Fault {
+    match error.into() {
         // A read behind the end means that the file was cut off.
         redb::Error::Io(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
             Fault::Io(error.to_string())
         }
-        redb::Error::Corrupted(what) => Fault::Damaged(what.clone()),
+        redb::Error::Corrupted(what) => Fault::Damaged(what),
         error => Fault::Damaged(error.to_string()),
     }
 }

@@ -29,6 +29,7 @@ struct Inner {
 struct Deferral {
     /// `None`: changes go to the disk.
     deferred: Option<Vec<Op>>,
+    /// The first failure, which redb does not report for later operations.
     failure: Option<Failure>,
 }
 
@@ -38,14 +39,15 @@ enum Op {
     Sync,
 }
 
-/// The first failure of the disk, which redb does not report for later operations.
+/// A failed operation of the disk or of redb.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
-    pub(super) kind: io::ErrorKind,
-    pub(super) text: String,
-    /// Earlier writes may be in the system's memory only, although the system believes them on the
-    /// disk.
+    /// True if more room would have prevented it.
+    pub(super) for_room: bool,
+    /// True if a sync failed: earlier writes may be in the system's memory only, although the system
+    /// believes them on the disk.
     pub(super) in_sync: bool,
+    pub(super) text: String,
 }
 
 impl DeferredDisk {
@@ -105,11 +107,7 @@ impl DeferredDisk {
 
 impl Failure {
     fn new(error: &io::Error, in_sync: bool) -> Self {
-        Self { kind: error.kind(), text: error.to_string(), in_sync }
-    }
-
-    pub(super) fn is_for_room(&self) -> bool {
-        is_for_room(self.kind)
+        Self { for_room: is_for_room(error.kind()), in_sync, text: error.to_string() }
     }
 }
 
@@ -141,14 +139,12 @@ impl Op {
 
     /// Applies the operation to bytes that were read at `start`.
     fn show(&self, start: u64, out: &mut [u8]) {
-        let place = |offset: u64| {
-            usize::try_from(offset.saturating_sub(start)).unwrap_or(usize::MAX).min(out.len())
-        };
+        let place = |offset: u64| saturated(offset.saturating_sub(start)).min(out.len());
         match self {
             Self::Write(offset, bytes) => {
                 let from = place(*offset);
                 let to = place(offset.saturating_add(bytes.len() as u64));
-                let skipped = usize::try_from(start.saturating_sub(*offset)).unwrap_or(usize::MAX);
+                let skipped = saturated(start.saturating_sub(*offset));
                 if let (Some(out), Some(bytes)) = (out.get_mut(from..to), bytes.get(skipped..))
                     && let Some(bytes) = bytes.get(..out.len())
                 {
@@ -167,12 +163,15 @@ impl Op {
     }
 }
 
+fn saturated(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
 fn rewrite(disk: &dyn StorageBackend) -> io::Result<()> {
     let (mut at, end) = (0, disk.len()?);
     let mut bytes = vec![0; REWRITE_BYTES];
     while at < end {
-        let part = usize::try_from(end - at).unwrap_or(usize::MAX).min(REWRITE_BYTES);
-        let part = &mut bytes[..part];
+        let part = &mut bytes[..saturated(end - at).min(REWRITE_BYTES)];
         disk.read(at, part)?;
         disk.write(at, part)?;
         at += part.len() as u64;
@@ -190,19 +189,15 @@ impl StorageBackend for DeferredDisk {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let state = &mut *self.0.state.lock();
         let Some(deferred) = &state.deferred else {
-            return self
-                .0
-                .disk
-                .read(offset, out)
-                .inspect_err(|error| state.failure = Some(Failure::new(error, false)));
+            let read = self.0.disk.read(offset, out);
+            return read.inspect_err(|error| state.failure = Some(Failure::new(error, false)));
         };
         let len = self.0.disk.len()?;
         let end = offset.saturating_add(out.len() as u64);
         if end > deferred.iter().fold(len, |len, op| op.len_after(len)) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let there =
-            usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
+        let there = saturated(len.saturating_sub(offset)).min(out.len());
         let (before, behind) = out.split_at_mut(there);
         behind.fill(0);
         if !before.is_empty() {

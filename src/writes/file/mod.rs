@@ -102,11 +102,8 @@ impl FileStore {
                 worker.run(&shared);
             }
         });
-        let thread =
-            Some(thread.map_err(|error| {
-                Fault::Io(format!("no thread could be started for it: {error}"))
-            })?);
-        Ok(Self { shared, first_number, thread })
+        let fault = |error| Fault::Io(format!("no thread could be started for it: {error}"));
+        Ok(Self { shared, first_number, thread: Some(thread.map_err(fault)?) })
     }
 
     /// Returns the first number for new writes, higher than any number in this file or forgotten by
@@ -114,23 +111,27 @@ impl FileStore {
     pub fn first_number(&self) -> u64 {
         self.first_number
     }
+
+    /// Submits a request, and returns its answer.
+    fn submitted<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Request,
+    ) -> BoxFuture<'static, Result<T, StoreError>> {
+        let (answer, answered) = oneshot::channel();
+        match self.shared.submit(request(answer)) {
+            Ok(()) => answered.map(|outcome| outcome.unwrap_or_else(|_| Err(ended()))).boxed(),
+            Err(error) => ready(Err(error)).boxed(),
+        }
+    }
 }
 
 impl Store for FileStore {
     fn apply(&self, change: Change) -> BoxFuture<'static, Result<(), StoreError>> {
-        let (answer, answered) = oneshot::channel();
-        match self.shared.submit(Request::Change(change, answer)) {
-            Ok(()) => answered.map(|outcome| outcome.unwrap_or_else(|_| Err(ended()))).boxed(),
-            Err(refusal) => ready(Err(refusal)).boxed(),
-        }
+        self.submitted(|answer| Request::Change(change, answer))
     }
 
     fn load(&self, number: u64) -> BoxFuture<'static, Result<Option<Stored>, StoreError>> {
-        let (answer, answered) = oneshot::channel();
-        match self.shared.submit(Request::Load(number, answer)) {
-            Ok(()) => answered.map(|outcome| outcome.unwrap_or_else(|_| Err(ended()))).boxed(),
-            Err(refusal) => ready(Err(refusal)).boxed(),
-        }
+        self.submitted(|answer| Request::Load(number, answer))
     }
 
     fn room(&self, kept: u64) -> Option<u64> {
@@ -186,8 +187,7 @@ impl Shared {
     fn note(&self, disk: &dyn Disk) {
         let (room, length) = (disk.room(), disk.length());
         let mut queue = self.queue.lock();
-        queue.room = room;
-        queue.length = length;
+        (queue.room, queue.length) = (room, length);
     }
 
     /// Waits for requests and takes a batch of them; `None` once the store is dropped.

@@ -5,11 +5,14 @@
 //! checks of a start. New writes give way: they are refused, and changes of existing writes are
 //! tried once more without them. Left out: the callers (`file`).
 
+use std::fmt::Display;
 use std::io;
+use std::mem::discriminant;
 
 use redb::StorageBackend;
 
-use super::database::{StorageFault, WritesDatabase};
+use super::database::WritesDatabase;
+use super::deferred::Failure;
 use super::{Request, Shared};
 use crate::writes::outage::Outage;
 use crate::writes::{Change, StoreError, Stored};
@@ -139,11 +142,8 @@ impl Worker {
 
     /// Returns the error for new writes among `changes` when the disk has no room for them.
     fn crowded(&self, changes: &[Change]) -> Option<StoreError> {
-        let bytes = changes
-            .iter()
-            .filter(|change| is_insert(change))
-            .map(|change| size(change) as u64)
-            .sum::<u64>();
+        let inserts = changes.iter().filter(|change| is_insert(change));
+        let bytes = inserts.map(|change| size(change) as u64).sum::<u64>();
         let room = self.disk.room().filter(|_| bytes > 0)?;
         let needed = RESERVE_BYTES.saturating_add(bytes.saturating_mul(PAGES_PER_BYTE));
         (room < needed).then(|| {
@@ -159,27 +159,22 @@ impl Worker {
 
     fn commit<'c>(&mut self, changes: impl Iterator<Item = &'c Change>) -> Result<(), StoreError> {
         let mut changes = changes.peekable();
-        let doubt = Change::Remove(self.possibly_stored.clone());
-        let path = self.disk.path();
+        let removal = Change::Remove(self.possibly_stored.clone());
+        let is_clean = self.possibly_stored.is_empty();
         let database = self.database()?;
-        let doubtless = matches!(&doubt, Change::Remove(numbers) if numbers.is_empty());
-        let committed = if doubtless { Ok(()) } else { database.commit([&doubt]) };
-        let committed = committed
-            .map(|()| changes.peek().is_some())
-            .and_then(|any| if any { database.commit(changes).map(|()| true) } else { Ok(false) });
+        let mut committed = if is_clean { Ok(()) } else { database.commit([&removal]) };
+        if committed.is_ok() && changes.peek().is_some() {
+            committed = database.commit(changes);
+        }
         match committed {
-            Ok(_) => {
+            Ok(()) => {
                 self.possibly_stored.clear();
                 Ok(())
             }
-            Err(database_error) => {
-                self.lose(&database_error);
-                let text = format!("{path}: {}", database_error.text);
-                Err(if database_error.for_room {
-                    StoreError::Full(text)
-                } else {
-                    StoreError::Failed(text)
-                })
+            Err(failure) => {
+                let text = self.lose(&failure);
+                let kind = if failure.for_room { StoreError::Full } else { StoreError::Failed };
+                Err(kind(text))
             }
         }
     }
@@ -197,9 +192,8 @@ impl Worker {
                 );
                 Err(StoreError::Failed(format!("{path}: write {number}: {damage}")))
             }
-            Err(database_error) => {
-                self.lose(&database_error);
-                let error = StoreError::Failed(format!("{path}: {}", database_error.text));
+            Err(failure) => {
+                let error = StoreError::Failed(self.lose(&failure));
                 self.went_wrong(&error);
                 Err(error)
             }
@@ -208,31 +202,28 @@ impl Worker {
 
     /// Returns the database, reopened if it was lost.
     fn database(&mut self) -> Result<&mut WritesDatabase, StoreError> {
-        let database = if let Some(database) = self.database.take() {
-            database
-        } else {
-            let fault =
-                |fault: String| StoreError::Failed(format!("{}: {fault}", self.disk.path()));
-            let disk = self.disk.open().map_err(|error| fault(error.to_string()))?;
-            let database = WritesDatabase::open(disk, self.rewrite, &mut |_, _| Ok(()))
-                .map_err(|problem| fault(problem.to_string()))?;
-            self.rewrite = false;
-            database
-        };
+        if let Some(database) = self.database.take() {
+            return Ok(self.database.insert(database));
+        }
+        let fault =
+            |fault: &dyn Display| StoreError::Failed(format!("{}: {fault}", self.disk.path()));
+        let disk = self.disk.open().map_err(|error| fault(&error))?;
+        let database = WritesDatabase::open(disk, self.rewrite, &mut |_, _| Ok(()))
+            .map_err(|error| fault(&error))?;
+        self.rewrite = false;
         Ok(self.database.insert(database))
     }
 
-    fn lose(&mut self, database_error: &StorageFault) {
-        self.rewrite |= database_error.in_sync;
+    /// Drops the failed database; returns the failure for people.
+    fn lose(&mut self, failure: &Failure) -> String {
+        self.rewrite |= failure.in_sync;
         self.database = None;
+        format!("{}: {}", self.disk.path(), failure.text)
     }
 
     /// Logs a failure once, not with each refused write.
     fn went_wrong(&mut self, problem: &StoreError) {
-        let known = self.failing.as_ref().is_some_and(|before| {
-            std::mem::discriminant(before) == std::mem::discriminant(problem)
-        });
-        if !known {
+        if self.failing.as_ref().map(discriminant) != Some(discriminant(problem)) {
             let path = self.disk.path();
             let why = text(problem);
             if matches!(problem, StoreError::Full(_)) {
