@@ -44,13 +44,8 @@ impl Terms {
     /// Reads the settings of a webhook, or of an app, which has no `active`.
     pub fn read(body: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(body).ok()?;
-        let mut events: Vec<String> = value
-            .get("events")?
-            .as_array()?
-            .iter()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect();
+        let events = value.get("events")?.as_array()?.iter().filter_map(Value::as_str);
+        let mut events: Vec<String> = events.map(str::to_owned).collect();
         events.sort();
         let active = value.get("active").is_none_or(|active| active.as_bool() == Some(true));
         let updated_at =

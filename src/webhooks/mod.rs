@@ -13,7 +13,8 @@ mod watch;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use http::{HeaderMap, header};
+use http::HeaderMap;
+use http::header::{self, AsHeaderName};
 use parking_lot::Mutex;
 use percent_encoding::percent_decode;
 use serde_json::Value;
@@ -63,24 +64,18 @@ pub enum Rejected {
 /// Verifies deliveries and applies each once.
 pub struct Receiver {
     keys: Keys,
-    names: Names,
+    /// Header names in the upstream's dialect.
+    event_header: String,
+    delivery_header: String,
     seen: Arc<Mutex<Seen>>,
-}
-
-/// Header names in the upstream's dialect.
-struct Names {
-    event: String,
-    delivery: String,
 }
 
 impl Receiver {
     /// Creates a receiver with these keys.
     pub fn new(keys: Keys, dialect: Dialect) -> Self {
-        let names = Names {
-            event: dialect.delivery_header("event"),
-            delivery: dialect.delivery_header("delivery"),
-        };
-        Self { keys, names, seen: Arc::default() }
+        let (event_header, delivery_header) =
+            (dialect.delivery_header("event"), dialect.delivery_header("delivery"));
+        Self { keys, event_header, delivery_header, seen: Arc::default() }
     }
 
     /// Takes over the received deliveries of `before`, for a reload.
@@ -103,10 +98,8 @@ impl Receiver {
         if !self.keys.verify(signature, body) {
             return Err(Rejected::Signature);
         }
-        let text = |name: &str| {
-            headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
-        };
-        let (event, guid) = (text(&self.names.event), text(&self.names.delivery));
+        let (event, guid) =
+            (text(headers, &self.event_header), text(headers, &self.delivery_header));
         let payload = payload(headers, body).ok_or(Rejected::Malformed)?;
         let name = if is_known_event(event) {
             Cow::Owned(event.to_owned())
@@ -131,10 +124,14 @@ impl Receiver {
     }
 }
 
+/// Returns the value of a header; empty if it is missing or no text.
+fn text(headers: &HeaderMap, name: impl AsHeaderName) -> &str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
 /// Reads the payload, as JSON or in the field `payload` of a form.
 fn payload(headers: &HeaderMap, body: &[u8]) -> Option<Value> {
-    let content_type =
-        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let content_type = text(headers, header::CONTENT_TYPE);
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     let json = if essence.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
         let field =

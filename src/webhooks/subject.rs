@@ -31,17 +31,15 @@ const VALUES: [(&str, &[&str]); 4] = [
 /// Reads the payload of this event.
 pub fn read(event: &str, payload: &Value) -> Subject {
     let mut subject = Subject::default();
-    for repository in [payload.pointer("/repository"), payload.pointer("/changes/new_repository")]
-        .into_iter()
-        .flatten()
-    {
-        add_repository(&mut subject, payload, repository);
+    for place in ["/repository", "/changes/new_repository"] {
+        if let Some(repository) = payload.pointer(place) {
+            add_repository(&mut subject, payload, repository);
+        }
     }
     add_organization(&mut subject, event, payload);
     add_made(&mut subject, payload);
-    if let Some(account) =
-        payload.pointer("/installation/account").or_else(|| payload.pointer("/account"))
-    {
+    let account = payload.pointer("/installation/account").or_else(|| payload.pointer("/account"));
+    if let Some(account) = account {
         add_owner(&mut subject, account);
         let names = [word(account, "/login"), word(payload, "/changes/login/from")];
         subject
@@ -85,21 +83,16 @@ fn add_repository(subject: &mut Subject, payload: &Value, repository: &Value) {
     if let Some(owner) = repository.get("owner") {
         add_owner(subject, owner);
     } else if let Some(owner) = owner {
-        subject.owners.extend([format!("/users/{owner}"), format!("/orgs/{owner}")]);
+        subject.owners.extend(pages_of(&owner));
     }
     // The former owner's teams had access too.
     subject.organizations.extend(was_of.iter().map(|before| format!("/orgs/{before}")));
-    subject.owners.extend(
-        was_of
-            .into_iter()
-            .flat_map(|before| [format!("/users/{before}"), format!("/orgs/{before}")]),
-    );
+    subject.owners.extend(was_of.iter().flat_map(|login| pages_of(login)));
 }
 
 fn owner_and_name(repository: &Value) -> (Option<String>, Option<String>) {
-    let full_name =
-        repository.get("full_name").and_then(Value::as_str).and_then(|name| name.split_once('/'));
-    match full_name {
+    let full_name = repository.get("full_name").and_then(Value::as_str);
+    match full_name.and_then(|name| name.split_once('/')) {
         Some((owner, name)) => (fit(owner), fit(name)),
         None => (word(repository, "/owner/login"), word(repository, "/name")),
     }
@@ -108,10 +101,8 @@ fn owner_and_name(repository: &Value) -> (Option<String>, Option<String>) {
 /// Adds a new fork, and the destination of a transferred issue.
 fn add_made(subject: &mut Subject, payload: &Value) {
     let heads = |repository: &Value| {
-        let named = match owner_and_name(repository) {
-            (Some(owner), Some(name)) => Some(format!("/repos/{owner}/{name}")),
-            _ => None,
-        };
+        let (owner, name) = owner_and_name(repository);
+        let named = owner.zip(name).map(|(owner, name)| format!("/repos/{owner}/{name}"));
         named.into_iter().chain(number(repository, "/id").map(|id| format!("/repositories/{id}")))
     };
     if let Some(fork) = payload.get("forkee") {
@@ -121,25 +112,21 @@ fn add_made(subject: &mut Subject, payload: &Value) {
     if let Some((repository, issue)) =
         payload.pointer("/changes/new_repository").zip(number(payload, "/changes/new_issue/number"))
     {
-        subject.made.extend(
-            heads(repository).flat_map(|head| {
-                [format!("{head}/issues/{issue}"), format!("{head}/pulls/{issue}")]
-            }),
-        );
+        let pages =
+            |head: String| [format!("{head}/issues/{issue}"), format!("{head}/pulls/{issue}")];
+        subject.made.extend(heads(repository).flat_map(pages));
     }
 }
 
 fn add_owner(subject: &mut Subject, owner: &Value) {
-    subject.owners.extend(
-        word(owner, "/login")
-            .into_iter()
-            .flat_map(|login| [format!("/users/{login}"), format!("/orgs/{login}")]),
-    );
-    subject.owners.extend(
-        number(owner, "/id")
-            .into_iter()
-            .flat_map(|id| [format!("/user/{id}"), format!("/organizations/{id}")]),
-    );
+    subject.owners.extend(word(owner, "/login").iter().flat_map(|login| pages_of(login)));
+    let by_id = |id| [format!("/user/{id}"), format!("/organizations/{id}")];
+    subject.owners.extend(number(owner, "/id").into_iter().flat_map(by_id));
+}
+
+/// The paths of an account by its name, whichever kind it is.
+fn pages_of(login: &str) -> [String; 2] {
+    [format!("/users/{login}"), format!("/orgs/{login}")]
 }
 
 /// Adds the organization. An event about the organization itself concerns its account too.
