@@ -135,9 +135,9 @@ impl Tokens {
         })
     }
 
-    /// Lists the places of `account` for an endpoint that takes `accepted`, to be tried in turn until
-    /// [`Tokens::take`] finds a usable credential. One that is due for a probe comes first, if the
-    /// request can be repeated; then `preferred`; then the account's first.
+    /// Lists the places of `account` for an endpoint that takes `accepted`, to be tried in turn
+    /// until [`Tokens::take`] finds a usable credential. One that is due for a probe comes first,
+    /// if the request can be repeated; then `preferred`; then the account's first.
     pub fn order(
         &self,
         account: AccountId,
@@ -183,8 +183,9 @@ impl Tokens {
         self.slots(account).iter().any(|slot| slot.fits(accepted) && slot.is_usable(now))
     }
 
-    /// Returns true if `account` may serve `wanted`: it has a credential of an accepted kind, usable
-    /// or not, or it has none and the endpoint is open. Constant while the config is in force.
+    /// Returns true if `account` may serve `wanted`: it has a credential of an accepted kind,
+    /// usable or not, or it has none and the endpoint is open. Constant while the config is in
+    /// force.
     pub fn may_carry(&self, account: AccountId, wanted: Wanted) -> bool {
         self.slots(account).iter().any(|slot| slot.may_carry(wanted))
     }

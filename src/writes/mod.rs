@@ -48,6 +48,12 @@ pub enum StoreError {
     Failed(String),
 }
 
+impl From<record::Unreadable> for StoreError {
+    fn from(fault: record::Unreadable) -> Self {
+        Self::Failed(fault.to_string())
+    }
+}
+
 /// A store of writes. Cheap to share.
 pub trait Store: Send + Sync {
     /// Makes a change, which is durable once the future resolves, as far as the store is. Changes

@@ -20,6 +20,7 @@ use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Conditions, Job};
 use crate::gateway::dispatch::permissions::Whom;
 use crate::gateway::dispatch::progress::RequestProgress;
+use crate::gateway::dispatch::route::Route;
 use crate::gateway::error::GatewayError;
 use crate::gateway::random::unit_random;
 use crate::gateway::upstream::fetch::{FetchError, Reuse};
@@ -31,6 +32,9 @@ const READS: Policy =
 
 /// Further credentials for a read if another kind is wanted. Chosen here: the number of kinds.
 const UNFIT_MAX: usize = 3;
+
+/// The end of an upstream limit that names none (SPECIFICATION, "Limits in practice").
+const COOLDOWN: Duration = Duration::from_secs(60);
 
 /// The reason given after a 401 that was not the token's fault.
 pub const UNFIT: &str = "the upstream wants another kind of credential for it";
@@ -188,20 +192,20 @@ impl Dispatcher {
         }
     }
 
+    /// The error of a limit of the endpoint's budget that ends at this time.
+    pub fn limited_until(&self, route: &Route, limit: LimitKind, until: Timestamp) -> GatewayError {
+        let resource = route.endpoint.resource.clone();
+        let until = Until::Time(until);
+        self.limited_for(&route.view, &LimitDenied { limit, account: None, resource, until })
+    }
+
     /// The end of an upstream limit as it names it (SPECIFICATION, "Limits in practice").
-    fn closed_until(&self, refusal: &UpstreamLimit) -> Timestamp {
-        self.env.clock.now() + refusal.retry_after.unwrap_or(Duration::from_secs(60))
+    pub fn closed_until(&self, limit: &UpstreamLimit) -> Timestamp {
+        self.env.clock.now() + limit.retry_after.unwrap_or(COOLDOWN)
     }
 
     /// The error after the last attempt met an upstream limit.
     pub fn limited_now(&self, job: &Job) -> GatewayError {
-        let resource = job.route.endpoint.resource.clone();
-        let refusal = LimitDenied {
-            limit: LimitKind::Cooldown,
-            account: None,
-            resource,
-            until: Until::Time(self.env.clock.now() + Duration::from_secs(60)),
-        };
-        self.limited(job, &refusal)
+        self.limited_until(&job.route, LimitKind::Cooldown, self.env.clock.now() + COOLDOWN)
     }
 }

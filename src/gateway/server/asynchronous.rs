@@ -131,12 +131,13 @@ impl Handler {
         let Job { memory, route, .. } = job;
         let waiter = (!terms.is_async).then(|| {
             let waits = gateway.dispatcher.waiting().get(client.index as usize).map(Counted::new);
-            Box::new(SyncWaiter::new(
-                request.progress.clone(),
-                request.span.clone(),
-                request.interims.clone(),
+            Box::new(SyncWaiter {
+                request_progress: request.progress.clone(),
+                span: Some(request.span.clone()),
+                interims: request.interims.clone(),
                 waits,
-            ))
+                is_held: false,
+            })
         });
         let new = New { write, class, lane: route.lane.clone(), deadline, memory, waiter };
         let accepted = gateway.queue().accept(gateway.turns(), new).await;

@@ -32,20 +32,19 @@ impl Writes {
         let id = attending.id;
         let ended = self.queue.attend(id, attending.watched.as_deref());
         tokio::pin!(ended);
-        let refused = tokio::select! {
+        let error = tokio::select! {
             biased;
-            refused = &mut ended => refused,
+            error = &mut ended => error,
             () = self.env.wait_until(deadline) => {
                 if self.queue.standing(id).is_some_and(|standing| standing.state == WriteState::Queued) {
-                    let resource = route.endpoint.resource.clone();
-                    return Err(self.turn_did_not_come(&route.view, resource, route.spacing, self.queue.ahead(id)));
+                    return Err(self.turn_did_not_come(route, self.queue.ahead(id)));
                 }
                 // The write is on its way.
                 ended.await
             }
         };
-        if let Some(refused) = refused {
-            return Err(refused);
+        if let Some(error) = error {
+            return Err(error);
         }
         let Some(progress) = self.queue.outcome(id).await.map_err(not_readable)? else {
             return Err(GatewayError::NotReadable);

@@ -1,7 +1,6 @@
 //! A write in its lane, and the queue of accepted writes.
 
 pub mod attended;
-pub mod kept_response;
 pub mod queue;
 pub mod queued;
 pub mod recovery;

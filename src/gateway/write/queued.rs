@@ -105,12 +105,11 @@ impl Writes {
             host: String::new(),
             body: BodyFraming::None,
         };
-        let route = match (write.address, graphql) {
-            (Address::Graphql, Some(asked)) => self.router.graphql_route(client, asked, None)?,
-            (Address::Graphql, None) => {
-                self.router.graphql_route(client, &GraphqlRequest::UNCLEAR, None)?
-            }
-            _ => self.router.route(self.router.classify(&valid), &valid, client, None)?,
+        let route = if write.address == Address::Graphql {
+            let graphql = graphql.unwrap_or(&GraphqlRequest::UNCLEAR);
+            self.router.graphql_route(client, graphql, None)?
+        } else {
+            self.router.route(self.router.classify(&valid), &valid, client, None)?
         };
         Ok((route, client.index))
     }
@@ -118,12 +117,8 @@ impl Writes {
     /// Retries a write that ended without being done (SPECIFICATION, "Admin listener"). The current
     /// config decides its lane and its account.
     pub async fn retry_write(&self, id: WriteId, repetition: Repetition) -> Result<(), NotRetried> {
-        let listed = self
-            .queue
-            .look_up(id)
-            .await
-            .map_err(NotChanged::Store)?
-            .ok_or(NotChanged::NoSuchWrite)?;
+        let listed = self.queue.look_up(id).await.map_err(NotChanged::Store)?;
+        let listed = listed.ok_or(NotChanged::NoSuchWrite)?;
         let (route, _) = self
             .queued_route(&listed.write, None)
             .map_err(|refused| NotRetried::NotAllowed(refused.as_reason().message))?;

@@ -11,10 +11,11 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::mpsc;
 
+use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::gateway::error::GatewayError;
 use crate::gateway::write::writes::Writes;
-use crate::writes::record::{Reason, Unreadable};
+use crate::writes::record::{Address, Reason, Unreadable};
 use crate::writes::{Change, Progress, Stored, Write, WriteState};
 
 use crate::gateway::write::queue::live::{Class, Finished, Keyed, Live, Size};
@@ -56,12 +57,38 @@ impl Recovery {
         self.writes.push((write, progress, Size::of(stored)));
         Ok(())
     }
-}
 
-impl Recovery {
     /// The clients of these writes.
     pub fn clients(&self) -> BTreeSet<Arc<str>> {
         self.writes.iter().map(|(write, ..)| Arc::clone(&write.client)).collect()
+    }
+}
+
+impl Recovered {
+    /// Counts an unfinished write: it goes on in this lane, or has ended in this state.
+    fn fate_of(
+        &mut self,
+        write: &Write,
+        progress: &Progress,
+        lane: Result<String, GatewayError>,
+    ) -> Result<String, (WriteState, Reason)> {
+        let was_sending = progress.state == WriteState::Sending;
+        if was_sending && !write.is_idempotent() {
+            self.unknown += 1;
+            let message =
+                "The gateway ended while it was being sent: it may have been executed or not."
+                    .to_owned();
+            let reason = Reason { word: "interrupted".into(), message, status: 502 };
+            return Err((WriteState::Unknown, reason));
+        }
+        let lane = lane.map_err(|error| {
+            self.failed += 1;
+            let may_have_run = progress.may_have_run || was_sending;
+            let state = if may_have_run { WriteState::Unknown } else { WriteState::Failed };
+            (state, error.as_reason())
+        })?;
+        *(if was_sending { &mut self.repeated } else { &mut self.queued }) += 1;
+        Ok(lane)
     }
 }
 
@@ -73,7 +100,7 @@ impl Queue {
         current: impl Fn() -> Option<Arc<Writes>> + Send + 'static,
         recovery: Recovery,
         called: mpsc::UnboundedReceiver<u64>,
-    ) -> Recovered {
+    ) {
         let recovered = self.recover(writes, recovery);
         if recovered != Recovered::default() {
             let Recovered { queued, repeated, unknown, failed, finished } = recovered;
@@ -89,7 +116,6 @@ impl Queue {
         tokio::spawn(Arc::clone(self).run(current, called));
         tokio::spawn(Arc::clone(self).forget());
         tokio::spawn(Arc::clone(self).keep_unkept());
-        recovered
     }
 
     fn recover(self: &Arc<Self>, writes: &Writes, mut recovery: Recovery) -> Recovered {
@@ -98,7 +124,11 @@ impl Queue {
         let mut counts = Recovered::default();
         self.inner.lock().next_number = recovery.next_number.max(1);
         for (write, progress, size) in recovery.writes {
-            let number = write.id.number;
+            // A synchronous write without a waiter, whose acceptance was never announced.
+            if progress.state == WriteState::Queued && progress.attended {
+                drop(self.store.apply(Change::Remove(vec![write.id.number])));
+                continue;
+            }
             let home = writes.home_of(&write);
             let class = match &home {
                 Ok((class, _)) => class.clone(),
@@ -106,100 +136,44 @@ impl Queue {
                 Err(_) => Class {
                     client: writes.client_named(&write.client),
                     content: false,
-                    resource: crate::api::ResourceName::core(),
+                    resource: ResourceName::core(),
                 },
             };
+            if let Some(key) = write.key {
+                let keyed = Keyed { number: write.id.number, meaning: key.meaning };
+                self.inner.lock().keys.insert((class.client, key.name), keyed);
+            }
             if progress.state.is_final() {
                 counts.finished += 1;
-                self.finished(
-                    &write,
-                    class,
-                    progress.state,
-                    progress.finished.unwrap_or(now),
-                    size,
-                );
+                let ended_at = progress.finished.unwrap_or(now);
+                self.finished(&write, class, progress.state, ended_at, size);
                 continue;
             }
-            let ended = match (&home, progress.state) {
-                // A synchronous write without a waiter, whose acceptance was never announced.
-                (_, WriteState::Queued) if progress.attended => {
-                    drop(self.store.apply(Change::Remove(vec![number])));
-                    continue;
+            match counts.fate_of(&write, &progress, home.map(|(_, lane)| lane)) {
+                Ok(lane) => self.take_over(writes, &write, class, &lane, progress, size),
+                Err((state, reason)) => {
+                    self.given_up(&write, class, Progress { state, ..progress }, reason, size);
                 }
-                (_, WriteState::Sending) if !write.is_idempotent() => {
-                    counts.unknown += 1;
-                    let message = "The gateway ended while it was being sent: it may have been executed or not.".to_owned();
-                    Some((
-                        WriteState::Unknown,
-                        Reason { word: "interrupted".into(), message, status: 502 },
-                    ))
-                }
-                (Err(refused), state) => {
-                    let may_have_run = progress.may_have_run || state == WriteState::Sending;
-                    counts.failed += 1;
-                    Some((
-                        if may_have_run { WriteState::Unknown } else { WriteState::Failed },
-                        refused.as_reason(),
-                    ))
-                }
-                (Ok(_), WriteState::Sending) => {
-                    counts.repeated += 1;
-                    None
-                }
-                (Ok(_), _) => {
-                    counts.queued += 1;
-                    None
-                }
-            };
-            match (ended, home) {
-                (None, Ok((_, lane))) => {
-                    self.take_over(writes, &write, class, &lane, progress, size);
-                }
-                (Some((state, reason)), _) => {
-                    let progress = Progress {
-                        state,
-                        finished: Some(now),
-                        reason: Some(Box::new(reason)),
-                        ..progress
-                    };
-                    let why =
-                        progress.reason.as_ref().map(|reason| &*reason.message).unwrap_or_default();
-                    tracing::warn!(write = %write.id, client = &*write.client, state = state.name(), why, "a write of an earlier run does not go on");
-                    // If this is not stored, the next start repeats it.
-                    drop(self.store.apply(Change::Progress(number, progress.encode())));
-                    self.metrics.write_ended(
-                        state.name(),
-                        progress.attempts,
-                        now.since(write.accepted),
-                    );
-                    self.finished(&write, class, state, now, size);
-                }
-                (None, Err(_)) => {}
             }
         }
         counts
     }
 
+    /// Ends a write that does not go on.
+    fn given_up(&self, write: &Write, class: Class, progress: Progress, why: Reason, size: Size) {
+        let (now, state) = (self.clock.now(), progress.state);
+        tracing::warn!(write = %write.id, client = &*write.client, state = state.name(), why = why.message, "a write of an earlier run does not go on");
+        let progress = Progress { finished: Some(now), reason: Some(Box::new(why)), ..progress };
+        // If this is not stored, the next start repeats it.
+        drop(self.store.apply(Change::Progress(write.id.number, progress.encode())));
+        self.metrics.write_ended(state.name(), progress.attempts, now.since(write.accepted));
+        self.finished(write, class, state, now, size);
+    }
+
     fn finished(&self, write: &Write, class: Class, state: WriteState, at: Timestamp, size: Size) {
-        let inner = &mut *self.inner.lock();
-        let number = write.id.number;
-        if let Some(key) = write.key {
-            inner.keys.insert((class.client, key.name), Keyed { number, meaning: key.meaning });
-        }
-        inner.counts.add(number, write.accepted, state);
-        let bytes = size.all();
-        inner.usage.add(class.client, bytes);
-        inner.finished.insert(
-            number,
-            Finished {
-                salt: write.id.salt,
-                class,
-                state,
-                bytes,
-                key: write.key.map(|key| Box::new(key.name)),
-            },
-        );
-        inner.expiry.insert((at + self.retention, number));
+        let key = write.key.map(|key| Box::new(key.name));
+        let finished = Finished { salt: write.id.salt, class, state, bytes: size.all(), key };
+        self.inner.lock().add_finished(write.id.number, finished, at + self.retention);
     }
 
     fn take_over(
@@ -214,9 +188,6 @@ impl Queue {
         let inner = &mut *self.inner.lock();
         let number = write.id.number;
         let turn = writes.turns.readmit(class.client, lane, number);
-        if let Some(key) = write.key {
-            inner.keys.insert((class.client, key.name), Keyed { number, meaning: key.meaning });
-        }
         let may_have_run = progress.may_have_run || progress.state == WriteState::Sending;
         let state = if may_have_run { WriteState::Sending } else { WriteState::Queued };
         let progress = Progress { state, may_have_run, ..progress };
@@ -230,7 +201,7 @@ impl Writes {
     /// The group and the lane of a recovered write under the current config.
     fn home_of(&self, write: &Write) -> Result<(Class, String), GatewayError> {
         let (route, client) = self.queued_route(write, None)?;
-        let content = route.content || write.address == crate::writes::record::Address::Graphql;
+        let content = route.content || write.address == Address::Graphql;
         Ok((Class { client, content, resource: route.endpoint.resource.clone() }, route.lane))
     }
 

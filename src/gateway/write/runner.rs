@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::header::{self, HeaderValue};
 use tokio::sync::mpsc;
 
 use crate::clock::Timestamp;
@@ -13,12 +15,15 @@ use crate::writes::{Progress, Write, WriteId, WriteState};
 
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::dispatch::journal::Journal as _;
+use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::environment::Environment;
 use crate::gateway::error::GatewayError;
-use crate::gateway::write::kept_response::kept_response;
+use crate::gateway::http::headers::{remove_digests, to_client};
+use crate::gateway::http::interim::Interims;
+use crate::gateway::http::media_type::is_json;
+use crate::gateway::url_rewrite::map::blank_secrets;
 use crate::gateway::write::queue::journal::QueueJournal;
-use crate::gateway::write::queue::live::Inner;
-use crate::gateway::write::queue::live::{Class, Live};
+use crate::gateway::write::queue::live::{Class, Inner, Live};
 use crate::gateway::write::queue::write_queue::{Queue, STORE_PAUSE};
 use crate::gateway::write::writes::Writes;
 use crate::tokens::{Cause, Lack};
@@ -30,12 +35,12 @@ const REST_MIN: Duration = Duration::from_secs(1);
 const TOKEN_REST: Duration = Duration::from_secs(30);
 
 /// Guard: a place among the running writes.
-struct Place {
+struct RunningPlace {
     queue: Arc<Queue>,
     class: Class,
 }
 
-impl Drop for Place {
+impl Drop for RunningPlace {
     fn drop(&mut self) {
         self.queue.dispatch.lock().ended(&self.class);
         self.queue.startable.notify_one();
@@ -92,7 +97,7 @@ impl Queue {
             };
             live.waiters.waiter.get_or_insert_default();
             self.turn_is_over(live);
-            let place = Place { queue: Arc::clone(self), class: live.class.clone() };
+            let place = RunningPlace { queue: Arc::clone(self), class: live.class.clone() };
             let journal = QueueJournal::new(self, &writes.env.active, number, live);
             let (writes, queue) = (Arc::clone(writes), Arc::clone(self));
             let task = tokio::spawn(async move {
@@ -107,12 +112,7 @@ impl Queue {
     async fn carry_out(self: &Arc<Self>, writes: &Writes, number: u64, journal: Arc<QueueJournal>) {
         let came = match self.read(number).await {
             Some(Ok(write)) => writes.carry_out(&write, &journal, self, number).await,
-            Some(Err(reason)) => Came::ToEnd(Ended {
-                state: WriteState::Failed,
-                response: None,
-                reason: Some(Box::new(reason)),
-                refused: None,
-            }),
+            Some(Err(reason)) => Came::ToEnd(Ended::because(WriteState::Failed, reason)),
             None => Came::Away,
         };
         let ended = match came {
@@ -120,19 +120,14 @@ impl Queue {
             Came::ToRest(until) => return self.rest(number, journal.run(), until),
             Came::Away => return,
         };
-        if let Some(refused) = ended.refused
-            && self.give_up_attended(number, &refused)
-        {
+        if ended.error.as_ref().is_some_and(|error| self.give_up_attended(number, error)) {
             return;
         }
         let now = self.clock.now();
         let kept = {
             let inner = &mut *self.inner.lock();
-            let Some(live) =
-                inner.live.get(&number).filter(|live| live.run.number == journal.run())
-            else {
-                return;
-            };
+            let live = inner.live.get(&number).filter(|live| live.run.number == journal.run());
+            let Some(live) = live else { return };
             let Ended { state, response, reason, .. } = ended;
             let progress =
                 Progress { state, finished: Some(now), response, reason, ..live.progress.clone() };
@@ -150,12 +145,8 @@ impl Queue {
     pub fn reevaluate(&self) {
         let inner = &mut *self.inner.lock();
         let under_way = |live: &Live| live.run.is_called && live.is_kept && !live.is_ending();
-        let numbers: Vec<u64> = inner
-            .live
-            .iter()
-            .filter(|(_, live)| under_way(live))
-            .map(|(number, _)| *number)
-            .collect();
+        let running = inner.live.iter().filter(|(_, live)| under_way(live));
+        let numbers: Vec<u64> = running.map(|(number, _)| *number).collect();
         for number in numbers {
             self.restart_off_wire(inner, number);
         }
@@ -225,8 +216,8 @@ struct Ended {
     state: WriteState,
     response: Option<Box<Response>>,
     reason: Option<Box<Reason>>,
-    /// The gateway error, if the write was not executed.
-    refused: Option<GatewayError>,
+    /// Of a write that was not executed.
+    error: Option<GatewayError>,
 }
 
 impl Writes {
@@ -238,22 +229,18 @@ impl Writes {
         queue: &Queue,
         number: u64,
     ) -> Came {
-        let Some(progress) = queue.inner.lock().live.get(&number).map(|live| live.progress.clone())
+        let Some((progress, (request_progress, span, interims))) = queue
+            .inner
+            .lock()
+            .live
+            .get(&number)
+            .map(|live| (live.progress.clone(), waiter_of(live)))
         else {
             return Came::Away;
         };
-        let (request_progress, span, interims) = {
-            let inner = queue.inner.lock();
-            let waiter = inner.live.get(&number).and_then(|live| live.waiters.waiter.as_deref());
-            waiter
-                .map(|waiter| {
-                    (waiter.request_progress.clone(), waiter.span.clone(), waiter.interims.clone())
-                })
-                .unwrap_or_default()
-        };
         let (mut job, priced) = match self.queued_job(write, progress.deadline, journal.clone()) {
             Ok(job) => job,
-            Err(refused) => return Came::ToEnd(Ended::refused(&refused, progress.may_have_run)),
+            Err(error) => return Came::ToEnd(Ended::failed(error, progress.may_have_run)),
         };
         // An earlier attempt, perhaps of an earlier process, set this time.
         if progress.not_before > self.env.clock.now() {
@@ -268,120 +255,166 @@ impl Writes {
         let attempts_before = progress.attempts;
         let (answered, may_have_run) = loop {
             let answered = self.carry(&job, &request_progress).await;
-            let progress = {
-                let inner = queue.inner.lock();
-                let Some(live) = inner.live.get(&number).filter(|live| !live.is_ending()) else {
-                    return Came::Away;
-                };
-                if self.env.is_draining()
-                    && live.waiters.attended.is_none()
-                    && matches!(answered, Err(GatewayError::ClientGone))
-                {
-                    return Came::Away;
-                }
-                if live.waiters.attended == Some(0) && live.progress.state == WriteState::Queued {
-                    return Came::ToEnd(Ended::refused(&GatewayError::ClientGone, false));
-                }
-                live.progress.clone()
+            let progress = match self.progress_after(queue, number, &answered) {
+                Ok(progress) => progress,
+                Err(came) => return came,
             };
-            let now = self.env.clock.now();
-            let soon = now + REST_MIN;
-            let may_rest = journal.patience() == Patience::Queued && soon < progress.deadline;
-            match answered {
-                // An asynchronous request has adopted it since, with a later deadline.
-                Err(GatewayError::Limited { .. }) if progress.deadline > job.deadline => {
-                    job.deadline = progress.deadline;
-                }
-                // A full admission queue is no reason to drop an accepted write.
-                Err(GatewayError::Limited { limit: LimitKind::QueueFull, until, .. })
-                    if may_rest =>
-                {
-                    return Came::ToRest(until.max(soon));
-                }
-                // No token could carry it, and this run sent nothing. A token may come or recover.
-                Err(GatewayError::TokensRejected)
-                    if may_rest && progress.attempts == attempts_before =>
-                {
-                    return Came::ToRest(now + TOKEN_REST);
-                }
-                Err(GatewayError::TokenUnavailable(Lack {
-                    cause: Cause::Passing, until, ..
-                })) if may_rest => {
-                    return Came::ToRest(until.unwrap_or(soon).max(soon));
-                }
-                // It failed and is due later, or its record was not stored; nothing was sent since.
-                Err(GatewayError::ClientGone) => {
-                    return Came::ToRest(progress.not_before.max(soon));
-                }
+            let error = match answered {
+                Err(error) => error,
                 answered => break (answered, progress.may_have_run),
+            };
+            // An asynchronous request has adopted it since, with a later deadline.
+            if matches!(error, GatewayError::Limited { .. }) && progress.deadline > job.deadline {
+                job.deadline = progress.deadline;
+                continue;
+            }
+            let was_sent = progress.attempts != attempts_before;
+            match self.rest_after(&error, &progress, journal.patience(), was_sent) {
+                Some(until) => return Came::ToRest(until),
+                None => break (Err(error), progress.may_have_run),
             }
         };
-        let answer = match answered {
-            Ok(answer) => answer,
-            Err(refused) => {
-                return Came::ToEnd(
-                    Ended::refused(&refused, may_have_run)
-                        .after(request_progress.figures(self.env.clock.now()).error),
-                );
+        Came::ToEnd(match answered {
+            Ok(answer) => {
+                if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
+                    self.router.observe_price(operation, body);
+                }
+                self.ended_by(answer, may_have_run)
             }
-        };
-        if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
-            self.router.observe_price(operation, body);
+            Err(error) => Ended::failed(error, may_have_run)
+                .after(request_progress.figures(self.env.clock.now()).error),
+        })
+    }
+
+    /// The progress of a write after a run of attempts, unless it does not go on.
+    fn progress_after(
+        &self,
+        queue: &Queue,
+        number: u64,
+        answered: &Result<Answer, GatewayError>,
+    ) -> Result<Progress, Came> {
+        let inner = queue.inner.lock();
+        let live = inner.live.get(&number).filter(|live| !live.is_ending()).ok_or(Came::Away)?;
+        let attended = live.waiters.attended;
+        let was_stopped = matches!(answered, Err(GatewayError::ClientGone));
+        if was_stopped && attended.is_none() && self.env.is_draining() {
+            return Err(Came::Away);
         }
-        Came::ToEnd(self.ended_by(answer, may_have_run))
+        if attended == Some(0) && live.progress.state == WriteState::Queued {
+            return Err(Came::ToEnd(Ended::failed(GatewayError::ClientGone, false)));
+        }
+        Ok(live.progress.clone())
+    }
+
+    /// The time of the next run after an error that is not the end of a write.
+    fn rest_after(
+        &self,
+        error: &GatewayError,
+        progress: &Progress,
+        patience: Patience,
+        was_sent: bool,
+    ) -> Option<Timestamp> {
+        let now = self.env.clock.now();
+        let soon = now + REST_MIN;
+        let may_rest = patience == Patience::Queued && soon < progress.deadline;
+        let until = match error {
+            // A full admission queue is no reason to drop an accepted write.
+            GatewayError::Limited { limit: LimitKind::QueueFull, until, .. } if may_rest => *until,
+            // No token could carry it, and this run sent nothing. A token may come or recover.
+            GatewayError::TokensRejected if may_rest && !was_sent => now + TOKEN_REST,
+            GatewayError::TokenUnavailable(Lack { cause: Cause::Passing, until, .. })
+                if may_rest =>
+            {
+                until.unwrap_or(soon)
+            }
+            // It failed and is due later, or its record was not stored; nothing was sent since.
+            GatewayError::ClientGone => progress.not_before,
+            _ => return None,
+        };
+        Some(until.max(soon))
     }
 
     /// The outcome by the answer's status.
     fn ended_by(&self, answer: Answer, may_have_run: bool) -> Ended {
         let status = answer.status;
+        let unknown = |earlier: &str| {
+            let known = format!("{earlier}the upstream answered {}", status.as_u16());
+            (WriteState::Unknown, Some(Box::new(outcome_unknown(&known))))
+        };
         let (state, reason) = if status.is_success() {
             (WriteState::Done, None)
-        } else if status.is_server_error() || may_have_run {
-            let earlier = if status.is_server_error() {
-                ""
-            } else {
-                "an earlier attempt may have been executed, and at the last one "
-            };
-            (
-                WriteState::Unknown,
-                Some(Box::new(outcome_unknown(&format!(
-                    "{earlier}the upstream answered {}",
-                    status.as_u16()
-                )))),
-            )
+        } else if status.is_server_error() {
+            unknown("")
+        } else if may_have_run {
+            unknown("an earlier attempt may have been executed, and at the last one ")
         } else {
             (WriteState::Failed, None)
         };
-        Ended {
-            state,
-            response: Some(Box::new(kept_response(&self.env, answer))),
-            reason,
-            refused: None,
-        }
+        let response = Some(Box::new(kept_response(&self.env, answer)));
+        Ended { state, response, reason, error: None }
     }
 }
 
+/// The progress that a write's waiter reports, its span, and the way of its informational answers.
+fn waiter_of(live: &Live) -> (RequestProgress, Option<tracing::Span>, Option<Arc<Interims>>) {
+    let waiter = live.waiters.waiter.as_deref();
+    waiter
+        .map(|waiter| {
+            (waiter.request_progress.clone(), waiter.span.clone(), waiter.interims.clone())
+        })
+        .unwrap_or_default()
+}
+
 impl Ended {
+    fn because(state: WriteState, reason: Reason) -> Self {
+        Self { state, response: None, reason: Some(Box::new(reason)), error: None }
+    }
+
     /// `may_have_run`: an earlier attempt may have been executed.
-    fn refused(refused: &GatewayError, may_have_run: bool) -> Self {
-        let state = if may_have_run || matches!(refused, GatewayError::OutcomeUnknown) {
-            WriteState::Unknown
-        } else {
-            WriteState::Failed
-        };
-        let told = (state == WriteState::Failed).then(|| refused.clone());
-        Self { state, response: None, reason: Some(Box::new(refused.as_reason())), refused: told }
+    fn failed(error: GatewayError, may_have_run: bool) -> Self {
+        if may_have_run || matches!(error, GatewayError::OutcomeUnknown) {
+            return Self::because(WriteState::Unknown, error.as_reason());
+        }
+        let ended = Self::because(WriteState::Failed, error.as_reason());
+        Self { error: Some(error), ..ended }
     }
 
     /// Adds the last error to an unknown outcome.
     fn after(self, error: Option<String>) -> Self {
         match error {
             Some(error) if self.state == WriteState::Unknown => {
-                Self { reason: Some(Box::new(outcome_unknown(&error))), ..self }
+                Self::because(self.state, outcome_unknown(&error))
             }
             _ => self,
         }
     }
+}
+
+/// The stored form of a queued write's answer: without credentials, with the upstream's URLs.
+fn kept_response(env: &Environment, answer: Answer) -> Response {
+    let mut headers = to_client(&answer.headers, env.mode);
+    let body = match answer.body {
+        AnswerBody::Whole(bytes) if is_json(&answer.headers) => {
+            let blanked = blank_secrets(&bytes);
+            if blanked != bytes {
+                remove_digests(&mut headers);
+            }
+            Some(blanked)
+        }
+        AnswerBody::Whole(bytes) => Some(bytes),
+        AnswerBody::SharedBody { .. } => {
+            for name in [header::CONTENT_ENCODING, header::ETAG, header::CONTENT_RANGE] {
+                headers.remove(name);
+            }
+            remove_digests(&mut headers);
+            headers.insert(
+                header::CONTENT_TYPE,
+                HeaderValue::from_static("application/json; charset=utf-8"),
+            );
+            Some(Bytes::from_static(br#"{"message":"The upstream's answer was longer than this gateway keeps (cache.max_object)."}"#))
+        }
+    };
+    Response { status: answer.status, headers, body }
 }
 
 fn outcome_unknown(known: &str) -> Reason {
@@ -440,7 +473,7 @@ mod tests {
         );
         let class = Class { client: 0, content: true, resource: ResourceName::core() };
         assert!(queue.dispatch.lock().ready(&class, 1));
-        let place = Place { queue: Arc::clone(&queue), class };
+        let place = RunningPlace { queue: Arc::clone(&queue), class };
         let looked_through = queue.inner.lock();
         let (told, given_back) = std::sync::mpsc::channel();
         std::thread::spawn(move || {

@@ -9,8 +9,7 @@ use http::{HeaderMap, StatusCode};
 use pingora::protocols::http::ServerSession;
 use tracing::Instrument;
 
-use crate::api::UpstreamLimit;
-use crate::decision::{LimitDenied, LimitKind, Until};
+use crate::decision::LimitKind;
 
 use crate::gateway::dispatch::answer::Answer;
 use crate::gateway::dispatch::attempt::{Prepared, Unanswered};
@@ -22,8 +21,7 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{BegunBody, BodyFault};
 use crate::gateway::upstream::fetch::{Collected, Exchange, FetchError, Reuse, Sending};
 use crate::gateway::write::turns::Turn;
-use crate::gateway::write::writes::Aftermath;
-use crate::gateway::write::writes::Writes;
+use crate::gateway::write::writes::{Aftermath, Writes};
 
 /// A slower upload on average is ended, because it occupies its account's only write slot. Chosen
 /// here: a tenth of a slow mobile line.
@@ -51,7 +49,7 @@ impl Writes {
                     Ok(answer)
                 }
             }
-            Err(Stopped::Client(refused)) => Err(refused),
+            Err(Stopped::Client(error)) => Err(error),
             Err(Stopped::Upstream(unanswered)) => {
                 Err(self.not_repeated(job, request_progress, unanswered))
             }
@@ -71,23 +69,17 @@ impl Writes {
             .await
             .map_err(Stopped::Upstream)?;
         let span = prepared.span.clone();
-        match self.exchange(session, job, request_progress, &prepared, body).instrument(span).await
-        {
-            Ok(answered) => self
-                .dispatcher
-                .finish(job, request_progress, prepared, Ok(answered))
-                .map_err(Stopped::Upstream),
-            Err(Stopped::Upstream(Unanswered::Failed(error))) => self
-                .dispatcher
-                .finish(job, request_progress, prepared, Err(error))
-                .map_err(Stopped::Upstream),
+        let exchange = self.exchange(session, job, request_progress, &prepared, body);
+        let (result, stopped) = match exchange.instrument(span).await {
+            Ok(answered) => (Ok(answered), None),
+            Err(Stopped::Upstream(Unanswered::Failed(error))) => (Err(error), None),
+            // The upstream will not execute a partial request; the ledger counts it anyway.
             Err(stopped) => {
-                // The upstream will not execute a partial request; the ledger counts it anyway.
-                let broken = FetchError::Lost("the client's body broke off".into());
-                let _ = self.dispatcher.finish(job, request_progress, prepared, Err(broken));
-                Err(stopped)
+                (Err(FetchError::Lost("the client's body broke off".into())), Some(stopped))
             }
-        }
+        };
+        let finished = self.dispatcher.finish(job, request_progress, prepared, result);
+        stopped.map_or_else(|| finished.map_err(Stopped::Upstream), Err)
     }
 
     async fn exchange(
@@ -151,9 +143,10 @@ impl Writes {
     ) -> GatewayError {
         match unanswered {
             Unanswered::Denied(refusal) => self.dispatcher.limited(job, &refusal),
-            Unanswered::Limited(refusal) => self
-                .dispatcher
-                .limited(job, &refused_by_upstream(&refusal, job, self.env.clock.now())),
+            Unanswered::Limited(limit) => {
+                let until = self.dispatcher.closed_until(&limit);
+                self.dispatcher.limited_until(&job.route, LimitKind::Cooldown, until)
+            }
             Unanswered::NoToken(Some(lack)) => GatewayError::TokenUnavailable(lack),
             Unanswered::NoToken(None) | Unanswered::TokenRejected => GatewayError::TokensRejected,
             Unanswered::CredentialUnfit => GatewayError::NoToken(UNFIT.into()),
@@ -177,19 +170,5 @@ enum Stopped {
 impl Stopped {
     fn failed(error: FetchError) -> Self {
         Self::Upstream(Unanswered::Failed(error))
-    }
-}
-
-fn refused_by_upstream(
-    refusal: &UpstreamLimit,
-    job: &Job,
-    now: crate::clock::Timestamp,
-) -> LimitDenied {
-    let pause = refusal.retry_after.unwrap_or(Duration::from_secs(60));
-    LimitDenied {
-        limit: LimitKind::Cooldown,
-        account: None,
-        resource: job.route.endpoint.resource.clone(),
-        until: Until::Time(now + pause),
     }
 }

@@ -5,20 +5,19 @@
 
 use std::sync::Arc;
 
-use crate::api::ResourceName;
-use crate::decision::{AccountId, LimitDenied, LimitKind, Until, WriteSpacing};
+use crate::decision::{LimitKind, WriteSpacing};
 
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::dispatch::answer::Answer;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Job, Unconditional};
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
+use crate::gateway::dispatch::route::Route;
 use crate::gateway::environment::Environment;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::router::Router;
 use crate::gateway::write::queue::Queue;
-use crate::gateway::write::turns::Turn;
-use crate::gateway::write::turns::Turns;
+use crate::gateway::write::turns::{Turn, Turns};
 
 /// Writes under one config: their lanes, and the queue of those that were accepted.
 pub struct Writes {
@@ -58,9 +57,7 @@ impl Writes {
     pub fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
-}
 
-impl Writes {
     /// Takes a place in the lane of the written resource.
     pub fn take_turn(&self, client: u32, job: &Job) -> Result<Turn, GatewayError> {
         self.turns.enter(client, &job.route.lane).map_err(|_| {
@@ -87,35 +84,21 @@ impl Writes {
         if came {
             return Ok(());
         }
-        Err(self.turn_did_not_come(
-            &job.route.view,
-            job.route.endpoint.resource.clone(),
-            job.route.spacing,
-            turn.ahead(),
-        ))
+        Err(self.turn_did_not_come(&job.route, turn.ahead()))
     }
 
     /// The error of a write whose turn did not come in time. Its `Retry-After` covers the writes
     /// before it, because they run one after the other.
-    pub fn turn_did_not_come(
-        &self,
-        view: &Arc<[AccountId]>,
-        resource: ResourceName,
-        spacing: WriteSpacing,
-        ahead: usize,
-    ) -> GatewayError {
+    pub fn turn_did_not_come(&self, route: &Route, ahead: usize) -> GatewayError {
         let writes = &self.env.config.writes;
-        let spacing = if spacing == WriteSpacing::Notifies {
+        let spacing = if route.spacing == WriteSpacing::Notifies {
             writes.spacing.max(writes.notify_spacing)
         } else {
             writes.spacing
         };
         let ahead = u32::try_from(ahead).unwrap_or(u32::MAX).max(1);
-        let until = Until::Time(self.env.clock.now() + spacing.saturating_mul(ahead));
-        self.dispatcher.limited_for(
-            view,
-            &LimitDenied { limit: LimitKind::Spacing, account: None, resource, until },
-        )
+        let until = self.env.clock.now() + spacing.saturating_mul(ahead);
+        self.dispatcher.limited_until(route, LimitKind::Spacing, until)
     }
 
     /// Waits for the turn, then performs the write. Run it as a task of its own: dropped before the

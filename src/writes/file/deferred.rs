@@ -44,8 +44,8 @@ enum Op {
 pub(super) struct Failure {
     /// True if more room would have prevented it.
     pub(super) for_room: bool,
-    /// True if a sync failed: earlier writes may be in the system's memory only, although the system
-    /// believes them on the disk.
+    /// True if a sync failed: earlier writes may be in the system's memory only, although the
+    /// system believes them on the disk.
     pub(super) in_sync: bool,
     pub(super) text: String,
 }

@@ -13,8 +13,7 @@ use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId};
 
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::random;
-use crate::gateway::write::queue::live::{Class, Inner, Keyed, Live, Size, Watched};
-use crate::gateway::write::queue::sync_waiter::SyncWaiter;
+use crate::gateway::write::queue::live::{Class, Inner, Keyed, Live, Size, SyncWaiter, Watched};
 use crate::gateway::write::queue::write_queue::{KEPT_MAX, PATIENCE, Queue};
 use crate::gateway::write::turns::Turns;
 
@@ -102,11 +101,10 @@ impl Queue {
         match kept.await {
             Ok(()) => {
                 let inner = &mut *self.inner.lock();
-                let (mut watched, mut request_progress) = (None, None);
+                let mut accepted = Accepted { id, watched: None, request_progress: None };
                 if let Some(live) = inner.live.get_mut(&number) {
-                    watched.clone_from(&live.waiters.watched);
-                    request_progress =
-                        live.waiters.waiter.as_ref().map(|waiter| waiter.request_progress.clone());
+                    accepted.watched.clone_from(&live.waiters.watched);
+                    accepted.request_progress = live.request_progress();
                     live.is_kept = true;
                     if self.store.is_durable() {
                         live.memory = None;
@@ -114,7 +112,7 @@ impl Queue {
                     live.tell();
                 }
                 self.start_if_due(inner, number);
-                Ok(Accepted { id, watched, request_progress })
+                Ok(accepted)
             }
             Err(fault) => {
                 let gone = {
@@ -207,8 +205,8 @@ impl Queue {
                         live.progress.attended = false;
                         live.progress.deadline =
                             live.progress.deadline.max(self.clock.now() + PATIENCE);
-                        let progress = live.ending.as_deref().unwrap_or(&live.progress);
-                        let told = self.store.apply(Change::Progress(number, progress.encode()));
+                        let encoded = live.latest().encode();
+                        let told = self.store.apply(Change::Progress(number, encoded));
                         if !live.is_ending() {
                             // It had begun with the deadline of its waiters.
                             self.restart_off_wire(inner, number);
@@ -223,9 +221,8 @@ impl Queue {
                 changed.await;
             }
         };
-        told.await
-            .map(|()| Some(Accepted { id, watched: None, request_progress: None }))
-            .map_err(NotAccepted::Store)
+        told.await.map_err(NotAccepted::Store)?;
+        Ok(Some(Accepted { id, watched: None, request_progress: None }))
     }
 }
 
@@ -242,13 +239,12 @@ impl Live {
             self.waiters.waiter = waiter.take();
             self.is_behind(now);
         }
-        let request_progress =
-            self.waiters.waiter.as_ref().map(|waiter| waiter.request_progress.clone());
-        Accepted {
-            id,
-            watched: Some(Arc::clone(self.waiters.watched.get_or_insert_default())),
-            request_progress,
-        }
+        let watched = Arc::clone(self.waiters.watched.get_or_insert_default());
+        Accepted { id, watched: Some(watched), request_progress: self.request_progress() }
+    }
+
+    fn request_progress(&self) -> Option<RequestProgress> {
+        self.waiters.waiter.as_ref().map(|waiter| waiter.request_progress.clone())
     }
 }
 

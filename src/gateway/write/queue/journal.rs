@@ -66,13 +66,7 @@ impl QueueJournal {
         live.progress.may_have_run |= may_have_run;
         // A write that may have been executed cannot be cancelled: `sending` until its end.
         if !live.progress.may_have_run {
-            inner.counts.change(
-                self.number,
-                live.accepted,
-                live.progress.state,
-                WriteState::Queued,
-            );
-            live.progress.state = WriteState::Queued;
+            live.set_state(&mut inner.counts, self.number, WriteState::Queued);
         }
         live.tell();
         let kept = self.queue.store.apply(Change::Progress(self.number, live.progress.encode()));
@@ -112,13 +106,7 @@ impl Journal for QueueJournal {
                     return Err(MustNotBeSent);
                 }
                 live.run.on_wire = Some(self.active.enter());
-                inner.counts.change(
-                    self.number,
-                    live.accepted,
-                    live.progress.state,
-                    WriteState::Sending,
-                );
-                live.progress.state = WriteState::Sending;
+                live.set_state(&mut inner.counts, self.number, WriteState::Sending);
                 live.progress.attempts += 1;
                 live.tell();
                 self.queue.store.apply(Change::Progress(self.number, live.progress.encode()))
@@ -131,8 +119,7 @@ impl Journal for QueueJournal {
     }
 
     fn failed(&self, not_before: Timestamp, may_have_run: bool) {
-        let told = self.back(not_before, may_have_run, 0);
         // If this is not stored, a crash leaves the write as `sending`, which is safe.
-        drop(told);
+        drop(self.back(not_before, may_have_run, 0));
     }
 }

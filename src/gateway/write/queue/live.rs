@@ -1,11 +1,15 @@
-//! A write as the queue holds it in memory, while it is live and when it has ended.
+//! A write as the queue holds it in memory, while it is live and when it has ended, and the
+//! requests that wait for it. A waiter reports the write's waits, costs and outcome like those of
+//! any other request (SPECIFICATION, "Promises" and "Metrics").
 
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::gateway::active::Entered;
+use crate::gateway::counted::Counted;
+use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::error::GatewayError;
+use crate::gateway::http::interim::Interims;
 use crate::gateway::write::queue::counts::Counts;
-use crate::gateway::write::queue::sync_waiter::SyncWaiter;
 use crate::gateway::write::queue::usage::Usage;
 use crate::gateway::write::turns::Turn;
 use crate::writes::record::Key;
@@ -28,6 +32,7 @@ pub struct Class {
     pub resource: ResourceName,
 }
 
+#[derive(Default)]
 pub struct Inner {
     pub next_number: u64,
     /// Boxed: sequential inserts leave a tree of large values half empty.
@@ -88,6 +93,20 @@ pub struct Waiters {
     pub watched: Option<Arc<Watched>>,
 }
 
+/// The request that a write is executed for. Without a waiter it has only its progress.
+#[derive(Default)]
+pub struct SyncWaiter {
+    /// Shared by all waiters.
+    pub request_progress: RequestProgress,
+    /// The first waiter's span, for the spans of attempts.
+    pub span: Option<tracing::Span>,
+    pub interims: Option<Arc<Interims>>,
+    /// Counts its client as waiting until its turn.
+    pub waits: Option<Counted>,
+    /// True while other writes go first.
+    pub is_held: bool,
+}
+
 /// The stored size of a write in bytes.
 #[derive(Clone, Copy, Default)]
 pub struct Size {
@@ -144,7 +163,17 @@ impl Live {
     }
 
     pub fn is_ending(&self) -> bool {
-        self.ending.is_some() || self.progress.state.is_final()
+        self.latest().state.is_final()
+    }
+
+    /// The stored progress, or the outcome that is being stored.
+    pub fn latest(&self) -> &Progress {
+        self.ending.as_deref().unwrap_or(&self.progress)
+    }
+
+    pub fn set_state(&mut self, counts: &mut Counts, number: u64, state: WriteState) {
+        counts.change(number, self.accepted, self.progress.state, state);
+        self.progress.state = state;
     }
 
     /// Notifies the waiters.
@@ -154,9 +183,13 @@ impl Live {
         }
     }
 
-    /// Begins the wait for its turn in the progress of its waiter.
+    /// Begins the wait for its turn in the progress of its waiter, once.
     pub fn is_behind(&mut self, now: Timestamp) {
-        self.waiters.waiter.iter_mut().for_each(|waiter| waiter.is_behind(now));
+        if let Some(waiter) = &mut self.waiters.waiter
+            && !std::mem::replace(&mut waiter.is_held, true)
+        {
+            waiter.request_progress.held(now, Hold::TURN);
+        }
     }
 }
 
@@ -172,6 +205,32 @@ impl Inner {
         self.counts.remove(number, live.accepted, live.progress.state);
         self.usage.remove(live.class.client, live.size.all());
         Some(live)
+    }
+
+    /// Adds a finished write, which is forgotten at this time.
+    pub fn add_finished(&mut self, number: u64, finished: Finished, forgotten_at: Timestamp) {
+        self.counts.add(number, Timestamp::EPOCH, finished.state);
+        self.usage.add(finished.class.client, finished.bytes);
+        self.finished.insert(number, finished);
+        self.expiry.insert((forgotten_at, number));
+    }
+
+    /// Takes a finished write out; its expiry stays.
+    pub fn take_finished(&mut self, number: u64) -> Option<Finished> {
+        let finished = self.finished.remove(&number)?;
+        self.counts.forget(finished.state);
+        self.usage.remove(finished.class.client, finished.bytes);
+        Some(finished)
+    }
+
+    /// A live write that the store has accepted.
+    pub fn kept(&self, id: WriteId) -> Option<&Live> {
+        let live = self.live.get(&id.number)?;
+        (live.salt == id.salt && live.is_kept).then_some(live)
+    }
+
+    pub fn finished(&self, id: WriteId) -> Option<&Finished> {
+        self.finished.get(&id.number).filter(|finished| finished.salt == id.salt)
     }
 
     pub fn counted(&self) -> (Counts, Usage) {

@@ -4,7 +4,7 @@
 //! In memory, the queue keeps some hundred bytes per write; the store (`writes/`) has requests and
 //! answers. Each state is stored before it becomes visible or has an effect. `accept` takes writes
 //! in, `runner` executes them, and `journal` records each attempt before its first byte. `recovery`
-//! resumes the writes of an earlier process; `orders` has the actions of clients and operators.
+//! resumes the writes of an earlier process; `operator_actions` has those of clients and operators.
 //! Left out: HTTP (`asynchronous`).
 
 mod accept;
@@ -12,12 +12,10 @@ mod counts;
 pub(in crate::gateway::write) mod journal;
 pub(in crate::gateway::write) mod live;
 mod operator_actions;
-mod sync_waiter;
 mod usage;
 pub(in crate::gateway::write) mod write_queue;
 
 pub use accept::{Accepted, New, NotAccepted};
-pub use live::{Class, Watched};
+pub use live::{Class, SyncWaiter, Watched};
 pub use operator_actions::{Listed, NotChanged, Repetition, Selection};
-pub use sync_waiter::SyncWaiter;
 pub use write_queue::{PATIENCE, Queue, Standing};

@@ -3,13 +3,11 @@
 
 use std::sync::Arc;
 
-use crate::clock::Timestamp;
 use crate::writes::record::Reason;
-use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId, WriteState};
+use crate::writes::{Change, Progress, StoreError, Write, WriteId, WriteState};
 
 use crate::gateway::error::GatewayError;
-use crate::gateway::write::queue::live::Inner;
-use crate::gateway::write::queue::live::{Keyed, Live, Size, Watched};
+use crate::gateway::write::queue::live::{Inner, Keyed, Live, Size, Watched, bytes_of};
 use crate::gateway::write::queue::write_queue::{PATIENCE, Queue};
 use crate::gateway::write::turns::Turns;
 
@@ -60,36 +58,38 @@ pub struct Listed {
     pub progress: Progress,
 }
 
+impl NotChanged {
+    fn by(state: Option<WriteState>) -> Self {
+        state.map_or(Self::NoSuchWrite, Self::State)
+    }
+}
+
+impl From<StoreError> for NotChanged {
+    fn from(fault: StoreError) -> Self {
+        Self::Store(fault)
+    }
+}
+
 impl Queue {
     /// Cancels a write that is still queued.
     pub async fn cancel(self: &Arc<Self>, id: WriteId, by: &str) -> Result<(), NotChanged> {
         let (kept, running) = {
             let inner = &mut *self.inner.lock();
-            let Some(live) =
-                inner.live.get_mut(&id.number).filter(|live| live.salt == id.salt && live.is_kept)
-            else {
-                let finished =
-                    inner.finished.get(&id.number).filter(|finished| finished.salt == id.salt);
-                return Err(finished.map_or(NotChanged::NoSuchWrite, |finished| {
-                    NotChanged::State(finished.state)
-                }));
+            let Some(live) = inner.kept(id) else {
+                return Err(NotChanged::by(inner.finished(id).map(|finished| finished.state)));
             };
-            if live.is_ending() || live.progress.state != WriteState::Queued {
-                return Err(NotChanged::State(
-                    live.ending.as_deref().unwrap_or(&live.progress).state,
-                ));
+            if live.latest().state != WriteState::Queued {
+                return Err(NotChanged::State(live.latest().state));
             }
             let message = format!("It was cancelled by {by} before anything was sent.");
-            let reason = Some(Box::new(Reason { word: "cancelled".into(), message, status: 409 }));
-            let class = live.class.clone();
             let progress = Progress {
                 state: WriteState::Cancelled,
                 finished: Some(self.clock.now()),
-                reason,
+                reason: Some(Box::new(Reason { word: "cancelled".into(), message, status: 409 })),
                 ..live.progress.clone()
             };
             let running = live.run.task.clone();
-            self.dispatch.lock().withdraw(&class, id.number);
+            self.dispatch.lock().withdraw(&live.class, id.number);
             (self.end(inner, id.number, progress), running)
         };
         // It was not sent, and a later attempt finds the write ended.
@@ -106,8 +106,7 @@ impl Queue {
             Some(WriteState::Queued) => Err(NotChanged::Store(StoreError::Failed(
                 "the cancellation is not kept yet".into(),
             ))),
-            Some(other) => Err(NotChanged::State(other)),
-            None => Err(NotChanged::NoSuchWrite),
+            other => Err(NotChanged::by(other)),
         }
     }
 
@@ -119,95 +118,59 @@ impl Queue {
         id: WriteId,
         repetition: Repetition,
     ) -> Result<(), NotChanged> {
-        let stored = self
-            .store
-            .load(id.number)
-            .await
-            .map_err(NotChanged::Store)?
-            .ok_or(NotChanged::NoSuchWrite)?;
-        let unreadable = |fault: crate::writes::record::Unreadable| {
-            NotChanged::Store(StoreError::Failed(fault.to_string()))
-        };
-        let write = Write::decode(&stored.request).map_err(unreadable)?;
-        let before = Progress::decode(&stored.progress).map_err(unreadable)?;
+        let (Listed { write, progress }, size) =
+            self.load(id.number).await?.ok_or(NotChanged::NoSuchWrite)?;
         let now = self.clock.now();
-        let told = {
+        let (kept, before, forgotten_at) = {
             let inner = &mut *self.inner.lock();
-            let finished =
-                inner.finished.get(&id.number).filter(|finished| finished.salt == id.salt);
-            let Some(finished) = finished else {
+            let Some(finished) = inner.finished(id) else {
                 let live = inner.live.get(&id.number).filter(|live| live.salt == id.salt);
-                return Err(live.map_or(NotChanged::NoSuchWrite, |live| {
-                    NotChanged::State(live.progress.state)
-                }));
+                return Err(NotChanged::by(live.map(|live| live.progress.state)));
             };
-            let may_have_run = before.may_have_run || finished.state == WriteState::Unknown;
-            match finished.state {
-                WriteState::Failed | WriteState::Cancelled | WriteState::Unknown
-                    if may_have_run && repetition == Repetition::IfNotExecuted =>
-                {
-                    return Err(NotChanged::State(WriteState::Unknown));
-                }
-                WriteState::Failed | WriteState::Cancelled | WriteState::Unknown => {}
-                state @ (WriteState::Queued | WriteState::Sending | WriteState::Done) => {
-                    return Err(NotChanged::State(state));
-                }
-            }
+            let may_have_run = may_retry(finished.state, progress.may_have_run, repetition)?;
             let class = finished.class.clone();
             let turn =
                 turns.enter_queued(class.client, lane, id.number).map_err(|_| NotChanged::Full)?;
-            // A write that may have been executed cannot be cancelled: `sending` until its end.
-            let state = if may_have_run { WriteState::Sending } else { WriteState::Queued };
-            let progress =
-                Progress { state, may_have_run, ..Progress::queued(now, now + PATIENCE) };
-            let forgotten_at = before.finished.unwrap_or(now) + self.retention;
+            let forgotten_at = progress.finished.unwrap_or(now) + self.retention;
             if !inner.expiry.remove(&(forgotten_at, id.number)) {
                 // An earlier process left it without an end time.
                 inner.expiry.retain(|(_, number)| *number != id.number);
             }
-            let before = inner.finished.remove(&id.number);
-            if let Some(before) = &before {
-                inner.counts.forget(before.state);
-                inner.usage.remove(before.class.client, before.bytes);
-            }
+            let before = inner.take_finished(id.number);
             if let Some(key) = write.key {
                 inner
                     .keys
                     .entry((class.client, key.name))
                     .or_insert(Keyed { number: id.number, meaning: key.meaning });
             }
+            // A write that may have been executed cannot be cancelled: `sending` until its end.
+            let state = if may_have_run { WriteState::Sending } else { WriteState::Queued };
+            let progress =
+                Progress { state, may_have_run, ..Progress::queued(now, now + PATIENCE) };
             let encoded = progress.encode();
-            let size = Size::of(&Stored { request: stored.request, progress: encoded.clone() });
-            let told = self.store.apply(Change::Progress(id.number, encoded));
+            let size = Size { progress: bytes_of(&encoded), ..size };
+            let kept = self.store.apply(Change::Progress(id.number, encoded));
             let live = Live::new(id, class, now, write.key, progress, turn, size);
             inner.add_live(id.number, live);
-            (told, before, forgotten_at)
+            (kept, before, forgotten_at)
         };
-        let (told, before, forgotten_at) = told;
-        let told = told.await;
+        let kept = kept.await;
         let inner = &mut *self.inner.lock();
-        match told {
-            Ok(()) => {
-                if let Some(live) = inner.live.get_mut(&id.number) {
-                    live.is_kept = true;
-                }
-                self.start_if_due(inner, id.number);
-                Ok(())
+        if let Err(fault) = kept {
+            // Restores the previous state.
+            if let Some(taken) = inner.take_live(id.number) {
+                taken.tell();
             }
-            Err(fault) => {
-                // Restores the previous state.
-                if let Some(taken) = inner.take_live(id.number) {
-                    taken.tell();
-                }
-                if let Some(before) = before {
-                    inner.counts.add(id.number, Timestamp::EPOCH, before.state);
-                    inner.usage.add(before.class.client, before.bytes);
-                    inner.finished.insert(id.number, before);
-                    inner.expiry.insert((forgotten_at, id.number));
-                }
-                Err(NotChanged::Store(fault))
+            if let Some(before) = before {
+                inner.add_finished(id.number, before, forgotten_at);
             }
+            return Err(NotChanged::Store(fault));
         }
+        if let Some(live) = inner.live.get_mut(&id.number) {
+            live.is_kept = true;
+        }
+        self.start_if_due(inner, id.number);
+        Ok(())
     }
 
     /// Removes a waiter of a synchronous write. Without any left, an unsent write is dropped.
@@ -239,18 +202,18 @@ impl Queue {
         is_attended
     }
 
-    fn drop_live(&self, inner: &mut Inner, number: u64, refused: Option<&GatewayError>) {
+    fn drop_live(&self, inner: &mut Inner, number: u64, error: Option<&GatewayError>) {
         let Some(mut live) = inner.take_live(number) else { return };
         self.turn_is_over(&mut live);
         inner.forget_key(live.class.client, live.key.map(|key| key.name), number);
         self.dispatch.lock().withdraw(&live.class, number);
         drop(self.store.apply(Change::Remove(vec![number])));
         if let Some(watched) = &live.waiters.watched {
-            *watched.refused.lock() = refused.cloned();
+            *watched.refused.lock() = error.cloned();
             watched.changed.notify_waiters();
         }
         // Only a caller other than the write's own task may abort that task.
-        if refused.is_none()
+        if error.is_none()
             && let Some(running) = &live.run.task
         {
             running.abort();
@@ -260,15 +223,17 @@ impl Queue {
     /// Returns the request and the state of a write.
     pub async fn look_up(&self, id: WriteId) -> Result<Option<Listed>, StoreError> {
         let Some(standing) = self.standing(id) else { return Ok(None) };
-        let Some(stored) = self.store.load(id.number).await? else { return Ok(None) };
-        let unreadable =
-            |fault: crate::writes::record::Unreadable| StoreError::Failed(fault.to_string());
-        let write = Write::decode(&stored.request).map_err(unreadable)?;
-        let progress = match standing.progress {
-            Some(progress) => progress,
-            None => Progress::decode(&stored.progress).map_err(unreadable)?,
-        };
-        Ok(Some(Listed { write, progress }))
+        let Some((listed, _)) = self.load(id.number).await? else { return Ok(None) };
+        let progress = standing.progress.unwrap_or(listed.progress);
+        Ok(Some(Listed { progress, ..listed }))
+    }
+
+    /// Loads a write from the store, with its size there.
+    async fn load(&self, number: u64) -> Result<Option<(Listed, Size)>, StoreError> {
+        let Some(stored) = self.store.load(number).await? else { return Ok(None) };
+        let write = Write::decode(&stored.request)?;
+        let progress = Progress::decode(&stored.progress)?;
+        Ok(Some((Listed { write, progress }, Size::of(&stored))))
     }
 
     /// Lists identifiers in ascending order. It releases the lock between parts of the search.
@@ -286,18 +251,15 @@ impl Queue {
             let finished = inner.finished.range(from..).next().map(|(number, _)| *number);
             let Some(first) = live.into_iter().chain(finished).min() else { break };
             let part = first..=first.saturating_add(LOOKED_AT_ONCE);
-            let live = inner.live.range(part.clone()).filter(|(_, live)| live.is_kept);
+            let live = inner.live.range(part.clone());
             let live = live
-                .map(|(number, live)| (*number, live.salt, live.progress.state, live.class.client));
+                .filter(|(_, live)| live.is_kept && wanted(live.progress.state, live.class.client))
+                .map(|(number, live)| WriteId { number: *number, salt: live.salt });
             let finished = inner.finished.range(part.clone());
-            let finished = finished.map(|(number, finished)| {
-                (*number, finished.salt, finished.state, finished.class.client)
-            });
-            let mut found: Vec<_> = live
-                .chain(finished)
-                .filter(|(_, _, state, client)| wanted(*state, *client))
-                .map(|(number, salt, ..)| WriteId { number, salt })
-                .collect();
+            let finished = finished
+                .filter(|(_, finished)| wanted(finished.state, finished.class.client))
+                .map(|(number, finished)| WriteId { number: *number, salt: finished.salt });
+            let mut found: Vec<_> = live.chain(finished).collect();
             found.sort_unstable();
             chosen.append(&mut found);
             let Some(next) = part.end().checked_add(1) else { break };
@@ -320,10 +282,24 @@ impl Queue {
             return Ok(standing.progress);
         }
         let Some(stored) = self.store.load(id.number).await? else { return Ok(None) };
-        Progress::decode(&stored.progress)
-            .map(Some)
-            .map_err(|fault| StoreError::Failed(fault.to_string()))
+        Ok(Some(Progress::decode(&stored.progress)?))
     }
+}
+
+/// Checks that a write with this end may be retried; returns true if it may have been executed.
+fn may_retry(
+    ended: WriteState,
+    may_have_run: bool,
+    repetition: Repetition,
+) -> Result<bool, NotChanged> {
+    if matches!(ended, WriteState::Queued | WriteState::Sending | WriteState::Done) {
+        return Err(NotChanged::State(ended));
+    }
+    let may_have_run = may_have_run || ended == WriteState::Unknown;
+    if may_have_run && repetition == Repetition::IfNotExecuted {
+        return Err(NotChanged::State(WriteState::Unknown));
+    }
+    Ok(may_have_run)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The queue itself: what is there, what becomes of each write, and when it is forgotten.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +15,6 @@ use crate::telemetry::Metrics;
 use crate::writes::{Change, Progress, Store, WriteId, WriteState};
 
 use crate::gateway::request::body::BodyMemory;
-use crate::gateway::write::queue::counts::Counts;
-use crate::gateway::write::queue::usage::Usage;
 
 /// The writes of one group in the admission queue at once. Chosen here: more than an account sends
 /// at a distance of a second. Ten thousand queued writes then need no ten thousand tasks.
@@ -74,30 +71,17 @@ impl Queue {
         retention: Duration,
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
-        let inner = Inner {
-            next_number: 1,
-            live: BTreeMap::new(),
-            finished: BTreeMap::new(),
-            counts: Counts::default(),
-            usage: Usage::default(),
-            keys: HashMap::new(),
-            expiry: BTreeSet::new(),
-            unkept: BTreeSet::new(),
-        };
-        let inner = Mutex::new(inner);
-        let dispatch = Mutex::new(Dispatch::new(AT_ONCE));
-        let (carried, startable, expiring, unkept) = Default::default();
         Arc::new(Self {
             store,
             clock,
             retention,
             metrics,
-            inner,
-            dispatch,
-            carried,
-            startable,
-            expiring,
-            unkept,
+            inner: Mutex::new(Inner { next_number: 1, ..Inner::default() }),
+            dispatch: Mutex::new(Dispatch::new(AT_ONCE)),
+            carried: BodyMemory::default(),
+            startable: Notify::new(),
+            expiring: Notify::new(),
+            unkept: Notify::new(),
         })
     }
 
@@ -135,19 +119,11 @@ impl Queue {
     /// Returns the status of a write; `None` if there is no such write.
     pub fn standing(&self, id: WriteId) -> Option<Standing> {
         let inner = self.inner.lock();
-        if let Some(live) =
-            inner.live.get(&id.number).filter(|live| live.salt == id.salt && live.is_kept)
-        {
-            let progress = Some(live.progress.clone());
-            return Some(Standing {
-                id,
-                client: live.class.client,
-                state: live.progress.state,
-                progress,
-            });
+        if let Some(live) = inner.kept(id) {
+            let (client, progress) = (live.class.client, live.progress.clone());
+            return Some(Standing { id, client, state: progress.state, progress: Some(progress) });
         }
-        let finished =
-            inner.finished.get(&id.number).filter(|finished| finished.salt == id.salt)?;
+        let finished = inner.finished(id)?;
         Some(Standing { id, client: finished.class.client, state: finished.state, progress: None })
     }
 
@@ -158,11 +134,8 @@ impl Queue {
 
     /// Returns the notifier of a write; `None` once it has finished.
     pub(in crate::gateway::write) fn watch(&self, number: u64) -> Option<Arc<Watched>> {
-        let mut inner = self.inner.lock();
-        inner
-            .live
-            .get_mut(&number)
-            .map(|live| Arc::clone(live.waiters.watched.get_or_insert_default()))
+        let live = &mut self.inner.lock().live;
+        live.get_mut(&number).map(|live| Arc::clone(live.waiters.watched.get_or_insert_default()))
     }
 
     /// Waits until a write has finished.
@@ -223,27 +196,24 @@ impl Queue {
             return;
         }
         if let Some(ending) = live.ending.take() {
-            inner.counts.change(number, live.accepted, live.progress.state, ending.state);
+            live.set_state(&mut inner.counts, number, ending.state);
             live.progress = *ending;
         }
         let watched = live.waiters.watched.clone();
         let state = live.progress.state;
         if state.is_final()
             && is_kept
-            && let Some(live) = inner.live.remove(&number)
+            && let Some(live) = inner.take_live(number)
         {
             let forgotten_at = live.progress.finished.unwrap_or(self.clock.now()) + self.retention;
-            inner.finished.insert(
-                number,
-                Finished {
-                    salt: live.salt,
-                    class: live.class,
-                    state,
-                    bytes: live.size.all(),
-                    key: live.key.map(|key| Box::new(key.name)),
-                },
-            );
-            inner.expiry.insert((forgotten_at, number));
+            let finished = Finished {
+                salt: live.salt,
+                bytes: live.size.all(),
+                class: live.class,
+                state,
+                key: live.key.map(|key| Box::new(key.name)),
+            };
+            inner.add_finished(number, finished, forgotten_at);
             if inner.expiry.first() == Some(&(forgotten_at, number)) {
                 self.expiring.notify_one();
             }
@@ -270,9 +240,7 @@ impl Queue {
                     old.push(number);
                 }
                 for number in &old {
-                    let Some(finished) = inner.finished.remove(number) else { continue };
-                    inner.counts.forget(finished.state);
-                    inner.usage.remove(finished.class.client, finished.bytes);
+                    let Some(finished) = inner.take_finished(*number) else { continue };
                     inner.forget_key(finished.class.client, finished.key.map(|key| *key), *number);
                 }
                 (old, inner.expiry.first().map(|(at, _)| *at))
@@ -303,11 +271,8 @@ impl Queue {
                 self.clock.reach(self.clock.now() + STORE_PAUSE).await;
                 let pending: Vec<_> = {
                     let inner = self.inner.lock();
-                    let progress = |number: &u64| {
-                        inner.live.get(number).map(|live| {
-                            (*number, live.ending.as_deref().unwrap_or(&live.progress).encode())
-                        })
-                    };
+                    let progress =
+                        |number: &u64| Some((*number, inner.live.get(number)?.latest().encode()));
                     inner.unkept.iter().filter_map(progress).collect()
                 };
                 for (number, progress) in pending {
