@@ -21,6 +21,10 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Upstream limits that a permission retry goes through. Ours: it costs budget and helps seldom.
 const RETRY_LIMITS_MAX: u32 = 3;
 
+/// Tokens that one attempt waits for because the accounts with a token are at their limits. Ours:
+/// after so many, another one does not help.
+const TOKEN_WAITS_MAX: u32 = 19;
+
 /// The end of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -335,6 +339,18 @@ impl PermissionAttempts {
             }
             _ => false,
         }
+    }
+}
+
+/// The waits of one attempt for the tokens of further accounts.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TokenWaits(u32);
+
+impl TokenWaits {
+    /// Counts a wait; false if there were enough.
+    pub fn begin(&mut self) -> bool {
+        self.0 += 1;
+        self.0 <= TOKEN_WAITS_MAX
     }
 }
 

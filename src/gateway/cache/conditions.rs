@@ -14,7 +14,7 @@ use crate::gateway::cache::predicted_etags::Sent;
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::job::{Conditions, Job};
-use crate::gateway::dispatch::token_keys::token_key;
+use crate::gateway::dispatch::permissions::token_key;
 
 /// The most headers that an attempt adds: two conditions, the credential, and two for tracing.
 const ADDED_MAX: usize = 5;

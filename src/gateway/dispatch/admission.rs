@@ -75,24 +75,17 @@ impl Admissions {
         deadline: Timestamp,
         held: impl FnOnce(Timestamp, &LimitDenied),
     ) -> Result<Lease, LimitDenied> {
-        let waiting = {
-            let mut inner = self.inner.lock();
-            let now = self.clock.now();
-            let waiting = match inner.admission.request(now, demand, deadline) {
+        let waiting =
+            self.change(|inner, now| match inner.admission.request(now, demand, deadline) {
                 Decision::Granted(grant) => Ok(Ok(self.lease(grant))),
-                Decision::Refused(refusal) => Ok(Err(refusal)),
+                Decision::Refused(denied) => Ok(Err(denied)),
                 Decision::Waiting { ticket, by } => {
                     held(now, &by);
                     let (sender, receiver) = oneshot::channel();
                     inner.waiters.insert(ticket, sender);
-                    Err(Place { admissions: Arc::clone(self), ticket, receiver })
+                    Err(WaitingPlace { admissions: Arc::clone(self), ticket, receiver })
                 }
-            };
-            // The request may have decided about others before itself.
-            self.deliver(&mut inner);
-            self.arm(&inner);
-            waiting
-        };
+            });
         let waiting = match waiting {
             Ok(decided) => return decided,
             Err(waiting) => waiting,
@@ -123,10 +116,7 @@ impl Admissions {
 
     /// Applies new settings; see [`Admission::reconfigure`].
     pub fn reconfigure(&self, settings: Settings) {
-        let mut inner = self.inner.lock();
-        inner.admission.reconfigure(self.clock.now(), settings);
-        self.deliver(&mut inner);
-        self.arm(&inner);
+        self.change(|inner, now| inner.admission.reconfigure(now, settings));
     }
 
     /// Every configured account for an operator, with the time of the snapshot.
@@ -178,17 +168,19 @@ impl Admissions {
     }
 
     fn settle(&self, id: LeaseId, settlement: Settlement<'_>) {
-        let mut inner = self.inner.lock();
-        inner.admission.settle(self.clock.now(), id, settlement, unit_random());
-        self.deliver(&mut inner);
-        self.arm(&inner);
+        self.change(|inner, now| inner.admission.settle(now, id, settlement, unit_random()));
     }
 
-    /// Moves the timer forward if needed. Call it after every change of the wait queue.
-    fn arm(&self, inner: &Inner) {
+    /// Changes the wait queue, delivers the decisions that follow, also about other requests, and
+    /// moves the timer forward if needed.
+    fn change<R>(&self, change: impl FnOnce(&mut Inner, Timestamp) -> R) -> R {
+        let inner = &mut *self.inner.lock();
+        let changed = change(inner, self.clock.now());
+        self.deliver(inner);
         if inner.is_late() {
             self.moved.notify_one();
         }
+        changed
     }
 
     /// Delivers decisions. A grant without a waiter goes back, which may decide the next request.
@@ -206,13 +198,13 @@ impl Admissions {
 }
 
 /// Guard: a place in the wait queue.
-struct Place {
+struct WaitingPlace {
     admissions: Arc<Admissions>,
     ticket: Ticket,
     receiver: oneshot::Receiver<Result<Grant, LimitDenied>>,
 }
 
-impl Place {
+impl WaitingPlace {
     async fn decided(mut self) -> Result<Grant, LimitDenied> {
         match (&mut self.receiver).await {
             Ok(decision) => decision,
@@ -222,24 +214,17 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WaitingPlace {
     fn drop(&mut self) {
-        let mut inner = self.admissions.inner.lock();
-        if inner.waiters.remove(&self.ticket).is_some() {
-            inner.admission.abandon(self.admissions.clock.now(), self.ticket);
-        } else if let Ok(Ok(grant)) = self.receiver.try_recv() {
-            // Granted during the drop.
-            inner.admission.settle(
-                self.admissions.clock.now(),
-                grant.lease,
-                Settlement::NeverSent,
-                0.0,
-            );
-        } else {
-            return;
-        }
-        self.admissions.deliver(&mut inner);
-        self.admissions.arm(&inner);
+        let Self { admissions, ticket, receiver } = self;
+        admissions.change(|inner, now| {
+            if inner.waiters.remove(ticket).is_some() {
+                inner.admission.abandon(now, *ticket);
+            } else if let Ok(Ok(grant)) = receiver.try_recv() {
+                // Granted during the drop.
+                inner.admission.settle(now, grant.lease, Settlement::NeverSent, 0.0);
+            }
+        });
     }
 }
 
@@ -260,10 +245,8 @@ impl Lease {
 
     /// Settles the head of a streamed answer; the lease keeps its slot.
     pub fn answer_begun(&self, status: StatusCode, rate: Option<&RateHeaders>) {
-        let mut inner = self.admissions.inner.lock();
-        inner.admission.answer_begun(self.admissions.clock.now(), self.id, status, rate);
-        self.admissions.deliver(&mut inner);
-        self.admissions.arm(&inner);
+        self.admissions
+            .change(|inner, now| inner.admission.answer_begun(now, self.id, status, rate));
     }
 
     pub fn answered(

@@ -4,11 +4,15 @@
 
 use std::sync::Arc;
 
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
 use tracing::Instrument;
 
-use crate::api::{RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind, upstream_limit};
+use crate::api::{
+    Denial, RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind, upstream_limit,
+};
 use crate::clock::Timestamp;
+use crate::decision::attempts::TokenWaits;
 use crate::decision::permissions::Observation;
 use crate::decision::permissions::denial_confidence::DenialConfidence;
 use crate::decision::permissions::plan::DenialRole;
@@ -28,22 +32,15 @@ use crate::gateway::upstream::fetch::{Collected, Exchange, FetchError, Reuse, Up
 
 /// The bytes of an error body that are read. Further bytes tell nothing more about limits.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
-/// The most tokens that one attempt mints because accounts with a token are at their limits. Chosen
-/// here: after so many, another one does not help.
-const TOKEN_WAITS_MAX: u32 = 20;
 
 /// An admitted attempt before it is sent.
 pub struct Prepared<'j> {
     pub request: UpstreamRequest<'j>,
-    pub lease: Lease,
     pub span: tracing::Span,
-    credential: Credential,
-    resource: ResourceName,
+    admitted: Admitted,
     requested_at: Timestamp,
     /// The status that a 304 stands for.
     stored: Option<StatusCode>,
-    /// See [`Admitted`].
-    expected: Option<LimitDenied>,
     #[expect(dead_code, reason = "counts as long as it lives")]
     on_wire: Option<Counted>,
 }
@@ -55,6 +52,20 @@ struct Admitted {
     resource: ResourceName,
     /// The limit of likelier accounts, reported if the last resort denies the read.
     expected: Option<LimitDenied>,
+}
+
+/// What the upstream sent, before it is settled.
+pub struct UpstreamAnswer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Collected,
+}
+
+impl UpstreamAnswer {
+    pub async fn read(mut exchange: Exchange, bytes_max: usize) -> Result<Self, FetchError> {
+        let (status, headers) = (exchange.status(), exchange.take_headers());
+        Ok(Self { status, headers, body: exchange.collect(bytes_max).await? })
+    }
 }
 
 /// The reason why an attempt brought no answer.
@@ -98,14 +109,13 @@ impl Dispatcher {
             return self.finish(job, progress, prepared, Err(FetchError::Cancelled));
         }
         let answered = async {
-            let mut exchange = self.send(&prepared, progress, reuse).await?;
-            let (status, headers) = (exchange.status(), exchange.take_headers());
-            let bytes_max = if status.is_success() {
+            let exchange = self.send(&prepared, progress, reuse).await?;
+            let bytes_max = if exchange.status().is_success() {
                 job.hold_max
             } else {
                 job.hold_max.max(REFUSAL_BYTES_MAX)
             };
-            Ok((status, headers, exchange.collect(bytes_max).await?))
+            UpstreamAnswer::read(exchange, bytes_max).await
         };
         let result = answered.instrument(prepared.span.clone()).await;
         self.finish(job, progress, prepared, result)
@@ -119,13 +129,11 @@ impl Dispatcher {
         progress: &RequestProgress,
         conditions: &impl Conditions,
     ) -> Result<Prepared<'j>, Unanswered> {
-        let Admitted { lease, credential, resource, expected } =
-            self.admit(job, whom, progress, conditions.preferred()).await?;
-        progress.attempted(lease.account(), &resource);
-        let mut added = conditions.with(&credential);
-        added.extend(
-            credential.authorization.clone().map(|value| (http::header::AUTHORIZATION, value)),
-        );
+        let admitted = self.admit(job, whom, progress, conditions.preferred()).await?;
+        progress.attempted(admitted.lease.account(), &admitted.resource);
+        let mut added = conditions.with(&admitted.credential);
+        let authorization = admitted.credential.authorization.clone();
+        added.extend(authorization.map(|value| (AUTHORIZATION, value)));
         let span = spans::upstream_span(
             &job.span,
             MethodName::from(&job.request.method),
@@ -136,17 +144,7 @@ impl Dispatcher {
             UpstreamRequest { request: &job.request, added, interims: job.interims.as_deref() };
         let on_wire = (!job.is_read()).then(|| Counted::new(&self.writes_on_wire));
         let (requested_at, stored) = (self.env.clock.now(), conditions.stored());
-        Ok(Prepared {
-            request,
-            lease,
-            span,
-            credential,
-            resource,
-            requested_at,
-            stored,
-            expected,
-            on_wire,
-        })
+        Ok(Prepared { request, span, admitted, requested_at, stored, on_wire })
     }
 
     /// Sends what was prepared, unless the request was cancelled meanwhile.
@@ -157,7 +155,7 @@ impl Dispatcher {
         reuse: Reuse,
     ) -> Result<Exchange, FetchError> {
         let may_send = || {
-            prepared.lease.sending();
+            prepared.admitted.lease.sending();
             progress.may_send()
         };
         self.upstream.send(&prepared.request, reuse, may_send).await
@@ -169,13 +167,13 @@ impl Dispatcher {
         job: &Job,
         progress: &RequestProgress,
         prepared: Prepared<'_>,
-        result: Result<(StatusCode, HeaderMap, Collected), FetchError>,
+        result: Result<UpstreamAnswer, FetchError>,
     ) -> Result<Answer, Unanswered> {
-        let Prepared { lease, credential, resource, span, requested_at, stored, expected, .. } =
-            prepared;
+        let Prepared { span, admitted, requested_at, stored, .. } = prepared;
+        let Admitted { lease, credential, resource, expected } = admitted;
         let elapsed = self.env.clock.now().since(requested_at);
         progress.ended(elapsed);
-        let status = result.as_ref().ok().map(|(status, ..)| status.as_u16());
+        let status = result.as_ref().ok().map(|answer| answer.status.as_u16());
         spans::finish_upstream(&span, status);
         if let Err(error @ (FetchError::Connect(_) | FetchError::Cancelled)) = result {
             lease.never_sent();
@@ -189,9 +187,9 @@ impl Dispatcher {
             duration: elapsed,
         });
         // On failure the drop of the lease counts it as spent.
-        let (status, mut headers, body) = result.map_err(Unanswered::Failed)?;
-        self.tokens.observe(&mut headers, self.env.clock.now(), elapsed);
-        let settled = self.settle(job, lease, &credential, requested_at, status, headers, body);
+        let mut answer = result.map_err(Unanswered::Failed)?;
+        self.tokens.observe(&mut answer.headers, self.env.clock.now(), elapsed);
+        let settled = self.settle(job, lease, &credential, requested_at, answer);
         if let Ok(answer) = &settled {
             self.learn(job, answer, stored);
         }
@@ -214,31 +212,25 @@ impl Dispatcher {
         prefer: Option<TokenId>,
     ) -> Result<Admitted, Unanswered> {
         let mut without_token = Vec::new();
-        let mut rounds = 0;
+        let mut token_waits = TokenWaits::default();
         loop {
             let (lease, expected) =
                 match self.admit_once(job, whom, &without_token, progress, prefer).await {
                     // A permission retry that is not made denies nothing.
-                    Err(Unanswered::Denied(refusal)) if matches!(whom, Whom::Anyone) => {
-                        rounds += 1;
-                        if rounds < TOKEN_WAITS_MAX && self.another_minted(job, progress).await {
+                    Err(Unanswered::Denied(denied)) if matches!(whom, Whom::Anyone) => {
+                        if token_waits.begin() && self.another_minted(job, progress).await {
                             continue;
                         }
-                        progress.refused(Hold::from(&refusal));
-                        return Err(Unanswered::Denied(refusal));
+                        progress.refused(Hold::from(&denied));
+                        return Err(Unanswered::Denied(denied));
                     }
                     admitted => admitted?,
                 };
             // The account's token may have been rejected during the wait; then another one is used.
-            if let Some(credential) =
-                self.credential(job, lease.account(), prefer, self.env.clock.now())
-            {
-                return Ok(Admitted {
-                    resource: self.resource_of(job),
-                    lease,
-                    credential,
-                    expected,
-                });
+            let now = self.env.clock.now();
+            if let Some(credential) = self.credential(job, lease.account(), prefer, now) {
+                let resource = self.resource_of(job);
+                return Ok(Admitted { lease, credential, resource, expected });
             }
             without_token.push(lease.account());
         }
@@ -358,7 +350,8 @@ impl Dispatcher {
             }
         } else {
             tracing::warn!(account, token = %credential.source, said, endpoint = %job.route.endpoint.template, "the upstream wants another credential for this route");
-            self.unfit(job, lease.account(), credential);
+            let denied = Observation::Denied(Denial::MissingPermission { by_token: false });
+            self.record(job, lease.account(), credential.token, denied, None);
         }
         lease.answered(StatusCode::UNAUTHORIZED, RateHeaders::parse(headers).as_ref(), None);
         if is_revoked { Unanswered::TokenRejected } else { Unanswered::CredentialUnfit }
@@ -372,19 +365,13 @@ impl Dispatcher {
     }
 
     /// Settles an answer and decides if it goes to the client.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the parts of one answer, taken apart where it was read"
-    )]
     fn settle(
         &self,
         job: &Job,
         lease: Lease,
         credential: &Credential,
         requested_at: Timestamp,
-        status: StatusCode,
-        headers: HeaderMap,
-        body: Collected,
+        UpstreamAnswer { status, headers, body }: UpstreamAnswer,
     ) -> Result<Answer, Unanswered> {
         let now = self.env.clock.now();
         // A fault of a client's own credential is passed to the client.
@@ -395,56 +382,38 @@ impl Dispatcher {
             self.tokens.accepted(credential);
         }
         let rate = RateHeaders::parse(&headers);
-        let (account, verdict) = (lease.account(), DenialConfidence::Final);
+        let (account, token, verdict) =
+            (lease.account(), credential.token, DenialConfidence::Final);
         let may_refuse = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS)
             || job.request.service == Service::Graphql;
-        let refusal = match &body {
+        let limit = match &body {
             Collected::Whole(bytes) if may_refuse => upstream_limit(status, &headers, bytes, now),
             _ => None,
         };
-        if let Some(refusal) = refusal {
-            self.env.metrics.limited(self.env.account_name(account), limit_name(&refusal));
-            tracing::warn!(account = self.env.account_name(account), limit = limit_name(&refusal), endpoint = %job.route.endpoint.template, "the upstream refused a request for a limit");
-            lease.answered(status, rate.as_ref(), Some(&refusal));
-            return match body {
-                // Part of the mutation was executed: no repetition (SPECIFICATION, "Promises" 3).
-                Collected::Whole(bytes) if !job.is_read() && holds_graphql_data(&bytes) => {
-                    Ok(Answer {
-                        status,
-                        headers,
-                        body: AnswerBody::Whole(bytes),
-                        account,
-                        token: credential.token,
-                        requested_at,
-                        verdict,
-                    })
-                }
-                _ => Err(Unanswered::Limited(refusal)),
-            };
+        if let Some(limit) = &limit {
+            let (account, name) = (self.env.account_name(account), limit_name(limit));
+            self.env.metrics.limited(account, name);
+            tracing::warn!(account, limit = name, endpoint = %job.route.endpoint.template, "the upstream refused a request for a limit");
         }
-        let body = match body {
-            Collected::Whole(bytes) => {
-                lease.answered(status, rate.as_ref(), None);
-                AnswerBody::Whole(bytes)
-            }
-            Collected::TooLarge(first, exchange) => {
-                lease.answer_begun(status, rate.as_ref());
-                AnswerBody::SharedBody {
-                    first,
-                    exchange,
-                    held: Held { lease: Some(lease), status },
+        let body = match (body, limit) {
+            (Collected::Whole(bytes), limit) => {
+                lease.answered(status, rate.as_ref(), limit.as_ref());
+                match limit {
+                    // Otherwise a part of the mutation was executed: no repetition
+                    // (SPECIFICATION, "Promises" 3).
+                    Some(limit) if job.is_read() || !holds_graphql_data(&bytes) => {
+                        return Err(Unanswered::Limited(limit));
+                    }
+                    _ => AnswerBody::Whole(bytes),
                 }
+            }
+            (Collected::TooLarge(first, exchange), _) => {
+                lease.answer_begun(status, rate.as_ref());
+                let held = Held { lease: Some(lease), status };
+                AnswerBody::SharedBody { first, exchange, held }
             }
         };
-        Ok(Answer {
-            status,
-            headers,
-            body,
-            account,
-            token: credential.token,
-            requested_at,
-            verdict,
-        })
+        Ok(Answer { status, headers, body, account, token, requested_at, verdict })
     }
 }
 

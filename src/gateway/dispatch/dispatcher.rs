@@ -3,9 +3,10 @@
 use crate::api::{ResourceName, Table};
 use crate::decision;
 use crate::decision::{AccountId, LimitKind};
-use crate::gateway::dispatch::account_lists::AccountLists;
+use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::admission::Admissions;
-use crate::gateway::dispatch::body_limits::WAITING_BYTES_MAX;
+use crate::gateway::dispatch::candidates::AccountLists;
+use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::environment::Environment;
 use crate::gateway::error::GatewayError;
 use crate::gateway::upstream::fetch::Upstream;
@@ -15,6 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
+
+/// The memory of all held bodies, from the first byte to the answer. Chosen here: thousands of
+/// ordinary bodies, or twenty-five of the largest that are queued by default.
+pub const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// The most bytes of bodies that wait for admission: three quarters of the memory for bodies.
+/// Chosen here: the rest stays free for requests that need no wait.
+pub const WAITING_BYTES_MAX: u64 = (HELD_BYTES_MAX / 4 * 3) as u64;
 
 /// The least `Retry-After` of a full queue. Chosen here: the pace of writes a second apart.
 const QUEUE_FULL_PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -121,5 +130,31 @@ impl Dispatcher {
         let view = self.admissions.view(view, &resource).0;
         let until = self.env.clock.now() + self.env.config.writes.spacing.max(QUEUE_FULL_PAUSE_MIN);
         GatewayError::Limited { limit: LimitKind::QueueFull, until, resource, view }
+    }
+
+    /// Counts a request of this client as waiting until the guard is dropped.
+    pub fn waits<'w>(&'w self, client: u32, progress: &'w RequestProgress) -> Waiting<'w> {
+        Waiting {
+            dispatcher: self,
+            progress,
+            one_more: self.waiting.get(client as usize).map(Counted::new),
+        }
+    }
+}
+
+/// Guard: counts a waiting request, and records the duration of its wait on drop, cancellation
+/// included.
+pub struct Waiting<'w> {
+    dispatcher: &'w Dispatcher,
+    progress: &'w RequestProgress,
+    #[expect(dead_code, reason = "counts as long as it lives")]
+    one_more: Option<Counted>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if let Some((by, waited)) = self.progress.released(self.dispatcher.env.clock.now()) {
+            self.dispatcher.env.metrics.wait(by.name(), waited);
+        }
     }
 }

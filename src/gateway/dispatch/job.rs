@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::api::Classified;
 use crate::clock::Timestamp;
 use crate::decision::permissions::AccessQuery;
+use crate::decision::retry::Patience;
 use crate::decision::{AccountId, WriteSpacing};
 use crate::tokens::{Credential, TokenId};
 
@@ -17,12 +19,10 @@ use crate::decision::cache::key::Scope;
 use crate::gateway::address::Service;
 use crate::gateway::dispatch::client_credential::ClientCredential;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
-use crate::gateway::dispatch::journal::Journal;
 use crate::gateway::dispatch::route::Route;
 use crate::gateway::http::headers;
 use crate::gateway::http::interim::Interims;
-use crate::gateway::upstream::outgoing::OutgoingBody;
-use crate::gateway::upstream::outgoing::OutgoingRequest;
+use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
 
 /// The wait limit of the gateway's own requests. Chosen here: the default `max_wait` of clients.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -51,6 +51,28 @@ pub struct Job {
     /// Where informational answers go; `None`: nowhere.
     pub interims: Option<Arc<Interims>>,
 }
+
+/// The record of a queued write's attempts, as dispatch sees it. The queue implements it.
+pub trait Journal: Send + Sync {
+    /// The patience that the write's attempts have.
+    fn patience(&self) -> Patience;
+
+    /// Attempts of earlier runs.
+    fn attempts(&self) -> u32;
+
+    /// True if an earlier attempt may have been executed.
+    fn may_have_run(&self) -> bool;
+
+    /// Records that the write is about to be sent. It must not be sent when this fails.
+    fn sending(&self) -> BoxFuture<'_, Result<(), MustNotBeSent>>;
+
+    /// Records that an attempt failed; the next one starts at `not_before`.
+    fn failed(&self, not_before: Timestamp, may_have_run: bool);
+}
+
+/// The write must not be sent: it was cancelled, the gateway shuts down, or the store fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MustNotBeSent;
 
 /// The conditions of a request. They depend on the token, which is chosen late (SPECIFICATION D3).
 pub trait Conditions: Sync {

@@ -1,20 +1,15 @@
 //! One request to one account: choose, admit, send, settle, retry.
 
-pub mod account_lists;
 pub mod admission;
 pub mod answer;
 pub mod attempt;
-pub mod body_limits;
 pub mod candidates;
 pub mod client_credential;
 pub mod dispatcher;
 pub mod job;
-pub mod journal;
 pub mod perform;
 pub mod permission_retry;
 pub mod permissions;
 pub mod progress;
 pub mod route;
-pub mod token_keys;
 pub mod token_wait;
-pub mod waiting;

@@ -1,9 +1,9 @@
 //! The permission retry: a denied read is tried once with another account that may see more, and
 //! the denial gets its confidence.
 //!
-//! `decision/rights` chooses the account and rates the denial. A void denial is delivered only if
-//! no better answer is possible. If accounts that have seen the resource are at a limit, the client
-//! gets the limit, or a stale answer where the config allows it.
+//! `decision/permissions` chooses the account and rates the denial. A void denial is delivered only
+//! if no better answer is possible. If accounts that have seen the resource are at a limit, the
+//! client gets the limit, or a stale answer where the config allows it.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use http::{Method, StatusCode};
 
 use crate::api::Denial;
 use crate::decision::AccountId;
+use crate::decision::attempts::PermissionAttempts;
 use crate::decision::permissions::denial_confidence::{DenialConfidence, Denials};
 use crate::decision::permissions::plan::{PermissionRetry, WaitLimit};
-use crate::decision::permissions::{AccessQuery, Holder, Observation, RetryResult};
+use crate::decision::permissions::{AccessQuery, Observation, RetryResult};
 use crate::tokens::Cause;
 
-use crate::decision::attempts::PermissionAttempts;
 use crate::gateway::address::Service;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::dispatch::attempt::Unanswered;
@@ -25,13 +25,14 @@ use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Conditions, Job};
 use crate::gateway::dispatch::permissions::{Whom, observation};
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
-use crate::gateway::dispatch::token_keys::key_of;
 use crate::gateway::error::GatewayError;
 use crate::gateway::upstream::fetch::{FetchError, Reuse};
 
 /// The longest wait of a permission retry for a mint. Chosen here: several times a mint's duration.
 /// Without mints, a missing resource is still reported soon enough.
 const LOOK_WAITS_MAX: Duration = Duration::from_secs(5);
+
+/// The end of a permission retry.
 enum Looked {
     Served(Answer),
     /// Another denial, or an answer of no more value.
@@ -59,21 +60,13 @@ impl Dispatcher {
         });
         let mut denied_by = vec![first.account];
         let looked = match self.second_candidates(job, first.account, stored.as_deref()).await {
-            Some((accounts, patience)) => {
-                self.look(job, progress, conditions, reuse, (accounts, patience)).await
-            }
+            Some(others) => self.look(job, progress, conditions, reuse, others).await,
             None => Looked::Nothing(None),
         };
         let unanswered = match looked {
             Looked::Served(second) => {
-                let holder = Holder { account: first.account, token: key_of(first.token.slot()) };
-                self.permissions.observed.lock().record(
-                    self.env.clock.now(),
-                    job.asked,
-                    holder,
-                    Observation::ServedElsewhere(denial),
-                    None,
-                );
+                let observation = Observation::ServedElsewhere(denial);
+                self.record(job, first.account, first.token, observation, None);
                 return Ok(second);
             }
             Looked::Denied(account) => {
@@ -94,12 +87,12 @@ impl Dispatcher {
             &denials,
             &tokens_of,
         );
-        let refused = if first.verdict == DenialConfidence::Void {
-            self.instead_of_void(job, progress, unanswered, &late)
-        } else {
-            None
-        };
-        refused.map_or(Ok(first), Err)
+        if first.verdict == DenialConfidence::Void
+            && let Some(error) = self.instead_of_void(job, progress, unanswered, &late)
+        {
+            return Err(error);
+        }
+        Ok(first)
     }
 
     /// Asks the accounts that may see more, and reports the end.
@@ -175,10 +168,8 @@ impl Dispatcher {
             );
             match look {
                 PermissionRetry::By(who, patience) => {
-                    return Some((
-                        self.accounts.candidates.part(&job.route.candidates, who),
-                        patience,
-                    ));
+                    let accounts = self.accounts.candidates.part(&job.route.candidates, who);
+                    return Some((accounts, patience));
                 }
                 PermissionRetry::No => return None,
                 PermissionRetry::Later => {}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::StatusCode;
 
-use crate::api::{Denial, accepted_permission};
+use crate::api::{AcceptedPermission, Denial, accepted_permission};
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
 use crate::decision::TokenKey;
@@ -19,7 +19,6 @@ use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::dispatch::candidates::Accounts;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Job;
-use crate::gateway::dispatch::token_keys::key_of;
 use crate::gateway::upstream::outgoing::OutgoingBody;
 
 /// The most times that an account may turn out to have no token while one is minted for it. Chosen
@@ -157,27 +156,20 @@ impl Dispatcher {
         }
         let Some(observation) = observation(answer, stored) else { return };
         let accepted = accepted_permission(&answer.headers, self.env.config.upstream.dialect);
-        let holder = Holder { account: answer.account, token: key_of(answer.token.slot()) };
-        self.permissions.observed.lock().record(
-            self.env.clock.now(),
-            job.asked,
-            holder,
-            observation,
-            accepted.as_ref(),
-        );
+        self.record(job, answer.account, answer.token, observation, accepted.as_ref());
     }
 
-    /// Records that the upstream wants another kind of credential.
-    pub fn unfit(&self, job: &Job, account: AccountId, credential: &Credential) {
-        let holder = Holder { account, token: key_of(credential.token.slot()) };
-        let observation = Observation::Denied(Denial::MissingPermission { by_token: false });
-        self.permissions.observed.lock().record(
-            self.env.clock.now(),
-            job.asked,
-            holder,
-            observation,
-            None,
-        );
+    /// Records an observation about a token.
+    pub(super) fn record(
+        &self,
+        job: &Job,
+        account: AccountId,
+        token: TokenId,
+        observation: Observation,
+        accepted: Option<&AcceptedPermission<'_>>,
+    ) {
+        let (now, holder) = (self.env.clock.now(), Holder { account, token: key_of(token.slot()) });
+        self.permissions.observed.lock().record(now, job.asked, holder, observation, accepted);
     }
 
     /// The number of further credentials for a denied read, at most `max`.
@@ -189,6 +181,15 @@ impl Dispatcher {
             .flat_map(|account| self.tokens.fitting(*account, job.route.endpoint.tokens));
         credentials.take(max + 1).count().saturating_sub(1)
     }
+}
+
+pub fn token_key(token: TokenId) -> TokenKey {
+    TokenKey(token.0)
+}
+
+/// Permissions belong to the slot: a newly minted token has those of its predecessor.
+pub fn key_of(slot: SlotId) -> TokenKey {
+    TokenKey(slot.0)
 }
 
 fn deadline(job: &Job, patience: WaitLimit, now: Timestamp) -> Timestamp {

@@ -16,11 +16,12 @@ use crate::telemetry::WaitCause;
 
 /// The progress of one request. Clones share their state.
 #[derive(Clone, Default)]
-pub struct RequestProgress(Arc<Mutex<State>>);
+pub struct RequestProgress(Arc<Mutex<Tracked>>);
 
 #[derive(Default)]
-struct State {
-    place: Place,
+struct Tracked {
+    /// From the first byte to the end of the attempt; else in a queue or between two attempts.
+    is_on_wire: bool,
     /// The client has left, so nothing more may be sent.
     cancelled: bool,
     was_sent: bool,
@@ -76,15 +77,6 @@ impl From<&LimitDenied> for Hold {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
-    /// In a queue or between two attempts: cancellable.
-    #[default]
-    Here,
-    /// From the first byte to the end of the attempt.
-    OnWire,
-}
-
 /// The figures of an [`RequestProgress`].
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
@@ -110,7 +102,7 @@ pub enum CancelOutcome {
 
 impl RequestProgress {
     pub fn is_on_wire(&self) -> bool {
-        self.0.lock().place == Place::OnWire
+        self.0.lock().is_on_wire
     }
 
     /// True while a limit holds it, so that other requests may overtake it.
@@ -125,7 +117,7 @@ impl RequestProgress {
     pub fn cancel(&self) -> CancelOutcome {
         let mut state = self.0.lock();
         state.cancelled = true;
-        if state.place == Place::OnWire { CancelOutcome::OnWire } else { CancelOutcome::Stopped }
+        if state.is_on_wire { CancelOutcome::OnWire } else { CancelOutcome::Stopped }
     }
 
     /// A copy of the figures; a wait in progress counts up to `now`.
@@ -189,7 +181,7 @@ impl RequestProgress {
     pub fn may_send(&self) -> bool {
         let mut state = self.0.lock();
         if !state.cancelled {
-            state.place = Place::OnWire;
+            state.is_on_wire = true;
             state.was_sent = true;
         }
         !state.cancelled
@@ -197,7 +189,7 @@ impl RequestProgress {
 
     pub fn ended(&self, took: Duration) {
         let mut state = self.0.lock();
-        state.place = Place::Here;
+        state.is_on_wire = false;
         state.figures.upstream += took;
     }
 

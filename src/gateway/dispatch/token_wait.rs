@@ -28,11 +28,8 @@ impl Dispatcher {
         progress: &RequestProgress,
     ) -> Option<Accounts> {
         let began = self.env.clock.now();
-        let mut without_usable_token = self.without_usable_token(job, accounts, began);
-        if without_usable_token.len() < accounts.len() {
-            return Some(
-                self.accounts.candidates.part(accounts, AccountSet::AllBut(without_usable_token)),
-            );
+        if let Ok(accounts) = self.part_with_usable_token(job, accounts, began) {
+            return Some(accounts);
         }
         let accepted = job.route.endpoint.tokens;
         let _waiting = self.waits(job.client, progress);
@@ -41,22 +38,16 @@ impl Dispatcher {
             // Subscribed before the check, so that no mint is missed in between.
             let minted = self.tokens.mint_ended();
             let now = self.env.clock.now();
-            without_usable_token = self.without_usable_token(job, accounts, now);
-            if without_usable_token.len() < accounts.len() {
-                return Some(
-                    self.accounts
-                        .candidates
-                        .part(accounts, AccountSet::AllBut(without_usable_token)),
-                );
-            }
-            // One at a time: thousands may be idle. AccountSet was tried before is tried again when
-            // nobody else is left.
+            let without_usable_token = match self.part_with_usable_token(job, accounts, now) {
+                Ok(accounts) => return Some(accounts),
+                Err(without_usable_token) => without_usable_token,
+            };
+            // One at a time: thousands may be idle. Each is tried again when no other is left.
             let wanted =
                 |account: &&AccountId| self.tokens.want(&[**account], accepted, now, deadline);
-            let next = without_usable_token
-                .iter()
-                .filter(|account| !tried.contains(*account))
-                .find(wanted);
+            let mut untried =
+                without_usable_token.iter().filter(|account| !tried.contains(*account));
+            let next = untried.find(wanted);
             let next = next.or_else(|| tried.iter().find(wanted)).copied()?;
             if now >= deadline {
                 return None;
@@ -70,18 +61,30 @@ impl Dispatcher {
         }
     }
 
+    /// The accounts with a usable token; all the others if none has one.
+    fn part_with_usable_token(
+        &self,
+        job: &Job,
+        accounts: &Accounts,
+        now: Timestamp,
+    ) -> Result<Accounts, Vec<AccountId>> {
+        let without = self.without_usable_token(job, accounts, now);
+        if without.len() < accounts.len() {
+            Ok(self.accounts.candidates.part(accounts, AccountSet::AllBut(without)))
+        } else {
+            Err(without)
+        }
+    }
+
     /// True if a candidate got a token after those with one met their limits for the whole wait.
     pub async fn another_minted(&self, job: &Job, progress: &RequestProgress) -> bool {
-        let without_usable_token =
-            self.without_usable_token(job, &job.route.candidates, self.env.clock.now());
-        if without_usable_token.is_empty() {
+        let candidates = &job.route.candidates;
+        let without_token = self.without_usable_token(job, candidates, self.env.clock.now());
+        if without_token.is_empty() {
             return false;
         }
-        let without_usable_token = self
-            .accounts
-            .candidates
-            .part(&job.route.candidates, AccountSet::Only(without_usable_token));
-        self.with_usable_token(job, &without_usable_token, job.deadline, progress).await.is_some()
+        let others = self.accounts.candidates.part(candidates, AccountSet::Only(without_token));
+        self.with_usable_token(job, &others, job.deadline, progress).await.is_some()
     }
 
     /// The accounts without a usable token, in ascending order. Free while all tokens work.

@@ -9,7 +9,7 @@ use pingora::protocols::http::ServerSession;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::gateway::dispatch::body_limits::HELD_BYTES_MAX;
+use crate::gateway::dispatch::dispatcher::HELD_BYTES_MAX;
 use crate::gateway::http::chunks::{BadChunk, ChunkReader};
 use crate::gateway::request::validate::BodyFraming;
 

@@ -20,8 +20,7 @@ use crate::tokens::Wanted;
 
 use crate::api::{OperationKey, ResourceName};
 use crate::decision::cache::freshness::Mode;
-use crate::gateway::dispatch::account_lists::AccountLists;
-use crate::gateway::dispatch::candidates::{Accounts, Place, Territories};
+use crate::gateway::dispatch::candidates::{AccountLists, Accounts, Place, Territories};
 use crate::gateway::dispatch::client_credential::ClientCredential;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::route::MINT;

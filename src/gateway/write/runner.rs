@@ -14,7 +14,7 @@ use crate::writes::record::{Reason, Response, Unreadable};
 use crate::writes::{Progress, Write, WriteId, WriteState};
 
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
-use crate::gateway::dispatch::journal::Journal as _;
+use crate::gateway::dispatch::job::Journal as _;
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::environment::Environment;
 use crate::gateway::error::GatewayError;

@@ -5,21 +5,20 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode};
 use pingora::protocols::http::ServerSession;
 use tracing::Instrument;
 
 use crate::decision::LimitKind;
 
 use crate::gateway::dispatch::answer::Answer;
-use crate::gateway::dispatch::attempt::{Prepared, Unanswered};
+use crate::gateway::dispatch::attempt::{Prepared, Unanswered, UpstreamAnswer};
 use crate::gateway::dispatch::job::{Job, Unconditional};
 use crate::gateway::dispatch::perform::UNFIT;
 use crate::gateway::dispatch::permissions::Whom;
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{BegunBody, BodyFault};
-use crate::gateway::upstream::fetch::{Collected, Exchange, FetchError, Reuse, Sending};
+use crate::gateway::upstream::fetch::{Exchange, FetchError, Reuse, Sending};
 use crate::gateway::write::turns::Turn;
 use crate::gateway::write::writes::{Aftermath, Writes};
 
@@ -89,7 +88,7 @@ impl Writes {
         request_progress: &RequestProgress,
         prepared: &Prepared<'_>,
         body: BegunBody,
-    ) -> Result<(StatusCode, HeaderMap, Collected), Stopped> {
+    ) -> Result<UpstreamAnswer, Stopped> {
         let mut exchange = self
             .dispatcher
             .send(prepared, request_progress, Reuse::Never)
@@ -98,8 +97,7 @@ impl Writes {
         if self.pass_on(session, job, &mut exchange, body).await? == Sending::GoesOn {
             exchange.finish_streamed(job.interims.as_deref()).await.map_err(Stopped::failed)?;
         }
-        let (status, headers) = (exchange.status(), exchange.take_headers());
-        Ok((status, headers, exchange.collect(job.hold_max).await.map_err(Stopped::failed)?))
+        UpstreamAnswer::read(exchange, job.hold_max).await.map_err(Stopped::failed)
     }
 
     /// Passes the body on at the pace of the slower side, until the upstream answers.

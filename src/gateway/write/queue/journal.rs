@@ -11,7 +11,7 @@ use crate::decision::retry::Patience;
 use crate::writes::{Change, Progress, StoreError, WriteState};
 
 use crate::gateway::active::Active;
-use crate::gateway::dispatch::journal::{Journal, MustNotBeSent};
+use crate::gateway::dispatch::job::{Journal, MustNotBeSent};
 use crate::gateway::write::queue::live::Live;
 use crate::gateway::write::queue::write_queue::{Queue, STORE_PAUSE};
 
