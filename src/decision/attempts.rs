@@ -472,4 +472,10 @@ mod tests {
         assert_eq!(again, [true, true, true, false]);
         assert!(!attempts.is_sent_again(Ended::Answered));
     }
+
+    #[test]
+    fn an_attempt_waits_for_nineteen_tokens() {
+        let mut waits = TokenWaits::default();
+        assert!((0..19).all(|_| waits.begin()) && !waits.begin());
+    }
 }

@@ -79,20 +79,17 @@ impl App {
         let permit = take(&self.bench, now)?;
         let theirs = offset.lock().upstream(now);
         let mut signed = self.signed.lock();
-        let good = signed.as_ref().filter(|signed| signed.is_good(theirs, LEFT_MIN));
-        if let Some(good) = good {
-            return Some((good.token, good.authorization.clone(), permit));
-        }
-        let was_wrong = signed.as_ref().is_some_and(|last| last.times == Times::Wrong);
-        let fresh =
-            self.sign(theirs, if was_wrong { Times::Corrected } else { Times::Believed }, ids)?;
-        let authorization = fresh.authorization.clone();
-        let token = fresh.token;
-        *signed = Some(fresh);
-        Some((token, authorization, permit))
+        let current = match &mut *signed {
+            Some(current) if current.is_good(theirs, LEFT_MIN) => current,
+            last => {
+                let was_wrong = last.as_ref().is_some_and(|last| last.times == Times::Wrong);
+                let times = if was_wrong { Times::Corrected } else { Times::Believed };
+                last.insert(self.sign(theirs, times, ids)?)
+            }
+        };
+        Some((current.token, current.authorization.clone(), permit))
     }
 
-    /// Returns true if `token` is the current JWT.
     pub fn owns(&self, token: TokenId) -> bool {
         self.signed.lock().as_ref().is_some_and(|signed| signed.token == token)
     }

@@ -47,7 +47,6 @@ impl BenchState {
     }
 }
 
-/// Rejections of one credential.
 #[derive(Debug, Default)]
 pub struct Bench {
     benched: Option<Benched>,
@@ -60,7 +59,6 @@ pub struct Bench {
 struct Benched {
     until: Timestamp,
     pause: Duration,
-    /// Number of the current probe.
     probe: Option<u64>,
     message: String,
 }
@@ -80,7 +78,6 @@ pub struct Probe {
 pub enum Permit {
     /// For a credential without rejections.
     Plain,
-    /// For the probe.
     Probe(Probe),
 }
 
@@ -90,7 +87,6 @@ pub fn longer(pause: Option<Duration>) -> Duration {
 }
 
 impl Bench {
-    /// Creates a bench without rejections that notifies `probe_ended` of each probe's end.
     pub fn notifying(probe_ended: Arc<Notify>) -> SharedBench {
         Arc::new(Mutex::new(Self { probe_ended: Some(probe_ended), ..Self::default() }))
     }

@@ -9,8 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use http::header::{DATE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::api::headers;
-use crate::api::rate_reset;
+use crate::api::{headers, rate_reset};
 use crate::clock::Timestamp;
 
 /// Two offsets within this distance count as equal: `Date` has whole seconds (RFC 9110 §5.6.7), and
@@ -38,7 +37,6 @@ pub struct ClockOffset {
     candidate: Option<i64>,
 }
 
-/// Parses an answer's `Date`.
 pub fn date_of(headers: &HeaderMap) -> Option<Timestamp> {
     date_in(headers, DATE)
 }
@@ -79,12 +77,10 @@ impl ClockOffset {
         *self = Self { is_known: true, millis: offset(date, now), candidate: None };
     }
 
-    /// Converts our time to the upstream's clock.
     pub fn upstream(&self, ours: Timestamp) -> Timestamp {
         moved(ours, self.millis)
     }
 
-    /// Converts the upstream's time to our clock.
     pub fn ours(&self, upstream: Timestamp) -> Timestamp {
         moved(upstream, self.millis.saturating_neg())
     }

@@ -123,11 +123,9 @@ impl Tokens {
         now: Timestamp,
         deadline: Timestamp,
     ) -> bool {
-        let mut comes = false;
-        for installation in self.minted_for(accounts, accepted) {
-            comes |= installation.want(now, deadline, self.app_bench_state(installation, now));
-        }
-        comes
+        self.minted_for(accounts, accepted).fold(false, |comes, installation| {
+            installation.want(now, deadline, self.app_bench_state(installation, now)) || comes
+        })
     }
 
     /// Records that a request went without a token of any of `accounts`, so that the next one finds

@@ -1,17 +1,5 @@
 //! The upstream credentials: their choice for a request, rejected ones, and minting.
 //!
-//! | module | content |
-//! |---|---|
-//! | `bench` | a rejected credential pauses, then one request probes it |
-//! | `app` | an app's key and its JWT |
-//! | `installation` | an installation's token and the time of its next mint |
-//! | `minting` | due mints, and the requests that wait for them |
-//! | `clock_offset` | offset between the upstream's clock and ours |
-//! | `registry` | the credentials of a config, and their survival of a reload |
-//! | `slot` | a place for a credential, and the endpoints that accept it |
-//! | `unhealthy` | accounts with an unusable credential |
-//! | `health` | the operators' view |
-//!
 //! Limits and budgets belong to accounts and live in `decision/`. This module sends nothing; the
 //! gateway mints through the quota ledger.
 
@@ -247,15 +235,16 @@ impl Tokens {
 
     /// Returns every credential with its account and health.
     pub fn health(&self, now: Timestamp) -> Vec<Health> {
-        let of = |(account, slots): (usize, &Vec<Slot>)| -> Vec<Health> {
-            let one = |slot: &Slot| {
+        let mut health = Vec::new();
+        for (account, slots) in self.by_account.iter().enumerate() {
+            for slot in slots {
                 let (state, message) =
                     slot.health(now, |installation| self.app_bench_state(installation, now));
-                Health { account: numbered(account), token: slot.source(), state, message }
-            };
-            slots.iter().map(one).collect()
-        };
-        self.by_account.iter().enumerate().flat_map(of).collect()
+                let (account, token) = (numbered(account), slot.source());
+                health.push(Health { account, token, state, message });
+            }
+        }
+        health
     }
 
     fn app_bench_state(&self, installation: &Installation, now: Timestamp) -> BenchState {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use http::HeaderValue;
 use secrecy::ExposeSecret;
 
 use super::app::App;
@@ -43,28 +42,25 @@ impl Tokens {
 
     fn by(config: &Config, before: Option<(&Self, &Config)>) -> Self {
         let places = config.accounts.len() + config.places.dynamic as usize;
-        let by_account = (0..places).map(|_| Vec::new()).collect();
-        let (apps, installations) = (Vec::new(), Vec::new());
+        let blank = Self {
+            by_account: (0..places).map(|_| Vec::new()).collect(),
+            owners: Vec::new(),
+            unhealthy: Arc::new(UnhealthyAccounts::new([])),
+            apps: Vec::new(),
+            installations: Vec::new(),
+            ids: Arc::new(Ids::new()),
+            clock: Arc::default(),
+            signals: Arc::default(),
+        };
         let tokens = match before {
-            None => Self {
-                by_account,
-                owners: Vec::new(),
-                unhealthy: Arc::new(UnhealthyAccounts::new([])),
-                apps,
-                installations,
-                ids: Arc::new(Ids::new()),
-                clock: Arc::default(),
-                signals: Arc::default(),
-            },
+            None => blank,
             Some((tokens, _)) => Self {
-                by_account,
                 owners: tokens.owners.clone(),
                 unhealthy: Arc::clone(&tokens.unhealthy),
-                apps,
-                installations,
                 ids: Arc::clone(&tokens.ids),
                 clock: Arc::clone(&tokens.clock),
                 signals: Arc::clone(&tokens.signals),
+                ..blank
             },
         };
         let mut builder = RegistryBuilder { before, tokens };
@@ -99,7 +95,7 @@ impl Tokens {
 impl RegistryBuilder<'_> {
     fn token(&mut self, account: AccountId, position: usize, token: &config::Token) {
         let secret = token.secret.expose_secret();
-        let authorization: Option<HeaderValue> = match token.kind {
+        let authorization = match token.kind {
             TokenKind::Basic => sensitive(&format!("Basic {}", BASE64_STANDARD.encode(secret))),
             _ => bearer(secret),
         };

@@ -74,12 +74,10 @@ impl TokenId {
 }
 
 impl Ids {
-    /// Creates an allocator that has allocated nothing.
     pub const fn new() -> Self {
         Self(AtomicU32::new(1))
     }
 
-    /// Returns the next id in this place.
     pub fn next(&self, slot: SlotId) -> TokenId {
         TokenId(u64::from(self.0.fetch_add(1, Ordering::Relaxed)) << SLOT_BITS | slot.0)
     }

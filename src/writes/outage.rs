@@ -2,8 +2,7 @@
 //! end.
 //!
 //! Small writes may find room where large ones do not, so it ends when a write as large as the
-//! smallest refused one is stored. The log line and the metrics of its request show each refusal.
-//! Left out: the reason.
+//! smallest refused one is stored. Left out: the reason.
 
 #[derive(Debug, Default)]
 pub(super) struct Outage {

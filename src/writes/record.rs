@@ -406,12 +406,11 @@ fn hex(bytes: &[u8; 32]) -> String {
 }
 
 fn unhex(text: &str) -> Result<[u8; 32], Unreadable> {
-    let mut bytes = [0; 32];
-    let digits = text.as_bytes();
-    if digits.len() != 64 {
+    if text.len() != 64 {
         return Err(Unreadable("a digest has 64 digits".into()));
     }
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
         let pair = std::str::from_utf8(pair).map_err(unreadable)?;
         *byte = u8::from_str_radix(pair, 16).map_err(unreadable)?;
     }

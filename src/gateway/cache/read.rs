@@ -221,7 +221,7 @@ impl ReadCache {
             _ => (LimitKind::Probe, None, Until::Event),
         };
         self.dispatcher.limited(
-            job,
+            &job.route,
             &LimitDenied { limit, account, resource: job.route.endpoint.resource.clone(), until },
         )
     }

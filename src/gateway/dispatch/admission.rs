@@ -86,11 +86,10 @@ impl Admissions {
                     Err(WaitingPlace { admissions: Arc::clone(self), ticket, receiver })
                 }
             });
-        let waiting = match waiting {
-            Ok(decided) => return decided,
-            Err(waiting) => waiting,
-        };
-        waiting.decided().await.map(|grant| self.lease(grant))
+        match waiting {
+            Ok(decided) => decided,
+            Err(place) => place.decided().await.map(|grant| self.lease(grant)),
+        }
     }
 
     pub fn with_ledger<R>(&self, read: impl FnOnce(&QuotaLedger, Timestamp) -> R) -> R {
@@ -121,7 +120,7 @@ impl Admissions {
 
     /// Every configured account for an operator, with the time of the snapshot.
     pub fn snapshot(&self) -> (Timestamp, Vec<AccountSnapshot>) {
-        self.with_ledger(|books, now| (now, books.snapshot(now)))
+        self.with_ledger(|ledger, now| (now, ledger.snapshot(now)))
     }
 
     /// Audits ledger and wait queue; returns the broken invariants. See [`Admission::audit`].

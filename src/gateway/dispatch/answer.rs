@@ -28,7 +28,6 @@ pub enum AnswerBody {
     SharedBody {
         first: Bytes,
         exchange: Box<Exchange>,
-        /// The upstream slot that it holds.
         held: Held,
     },
 }

@@ -80,18 +80,6 @@ pub enum Unanswered {
     Failed(FetchError),
 }
 
-impl Unanswered {
-    /// True if no request was sent.
-    pub const fn was_not_made(&self) -> bool {
-        matches!(
-            self,
-            Self::Denied(_)
-                | Self::NoToken(_)
-                | Self::Failed(FetchError::Connect(_) | FetchError::Cancelled)
-        )
-    }
-}
-
 impl Dispatcher {
     /// Admits, sends and settles once.
     pub async fn attempt(
@@ -198,7 +186,7 @@ impl Dispatcher {
             Err(unanswered) => matches!(unanswered, Unanswered::CredentialUnfit),
         };
         match expected {
-            Some(refusal) if is_denied => Err(Unanswered::Denied(refusal)),
+            Some(denied) if is_denied => Err(Unanswered::Denied(denied)),
             _ => settled,
         }
     }
@@ -246,28 +234,25 @@ impl Dispatcher {
         progress: &RequestProgress,
         prefer: Option<TokenId>,
     ) -> Result<(Lease, Option<LimitDenied>), Unanswered> {
-        let mut refused = None;
+        let mut denied = None;
         for mut offer in self.offers(job, whom, without_token, self.env.clock.now()) {
-            let Some(with_usable_token) =
-                self.with_usable_token(job, &offer.accounts, offer.deadline, progress).await
-            else {
-                continue;
-            };
-            offer.accounts = with_usable_token;
+            let usable = self.with_usable_token(job, &offer.accounts, offer.deadline, progress);
+            let Some(usable) = usable.await else { continue };
+            offer.accounts = usable;
             match (self.acquire(job, &offer, progress, prefer).await, offer.resort) {
                 (Ok(lease), DenialRole::Ordinary) => return Ok((lease, None)),
-                (Ok(lease), DenialRole::Last) => return Ok((lease, refused)),
-                (Err(refusal), DenialRole::Ordinary) => refused = Some(refusal),
+                (Ok(lease), DenialRole::Last) => return Ok((lease, denied)),
+                (Err(denial), DenialRole::Ordinary) => denied = Some(denial),
                 (Err(_), DenialRole::Last) => {}
             }
         }
-        let lack = || {
-            let now = self.env.clock.now();
-            // Requests a mint even without time to wait, so that the next request finds a token.
-            self.tokens.missed(&job.route.candidates, job.route.endpoint.tokens, now);
-            self.tokens.lack(&job.route.candidates, job.route.endpoint.tokens, now)
-        };
-        Err(refused.map_or_else(|| Unanswered::NoToken(lack()), Unanswered::Denied))
+        if let Some(denied) = denied {
+            return Err(Unanswered::Denied(denied));
+        }
+        let (now, accepted) = (self.env.clock.now(), job.route.endpoint.tokens);
+        // Requests a mint even without time to wait, so that the next request finds a token.
+        self.tokens.missed(&job.route.candidates, accepted, now);
+        Err(Unanswered::NoToken(self.tokens.lack(&job.route.candidates, accepted, now)))
     }
 
     async fn acquire(
@@ -306,7 +291,7 @@ impl Dispatcher {
         admitted
     }
 
-    /// Handles a 401. The token is quarantined if it is at fault.
+    /// Handles a 401. The token is benched if it is at fault.
     fn unauthorized(
         &self,
         job: &Job,
@@ -316,10 +301,8 @@ impl Dispatcher {
         body: &Collected,
     ) -> Unanswered {
         let account = self.env.account_name(lease.account());
-        let said = said(
-            StatusCode::UNAUTHORIZED,
-            if let Collected::Whole(bytes) = body { bytes } else { &[] },
-        );
+        let body: &[u8] = if let Collected::Whole(bytes) = body { bytes } else { &[] };
+        let said = said(StatusCode::UNAUTHORIZED, body);
         let is_revoked = match credential.source {
             // A JWT is used only where no other credential is accepted, so the fault is its own.
             Source::App(_) => true,
@@ -359,8 +342,8 @@ impl Dispatcher {
 
     /// The resource of the job: the table's entry, corrected by earlier answers.
     fn resource_of(&self, job: &Job) -> ResourceName {
-        self.admissions.with_ledger(|books, _| {
-            books.resource_for(job.route.endpoint.id, &job.route.endpoint.resource)
+        self.admissions.with_ledger(|ledger, _| {
+            ledger.resource_for(job.route.endpoint.id, &job.route.endpoint.resource)
         })
     }
 

@@ -1,9 +1,9 @@
 //! Interned account lists: the decision core identifies a list by its address.
 //!
 //! The accounts of a pool that suit an endpoint and reach a path stay the same under one config.
-//! They are computed once per pool, token kinds and kind of path, and then looked up. A request
-//! costs the same for three accounts or ten thousand. Partial lists from recorded permissions
-//! (`decision/rights`) are interned too. All caches are bounded and may be dropped at any time.
+//! They are computed once per pool, token kinds and kind of path, and then looked up, so a request
+//! costs the same for three accounts or ten thousand. Partial lists from recorded permissions are
+//! interned too. All caches are bounded and may be dropped at any time.
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
@@ -36,7 +36,6 @@ pub struct Territories {
     repository: Named,
 }
 
-/// A name in the config's `reach`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Named {
     /// The path has none, or the config distinguishes none.
@@ -233,7 +232,6 @@ impl AccountLists {
         self.pools.get(pool).map(Arc::clone).unwrap_or_default()
     }
 
-    /// A list of one account.
     pub fn alone(&self, account: AccountId) -> Accounts {
         self.alone.get(account.0 as usize).map(Arc::clone).unwrap_or_default()
     }

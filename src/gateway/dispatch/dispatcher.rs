@@ -43,7 +43,6 @@ pub struct Dispatcher {
     pub(super) writes_on_wire: Arc<AtomicU64>,
 }
 
-/// Observed permissions of the tokens.
 #[derive(Default)]
 pub struct Permissions {
     pub(super) observed: Mutex<decision::permissions::Permissions>,
@@ -105,7 +104,6 @@ impl Dispatcher {
         &self.accounts
     }
 
-    /// The number of requests that wait for a turn or for admission, by client.
     pub fn waiting(&self) -> &[Arc<AtomicU64>] {
         &self.waiting
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::api::Classified;
@@ -15,9 +15,8 @@ use crate::decision::retry::Patience;
 use crate::decision::{AccountId, WriteSpacing};
 use crate::tokens::{Credential, TokenId};
 
-use crate::decision::cache::key::Scope;
+use crate::decision::cache::key::{CredentialKey, Scope};
 use crate::gateway::address::Service;
-use crate::gateway::dispatch::client_credential::ClientCredential;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::route::Route;
 use crate::gateway::http::headers;
@@ -54,14 +53,7 @@ pub struct Job {
 
 /// The record of a queued write's attempts, as dispatch sees it. The queue implements it.
 pub trait Journal: Send + Sync {
-    /// The patience that the write's attempts have.
-    fn patience(&self) -> Patience;
-
-    /// Attempts of earlier runs.
-    fn attempts(&self) -> u32;
-
-    /// True if an earlier attempt may have been executed.
-    fn may_have_run(&self) -> bool;
+    fn terms(&self) -> QueuedTerms;
 
     /// Records that the write is about to be sent. It must not be sent when this fails.
     fn sending(&self) -> BoxFuture<'_, Result<(), MustNotBeSent>>;
@@ -70,9 +62,46 @@ pub trait Journal: Send + Sync {
     fn failed(&self, not_before: Timestamp, may_have_run: bool);
 }
 
+/// The terms on which the attempts of a queued write go on.
+#[derive(Clone, Copy, Debug)]
+pub struct QueuedTerms {
+    pub patience: Patience,
+    /// Attempts of earlier runs.
+    pub attempts: u32,
+    /// True if one of them may have been executed.
+    pub may_have_run: bool,
+}
+
 /// The write must not be sent: it was cancelled, the gateway shuts down, or the store fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MustNotBeSent;
+
+/// A client's own credential, for one request.
+pub struct ClientCredential {
+    pub authorization: HeaderValue,
+    pub account_place: Arc<DynamicAccount>,
+}
+
+pub struct DynamicAccount {
+    pub key: CredentialKey,
+    pub account: AccountId,
+    pub token: TokenId,
+}
+
+impl ClientCredential {
+    /// The cache scope of its reads.
+    pub fn scope(&self) -> Scope {
+        Scope::Credential(self.account_place.key)
+    }
+
+    pub fn account(&self) -> AccountId {
+        self.account_place.account
+    }
+
+    pub fn credential(&self) -> Credential {
+        Credential::of_client(self.account_place.token, self.authorization.clone())
+    }
+}
 
 /// The conditions of a request. They depend on the token, which is chosen late (SPECIFICATION D3).
 pub trait Conditions: Sync {
@@ -113,7 +142,6 @@ impl Job {
         if self.request.service == Service::Graphql { &POST } else { &self.request.method }
     }
 
-    /// Records a failed attempt; the next one is due at `not_before`.
     pub fn failed(&self, not_before: Timestamp, may_have_run: bool) {
         if let Some(journal) = &self.journal {
             journal.failed(not_before, may_have_run);

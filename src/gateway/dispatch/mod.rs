@@ -4,7 +4,6 @@ pub mod admission;
 pub mod answer;
 pub mod attempt;
 pub mod candidates;
-pub mod client_credential;
 pub mod dispatcher;
 pub mod job;
 pub mod perform;

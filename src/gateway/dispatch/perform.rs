@@ -4,7 +4,6 @@
 //! Callers decide on caching, single flight and lanes. The client's connection is left out.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::UpstreamLimit;
@@ -12,7 +11,7 @@ use crate::clock::Timestamp;
 use crate::decision::attempts::{Attempted, Attempts, Ended, Failed, Finished, Record, Step};
 use crate::decision::cache::freshness::Mode;
 use crate::decision::retry::{Patience, Policy};
-use crate::decision::{AccountId, LimitDenied, LimitKind, Until};
+use crate::decision::{LimitDenied, LimitKind, Until};
 
 use crate::gateway::dispatch::answer::Answer;
 use crate::gateway::dispatch::attempt::Unanswered;
@@ -46,7 +45,23 @@ impl Dispatcher {
         progress: &RequestProgress,
         conditions: &impl Conditions,
     ) -> Result<Answer, GatewayError> {
-        let mut attempts = self.attempts_of(job);
+        let terms = job.journal.as_ref().map(|journal| journal.terms());
+        let policy = if job.is_read() {
+            READS
+        } else {
+            Policy {
+                max_attempts: self.env.config.writes.max_attempts,
+                patience: terms.map_or(Patience::Waiting, |terms| terms.patience),
+            }
+        };
+        let mut attempts = Attempts::new(Attempted {
+            policy,
+            method: job.repeated_as().clone(),
+            is_read: job.is_read(),
+            kept: terms.map(|terms| (terms.attempts, terms.may_have_run)),
+            candidates: job.route.candidates.len(),
+            deadline: job.deadline,
+        });
         let performed = self.attempt_all(job, progress, conditions, &mut attempts).await;
         let finished = match &performed {
             Ok(answer) if answer.status.is_client_error() => Finished::ClientError,
@@ -58,24 +73,6 @@ impl Dispatcher {
             return Err(GatewayError::OutcomeUnknown);
         }
         performed
-    }
-
-    fn attempts_of(&self, job: &Job) -> Attempts {
-        let journal = job.journal.as_ref();
-        let patience = journal.map_or(Patience::Waiting, |journal| journal.patience());
-        let policy = if job.is_read() {
-            READS
-        } else {
-            Policy { max_attempts: self.env.config.writes.max_attempts, patience }
-        };
-        Attempts::new(Attempted {
-            policy,
-            method: job.repeated_as().clone(),
-            is_read: job.is_read(),
-            kept: journal.map(|journal| (journal.attempts(), journal.may_have_run())),
-            candidates: job.route.candidates.len(),
-            deadline: job.deadline,
-        })
     }
 
     async fn attempt_all(
@@ -93,12 +90,10 @@ impl Dispatcher {
             };
             let attempted = self.attempt(job, &Whom::Anyone, progress, conditions, reuse).await;
             let ended = match &attempted {
-                Err(Unanswered::Denied(denied)) => return Err(self.limited(job, denied)),
-                Err(Unanswered::NoToken(lack)) => {
-                    let lack = lack.clone();
-                    return Err(
-                        lack.map_or(GatewayError::TokensRejected, GatewayError::TokenUnavailable)
-                    );
+                Err(Unanswered::Denied(denied)) => return Err(self.limited(&job.route, denied)),
+                Err(Unanswered::NoToken(None)) => return Err(GatewayError::TokensRejected),
+                Err(Unanswered::NoToken(Some(lack))) => {
+                    return Err(GatewayError::TokenUnavailable(lack.clone()));
                 }
                 Err(unanswered) => self.ended(job, unanswered, reuse),
                 // A plain HTTP cache passes on every answer; lost reads are repeated (RFC 9110
@@ -111,8 +106,8 @@ impl Dispatcher {
                 }
                 Ok(_) => Ended::Answered,
             };
-            if let (Err(Unanswered::Failed(error)), false) =
-                (&attempted, ended == Ended::StaleConnection)
+            if let Err(Unanswered::Failed(error)) = &attempted
+                && ended != Ended::StaleConnection
             {
                 progress.failed(error);
             }
@@ -171,32 +166,22 @@ impl Dispatcher {
     }
 
     /// The gateway error for a limit denial, with the client's view.
-    pub fn limited(&self, job: &Job, refusal: &LimitDenied) -> GatewayError {
-        self.limited_for(&job.route.view, refusal)
-    }
-
-    /// The same for a client with these accounts in its view.
-    pub fn limited_for(&self, view: &Arc<[AccountId]>, refusal: &LimitDenied) -> GatewayError {
-        let now = self.env.clock.now();
-        let until = match refusal.until {
+    pub fn limited(&self, route: &Route, denied: &LimitDenied) -> GatewayError {
+        let until = match denied.until {
             Until::Time(at) => at,
             // An event without a known time will decide, probably soon.
-            Until::Event => now + Duration::from_secs(1),
+            Until::Event => self.env.clock.now() + Duration::from_secs(1),
         };
-        let view = self.admissions.view(view, &refusal.resource).0;
-        GatewayError::Limited {
-            limit: refusal.limit,
-            until,
-            resource: refusal.resource.clone(),
-            view,
-        }
+        let resource = denied.resource.clone();
+        let view = self.admissions.view(&route.view, &resource).0;
+        GatewayError::Limited { limit: denied.limit, until, resource, view }
     }
 
     /// The error of a limit of the endpoint's budget that ends at this time.
     pub fn limited_until(&self, route: &Route, limit: LimitKind, until: Timestamp) -> GatewayError {
         let resource = route.endpoint.resource.clone();
         let until = Until::Time(until);
-        self.limited_for(&route.view, &LimitDenied { limit, account: None, resource, until })
+        self.limited(route, &LimitDenied { limit, account: None, resource, until })
     }
 
     /// The end of an upstream limit as it names it (SPECIFICATION, "Limits in practice").

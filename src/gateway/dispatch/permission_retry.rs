@@ -126,7 +126,11 @@ impl Dispatcher {
             |answer: &Answer| observation(answer, conditions.stored()) == Some(Observation::Served);
         look.found = match &looked {
             Ok(second) if served(second) => RetryResult::Something,
-            Err(unanswered) if unanswered.was_not_made() => RetryResult::NotSent,
+            Err(
+                Unanswered::Denied(_)
+                | Unanswered::NoToken(_)
+                | Unanswered::Failed(FetchError::Connect(_) | FetchError::Cancelled),
+            ) => RetryResult::NotSent,
             _ => RetryResult::Nothing,
         };
         match looked {
@@ -201,9 +205,9 @@ impl Dispatcher {
         late: &[AccountId],
     ) -> Option<GatewayError> {
         match unanswered {
-            Some(Unanswered::Denied(refusal)) => {
-                progress.refused(Hold::from(&refusal));
-                Some(self.limited(job, &refusal))
+            Some(Unanswered::Denied(denied)) => {
+                progress.refused(Hold::from(&denied));
+                Some(self.limited(&job.route, &denied))
             }
             Some(Unanswered::Limited(_)) => Some(self.limited_now(job)),
             Some(Unanswered::Failed(FetchError::Cancelled)) => Some(GatewayError::ClientGone),

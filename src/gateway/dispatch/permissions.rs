@@ -9,10 +9,9 @@ use http::StatusCode;
 
 use crate::api::{AcceptedPermission, Denial, accepted_permission};
 use crate::clock::Timestamp;
-use crate::decision::AccountId;
-use crate::decision::TokenKey;
-use crate::decision::permissions::plan::{AccountSet, DenialRole, SHORT_WAIT, Stage, WaitLimit};
+use crate::decision::permissions::plan::{DenialRole, SHORT_WAIT, Stage, WaitLimit};
 use crate::decision::permissions::{Holder, Observation};
+use crate::decision::{AccountId, TokenKey};
 use crate::tokens::{Credential, SlotId, TokenId, Trial};
 
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
@@ -27,7 +26,6 @@ const WITHOUT_MAX: usize = 3;
 
 /// A list of accounts that may carry a request.
 pub struct Offer {
-    /// `AccountSet` is in it.
     pub accounts: Accounts,
     /// The end of the wait for one of them.
     pub deadline: Timestamp,
@@ -54,43 +52,35 @@ impl Dispatcher {
         without_token: &[AccountId],
         now: Timestamp,
     ) -> Vec<Offer> {
+        let candidates = &job.route.candidates;
+        let offer = |accounts: Accounts, patience, resort| Offer {
+            accounts,
+            deadline: deadline(job, patience, now),
+            resort,
+        };
         let unusable = self.unusable(job, without_token, now);
         let stages = match whom {
             // A permission retry gets one try.
-            Whom::These(..) if !without_token.is_empty() => Vec::new(),
+            Whom::These(..) if !without_token.is_empty() => return Vec::new(),
             Whom::These(accounts, patience) => {
-                let deadline = deadline(job, *patience, now);
-                return vec![Offer {
-                    accounts: Arc::clone(accounts),
-                    deadline,
-                    resort: DenialRole::Ordinary,
-                }];
+                return vec![offer(Arc::clone(accounts), *patience, DenialRole::Ordinary)];
             }
-            // AccountSet is alone is asked, whatever is known.
-            Whom::Anyone if job.route.candidates.len() == 1 && unusable.is_empty() => {
-                vec![Stage {
-                    who: AccountSet::AllBut(Vec::new()),
-                    patience: WaitLimit::Whole,
-                    resort: DenialRole::Ordinary,
-                }]
+            // An only account is asked, whatever is known.
+            Whom::Anyone if candidates.len() == 1 && unusable.is_empty() => {
+                let only = Arc::clone(candidates);
+                return vec![offer(only, WaitLimit::Whole, DenialRole::Ordinary)];
             }
             Whom::Anyone => {
                 let tokens_of = |account| self.keys_of(job, account);
-                self.permissions.observed.lock().plan(
-                    now,
-                    job.asked,
-                    &job.route.candidates,
-                    &unusable,
-                    &tokens_of,
-                )
+                let observed = self.permissions.observed.lock();
+                observed.plan(now, job.asked, candidates, &unusable, &tokens_of)
             }
         };
-        let offer = |stage: Stage| Offer {
-            accounts: self.accounts.candidates.part(&job.route.candidates, stage.who),
-            deadline: deadline(job, stage.patience, now),
-            resort: stage.resort,
+        let offered = |stage: Stage| {
+            let accounts = self.accounts.candidates.part(candidates, stage.who);
+            offer(accounts, stage.patience, stage.resort)
         };
-        stages.into_iter().map(offer).collect()
+        stages.into_iter().map(offered).collect()
     }
 
     /// The candidates without a usable token now or in time, in ascending order.
@@ -100,17 +90,14 @@ impl Dispatcher {
         without_token: &[AccountId],
         now: Timestamp,
     ) -> Vec<AccountId> {
+        let accepted = job.route.endpoint.tokens;
+        let comes = |account: &AccountId| self.tokens.comes(*account, accepted, now, job.deadline);
         let mut unusable = self.without_usable_token(job, &job.route.candidates, now);
-        unusable.retain(|account| {
-            !self.tokens.comes(*account, job.route.endpoint.tokens, now, job.deadline)
-        });
-        // AccountSet gets another one may be asked again, but not for ever.
+        unusable.retain(|account| !comes(account));
+        // An account that gets another token may be asked again, but not for ever.
         let found_without =
             |account: &AccountId| without_token.iter().filter(|other| *other == account).count();
-        let is_left = |account: &AccountId| {
-            found_without(account) < WITHOUT_MAX
-                && self.tokens.comes(*account, job.route.endpoint.tokens, now, job.deadline)
-        };
+        let is_left = |account: &AccountId| found_without(account) < WITHOUT_MAX && comes(account);
         unusable.extend(without_token.iter().copied().filter(|account| !is_left(account)));
         unusable.sort_unstable();
         unusable.dedup();
@@ -159,7 +146,6 @@ impl Dispatcher {
         self.record(job, answer.account, answer.token, observation, accepted.as_ref());
     }
 
-    /// Records an observation about a token.
     pub(super) fn record(
         &self,
         job: &Job,

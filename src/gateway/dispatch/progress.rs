@@ -63,7 +63,6 @@ impl Hold {
     pub const TURN: Self = Self { by: HeldBy::Turn, account: None, until: Until::Event };
     pub const MINT: Self = Self { by: HeldBy::Mint, account: None, until: Until::Event };
 
-    /// The hold in the words of the log.
     pub fn for_log(self, env: &Environment) -> WaitCause {
         let until = if let Until::Time(until) = self.until { Some(until) } else { None };
         let account = self.account.map(|account| Arc::clone(env.shared_name(account)));
@@ -77,7 +76,6 @@ impl From<&LimitDenied> for Hold {
     }
 }
 
-/// The figures of an [`RequestProgress`].
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     pub attempts: u32,

@@ -97,13 +97,13 @@ impl Dispatcher {
         if job.client_credential.is_some() || self.tokens.all_healthy(now) {
             return Vec::new();
         }
-        let is_asleep =
+        let is_unusable =
             |account: &AccountId| !self.tokens.is_usable(*account, job.route.endpoint.tokens, now);
         if accounts.len() <= FEW {
-            return accounts.iter().copied().filter(is_asleep).collect();
+            return accounts.iter().copied().filter(is_unusable).collect();
         }
-        let mut impaired = self.tokens.unhealthy_accounts(now);
-        impaired.retain(|account| accounts.binary_search(account).is_ok() && is_asleep(account));
-        impaired
+        let mut unhealthy = self.tokens.unhealthy_accounts(now);
+        unhealthy.retain(|account| accounts.binary_search(account).is_ok() && is_unusable(account));
+        unhealthy
     }
 }

@@ -21,7 +21,7 @@ use crate::decision::AccountId;
 use crate::decision::cache::key::CredentialKey;
 use crate::tokens::TokenId;
 
-use crate::gateway::dispatch::client_credential::{ClientCredential, DynamicAccount};
+use crate::gateway::dispatch::job::{ClientCredential, DynamicAccount};
 use crate::gateway::random;
 
 /// The dynamic accounts and their credentials.

@@ -37,11 +37,11 @@ use crate::gateway::server::request::Request;
 use crate::gateway::server::request::Stop;
 use crate::gateway::upstream::outgoing::OutgoingBody;
 use crate::gateway::url_rewrite::map::Origin;
-use crate::gateway::write::attended::{SyncWait, not_readable};
 use crate::gateway::write::queue::Class;
 use crate::gateway::write::queue::PATIENCE;
 use crate::gateway::write::queue::SyncWaiter;
 use crate::gateway::write::queue::{Accepted, New, NotAccepted, NotChanged};
+use crate::gateway::write::writes::{SyncWait, not_readable};
 
 /// The longest `Idempotency-Key`. Chosen here: several times a UUID, as other services allow.
 const KEY_BYTES_MAX: usize = 255;

@@ -16,7 +16,7 @@ use crate::writes::WriteId;
 
 use crate::gateway::address::decode_unreserved;
 use crate::gateway::assembly::Gateway;
-use crate::gateway::dispatch::client_credential::ClientCredential;
+use crate::gateway::dispatch::job::ClientCredential;
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::dispatch::route::Route;
 use crate::gateway::error::GatewayError;

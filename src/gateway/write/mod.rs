@@ -1,6 +1,5 @@
 //! A write in its lane, and the queue of accepted writes.
 
-pub mod attended;
 pub mod queue;
 pub mod queued;
 pub mod recovery;

@@ -30,7 +30,7 @@ use crate::tokens::{Cause, Lack};
 
 /// The shortest pause in the queue. Chosen here: it avoids constant retries.
 const REST_MIN: Duration = Duration::from_secs(1);
-/// The pause while its account has no usable token. Chosen here: a quarantined token is retried
+/// The pause while its account has no usable token. Chosen here: a benched token is retried
 /// after minutes, and a new one may come at any time.
 const TOKEN_REST: Duration = Duration::from_secs(30);
 
@@ -269,7 +269,7 @@ impl Writes {
                 continue;
             }
             let was_sent = progress.attempts != attempts_before;
-            match self.rest_after(&error, &progress, journal.patience(), was_sent) {
+            match self.rest_after(&error, &progress, journal.terms().patience, was_sent) {
                 Some(until) => return Came::ToRest(until),
                 None => break (Err(error), progress.may_have_run),
             }
@@ -334,7 +334,6 @@ impl Writes {
         Some(until.max(soon))
     }
 
-    /// The outcome by the answer's status.
     fn ended_by(&self, answer: Answer, may_have_run: bool) -> Ended {
         let status = answer.status;
         let unknown = |earlier: &str| {
@@ -425,7 +424,6 @@ fn outcome_unknown(known: &str) -> Reason {
     Reason { word, message, status }
 }
 
-/// The stored record is unreadable.
 fn unreadable(fault: &Unreadable) -> Reason {
     Reason {
         word: "unreadable".into(),

@@ -118,7 +118,6 @@ impl Turn {
         }
     }
 
-    /// The number of writes before this one.
     pub fn ahead(&self) -> usize {
         self.turns.inner.lock().lanes.ahead(self.ticket)
     }

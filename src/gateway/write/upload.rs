@@ -89,15 +89,11 @@ impl Writes {
         prepared: &Prepared<'_>,
         body: BegunBody,
     ) -> Result<UpstreamAnswer, Stopped> {
-        let mut exchange = self
-            .dispatcher
-            .send(prepared, request_progress, Reuse::Never)
-            .await
-            .map_err(Stopped::failed)?;
+        let mut exchange = self.dispatcher.send(prepared, request_progress, Reuse::Never).await?;
         if self.pass_on(session, job, &mut exchange, body).await? == Sending::GoesOn {
-            exchange.finish_streamed(job.interims.as_deref()).await.map_err(Stopped::failed)?;
+            exchange.finish_streamed(job.interims.as_deref()).await?;
         }
-        UpstreamAnswer::read(exchange, job.hold_max).await.map_err(Stopped::failed)
+        Ok(UpstreamAnswer::read(exchange, job.hold_max).await?)
     }
 
     /// Passes the body on at the pace of the slower side, until the upstream answers.
@@ -115,9 +111,7 @@ impl Writes {
         let mut next = Some(first);
         while let Some(piece) = next {
             received += piece.len() as u64;
-            if exchange.send_body(&piece, job.interims.as_deref()).await.map_err(Stopped::failed)?
-                == Sending::Answered
-            {
+            if exchange.send_body(&piece, job.interims.as_deref()).await? == Sending::Answered {
                 return Ok(Sending::Answered);
             }
             if self.env.clock.now().since(began)
@@ -140,7 +134,7 @@ impl Writes {
         unanswered: Unanswered,
     ) -> GatewayError {
         match unanswered {
-            Unanswered::Denied(refusal) => self.dispatcher.limited(job, &refusal),
+            Unanswered::Denied(denied) => self.dispatcher.limited(&job.route, &denied),
             Unanswered::Limited(limit) => {
                 let until = self.dispatcher.closed_until(&limit);
                 self.dispatcher.limited_until(&job.route, LimitKind::Cooldown, until)
@@ -165,8 +159,8 @@ enum Stopped {
     Upstream(Unanswered),
 }
 
-impl Stopped {
-    fn failed(error: FetchError) -> Self {
+impl From<FetchError> for Stopped {
+    fn from(error: FetchError) -> Self {
         Self::Upstream(Unanswered::Failed(error))
     }
 }

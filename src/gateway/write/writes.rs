@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::clock::Timestamp;
 use crate::decision::{LimitKind, WriteSpacing};
 
 use crate::gateway::cache::read_cache::ReadCache;
@@ -16,8 +17,10 @@ use crate::gateway::dispatch::route::Route;
 use crate::gateway::environment::Environment;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::router::Router;
-use crate::gateway::write::queue::Queue;
+use crate::gateway::write::queue::{Queue, Watched};
 use crate::gateway::write::turns::{Turn, Turns};
+use crate::writes::record::Response;
+use crate::writes::{StoreError, WriteId, WriteState};
 
 /// Writes under one config: their lanes, and the queue of those that were accepted.
 pub struct Writes {
@@ -48,12 +51,10 @@ impl Writes {
         })
     }
 
-    /// Writes in their lanes.
     pub fn turns(&self) -> &Arc<Turns> {
         &self.turns
     }
 
-    /// Accepted writes.
     pub fn queue(&self) -> &Arc<Queue> {
         &self.queue
     }
@@ -65,7 +66,6 @@ impl Writes {
         })
     }
 
-    /// Waits for the turn, until the job's deadline at most.
     pub async fn come_to_turn(
         &self,
         turn: &mut Turn,
@@ -129,6 +129,55 @@ impl Writes {
         }
         answer
     }
+
+    /// Waits until a queued write has ended, or until its turn can no longer come in time.
+    pub async fn attended(
+        &self,
+        attending: SyncWait<'_>,
+        route: &Route,
+        deadline: Timestamp,
+    ) -> Result<Response, GatewayError> {
+        let id = attending.id;
+        let ended = self.queue.ended(id);
+        tokio::pin!(ended);
+        tokio::select! {
+            biased;
+            () = &mut ended => {}
+            () = self.env.wait_until(deadline) => {
+                if self.queue.standing(id).is_some_and(|standing| standing.state == WriteState::Queued) {
+                    return Err(self.turn_did_not_come(route, self.queue.ahead(id)));
+                }
+                // The write is on its way.
+                ended.await;
+            }
+        }
+        let error = attending.watched.as_ref().and_then(|watched| watched.refused.lock().clone());
+        if let Some(error) = error {
+            return Err(error);
+        }
+        let Some(progress) = self.queue.outcome(id).await.map_err(not_readable)? else {
+            return Err(GatewayError::NotReadable);
+        };
+        match (progress.state, progress.response, progress.reason) {
+            (WriteState::Done | WriteState::Failed, Some(response), _) => Ok(*response),
+            (WriteState::Unknown, ..) => Err(GatewayError::OutcomeUnknown),
+            (_, _, Some(reason)) => Err(GatewayError::Ended(reason)),
+            _ => Err(GatewayError::OutcomeUnknown),
+        }
+    }
+}
+
+/// Guard: counts as one waiter of a write until it is dropped.
+pub struct SyncWait<'q> {
+    pub queue: &'q Arc<Queue>,
+    pub id: WriteId,
+    pub watched: Option<Arc<Watched>>,
+}
+
+impl Drop for SyncWait<'_> {
+    fn drop(&mut self) {
+        self.queue.left(self.id);
+    }
 }
 
 /// Guard: invalidates all that a write may have changed, whatever its outcome.
@@ -144,4 +193,10 @@ impl Drop for Aftermath<'_> {
             self.cache.invalidate(self.job);
         }
     }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "what `map_err` hands over")]
+pub fn not_readable(fault: StoreError) -> GatewayError {
+    tracing::error!(error = %fault, "what became of a write cannot be told");
+    GatewayError::NotReadable
 }

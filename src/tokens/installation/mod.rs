@@ -3,7 +3,6 @@
 //! Pure but for the locks: time, randomness and the upstream's answers are arguments; the gateway
 //! sends. The rules:
 //!
-//! - One mint at a time: [`Installation::begin`] grants it once, and dropping the grant returns it.
 //! - A token that was used since its mint is renewed with at least five minutes left, and serves
 //!   until its end even if the renewal fails. An idle token is left to expire: thousands of idle
 //!   installations would otherwise each cost a request of the app's budget per hour. The next
@@ -37,7 +36,6 @@ pub(super) const END_MARGIN: Duration = Duration::from_secs(5);
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// One installation of an app.
 #[derive(Debug)]
 pub struct Installation {
     /// Id at the upstream.
@@ -59,7 +57,6 @@ pub struct Signals {
     pub due: Arc<Notify>,
     /// A mint has ended.
     pub ended: Notify,
-    /// Mints under way.
     pub under_way: AtomicUsize,
 }
 
@@ -84,7 +81,6 @@ struct MintState {
     /// Pause after the upstream's last refusal to mint.
     pause: Option<Duration>,
     not_before: Timestamp,
-    /// Time of the last replacement of a rejected token.
     replaced_at: Option<Timestamp>,
     /// Reason of the last failed mint.
     problem: Option<String>,
@@ -119,7 +115,6 @@ impl Installation {
         Self { id, slot, account, app, bench: Arc::default(), state: Mutex::new(state), signals }
     }
 
-    /// Returns true if a request can take its token now.
     pub fn is_usable(&self, now: Timestamp) -> bool {
         let is_open = self.bench.lock().bench_state(now).is_open();
         is_open && self.state.lock().usable(now).is_some()
@@ -130,7 +125,6 @@ impl Installation {
         self.state.lock().current.as_ref().map(|current| current.expires - END_MARGIN)
     }
 
-    /// Takes its token for one request.
     pub fn take(&self, now: Timestamp) -> Option<(TokenId, HeaderValue, Permit)> {
         let mut state = self.state.lock();
         state.usable(now)?;
@@ -143,7 +137,6 @@ impl Installation {
         Some((current.token, current.authorization.clone(), permit))
     }
 
-    /// Returns true if `token` is the current one.
     pub fn owns(&self, token: TokenId) -> bool {
         self.state.lock().current.as_ref().is_some_and(|current| current.token == token)
     }
@@ -243,7 +236,6 @@ impl Installation {
         Rejection::Replaced
     }
 
-    /// Returns its health, with the problem if there is one.
     pub fn health(&self, now: Timestamp, app: BenchState) -> (HealthState, Option<String>) {
         let (bench, message) = self.bench.lock().health(now);
         if bench != HealthState::Healthy {

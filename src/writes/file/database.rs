@@ -58,11 +58,10 @@ impl WritesDatabase {
         let opened = safely(|| open_checked(&disk)).map_err(damaged)??;
         let mut database = Self { database: Some(opened), disk, next: 0 };
         database.next = safely(|| database.check(each)).map_err(damaged)??;
-        database.disk.trust(rewrite).map_err(|error| Fault::Io(error.to_string()))?;
+        database.disk.trust(rewrite)?;
         Ok(database)
     }
 
-    /// Returns the number after the highest one ever used.
     pub(super) fn next(&self) -> u64 {
         self.next
     }
@@ -99,7 +98,8 @@ impl WritesDatabase {
     fn check(&self, each: &mut dyn FnMut(u64, Stored) -> Result<(), String>) -> Result<u64, Fault> {
         let reading = self.database().map_err(unreadable)?.begin_read().map_err(unreadable)?;
         let about = reading.open_table(ABOUT).map_err(|error| foreign(&error))?;
-        let number = |key| Ok(about.get(key).map_err(unreadable)?.map(|value| value.value()));
+        let number =
+            |key| about.get(key).map(|value| value.map(|value| value.value())).map_err(unreadable);
         match number(FORMAT_KEY)? {
             Some(FORMAT) => {}
             Some(found) if found > FORMAT => return Err(Fault::Newer { found, known: FORMAT }),
@@ -234,7 +234,7 @@ pub(super) fn blank(disk: Box<dyn StorageBackend>) -> Result<(), Fault> {
 }
 
 fn open_checked(disk: &DeferredDisk) -> Result<Database, Fault> {
-    if disk.len().map_err(|error| Fault::Io(error.to_string()))? == 0 {
+    if disk.len()? == 0 {
         return Err(Fault::Damaged("it is empty".into()));
     }
     // Every page is verified at each start: damage must not surface during operation.

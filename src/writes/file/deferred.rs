@@ -4,7 +4,6 @@
 //! to be damaged, newer or foreign must stay unchanged. So changes before [`DeferredDisk::trust`]
 //! are kept in memory in their order, and read from there. Left out: the checks (`database`).
 
-use std::fmt;
 use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -20,12 +19,13 @@ const REWRITE_BYTES: usize = 1024 * 1024;
 #[derive(Clone, Debug)]
 pub(super) struct DeferredDisk(Arc<Inner>);
 
+#[derive(Debug)]
 struct Inner {
     disk: Box<dyn StorageBackend>,
     state: Mutex<Deferral>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Deferral {
     /// `None`: changes go to the disk.
     deferred: Option<Vec<Op>>,
@@ -33,6 +33,7 @@ struct Deferral {
     failure: Option<Failure>,
 }
 
+#[derive(Debug)]
 enum Op {
     Write(u64, Vec<u8>),
     SetLen(u64),
@@ -128,7 +129,6 @@ impl Op {
         }
     }
 
-    /// Returns the file's length after the operation.
     fn len_after(&self, len: u64) -> u64 {
         match self {
             Self::Write(offset, bytes) => len.max(offset.saturating_add(bytes.len() as u64)),
@@ -251,11 +251,5 @@ impl StorageBackend for DeferredDisk {
 
     fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
         self.0.disk.query_lock_range(start, end)
-    }
-}
-
-impl fmt::Debug for Inner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.disk.fmt(f)
     }
 }

@@ -51,6 +51,12 @@ pub enum Fault {
     Io(String),
 }
 
+impl From<std::io::Error> for Fault {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error.to_string())
+    }
+}
+
 impl Fault {
     pub(super) fn at(self, path: &Path) -> OpenError {
         OpenError { path: path.display().to_string(), fault: self }

@@ -47,7 +47,6 @@ pub struct FileStore {
     thread: Option<JoinHandle<()>>,
 }
 
-/// State shared by the thread and its callers.
 struct Shared {
     queue: Mutex<RequestQueue>,
     submitted: Condvar,
@@ -88,7 +87,7 @@ impl FileStore {
         disk: Box<dyn Disk>,
         each: &mut dyn FnMut(u64, Stored) -> Result<(), String>,
     ) -> Result<Self, Fault> {
-        let file = disk.open().map_err(|error| Fault::Io(error.to_string()))?;
+        let file = disk.open()?;
         let database = WritesDatabase::open(file, false, each)?;
         let first_number = database.next();
         let shared = Arc::new(Shared { queue: Mutex::default(), submitted: Condvar::new() });
@@ -183,7 +182,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Records the current room.
     fn note(&self, disk: &dyn Disk) {
         let (room, length) = (disk.room(), disk.length());
         let mut queue = self.queue.lock();
@@ -240,7 +238,6 @@ fn ended() -> StoreError {
     StoreError::Failed("the thread that writes it has ended".into())
 }
 
-/// A real file.
 struct DiskFile(PathBuf);
 
 impl Disk for DiskFile {
@@ -277,17 +274,15 @@ fn make_if_missing(path: &Path) -> Result<(), Fault> {
     if std::fs::symlink_metadata(path).is_ok() {
         return Ok(());
     }
-    let fault = |error: io::Error| Fault::Io(error.to_string());
     // Temporary files are readable to the owner alone from the start.
-    let blank = tempfile::NamedTempFile::new_in(directory).map_err(fault)?;
-    let backend = FileBackend::new(blank.reopen().map_err(fault)?)
-        .map_err(|error| Fault::Io(error.to_string()))?;
+    let blank = tempfile::NamedTempFile::new_in(directory)?;
+    let backend = FileBackend::new(blank.reopen()?).map_err(io::Error::other)?;
     database::blank(Box::new(backend))?;
-    blank.as_file().sync_all().map_err(fault)?;
+    blank.as_file().sync_all()?;
     match blank.persist_noclobber(path) {
-        Ok(_) => File::open(directory).and_then(|directory| directory.sync_all()).map_err(fault),
+        Ok(_) => Ok(File::open(directory)?.sync_all()?),
         // Another process created it meanwhile; opening it reports the conflict.
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(fault(error.error)),
+        Err(error) => Err(error.error.into()),
     }
 }

@@ -274,7 +274,6 @@ fn is_insert(change: &Change) -> bool {
     inserted(change).is_some()
 }
 
-/// Returns the bytes that a change adds.
 pub(super) fn size(change: &Change) -> usize {
     match change {
         Change::Insert(_, stored) => stored.request.len() + stored.progress.len(),

@@ -36,11 +36,9 @@ pub struct New {
 /// An accepted write.
 #[derive(Clone)]
 pub struct Accepted {
-    /// Its identifier.
     pub id: WriteId,
-    /// The notifier for waiters.
     pub watched: Option<Arc<Watched>>,
-    /// Its progress, if it has a waiter.
+    /// Of a write with a waiter.
     pub request_progress: Option<RequestProgress>,
 }
 
@@ -80,10 +78,8 @@ impl Queue {
         let (number, kept) = loop {
             let earlier = {
                 let inner = &mut *self.inner.lock();
-                let keyed = new
-                    .write
-                    .key
-                    .and_then(|key| inner.keys.get(&(client, key.name)).map(|keyed| (key, keyed)));
+                let keyed =
+                    new.write.key.and_then(|key| Some((key, inner.keys.get(&(client, key.name))?)));
                 match keyed {
                     Some((key, keyed)) if keyed.meaning != key.meaning => {
                         return Err(NotAccepted::KeyTaken);

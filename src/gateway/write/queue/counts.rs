@@ -1,8 +1,10 @@
-//! The counts of writes by state, and the age of the oldest unfinished write.
+//! The counts of writes by state, the age of the oldest unfinished write, and the store usage of
+//! each client.
 //!
-//! Updated on each change, because a scrape must not walk a million finished writes.
+//! Updated on each change, because a scrape must not walk a million finished writes. Left out:
+//! places in lanes, which are counted there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::clock::Timestamp;
 use crate::writes::WriteState;
@@ -40,11 +42,7 @@ impl Counts {
     }
 
     pub fn counts(&self) -> [(WriteState, u64); WriteState::ALL.len()] {
-        let mut counts = WriteState::ALL.map(|state| (state, 0));
-        for ((_, told), count) in counts.iter_mut().zip(self.counts) {
-            *told = count;
-        }
-        counts
+        WriteState::ALL.map(|state| (state, self.counts[state as usize]))
     }
 
     /// The acceptance time of the oldest unfinished write.
@@ -53,10 +51,51 @@ impl Counts {
     }
 
     fn count_of(&mut self, state: WriteState, change: impl FnOnce(u64) -> u64) {
-        let place = WriteState::ALL.iter().position(|other| *other == state);
-        if let Some(count) = place.and_then(|place| self.counts.get_mut(place)) {
-            *count = change(*count);
+        let count = &mut self.counts[state as usize];
+        *count = change(*count);
+    }
+}
+
+/// The store usage by client, finished writes that are still kept included. A write counts with its
+/// size at acceptance and at its end, without the small growth between.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    by_client: HashMap<u32, Held>,
+    all: Held,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    pub writes: u64,
+    pub bytes: u64,
+}
+
+impl Usage {
+    pub fn add(&mut self, client: u32, bytes: u32) {
+        for held in [&mut self.all, self.by_client.entry(client).or_default()] {
+            held.writes += 1;
+            held.bytes += u64::from(bytes);
         }
+    }
+
+    pub fn remove(&mut self, client: u32, bytes: u32) {
+        let Some(own) = self.by_client.get_mut(&client) else { return };
+        for held in [&mut self.all, &mut *own] {
+            held.writes = held.writes.saturating_sub(1);
+            held.bytes = held.bytes.saturating_sub(u64::from(bytes));
+        }
+        // Clients come and go.
+        if own.writes == 0 {
+            self.by_client.remove(&client);
+        }
+    }
+
+    pub fn of(&self, client: u32) -> Held {
+        self.by_client.get(&client).copied().unwrap_or_default()
+    }
+
+    pub fn all(&self) -> Held {
+        self.all
     }
 }
 
@@ -98,5 +137,23 @@ mod tests {
         let before = counts.clone();
         counts.change(1, at(5), WriteState::Sending, WriteState::Sending);
         assert_eq!(counts, before);
+    }
+
+    #[test]
+    fn what_is_gone_is_held_by_nobody() {
+        let mut usage = Usage::default();
+        for (client, bytes) in [(1, 10), (1, 20), (2, 5)] {
+            usage.add(client, bytes);
+        }
+        assert_eq!(
+            (usage.of(1), usage.all()),
+            (Held { writes: 2, bytes: 30 }, Held { writes: 3, bytes: 35 })
+        );
+        usage.remove(1, 20);
+        usage.remove(1, 10);
+        assert_eq!((usage.of(1), usage.of(2)), (Held::default(), Held { writes: 1, bytes: 5 }));
+        usage.remove(2, 5);
+        usage.remove(3, 5);
+        assert_eq!(usage, Usage::default());
     }
 }

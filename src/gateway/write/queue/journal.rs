@@ -11,7 +11,7 @@ use crate::decision::retry::Patience;
 use crate::writes::{Change, Progress, StoreError, WriteState};
 
 use crate::gateway::active::Active;
-use crate::gateway::dispatch::job::{Journal, MustNotBeSent};
+use crate::gateway::dispatch::job::{Journal, MustNotBeSent, QueuedTerms};
 use crate::gateway::write::queue::live::Live;
 use crate::gateway::write::queue::write_queue::{Queue, STORE_PAUSE};
 
@@ -21,10 +21,7 @@ pub struct QueueJournal {
     active: Arc<Active>,
     number: u64,
     run: u32,
-    /// Attempts before this process or this run.
-    attempts: u32,
-    may_have_run: bool,
-    patience: Patience,
+    terms: QueuedTerms,
 }
 
 impl QueueJournal {
@@ -42,9 +39,7 @@ impl QueueJournal {
             active: Arc::clone(active),
             number,
             run: live.run.number,
-            attempts,
-            may_have_run,
-            patience,
+            terms: QueuedTerms { patience, attempts, may_have_run },
         }
     }
 
@@ -79,16 +74,8 @@ impl QueueJournal {
 }
 
 impl Journal for QueueJournal {
-    fn patience(&self) -> Patience {
-        self.patience
-    }
-
-    fn attempts(&self) -> u32 {
-        self.attempts
-    }
-
-    fn may_have_run(&self) -> bool {
-        self.may_have_run
+    fn terms(&self) -> QueuedTerms {
+        self.terms
     }
 
     fn sending(&self) -> BoxFuture<'_, Result<(), MustNotBeSent>> {

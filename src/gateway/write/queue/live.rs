@@ -9,8 +9,7 @@ use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::interim::Interims;
-use crate::gateway::write::queue::counts::Counts;
-use crate::gateway::write::queue::usage::Usage;
+use crate::gateway::write::queue::counts::{Counts, Usage};
 use crate::gateway::write::turns::Turn;
 use crate::writes::record::Key;
 use crate::writes::{Progress, Stored, WriteId, WriteState};
@@ -42,7 +41,6 @@ pub struct Inner {
     pub usage: Usage,
     /// By client and key.
     pub keys: HashMap<(u32, [u8; 32]), Keyed>,
-    /// The expiry of finished writes.
     pub expiry: BTreeSet<(Timestamp, u64)>,
     /// Live writes with an outcome that is not stored yet.
     pub unkept: BTreeSet<u64>,
@@ -55,11 +53,9 @@ pub struct Live {
     pub accepted: Timestamp,
     pub size: Size,
     pub key: Option<Box<Key>>,
-    /// The stored state.
     pub progress: Progress,
     /// The outcome while it is being stored; it is final.
     pub ending: Option<Box<Progress>>,
-    /// The place in the lane.
     pub turn: Turn,
     /// True once the store has accepted it.
     pub is_kept: bool,
@@ -69,7 +65,6 @@ pub struct Live {
     pub waiters: Waiters,
 }
 
-/// The attempts of one live write.
 #[derive(Default)]
 pub struct Run {
     /// True once its turn has come.
@@ -83,7 +78,6 @@ pub struct Run {
     pub on_wire: Option<Entered>,
 }
 
-/// Requests that wait for one live write.
 #[derive(Default)]
 pub struct Waiters {
     /// The waiters of a synchronous write, dropped at zero. `None`: asynchronous.
@@ -118,7 +112,6 @@ pub struct Finished {
     pub salt: u64,
     pub class: Class,
     pub state: WriteState,
-    /// Bytes in the store.
     pub bytes: u32,
     pub key: Option<Box<[u8; 32]>>,
 }
@@ -176,7 +169,6 @@ impl Live {
         self.progress.state = state;
     }
 
-    /// Notifies the waiters.
     pub fn tell(&self) {
         if let Some(watched) = &self.waiters.watched {
             watched.changed.notify_waiters();

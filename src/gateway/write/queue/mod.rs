@@ -2,17 +2,14 @@
 //! "Asynchronous writes" and "Promises").
 //!
 //! In memory, the queue keeps some hundred bytes per write; the store (`writes/`) has requests and
-//! answers. Each state is stored before it becomes visible or has an effect. `accept` takes writes
-//! in, `runner` executes them, and `journal` records each attempt before its first byte. `recovery`
-//! resumes the writes of an earlier process; `operator_actions` has those of clients and operators.
-//! Left out: HTTP (`asynchronous`).
+//! answers. Each state is stored before it becomes visible or has an effect. Left out: HTTP
+//! (`asynchronous`).
 
 mod accept;
 mod counts;
 pub(in crate::gateway::write) mod journal;
 pub(in crate::gateway::write) mod live;
 mod operator_actions;
-mod usage;
 pub(in crate::gateway::write) mod write_queue;
 
 pub use accept::{Accepted, New, NotAccepted};

@@ -7,7 +7,7 @@ use crate::writes::record::Reason;
 use crate::writes::{Change, Progress, StoreError, Write, WriteId, WriteState};
 
 use crate::gateway::error::GatewayError;
-use crate::gateway::write::queue::live::{Inner, Keyed, Live, Size, Watched, bytes_of};
+use crate::gateway::write::queue::live::{Inner, Keyed, Live, Size, bytes_of};
 use crate::gateway::write::queue::write_queue::{PATIENCE, Queue};
 use crate::gateway::write::turns::Turns;
 
@@ -220,7 +220,6 @@ impl Queue {
         }
     }
 
-    /// Returns the request and the state of a write.
     pub async fn look_up(&self, id: WriteId) -> Result<Option<Listed>, StoreError> {
         let Some(standing) = self.standing(id) else { return Ok(None) };
         let Some((listed, _)) = self.load(id.number).await? else { return Ok(None) };
@@ -269,13 +268,6 @@ impl Queue {
         chosen
     }
 
-    /// Waits until a synchronous write has ended; returns its error if it was dropped.
-    pub async fn attend(&self, id: WriteId, watched: Option<&Watched>) -> Option<GatewayError> {
-        self.ended(id).await;
-        watched.and_then(|watched| watched.refused.lock().clone())
-    }
-
-    /// Returns the outcome of a write.
     pub async fn outcome(&self, id: WriteId) -> Result<Option<Progress>, StoreError> {
         let Some(standing) = self.standing(id) else { return Ok(None) };
         if standing.progress.is_some() {

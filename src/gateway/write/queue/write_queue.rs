@@ -30,7 +30,6 @@ pub(in crate::gateway::write) const STORE_PAUSE: Duration = Duration::from_secs(
 /// The finished writes that one store operation removes.
 pub(in crate::gateway::write) const FORGOTTEN_AT_ONCE: usize = 1_000;
 
-/// The queue of accepted writes.
 pub struct Queue {
     pub(in crate::gateway::write) store: Arc<dyn Store>,
     pub(in crate::gateway::write) clock: Clock,
@@ -42,9 +41,7 @@ pub struct Queue {
     pub(in crate::gateway::write) dispatch: Mutex<Dispatch<Class>>,
     /// Memory for bodies from the store; requests with theirs may wait for a write here.
     pub(in crate::gateway::write) carried: BodyMemory,
-    /// Notified when a write may start.
     pub(in crate::gateway::write) startable: Notify,
-    /// Notified when the next expiry moves forward.
     pub(in crate::gateway::write) expiring: Notify,
     /// Notified when an outcome could not be stored.
     pub(in crate::gateway::write) unkept: Notify,
@@ -64,7 +61,6 @@ pub struct Standing {
 }
 
 impl Queue {
-    /// Creates an empty queue over a store.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Clock,
@@ -85,7 +81,6 @@ impl Queue {
         })
     }
 
-    /// True if accepted writes survive the process.
     pub fn is_durable(&self) -> bool {
         self.store.is_durable()
     }
@@ -101,7 +96,6 @@ impl Queue {
         inner.counts.counts()
     }
 
-    /// The number of unfinished writes.
     pub fn unfinished(&self) -> usize {
         self.inner.lock().live.len()
     }
@@ -116,7 +110,6 @@ impl Queue {
         self.inner.lock().counts.oldest()
     }
 
-    /// Returns the status of a write; `None` if there is no such write.
     pub fn standing(&self, id: WriteId) -> Option<Standing> {
         let inner = self.inner.lock();
         if let Some(live) = inner.kept(id) {
@@ -127,7 +120,6 @@ impl Queue {
         Some(Standing { id, client: finished.class.client, state: finished.state, progress: None })
     }
 
-    /// The number of writes before this one in its lane.
     pub fn ahead(&self, id: WriteId) -> usize {
         self.inner.lock().live.get(&id.number).map_or(0, |live| live.turn.ahead())
     }
@@ -138,7 +130,6 @@ impl Queue {
         live.get_mut(&number).map(|live| Arc::clone(live.waiters.watched.get_or_insert_default()))
     }
 
-    /// Waits until a write has finished.
     pub async fn ended(&self, id: WriteId) {
         while let Some(watched) = self.watch(id.number) {
             // Registered before the check, so that no change is missed in between.
@@ -230,14 +221,9 @@ impl Queue {
             let (old, next) = {
                 let inner = &mut *self.inner.lock();
                 let mut old = Vec::new();
-                while let Some((at, number)) = inner
-                    .expiry
-                    .first()
-                    .copied()
-                    .filter(|(at, _)| *at <= now && old.len() < FORGOTTEN_AT_ONCE)
-                {
-                    inner.expiry.remove(&(at, number));
-                    old.push(number);
+                let is_old = |(at, _): &(Timestamp, u64)| *at <= now;
+                while old.len() < FORGOTTEN_AT_ONCE && inner.expiry.first().is_some_and(is_old) {
+                    old.extend(inner.expiry.pop_first().map(|(_, number)| number));
                 }
                 for number in &old {
                     let Some(finished) = inner.take_finished(*number) else { continue };
