@@ -87,7 +87,11 @@ impl Recovered {
             let state = if may_have_run { WriteState::Unknown } else { WriteState::Failed };
             (state, error.as_reason())
         })?;
-        *(if was_sending { &mut self.repeated } else { &mut self.queued }) += 1;
+        if was_sending {
+            self.repeated += 1;
+        } else {
+            self.queued += 1;
+        }
         Ok(lane)
     }
 }
