@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use crate::clock::{Clock, Timestamp};
 use crate::config::{Config, Freshness, PASSTHROUGH_ACCOUNT};
-use crate::decision::AccountId;
-use crate::decision::cache::freshness::Mode;
+use crate::decision::{AccountId, cache::freshness::Mode};
 use crate::gateway::active::Active;
 use crate::gateway::url_rewrite::map::UrlMap;
 use crate::telemetry::Metrics;

@@ -15,14 +15,12 @@ use parking_lot::Mutex;
 use crate::clock::Clock;
 use crate::config::{self, Config, Faults, Reload};
 use crate::gateway::assembly::Gateway;
-use crate::gateway::background::audit::Audit;
-use crate::gateway::background::mint::keep_minting;
 use crate::gateway::background::webhook_monitor::{WebhookMonitor, keep_checking_all};
+use crate::gateway::background::{audit::Audit, mint::keep_minting};
 use crate::gateway::cache::invalidation::purge::Prefix;
 use crate::gateway::write::recovery::Recovery;
 use crate::telemetry::Metrics;
-use crate::writes::Store as WriteStore;
-use crate::writes::memory::MemoryStore;
+use crate::writes::{Store as WriteStore, memory::MemoryStore};
 
 /// The longest wait of a reload for the previous one. Chosen here: an operator's patience.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -13,7 +13,6 @@ use parking_lot::Mutex;
 
 use crate::clock::{Clock, Timestamp};
 use crate::decision::Invariant;
-
 use crate::gateway::dispatch::admission::Admissions;
 use crate::gateway::environment::Environment;
 use crate::telemetry::Metrics;

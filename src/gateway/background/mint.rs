@@ -14,18 +14,16 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::clock::Timestamp;
 use crate::decision::{LimitDenied, Until};
-use crate::tokens::{MintFailure, Minting};
-
 use crate::gateway::dispatch::answer::{Answer, AnswerBody, said};
-use crate::gateway::dispatch::attempt::Unanswered;
-use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Job, PATIENCE, Unconditional};
-use crate::gateway::dispatch::permissions::Whom;
-use crate::gateway::dispatch::progress::RequestProgress;
-use crate::gateway::dispatch::route::MINT;
+use crate::gateway::dispatch::{
+    attempt::Unanswered, dispatcher::Dispatcher, permissions::Whom, progress::RequestProgress,
+    route::MINT,
+};
 use crate::gateway::environment::Environment;
 use crate::gateway::random::unit_random;
 use crate::gateway::upstream::fetch::Reuse;
+use crate::tokens::{MintFailure, Minting};
 
 /// The largest answer. Chosen here: it lists the permissions and perhaps some repositories.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;

@@ -14,15 +14,14 @@ use http::{Method, header};
 
 use crate::config::Hook;
 use crate::decision::ClientId;
-use crate::webhooks::{Check, Findings, Listed, Terms};
-
 use crate::gateway::cache::webhook_coverage::{Watched, WebhookCoverage};
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
-use crate::gateway::dispatch::dispatcher::Dispatcher;
-use crate::gateway::dispatch::job::Unconditional;
-use crate::gateway::dispatch::progress::RequestProgress;
+use crate::gateway::dispatch::{
+    dispatcher::Dispatcher, job::Unconditional, progress::RequestProgress,
+};
 use crate::gateway::environment::Environment;
 use crate::gateway::request::webhooks::Webhooks;
+use crate::webhooks::{Check, Findings, Listed, Terms};
 
 /// The largest answer. Chosen here: a list of a hundred deliveries takes a twentieth of it.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;

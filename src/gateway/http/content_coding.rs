@@ -1,9 +1,9 @@
 //! Content codings: which a stored answer may be sent in, which a client accepts.
 
-use crate::decision::cache::cache_control::{CacheControl, vary_names};
-use crate::gateway::http::headers::DIGESTS;
-use crate::gateway::http::media_type::has_json_type;
 use http::header::{self, HeaderMap, HeaderValue};
+
+use crate::decision::cache::cache_control::{CacheControl, vary_names};
+use crate::gateway::http::{headers::DIGESTS, media_type::has_json_type};
 
 /// The codings that an answer permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,8 @@
 
 use std::collections::VecDeque;
 
-use parking_lot::Mutex;
-
 use http::{HeaderMap, StatusCode};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// The limit of interim answers that a slow client leaves unread; later ones are dropped. Chosen

@@ -14,8 +14,7 @@ use http::{HeaderMap, HeaderValue};
 use subtle::ConstantTimeEq;
 
 use crate::config::{AllowedMethod, Client as ClientConfig, Config, digest};
-use crate::decision::AccountId;
-use crate::decision::access::Rule;
+use crate::decision::{AccountId, access::Rule};
 use crate::gateway::error::Unknown;
 
 /// The client's header for its key; `Authorization` then goes upstream (SPECIFICATION, "Keys").

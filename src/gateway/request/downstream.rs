@@ -1,11 +1,11 @@
 //! The client side of the gateway: its public address, and the memory for request bodies.
 
+use std::sync::Arc;
+
 use crate::config::Config;
 use crate::gateway::address::{Root, Service};
-use crate::gateway::request::body::BodyMemory;
-use crate::gateway::request::validate::ValidRequest;
+use crate::gateway::request::{body::BodyMemory, validate::ValidRequest};
 use crate::gateway::url_rewrite::map::Origin;
-use std::sync::Arc;
 
 /// The clients' side of the gateway under one config.
 pub struct Downstream {

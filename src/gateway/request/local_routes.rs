@@ -1,8 +1,9 @@
 //! Routes that the gateway answers itself: kept writes and deliveries of webhooks.
 
+use http::Method;
+
 use crate::gateway::request::validate::ValidRequest;
 use crate::writes::WriteId;
-use http::Method;
 
 /// The status resource's name in metrics.
 pub const OWN_WRITE: &str = "/_weir/writes/{id}";

@@ -17,12 +17,10 @@ use parking_lot::Mutex;
 use ring::hmac;
 
 use crate::config::Config;
-use crate::decision::AccountId;
-use crate::decision::cache::key::CredentialKey;
-use crate::tokens::TokenId;
-
-use crate::gateway::dispatch::job::{ClientCredential, DynamicAccount};
+use crate::decision::{AccountId, cache::key::CredentialKey};
+use crate::gateway::dispatch::client_credential::{ClientCredential, DynamicAccount};
 use crate::gateway::random;
+use crate::tokens::TokenId;
 
 /// The dynamic accounts and their credentials.
 pub struct DynamicAccounts {

@@ -5,38 +5,29 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use http::HeaderMap;
 use http::Method;
+use http::header::AUTHORIZATION;
 use percent_encoding::percent_decode_str;
 
 use crate::api::{
     Classified, Endpoint, GRAPHQL_MUTATION_POINTS, GRAPHQL_QUERY_POINTS, GraphqlEffect,
-    GraphqlRequest, Params, Table, lane_of,
+    GraphqlRequest, OperationKey, Params, ResourceName, Table, lane_of,
 };
 use crate::config::Config;
-use crate::decision::cache::key::Scope;
 use crate::decision::permissions::needs::{AccountTokens, unmet};
-use crate::decision::{AccountId, WriteSpacing};
-use crate::tokens::Wanted;
-
-use crate::api::{OperationKey, ResourceName};
-use crate::decision::cache::freshness::Mode;
-use crate::gateway::dispatch::candidates::{AccountLists, Accounts, Place, Territories};
-use crate::gateway::dispatch::dispatcher::Dispatcher;
-use crate::gateway::dispatch::job::ClientCredential;
-use crate::gateway::dispatch::route::MINT;
-use crate::gateway::dispatch::route::Route;
+use crate::decision::{AccountId, WriteSpacing, cache::freshness::Mode, cache::key::Scope};
+use crate::gateway::dispatch::candidates::{Accounts, Place, Territories};
+use crate::gateway::dispatch::route::{MINT, Route};
+use crate::gateway::dispatch::{
+    account_lists::AccountLists, client_credential::ClientCredential, dispatcher::Dispatcher,
+};
 use crate::gateway::environment::Environment;
-use crate::gateway::error::GatewayError;
-use crate::gateway::error::Malformed;
-use crate::gateway::request::clients::Client;
-use crate::gateway::request::clients::{Clients, KEY_HEADER};
-use crate::gateway::request::graphql_prices::GraphqlPrices;
-use crate::gateway::request::passthrough::DynamicAccounts;
-use crate::gateway::request::validate::Methods;
-use crate::gateway::request::validate::ValidRequest;
-use crate::tokens::Tokens;
-use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use crate::gateway::error::{GatewayError, Malformed};
+use crate::gateway::request::clients::{Client, Clients, KEY_HEADER};
+use crate::gateway::request::validate::{Methods, ValidRequest};
+use crate::gateway::request::{graphql_prices::GraphqlPrices, passthrough::DynamicAccounts};
+use crate::tokens::{Tokens, Wanted};
 
 /// Routes requests under one config: their client, endpoint, scope, accounts and cost.
 pub struct Router {

@@ -1,11 +1,13 @@
 //! The receiving side of webhooks: signatures, duplicates, and room for deliveries under way.
 
+use std::sync::Arc;
+
+use secrecy::ExposeSecret;
+use tokio::sync::Semaphore;
+
 use crate::config::Config;
 use crate::gateway::request::body::BodyMemory;
 use crate::webhooks::{Keys, Receiver};
-use secrecy::ExposeSecret;
-use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 /// The most concurrent deliveries. Chosen here: each takes milliseconds.
 const DELIVERIES_MAX: usize = 256;

@@ -15,33 +15,26 @@ use ring::digest::{Context, SHA256};
 
 use crate::config::digest;
 use crate::decision::WriteSpacing;
-use crate::telemetry::CacheOutcome;
-use crate::writes::record::{Address, Key, Shape};
-use crate::writes::{Write, WriteId};
-
 use crate::gateway::address::{Root, Service};
 use crate::gateway::counted::Counted;
-use crate::gateway::dispatch::job::Job;
-use crate::gateway::dispatch::route::Route;
+use crate::gateway::dispatch::{job::Job, route::Route};
 use crate::gateway::environment::Environment;
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers;
 use crate::gateway::request::clients::{Client, Clients};
-use crate::gateway::request::local_routes::OWN_WRITES;
-use crate::gateway::request::validate::ValidRequest;
+use crate::gateway::request::{local_routes::OWN_WRITES, validate::ValidRequest};
 use crate::gateway::response::reply::{Reply, ReplyBody};
-use crate::gateway::server::credentials::carries_credential;
-use crate::gateway::server::handler::Handler;
-use crate::gateway::server::interims::gone;
-use crate::gateway::server::request::Request;
-use crate::gateway::server::request::Stop;
+use crate::gateway::server::request::{Request, Stop};
+use crate::gateway::server::{credentials::carries_credential, handler::Handler, interims::gone};
 use crate::gateway::upstream::outgoing::OutgoingBody;
 use crate::gateway::url_rewrite::map::Origin;
-use crate::gateway::write::queue::Class;
-use crate::gateway::write::queue::PATIENCE;
-use crate::gateway::write::queue::SyncWaiter;
-use crate::gateway::write::queue::{Accepted, New, NotAccepted, NotChanged};
-use crate::gateway::write::writes::{SyncWait, not_readable};
+use crate::gateway::write::attended::{SyncWait, not_readable};
+use crate::gateway::write::queue::{
+    Accepted, Class, New, NotAccepted, NotChanged, PATIENCE, SyncWaiter,
+};
+use crate::telemetry::CacheOutcome;
+use crate::writes::record::{Address, Key, Shape};
+use crate::writes::{Write, WriteId};
 
 /// The longest `Idempotency-Key`. Chosen here: several times a UUID, as other services allow.
 const KEY_BYTES_MAX: usize = 255;

@@ -1,15 +1,17 @@
 //! The body of a request on a session: read whole, begun, or drained.
 
+use std::time::Duration;
+
+use http::HeaderMap;
+use pingora::protocols::http::ServerSession;
+use tokio::time::timeout;
+
 use crate::api::ResourceName;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{BodyFault, BodyRead, Expects, HeldBody};
 use crate::gateway::request::validate::ValidRequest;
 use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::{Body, Request, Stop};
-use http::HeaderMap;
-use pingora::protocols::http::ServerSession;
-use std::time::Duration;
-use tokio::time::timeout;
 
 /// The longest body of a request that has no use for one.
 pub(super) const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;

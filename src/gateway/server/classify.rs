@@ -1,23 +1,23 @@
 //! The stage that finds out what a request is, whose it is, and whether it is allowed.
 
+use std::sync::Arc;
+
+use http::{Method, StatusCode};
+
 use crate::clock::Timestamp;
 use crate::decision::access::permitted;
 use crate::gateway::address::Service;
-use crate::gateway::cache::lookup::CacheLookup;
-use crate::gateway::cache::store::Entry;
+use crate::gateway::cache::{lookup::CacheLookup, store::Entry};
 use crate::gateway::dispatch::route::Route;
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers;
 use crate::gateway::request::local_routes::{OWN_WRITE, is_delivery, own_write_id};
 use crate::gateway::request::validate::ValidRequest;
 use crate::gateway::response::local_pages::{public_page, rate_limit};
-use crate::gateway::response::render::Content;
-use crate::gateway::response::reply::Reply;
+use crate::gateway::response::{render::Content, reply::Reply};
 use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::{Allowed, Classification, Request, Task};
 use crate::telemetry::{CacheOutcome, spans};
-use http::{Method, StatusCode};
-use std::sync::Arc;
 
 impl Handler {
     /// Runs the stages that need no waiting: client, route and access.

@@ -24,7 +24,6 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::clock::timer_now;
-
 use crate::gateway::request::validate::HEAD_BYTES_MAX;
 
 /// Size of one read; nearly all request heads are shorter.

@@ -10,17 +10,13 @@ use http::StatusCode;
 use pingora::protocols::http::ServerSession;
 use serde_json::json;
 
-use crate::webhooks::{BODY_BYTES_MAX, Effect, Received, Rejected, Signature};
-
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{BodyFault, BodyRead, HeldBody};
-use crate::gateway::request::local_routes::WEBHOOKS_PATH;
-use crate::gateway::request::validate::ValidRequest;
+use crate::gateway::request::{local_routes::WEBHOOKS_PATH, validate::ValidRequest};
 use crate::gateway::response::reply::Reply;
-use crate::gateway::server::body::expects;
-use crate::gateway::server::handler::Handler;
-use crate::gateway::server::request::Stop;
-use crate::gateway::server::request::{Body, Request};
+use crate::gateway::server::request::{Body, Request, Stop};
+use crate::gateway::server::{body::expects, handler::Handler};
+use crate::webhooks::{BODY_BYTES_MAX, Effect, Received, Rejected, Signature};
 
 /// The metric's event label of an unverified delivery.
 const UNVERIFIED: &str = "unverified";

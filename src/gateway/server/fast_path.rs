@@ -14,9 +14,7 @@ use memchr::memmem;
 use pingora::server::ShutdownWatch;
 use tokio::time::Instant;
 
-use crate::clock::Timestamp;
-
-use crate::clock::timer_now;
+use crate::clock::{Timestamp, timer_now};
 use crate::gateway::cache::store::Entry;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::validate::{self, Wire};
@@ -25,8 +23,7 @@ use crate::gateway::server::connection::{Came, Connection, Watch};
 use crate::gateway::server::handler::{Frontend, Handler, PREFACE_BEGINS};
 use crate::gateway::server::header_memo::{HeaderMemo, Lines};
 use crate::gateway::server::miss::{Asked, Asking};
-use crate::gateway::server::request::Known;
-use crate::gateway::server::request::{Classification, Request, Task};
+use crate::gateway::server::request::{Classification, Known, Request, Task};
 
 /// The end of the request lines that the fast path takes.
 const LINE_ENDS: &[u8] = b" HTTP/1.1\r\n";

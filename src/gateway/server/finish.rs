@@ -1,20 +1,18 @@
 //! The last stages: the error as an answer, the gateway's own headers, and the record of the
 //! outcome.
 
+use std::sync::Arc;
+
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::head_writer::MapHead;
-use crate::gateway::response::body::RenderedBody;
-use crate::gateway::response::budget_headers::RateView;
-use crate::gateway::response::error::render_error;
-use crate::gateway::response::gateway_headers::GatewayHeaders;
-use crate::gateway::response::render::Content;
-use crate::gateway::response::reply::Reply;
-use crate::gateway::server::handler::Handler;
-use crate::gateway::server::request::Request;
+use crate::gateway::response::{
+    body::RenderedBody, budget_headers::RateView, error::render_error,
+    gateway_headers::GatewayHeaders, render::Content, reply::Reply,
+};
+use crate::gateway::server::{handler::Handler, request::Request};
 use crate::telemetry::{LogText, log, spans};
-use std::sync::Arc;
 
 impl Handler {
     pub(super) fn refusal(&self, request: &mut Request, refused: &GatewayError) -> Reply {

@@ -1,9 +1,10 @@
 //! Handlers of requests. A [`Frontend`] renews its handler when the config is reloaded; a handler
 //! keeps one config for a whole request.
 
+use std::sync::Arc;
+
 use crate::gateway::assembly::Gateway;
 use crate::gateway::reload::Current;
-use std::sync::Arc;
 
 /// The beginning of HTTP/2's preface; no HTTP/1.1 request begins so (RFC 9113 §3.4).
 pub(super) const PREFACE_BEGINS: &[u8; 4] = b"PRI ";

@@ -1,17 +1,18 @@
 //! Informational answers on their way to the client of a session, and the watch for its leaving.
 
-use crate::gateway::http::interim::{Interim, Interims};
-use crate::gateway::response::write::{self, Broken};
-use crate::gateway::server::handler::Handler;
-use crate::gateway::server::request::Request;
-use crate::gateway::url_rewrite::map::Origin;
-use http::Version;
-use pingora::ErrorType;
-use pingora::protocols::http::ServerSession;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+
+use http::Version;
+use pingora::ErrorType;
+use pingora::protocols::http::ServerSession;
+
+use crate::gateway::http::interim::{Interim, Interims};
+use crate::gateway::response::write::{self, Broken};
+use crate::gateway::server::{handler::Handler, request::Request};
+use crate::gateway::url_rewrite::map::Origin;
 
 impl Handler {
     pub fn put_interim(&self, interim: &Interim, origin: &Origin, into: &mut Vec<u8>) {

@@ -9,10 +9,8 @@ use pingora::server::ShutdownWatch;
 use tracing::Instrument;
 
 use crate::gateway::cache::lookup::{CacheLookup, ReadAnswer};
-use crate::gateway::server::connection::Connection;
-use crate::gateway::server::handler::Handler;
-use crate::gateway::server::request::Known;
-use crate::gateway::server::request::{Allowed, Classification, Request, Task};
+use crate::gateway::server::request::{Allowed, Classification, Known, Request, Task};
+use crate::gateway::server::{connection::Connection, handler::Handler};
 
 /// A read without a fresh stored answer.
 pub(super) struct Asking {

@@ -1,24 +1,21 @@
 //! Reads: the job and the cache request that a request becomes, and the answer to it.
 
-use crate::decision::cache::request_directives::RequestDirectives;
-use crate::decision::permissions::AccessQuery;
+use std::sync::Arc;
+
+use http::Method;
+use pingora::protocols::http::ServerSession;
+
+use crate::decision::{cache::request_directives::RequestDirectives, permissions::AccessQuery};
 use crate::gateway::cache::cache_request::CacheRequest;
 use crate::gateway::cache::lookup::{CacheLookup, ReadAnswer};
-use crate::gateway::dispatch::job::Job;
-use crate::gateway::dispatch::progress::RequestProgress;
-use crate::gateway::dispatch::route::Route;
+use crate::gateway::dispatch::{job::Job, progress::RequestProgress, route::Route};
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers;
-use crate::gateway::request::clients::Client;
-use crate::gateway::request::validate::ValidRequest;
+use crate::gateway::request::{clients::Client, validate::ValidRequest};
 use crate::gateway::response::render::{Compression, Content, Selection};
 use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::{Request, Stop};
-use crate::gateway::upstream::outgoing::OutgoingBody;
-use crate::gateway::upstream::outgoing::OutgoingRequest;
-use http::Method;
-use pingora::protocols::http::ServerSession;
-use std::sync::Arc;
+use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
 
 impl Handler {
     pub(super) async fn read_for_session(

@@ -11,24 +11,20 @@ use http::{HeaderMap, HeaderValue, Method};
 use crate::api::{Dialect, Endpoint};
 use crate::clock::Timestamp;
 use crate::decision::AccountId;
-use crate::telemetry::{MethodName, Outcome, spans};
-use crate::writes::WriteId;
-
 use crate::gateway::address::decode_unreserved;
 use crate::gateway::assembly::Gateway;
-use crate::gateway::dispatch::job::ClientCredential;
-use crate::gateway::dispatch::progress::RequestProgress;
-use crate::gateway::dispatch::route::Route;
+use crate::gateway::dispatch::{
+    client_credential::ClientCredential, progress::RequestProgress, route::Route,
+};
 use crate::gateway::error::GatewayError;
-use crate::gateway::http::headers;
-use crate::gateway::http::interim::Interims;
+use crate::gateway::http::{headers, interim::Interims};
 use crate::gateway::random;
-use crate::gateway::request::clients::Client;
-use crate::gateway::request::validate::ValidRequest;
-use crate::gateway::response::form::Form;
-use crate::gateway::response::render::Content;
+use crate::gateway::request::{clients::Client, validate::ValidRequest};
+use crate::gateway::response::{form::Form, render::Content};
 use crate::gateway::server::header_memo;
 use crate::gateway::url_rewrite::map::Origin;
+use crate::telemetry::{MethodName, Outcome, spans};
+use crate::writes::WriteId;
 
 /// A request and the results of its stages; becomes its outcome.
 pub(super) struct Request {

@@ -19,13 +19,9 @@ use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::clock::timer_now;
-use crate::gateway::error::GatewayError;
-use crate::gateway::error::Malformed;
+use crate::gateway::error::{GatewayError, Malformed};
 use crate::gateway::request::validate::HEAD_BYTES_MAX;
-use crate::gateway::response::error::render_error;
-use crate::gateway::response::form::Form;
-use crate::gateway::response::render::Content;
-use crate::gateway::response::write;
+use crate::gateway::response::{error::render_error, form::Form, render::Content, write};
 use crate::gateway::server::connection::{Connection, Watch};
 use crate::gateway::server::fast_path::{Age, Next};
 use crate::gateway::server::handler::{Frontend, Handler};

@@ -8,18 +8,15 @@ use std::sync::Arc;
 use pingora::protocols::http::ServerSession;
 use tracing::Instrument;
 
-use crate::telemetry::CacheOutcome;
-
 use crate::gateway::cache::lookup::ReadAnswer;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::validate::{self, BodyFraming, ValidRequest, Wire};
 use crate::gateway::response::render::Content;
 use crate::gateway::response::write::{self, Broken};
 use crate::gateway::server::body::{IDLE_BODY_BYTES_MAX, linger};
-use crate::gateway::server::handler::Handler;
-use crate::gateway::server::interims::takes_interims;
-use crate::gateway::server::request::{Allowed, Body, Classification, Request, Task};
-use crate::gateway::server::request::{Known, Stop};
+use crate::gateway::server::request::{Allowed, Body, Classification, Known, Request, Stop, Task};
+use crate::gateway::server::{handler::Handler, interims::takes_interims};
+use crate::telemetry::CacheOutcome;
 
 impl Handler {
     /// Serves one request with its head read. `known` carries the result of the fast path.

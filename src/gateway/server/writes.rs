@@ -1,26 +1,24 @@
 //! Writes of a client that waits for the answer, GraphQL included.
 
+use std::sync::Arc;
+
+use http::Method;
+use pingora::protocols::http::ServerSession;
+
 use crate::api::GraphqlRequest;
 use crate::decision::WriteSpacing;
 use crate::gateway::address::Service;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
-use crate::gateway::dispatch::job::Job;
-use crate::gateway::dispatch::job::Unconditional;
-use crate::gateway::dispatch::progress::CancelOutcome;
-use crate::gateway::dispatch::route::Route;
+use crate::gateway::dispatch::job::{Job, Unconditional};
+use crate::gateway::dispatch::{progress::CancelOutcome, route::Route};
 use crate::gateway::error::GatewayError;
-use crate::gateway::request::body::BodyRead;
-use crate::gateway::request::clients::Client;
 use crate::gateway::request::validate::{BodyFraming, ValidRequest};
+use crate::gateway::request::{body::BodyRead, clients::Client};
 use crate::gateway::response::reply::Reply;
-use crate::gateway::server::asynchronous::Terms;
-use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::{Body, Request, Stop};
+use crate::gateway::server::{asynchronous::Terms, handler::Handler};
 use crate::gateway::upstream::outgoing::OutgoingBody;
 use crate::telemetry::CacheOutcome;
-use http::Method;
-use pingora::protocols::http::ServerSession;
-use std::sync::Arc;
 
 /// Uploads up to this size are held like other writes: the gateway then notices a client that
 /// leaves and can retry. Larger ones are streamed.

@@ -2,8 +2,7 @@
 //!
 //! Left out: references of a query alone, which lead to the requested path.
 
-use crate::gateway::address::decode_unreserved;
-use crate::gateway::address::path_of;
+use crate::gateway::address::{decode_unreserved, path_of};
 use crate::gateway::url_rewrite::map::UrlMap;
 
 impl UrlMap {

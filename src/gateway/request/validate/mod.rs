@@ -7,10 +7,11 @@
 
 use std::net::Ipv6Addr;
 
-use crate::gateway::address::{Root, Service, decode_unreserved, hex_digit};
-use crate::gateway::error::Malformed;
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Uri};
+
+use crate::gateway::address::{Root, Service, decode_unreserved, hex_digit};
+use crate::gateway::error::Malformed;
 
 /// The longest request head, in bytes (SPECIFICATION, "Well-formed requests").
 pub const HEAD_BYTES_MAX: usize = 32 * 1024;
