@@ -2,47 +2,78 @@
 //!
 //! The rendering of an error as an answer is left to `response::error`.
 
+use http::StatusCode;
+
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::{BudgetView, LimitKind};
 use crate::tokens::Lack;
-use crate::writes::record::Reason;
-use crate::writes::{StoreError, WriteState};
-use http::StatusCode;
+use crate::writes::{StoreError, WriteState, record::Reason};
 
 /// The page behind `documentation_url`, served by the gateway itself.
 pub const HELP_PATH: &str = "/_weir/help";
 
-/// A gateway error: the reason why the gateway answers a request itself.
-#[derive(Clone, Debug)]
+/// A gateway error: the reason why the gateway answers a request itself. Displays its message for
+/// the client.
+#[derive(Clone, Debug, thiserror::Error, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum GatewayError {
     /// Not exactly one well-formed request; the connection closes.
+    #[error(transparent)]
     Malformed(Malformed),
     /// The body or its framing broke off; the connection closes.
+    #[error("Bad request: the body broke off or was framed wrongly.")]
     BrokenBody,
+    #[error("The request body did not arrive in time.")]
     BodyTimeout,
     /// The body exceeds the limit of its kind of request.
+    #[error("The request body is too large.")]
     BodyTooLarge,
+    #[error("The request head did not arrive in time.")]
     HeadTimeout,
+    #[error(transparent)]
     Unauthenticated(Unknown),
+    #[error(
+        "This delivery needs one X-Hub-Signature-256 header, made with the secret of this gateway's webhook."
+    )]
     WrongSignature,
     /// The delivery is signed but unreadable.
+    #[error("Bad request: the body of this delivery is not a JSON object.")]
     MalformedDelivery,
     /// The concurrent deliveries have reached their limit, in number or in bytes.
+    #[error("This gateway takes no further deliveries at the moment.")]
     DeliveriesFull,
+    #[error("This gateway does not allow this request to this client.")]
     NotAllowed,
     /// A write, or a route about "me", by a client without an account of its own.
+    #[error(
+        "This client has no account of its own at this gateway: it cannot write, nor ask for what is about itself."
+    )]
     NoAccount,
     /// No configured token may carry the request; names the requirement.
+    #[error("No token of this gateway may carry this request: {0}.")]
     NoToken(String),
     /// The upstream rejects every token that could carry the request.
+    #[error(
+        "The upstream accepts none of this gateway's tokens for this request; nothing was executed."
+    )]
     TokensRejected,
     /// A required installation token cannot be minted now; names the reason.
+    #[error(
+        "This gateway has no token for this request at the moment ({}); nothing was executed.",
+        .0.reason
+    )]
     TokenUnavailable(Lack),
+    #[error("Not Found")]
     NoSuchResource,
     /// No stored answer may be served, and the client forbids a fetch (`only-if-cached`).
+    #[strum(serialize = "only_if_cached")]
+    #[error(
+        "Nothing stored may be served for this request, which asks for nothing else (only-if-cached); the upstream was not asked."
+    )]
     NothingStored,
     /// A budget or a secondary limit denies the request.
+    #[error("The limits left no room for it in time ({}).", limit.name())]
     Limited {
         limit: LimitKind,
         /// The earliest time at which a retry may succeed.
@@ -52,87 +83,87 @@ pub enum GatewayError {
         view: BudgetView,
     },
     /// The upstream could not be reached, so no request was executed.
+    #[strum(serialize = "upstream_unreachable")]
+    #[error("The upstream cannot be reached; nothing was executed.")]
     Unreachable,
     /// The upstream took a read and gave no proper answer.
+    #[error("The upstream's answer was lost.")]
     UpstreamFailed,
     /// The upstream did not answer a read in time.
+    #[error("The upstream did not answer in time.")]
     UpstreamTimeout,
     /// A write may or may not have been executed (SPECIFICATION, "Promises" 3).
+    #[error(
+        "The upstream's answer was lost: it is unknown whether this request was executed. Look before you send it again."
+    )]
     OutcomeUnknown,
     /// The write could not be stored and was not begun.
+    #[error("This gateway cannot keep this request safe at the moment; nothing was executed.")]
     NotKept,
     /// The store broke off; the write may or may not be stored.
+    #[error(
+        "This gateway could not make sure of this request: it is unknown whether it will be executed. Look before you send it again."
+    )]
     MayBeKept,
     /// The store cannot read or record the outcome of a write.
+    #[error("What became of this request cannot be told at the moment; ask again.")]
     NotReadable,
     /// An invalid `Idempotency-Key`; names the reason.
+    #[strum(serialize = "bad_idempotency_key")]
+    #[error("Bad request: {0}.")]
     BadKey(&'static str),
     /// An `Idempotency-Key` that belongs to another request.
+    #[strum(serialize = "idempotency_key_taken")]
+    #[error("This Idempotency-Key was used for another request.")]
     KeyTaken,
     /// The write is no longer queued and cannot be cancelled; names its state.
+    #[error("This write is {} and cannot be cancelled any more.", .0.name())]
     NotQueued(WriteState),
     /// The reason why a write of an earlier request ended.
+    #[strum(serialize = "write_ended")]
+    #[error("{}", .0.message)]
     Ended(Box<Reason>),
     /// The client left before any byte was sent, so no client reads the answer.
+    #[error("The client left before anything was sent.")]
     ClientGone,
+    #[error("The gateway is shutting down; nothing was executed.")]
     Draining,
 }
 
 /// The reason why validation fails. The connection closes after the answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// 400, with the fault.
+    #[error("Bad request: {0}.")]
     Bad(&'static str),
     /// 405: a method that is not passed on.
+    #[error("This method is not supported.")]
     Method,
     /// 414.
+    #[error("The request target is longer than 8192 bytes.")]
     TargetTooLong,
     /// 431, head above [`HEAD_BYTES_MAX`] or more than [`HEADERS_MAX`] fields.
+    #[error("The request head is larger than 32 KiB or has more than 100 headers.")]
     HeadTooLarge,
 }
 
 /// The reason why a request belongs to no client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Unknown {
+    #[error("Requires authentication: send the key that your gateway's operator gave you.")]
     NoKey,
+    #[error("Bad credentials: this gateway knows no client with this key.")]
     WrongKey,
 }
 
 impl GatewayError {
     /// The word for metrics and logs, from a closed set.
-    pub const fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> &'static str {
         match self {
-            Self::Malformed(_) => "malformed",
-            Self::BrokenBody => "broken_body",
-            Self::BodyTimeout => "body_timeout",
-            Self::BodyTooLarge => "body_too_large",
-            Self::HeadTimeout => "head_timeout",
-            Self::Unauthenticated(Unknown::NoKey) => "no_key",
-            Self::Unauthenticated(Unknown::WrongKey) => "wrong_key",
-            Self::WrongSignature => "wrong_signature",
-            Self::MalformedDelivery => "malformed_delivery",
-            Self::DeliveriesFull => "deliveries_full",
-            Self::NotAllowed => "not_allowed",
-            Self::NoAccount => "no_account",
-            Self::NoToken(_) => "no_token",
-            Self::TokensRejected => "tokens_rejected",
-            Self::TokenUnavailable(_) => "token_unavailable",
-            Self::NoSuchResource => "no_such_resource",
-            Self::NothingStored => "only_if_cached",
+            Self::Unauthenticated(unknown) => unknown.into(),
             Self::Limited { limit, .. } => limit.name(),
-            Self::Unreachable => "upstream_unreachable",
-            Self::UpstreamFailed => "upstream_failed",
-            Self::UpstreamTimeout => "upstream_timeout",
-            Self::OutcomeUnknown => "outcome_unknown",
-            Self::NotKept => "not_kept",
-            Self::MayBeKept => "may_be_kept",
-            Self::NotReadable => "not_readable",
-            Self::BadKey(_) => "bad_idempotency_key",
-            Self::KeyTaken => "idempotency_key_taken",
-            Self::NotQueued(_) => "not_queued",
-            Self::Ended(_) => "write_ended",
-            Self::ClientGone => "client_gone",
-            Self::Draining => "draining",
+            other => other.into(),
         }
     }
 
@@ -149,156 +180,50 @@ impl GatewayError {
         )
     }
 
-    pub fn status_and_message(&self) -> (StatusCode, String) {
-        let (status, message) = match self {
-            Self::BadKey(what) | Self::Malformed(Malformed::Bad(what)) => {
-                return (StatusCode::BAD_REQUEST, format!("Bad request: {what}."));
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::BadKey(_)
+            | Self::Malformed(Malformed::Bad(_))
+            | Self::BrokenBody
+            | Self::MalformedDelivery => StatusCode::BAD_REQUEST,
+            Self::Unauthenticated(_) | Self::WrongSignature => StatusCode::UNAUTHORIZED,
+            Self::NoToken(_) | Self::NotAllowed | Self::NoAccount | Self::Limited { .. } => {
+                StatusCode::FORBIDDEN
             }
-            Self::NoToken(needed) => {
-                return (
-                    StatusCode::FORBIDDEN,
-                    format!("No token of this gateway may carry this request: {needed}."),
-                );
-            }
-            Self::TokenUnavailable(lack) => {
-                let message = format!(
-                    "This gateway has no token for this request at the moment ({}); nothing was executed.",
-                    lack.reason
-                );
-                return (StatusCode::SERVICE_UNAVAILABLE, message);
-            }
-            Self::Malformed(Malformed::Method) => {
-                (StatusCode::METHOD_NOT_ALLOWED, "This method is not supported.")
-            }
-            Self::Malformed(Malformed::TargetTooLong) => {
-                (StatusCode::URI_TOO_LONG, "The request target is longer than 8192 bytes.")
-            }
-            Self::Malformed(Malformed::HeadTooLarge) => (
-                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-                "The request head is larger than 32 KiB or has more than 100 headers.",
-            ),
-            Self::BrokenBody => {
-                (StatusCode::BAD_REQUEST, "Bad request: the body broke off or was framed wrongly.")
-            }
-            Self::BodyTimeout => {
-                (StatusCode::REQUEST_TIMEOUT, "The request body did not arrive in time.")
-            }
-            Self::HeadTimeout => {
-                (StatusCode::REQUEST_TIMEOUT, "The request head did not arrive in time.")
-            }
-            Self::BodyTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "The request body is too large."),
-            Self::Unauthenticated(Unknown::NoKey) => (
-                StatusCode::UNAUTHORIZED,
-                "Requires authentication: send the key that your gateway's operator gave you.",
-            ),
-            Self::Unauthenticated(Unknown::WrongKey) => (
-                StatusCode::UNAUTHORIZED,
-                "Bad credentials: this gateway knows no client with this key.",
-            ),
-            Self::WrongSignature => (
-                StatusCode::UNAUTHORIZED,
-                "This delivery needs one X-Hub-Signature-256 header, made with the secret of this gateway's webhook.",
-            ),
-            Self::MalformedDelivery => (
-                StatusCode::BAD_REQUEST,
-                "Bad request: the body of this delivery is not a JSON object.",
-            ),
-            Self::DeliveriesFull => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "This gateway takes no further deliveries at the moment.",
-            ),
-            Self::NotAllowed => {
-                (StatusCode::FORBIDDEN, "This gateway does not allow this request to this client.")
-            }
-            Self::NoAccount => (
-                StatusCode::FORBIDDEN,
-                "This client has no account of its own at this gateway: it cannot write, nor ask for what is about itself.",
-            ),
-            Self::TokensRejected => (
-                StatusCode::BAD_GATEWAY,
-                "The upstream accepts none of this gateway's tokens for this request; nothing was executed.",
-            ),
-            Self::NoSuchResource => (StatusCode::NOT_FOUND, "Not Found"),
-            // RFC 9111 §5.2.1.7.
-            Self::NothingStored => (
-                StatusCode::GATEWAY_TIMEOUT,
-                "Nothing stored may be served for this request, which asks for nothing else (only-if-cached); the upstream was not asked.",
-            ),
-            Self::Unreachable => {
-                (StatusCode::BAD_GATEWAY, "The upstream cannot be reached; nothing was executed.")
-            }
-            Self::UpstreamFailed => (StatusCode::BAD_GATEWAY, "The upstream's answer was lost."),
-            Self::UpstreamTimeout => {
-                (StatusCode::GATEWAY_TIMEOUT, "The upstream did not answer in time.")
-            }
-            Self::OutcomeUnknown => (
-                StatusCode::BAD_GATEWAY,
-                "The upstream's answer was lost: it is unknown whether this request was executed. Look before you send it again.",
-            ),
-            Self::ClientGone => {
-                (StatusCode::SERVICE_UNAVAILABLE, "The client left before anything was sent.")
-            }
-            Self::Draining => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "The gateway is shutting down; nothing was executed.",
-            ),
-            Self::NotKept
+            Self::NoSuchResource => StatusCode::NOT_FOUND,
+            Self::Malformed(Malformed::Method) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::BodyTimeout | Self::HeadTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::NotQueued(_) => StatusCode::CONFLICT,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Malformed(Malformed::TargetTooLong) => StatusCode::URI_TOO_LONG,
+            Self::KeyTaken => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Malformed(Malformed::HeadTooLarge) => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::TokensRejected
+            | Self::Unreachable
+            | Self::UpstreamFailed
+            | Self::OutcomeUnknown => StatusCode::BAD_GATEWAY,
+            Self::TokenUnavailable(_)
+            | Self::DeliveriesFull
+            | Self::ClientGone
+            | Self::Draining
+            | Self::NotKept
             | Self::MayBeKept
-            | Self::NotReadable
-            | Self::KeyTaken
-            | Self::NotQueued(_)
-            | Self::Ended(_) => {
-                return self.of_the_queue();
-            }
-            Self::Limited { .. } => (StatusCode::FORBIDDEN, ""),
-        };
-        (status, message.to_owned())
-    }
-
-    /// The same for errors of the write queue.
-    fn of_the_queue(&self) -> (StatusCode, String) {
-        let (status, message) = match self {
-            Self::NotQueued(state) => {
-                return (
-                    StatusCode::CONFLICT,
-                    format!("This write is {} and cannot be cancelled any more.", state.name()),
-                );
-            }
+            | Self::NotReadable => StatusCode::SERVICE_UNAVAILABLE,
+            // RFC 9111 §5.2.1.7.
+            Self::NothingStored | Self::UpstreamTimeout => StatusCode::GATEWAY_TIMEOUT,
             Self::Ended(reason) => {
-                return (
-                    StatusCode::from_u16(reason.status).unwrap_or(StatusCode::BAD_GATEWAY),
-                    reason.message.clone(),
-                );
+                StatusCode::from_u16(reason.status).unwrap_or(StatusCode::BAD_GATEWAY)
             }
-            Self::KeyTaken => (
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "This Idempotency-Key was used for another request.",
-            ),
-            Self::NotReadable => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "What became of this request cannot be told at the moment; ask again.",
-            ),
-            Self::MayBeKept => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "This gateway could not make sure of this request: it is unknown whether it will be executed. Look before you send it again.",
-            ),
-            _ => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "This gateway cannot keep this request safe at the moment; nothing was executed.",
-            ),
-        };
-        (status, message.to_owned())
+        }
     }
 
     /// The stored reason when an error ends a write.
     pub fn as_reason(&self) -> Reason {
-        let (status, message) = self.status_and_message();
-        let message = if message.is_empty() {
-            format!("The limits left no room for it in time ({}).", self.reason())
-        } else {
-            message
-        };
-        Reason { word: self.reason().to_owned(), message, status: status.as_u16() }
+        Reason {
+            word: self.reason().to_owned(),
+            message: self.to_string(),
+            status: self.status().as_u16(),
+        }
     }
 }
 

@@ -28,8 +28,7 @@ pub fn render_error(error: &GatewayError, origin: &Origin, now: Timestamp) -> Re
     if let GatewayError::Limited { limit, until, resource, view } = error {
         return limited(*limit, *until, resource, view, origin, now);
     }
-    let (status, message) = error.status_and_message();
-    let reply = error_reply(status, &message, origin, error.reason());
+    let reply = error_reply(error.status(), &error.to_string(), origin, error.reason());
     match error {
         GatewayError::Malformed(Malformed::Method) => reply
             .with(ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")),
