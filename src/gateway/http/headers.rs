@@ -4,13 +4,13 @@
 //! Everything end-to-end passes, except headers that belong to one hop, to a credential or to the
 //! gateway itself. Values are not interpreted here.
 
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, AsHeaderName, HeaderMap, HeaderValue};
 
 use crate::api::Dialect;
 use crate::api::headers::{ACCEPTED_OAUTH_SCOPES, OAUTH_SCOPES, RATE_HEADERS};
-use crate::decision::cache::cache_control::CacheControl;
-use crate::decision::cache::freshness::Mode;
-use crate::decision::cache::key::Accept;
+use crate::decision::{
+    cache::cache_control::CacheControl, cache::freshness::Mode, cache::key::Accept,
+};
 
 /// RFC 9110 §7.6.1, and older names that proxies still see.
 const HOP_BY_HOP: [&str; 9] = [
@@ -88,7 +88,7 @@ const EXPOSED: &str =
 
 /// Returns the request headers that go upstream. Tracing overwrites `traceparent` per attempt.
 pub fn to_upstream(from: &HeaderMap, is_read: bool) -> HeaderMap {
-    let named = named_by_connection(from);
+    let named: Vec<_> = list_items(from, header::CONNECTION).collect();
     let mut out = HeaderMap::with_capacity(from.len());
     for (name, value) in from {
         let text = name.as_str();
@@ -120,7 +120,7 @@ pub fn complete(headers: &mut HeaderMap, dialect: Dialect) {
 
 /// The preferred media type of a request. Validation has ensured that the lines are ASCII.
 pub fn accept_of(headers: &HeaderMap) -> Accept {
-    let mut lines = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut lines = texts(headers, header::ACCEPT);
     match (lines.next(), lines.next()) {
         (first, None) => Accept::normalise(first),
         (Some(first), Some(second)) => Accept::normalise(Some(
@@ -147,7 +147,7 @@ pub fn spell_accept(headers: &mut HeaderMap, dialect: Dialect) {
 /// belongs to the account of the request and is dropped. A plain HTTP cache repeats it (RFC 9111
 /// §7.3) unless the answer is private (§5.2.2.7).
 pub fn to_client(from: &HeaderMap, mode: Mode) -> HeaderMap {
-    let named = named_by_connection(from);
+    let named: Vec<_> = list_items(from, header::CONNECTION).collect();
     let hides_cookies = mode == Mode::Revalidate
         || from.contains_key(header::SET_COOKIE) && CacheControl::parse(from).private;
     let mut out = HeaderMap::with_capacity(from.len());
@@ -189,14 +189,28 @@ fn with_exposed(list: &str) -> String {
     known.iter().copied().chain(added).collect::<Vec<_>>().join(", ")
 }
 
-fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
-    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    values
-        .flat_map(|value| value.split(','))
-        .map(|name| name.trim().to_owned())
-        .filter(|name| !name.is_empty())
-        .collect()
+/// The lines of a header that are text.
+fn texts(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &str> {
+    headers.get_all(name).iter().filter_map(|value| value.to_str().ok())
 }
+
+/// The items of a header that is a list (RFC 9110 §5.6.1).
+pub fn list_items(headers: &HeaderMap, name: impl AsHeaderName) -> impl Iterator<Item = &str> {
+    texts(headers, name).flat_map(|line| line.split(',')).map(str::trim)
+}
+
+/// The only value of a header, or `None` if it is absent.
+pub fn only_value(
+    headers: &HeaderMap,
+    name: impl AsHeaderName,
+) -> Result<Option<&HeaderValue>, Repeated> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next();
+    if values.next().is_some() { Err(Repeated) } else { Ok(value) }
+}
+
+/// A header that must be unique occurs more than once.
+pub struct Repeated;
 
 /// The answer to a preflight, which carries no key (SPECIFICATION, "Client libraries" 15).
 pub fn preflight() -> HeaderMap {
@@ -220,8 +234,7 @@ pub fn preflight() -> HeaderMap {
 
 /// The seconds of `Prefer: wait=N` (RFC 7240 §4.3); the shortest of several.
 pub fn prefer_wait(headers: &HeaderMap) -> Option<std::time::Duration> {
-    let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    let preferences = values
+    let preferences = texts(headers, "prefer")
         .flat_map(|value| value.split([',', ';']))
         .filter_map(|preference| preference.trim().split_once('='));
     let waits = preferences.filter(|(name, _)| name.trim().eq_ignore_ascii_case("wait"));
@@ -231,8 +244,7 @@ pub fn prefer_wait(headers: &HeaderMap) -> Option<std::time::Duration> {
 
 /// True for `Prefer: respond-async` (RFC 7240 §4.1). An empty value counts as none (§2).
 pub fn prefers_async(headers: &HeaderMap) -> bool {
-    let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    let mut preferences = values
+    let mut preferences = texts(headers, "prefer")
         .flat_map(|value| split_unquoted(value, ','))
         .filter_map(|preference| split_unquoted(preference, ';').next());
     preferences.any(|preference| {

@@ -19,13 +19,11 @@ use tokio::time::timeout;
 
 use crate::clock::Clock;
 use crate::config::{Upstream as UpstreamConfig, UpstreamUrl};
-
 use crate::gateway::address::Service;
 use crate::gateway::http::interim::Interims;
 use crate::gateway::upstream::http1::{AnswerHead, Broken, Connection, Outgoing};
-use crate::gateway::upstream::idle::IdleConnections;
 use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
-use crate::gateway::upstream::resolve::Resolver;
+use crate::gateway::upstream::{idle::IdleConnections, resolve::Resolver};
 
 /// Memory for bodies of unknown length of one address, until it is clear that they can be held.
 /// Chosen here: assembling takes it twice for a moment; all large bodies together have 32 MiB.
@@ -53,11 +51,6 @@ struct Address {
     idle: IdleConnections,
     /// Permits for bodies that may turn out too large to hold.
     unmeasured: Arc<Semaphore>,
-}
-
-struct Connected {
-    connection: Connection,
-    is_reused: bool,
 }
 
 /// The choice between an idle and a new connection.
@@ -190,7 +183,12 @@ impl Upstream {
     ) -> Result<Exchange, FetchError> {
         let to = self.address(request.request.service);
         let head = head_of(&to.url, request)?;
-        let Connected { mut connection, is_reused } = self.connect(to, reuse).await?;
+        let idle = if reuse == Reuse::Idle { to.idle.take() } else { None };
+        let is_reused = idle.is_some();
+        let mut connection = match idle {
+            Some(connection) => connection,
+            None => Box::pin(self.connect_anew(to)).await?,
+        };
         if !may_send() {
             return Err(FetchError::Cancelled);
         }
@@ -209,41 +207,23 @@ impl Upstream {
         }
     }
 
-    async fn connect(&self, to: &Address, reuse: Reuse) -> Result<Connected, FetchError> {
-        let idle = if reuse == Reuse::Idle { to.idle.take() } else { None };
-        if let Some(connection) = idle {
-            return Ok(Connected { connection, is_reused: true });
-        }
-        Box::pin(self.connect_anew(to)).await
-    }
-
-    async fn connect_anew(&self, to: &Address) -> Result<Connected, FetchError> {
-        let addresses =
-            timeout(self.connect_timeout, self.resolver.lookup(to.url.host(), to.url.port())).await;
-        let addresses = match addresses {
-            Ok(addresses) => addresses.map_err(|error| FetchError::Connect(error.to_string()))?,
-            Err(_) => {
-                return Err(FetchError::Connect(format!(
-                    "{} was not resolved in time",
-                    to.url.host()
-                )));
-            }
-        };
-        let mut last = FetchError::Connect(format!("{} has no address", to.url.host()));
+    async fn connect_anew(&self, to: &Address) -> Result<Connection, FetchError> {
+        let (host, port) = (to.url.host(), to.url.port());
+        let addresses = timeout(self.connect_timeout, self.resolver.lookup(host, port))
+            .await
+            .map_err(|_| FetchError::Connect(format!("{host} was not resolved in time")))?
+            .map_err(|error| FetchError::Connect(error.to_string()))?;
+        let mut last = format!("{host} has no address");
         for address in addresses.iter() {
             let peer = self.peer(&to.url, *address);
             match timeout(self.connect_timeout, self.connector.new_stream(&peer)).await {
-                Ok(Ok(stream)) => {
-                    return Ok(Connected { connection: Connection::new(stream), is_reused: false });
-                }
-                Ok(Err(error)) => {
-                    last = FetchError::Connect(format!("{address}: {}", error.etype().as_str()));
-                }
-                Err(_) => last = FetchError::Connect(format!("{address}: timed out")),
+                Ok(Ok(stream)) => return Ok(Connection::new(stream)),
+                Ok(Err(error)) => last = format!("{address}: {}", error.etype().as_str()),
+                Err(_) => last = format!("{address}: timed out"),
             }
         }
-        self.resolver.forget(to.url.host(), to.url.port());
-        Err(last)
+        self.resolver.forget(host, port);
+        Err(FetchError::Connect(last))
     }
 
     fn peer(&self, url: &UpstreamUrl, address: SocketAddr) -> HttpPeer {
@@ -268,35 +248,23 @@ impl Upstream {
                 (&[], length.map_or(Outgoing::Chunks, Outgoing::Length))
             }
         };
-        let (limit, interims) = (self.response_timeout, request.interims);
-        match &request.request.body {
-            OutgoingBody::Absent => {
-                let both = async {
-                    connection
-                        .send(&request.request.method, head, body, outgoing, interims)
-                        .await?;
-                    connection.read_head(interims).await
-                };
-                in_time(limit, both).await
-            }
-            OutgoingBody::Whole(_) => match in_time(
-                limit,
-                connection.send(&request.request.method, head, body, outgoing, interims),
-            )
-            .await?
-            {
-                Some(early) => Ok(early),
-                None => in_time(limit, connection.read_head(interims)).await,
-            },
-            OutgoingBody::Streamed(_) => {
-                in_time(
-                    limit,
-                    connection.send(&request.request.method, head, body, outgoing, interims),
-                )
-                .await?;
-                // The caller drives both directions.
+        let (limit, interims, method) =
+            (self.response_timeout, request.interims, &request.request.method);
+        if matches!(request.request.body, OutgoingBody::Absent) {
+            let both = async {
+                connection.send(method, head, body, outgoing, interims).await?;
+                connection.read_head(interims).await
+            };
+            return in_time(limit, both).await;
+        }
+        let sent = connection.send(method, head, body, outgoing, interims);
+        match in_time(limit, sent).await? {
+            Some(early) => Ok(early),
+            // The caller drives both directions.
+            None if matches!(request.request.body, OutgoingBody::Streamed(_)) => {
                 Ok((StatusCode::CONTINUE, HeaderMap::new()))
             }
+            None => in_time(limit, connection.read_head(interims)).await,
         }
     }
 }
@@ -423,41 +391,30 @@ impl Exchange {
     /// of unknown length if too many such bodies are being read.
     pub async fn collect(mut self, bytes_max: usize) -> Result<Collected, FetchError> {
         let left = self.connection.body_bytes_left();
-        if left == Some(0) {
-            self.release();
-            return Ok(Collected::Whole(Bytes::new()));
-        }
         if left.is_some_and(|left| left > bytes_max as u64) {
             return Ok(Collected::TooLarge(Bytes::new(), Box::new(self)));
         }
-        let Some(first) = self.next_piece().await? else {
-            self.release();
-            return Ok(Collected::Whole(Bytes::new()));
-        };
+        let Some(first) = self.next_piece().await? else { return Ok(self.whole(Bytes::new())) };
         if first.len() > bytes_max {
             return Ok(Collected::TooLarge(first, Box::new(self)));
         }
-        let Some(second) = self.next_piece().await? else {
-            self.release();
-            return Ok(Collected::Whole(first));
-        };
+        let Some(second) = self.next_piece().await? else { return Ok(self.whole(first)) };
         let Some(left) = left.and_then(|left| usize::try_from(left).ok()) else {
             return self.collect_unmeasured(VecDeque::from([first, second]), bytes_max).await;
         };
+        // No longer than declared, and that is within the limit.
         let mut body = BytesMut::with_capacity(left);
         body.extend_from_slice(&first);
         body.extend_from_slice(&second);
-        loop {
-            if body.len() > bytes_max {
-                return Ok(Collected::TooLarge(body.freeze(), Box::new(self)));
-            }
-            match self.next_piece().await? {
-                Some(piece) => body.extend_from_slice(&piece),
-                None => break,
-            }
+        while let Some(piece) = self.next_piece().await? {
+            body.extend_from_slice(&piece);
         }
+        Ok(self.whole(body.freeze()))
+    }
+
+    fn whole(self, body: Bytes) -> Collected {
         self.release();
-        Ok(Collected::Whole(body.freeze()))
+        Collected::Whole(body)
     }
 
     /// Collects a body of unknown length as pieces: a growing buffer would triple the memory.
@@ -480,8 +437,7 @@ impl Exchange {
         for piece in pieces {
             body.extend_from_slice(&piece);
         }
-        self.release();
-        Ok(Collected::Whole(body.freeze()))
+        Ok(self.whole(body.freeze()))
     }
 
     /// Returns the connection to the pool if the answer was read completely.

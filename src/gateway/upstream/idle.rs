@@ -9,7 +9,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::clock::{Clock, Timestamp};
-
 use crate::gateway::upstream::http1::Connection;
 
 /// The service closes idle connections at about 60 s; reuse ends at half of that (SPECIFICATION,

@@ -1,9 +1,11 @@
 //! A request on its way to the upstream.
 
-use crate::gateway::address::Service;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use std::sync::Arc;
+
+use crate::gateway::address::Service;
 
 /// A request as the upstream gets it, without what an attempt adds.
 pub struct OutgoingRequest {

@@ -17,8 +17,8 @@ use http::{Method, StatusCode};
 use pingora::protocols::Stream;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::gateway::http::chunks::ChunkReader;
 use crate::gateway::http::interim::{Interim, Interims};
+use crate::gateway::http::{chunks::ChunkReader, headers::list_items};
 
 /// Size of one read: a head with a small body.
 const READ_BYTES: usize = 4 * 1024;
@@ -92,7 +92,7 @@ pub enum Outgoing {
 }
 
 enum Incoming {
-    Done,
+    /// With this many bytes to come; 0: read completely.
     Length(u64),
     Chunks(Box<ChunkReader>),
     UntilClosed,
@@ -108,13 +108,12 @@ enum Step {
 impl Connection {
     /// Wraps a stream without an exchange in progress.
     pub fn new(stream: Stream) -> Self {
-        let (read, outgoing, incoming) = (BytesMut::new(), Outgoing::Length(0), Incoming::Done);
         Self {
             stream,
-            read,
-            outgoing,
+            read: BytesMut::new(),
+            outgoing: Outgoing::Length(0),
             is_head: false,
-            incoming,
+            incoming: Incoming::Length(0),
             persists: true,
             informational: (0, 0),
         }
@@ -198,13 +197,11 @@ impl Connection {
             let mut rest = part;
             loop {
                 match self.step(rest).await? {
-                    Step::Sent(0) if !rest.is_empty() => {
-                        return self
-                            .said_before(Broken("nothing more can be sent".into()), interims)
-                            .await;
-                    }
                     Step::Sent(count) => rest = rest.get(count..).unwrap_or_default(),
-                    Step::Unsendable(broken) => return self.said_before(broken, interims).await,
+                    // The upstream takes no more, so its earlier bytes are the answer.
+                    Step::Unsendable(broken) => {
+                        return self.read_head(interims).await.map(Some).map_err(|_| broken);
+                    }
                     Step::Heard => {
                         if let Some(head) = self.final_head(interims)? {
                             return self.begin_body(head).map(Some);
@@ -231,9 +228,13 @@ impl Connection {
                 to.poll_write(context, rest)
             };
             if let Poll::Ready(sent) = sent {
-                return Poll::Ready(Ok(
-                    sent.map_or_else(|error| Step::Unsendable(error.into()), Step::Sent)
-                ));
+                return Poll::Ready(Ok(match sent {
+                    Ok(0) if !rest.is_empty() => {
+                        Step::Unsendable("nothing more can be sent".into())
+                    }
+                    Ok(count) => Step::Sent(count),
+                    Err(error) => Step::Unsendable(error.into()),
+                }));
             }
             read.reserve(READ_BYTES);
             pin!(stream.read_buf(read)).poll(context).map(|heard| match heard? {
@@ -242,15 +243,6 @@ impl Connection {
             })
         })
         .await
-    }
-
-    /// The upstream takes no more, so its earlier bytes are the answer; no further ones come.
-    async fn said_before(
-        &mut self,
-        broken: Broken,
-        interims: Option<&Interims>,
-    ) -> Result<Option<AnswerHead>, Broken> {
-        self.read_head(interims).await.map(Some).map_err(|_| broken)
     }
 
     /// Reads the head of the answer. Interim answers (1xx) before it go to `interims`, or are
@@ -301,14 +293,14 @@ impl Connection {
     pub async fn read_body(&mut self) -> Result<Option<Bytes>, Broken> {
         loop {
             let wanted = match self.incoming {
-                Incoming::Done => return Ok(None),
+                Incoming::Length(0) => return Ok(None),
                 Incoming::Length(left) => usize::try_from(left).unwrap_or(usize::MAX),
                 Incoming::Chunks(_) | Incoming::UntilClosed => usize::MAX,
             };
             if self.read.is_empty() && !self.fill(wanted.clamp(READ_BYTES, BODY_READ_BYTES)).await?
             {
                 if matches!(self.incoming, Incoming::UntilClosed) {
-                    self.incoming = Incoming::Done;
+                    self.incoming = Incoming::Length(0);
                     return Ok(None);
                 }
                 return Err("the answer broke off".into());
@@ -322,18 +314,15 @@ impl Connection {
                     // Bytes after the end belong to no request.
                     self.persists &= rest.is_empty();
                     if reader.is_done() {
-                        self.incoming = Incoming::Done;
+                        self.incoming = Incoming::Length(0);
                     }
                     data
                 }
                 Incoming::Length(left) => {
                     *left = left.saturating_sub(piece.len() as u64);
-                    if *left == 0 {
-                        self.incoming = Incoming::Done;
-                    }
                     piece
                 }
-                Incoming::UntilClosed | Incoming::Done => piece,
+                Incoming::UntilClosed => piece,
             };
             if !piece.is_empty() {
                 return Ok(Some(piece));
@@ -344,7 +333,6 @@ impl Connection {
     /// The rest of the body, if the head declares its length.
     pub fn body_bytes_left(&self) -> Option<u64> {
         match self.incoming {
-            Incoming::Done => Some(0),
             Incoming::Length(left) => Some(left),
             Incoming::Chunks(_) | Incoming::UntilClosed => None,
         }
@@ -354,7 +342,7 @@ impl Connection {
     pub fn is_reusable(&self) -> bool {
         self.persists
             && self.read.is_empty()
-            && matches!(self.incoming, Incoming::Done)
+            && self.body_bytes_left() == Some(0)
             && self.outgoing == Outgoing::Length(0)
     }
 
@@ -430,14 +418,9 @@ impl Connection {
     /// Determines the framing of the body (RFC 9112 §6.3) and the connection's persistence (§9.3).
     fn begin_body(&mut self, head: Head) -> Result<AnswerHead, Broken> {
         let Head { status, mut headers, is_http10, .. } = head;
-        let tokens = || {
-            headers
-                .get_all(header::CONNECTION)
-                .iter()
-                .filter_map(|line| line.to_str().ok())
-                .flat_map(|line| line.split(','))
+        let says = |what: &str| {
+            list_items(&headers, header::CONNECTION).any(|item| item.eq_ignore_ascii_case(what))
         };
-        let says = |what: &str| tokens().any(|token| token.trim().eq_ignore_ascii_case(what));
         self.persists = if is_http10 { says("keep-alive") } else { !says("close") };
         let length = content_length(&headers)?;
         let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
@@ -446,7 +429,7 @@ impl Connection {
             _ if self.is_head
                 || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) =>
             {
-                Incoming::Done
+                Incoming::Length(0)
             }
             (Some(coding), None)
                 if coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked") =>
@@ -456,26 +439,14 @@ impl Connection {
                 self.persists &= !is_http10;
                 Incoming::Chunks(Box::default())
             }
-            (Some(coding), None) if !names_chunks(coding) => {
-                // An unknown coding: a length or the connection's end ends the body (§6.3).
-                self.persists = false;
-                match length {
-                    Some(0) => Incoming::Done,
-                    Some(length) => Incoming::Length(length),
-                    None => Incoming::UntilClosed,
-                }
-            }
-            (Some(_), _) => {
+            (Some(coding), second) if second.is_some() || names_chunks(coding) => {
                 return Err("the answer has transfer codings that were not asked for".into());
             }
-            (None, _) => match length {
-                Some(0) => Incoming::Done,
-                Some(length) => Incoming::Length(length),
-                None => {
-                    self.persists = false;
-                    Incoming::UntilClosed
-                }
-            },
+            // For an unknown coding too, a length or the connection's end ends the body (§6.3).
+            (coding, _) => {
+                self.persists &= coding.is_none() && length.is_some();
+                length.map_or(Incoming::UntilClosed, Incoming::Length)
+            }
         };
         Ok((status, headers))
     }
