@@ -24,7 +24,7 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::http::content_coding::ContentCodings;
 use crate::gateway::http::headers;
 use crate::gateway::http::media_type::{has_json_type, is_json};
-use crate::gateway::url_rewrite::map::{Body, without_secrets};
+use crate::gateway::url_rewrite::map::{Body, blank_secrets};
 use crate::telemetry::Fetch;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use std::num::NonZeroU16;
@@ -169,7 +169,7 @@ impl ReadCache {
             cache_request.directives.no_store && poll_interval(&answer.headers).is_none();
         let keep = may_be_kept && !is_unwanted;
         let body = if is_json(&answer.headers) {
-            self.env.urls.with_url_offsets(without_secrets(bytes))
+            self.env.urls.with_url_offsets(blank_secrets(bytes))
         } else {
             Body::opaque(bytes)
         };

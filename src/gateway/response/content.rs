@@ -66,7 +66,9 @@ impl Responder {
         };
         let mut headers = self.headers_of_answer(&answer.headers, origin);
         let body = if is_json(&answer.headers) {
-            self.env.urls.render(&self.env.urls.with_url_offsets(blank_secrets(bytes)), origin)
+            self.env
+                .urls
+                .render(&self.env.urls.with_url_offsets(blank_secrets(bytes.clone())), origin)
         } else {
             bytes.clone()
         };

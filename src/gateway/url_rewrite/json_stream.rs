@@ -186,7 +186,7 @@ mod tests {
             r#"{"temp_clone_token":"AAA","name":"x"}"#,
             r#"[{"a":{"temp_clone_token" : "A\"\\","b":"temp_clone_token"}},{"temp_clone_token":null,"c":"d"},{"temp_clone_token":"","x_temp_clone_token":"y"}]"#,
         ] {
-            let held = blank_secrets(&Bytes::from_static(json.as_bytes()));
+            let held = blank_secrets(Bytes::from_static(json.as_bytes()));
             for piece_bytes in [1, 3, 1_000] {
                 assert_eq!(streamed(json, piece_bytes).as_bytes(), &held[..], "{piece_bytes}");
             }

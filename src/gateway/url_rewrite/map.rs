@@ -6,11 +6,14 @@
 use bytes::{Bytes, BytesMut};
 use memchr::{memchr, memmem};
 
-use crate::gateway::address::Root;
-use crate::gateway::url_rewrite::offsets::{UrlOffset, UrlOffsets};
+use crate::gateway::address::{Root, below};
+use crate::gateway::url_rewrite::offsets::{Builder, UrlOffset, UrlOffsets};
 
 /// The key of a short-lived secret in repository objects.
 const SECRET_KEY: &[u8] = b"\"temp_clone_token\"";
+
+/// The API root of the self-hosted shape.
+const API_V3: &str = "/api/v3";
 
 /// A URL prefix of the upstream and its replacement under each root of the gateway.
 #[derive(Clone, Debug)]
@@ -44,10 +47,9 @@ pub struct Body {
 
 impl UrlMap {
     /// Creates the map from the API root, GraphQL address and upload root, none ending in `/`.
-    #[must_use]
     pub fn new(api: &str, graphql: &str, uploads: &str) -> Self {
         let mut prefixes = vec![
-            Prefix { upstream: api.to_owned(), plain: "", v3: "/api/v3" },
+            Prefix { upstream: api.to_owned(), plain: "", v3: API_V3 },
             Prefix { upstream: graphql.to_owned(), plain: "/graphql", v3: "/api/graphql" },
             Prefix { upstream: uploads.to_owned(), plain: "/api/uploads", v3: "/api/uploads" },
         ];
@@ -77,19 +79,11 @@ impl UrlMap {
     }
 
     /// Rewrites a single URL; `None` if it does not point at the upstream.
-    #[must_use]
     pub fn rewrite_url(&self, url: &str, origin: &Origin) -> Option<String> {
-        let prefix = self.prefix_of(url.as_bytes())?;
-        Some(format!(
-            "{}{}{}",
-            origin.base,
-            self.replacement(prefix, origin),
-            &url[self.prefixes[prefix].upstream.len()..]
-        ))
+        String::from_utf8(self.rewrite_beginning(url.as_bytes(), origin)?).ok()
     }
 
     /// Rewrites a URL or a path, as in `Location`; `None` if it leads to another host.
-    #[must_use]
     pub fn rewrite_reference(&self, reference: &str, origin: &Origin) -> Option<String> {
         if let Some(rest) = reference.strip_prefix("//") {
             // RFC 3986 §4.2: a network path takes the scheme of its base.
@@ -100,39 +94,25 @@ impl UrlMap {
         if !reference.starts_with('/') {
             return self.rewrite_url(reference, origin);
         }
-        let own = self.api_path();
-        let path = reference
-            .strip_prefix(own)
-            .filter(|rest| rest.is_empty() || rest.starts_with('/'))
-            .unwrap_or(reference);
-        let prefix = if origin.root == Root::V3 { "/api/v3" } else { "" };
+        let path = below(reference, self.api_path()).unwrap_or(reference);
+        let prefix = if origin.root == Root::V3 { API_V3 } else { "" };
         Some(format!("{}{prefix}{path}", origin.base))
     }
 
     /// Returns the path and query below the API root; `None` if the reference leads elsewhere.
-    #[must_use]
     pub fn own_path<'r>(&self, reference: &'r str) -> Option<&'r str> {
         if reference.starts_with('/') && !reference.starts_with("//") {
-            let below = reference
-                .strip_prefix(self.api_path())
-                .filter(|rest| rest.is_empty() || rest.starts_with('/'));
-            return Some(below.unwrap_or(reference));
+            return Some(below(reference, self.api_path()).unwrap_or(reference));
         }
-        if let Some(host) = reference.strip_prefix("//") {
+        if let Some(network_path) = reference.strip_prefix("//") {
             // RFC 3986 §4.2: a network path takes the scheme of its base.
-            let own = self.prefixes.iter().find(|prefix| prefix.v3 == "/api/v3")?;
-            let rest = host.strip_prefix(own.upstream.split_once("://")?.1)?;
-            return (rest.is_empty() || rest.starts_with('/')).then_some(rest);
+            return below(network_path, self.api().upstream.split_once("://")?.1);
         }
-        let prefix = self
-            .prefix_of(reference.as_bytes())
-            .map(|place| &self.prefixes[place])
-            .filter(|prefix| prefix.v3 == "/api/v3")?;
-        Some(&reference[prefix.upstream.len()..])
+        let prefix = &self.prefixes[self.prefix_of(reference.as_bytes())?];
+        (prefix.v3 == API_V3).then(|| &reference[prefix.upstream.len()..])
     }
 
     /// True if an upstream path is the same path here.
-    #[must_use]
     pub fn keeps_paths(&self, origin: &Origin) -> bool {
         let host = origin.base.split_once("://").map_or(origin.base.as_str(), |(_, rest)| rest);
         origin.root == Root::Plain && !host.contains('/') && self.api_path().is_empty()
@@ -140,13 +120,14 @@ impl UrlMap {
 
     /// The path of the API root, such as `/api/v3` or nothing.
     pub fn api_path(&self) -> &str {
-        let api = self
-            .prefixes
-            .iter()
-            .find(|prefix| prefix.v3 == "/api/v3")
-            .map_or("", |prefix| prefix.upstream.as_str());
-        let host = api.split_once("://").map_or("", |(_, rest)| rest);
+        let host = self.api().upstream.split_once("://").map_or("", |(_, rest)| rest);
         host.find('/').map_or("", |at| &host[at..])
+    }
+
+    fn api(&self) -> &Prefix {
+        // Always there: of equal upstream addresses, the API's stays.
+        let api = self.prefixes.iter().find(|prefix| prefix.v3 == API_V3);
+        api.unwrap_or(&self.prefixes[0])
     }
 
     /// Rewrites a URL's beginning, long enough to match a prefix, or a whole quoted URL.
@@ -161,7 +142,6 @@ impl UrlMap {
     }
 
     /// Rewrites every target of a `Link` (RFC 8288 §3); relations and parameters stay.
-    #[must_use]
     pub fn rewrite_link(&self, link: &str, origin: &Origin) -> String {
         let mut out = String::with_capacity(link.len() + 32);
         let mut rest = link;
@@ -180,12 +160,11 @@ impl UrlMap {
 
     /// Locates the API URLs of a JSON body: string values of `url`, of keys ending in `_url` except
     /// `html_url`, and of the keys of `_links`.
-    #[must_use]
     pub fn with_url_offsets(&self, bytes: Bytes) -> Body {
-        let mut offsets = UrlOffsets::builder();
+        let mut offsets = Builder::default();
         let mut key: &[u8] = &[];
         let mut at = 0;
-        while let Some(open) = find(&bytes, at, b'"') {
+        while let Some(open) = memchr(b'"', &bytes[at..]).map(|offset| at + offset) {
             let Some(end) = string_end(&bytes, open + 1) else { break };
             let text = &bytes[open + 1..end];
             let next = bytes[end + 1..].iter().find(|byte| !byte.is_ascii_whitespace());
@@ -205,7 +184,6 @@ impl UrlMap {
     }
 
     /// Renders the body for this client; returns the stored bytes themselves if nothing changes.
-    #[must_use]
     pub fn render(&self, body: &Body, origin: &Origin) -> Bytes {
         if body.offsets.is_empty() {
             return body.bytes.clone();
@@ -216,7 +194,6 @@ impl UrlMap {
     }
 
     /// The length of the body as rendered for this client.
-    #[must_use]
     pub fn rendered_bytes(&self, body: &Body, origin: &Origin) -> usize {
         // Every replaced prefix is part of the body, so this cannot underflow.
         let grown = |length: usize, offset: UrlOffset| {
@@ -240,42 +217,36 @@ impl UrlMap {
 
 impl Body {
     /// A body that is passed on unchanged.
-    #[must_use]
     pub fn opaque(bytes: Bytes) -> Self {
         Self { bytes, offsets: UrlOffsets::default() }
     }
 
     /// True if every client gets the same bytes.
-    #[must_use]
     pub fn is_alike_for_all(&self) -> bool {
         self.offsets.is_empty()
     }
 
     /// The stored text with the upstream's URLs.
-    #[must_use]
     pub fn text(&self) -> &[u8] {
         &self.bytes
     }
 
     /// The same, reference-counted.
-    #[must_use]
     pub fn shared_text(&self) -> Bytes {
         self.bytes.clone()
     }
 
     /// Heap allocations in bytes: the text and the URL offsets.
-    #[must_use]
     pub fn allocations(&self) -> [usize; 2] {
         [self.bytes.len(), self.offsets.bytes()]
     }
 }
 
 /// Blanks every `temp_clone_token`; no secret is stored or shared (SPECIFICATION D2).
-#[must_use]
-pub fn blank_secrets(bytes: &Bytes) -> Bytes {
+pub fn blank_secrets(bytes: Bytes) -> Bytes {
     let mut out: Option<BytesMut> = None;
     let mut done = 0;
-    for at in memmem::find_iter(bytes, SECRET_KEY) {
+    for at in memmem::find_iter(&bytes, SECRET_KEY) {
         let after = &bytes[at + SECRET_KEY.len()..];
         let value = after
             .iter()
@@ -284,7 +255,7 @@ pub fn blank_secrets(bytes: &Bytes) -> Bytes {
         let Some(open) = value.filter(|&open| open >= done && bytes[open] == b'"') else {
             continue;
         };
-        let Some(end) = string_end(bytes, open + 1) else { break };
+        let Some(end) = string_end(&bytes, open + 1) else { break };
         out.get_or_insert_with(|| BytesMut::with_capacity(bytes.len()))
             .extend_from_slice(&bytes[done..=open]);
         done = end;
@@ -294,18 +265,11 @@ pub fn blank_secrets(bytes: &Bytes) -> Bytes {
             out.extend_from_slice(&bytes[done..]);
             out.freeze()
         }
-        None => bytes.clone(),
+        None => bytes,
     }
 }
 
-/// The same for unshared bytes; a shared copy would cost an allocation while stored.
-#[must_use]
-pub fn without_secrets(bytes: Bytes) -> Bytes {
-    if may_hold_secrets(&bytes) { blank_secrets(&bytes) } else { bytes }
-}
-
 /// True if the stored bytes may differ from those that the upstream sent.
-#[must_use]
 pub fn may_hold_secrets(bytes: &[u8]) -> bool {
     memmem::find(bytes, SECRET_KEY).is_some()
 }
@@ -318,10 +282,6 @@ pub fn is_url_key(key: &[u8]) -> bool {
     // The last three occur in `_links` of contents and pull requests.
     matches!(key, b"url" | b"href" | b"self" | b"git")
         || (key.ends_with(b"_url") && key != b"html_url")
-}
-
-fn find(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
-    memchr(wanted, bytes.get(from..)?).map(|offset| from + offset)
 }
 
 /// The position of the closing quote of the string that begins at `from`.
@@ -431,7 +391,7 @@ mod tests {
             (r#"{"temp_clone_token":"broken"#, r#"{"temp_clone_token":"broken"#),
         ] {
             assert_eq!(
-                blank_secrets(&Bytes::from_static(json.as_bytes())),
+                blank_secrets(Bytes::from_static(json.as_bytes())),
                 blanked.as_bytes(),
                 "{json}"
             );

@@ -26,10 +26,6 @@ pub struct Builder {
 }
 
 impl UrlOffsets {
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -105,7 +101,7 @@ mod tests {
             (1 << 40, 3),
         ];
         let offsets = places.map(|(at, prefix)| UrlOffset { at, prefix });
-        let mut builder = UrlOffsets::builder();
+        let mut builder = Builder::default();
         for offset in &offsets {
             builder.push(*offset);
         }
