@@ -53,6 +53,11 @@ pub fn hex_digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
+/// The rest of `path` below `prefix`, which must end with a whole segment.
+pub fn below<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
+    path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 pub fn path_of(target: &str) -> &str {
     target.split(['?', '#']).next().unwrap_or(target)
 }

@@ -3,7 +3,8 @@
 use http::header::{self, HeaderMap, HeaderValue};
 
 use crate::decision::cache::cache_control::{CacheControl, vary_names};
-use crate::gateway::http::{headers::DIGESTS, media_type::has_json_type};
+use crate::gateway::http::headers::DIGESTS;
+use crate::gateway::http::media_type::{content_type, has_json_type};
 
 /// The codings that an answer permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,11 +44,7 @@ impl ContentCodings {
 
 /// True for JSON, text, and types with a charset, such as diffs.
 fn is_text(headers: &HeaderMap) -> bool {
-    let content_type = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default()
-        .to_ascii_lowercase();
+    let content_type = content_type(headers).to_ascii_lowercase();
     content_type.starts_with("text/") || content_type.contains("charset=") || has_json_type(headers)
 }
 

@@ -9,7 +9,8 @@ use pingora::protocols::http::ServerSession;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::gateway::dispatch::dispatcher::HELD_BYTES_MAX;
+use crate::gateway::dispatch::body_limits::HELD_BYTES_MAX;
+use crate::gateway::error::GatewayError;
 use crate::gateway::http::chunks::{BadChunk, ChunkReader};
 use crate::gateway::request::validate::BodyFraming;
 
@@ -30,6 +31,15 @@ pub enum BodyRead {
     Whole(HeldBody),
     /// Its length or declared length exceeds the limit.
     TooLarge(BegunBody),
+}
+
+impl BodyRead {
+    pub fn whole(self) -> Result<HeldBody, GatewayError> {
+        match self {
+            Self::Whole(body) => Ok(body),
+            Self::TooLarge(_) => Err(GatewayError::BodyTooLarge),
+        }
+    }
 }
 
 /// A body of which only the beginning was read.

@@ -16,6 +16,7 @@ use subtle::ConstantTimeEq;
 use crate::config::{AllowedMethod, Client as ClientConfig, Config, digest};
 use crate::decision::{AccountId, access::Rule};
 use crate::gateway::error::Unknown;
+use crate::gateway::http::headers::{Repeated, only_value};
 
 /// The client's header for its key; `Authorization` then goes upstream (SPECIFICATION, "Keys").
 pub const KEY_HEADER: &str = "x-weir-key";
@@ -56,19 +57,10 @@ impl Clients {
     }
 
     pub fn identify(&self, headers: &HeaderMap) -> Result<&Arc<Client>, Unknown> {
-        let mut keys = headers.get_all(KEY_HEADER).iter();
-        if let Some(key) = keys.next() {
-            if keys.next().is_some() {
-                return Err(Unknown::WrongKey);
-            }
+        if let Some(key) = only_value(headers, KEY_HEADER)? {
             return self.by_key(key.as_bytes()).ok_or(Unknown::WrongKey);
         }
-        let mut values = headers.get_all(AUTHORIZATION).iter();
-        let value = values.next().ok_or(Unknown::NoKey)?;
-        if values.next().is_some() {
-            return Err(Unknown::WrongKey);
-        }
-        self.identify_by(value)
+        self.identify_by(only_value(headers, AUTHORIZATION)?.ok_or(Unknown::NoKey)?)
     }
 
     /// Returns the client by the key in an `Authorization` value.
@@ -118,6 +110,12 @@ impl Client {
             allow: client.allow.iter().filter_map(rule).collect(),
             max_wait: client.max_wait,
         }
+    }
+}
+
+impl From<Repeated> for Unknown {
+    fn from(Repeated: Repeated) -> Self {
+        Self::WrongKey
     }
 }
 

@@ -4,7 +4,6 @@ pub mod body;
 pub mod clients;
 pub mod downstream;
 pub mod graphql_prices;
-pub mod local_routes;
 pub mod passthrough;
 pub mod router;
 pub mod validate;

@@ -5,9 +5,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use http::HeaderMap;
-use http::Method;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, Method};
 use percent_encoding::percent_decode_str;
 
 use crate::api::{
@@ -24,6 +23,7 @@ use crate::gateway::dispatch::{
 };
 use crate::gateway::environment::Environment;
 use crate::gateway::error::{GatewayError, Malformed};
+use crate::gateway::http::headers::{Repeated, only_value};
 use crate::gateway::request::clients::{Client, Clients, KEY_HEADER};
 use crate::gateway::request::validate::{Methods, ValidRequest};
 use crate::gateway::request::{graphql_prices::GraphqlPrices, passthrough::DynamicAccounts};
@@ -102,15 +102,12 @@ impl Router {
         if !self.env.config.passthrough.enabled || !asked.contains_key(KEY_HEADER) {
             return Ok(None);
         }
-        let mut values = asked.get_all(AUTHORIZATION).iter();
-        let Some(value) = values.next() else { return Ok(None) };
-        if values.next().is_some() {
-            return Err(GatewayError::Malformed(Malformed::Bad("several Authorization headers")));
-        }
+        let bad = |what| GatewayError::Malformed(Malformed::Bad(what));
+        let value = only_value(asked, AUTHORIZATION)
+            .map_err(|Repeated| bad("several Authorization headers"))?;
+        let Some(value) = value else { return Ok(None) };
         if value.as_bytes().trim_ascii().is_empty() {
-            return Err(GatewayError::Malformed(Malformed::Bad(
-                "an Authorization header without a credential",
-            )));
+            return Err(bad("an Authorization header without a credential"));
         }
         // The upstream must never see a key of this gateway, even one sent in both headers.
         if self.clients.identify_by(value).is_ok() {

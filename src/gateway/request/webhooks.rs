@@ -32,7 +32,6 @@ impl Default for Deliveries {
 
 impl Deliveries {
     /// The number of deliveries that are being read.
-    #[must_use]
     pub fn under_way(&self) -> usize {
         DELIVERIES_MAX.saturating_sub(self.places.available_permits())
     }

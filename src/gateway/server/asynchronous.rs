@@ -3,12 +3,12 @@
 //!
 //! `queue/` runs such a write. A write with a key whose client waits goes through the same queue,
 //! so that a repetition finds it even after a crash. [`credentials`] detects requests that must not
-//! be stored; [`told`] has the JSON of the status resource.
+//! be stored.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use pingora::protocols::http::ServerSession;
 use ring::digest::{Context, SHA256};
@@ -20,12 +20,14 @@ use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::{job::Job, route::Route};
 use crate::gateway::environment::Environment;
 use crate::gateway::error::GatewayError;
-use crate::gateway::http::headers;
-use crate::gateway::request::clients::{Client, Clients};
-use crate::gateway::request::{local_routes::OWN_WRITES, validate::ValidRequest};
+use crate::gateway::http::headers::{self, Repeated};
+use crate::gateway::request::validate::ValidRequest;
 use crate::gateway::response::reply::{Reply, ReplyBody};
-use crate::gateway::server::request::{Request, Stop};
-use crate::gateway::server::{credentials::carries_credential, handler::Handler, interims::gone};
+use crate::gateway::server::request::{ClientRequest, Request, Stop};
+use crate::gateway::server::{
+    body::IDLE_BODY_BYTES_MAX, classify::OWN_WRITES, credentials::carries_credential,
+    handler::Handler, interims::gone,
+};
 use crate::gateway::upstream::outgoing::OutgoingBody;
 use crate::gateway::url_rewrite::map::Origin;
 use crate::gateway::write::attended::{SyncWait, not_readable};
@@ -48,20 +50,21 @@ pub(super) struct Terms {
     pub(super) key: Option<[u8; 32]>,
 }
 
-impl Terms {
+impl Handler {
     /// Reads the terms; `None` for an ordinary write. A key that cannot be honoured is an error,
     /// because ignoring it would be unsafe. A preference may be ignored (RFC 7240 §2).
-    pub(super) fn of(
+    pub(super) fn terms(
+        &self,
         request: &Request,
+        from: &ClientRequest,
         route: &Route,
-        query: Option<&str>,
-        clients: &Clients,
-    ) -> Result<Option<Self>, GatewayError> {
+    ) -> Result<Option<Terms>, GatewayError> {
         if route.spacing == WriteSpacing::None {
             return Ok(None);
         }
         let key = idempotency_key(&request.asked)?;
         // No credential is stored, neither the client's own nor one that the upstream issues.
+        let (query, clients) = (from.valid.query.as_deref(), self.gateway.router.clients());
         let is_kept = request.identity.client_credential.is_none()
             && !carries_credential(route.endpoint, &request.asked, query, clients);
         if key.is_some() && !is_kept {
@@ -70,33 +73,19 @@ impl Terms {
             ));
         }
         let is_async = is_kept && headers::prefers_async(&request.asked);
-        Ok((is_async || key.is_some()).then_some(Self { is_async, key }))
+        Ok((is_async || key.is_some()).then_some(Terms { is_async, key }))
     }
-}
 
-impl Handler {
-    pub(super) async fn standing_reply(
-        &self,
-        id: WriteId,
-        origin: &Origin,
-    ) -> Result<Reply, GatewayError> {
-        let listed = self
-            .gateway
-            .queue()
-            .look_up(id)
-            .await
-            .map_err(not_readable)?
-            .ok_or(GatewayError::NoSuchResource)?;
-        let again = (!listed.progress.state.is_final()).then(|| {
+    async fn status_reply(&self, id: WriteId, origin: &Origin) -> Result<Reply, GatewayError> {
+        let listed = self.gateway.queue().look_up(id).await.map_err(not_readable)?;
+        let listed = listed.ok_or(GatewayError::NoSuchResource)?;
+        let mut reply = Reply::empty(StatusCode::OK)
+            .with(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"))
+            .with(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if !listed.progress.state.is_final() {
             let wait = listed.progress.not_before.since(self.gateway.env.clock.now()).as_secs();
-            HeaderValue::from(wait.clamp(1, 60))
-        });
-        let mut reply = Reply::empty(StatusCode::OK);
-        reply
-            .headers
-            .insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
-        reply.headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        reply.headers.extend(again.map(|again| (RETRY_AFTER, again)));
+            reply = reply.with(RETRY_AFTER, wait.clamp(1, 60));
+        }
         reply.body = ReplyBody::Whole(self.gateway.responder.write_status(listed, Some(origin)));
         Ok(reply)
     }
@@ -106,8 +95,7 @@ impl Handler {
         &self,
         session: &mut ServerSession,
         request: &mut Request,
-        client: &Client,
-        valid: &ValidRequest,
+        from: &ClientRequest,
         job: Job,
         terms: Terms,
     ) -> Result<Reply, Stop> {
@@ -115,19 +103,16 @@ impl Handler {
         let gateway = &self.gateway;
         let deadline =
             if terms.is_async { gateway.env.clock.now() + PATIENCE } else { job.deadline };
-        let write = kept_write(&gateway.env, client, valid, &job, &terms);
-        let class = Class {
-            client: client.index,
-            content: job.route.content,
-            resource: job.route.endpoint.resource.clone(),
-        };
-        let Job { memory, route, .. } = job;
+        let write = kept_write(&gateway.env, from, &job, &terms);
+        let Job { client, memory, route, .. } = job;
+        let resource = route.endpoint.resource.clone();
+        let class = Class { client, content: route.content, resource };
         let waiter = (!terms.is_async).then(|| {
-            let waits = gateway.dispatcher.waiting().get(client.index as usize).map(Counted::new);
-            Box::new(SyncWaiter {
-                request_progress: request.progress.clone(),
-                span: Some(request.span.clone()),
-                interims: request.interims.clone(),
+            let waits = gateway.dispatcher.waiting().get(client as usize).map(Counted::new);
+            Box::new(SyncWaiter::new(
+                request.progress.clone(),
+                request.span.clone(),
+                request.interims.clone(),
                 waits,
                 is_held: false,
             })
@@ -135,7 +120,7 @@ impl Handler {
         let new = New { write, class, lane: route.lane.clone(), deadline, memory, waiter };
         let accepted = gateway.queue().accept(gateway.turns(), new).await;
         let Accepted { id, watched, request_progress } =
-            accepted.map_err(|refused| match refused {
+            accepted.map_err(|not_accepted| match not_accepted {
                 NotAccepted::KeyTaken => GatewayError::KeyTaken,
                 NotAccepted::Full => {
                     gateway.dispatcher.queue_full(&route.view, route.endpoint.resource.clone())
@@ -143,7 +128,7 @@ impl Handler {
                 NotAccepted::Store(fault) => fault.into(),
             })?;
         if terms.is_async {
-            let mut reply = self.standing_reply(id, &request.origin).await?;
+            let mut reply = self.status_reply(id, &request.origin).await?;
             reply.status = StatusCode::ACCEPTED;
             return Ok(reply
                 .with(LOCATION, format!("{OWN_WRITES}{id}"))
@@ -153,10 +138,7 @@ impl Handler {
         request.progress = request_progress.unwrap_or_default();
         let attending = SyncWait { queue: gateway.queue(), id, watched };
         let attended = gateway.writes.attended(attending, &route, deadline);
-        let kept = self
-            .while_there(session, &request.origin, request.interims.clone(), attended)
-            .await
-            .ok_or(Stop::ClientGone)??;
+        let kept = self.while_there(session, request, attended).await.ok_or(Stop::ClientGone)??;
         // A write has exactly one account, even if it was executed before this request.
         if let [account] = *route.candidates {
             request.progress.answered_by(account);
@@ -169,12 +151,10 @@ impl Handler {
         &self,
         session: &mut ServerSession,
         request: &mut Request,
-        client: &Client,
-        valid: &ValidRequest,
+        ClientRequest { valid, client }: &ClientRequest,
         id: WriteId,
     ) -> Result<Reply, Stop> {
-        self.whole_body(session, request, valid, crate::gateway::server::body::IDLE_BODY_BYTES_MAX)
-            .await?;
+        self.whole_body(session, request, valid, IDLE_BODY_BYTES_MAX).await?;
         let gateway = &self.gateway;
         // Another client's write must look as if it did not exist.
         if gateway.queue().standing(id).is_none_or(|standing| standing.client != client.index) {
@@ -200,14 +180,13 @@ impl Handler {
                 () = gone(session) => return Err(Stop::ClientGone),
             }
         }
-        Ok(self.standing_reply(id, &request.origin).await?)
+        Ok(self.status_reply(id, &request.origin).await?)
     }
 }
 
 fn kept_write(
     env: &Environment,
-    client: &Client,
-    valid: &ValidRequest,
+    ClientRequest { valid, client }: &ClientRequest,
     job: &Job,
     terms: &Terms,
 ) -> Write {
@@ -215,16 +194,11 @@ fn kept_write(
         OutgoingBody::Whole(body) => body.clone(),
         OutgoingBody::Absent | OutgoingBody::Streamed(_) => Bytes::new(),
     };
-    let headers = HeaderMap::clone(&job.request.headers);
-    let account = job
-        .route
-        .candidates
-        .first()
-        .map_or_else(|| "".into(), |account| Arc::clone(env.shared_name(*account)));
+    let account = job.route.candidates.first();
     Write {
         id: WriteId { number: 0, salt: 0 },
         client: Arc::clone(&client.name),
-        account,
+        account: account.map_or_else(|| "".into(), |account| Arc::clone(env.shared_name(*account))),
         method: valid.method.clone(),
         address: match valid.service {
             Service::Graphql => Address::Graphql,
@@ -234,7 +208,7 @@ fn kept_write(
         shape: if valid.root == Root::V3 { Shape::V3 } else { Shape::Plain },
         path: valid.path.clone(),
         query: valid.query.clone(),
-        headers,
+        headers: HeaderMap::clone(&job.request.headers),
         key: terms.key.map(|name| Key { name, meaning: meaning(valid, &body) }),
         body,
         accepted: env.clock.now(),
@@ -242,13 +216,10 @@ fn kept_write(
 }
 
 /// The digest of the client's `Idempotency-Key`.
-fn idempotency_key(asked: &HeaderMap) -> Result<Option<[u8; 32]>, GatewayError> {
-    let mut values = asked.get_all("idempotency-key").iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
-        return Err(GatewayError::BadKey("there is more than one Idempotency-Key"));
-    }
-    let key = value.as_bytes();
+fn idempotency_key(request_headers: &HeaderMap) -> Result<Option<[u8; 32]>, GatewayError> {
+    let key = headers::only_value(request_headers, "idempotency-key")
+        .map_err(|Repeated| GatewayError::BadKey("there is more than one Idempotency-Key"))?;
+    let Some(key) = key.map(HeaderValue::as_bytes) else { return Ok(None) };
     if key.is_empty()
         || key.len() > KEY_BYTES_MAX
         || !key.iter().all(|byte| (b' '..=b'~').contains(byte))

@@ -11,7 +11,7 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{BodyFault, BodyRead, Expects, HeldBody};
 use crate::gateway::request::validate::ValidRequest;
 use crate::gateway::server::handler::Handler;
-use crate::gateway::server::request::{Body, Request, Stop};
+use crate::gateway::server::request::{Body, Identity, Request, Stop};
 
 /// The longest body of a request that has no use for one.
 pub(super) const IDLE_BODY_BYTES_MAX: usize = 64 * 1024;
@@ -28,10 +28,7 @@ impl Handler {
         valid: &ValidRequest,
         bytes_max: usize,
     ) -> Result<HeldBody, Stop> {
-        match self.read_body(session, request, valid, bytes_max).await? {
-            BodyRead::Whole(body) => Ok(body),
-            BodyRead::TooLarge(_) => Err(GatewayError::BodyTooLarge.into()),
-        }
+        Ok(self.read_body(session, request, valid, bytes_max).await?.whole()?)
     }
 
     pub(super) async fn read_body(
@@ -43,54 +40,52 @@ impl Handler {
     ) -> Result<BodyRead, Stop> {
         let gateway = &self.gateway;
         let expects = expects(&request.asked, session.req_header().version);
-        match gateway
-            .downstream
-            .bodies()
-            .read(session, valid.body, expects, bytes_max, gateway.env.config.listen.body_timeout)
-            .await
-        {
-            Ok(body) => {
-                if let BodyRead::Whole(held) = &body {
-                    request.body = Body::Settled;
-                    request.outcome.bytes_in = held.bytes.len() as u64;
-                }
-                Ok(body)
+        let (memory, pause_max) =
+            (gateway.downstream.bodies(), gateway.env.config.listen.body_timeout);
+        let read = memory.read(session, valid.body, expects, bytes_max, pause_max).await;
+        Ok(request.body_read(read, |identity| {
+            // The rest of the body is still on its way.
+            session.set_keepalive(None);
+            let credential = identity.client_credential.as_deref();
+            let view = |client| gateway.router.view_for(client, credential, false);
+            let accounts = identity.client.as_deref().map(view).unwrap_or_default();
+            gateway.dispatcher.queue_full(&accounts, ResourceName::core())
+        })?)
+    }
+}
+
+impl Request {
+    /// Records the end of reading its body. `no_room` makes the error where memory is exhausted.
+    pub(super) fn body_read(
+        &mut self,
+        read: Result<BodyRead, BodyFault>,
+        no_room: impl FnOnce(&Identity) -> GatewayError,
+    ) -> Result<BodyRead, GatewayError> {
+        let read = match read {
+            Ok(BodyRead::TooLarge(begun)) => return Ok(BodyRead::TooLarge(begun)),
+            Err(BodyFault::NoRoom) => return Err(no_room(&self.identity)),
+            Ok(BodyRead::Whole(held)) => {
+                self.outcome.bytes_in = held.bytes.len() as u64;
+                Ok(BodyRead::Whole(held))
             }
-            Err(fault @ (BodyFault::Broken | BodyFault::Timeout)) => {
-                request.body = Body::Settled;
-                Err(if fault == BodyFault::Broken {
-                    GatewayError::BrokenBody.into()
-                } else {
-                    GatewayError::BodyTimeout.into()
-                })
-            }
-            Err(BodyFault::NoRoom) => {
-                // The rest of the body is still on its way.
-                session.set_keepalive(None);
-                let accounts = request
-                    .identity
-                    .client
-                    .as_ref()
-                    .map(|client| {
-                        gateway.router.view_for(
-                            client,
-                            request.identity.client_credential.as_deref(),
-                            false,
-                        )
-                    })
-                    .unwrap_or_default();
-                Err(gateway.dispatcher.queue_full(&accounts, ResourceName::core()).into())
-            }
-        }
+            Err(BodyFault::Timeout) => Err(GatewayError::BodyTimeout),
+            Err(BodyFault::Broken) => Err(GatewayError::BrokenBody),
+        };
+        self.body = Body::Settled;
+        read
     }
 }
 
 /// HTTP/1.0 knows no interim answers.
-pub(super) fn expects(asked: &HeaderMap, version: http::Version) -> Expects {
-    let said = asked
+pub(super) fn expects(request_headers: &HeaderMap, version: http::Version) -> Expects {
+    let is_expected = request_headers
         .get(http::header::EXPECT)
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-    if said && version != http::Version::HTTP_10 { Expects::Continue } else { Expects::Nothing }
+    if is_expected && version != http::Version::HTTP_10 {
+        Expects::Continue
+    } else {
+        Expects::Nothing
+    }
 }
 
 /// Drains the rest of a rejected body for a while. Closing with unread bytes would reset the

@@ -8,16 +8,28 @@ use crate::clock::Timestamp;
 use crate::decision::access::permitted;
 use crate::gateway::address::Service;
 use crate::gateway::cache::{lookup::CacheLookup, store::Entry};
-use crate::gateway::dispatch::route::Route;
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers;
-use crate::gateway::request::local_routes::{OWN_WRITE, is_delivery, own_write_id};
 use crate::gateway::request::validate::ValidRequest;
 use crate::gateway::response::local_pages::{public_page, rate_limit};
-use crate::gateway::response::{render::Content, reply::Reply};
+use crate::gateway::response::reply::Reply;
 use crate::gateway::server::handler::Handler;
-use crate::gateway::server::request::{Allowed, Classification, Request, Task};
+use crate::gateway::server::request::{Classification, ClientRequest, Request, RoutedRequest};
 use crate::telemetry::{CacheOutcome, spans};
+use crate::writes::WriteId;
+
+/// The status resource of an accepted write, as metrics name it.
+const OWN_WRITE: &str = "/_weir/writes/{id}";
+/// The address of the status resources, before the write's identifier.
+pub(super) const OWN_WRITES: &str = "/_weir/writes/";
+pub(super) const WEBHOOKS_PATH: &str = "/_weir/webhooks";
+
+/// Parses the write's identifier out of a request for a status resource.
+fn own_write_id(valid: &ValidRequest) -> Option<WriteId> {
+    let id = valid.path.strip_prefix(OWN_WRITES)?;
+    let is_served = matches!(valid.method, Method::GET | Method::HEAD | Method::DELETE);
+    is_served.then(|| id.parse().ok()).flatten()
+}
 
 impl Handler {
     /// Runs the stages that need no waiting: client, route and access.
@@ -35,36 +47,33 @@ impl Handler {
         if valid.method == Method::OPTIONS {
             let reply =
                 Reply { headers: headers::preflight(), ..Reply::empty(StatusCode::NO_CONTENT) };
-            return Ok(Classification::Answered(Box::new(Content::Made(reply))));
+            return Ok(Classification::made(reply));
         }
         if let Some(page) =
             (valid.service == Service::Weir).then(|| public_page(&valid.path)).flatten()
         {
-            return Ok(Classification::Answered(Box::new(Content::Made(page))));
+            return Ok(Classification::made(page));
         }
-        if valid.service == Service::Weir && is_delivery(&valid) {
+        if valid.service == Service::Weir
+            && valid.method == Method::POST
+            && valid.path == WEBHOOKS_PATH
+        {
             return Ok(Classification::Delivery(Box::new(valid)));
         }
         let client = match &request.identity.known {
-            Some(known) => Arc::clone(&known.client),
-            None => Arc::clone(
-                gateway
-                    .router
-                    .clients()
-                    .identify(&request.asked)
-                    .map_err(GatewayError::Unauthenticated)?,
-            ),
+            Some(known) => &known.client,
+            None => {
+                let clients = gateway.router.clients();
+                clients.identify(&request.asked).map_err(GatewayError::Unauthenticated)?
+            }
         };
+        let client = Arc::clone(client);
         request.outcome.client = Some(Arc::clone(&client.name));
         request.identity.client = Some(Arc::clone(&client));
         if valid.service == Service::Weir {
             let id = own_write_id(&valid).ok_or(GatewayError::NoSuchResource)?;
             request.outcome.endpoint = OWN_WRITE;
-            return Ok(Classification::Allowed(Box::new(Allowed {
-                valid,
-                client,
-                task: Task::Own(id),
-            })));
+            return Ok(Classification::OwnWrite(Box::new(ClientRequest { valid, client }), id));
         }
         if !permitted(&client.allow, &valid.method, &valid.path) {
             return Err(GatewayError::NotAllowed);
@@ -75,36 +84,31 @@ impl Handler {
         let client_credential = request.identity.client_credential.as_deref();
         if is_read && valid.path == "/rate_limit" {
             request.outcome.endpoint = "/rate_limit";
-            return Ok(Classification::Answered(Box::new(Content::Made(rate_limit(
-                &gateway.dispatcher,
-                &gateway.router.view_for(&client, client_credential, true),
-            )))));
+            let accounts = gateway.router.view_for(&client, client_credential, true);
+            return Ok(Classification::made(rate_limit(&gateway.dispatcher, &accounts)));
         }
         // A GET without a query fetches the schema and is a read like any other.
-        let task = if valid.service == Service::Graphql
-            && !(is_read && valid.query.as_deref().is_none_or(str::is_empty))
-        {
-            Task::Graphql
-        } else {
-            let classified = gateway.router.classify(&valid);
-            request.outcome.endpoint = &classified.endpoint.template;
-            let route = gateway.router.route(classified, &valid, &client, client_credential)?;
-            request.routed(&route);
-            if is_read { Task::Read(route) } else { Task::Write(route) }
-        };
-        Ok(Classification::Allowed(Box::new(Allowed { valid, client, task })))
+        let is_schema = is_read && valid.query.as_deref().is_none_or(str::is_empty);
+        if valid.service == Service::Graphql && !is_schema {
+            return Ok(Classification::Graphql(Box::new(ClientRequest { valid, client })));
+        }
+        let classified = gateway.router.classify(&valid);
+        request.outcome.endpoint = &classified.endpoint.template;
+        let route = gateway.router.route(classified, &valid, &client, client_credential)?;
+        request.routed(&route);
+        let routed = Box::new(RoutedRequest { from: ClientRequest { valid, client }, route });
+        Ok(if is_read { Classification::Read(routed) } else { Classification::Write(routed) })
     }
 
     /// Looks up a stored answer that may be served, or else returns the lookup for the fetch.
     pub(super) fn stored(
         &self,
         request: &mut Request,
-        valid: &ValidRequest,
-        route: &Route,
+        RoutedRequest { from, route }: &RoutedRequest,
         now: Timestamp,
     ) -> Result<Arc<Entry>, CacheLookup> {
         let _looking = spans::cache_span(&request.span).entered();
-        let entry = self.gateway.cache.fresh(route.scope, valid, &request.asked, now)?;
+        let entry = self.gateway.cache.fresh(route.scope, &from.valid, &request.asked, now)?;
         request.outcome.cache = CacheOutcome::Hit;
         Ok(entry)
     }

@@ -11,11 +11,11 @@ use pingora::protocols::http::ServerSession;
 use serde_json::json;
 
 use crate::gateway::error::GatewayError;
-use crate::gateway::request::body::{BodyFault, BodyRead, HeldBody};
-use crate::gateway::request::{local_routes::WEBHOOKS_PATH, validate::ValidRequest};
+use crate::gateway::request::body::{BodyFault, HeldBody};
+use crate::gateway::request::{validate::ValidRequest, webhooks::Deliveries};
 use crate::gateway::response::reply::Reply;
-use crate::gateway::server::request::{Body, Request, Stop};
-use crate::gateway::server::{body::expects, handler::Handler};
+use crate::gateway::server::request::{Request, Stop};
+use crate::gateway::server::{body::expects, classify::WEBHOOKS_PATH, handler::Handler};
 use crate::webhooks::{BODY_BYTES_MAX, Effect, Received, Rejected, Signature};
 
 /// The metric's event label of an unverified delivery.
@@ -38,17 +38,13 @@ impl Handler {
         let Some(receiver) = &gateway.webhooks.receiver() else {
             return Err(GatewayError::NoSuchResource.into());
         };
-        let refuse = |refused: GatewayError| {
-            gateway.env.metrics.webhook(UNVERIFIED, refused.reason());
-            Err(refused.into())
+        let reject = |error: GatewayError| {
+            gateway.env.metrics.webhook(UNVERIFIED, error.reason());
+            Stop::from(error)
         };
-        let Some(signature) = Signature::of(&request.asked) else {
-            return refuse(GatewayError::WrongSignature);
-        };
-        let body = match self.delivered(session, request, valid).await {
-            Ok(body) => body,
-            Err(refused) => return refuse(refused),
-        };
+        let signature = Signature::of(&request.asked).ok_or(GatewayError::WrongSignature);
+        let signature = signature.map_err(reject)?;
+        let body = self.delivered(session, request, valid).await.map_err(reject)?;
         let now = gateway.env.clock.now();
         match receiver.receive(&request.asked, &signature, &body.bytes, now, |stale| {
             gateway.cache.invalidate_paths(stale, now);
@@ -61,8 +57,8 @@ impl Handler {
                 gateway.env.metrics.webhook(&event, outcome);
                 Ok(Reply::json(StatusCode::ACCEPTED, &json!({ "message": outcome })))
             }
-            Err(Rejected::Signature) => refuse(GatewayError::WrongSignature),
-            Err(Rejected::Malformed) => refuse(GatewayError::MalformedDelivery),
+            Err(Rejected::Signature) => Err(reject(GatewayError::WrongSignature)),
+            Err(Rejected::Malformed) => Err(reject(GatewayError::MalformedDelivery)),
         }
     }
 
@@ -74,27 +70,16 @@ impl Handler {
     ) -> Result<HeldBody, GatewayError> {
         let gateway = &self.gateway;
         let deadline = gateway.env.clock.now() + WHOLE_WITHIN;
-        let Ok(_place) = gateway.webhooks.deliveries().places.try_acquire() else {
+        let Deliveries { places, bodies } = gateway.webhooks.deliveries();
+        let Ok(_place) = places.try_acquire() else {
             return Err(GatewayError::DeliveriesFull);
         };
         let expects = expects(&request.asked, session.req_header().version);
         let pause_max = gateway.env.config.listen.body_timeout;
         let read = tokio::select! {
-            read = gateway.webhooks.deliveries().bodies.read(session, valid.body, expects, BODY_BYTES_MAX, pause_max) => read,
+            read = bodies.read(session, valid.body, expects, BODY_BYTES_MAX, pause_max) => read,
             () = gateway.env.clock.reach(deadline) => Err(BodyFault::Timeout),
         };
-        let refused = match read {
-            Ok(BodyRead::Whole(body)) => {
-                request.body = Body::Settled;
-                request.outcome.bytes_in = body.bytes.len() as u64;
-                return Ok(body);
-            }
-            Ok(BodyRead::TooLarge(_)) => return Err(GatewayError::BodyTooLarge),
-            Err(BodyFault::NoRoom) => return Err(GatewayError::DeliveriesFull),
-            Err(BodyFault::Timeout) => GatewayError::BodyTimeout,
-            Err(BodyFault::Broken) => GatewayError::BrokenBody,
-        };
-        request.body = Body::Settled;
-        Err(refused)
+        request.body_read(read, |_| GatewayError::DeliveriesFull)?.whole()
     }
 }

@@ -22,8 +22,8 @@ use crate::gateway::response::render::Compression;
 use crate::gateway::server::connection::{Came, Connection, Watch};
 use crate::gateway::server::handler::{Frontend, Handler, PREFACE_BEGINS};
 use crate::gateway::server::header_memo::{HeaderMemo, Lines};
-use crate::gateway::server::miss::{Asked, Asking};
-use crate::gateway::server::request::{Classification, Known, Request, Task};
+use crate::gateway::server::miss::{Miss, Served};
+use crate::gateway::server::request::{Classification, Known, Request};
 
 /// The end of the request lines that the fast path takes.
 const LINE_ENDS: &[u8] = b" HTTP/1.1\r\n";
@@ -66,76 +66,53 @@ impl Frontend {
         shutdown: &ShutdownWatch,
     ) -> Next {
         let mut buffer = Vec::new();
-        let mut said = None;
+        let mut memo = None;
         loop {
-            let began = timer_now();
             let listen = &handler.gateway.env.config.listen;
-            let until =
-                began + if age == Age::New { listen.header_timeout } else { listen.idle_timeout };
-            while is_too_short(connection.ahead()) {
-                match connection.more(watch, until).await {
-                    Came::Bytes => {}
-                    Came::Late if age == Age::New && !connection.ahead().is_empty() => {
-                        return Next::Unreadable(GatewayError::HeadTimeout);
-                    }
-                    Came::Late | Came::Over => return Next::Over,
-                }
-            }
-            if age == Age::New && connection.ahead().starts_with(PREFACE_BEGINS) {
-                return Next::Preface;
+            let until = timer_now()
+                + if age == Age::New { listen.header_timeout } else { listen.idle_timeout };
+            if let Some(next) = first_bytes(connection, watch, age, until).await {
+                return next;
             }
             if self.renew(handler) {
                 // Under the new config the same key may be unknown.
-                said = None;
+                memo = None;
             }
             let listen = &handler.gateway.env.config.listen;
-            let active = handler.gateway.env.active.enter();
+            let _active = handler.gateway.env.active.enter();
             let looked = if *shutdown.borrow() {
                 None
             } else {
-                handler.look(connection.ahead(), &mut said, &mut buffer)
+                handler.look(connection.ahead(), &mut memo, &mut buffer)
             };
             let deadline =
                 || if age == Age::New { until } else { timer_now() + listen.header_timeout };
             let Some((looked, head_bytes)) = looked else {
-                let deadline = deadline();
-                return if connection.has_line(watch, deadline).await
-                    && let Err(malformed) = validate::check_line(connection.ahead())
-                {
-                    Next::Unreadable(GatewayError::Malformed(malformed))
-                } else {
-                    Next::Session { known: None, deadline }
-                };
+                return for_a_session(connection, watch, deadline()).await;
             };
-            let asked = match looked {
-                Looked::Hit(request, body_bytes) => Asked::Answered(request, body_bytes),
-                Looked::Stale(asking) => {
-                    handler.ask_here(connection, *asking, shutdown, &mut buffer).await
-                }
-                Looked::Other(known) => Asked::Known(known),
+            let served = match looked {
+                Ok(served) => served,
+                Err(miss) => handler.ask_here(connection, *miss, shutdown, &mut buffer).await,
             };
-            match asked {
-                Asked::Answered(request, body_bytes) => {
-                    let is_written = connection.write(watch, &buffer, listen.body_timeout).await;
-                    handler.finish(request, is_written.then_some(body_bytes));
-                    if !is_written {
-                        return Next::Over;
-                    }
+            // For a session, the buffer has interim answers that the client has not taken yet.
+            let is_written = !matches!(served, Served::ClientGone(_))
+                && connection.write(watch, &buffer, listen.body_timeout).await;
+            match served {
+                Served::Buffered(request, body_bytes) if is_written => {
+                    handler.finish(request, Some(body_bytes));
                 }
-                Asked::Gone(request) => {
+                Served::Known(known) if is_written => {
+                    return Next::Session { known: Some(known), deadline: deadline() };
+                }
+                Served::Buffered(request, _) | Served::ClientGone(request) => {
                     handler.finish(request, None);
                     return Next::Over;
                 }
-                Asked::Known(known) => {
-                    // Interim answers that the client has not taken yet.
-                    if !connection.write(watch, &buffer, listen.body_timeout).await {
-                        handler.finish(known.request, None);
-                        return Next::Over;
-                    }
-                    return Next::Session { known: Some(known), deadline: deadline() };
+                Served::Known(known) => {
+                    handler.finish(known.request, None);
+                    return Next::Over;
                 }
             }
-            drop(active);
             connection.used(head_bytes);
             buffer.clear();
             buffer.shrink_to(BUFFER_KEPT_BYTES);
@@ -144,22 +121,39 @@ impl Frontend {
     }
 }
 
+/// Waits for enough bytes to tell HTTP/2 from HTTP/1.1; the reason, if the fast path ends here.
+async fn first_bytes(
+    connection: &mut Connection,
+    watch: &mut Watch,
+    age: Age,
+    until: Instant,
+) -> Option<Next> {
+    while is_too_short(connection.ahead()) {
+        match connection.more(watch, until).await {
+            Came::Bytes => {}
+            Came::Late if age == Age::New && !connection.ahead().is_empty() => {
+                return Some(Next::Unreadable(GatewayError::HeadTimeout));
+            }
+            Came::Late | Came::Over => return Some(Next::Over),
+        }
+    }
+    let is_http2 = age == Age::New && connection.ahead().starts_with(PREFACE_BEGINS);
+    is_http2.then_some(Next::Preface)
+}
+
+/// Leaves a request to a session, unless its first line is malformed.
+async fn for_a_session(connection: &mut Connection, watch: &mut Watch, deadline: Instant) -> Next {
+    if connection.has_line(watch, deadline).await
+        && let Err(malformed) = validate::check_line(connection.ahead())
+    {
+        return Next::Unreadable(GatewayError::Malformed(malformed));
+    }
+    Next::Session { known: None, deadline }
+}
+
 /// True if the bytes are too few to tell HTTP/2 from HTTP/1.1.
 fn is_too_short(ahead: &[u8]) -> bool {
     ahead.len() < PREFACE_BEGINS.len() && PREFACE_BEGINS.starts_with(ahead)
-}
-
-/// The result of a cache lookup on the fast path.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one at a time, and a box would cost each hit an allocation"
-)]
-enum Looked {
-    /// The answer is in the buffer; the number is the length of its body.
-    Hit(Request, u64),
-    /// A miss, or an entry that must be revalidated.
-    Stale(Box<Asking>),
-    Other(Box<Known>),
 }
 
 struct RequestLine {
@@ -193,42 +187,26 @@ impl Handler {
     /// Looks up the answer to the request at the beginning of `read`, and writes a hit into
     /// `buffer`. Returns the length of the head too.
     ///
-    /// `said` holds the header memo of the connection and is replaced by that of this request.
-    /// `None` if the request is not for the fast path.
+    /// `memo` is that of the connection and is replaced by that of this request. `None` if the
+    /// request is not for the fast path.
     fn look(
         &self,
         read: &[u8],
-        said: &mut Option<HeaderMemo>,
+        memo: &mut Option<HeaderMemo>,
         buffer: &mut Vec<u8>,
-    ) -> Option<(Looked, usize)> {
+    ) -> Option<(Result<Served, Box<Miss>>, usize)> {
         let (RequestLine { method, target }, rest) = RequestLine::of(read)?;
-        let line_length = read.len() - rest.len();
-        let again = said.as_ref().and_then(|said| Some((said, said.again(rest)?)));
-        let (mut request, valid, new, length) = if let Some((said, lines)) = again {
-            let length = line_length + lines.len();
-            let valid =
-                validate::check_again(&method, &target, read.get(..length)?, &said.known.host);
-            let mut request =
-                Request::new(&self.gateway, method, target.path(), Arc::clone(&lines.headers));
-            request.identity.known = Some(Arc::clone(&said.known));
-            (request, valid, None, length)
-        } else {
-            let lines = lines_of(rest)?;
-            let length = line_length + lines.len();
-            let valid = validate::check(
-                &method,
-                self.gateway.router.methods(),
-                &target,
-                &lines.headers,
-                Wire::Http1(read.get(..length)?),
-            );
-            (
-                Request::new(&self.gateway, method, target.path(), Arc::clone(&lines.headers)),
-                valid,
-                Some(lines),
-                length,
-            )
+        let known = memo.as_ref().filter(|memo| memo.lines.begin(rest));
+        let new = if known.is_none() { Some(lines_of(rest)?) } else { None };
+        let lines = known.map(|memo| &memo.lines).or(new.as_ref())?;
+        let head = read.get(..read.len() - rest.len() + lines.len())?;
+        let valid = match known {
+            Some(memo) => validate::check_again(&method, &target, head, &memo.known.host),
+            None => self.check(&method, &target, &lines.headers, Wire::Http1(head)),
         };
+        let headers = Arc::clone(&lines.headers);
+        let mut request = Request::new(&self.gateway, method, target.path(), headers);
+        request.identity.known = known.map(|memo| Arc::clone(&memo.known));
         let span = request.span.clone();
         let _inside = span.enter();
         // Nothing waits up to the answer's last byte in the buffer: one clock reading is enough.
@@ -236,37 +214,20 @@ impl Handler {
         let classified = valid
             .map_err(GatewayError::Malformed)
             .and_then(|valid| self.classify(&mut request, valid));
-        if let (Some(lines), Ok(Classification::Allowed(allowed))) = (new, &classified) {
-            *said = HeaderMemo::new(lines, &allowed.valid.host, &allowed.client);
-        }
-        let allowed = match classified {
-            Ok(Classification::Allowed(allowed)) => allowed,
-            classified => {
-                return Some((Looked::Other(Box::new(Known { request, classified })), length));
-            }
+        let Ok(Classification::Read(routed)) = classified else {
+            return Some((Ok(Served::known(request, classified)), head.len()));
         };
-        if let Task::Read(route) = &allowed.task {
-            match self.stored(&mut request, &allowed.valid, route, now) {
-                Ok(entry) => {
-                    if let Ok(body_bytes) = self.put(entry, &mut request, now, buffer) {
-                        return Some((Looked::Hit(request, body_bytes), length));
-                    }
-                }
-                Err(lookup) => {
-                    return Some((
-                        Looked::Stale(Box::new(Asking { request, allowed, lookup })),
-                        length,
-                    ));
-                }
-            }
+        if let Some(lines) = new {
+            *memo = HeaderMemo::new(lines, &routed.from.valid.host, &routed.from.client);
         }
-        Some((
-            Looked::Other(Box::new(Known {
-                request,
-                classified: Ok(Classification::Allowed(allowed)),
-            })),
-            length,
-        ))
+        let served = match self.stored(&mut request, &routed, now) {
+            Err(lookup) => Err(Box::new(Miss { request, read: routed, lookup })),
+            Ok(entry) => Ok(match self.put(entry, &mut request, now, buffer) {
+                Ok(body_bytes) => Served::Buffered(request, body_bytes),
+                Err(_) => Served::known(request, Ok(Classification::Read(routed))),
+            }),
+        };
+        Some((served, head.len()))
     }
 
     /// Renders a stored answer into the buffer. Returns the bytes of its body, or the entry when

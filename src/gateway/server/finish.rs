@@ -15,12 +15,12 @@ use crate::gateway::server::{handler::Handler, request::Request};
 use crate::telemetry::{LogText, log, spans};
 
 impl Handler {
-    pub(super) fn refusal(&self, request: &mut Request, refused: &GatewayError) -> Reply {
-        request.outcome.refusal = Some(refused.reason());
-        if let GatewayError::Limited { limit, until, .. } = refused {
+    pub(super) fn error_reply(&self, request: &mut Request, error: &GatewayError) -> Reply {
+        request.outcome.refusal = Some(error.reason());
+        if let GatewayError::Limited { limit, until, .. } = error {
             request.progress.refused_somewhere(*limit, *until);
         }
-        render_error(refused, &request.origin, self.gateway.env.clock.now())
+        render_error(error, &request.origin, self.gateway.env.clock.now())
     }
 
     /// Renders a request's answer for its session.
@@ -49,16 +49,14 @@ impl Handler {
                 .as_ref()
                 .or_else(|| request.routed.as_ref().map(|routed| &routed.endpoint.resource));
             let resource = booked.cloned().unwrap_or(ResourceName::core());
-            let accounts = request.routed.as_ref().map_or_else(
-                || {
-                    self.gateway.router.view_for(
-                        client,
-                        request.identity.client_credential.as_deref(),
-                        true,
-                    )
-                },
-                |routed| Arc::clone(&routed.view),
-            );
+            let accounts = match &request.routed {
+                Some(routed) => Arc::clone(&routed.view),
+                None => self.gateway.router.view_for(
+                    client,
+                    request.identity.client_credential.as_deref(),
+                    true,
+                ),
+            };
             let (view, now) = self.gateway.dispatcher.admissions().view(&accounts, &resource);
             (RateView::served(&view, now), resource)
         });

@@ -34,7 +34,7 @@ pub(super) struct Lines {
 
 /// The header lines of an allowed request and the facts derived from them.
 pub(super) struct HeaderMemo {
-    lines: Lines,
+    pub(super) lines: Lines,
     pub(super) known: Arc<KnownHeaders>,
 }
 
@@ -73,7 +73,7 @@ impl Lines {
     }
 
     /// True if `read` begins with the same lines. Credentials are compared in constant time.
-    fn are_said_by(&self, read: &[u8]) -> bool {
+    pub(super) fn begin(&self, read: &[u8]) -> bool {
         let Some(said) = read.get(..self.bytes.len()) else { return false };
         let mut done = 0;
         let mut are_secrets_same = true;
@@ -102,10 +102,6 @@ impl HeaderMemo {
         };
         (lines.len() <= KEPT_BYTES_MAX).then(|| Self { lines, known: Arc::new(known()) })
     }
-
-    pub(super) fn again(&self, read: &[u8]) -> Option<&Lines> {
-        self.lines.are_said_by(read).then_some(&self.lines)
-    }
 }
 
 /// True for headers about the connection or a body, except the default `keep-alive`.
@@ -125,8 +121,8 @@ mod tests {
     fn the_same_lines_are_known_again_whatever_follows() {
         let lines = Lines::read(HEAD.as_bytes()).unwrap();
         assert!(
-            lines.are_said_by(HEAD.as_bytes())
-                && lines.are_said_by(format!("{HEAD}GET / HTTP/1.1\r\n").as_bytes())
+            lines.begin(HEAD.as_bytes())
+                && lines.begin(format!("{HEAD}GET / HTTP/1.1\r\n").as_bytes())
         );
         assert_eq!((lines.headers.len(), lines.secrets.len()), (4, 2));
     }
@@ -137,8 +133,8 @@ mod tests {
         for at in 0..HEAD.len() {
             let mut other = HEAD.as_bytes().to_vec();
             other[at] ^= 1;
-            assert!(!lines.are_said_by(&other), "at {at}");
-            assert!(!lines.are_said_by(&HEAD.as_bytes()[..at]), "up to {at}");
+            assert!(!lines.begin(&other), "at {at}");
+            assert!(!lines.begin(&HEAD.as_bytes()[..at]), "up to {at}");
         }
     }
 

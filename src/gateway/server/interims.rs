@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::Version;
 use pingora::ErrorType;
@@ -29,8 +28,7 @@ impl Handler {
         session: &mut ServerSession,
         request: &Request,
     ) -> Result<(), Broken> {
-        let Some(interims) = &request.interims else { return Ok(()) };
-        while let Some(interim) = interims.take() {
+        while let Some(interim) = request.interims.as_ref().and_then(|interims| interims.take()) {
             self.pass_on_interim(session, &request.origin, &interim).await?;
         }
         Ok(())
@@ -43,11 +41,8 @@ impl Handler {
         interim: &Interim,
     ) -> Result<(), Broken> {
         let headers = self.gateway.responder.headers_of_interim(interim, origin);
-        write::write_interim(session, interim.status, headers, self.body_timeout()).await
-    }
-
-    fn body_timeout(&self) -> Duration {
-        self.gateway.env.config.listen.body_timeout
+        let pause_max = self.gateway.env.config.listen.body_timeout;
+        write::write_interim(session, interim.status, headers, pause_max).await
     }
 
     /// Runs `work` and passes interim answers to a session meanwhile. `None` if the client left. A
@@ -55,13 +50,12 @@ impl Handler {
     pub async fn while_there<T>(
         &self,
         session: &mut ServerSession,
-        origin: &Origin,
-        interims: Option<Arc<Interims>>,
+        request: &Request,
         work: impl Future<Output = T>,
     ) -> Option<T> {
         let mut work = pin!(work);
         let next = || async {
-            match &interims {
+            match &request.interims {
                 Some(interims) => interims.next().await,
                 None => std::future::pending().await,
             }
@@ -72,7 +66,7 @@ impl Handler {
                 () = gone(session) => return None,
                 interim = next() => interim,
             };
-            let mut write = pin!(self.pass_on_interim(session, origin, &interim));
+            let mut write = pin!(self.pass_on_interim(session, &request.origin, &interim));
             let written = tokio::select! {
                 written = &mut write => written,
                 done = &mut work => {

@@ -9,23 +9,33 @@ use pingora::server::ShutdownWatch;
 use tracing::Instrument;
 
 use crate::gateway::cache::lookup::{CacheLookup, ReadAnswer};
-use crate::gateway::server::request::{Allowed, Classification, Known, Request, Task};
+use crate::gateway::error::GatewayError;
+use crate::gateway::server::request::{Classification, Known, Request, RoutedRequest, Stop};
 use crate::gateway::server::{connection::Connection, handler::Handler};
 
 /// A read without a fresh stored answer.
-pub(super) struct Asking {
+pub(super) struct Miss {
     pub(super) request: Request,
-    pub(super) allowed: Box<Allowed>,
+    pub(super) read: Box<RoutedRequest>,
     pub(super) lookup: CacheLookup,
 }
 
-/// The result of a miss.
-pub(super) enum Asked {
+/// The result of a read on the fast path.
+pub(super) enum Served {
     /// The answer is in the buffer; the number is the length of its body.
-    Answered(Request, u64),
-    Gone(Request),
-    /// A session must write the result.
+    Buffered(Request, u64),
+    ClientGone(Request),
+    /// A session must go on.
     Known(Box<Known>),
+}
+
+impl Served {
+    pub(super) fn known(
+        request: Request,
+        classified: Result<Classification, GatewayError>,
+    ) -> Self {
+        Self::Known(Box::new(Known { request, classified }))
+    }
 }
 
 impl Handler {
@@ -35,23 +45,15 @@ impl Handler {
     pub(super) async fn ask_here(
         &self,
         connection: &mut Connection,
-        asking: Asking,
+        Miss { mut request, read, lookup }: Miss,
         shutdown: &ShutdownWatch,
         buffer: &mut Vec<u8>,
-    ) -> Asked {
-        let Asking { mut request, allowed, lookup } = asking;
-        let Allowed { valid, client, task } = *allowed;
-        let Task::Read(route) = task else {
-            let classified = Ok(Classification::Allowed(Box::new(Allowed { valid, client, task })));
-            return Asked::Known(Box::new(Known { request, classified }));
-        };
-        let span = request.span.clone();
+    ) -> Served {
         let interims = request.take_interims();
         let mut progress = request.progress.clone();
         // Boxed before it is wrapped, because each wrapper would move its large state.
-        let mut asked =
-            Box::pin(self.ask(&request, &mut progress, &client, &valid, route, Some(lookup)))
-                .instrument(span);
+        let mut asked = Box::pin(self.ask(&request, &mut progress, *read, Some(lookup)))
+            .instrument(request.span.clone());
         let answered = loop {
             tokio::select! {
                 biased;
@@ -61,32 +63,25 @@ impl Handler {
             }
         };
         drop(asked);
-        request.progress = progress;
-        if let Some(Ok(answered)) = &answered {
-            request.outcome.cache = answered.outcome();
-        }
         while let Some(interim) = interims.take() {
             self.put_interim(&interim, &request.origin, buffer);
         }
-        let classified = match answered {
-            None => return Asked::Gone(request),
-            Some(Err(refused)) => Err(refused),
-            Some(Ok(ReadAnswer::Entry(entry, cache)))
-                if !(self.gateway.env.is_draining() || *shutdown.borrow()) =>
-            {
+        let answered = match request.fetched(progress, answered) {
+            Ok(answered) => answered,
+            Err(Stop::ClientGone) => return Served::ClientGone(request),
+            Err(Stop::Error(error)) => return Served::known(request, Err(error)),
+        };
+        let keeps_connection = !(self.gateway.env.is_draining() || *shutdown.borrow());
+        let answered = match answered {
+            ReadAnswer::Entry(entry, cache) if keeps_connection => {
                 match self.put(entry, &mut request, self.gateway.env.clock.now(), buffer) {
-                    Ok(body_bytes) => return Asked::Answered(request, body_bytes),
-                    Err(entry) => Ok(ReadAnswer::Entry(entry, cache)),
+                    Ok(body_bytes) => return Served::Buffered(request, body_bytes),
+                    Err(entry) => ReadAnswer::Entry(entry, cache),
                 }
             }
-            Some(Ok(answered)) => Ok(answered),
+            answered => answered,
         };
-        let classified = match classified {
-            Ok(answered) => {
-                Ok(Classification::Answered(Box::new(self.content(&request, answered).await)))
-            }
-            Err(refused) => Err(refused),
-        };
-        Asked::Known(Box::new(Known { request, classified }))
+        let content = self.content(&request, answered).await;
+        Served::known(request, Ok(Classification::Answered(Box::new(content))))
     }
 }

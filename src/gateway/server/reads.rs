@@ -11,10 +11,9 @@ use crate::gateway::cache::lookup::{CacheLookup, ReadAnswer};
 use crate::gateway::dispatch::{job::Job, progress::RequestProgress, route::Route};
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers;
-use crate::gateway::request::{clients::Client, validate::ValidRequest};
 use crate::gateway::response::render::{Compression, Content, Selection};
 use crate::gateway::server::handler::Handler;
-use crate::gateway::server::request::{Request, Stop};
+use crate::gateway::server::request::{ClientRequest, Request, RoutedRequest, Stop};
 use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
 
 impl Handler {
@@ -22,18 +21,13 @@ impl Handler {
         &self,
         session: &mut ServerSession,
         request: &mut Request,
-        client: &Client,
-        valid: &ValidRequest,
-        route: Route,
+        read: RoutedRequest,
         lookup: Option<CacheLookup>,
     ) -> Result<Content, Stop> {
         let mut progress = request.progress.clone();
-        let asked = self.ask(request, &mut progress, client, valid, route, lookup);
-        let answered =
-            self.while_there(session, &request.origin, request.interims.clone(), asked).await;
-        request.progress = progress;
-        let answered = answered.ok_or(Stop::ClientGone)??;
-        request.outcome.cache = answered.outcome();
+        let asked = self.ask(request, &mut progress, read, lookup);
+        let answered = self.while_there(session, request, asked).await;
+        let answered = request.fetched(progress, answered)?;
         Ok(self.content(request, answered).await)
     }
 
@@ -43,13 +37,11 @@ impl Handler {
         &self,
         request: &Request,
         progress: &mut RequestProgress,
-        client: &Client,
-        valid: &ValidRequest,
-        route: Route,
+        RoutedRequest { from, route }: RoutedRequest,
         lookup: Option<CacheLookup>,
     ) -> Result<ReadAnswer, GatewayError> {
         let scope = route.scope;
-        let mut job = self.job(request, client, valid, route, OutgoingBody::Absent);
+        let mut job = self.job(request, &from, route, OutgoingBody::Absent);
         job.request.method = Method::GET;
         let directives = RequestDirectives::of(&request.asked, self.gateway.env.mode);
         let cache_request =
@@ -77,8 +69,7 @@ impl Handler {
     pub(super) fn job(
         &self,
         request: &Request,
-        client: &Client,
-        valid: &ValidRequest,
+        ClientRequest { valid, client }: &ClientRequest,
         route: Route,
         body: OutgoingBody,
     ) -> Job {

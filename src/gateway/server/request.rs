@@ -13,6 +13,7 @@ use crate::clock::Timestamp;
 use crate::decision::AccountId;
 use crate::gateway::address::decode_unreserved;
 use crate::gateway::assembly::Gateway;
+use crate::gateway::cache::lookup::ReadAnswer;
 use crate::gateway::dispatch::{
     client_credential::ClientCredential, progress::RequestProgress, route::Route,
 };
@@ -20,7 +21,7 @@ use crate::gateway::error::GatewayError;
 use crate::gateway::http::{headers, interim::Interims};
 use crate::gateway::random;
 use crate::gateway::request::{clients::Client, validate::ValidRequest};
-use crate::gateway::response::{form::Form, render::Content};
+use crate::gateway::response::{form::Form, render::Content, reply::Reply};
 use crate::gateway::server::header_memo;
 use crate::gateway::url_rewrite::map::Origin;
 use crate::telemetry::{MethodName, Outcome, spans};
@@ -68,19 +69,16 @@ pub(super) enum Body {
     Unread,
 }
 
-pub(super) struct Allowed {
+/// A valid request and its client.
+pub(super) struct ClientRequest {
     pub(super) valid: ValidRequest,
     pub(super) client: Arc<Client>,
-    pub(super) task: Task,
 }
 
-pub(super) enum Task {
-    /// GraphQL: the route depends on the body.
-    Graphql,
-    Read(Route),
-    Write(Route),
-    /// The status or cancellation of an accepted write.
-    Own(WriteId),
+/// A request that its client may send, and its route.
+pub(super) struct RoutedRequest {
+    pub(super) from: ClientRequest,
+    pub(super) route: Route,
 }
 
 pub(super) enum Classification {
@@ -88,7 +86,19 @@ pub(super) enum Classification {
     Answered(Box<Content>),
     /// A webhook delivery, which carries no client key.
     Delivery(Box<ValidRequest>),
-    Allowed(Box<Allowed>),
+    Read(Box<RoutedRequest>),
+    Write(Box<RoutedRequest>),
+    /// GraphQL: the route depends on the body.
+    Graphql(Box<ClientRequest>),
+    /// The status or cancellation of an accepted write.
+    OwnWrite(Box<ClientRequest>, WriteId),
+}
+
+impl Classification {
+    /// An answer that the gateway has made itself.
+    pub(super) fn made(reply: Reply) -> Self {
+        Self::Answered(Box::new(Content::Made(reply)))
+    }
 }
 
 impl Request {
@@ -145,6 +155,18 @@ impl Request {
             .map_or_else(make, |known| Arc::clone(known.to_upstream.get_or_init(make)))
     }
 
+    /// Adopts the progress and the result of a read's fetch; no result: the client has left.
+    pub(super) fn fetched(
+        &mut self,
+        progress: RequestProgress,
+        answered: Option<Result<ReadAnswer, GatewayError>>,
+    ) -> Result<ReadAnswer, Stop> {
+        self.progress = progress;
+        let answered = answered.ok_or(Stop::ClientGone)??;
+        self.outcome.cache = answered.outcome();
+        Ok(answered)
+    }
+
     pub(super) fn form(&self) -> Form<'_> {
         Form { method: &self.method, asked: &self.asked, origin: &self.origin }
     }
@@ -164,7 +186,7 @@ pub(super) enum Stop {
 }
 
 impl From<GatewayError> for Stop {
-    fn from(refused: GatewayError) -> Self {
-        Self::Error(refused)
+    fn from(error: GatewayError) -> Self {
+        Self::Error(error)
     }
 }

@@ -52,8 +52,8 @@ impl ServerApp for Frontend {
         loop {
             match self.reads(&mut handler, &mut connection, &mut watch, age, shutdown).await {
                 Next::Over => return None,
-                Next::Unreadable(refused) => {
-                    handler.refuse_unread(&mut ServerSession::new_http1(connection), refused).await;
+                Next::Unreadable(error) => {
+                    handler.reject_unread(&mut ServerSession::new_http1(connection), error).await;
                     return None;
                 }
                 Next::Preface => {
@@ -72,24 +72,13 @@ impl ServerApp for Frontend {
                 }
                 Next::Session { known, deadline } => {
                     let session = ServerSession::new_http1(connection);
-                    let stream = Box::pin(handler.one(
-                        session,
-                        known,
-                        HeadDue { at: deadline, age },
-                        shutdown,
-                    ))
-                    .await?;
+                    let served = handler.one(session, known, deadline, age, shutdown);
+                    let stream = Box::pin(served).await?;
                     (connection, age) = (Connection::of(stream)?, Age::Used);
                 }
             }
         }
     }
-}
-
-#[derive(Clone, Copy)]
-struct HeadDue {
-    at: Instant,
-    age: Age,
 }
 
 #[async_trait]
@@ -101,8 +90,8 @@ impl HttpServerApp for Http2Frontend {
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         let handler = self.front.handler();
-        let at = timer_now() + handler.gateway.env.config.listen.header_timeout;
-        let stream = handler.one(session, None, HeadDue { at, age: Age::New }, shutdown).await?;
+        let deadline = timer_now() + handler.gateway.env.config.listen.header_timeout;
+        let stream = handler.one(session, None, deadline, Age::New, shutdown).await?;
         Some(ReusedHttpStream::new(stream, None))
     }
 
@@ -119,12 +108,14 @@ impl HttpServerApp for Http2Frontend {
 }
 
 impl Handler {
-    /// Serves one request of a session. Returns the connection if it can carry another request.
+    /// Serves one request of a session, whose head arrives by `deadline` or never. Returns the
+    /// connection if it can carry another request.
     async fn one(
         &self,
         mut session: ServerSession,
         known: Option<Box<Known>>,
-        due: HeadDue,
+        deadline: Instant,
+        age: Age,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
         let listen = &self.gateway.env.config.listen;
@@ -132,15 +123,12 @@ impl Handler {
         session.set_read_timeout(Some(listen.body_timeout));
         session.set_write_timeout(Some(listen.body_timeout));
         session.set_total_drain_timeout(Some(DRAIN_BODY));
-        session.set_keepalive(if *shutdown.borrow() {
-            None
-        } else {
-            Some(listen.idle_timeout.as_secs().max(1))
-        });
+        let keepalive = listen.idle_timeout.as_secs().max(1);
+        session.set_keepalive((!*shutdown.borrow()).then_some(keepalive));
         let mut stopping = shutdown.clone();
         let read = tokio::select! {
             biased;
-            read = timeout_at(due.at, session.read_request()) => read,
+            read = timeout_at(deadline, session.read_request()) => read,
             _ = stopping.wait_for(|stopping| *stopping) => return None,
         };
         match read {
@@ -148,17 +136,14 @@ impl Handler {
             Ok(Ok(false)) => return None,
             Ok(Err(error)) => {
                 if *error.etype() == ErrorType::InvalidHTTPHeader {
-                    self.refuse_unread(
-                        &mut session,
-                        GatewayError::Malformed(fault_of_head(&error.to_string())),
-                    )
-                    .await;
+                    let fault = GatewayError::Malformed(fault_of_head(&error.to_string()));
+                    self.reject_unread(&mut session, fault).await;
                 }
                 return None;
             }
             Err(_) => {
-                if due.age == Age::New {
-                    self.refuse_unread(&mut session, GatewayError::HeadTimeout).await;
+                if age == Age::New {
+                    self.reject_unread(&mut session, GatewayError::HeadTimeout).await;
                 }
                 return None;
             }
@@ -175,28 +160,19 @@ impl Handler {
     }
 
     /// Answers a connection without a readable head and closes it.
-    async fn refuse_unread(&self, session: &mut ServerSession, refused: GatewayError) {
+    async fn reject_unread(&self, session: &mut ServerSession, error: GatewayError) {
         session.set_keepalive(None);
         let origin = self.gateway.downstream.unknown_origin();
         let now = self.gateway.env.clock.now();
-        let content = Content::Made(render_error(&refused, &origin, now));
-        let asked = HeaderMap::new();
-        let form = Form { method: &Method::GET, asked: &asked, origin: &origin };
+        let content = Content::Made(render_error(&error, &origin, now));
+        let form = Form { method: &Method::GET, asked: &HeaderMap::new(), origin: &origin };
         let (head, body) = self.gateway.responder.render_for_session(content, &form, None, now);
-        self.gateway.env.metrics.refused(None, refused.reason());
-        tracing::info!(
-            refusal = refused.reason(),
-            "a connection without a readable request was closed"
-        );
+        let reason = error.reason();
+        self.gateway.env.metrics.refused(None, reason);
+        tracing::info!(refusal = reason, "a connection without a readable request was closed");
+        let pause_max = self.gateway.env.config.listen.body_timeout;
         // The connection closes in any case.
-        let _ = write::write(
-            session,
-            &Method::GET,
-            head,
-            body,
-            self.gateway.env.config.listen.body_timeout,
-        )
-        .await;
+        let _ = write::write(session, &Method::GET, head, body, pause_max).await;
         session.shutdown().await;
     }
 }

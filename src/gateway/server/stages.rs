@@ -5,16 +5,18 @@
 
 use std::sync::Arc;
 
+use http::{HeaderMap, Method, Uri};
 use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v1::server::HttpSession;
 use tracing::Instrument;
 
 use crate::gateway::cache::lookup::ReadAnswer;
-use crate::gateway::error::GatewayError;
+use crate::gateway::error::{GatewayError, Malformed};
 use crate::gateway::request::validate::{self, BodyFraming, ValidRequest, Wire};
 use crate::gateway::response::render::Content;
 use crate::gateway::response::write::{self, Broken};
 use crate::gateway::server::body::{IDLE_BODY_BYTES_MAX, linger};
-use crate::gateway::server::request::{Allowed, Body, Classification, Known, Request, Stop, Task};
+use crate::gateway::server::request::{Body, Classification, Known, Request, Stop};
 use crate::gateway::server::{handler::Handler, interims::takes_interims};
 use crate::telemetry::CacheOutcome;
 
@@ -25,54 +27,25 @@ impl Handler {
         session: &mut ServerSession,
         known: Option<Known>,
     ) -> Result<(), Broken> {
-        let (mut request, classified) = if let Some(Known { request, classified }) = known {
-            (request, Some(classified))
-        } else {
-            let head = session.req_header();
-            (
-                Request::new(
-                    &self.gateway,
-                    head.method.clone(),
-                    head.uri.path(),
-                    Arc::new(head.headers.clone()),
-                ),
-                None,
-            )
+        let (mut request, classified) = match known {
+            Some(Known { request, classified }) => (request, Some(classified)),
+            None => (self.begin(session), None),
         };
         let span = request.span.clone();
         let answered = self.answer(session, &mut request, classified).instrument(span).await;
-        let (reply, closes) = match answered {
-            Ok(reply) => (Some(reply), false),
-            Err(Stop::Error(refused)) => (
-                Some(Content::Made(self.refusal(&mut request, &refused))),
-                refused.closes_connection(),
-            ),
-            Err(Stop::ClientGone) => (None, true),
-        };
-        if closes {
-            session.set_keepalive(None);
-        }
-        let written = match reply {
-            Some(content) => {
-                let (head, body) = self.render(&mut request, content);
-                if self.gateway.env.is_draining() {
+        let written = match answered {
+            Ok(content) => self.write(session, &mut request, content).await,
+            Err(Stop::Error(error)) => {
+                let reply = self.error_reply(&mut request, &error);
+                if error.closes_connection() {
                     session.set_keepalive(None);
                 }
-                match self.pass_on_interims(session, &request).await {
-                    Ok(()) => {
-                        write::write(
-                            session,
-                            &request.method,
-                            head,
-                            body,
-                            self.gateway.env.config.listen.body_timeout,
-                        )
-                        .await
-                    }
-                    Err(broken) => Err(broken),
-                }
+                self.write(session, &mut request, Content::Made(reply)).await
             }
-            None => Err(Broken),
+            Err(Stop::ClientGone) => {
+                session.set_keepalive(None);
+                Err(Broken)
+            }
         };
         let body = request.body;
         self.finish(request, written.as_ref().ok().copied());
@@ -83,6 +56,28 @@ impl Handler {
         written.map(drop)
     }
 
+    fn begin(&self, session: &ServerSession) -> Request {
+        let head = session.req_header();
+        let headers = Arc::new(head.headers.clone());
+        Request::new(&self.gateway, head.method.clone(), head.uri.path(), headers)
+    }
+
+    /// Writes the answer, after the interim ones. Returns the bytes of its body.
+    async fn write(
+        &self,
+        session: &mut ServerSession,
+        request: &mut Request,
+        content: Content,
+    ) -> Result<u64, Broken> {
+        let (head, body) = self.render(request, content);
+        if self.gateway.env.is_draining() {
+            session.set_keepalive(None);
+        }
+        self.pass_on_interims(session, request).await?;
+        let pause_max = self.gateway.env.config.listen.body_timeout;
+        write::write(session, &request.method, head, body, pause_max).await
+    }
+
     /// Runs every stage in order; each may end the request. The upstream stages are boxed: inline,
     /// each hit would pay for moving their state.
     async fn answer(
@@ -91,58 +86,47 @@ impl Handler {
         request: &mut Request,
         known: Option<Result<Classification, GatewayError>>,
     ) -> Result<Content, Stop> {
-        let is_looked_for = known.is_some();
-        let classified = if let Some(classified) = known {
-            classified?
-        } else {
-            let valid = self.validate(session, request)?;
-            self.classify(request, valid)?
-        };
-        let allowed = match classified {
-            Classification::Answered(content) => return Ok(*content),
-            Classification::Delivery(valid) => {
-                return Box::pin(self.delivery(session, request, &valid)).await.map(Content::Made);
+        let was_looked_for = known.is_some();
+        let classified = match known {
+            Some(classified) => classified?,
+            None => {
+                let valid = self.validate(session, request)?;
+                self.classify(request, valid)?
             }
-            Classification::Allowed(allowed) => allowed,
         };
-        let Allowed { valid, client, task } = *allowed;
         if takes_interims(session) {
             request.take_interims();
         }
-        match task {
-            Task::Graphql => {
-                Box::pin(self.graphql(session, request, &client, &valid)).await.map(Content::Made)
-            }
-            Task::Read(route) => {
+        let reply = match classified {
+            Classification::Answered(content) => return Ok(*content),
+            Classification::Read(read) => {
                 // Some libraries send a body with a GET. It must leave the connection.
-                self.whole_body(session, request, &valid, IDLE_BODY_BYTES_MAX).await?;
-                let now = self.gateway.env.clock.now();
-                let lookup = match if is_looked_for {
+                self.whole_body(session, request, &read.from.valid, IDLE_BODY_BYTES_MAX).await?;
+                let lookup = if was_looked_for {
                     None
                 } else {
-                    Some(self.stored(request, &valid, &route, now))
-                } {
-                    Some(Ok(entry)) => {
-                        let hit = ReadAnswer::Entry(entry, CacheOutcome::Hit);
-                        return Ok(self.content(request, hit).await);
+                    match self.stored(request, &read, self.gateway.env.clock.now()) {
+                        Ok(entry) => {
+                            let hit = ReadAnswer::Entry(entry, CacheOutcome::Hit);
+                            return Ok(self.content(request, hit).await);
+                        }
+                        Err(lookup) => Some(lookup),
                     }
-                    Some(Err(lookup)) => Some(lookup),
-                    None => None,
                 };
-                Box::pin(self.read_for_session(session, request, &client, &valid, route, lookup))
-                    .await
+                return Box::pin(self.read_for_session(session, request, *read, lookup)).await;
             }
-            Task::Own(id) => {
-                let answered =
-                    Box::pin(self.own_write(session, request, &client, &valid, id)).await;
-                answered.map(Content::Made)
+            Classification::Delivery(valid) => {
+                Box::pin(self.delivery(session, request, &valid)).await
             }
-            Task::Write(route) => {
-                let answered =
-                    Box::pin(self.write_request(session, request, &client, &valid, route)).await;
-                answered.map(Content::Made)
+            Classification::Graphql(from) => Box::pin(self.graphql(session, request, &from)).await,
+            Classification::OwnWrite(from, id) => {
+                Box::pin(self.own_write(session, request, &from, id)).await
             }
-        }
+            Classification::Write(write) => {
+                Box::pin(self.write_request(session, request, *write)).await
+            }
+        };
+        reply.map(Content::Made)
     }
 
     fn validate(
@@ -150,21 +134,12 @@ impl Handler {
         session: &mut ServerSession,
         request: &mut Request,
     ) -> Result<ValidRequest, GatewayError> {
-        let valid = {
-            let head = session.req_header();
-            let raw = session
-                .as_http1()
-                .map(pingora::protocols::http::v1::server::HttpSession::get_headers_raw_bytes);
-            let wire = raw.as_deref().map_or(Wire::Http2, Wire::Http1);
-            validate::check(
-                &head.method,
-                self.gateway.router.methods(),
-                &head.uri,
-                &head.headers,
-                wire,
-            )
-            .map_err(GatewayError::Malformed)?
-        };
+        let head = session.req_header();
+        let raw = session.as_http1().map(HttpSession::get_headers_raw_bytes);
+        let wire = raw.as_deref().map_or(Wire::Http2, Wire::Http1);
+        let valid = self
+            .check(&head.method, &head.uri, &head.headers, wire)
+            .map_err(GatewayError::Malformed)?;
         if valid.body == BodyFraming::Chunked && !session.is_http2() {
             // Also for a body that is never read: the framework's own reader is more forgiving
             // (src/gateway/README.md, "The framework").
@@ -174,5 +149,16 @@ impl Handler {
             request.body = Body::Unread;
         }
         Ok(valid)
+    }
+
+    /// Validates a head by the methods that this gateway serves.
+    pub(super) fn check(
+        &self,
+        method: &Method,
+        target: &Uri,
+        headers: &HeaderMap,
+        wire: Wire<'_>,
+    ) -> Result<ValidRequest, Malformed> {
+        validate::check(method, self.gateway.router.methods(), target, headers, wire)
     }
 }

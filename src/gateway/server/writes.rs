@@ -5,18 +5,17 @@ use std::sync::Arc;
 use http::Method;
 use pingora::protocols::http::ServerSession;
 
-use crate::api::GraphqlRequest;
+use crate::api::{GraphqlRequest, OperationKey};
 use crate::decision::WriteSpacing;
 use crate::gateway::address::Service;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::dispatch::job::{Job, Unconditional};
-use crate::gateway::dispatch::{progress::CancelOutcome, route::Route};
+use crate::gateway::dispatch::progress::CancelOutcome;
 use crate::gateway::error::GatewayError;
-use crate::gateway::request::validate::{BodyFraming, ValidRequest};
-use crate::gateway::request::{body::BodyRead, clients::Client};
+use crate::gateway::request::{body::BodyRead, validate::BodyFraming};
 use crate::gateway::response::reply::Reply;
-use crate::gateway::server::request::{Body, Request, Stop};
-use crate::gateway::server::{asynchronous::Terms, handler::Handler};
+use crate::gateway::server::handler::Handler;
+use crate::gateway::server::request::{Body, ClientRequest, Request, RoutedRequest, Stop};
 use crate::gateway::upstream::outgoing::OutgoingBody;
 use crate::telemetry::CacheOutcome;
 
@@ -29,116 +28,90 @@ impl Handler {
         &self,
         session: &mut ServerSession,
         request: &mut Request,
-        client: &Client,
-        valid: &ValidRequest,
+        from: &ClientRequest,
     ) -> Result<Reply, Stop> {
+        let ClientRequest { valid, client } = from;
         let body =
             self.whole_body(session, request, valid, self.gateway.env.write_body_max()).await?;
-        let asked = GraphqlRequest::read(
-            &valid.method,
-            valid.query.as_deref(),
-            &request.asked,
-            &body.bytes,
-        );
-        let route = self.gateway.router.graphql_route(
-            client,
-            &asked,
-            request.identity.client_credential.as_deref(),
-        )?;
+        let query = valid.query.as_deref();
+        let asked = GraphqlRequest::read(&valid.method, query, &request.asked, &body.bytes);
+        let credential = request.identity.client_credential.as_deref();
+        let route = self.gateway.router.graphql_route(client, &asked, credential)?;
         request.routed(&route);
         let is_bodiless = matches!(valid.method, Method::GET | Method::HEAD);
-        let mut job = self.job(
-            request,
-            client,
-            valid,
-            route,
-            if is_bodiless { OutgoingBody::Absent } else { OutgoingBody::Whole(body.bytes) },
-        );
-        job.memory = body.memory;
-        if let Some(terms) =
-            Terms::of(request, &job.route, valid.query.as_deref(), self.gateway.router.clients())?
-        {
-            return self.enqueue(session, request, client, valid, job, terms).await;
-        }
-        let answer = self.perform_write(session, request, client, job).await?;
-        if let (Some(operation), AnswerBody::Whole(body)) = (asked.priced, &answer.body) {
-            self.gateway.router.observe_price(operation, body);
-        }
-        Ok(self.gateway.responder.reply_from_answer(answer, &request.origin))
+        let outgoing =
+            if is_bodiless { OutgoingBody::Absent } else { OutgoingBody::Whole(body.bytes) };
+        let job = Job { memory: body.memory, ..self.job(request, from, route, outgoing) };
+        self.queue_or_perform(session, request, from, job, asked.priced).await
     }
 
     pub(super) async fn write_request(
         &self,
         session: &mut ServerSession,
         request: &mut Request,
-        client: &Client,
-        valid: &ValidRequest,
-        route: Route,
+        RoutedRequest { from, route }: RoutedRequest,
     ) -> Result<Reply, Stop> {
-        let body_max =
-            self.gateway.env.write_body_max().min(if valid.service == Service::Uploads {
-                UPLOAD_HELD_BYTES_MAX
-            } else {
-                usize::MAX
-            });
-        match self.read_body(session, request, valid, body_max).await? {
+        let valid = &from.valid;
+        let held_max =
+            if valid.service == Service::Uploads { UPLOAD_HELD_BYTES_MAX } else { usize::MAX };
+        let body_max = self.gateway.env.write_body_max().min(held_max);
+        let body = match self.read_body(session, request, valid, body_max).await? {
             BodyRead::Whole(body) => {
-                let mut job =
-                    self.job(request, client, valid, route, OutgoingBody::Whole(body.bytes));
-                job.memory = body.memory;
-                if let Some(terms) = Terms::of(
-                    request,
-                    &job.route,
-                    valid.query.as_deref(),
-                    self.gateway.router.clients(),
-                )? {
-                    return self.enqueue(session, request, client, valid, job, terms).await;
-                }
-                let answer = self.perform_write(session, request, client, job).await?;
-                Ok(self.gateway.responder.reply_from_answer(answer, &request.origin))
+                let outgoing = OutgoingBody::Whole(body.bytes);
+                let job = Job { memory: body.memory, ..self.job(request, &from, route, outgoing) };
+                return self.queue_or_perform(session, request, &from, job, None).await;
             }
-            BodyRead::TooLarge(_)
-                if Terms::of(
-                    request,
-                    &route,
-                    valid.query.as_deref(),
-                    self.gateway.router.clients(),
-                )?
-                .is_some_and(|terms| terms.key.is_some()) =>
-            {
-                // A streamed body can be neither repeated nor compared with a repetition.
-                Err(GatewayError::BodyTooLarge.into())
-            }
-            BodyRead::TooLarge(body) => {
-                let length =
-                    if let BodyFraming::Length(length) = valid.body { Some(length) } else { None };
-                request.outcome.bytes_in = length.unwrap_or_default();
-                let job = self.job(request, client, valid, route, OutgoingBody::Streamed(length));
-                let turn = self.gateway.writes.take_turn(client.index, &job)?;
-                let progress = request.progress.clone();
-                let answer = self.gateway.writes.upload(session, turn, &job, &progress, body).await;
-                let was_read = matches!(
-                    answer,
-                    Ok(_)
-                        | Err(GatewayError::BrokenBody
-                            | GatewayError::BodyTimeout
-                            | GatewayError::OutcomeUnknown)
-                );
-                if was_read && session.is_body_done() {
-                    request.body = Body::Settled;
-                }
-                request.outcome.cache = CacheOutcome::Bypass;
-                Ok(self.gateway.responder.reply_from_answer(answer?, &request.origin))
-            }
+            BodyRead::TooLarge(body) => body,
+        };
+        // A streamed body can be neither repeated nor compared with a repetition.
+        if self.terms(request, &from, &route)?.is_some_and(|terms| terms.key.is_some()) {
+            return Err(GatewayError::BodyTooLarge.into());
         }
+        let length = if let BodyFraming::Length(length) = valid.body { Some(length) } else { None };
+        request.outcome.bytes_in = length.unwrap_or_default();
+        let job = self.job(request, &from, route, OutgoingBody::Streamed(length));
+        let turn = self.gateway.writes.take_turn(job.client, &job)?;
+        let progress = request.progress.clone();
+        let answer = self.gateway.writes.upload(session, turn, &job, &progress, body).await;
+        let was_read = matches!(
+            answer,
+            Ok(_)
+                | Err(GatewayError::BrokenBody
+                    | GatewayError::BodyTimeout
+                    | GatewayError::OutcomeUnknown)
+        );
+        if was_read && session.is_body_done() {
+            request.body = Body::Settled;
+        }
+        request.outcome.cache = CacheOutcome::Bypass;
+        Ok(self.gateway.responder.reply_from_answer(answer?, &request.origin))
     }
 
-    /// Runs a write or an unstored read as a task, which outlives the client once it is sent.
-    pub(super) async fn perform_write(
+    /// Queues a job with a held body or performs it, as its client wishes. `priced` is its GraphQL
+    /// operation if the answer may tell the price.
+    async fn queue_or_perform(
         &self,
         session: &mut ServerSession,
         request: &mut Request,
-        client: &Client,
+        from: &ClientRequest,
+        job: Job,
+        priced: Option<OperationKey>,
+    ) -> Result<Reply, Stop> {
+        if let Some(terms) = self.terms(request, from, &job.route)? {
+            return self.enqueue(session, request, from, job, terms).await;
+        }
+        let answer = self.perform_write(session, request, job).await?;
+        if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
+            self.gateway.router.observe_price(operation, body);
+        }
+        Ok(self.gateway.responder.reply_from_answer(answer, &request.origin))
+    }
+
+    /// Runs a write or an unstored read as a task, which outlives the client once it is sent.
+    async fn perform_write(
+        &self,
+        session: &mut ServerSession,
+        request: &mut Request,
         job: Job,
     ) -> Result<Answer, Stop> {
         request.outcome.cache = CacheOutcome::Bypass;
@@ -147,12 +120,10 @@ impl Handler {
             let dispatcher = Arc::clone(&self.gateway.dispatcher);
             tokio::spawn(async move { dispatcher.perform(&job, &progress, &Unconditional).await })
         } else {
-            let turn = self.gateway.writes.take_turn(client.index, &job)?;
+            let turn = self.gateway.writes.take_turn(job.client, &job)?;
             tokio::spawn(Arc::clone(&self.gateway.writes).write(turn, job, progress))
         };
-        let Some(answer) =
-            self.while_there(session, &request.origin, request.interims.clone(), &mut task).await
-        else {
+        let Some(answer) = self.while_there(session, request, &mut task).await else {
             if request.progress.cancel() == CancelOutcome::Stopped {
                 task.abort();
             }

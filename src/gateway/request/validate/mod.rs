@@ -10,8 +10,9 @@ use std::net::Ipv6Addr;
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, Method, Uri};
 
-use crate::gateway::address::{Root, Service, decode_unreserved, hex_digit};
+use crate::gateway::address::{Root, Service, below, decode_unreserved, hex_digit};
 use crate::gateway::error::Malformed;
+use crate::gateway::http::headers::{Repeated, only_value};
 
 /// The longest request head, in bytes (SPECIFICATION, "Well-formed requests").
 pub const HEAD_BYTES_MAX: usize = 32 * 1024;
@@ -48,7 +49,6 @@ pub enum BodyFraming {
 
 impl ValidRequest {
     /// Path and query as they go upstream.
-    #[must_use]
     pub fn target(&self) -> String {
         match &self.query {
             Some(query) => format!("{}?{query}", self.path),
@@ -66,10 +66,9 @@ pub enum Wire<'a> {
     Http2,
 }
 
-/// Names that no unknown method may resemble. An upstream that ignores case would execute one of
-/// these and bypass its rules. TRACE and its like echo the request head, credentials included.
-const KNOWN_METHODS: [&str; 10] =
-    ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE", "TRACK"];
+const DOCUMENTED_METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+/// TRACE and its like echo the request head, credentials included.
+const UNSERVED_METHODS: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Methods {
@@ -88,19 +87,11 @@ pub fn check(
 ) -> Result<ValidRequest, Malformed> {
     check_size(uri, headers, wire)?;
     let body = check_framing(headers, wire)?;
-    let is_passed = match *method {
-        Method::GET
-        | Method::HEAD
-        | Method::POST
-        | Method::PUT
-        | Method::PATCH
-        | Method::DELETE
-        | Method::OPTIONS => true,
-        _ => {
-            methods == Methods::All
-                && !KNOWN_METHODS.iter().any(|known| method.as_str().eq_ignore_ascii_case(known))
-        }
-    };
+    let mut known = DOCUMENTED_METHODS.iter().chain(&UNSERVED_METHODS);
+    let is_passed = DOCUMENTED_METHODS.contains(&method.as_str())
+        // An upstream that ignores case would execute a known method and bypass its rules.
+        || methods == Methods::All
+            && !known.any(|known| method.as_str().eq_ignore_ascii_case(known));
     if !is_passed {
         return Err(Malformed::Method);
     }
@@ -176,16 +167,10 @@ fn check_framing(headers: &HeaderMap, wire: Wire<'_>) -> Result<BodyFraming, Mal
     if let Wire::Http1(raw) = wire {
         check_raw_head(raw)?;
     }
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let coding = codings.next();
-    if codings.next().is_some() {
-        return Err(Malformed::Bad("more than one Transfer-Encoding"));
-    }
-    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
-    let length = lengths.next();
-    if lengths.next().is_some() {
-        return Err(Malformed::Bad("more than one Content-Length"));
-    }
+    let coding = only_value(headers, TRANSFER_ENCODING)
+        .map_err(|Repeated| Malformed::Bad("more than one Transfer-Encoding"))?;
+    let length = only_value(headers, CONTENT_LENGTH)
+        .map_err(|Repeated| Malformed::Bad("more than one Content-Length"))?;
     match (coding, length) {
         (Some(_), Some(_)) => Err(Malformed::Bad("both Transfer-Encoding and Content-Length")),
         (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
@@ -270,12 +255,8 @@ fn plain_digits(text: &[u8]) -> Option<u64> {
 }
 
 fn check_host(uri: &Uri, headers: &HeaderMap, wire: Wire<'_>) -> Result<String, Malformed> {
-    let mut hosts = headers.get_all(HOST).iter();
-    let host = hosts.next();
-    if hosts.next().is_some() {
-        return Err(Malformed::Bad("more than one Host"));
-    }
-    let host = host
+    let host = only_value(headers, HOST)
+        .map_err(|Repeated| Malformed::Bad("more than one Host"))?
         .map(|host| host.to_str().map_err(|_| Malformed::Bad("a Host that is not ASCII")))
         .transpose()?;
     let host = match (uri.authority(), host, wire) {
@@ -377,17 +358,14 @@ fn is_prefixed(path: &str) -> bool {
         return false;
     }
     let lower = path.to_ascii_lowercase().replace("%2f", "/");
-    ["/api/v3", "/api/graphql", "/api/uploads"].iter().any(|prefix| {
-        lower.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    })
+    ["/api/v3", "/api/graphql", "/api/uploads"].iter().any(|prefix| below(&lower, prefix).is_some())
 }
 
 /// Headers that choose between stored answers must be unambiguous: unique, and ASCII.
 fn check_one_ascii(headers: &HeaderMap) -> Result<(), Malformed> {
     for name in ["x-service-api-version", "x-github-api-version"] {
-        if headers.get_all(name).iter().count() > 1 {
-            return Err(Malformed::Bad("more than one API version"));
-        }
+        only_value(headers, name)
+            .map_err(|Repeated| Malformed::Bad("more than one API version"))?;
     }
     let choosing = ["accept", "x-service-api-version", "x-github-api-version"];
     let is_ascii =
@@ -397,10 +375,7 @@ fn check_one_ascii(headers: &HeaderMap) -> Result<(), Malformed> {
 
 /// SPECIFICATION, "Base URLs".
 fn split_shape(path: &str) -> (Root, Service, String) {
-    let under = |prefix: &str| {
-        path.strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    if under("/_weir").is_some() {
+    if below(path, "/_weir").is_some() {
         return (Root::Plain, Service::Weir, path.to_owned());
     }
     if matches!(path, "/graphql" | "/api/graphql" | "/api/v3/graphql") {
@@ -408,12 +383,12 @@ fn split_shape(path: &str) -> (Root, Service, String) {
         return (root, Service::Graphql, "/graphql".to_owned());
     }
     let absolute = |rest: &str| if rest.is_empty() { "/".to_owned() } else { rest.to_owned() };
-    if let Some(rest) = under("/api/uploads") {
+    if let Some(rest) = below(path, "/api/uploads") {
         return (Root::V3, Service::Uploads, absolute(rest));
     }
-    if let Some(rest) = under("/api/v3") {
+    if let Some(rest) = below(path, "/api/v3") {
         // A library puts its base URL before every path, the `Location` of a queued write included.
-        if rest.strip_prefix("/_weir").is_some_and(|own| own.is_empty() || own.starts_with('/')) {
+        if below(rest, "/_weir").is_some() {
             return (Root::V3, Service::Weir, rest.to_owned());
         }
         return (Root::V3, Service::Rest, absolute(rest));
