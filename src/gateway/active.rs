@@ -22,7 +22,6 @@ pub struct Entered {
 }
 
 impl Active {
-    /// Counts one more request until the guard is dropped.
     pub fn enter(self: &Arc<Self>) -> Entered {
         self.count_one(|active| &active.requests)
     }
@@ -38,7 +37,6 @@ impl Active {
         self.begun.notify_waiters();
     }
 
-    /// Waits until [`Active::drain`] is called.
     pub async fn drain_begun(&self) {
         let mut begun = std::pin::pin!(self.begun.notified());
         // Registered before the check, so that no notification is lost in between.

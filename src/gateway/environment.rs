@@ -66,7 +66,6 @@ impl Environment {
         usize::try_from(self.config.cache.max_object).unwrap_or(usize::MAX)
     }
 
-    /// Waits until the gateway's clock shows `at`.
     pub async fn wait_until(&self, at: Timestamp) {
         self.clock.reach(at).await;
     }

@@ -21,12 +21,10 @@ pub enum GatewayError {
     /// Not exactly one well-formed request; the connection closes.
     #[error(transparent)]
     Malformed(Malformed),
-    /// The body or its framing broke off; the connection closes.
     #[error("Bad request: the body broke off or was framed wrongly.")]
     BrokenBody,
     #[error("The request body did not arrive in time.")]
     BodyTimeout,
-    /// The body exceeds the limit of its kind of request.
     #[error("The request body is too large.")]
     BodyTooLarge,
     #[error("The request head did not arrive in time.")]
@@ -37,7 +35,6 @@ pub enum GatewayError {
         "This delivery needs one X-Hub-Signature-256 header, made with the secret of this gateway's webhook."
     )]
     WrongSignature,
-    /// The delivery is signed but unreadable.
     #[error("Bad request: the body of this delivery is not a JSON object.")]
     MalformedDelivery,
     /// The concurrent deliveries have reached their limit, in number or in bytes.
@@ -50,15 +47,12 @@ pub enum GatewayError {
         "This client has no account of its own at this gateway: it cannot write, nor ask for what is about itself."
     )]
     NoAccount,
-    /// No configured token may carry the request; names the requirement.
     #[error("No token of this gateway may carry this request: {0}.")]
     NoToken(String),
-    /// The upstream rejects every token that could carry the request.
     #[error(
         "The upstream accepts none of this gateway's tokens for this request; nothing was executed."
     )]
     TokensRejected,
-    /// A required installation token cannot be minted now; names the reason.
     #[error(
         "This gateway has no token for this request at the moment ({}); nothing was executed.",
         .0.reason
@@ -72,7 +66,6 @@ pub enum GatewayError {
         "Nothing stored may be served for this request, which asks for nothing else (only-if-cached); the upstream was not asked."
     )]
     NothingStored,
-    /// A budget or a secondary limit denies the request.
     #[error("The limits left no room for it in time ({}).", limit.name())]
     Limited {
         limit: LimitKind,
@@ -82,14 +75,12 @@ pub enum GatewayError {
         /// The client's view of that resource's budget.
         view: BudgetView,
     },
-    /// The upstream could not be reached, so no request was executed.
     #[strum(serialize = "upstream_unreachable")]
     #[error("The upstream cannot be reached; nothing was executed.")]
     Unreachable,
     /// The upstream took a read and gave no proper answer.
     #[error("The upstream's answer was lost.")]
     UpstreamFailed,
-    /// The upstream did not answer a read in time.
     #[error("The upstream did not answer in time.")]
     UpstreamTimeout,
     /// A write may or may not have been executed (SPECIFICATION, "Promises" 3).
@@ -97,10 +88,8 @@ pub enum GatewayError {
         "The upstream's answer was lost: it is unknown whether this request was executed. Look before you send it again."
     )]
     OutcomeUnknown,
-    /// The write could not be stored and was not begun.
     #[error("This gateway cannot keep this request safe at the moment; nothing was executed.")]
     NotKept,
-    /// The store broke off; the write may or may not be stored.
     #[error(
         "This gateway could not make sure of this request: it is unknown whether it will be executed. Look before you send it again."
     )]
@@ -108,15 +97,12 @@ pub enum GatewayError {
     /// The store cannot read or record the outcome of a write.
     #[error("What became of this request cannot be told at the moment; ask again.")]
     NotReadable,
-    /// An invalid `Idempotency-Key`; names the reason.
     #[strum(serialize = "bad_idempotency_key")]
     #[error("Bad request: {0}.")]
     BadKey(&'static str),
-    /// An `Idempotency-Key` that belongs to another request.
     #[strum(serialize = "idempotency_key_taken")]
     #[error("This Idempotency-Key was used for another request.")]
     KeyTaken,
-    /// The write is no longer queued and cannot be cancelled; names its state.
     #[error("This write is {} and cannot be cancelled any more.", .0.name())]
     NotQueued(WriteState),
     /// The reason why a write of an earlier request ended.
@@ -133,13 +119,10 @@ pub enum GatewayError {
 /// The reason why validation fails. The connection closes after the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// 400, with the fault.
     #[error("Bad request: {0}.")]
     Bad(&'static str),
-    /// 405: a method that is not passed on.
     #[error("This method is not supported.")]
     Method,
-    /// 414.
     #[error("The request target is longer than 8192 bytes.")]
     TargetTooLong,
     /// 431, head above [`HEAD_BYTES_MAX`] or more than [`HEADERS_MAX`] fields.

@@ -9,7 +9,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::random::mix;
 
 /// The seed of this process's request ids; differs per process, so that ids do not collide.
-static SEED: LazyLock<[u64; 2]> = LazyLock::new(|| [system_random(), system_random()]);
+static SEED: LazyLock<[u64; 2]> =
+    LazyLock::new(|| [(); 2].map(|()| u64::from_ne_bytes(system_bytes())));
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A number between 0 and 1, for jitter. A system call per answer would cost too much.
@@ -34,10 +35,7 @@ pub fn request_id() -> HeaderValue {
 
 /// 256 bits for a key with the lifetime of this process.
 pub fn secret() -> [u8; 32] {
-    let mut bytes = [0; 32];
-    // If the system provides none, the keyed digests become plain ones.
-    let _ = SystemRandom::new().fill(&mut bytes);
-    bytes
+    system_bytes()
 }
 
 /// Distinguishes equal numbers of different runs of the program.
@@ -45,11 +43,11 @@ pub fn salt() -> u64 {
     mix(SEED[1] ^ NEXT.fetch_add(1, Ordering::Relaxed).rotate_left(32))
 }
 
-fn system_random() -> u64 {
-    let mut bytes = [0_u8; 8];
-    // If the system provides none, only jitter is lost.
+/// Zeros if the system provides none: then jitter is lost, and keyed digests become plain ones.
+fn system_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
     let _ = SystemRandom::new().fill(&mut bytes);
-    u64::from_ne_bytes(bytes)
+    bytes
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 //! with the one they began with. Both share all lasting state: the quota ledger, stored answers,
 //! queued writes. `config/reload.rs` keeps the indexes of accounts and clients stable.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -41,36 +40,24 @@ pub struct Reloaded {
 }
 
 /// The reason why the config stays.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum NotReloaded {
     /// The new config has these faults.
+    #[error("{0}")]
     Faults(Faults),
     /// The config was not read from a file.
+    #[error("the config was not read from a file")]
     NoFile,
     /// An earlier reload is still running.
+    #[error("an earlier reload has not come to its end")]
     Busy,
-}
-
-impl fmt::Display for NotReloaded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Faults(faults) => faults.fmt(f),
-            Self::NoFile => f.write_str("the config was not read from a file"),
-            Self::Busy => f.write_str("an earlier reload has not come to its end"),
-        }
-    }
 }
 
 impl Current {
     /// [`Current::with_writes`] with an in-memory write store.
     pub fn new(config: Arc<Config>, clock: Clock, metrics: Arc<Metrics>) -> Arc<Self> {
-        Self::with_writes(
-            config,
-            clock,
-            metrics,
-            Arc::new(MemoryStore::default()),
-            Recovery::default(),
-        )
+        let store = Arc::new(MemoryStore::default());
+        Self::with_writes(config, clock, metrics, store, Recovery::default())
     }
 
     /// Builds everything, starts the background tasks, and resumes the writes of an earlier
@@ -87,9 +74,8 @@ impl Current {
         let (gateway, called) = Gateway::start(Arc::new(config), clock, metrics, store);
         let gateway = Arc::new(gateway);
         tokio::spawn(Arc::clone(gateway.admissions()).run());
-        let current = ArcSwap::from(Arc::clone(&gateway));
         let current = Arc::new(Self {
-            gateway: current,
+            gateway: ArcSwap::from(Arc::clone(&gateway)),
             source: OnceLock::new(),
             succession: Mutex::new(()),
         });

@@ -24,7 +24,6 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// at least this multiple of the last audit, so audits take less than a thousandth of the time.
 const AUDIT_REST: u32 = 1_000;
 
-/// The audit of the quota ledger, once a minute, with its findings so far.
 pub struct Audit {
     clock: Clock,
     metrics: Arc<Metrics>,

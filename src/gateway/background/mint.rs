@@ -45,8 +45,8 @@ pub async fn keep_minting(current: impl Fn() -> Option<Arc<Dispatcher>> + Send) 
             let Some(dispatcher) = current() else { return };
             let clock = dispatcher.env().clock.clone();
             for minting in dispatcher.tokens().begin_due(clock.now()) {
-                let minter = Minter { dispatcher: Arc::clone(&dispatcher) };
-                tokio::spawn(async move { minter.mint(minting).await });
+                let dispatcher = Arc::clone(&dispatcher);
+                tokio::spawn(async move { mint(&dispatcher, minting).await });
             }
             (Arc::clone(dispatcher.tokens()), clock)
         };
@@ -63,104 +63,75 @@ pub async fn keep_minting(current: impl Fn() -> Option<Arc<Dispatcher>> + Send) 
     }
 }
 
-/// Mints tokens through the same admission as every request.
-struct Minter {
-    dispatcher: Arc<Dispatcher>,
+async fn mint(dispatcher: &Dispatcher, minting: Minting) {
+    let (env, tokens) = (dispatcher.env(), dispatcher.tokens());
+    let id = minting.installation().id;
+    let result = tokio::select! {
+        result = mint_once(dispatcher, &minting) => result.and_then(|answer| read(&answer)),
+        // The dropped request counts as spent.
+        () = env.wait_until(env.clock.now() + mint_time_max(env)) => Err(MintFailure::Passing("the upstream did not come to an end with its answer".into())),
+    };
+    let now = env.clock.now();
+    let minted = match result {
+        Ok((secret, expires)) => {
+            tokens.minted(minting, &secret, expires, now, unit_random()).map_err(str::to_owned)
+        }
+        Err(failure) => {
+            let problem = match &failure {
+                MintFailure::Passing(problem)
+                | MintFailure::Refused(problem)
+                | MintFailure::Later(_, problem) => problem.clone(),
+            };
+            tokens.mint_failed(minting, now, failure, unit_random());
+            Err(problem)
+        }
+    };
+    match minted {
+        Ok(()) => tracing::info!(installation = id, "an installation token was minted"),
+        Err(problem) => {
+            tracing::warn!(installation = id, problem, "no installation token could be minted");
+        }
+    }
 }
 
-impl Minter {
-    fn env(&self) -> &Environment {
-        self.dispatcher.env()
-    }
+/// Longer than an upstream within its timeouts needs. Without it, an upstream that trickles its
+/// answer would block the installation for good.
+fn mint_time_max(env: &Environment) -> Duration {
+    let upstream = &env.config.upstream;
+    // Two waits per attempt: the head and the body.
+    PATIENCE + (upstream.connect_timeout + upstream.response_timeout * 2) * ATTEMPTS_MAX
+}
 
-    async fn mint(&self, minting: Minting) {
-        let id = minting.installation().id;
-        let result = tokio::select! {
-            result = self.mint_once(&minting) => result,
-            // The dropped request counts as spent.
-            () = self.env().wait_until(self.env().clock.now() + self.mint_time_max()) => Err(MintFailure::Passing("the upstream did not come to an end with its answer".into())),
-        };
-        let now = self.env().clock.now();
-        let result = result.and_then(|answer| read(&answer));
-        let failure = match result {
-            Ok((secret, expires)) => {
-                match self.dispatcher.tokens().minted(minting, &secret, expires, now, unit_random())
-                {
-                    Ok(()) => {
-                        return tracing::info!(
-                            installation = id,
-                            "an installation token was minted"
-                        );
-                    }
-                    Err(problem) => problem.to_owned(),
-                }
+async fn mint_once(dispatcher: &Dispatcher, minting: &Minting) -> Result<Answer, MintFailure> {
+    let passing = |problem: &str| MintFailure::Passing(problem.into());
+    let clock = &dispatcher.env().clock;
+    let job = mint_job(dispatcher, minting).ok_or_else(|| passing("the app cannot sign"))?;
+    let progress = RequestProgress::default();
+    for _ in 0..ATTEMPTS_MAX {
+        let attempt =
+            dispatcher.attempt(&job, &Whom::Anyone, &progress, &Unconditional, Reuse::Never);
+        return match attempt.await {
+            Ok(answer) => Ok(answer),
+            Err(Unanswered::TokenRejected) => continue,
+            Err(Unanswered::Denied(LimitDenied { until, limit, .. })) => {
+                let at = if let Until::Time(at) = until { at } else { clock.now() };
+                let problem =
+                    format!("the app's own budget or limits are spent ({})", limit.name());
+                Err(MintFailure::Later(at, problem))
             }
-            Err(failure) => {
-                let problem = match &failure {
-                    MintFailure::Passing(problem)
-                    | MintFailure::Refused(problem)
-                    | MintFailure::Later(_, problem) => problem.clone(),
-                };
-                minting.failed(now, failure, unit_random());
-                problem
-            }
+            Err(Unanswered::Failed(error)) => Err(passing(&error.to_string())),
+            Err(Unanswered::Limited(_)) => Err(passing("the upstream refused it for a limit")),
+            Err(Unanswered::NoToken(_) | Unanswered::CredentialUnfit) => break,
         };
-        tracing::warn!(
-            installation = id,
-            problem = failure,
-            "no installation token could be minted"
-        );
     }
+    Err(MintFailure::Later(clock.now(), "the upstream does not accept the app's key".into()))
+}
 
-    /// Longer than an upstream within its timeouts needs. Without it, an upstream that trickles its
-    /// answer would block the installation for good.
-    fn mint_time_max(&self) -> Duration {
-        let upstream = &self.env().config.upstream;
-        // Two waits per attempt: the head and the body.
-        PATIENCE + (upstream.connect_timeout + upstream.response_timeout * 2) * ATTEMPTS_MAX
-    }
-
-    async fn mint_once(&self, minting: &Minting) -> Result<Answer, MintFailure> {
-        let job = self
-            .mint_job(minting)
-            .ok_or_else(|| MintFailure::Passing("the app cannot sign".into()))?;
-        let progress = RequestProgress::default();
-        for _ in 0..ATTEMPTS_MAX {
-            return match self
-                .dispatcher
-                .attempt(&job, &Whom::Anyone, &progress, &Unconditional, Reuse::Never)
-                .await
-            {
-                Ok(answer) => Ok(answer),
-                Err(Unanswered::TokenRejected) => continue,
-                Err(Unanswered::Denied(refusal)) => Err(self.not_admitted(&refusal)),
-                Err(Unanswered::Failed(error)) => Err(MintFailure::Passing(error.to_string())),
-                Err(Unanswered::Limited(_)) => {
-                    Err(MintFailure::Passing("the upstream refused it for a limit".into()))
-                }
-                Err(Unanswered::NoToken(_) | Unanswered::CredentialUnfit) => break,
-            };
-        }
-        Err(MintFailure::Later(
-            self.env().clock.now(),
-            "the upstream does not accept the app's key".into(),
-        ))
-    }
-
-    fn not_admitted(&self, refusal: &LimitDenied) -> MintFailure {
-        let at = if let Until::Time(at) = refusal.until { at } else { self.env().clock.now() };
-        MintFailure::Later(
-            at,
-            format!("the app's own budget or limits are spent ({})", refusal.limit.name()),
-        )
-    }
-
-    /// Not spaced: otherwise a thousand installations would take a quarter of an hour to start.
-    fn mint_job(&self, minting: &Minting) -> Option<Job> {
-        let target = MINT.replace("{installation_id}", &minting.installation().id.to_string());
-        let minter = self.dispatcher.tokens().minter(minting)?;
-        Some(self.dispatcher.own_job(Method::POST, target, minter, NO_CLIENT, ANSWER_BYTES_MAX))
-    }
+/// Not spaced: otherwise a thousand installations would take a quarter of an hour to start.
+fn mint_job(dispatcher: &Dispatcher, minting: &Minting) -> Option<Job> {
+    let target = MINT.replace("{installation_id}", &minting.installation().id.to_string());
+    let minter = dispatcher.tokens().minter(minting)?;
+    Some(dispatcher.own_job(Method::POST, target, minter, NO_CLIENT, ANSWER_BYTES_MAX))
 }
 
 /// Parses the token and its expiry, by the upstream's clock.
@@ -181,9 +152,8 @@ fn read(answer: &Answer) -> Result<(SecretString, Timestamp), MintFailure> {
     let secret = SecretString::from(minted.token);
     let expires = OffsetDateTime::parse(&minted.expires_at, &Rfc3339)
         .ok()
-        .and_then(|at| u64::try_from(at.unix_timestamp()).ok());
-    let expires =
-        expires.ok_or_else(|| MintFailure::Passing("the answer's expires_at is no time".into()))?;
+        .and_then(|at| u64::try_from(at.unix_timestamp()).ok())
+        .ok_or_else(|| MintFailure::Passing("the answer's expires_at is no time".into()))?;
     Ok((secret, Timestamp::from_secs(expires)))
 }
 

@@ -29,8 +29,6 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// checked, and nothing before them is covered.
 const PAGES_MAX: usize = 10;
 
-/// Looks through the deliveries of the config's webhooks, and asks again for those that were
-/// missed.
 pub struct WebhookMonitor {
     env: Arc<Environment>,
     dispatcher: Arc<Dispatcher>,
@@ -79,7 +77,6 @@ impl WebhookMonitor {
         })
     }
 
-    /// The number of checks that have ended, for tests.
     pub fn checks(&self) -> u64 {
         self.coverage.checks.load(Ordering::Acquire)
     }

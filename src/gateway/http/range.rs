@@ -6,6 +6,8 @@ use std::ops::RangeInclusive;
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
 
+use crate::gateway::http::headers::only_value;
+
 /// The requested part of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -19,8 +21,7 @@ pub enum Part {
 /// Returns the part of a body of `length` bytes that a GET requests. `etag` is the body's
 /// validator; an `If-Range` not strongly equal to it requests the whole (RFC 9110 §13.1.5).
 pub fn part_of(asked: &HeaderMap, length: usize, etag: Option<&HeaderValue>) -> Part {
-    let mut lines = asked.get_all(header::RANGE).iter();
-    let (Some(line), None) = (lines.next(), lines.next()) else { return Part::Whole };
+    let Ok(Some(line)) = only_value(asked, header::RANGE) else { return Part::Whole };
     let is_same = |condition: &HeaderValue| {
         Some(condition) == etag && !condition.as_bytes().starts_with(b"W/")
     };

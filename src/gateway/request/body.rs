@@ -9,6 +9,7 @@ use pingora::protocols::http::ServerSession;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use crate::gateway::counted::grow;
 use crate::gateway::dispatch::body_limits::HELD_BYTES_MAX;
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::chunks::{BadChunk, ChunkReader};
@@ -73,9 +74,7 @@ pub enum Expects {
 pub enum BodyFault {
     /// It broke off, or its chunks are malformed.
     Broken,
-    /// A pause was too long.
     Timeout,
-    /// The memory for bodies is exhausted.
     NoRoom,
 }
 
@@ -103,17 +102,8 @@ impl BodyMemory {
         memory: &mut Option<OwnedSemaphorePermit>,
         bytes: usize,
     ) -> Result<(), BodyFault> {
-        let have = memory.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let want = bytes.div_ceil(UNIT_BYTES);
-        let Some(more) = want.checked_sub(have).filter(|more| *more > 0) else { return Ok(()) };
-        let more = u32::try_from(more).map_err(|_| BodyFault::NoRoom)?;
-        let permit =
-            Arc::clone(&self.units).try_acquire_many_owned(more).map_err(|_| BodyFault::NoRoom)?;
-        match memory {
-            Some(memory) => memory.merge(permit),
-            None => *memory = Some(permit),
-        }
-        Ok(())
+        let has_room = grow(memory, &self.units, bytes.div_ceil(UNIT_BYTES));
+        if has_room { Ok(()) } else { Err(BodyFault::NoRoom) }
     }
 
     /// Reads up to `bytes_max`. Sends `100 Continue` first if the client expects it.
@@ -168,7 +158,6 @@ impl BodyReader {
         if is_raw {
             let head = session.req_header_mut();
             head.remove_header(&http::header::TRANSFER_ENCODING);
-            // A number is a valid header value.
             let _ = head.insert_header(http::header::CONTENT_LENGTH, RAW_BYTES);
             session.set_keepalive(None);
         }

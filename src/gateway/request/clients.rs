@@ -23,10 +23,8 @@ pub const KEY_HEADER: &str = "x-weir-key";
 /// Longer than any key that `weir key` makes, and short enough for cheap hashing.
 const KEY_BYTES_MAX: usize = 512;
 
-/// A client as requests use it.
 pub struct Client {
     pub name: Arc<str>,
-    /// The index in the config.
     pub index: u32,
     pub pool: usize,
     /// Its stable identity upstream.
@@ -63,7 +61,6 @@ impl Clients {
         self.identify_by(only_value(headers, AUTHORIZATION)?.ok_or(Unknown::NoKey)?)
     }
 
-    /// Returns the client by the key in an `Authorization` value.
     pub fn identify_by(&self, value: &HeaderValue) -> Result<&Arc<Client>, Unknown> {
         let (scheme, credential) = split_once(value.as_bytes(), b' ').ok_or(Unknown::WrongKey)?;
         let credential = credential.trim_ascii();

@@ -7,9 +7,7 @@ use crate::gateway::address::{Root, Service};
 use crate::gateway::request::{body::BodyMemory, validate::ValidRequest};
 use crate::gateway::url_rewrite::map::Origin;
 
-/// The clients' side of the gateway under one config.
 pub struct Downstream {
-    /// The public address, where the config has one.
     public_base: Option<String>,
     /// This gateway's address for spans.
     server_address: String,
@@ -36,17 +34,14 @@ impl Downstream {
         &self.server_address
     }
 
-    /// Memory for the bodies of waiting writes.
     pub fn bodies(&self) -> &Arc<BodyMemory> {
         &self.bodies
     }
 
-    /// The address of the gateway for a request that is not validated yet.
     pub fn unknown_origin(&self) -> Origin {
         Origin { base: self.public_base.clone().unwrap_or_default(), root: Root::Plain }
     }
 
-    /// The address of the gateway as a request names it.
     pub fn origin(&self, scheme: &str, valid: &ValidRequest) -> Origin {
         let base =
             self.public_base.clone().unwrap_or_else(|| [scheme, "://", &valid.host].concat());

@@ -55,7 +55,6 @@ impl GraphqlPrices {
     }
 }
 
-/// Reads `data.rateLimit.cost`.
 fn price_in(answer: &[u8]) -> Option<u32> {
     #[derive(Deserialize)]
     struct Answer {

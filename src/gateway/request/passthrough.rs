@@ -22,7 +22,6 @@ use crate::gateway::dispatch::client_credential::{ClientCredential, DynamicAccou
 use crate::gateway::random;
 use crate::tokens::TokenId;
 
-/// The dynamic accounts and their credentials.
 pub struct DynamicAccounts {
     /// Keys the digests of the credentials.
     secret: hmac::Key,
@@ -43,12 +42,10 @@ struct Occupied {
 
 struct Taken {
     account_place: Arc<DynamicAccount>,
-    /// The logical time of the last use.
     used: u64,
 }
 
 impl DynamicAccounts {
-    /// Starts with no dynamic account in use.
     pub fn new(config: &Config) -> Self {
         Self {
             secret: hmac::Key::new(hmac::HMAC_SHA256, &random::secret()),

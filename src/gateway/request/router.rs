@@ -84,13 +84,10 @@ impl Router {
         if self.env.mode == Mode::Rfc9111 { Methods::All } else { Methods::Documented }
     }
 
-    /// Remembers the price that an answer tells of a GraphQL operation.
     pub fn observe_price(&self, operation: OperationKey, answer: &[u8]) {
         self.graphql_prices.learn(operation, answer);
     }
-}
 
-impl Router {
     /// Returns the upstream credential that a known client sends beside its key, with a dynamic
     /// account. `None` if there is none or it must not be used.
     pub fn client_credential(
@@ -117,29 +114,29 @@ impl Router {
         let client_credential =
             self.dynamic_accounts.account_place(value.clone(), vacate).map(Arc::new);
         client_credential.map(Some).ok_or_else(|| {
-            self.dispatcher.queue_full(&self.view_of(client, is_read), ResourceName::core())
+            self.dispatcher.queue_full(&self.view_for(client, None, is_read), ResourceName::core())
         })
     }
 
-    /// Returns the accounts behind the client's budget headers.
+    /// Returns the accounts behind the client's budget headers: that of its own credential, its
+    /// pool or its own account (SPECIFICATION D9).
     pub fn view_for(
         &self,
         client: &Client,
         client_credential: Option<&ClientCredential>,
         is_read: bool,
     ) -> Accounts {
-        client_credential.map_or_else(
-            || self.view_of(client, is_read),
-            |client_credential| self.accounts.alone(client_credential.account()),
-        )
+        match (client_credential, client.account) {
+            (Some(credential), _) => self.accounts.alone(credential.account()),
+            (None, Some(account)) if !is_read => self.accounts.alone(account),
+            (None, _) => self.accounts.pool(client.pool),
+        }
     }
 
-    /// Classifies a request, known or unknown.
     pub fn classify<'p>(&self, valid: &'p ValidRequest) -> Classified<'static, 'p> {
         self.table.classify(&valid.method, &valid.path)
     }
 
-    /// The route of a REST request or an upload.
     pub fn route(
         &self,
         classified: Classified<'static, '_>,
@@ -156,29 +153,19 @@ impl Router {
         }
         let is_read = matches!(valid.method, Method::GET | Method::HEAD);
         let view = self.view_for(client, client_credential, is_read);
-        let own = client.account;
         let about_caller = endpoint.about_caller || self.may_be_about_caller(endpoint, valid);
         let (scope, accounts) = if let Some(client_credential) = client_credential {
-            (client_credential.scope(), self.accounts.alone(client_credential.account()))
+            self.of_credential(client_credential)
         } else if is_read && !about_caller {
-            (
-                Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX)),
-                self.accounts.pool(client.pool),
-            )
+            self.of_pool(client)
         } else {
-            // In a pool of one account, "me" is unambiguous.
-            let alone = self
-                .accounts
-                .pool(client.pool)
-                .first()
-                .copied()
-                .filter(|_| is_read && self.accounts.pool(client.pool).len() == 1);
-            let account = self
-                .acting_app(endpoint, client, is_read)
-                .or(own)
-                .or(alone)
-                .ok_or(GatewayError::NoAccount)?;
-            (Scope::Account(account.0), self.accounts.alone(account))
+            let account = self.acting_app(endpoint, client, is_read).or(client.account);
+            let account = match *self.accounts.pool(client.pool) {
+                // In a pool of one account, "me" is unambiguous.
+                [only] if is_read => account.unwrap_or(only),
+                _ => account.ok_or(GatewayError::NoAccount)?,
+            };
+            self.of_account(account)
         };
         // The kind and reach of a client's own credential are unknown; the upstream decides.
         let candidates = if client_credential.is_some() {
@@ -219,12 +206,8 @@ impl Router {
             return client.account;
         }
         let is_app = |account| self.tokens.may_carry(account, wanted);
-        let apps = self.accounts.candidates.able(
-            &self.accounts.pool(client.pool),
-            wanted,
-            Territories::default(),
-            is_app,
-        )?;
+        let (pool, territories) = (self.accounts.pool(client.pool), Territories::default());
+        let apps = self.accounts.candidates.able(&pool, wanted, territories, is_app)?;
         if let [app] = *apps { Some(app) } else { None }
     }
 
@@ -242,12 +225,9 @@ impl Router {
             return false;
         }
         let first = valid.path.split('/').nth(1).unwrap_or_default();
-        let word: String = first
-            .chars()
-            .take_while(|c| c.is_ascii_alphanumeric() || *c == '_')
-            .collect::<String>()
-            .to_ascii_lowercase();
-        self.roots_about_caller.contains(&word)
+        let is_of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let word = first.split(|c| !is_of_word(c)).next().unwrap_or_default();
+        self.roots_about_caller.contains(&word.to_ascii_lowercase())
     }
 
     /// The route of a GraphQL request. A query is an unstored read for the pool; anything else is a
@@ -259,19 +239,12 @@ impl Router {
         client_credential: Option<&ClientCredential>,
     ) -> Result<Route, GatewayError> {
         let Classified { endpoint, .. } = self.table.classify(&Method::POST, "/graphql");
-        let guest = client_credential.map(|client_credential| {
-            (client_credential.scope(), self.accounts.alone(client_credential.account()))
-        });
-        let own = guest.or_else(|| {
-            client.account.map(|account| (Scope::Account(account.0), self.accounts.alone(account)))
-        });
-        let (scope, accounts) = match asked.effect {
+        let (scope, accounts) = match (client_credential, client.account) {
+            (Some(credential), _) => self.of_credential(credential),
             // Any query may contain `viewer`, so the client's own account goes first.
-            GraphqlEffect::Query => own.unwrap_or((
-                Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX)),
-                self.accounts.pool(client.pool),
-            )),
-            _ => own.ok_or(GatewayError::NoAccount)?,
+            (None, Some(account)) => self.of_account(account),
+            (None, None) if asked.effect == GraphqlEffect::Query => self.of_pool(client),
+            (None, None) => return Err(GatewayError::NoAccount),
         };
         let candidates = if client_credential.is_some() {
             accounts
@@ -300,12 +273,17 @@ impl Router {
         })
     }
 
-    /// The accounts behind a client's budget headers: pool or own account (SPECIFICATION D9).
-    pub fn view_of(&self, client: &Client, is_read: bool) -> Arc<[AccountId]> {
-        match client.account {
-            Some(account) if !is_read => self.accounts.alone(account),
-            _ => self.accounts.pool(client.pool),
-        }
+    fn of_credential(&self, credential: &ClientCredential) -> (Scope, Accounts) {
+        (credential.scope(), self.accounts.alone(credential.account()))
+    }
+
+    fn of_account(&self, account: AccountId) -> (Scope, Accounts) {
+        (Scope::Account(account.0), self.accounts.alone(account))
+    }
+
+    fn of_pool(&self, client: &Client) -> (Scope, Accounts) {
+        let scope = Scope::Pool(u32::try_from(client.pool).unwrap_or(u32::MAX));
+        (scope, self.accounts.pool(client.pool))
     }
 
     /// Filters `accounts` by token kind and `reach`. The result is cached.
@@ -321,12 +299,8 @@ impl Router {
         let is_able = |account| {
             self.tokens.may_carry(account, wanted) && reaches(&self.env.config, account, place)
         };
-        let able = self.accounts.candidates.able(
-            accounts,
-            wanted,
-            self.accounts.candidates.territories(place),
-            is_able,
-        );
+        let territories = self.accounts.candidates.territories(place);
+        let able = self.accounts.candidates.able(accounts, wanted, territories, is_able);
         able.ok_or_else(|| GatewayError::NoToken(self.why_nobody(endpoint, place, accounts)))
     }
 

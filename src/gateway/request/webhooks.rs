@@ -37,7 +37,6 @@ impl Deliveries {
     }
 }
 
-/// Webhooks under one config.
 pub struct Webhooks {
     receiver: Option<Receiver>,
     deliveries: Arc<Deliveries>,
@@ -47,10 +46,8 @@ impl Webhooks {
     /// Builds the webhooks of one config; what `before` has received stays known.
     pub fn new(config: &Config, before: Option<&Self>) -> Arc<Self> {
         let earlier = before.and_then(|before| before.receiver.as_ref());
-        let receiver = receiver(config).map(|receiver| match earlier {
-            Some(before) => receiver.after(before),
-            None => receiver,
-        });
+        let receiver = receiver(config)
+            .map(|new| if let Some(before) = earlier { new.after(before) } else { new });
         let deliveries = before.map_or_else(Arc::default, |before| Arc::clone(&before.deliveries));
         Arc::new(Self { receiver, deliveries })
     }
@@ -60,13 +57,11 @@ impl Webhooks {
         self.receiver.as_ref()
     }
 
-    /// Capacity for webhook deliveries.
     pub fn deliveries(&self) -> &Deliveries {
         &self.deliveries
     }
 }
 
-/// Creates the receiver of deliveries; `None` if the config has no webhook secret.
 fn receiver(config: &Config) -> Option<Receiver> {
     let webhooks = config.webhooks.as_ref()?;
     let secrets = [Some(&webhooks.secret), webhooks.previous_secret.as_ref()];

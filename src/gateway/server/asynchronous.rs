@@ -43,7 +43,6 @@ const KEY_BYTES_MAX: usize = 255;
 /// RFC 7240 §3.
 const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-applied");
 
-/// The client's terms for a queued write.
 pub(super) struct Terms {
     is_async: bool,
     /// The digest of its `Idempotency-Key`.
@@ -215,7 +214,6 @@ fn kept_write(
     }
 }
 
-/// The digest of the client's `Idempotency-Key`.
 fn idempotency_key(request_headers: &HeaderMap) -> Result<Option<[u8; 32]>, GatewayError> {
     let key = headers::only_value(request_headers, "idempotency-key")
         .map_err(|Repeated| GatewayError::BadKey("there is more than one Idempotency-Key"))?;

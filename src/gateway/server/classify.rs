@@ -24,7 +24,6 @@ const OWN_WRITE: &str = "/_weir/writes/{id}";
 pub(super) const OWN_WRITES: &str = "/_weir/writes/";
 pub(super) const WEBHOOKS_PATH: &str = "/_weir/webhooks";
 
-/// Parses the write's identifier out of a request for a status resource.
 fn own_write_id(valid: &ValidRequest) -> Option<WriteId> {
     let id = valid.path.strip_prefix(OWN_WRITES)?;
     let is_served = matches!(valid.method, Method::GET | Method::HEAD | Method::DELETE);

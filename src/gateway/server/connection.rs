@@ -88,12 +88,10 @@ impl Connection {
         stream.into_any().downcast().ok()
     }
 
-    /// The bytes that were read and not yet used.
     pub(super) fn ahead(&self) -> &[u8] {
         &self.ahead
     }
 
-    /// Discards the first bytes of the buffer.
     pub(super) fn used(&mut self, bytes: usize) {
         self.ahead.advance(bytes.min(self.ahead.len()));
     }

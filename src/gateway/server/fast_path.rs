@@ -39,7 +39,6 @@ pub(super) enum Next {
     Over,
     /// The bytes do not begin a request, or came too late.
     Unreadable(GatewayError),
-    /// The bytes begin like HTTP/2.
     Preface,
     /// A session serves the next request; its head arrives by `deadline` or never.
     Session {

@@ -23,7 +23,6 @@ impl Handler {
         render_error(error, &request.origin, self.gateway.env.clock.now())
     }
 
-    /// Renders a request's answer for its session.
     pub(super) fn render(
         &self,
         request: &mut Request,

@@ -35,7 +35,7 @@ impl Frontend {
         Handler { gateway: self.current.gateway(), scheme: self.scheme }
     }
 
-    /// Moves `door` to the current config; returns true if it changed.
+    /// Moves `handler` to the current config; returns true if it changed.
     pub(super) fn renew(&self, handler: &mut Handler) -> bool {
         let is_old = !self.current.is(&handler.gateway);
         if is_old {

@@ -1,6 +1,7 @@
 //! Opens and closes the listeners on the caller's runtime. pingora's own server is not used,
 //! because it takes over the process.
 
+use std::fmt::Display;
 use std::fs::Permissions;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -31,28 +32,26 @@ const SOCKET_MODE: u32 = 0o660;
 
 /// Opens a Unix socket and replaces a stale one that no process listens on.
 fn bind_socket(path: &Path) -> io::Result<UnixListener> {
-    let said = |error: io::Error| {
-        io::Error::new(error.kind(), format!("cannot listen on {}: {error}", path.display()))
-    };
+    let failed = |error| cannot_listen(path.display(), error);
     if let Ok(there) = std::fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {
-            return Err(said(io::Error::new(
-                io::ErrorKind::AlreadyExists,
-                "it exists and is not a socket",
-            )));
+            let kind = io::ErrorKind::AlreadyExists;
+            return Err(failed(io::Error::new(kind, "it exists and is not a socket")));
         }
         if UnixStream::connect(path).is_ok() {
-            return Err(said(io::Error::new(
-                io::ErrorKind::AddrInUse,
-                "another process listens on it",
-            )));
+            let kind = io::ErrorKind::AddrInUse;
+            return Err(failed(io::Error::new(kind, "another process listens on it")));
         }
-        std::fs::remove_file(path).map_err(said)?;
+        std::fs::remove_file(path).map_err(failed)?;
     }
-    let listener = UnixListener::bind(path).map_err(said)?;
-    std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)).map_err(said)?;
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE)).map_err(failed)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+fn cannot_listen(at: impl Display, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot listen on {at}: {error}"))
 }
 
 /// The open listeners.
@@ -61,7 +60,7 @@ pub struct Listening {
     /// The bound HTTP addresses, with the ports that the system chose for port 0.
     pub addresses: Vec<SocketAddr>,
     stop: watch::Sender<bool>,
-    services: Vec<JoinHandle<()>>,
+    service: JoinHandle<()>,
 }
 
 /// The result of a drain.
@@ -82,9 +81,8 @@ impl Listening {
         let mut service = Service::new("weir".into(), Frontend::new(current, "http"));
         let mut addresses = Vec::new();
         for address in &gateway.env.config.listen.http {
-            let listener = TcpListener::bind(address).map_err(|error| {
-                io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
-            })?;
+            let listener =
+                TcpListener::bind(address).map_err(|error| cannot_listen(address, error))?;
             listener.set_nonblocking(true)?;
             let bound = listener.local_addr()?;
             fds.add(bound.to_string(), listener.into_raw_fd());
@@ -98,9 +96,9 @@ impl Listening {
             service.add_uds(&path.display().to_string(), Some(Permissions::from_mode(SOCKET_MODE)));
         }
         let fds = Arc::new(Mutex::new(fds));
-        let services =
-            vec![tokio::spawn(async move { service.start_service(Some(fds), stopped, 1).await })];
-        Ok(Self { current: Arc::clone(current), addresses, stop, services })
+        let service =
+            tokio::spawn(async move { service.start_service(Some(fds), stopped, 1).await });
+        Ok(Self { current: Arc::clone(current), addresses, stop, service })
     }
 
     /// Stops accepting, lets running requests finish for at most `grace`, then cuts off the rest.
@@ -111,9 +109,7 @@ impl Listening {
         gateway.env.active.drain();
         let finished = tokio::time::timeout(grace, gateway.env.active.idle()).await.is_ok();
         let left = gateway.env.active.count();
-        for service in self.services {
-            service.abort();
-        }
+        self.service.abort();
         if finished { Drained::Completely } else { Drained::CutOff(left) }
     }
 }

@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use crate::clock::Clock;
 use crate::config::{Upstream as UpstreamConfig, UpstreamUrl};
 use crate::gateway::address::Service;
+use crate::gateway::counted::grow;
 use crate::gateway::http::interim::Interims;
 use crate::gateway::upstream::http1::{AnswerHead, Broken, Connection, Outgoing};
 use crate::gateway::upstream::outgoing::{OutgoingBody, OutgoingRequest};
@@ -30,7 +31,6 @@ use crate::gateway::upstream::{idle::IdleConnections, resolve::Resolver};
 const UNMEASURED_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// The part of each that needs no permit: more than most answers, and four times one read.
 const UNMEASURED_BYTES_FREE: usize = 256 * 1024;
-/// The unit of the permits.
 const UNIT_BYTES: usize = 64 * 1024;
 /// The gateway has its own pool of idle connections, so the connector keeps none.
 const CONNECTOR_POOL_SIZE: usize = 1;
@@ -45,7 +45,6 @@ pub struct Upstream {
     response_timeout: Duration,
 }
 
-/// An upstream address and its idle connections.
 struct Address {
     url: UpstreamUrl,
     idle: IdleConnections,
@@ -89,7 +88,6 @@ pub enum FetchError {
     /// A reused connection broke, most likely closed before the request; the outcome is unknown.
     #[error("an idle connection to the upstream died: {0}")]
     Stale(String),
-    /// The request was cancelled before it was sent.
     #[error("the client left before anything was sent")]
     Cancelled,
     /// No answer within `response_timeout`; the upstream may have executed the request.
@@ -118,7 +116,6 @@ pub struct Exchange {
     memory: Option<OwnedSemaphorePermit>,
 }
 
-/// The state of a streamed request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sending {
     /// The next piece, or the end, is due.
@@ -373,18 +370,7 @@ impl Exchange {
     /// True if this much of a body of unknown length may be held.
     fn may_hold(&mut self, bytes: usize) -> bool {
         let units = bytes.saturating_sub(UNMEASURED_BYTES_FREE).div_ceil(UNIT_BYTES);
-        let have = self.memory.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let Ok(more @ 1..) = u32::try_from(units.saturating_sub(have)) else {
-            return units <= have;
-        };
-        let Ok(more) = Arc::clone(&self.address.unmeasured).try_acquire_many_owned(more) else {
-            return false;
-        };
-        match &mut self.memory {
-            Some(memory) => memory.merge(more),
-            None => self.memory = Some(more),
-        }
-        true
+        grow(&mut self.memory, &self.address.unmeasured, units)
     }
 
     /// Reads the body up to `bytes_max`. A longer one is returned with the bytes so far; so is one

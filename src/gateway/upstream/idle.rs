@@ -28,7 +28,6 @@ impl IdleConnections {
         Self { clock, connections: Mutex::default() }
     }
 
-    /// Takes a connection that is still alive.
     pub fn take(&self) -> Option<Connection> {
         let now = self.clock.now();
         loop {

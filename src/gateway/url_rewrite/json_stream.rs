@@ -17,9 +17,7 @@ pub struct JsonStream {
     place: Place,
     /// The previous string, which may be a key.
     last_string: Vec<u8>,
-    /// True if the next value belongs to a URL key.
     is_url_next: bool,
-    /// True if the next value belongs to a secret's key.
     is_secret_next: bool,
     /// The beginning of a URL value, until its prefix is decided.
     held: BytesMut,
@@ -52,7 +50,6 @@ impl JsonStream {
         }
     }
 
-    /// Returns the bytes that can be passed on after this piece.
     pub fn push(&mut self, piece: &[u8]) -> Bytes {
         let mut out = BytesMut::with_capacity(piece.len() + self.held.len() + 64);
         for &byte in piece {

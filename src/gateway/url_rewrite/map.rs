@@ -34,11 +34,9 @@ pub struct UrlMap {
 pub struct Origin {
     /// For example `http://weir:8080`, without a trailing slash.
     pub base: String,
-    /// The root of the rewritten URLs.
     pub root: Root,
 }
 
-/// A body and its URL offsets.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     bytes: Bytes,
@@ -78,7 +76,6 @@ impl UrlMap {
         }
     }
 
-    /// Rewrites a single URL; `None` if it does not point at the upstream.
     pub fn rewrite_url(&self, url: &str, origin: &Origin) -> Option<String> {
         String::from_utf8(self.rewrite_beginning(url.as_bytes(), origin)?).ok()
     }
@@ -193,7 +190,6 @@ impl UrlMap {
         out.into()
     }
 
-    /// The length of the body as rendered for this client.
     pub fn rendered_bytes(&self, body: &Body, origin: &Origin) -> usize {
         // Every replaced prefix is part of the body, so this cannot underflow.
         let grown = |length: usize, offset: UrlOffset| {
@@ -216,7 +212,6 @@ impl UrlMap {
 }
 
 impl Body {
-    /// A body that is passed on unchanged.
     pub fn opaque(bytes: Bytes) -> Self {
         Self { bytes, offsets: UrlOffsets::default() }
     }
@@ -231,7 +226,6 @@ impl Body {
         &self.bytes
     }
 
-    /// The same, reference-counted.
     pub fn shared_text(&self) -> Bytes {
         self.bytes.clone()
     }

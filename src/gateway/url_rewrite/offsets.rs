@@ -7,7 +7,6 @@
 /// Enough for the three upstream prefixes: API, GraphQL, uploads.
 const PREFIX_BITS: u32 = 2;
 
-/// The offset of an upstream URL in a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UrlOffset {
     pub at: usize,
@@ -15,7 +14,6 @@ pub struct UrlOffset {
     pub prefix: usize,
 }
 
-/// All URL offsets of one body, in order.
 #[derive(Clone, Debug, Default)]
 pub struct UrlOffsets(Box<[u8]>);
 
@@ -35,7 +33,6 @@ impl UrlOffsets {
         self.0.iter().filter(|byte| **byte < 0x80).count()
     }
 
-    /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
         self.0.len()
     }

@@ -48,7 +48,6 @@ pub enum BodyFraming {
 }
 
 impl ValidRequest {
-    /// Path and query as they go upstream.
     pub fn target(&self) -> String {
         match &self.query {
             Some(query) => format!("{}?{query}", self.path),

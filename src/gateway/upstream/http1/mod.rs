@@ -22,7 +22,6 @@ use crate::gateway::http::{chunks::ChunkReader, headers::list_items};
 
 /// Size of one read: a head with a small body.
 const READ_BYTES: usize = 4 * 1024;
-/// Size of one read of a long body.
 const BODY_READ_BYTES: usize = 64 * 1024;
 /// The longest head of an answer. Chosen here: eight times a request's limit.
 const HEAD_BYTES_MAX: usize = 256 * 1024;
@@ -69,7 +68,6 @@ impl From<std::io::Error> for Broken {
     }
 }
 
-/// A connection and the state of its exchange.
 pub struct Connection {
     stream: Stream,
     read: BytesMut,
@@ -86,7 +84,6 @@ pub type AnswerHead = (StatusCode, HeaderMap);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outgoing {
-    /// With this many bytes to come.
     Length(u64),
     Chunks,
 }
@@ -494,7 +491,6 @@ fn unfolded(value: &[u8]) -> Vec<u8> {
     lines.collect::<Vec<_>>().join(&b' ')
 }
 
-/// Interns usual names.
 fn name_of(text: &str) -> Option<HeaderName> {
     let usual =
         || USUAL_NAMES.iter().find(|name| text.eq_ignore_ascii_case(name.as_str())).cloned();
