@@ -34,7 +34,7 @@ pub struct Audit {
 #[derive(Default)]
 struct Reported {
     /// The ledger's own count at the last reading.
-    by_books: u64,
+    by_ledger: u64,
     /// Violations found by the ledger and by audits together.
     found: u64,
     /// The number of them in the log.
@@ -68,7 +68,7 @@ impl Audit {
     pub async fn run(audit: Weak<Self>) {
         loop {
             let Some((clock, rest)) =
-                audit.upgrade().map(|audit| (audit.clock.clone(), audit.look_at_books()))
+                audit.upgrade().map(|audit| (audit.clock.clone(), audit.audit_once()))
             else {
                 return;
             };
@@ -78,7 +78,7 @@ impl Audit {
 
     /// Audits once, reports violations and returns the pause. Measured with three budgets and
     /// leases per account, the lock is held for 0.3 ms with 1,000 accounts, 4 to 7 ms with 10,000.
-    fn look_at_books(&self) -> Duration {
+    fn audit_once(&self) -> Duration {
         let begun = self.clock.now();
         for invariant in self.admissions.audit() {
             self.found(invariant, 1);
@@ -90,12 +90,12 @@ impl Audit {
 
     /// Updates `weir_invariant_broken_total` from the ledger's counts, and the log from the metric.
     pub fn report_broken_invariants(&self) {
-        let counts: Vec<_> = self.admissions.with_ledger(|books, _| books.broken().collect());
+        let counts: Vec<_> = self.admissions.with_ledger(|ledger, _| ledger.broken().collect());
         for (invariant, count) in counts {
             let mut reported = self.reported.lock();
             let reported = reported.entry(invariant).or_default();
-            let new = count.saturating_sub(reported.by_books);
-            reported.by_books = count;
+            let new = count.saturating_sub(reported.by_ledger);
+            reported.by_ledger = count;
             reported.found += new;
             // Zero too: an alert needs a series before the first violation.
             self.metrics.invariant_broken(invariant.name(), new);

@@ -20,13 +20,13 @@ pub struct BadChunk;
 /// Incremental decoder of a chunked body.
 #[derive(Debug, Default)]
 pub struct ChunkReader {
-    place: Place,
+    expected: Expected,
     line: Vec<u8>,
     trailers_bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum Expected {
     #[default]
     Size,
     Data(u64),
@@ -40,17 +40,18 @@ impl ChunkReader {
     /// Returns the data among these bytes, and the bytes after the end of the body.
     pub fn push(&mut self, mut bytes: Bytes) -> Result<(Bytes, Bytes), BadChunk> {
         let mut out = BytesMut::new();
-        while !bytes.is_empty() && self.place != Place::Done {
-            match self.place {
-                Place::Data(left) => {
+        while !bytes.is_empty() && self.expected != Expected::Done {
+            match self.expected {
+                Expected::Data(left) => {
                     let here = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
                     out.extend_from_slice(&bytes.split_to(here));
                     let left = left - here as u64;
-                    self.place = if left == 0 { Place::DataEnd } else { Place::Data(left) };
+                    self.expected =
+                        if left == 0 { Expected::DataEnd } else { Expected::Data(left) };
                 }
                 _ => {
                     if let Some(line) = self.take_line(&mut bytes)? {
-                        self.place = self.after_line(&line)?;
+                        self.expected = self.after_line(&line)?;
                     }
                 }
             }
@@ -59,7 +60,7 @@ impl ChunkReader {
     }
 
     pub fn is_done(&self) -> bool {
-        self.place == Place::Done
+        self.expected == Expected::Done
     }
 
     /// The next whole line, without its CR LF.
@@ -82,21 +83,21 @@ impl ChunkReader {
         if is_plain { Ok(Some(line)) } else { Err(BadChunk) }
     }
 
-    fn after_line(&mut self, line: &[u8]) -> Result<Place, BadChunk> {
-        match self.place {
-            Place::Size => match size(line)? {
-                0 => Ok(Place::Trailers),
-                size => Ok(Place::Data(size)),
+    fn after_line(&mut self, line: &[u8]) -> Result<Expected, BadChunk> {
+        match self.expected {
+            Expected::Size => match size(line)? {
+                0 => Ok(Expected::Trailers),
+                size => Ok(Expected::Data(size)),
             },
-            Place::DataEnd if line.is_empty() => Ok(Place::Size),
-            Place::Trailers if line.is_empty() => Ok(Place::Done),
-            Place::Trailers => {
+            Expected::DataEnd if line.is_empty() => Ok(Expected::Size),
+            Expected::Trailers if line.is_empty() => Ok(Expected::Done),
+            Expected::Trailers => {
                 self.trailers_bytes += line.len();
                 let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
                 let is_field =
                     name.len() < line.len() && http::HeaderName::from_bytes(name).is_ok();
                 if is_field && self.trailers_bytes <= TRAILERS_BYTES_MAX {
-                    Ok(Place::Trailers)
+                    Ok(Expected::Trailers)
                 } else {
                     Err(BadChunk)
                 }

@@ -50,9 +50,9 @@ fn is_text(headers: &HeaderMap) -> bool {
 
 /// True if a client accepts gzip and ranks it no lower than plain text (RFC 9110 §12.5.3). A
 /// missing header formally accepts every coding, but such a client may not decode gzip.
-pub fn accepts_gzip(asked: &HeaderMap) -> bool {
+pub fn accepts_gzip(request_headers: &HeaderMap) -> bool {
     let (mut gzip, mut identity, mut any) = (None, None, None);
-    for line in asked.get_all(header::ACCEPT_ENCODING) {
+    for line in request_headers.get_all(header::ACCEPT_ENCODING) {
         let Ok(line) = line.to_str() else { return false };
         for item in line.split(',') {
             let (coding, parameters) = item
@@ -69,9 +69,9 @@ pub fn accepts_gzip(asked: &HeaderMap) -> bool {
                 } else {
                     continue;
                 };
-            let said = parameters.map_or(WEIGHT_MAX, weight_of);
+            let stated = parameters.map_or(WEIGHT_MAX, weight_of);
             // Of two weights for one coding, the lower is safe.
-            *weight = Some(weight.map_or(said, |before: u16| before.min(said)));
+            *weight = Some(weight.map_or(stated, |before: u16| before.min(stated)));
         }
     }
     let gzip = gzip.or(any).unwrap_or(0);

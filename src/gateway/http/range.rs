@@ -20,12 +20,12 @@ pub enum Part {
 
 /// Returns the part of a body of `length` bytes that a GET requests. `etag` is the body's
 /// validator; an `If-Range` not strongly equal to it requests the whole (RFC 9110 §13.1.5).
-pub fn part_of(asked: &HeaderMap, length: usize, etag: Option<&HeaderValue>) -> Part {
-    let Ok(Some(line)) = only_value(asked, header::RANGE) else { return Part::Whole };
+pub fn part_of(request_headers: &HeaderMap, length: usize, etag: Option<&HeaderValue>) -> Part {
+    let Ok(Some(line)) = only_value(request_headers, header::RANGE) else { return Part::Whole };
     let is_same = |condition: &HeaderValue| {
         Some(condition) == etag && !condition.as_bytes().starts_with(b"W/")
     };
-    if !asked.get_all(header::IF_RANGE).iter().all(is_same) {
+    if !request_headers.get_all(header::IF_RANGE).iter().all(is_same) {
         return Part::Whole;
     }
     let spec = line

@@ -35,7 +35,7 @@ pub struct DynamicAccounts {
 struct Occupied {
     by_key: HashMap<CredentialKey, Taken>,
     /// A logical clock: the number of lookups so far.
-    asked: u64,
+    lookups: u64,
     /// The number of credentials that have been given an account.
     given: u32,
 }
@@ -66,8 +66,8 @@ impl DynamicAccounts {
         let digest = hmac::sign(&self.secret, authorization.as_bytes());
         let key = CredentialKey::of_digest(digest.as_ref().try_into().ok()?);
         let mut occupied = self.occupied.lock();
-        occupied.asked += 1;
-        let used = occupied.asked;
+        occupied.lookups += 1;
+        let used = occupied.lookups;
         if let Some(taken) = occupied.by_key.get_mut(&key) {
             taken.used = used;
             return Some(ClientCredential {

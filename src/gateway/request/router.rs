@@ -93,14 +93,14 @@ impl Router {
     pub fn client_credential(
         &self,
         client: &Client,
-        asked: &HeaderMap,
+        request_headers: &HeaderMap,
         is_read: bool,
     ) -> Result<Option<Arc<ClientCredential>>, GatewayError> {
-        if !self.env.config.passthrough.enabled || !asked.contains_key(KEY_HEADER) {
+        if !self.env.config.passthrough.enabled || !request_headers.contains_key(KEY_HEADER) {
             return Ok(None);
         }
         let bad = |what| GatewayError::Malformed(Malformed::Bad(what));
-        let value = only_value(asked, AUTHORIZATION)
+        let value = only_value(request_headers, AUTHORIZATION)
             .map_err(|Repeated| bad("several Authorization headers"))?;
         let Some(value) = value else { return Ok(None) };
         if value.as_bytes().trim_ascii().is_empty() {
@@ -235,7 +235,7 @@ impl Router {
     pub fn graphql_route(
         &self,
         client: &Client,
-        asked: &GraphqlRequest,
+        graphql: &GraphqlRequest,
         client_credential: Option<&ClientCredential>,
     ) -> Result<Route, GatewayError> {
         let Classified { endpoint, .. } = self.table.classify(&Method::POST, "/graphql");
@@ -243,7 +243,7 @@ impl Router {
             (Some(credential), _) => self.of_credential(credential),
             // Any query may contain `viewer`, so the client's own account goes first.
             (None, Some(account)) => self.of_account(account),
-            (None, None) if asked.effect == GraphqlEffect::Query => self.of_pool(client),
+            (None, None) if graphql.effect == GraphqlEffect::Query => self.of_pool(client),
             (None, None) => return Err(GatewayError::NoAccount),
         };
         let candidates = if client_credential.is_some() {
@@ -251,7 +251,7 @@ impl Router {
         } else {
             self.able(endpoint, &Params::default(), "/graphql", &accounts)?
         };
-        let (points, spacing) = match asked.effect {
+        let (points, spacing) = match graphql.effect {
             GraphqlEffect::Query => (GRAPHQL_QUERY_POINTS, WriteSpacing::None),
             GraphqlEffect::Plain => (GRAPHQL_MUTATION_POINTS, WriteSpacing::Plain),
             GraphqlEffect::Notifies | GraphqlEffect::Creates | GraphqlEffect::Unclear => {
@@ -264,11 +264,11 @@ impl Router {
             view: Arc::clone(&candidates),
             candidates,
             lane: "/graphql".into(),
-            cost: asked
+            cost: graphql
                 .priced
                 .map_or(endpoint.primary_cost, |operation| self.graphql_prices.of(operation)),
             points,
-            content: matches!(asked.effect, GraphqlEffect::Creates | GraphqlEffect::Unclear),
+            content: matches!(graphql.effect, GraphqlEffect::Creates | GraphqlEffect::Unclear),
             spacing,
         })
     }

@@ -61,17 +61,17 @@ impl Handler {
         if route.spacing == WriteSpacing::None {
             return Ok(None);
         }
-        let key = idempotency_key(&request.asked)?;
+        let key = idempotency_key(&request.headers)?;
         // No credential is stored, neither the client's own nor one that the upstream issues.
         let (query, clients) = (from.valid.query.as_deref(), self.gateway.router.clients());
         let is_kept = request.identity.client_credential.is_none()
-            && !carries_credential(route.endpoint, &request.asked, query, clients);
+            && !carries_credential(route.endpoint, &request.headers, query, clients);
         if key.is_some() && !is_kept {
             return Err(GatewayError::BadKey(
                 "an Idempotency-Key cannot be used where a credential is brought or made",
             ));
         }
-        let is_async = is_kept && headers::prefers_async(&request.asked);
+        let is_async = is_kept && headers::prefers_async(&request.headers);
         Ok((is_async || key.is_some()).then_some(Terms { is_async, key }))
     }
 
@@ -169,7 +169,7 @@ impl Handler {
                 Err(NotChanged::Store(fault)) => Err(not_readable(fault).into()),
             };
         }
-        if let Some(wait) = headers::prefer_wait(&request.asked) {
+        if let Some(wait) = headers::prefer_wait(&request.headers) {
             let until = request.arrived + wait.min(client.max_wait);
             tokio::select! {
                 () = gateway.queue().ended(id) => {}

@@ -39,7 +39,7 @@ impl Handler {
         bytes_max: usize,
     ) -> Result<BodyRead, Stop> {
         let gateway = &self.gateway;
-        let expects = expects(&request.asked, session.req_header().version);
+        let expects = expects(&request.headers, session.req_header().version);
         let (memory, pause_max) =
             (gateway.downstream.bodies(), gateway.env.config.listen.body_timeout);
         let read = memory.read(session, valid.body, expects, bytes_max, pause_max).await;

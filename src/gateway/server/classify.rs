@@ -63,7 +63,7 @@ impl Handler {
             Some(known) => &known.client,
             None => {
                 let clients = gateway.router.clients();
-                clients.identify(&request.asked).map_err(GatewayError::Unauthenticated)?
+                clients.identify(&request.headers).map_err(GatewayError::Unauthenticated)?
             }
         };
         let client = Arc::clone(client);
@@ -79,7 +79,7 @@ impl Handler {
         }
         let is_read = matches!(valid.method, Method::GET | Method::HEAD);
         request.identity.client_credential =
-            gateway.router.client_credential(&client, &request.asked, is_read)?;
+            gateway.router.client_credential(&client, &request.headers, is_read)?;
         let client_credential = request.identity.client_credential.as_deref();
         if is_read && valid.path == "/rate_limit" {
             request.outcome.endpoint = "/rate_limit";
@@ -107,7 +107,7 @@ impl Handler {
         now: Timestamp,
     ) -> Result<Arc<Entry>, CacheLookup> {
         let _looking = spans::cache_span(&request.span).entered();
-        let entry = self.gateway.cache.fresh(route.scope, &from.valid, &request.asked, now)?;
+        let entry = self.gateway.cache.fresh(route.scope, &from.valid, &request.headers, now)?;
         request.outcome.cache = CacheOutcome::Hit;
         Ok(entry)
     }

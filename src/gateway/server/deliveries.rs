@@ -42,11 +42,11 @@ impl Handler {
             gateway.env.metrics.webhook(UNVERIFIED, error.reason());
             Stop::from(error)
         };
-        let signature = Signature::of(&request.asked).ok_or(GatewayError::WrongSignature);
+        let signature = Signature::of(&request.headers).ok_or(GatewayError::WrongSignature);
         let signature = signature.map_err(reject)?;
         let body = self.delivered(session, request, valid).await.map_err(reject)?;
         let now = gateway.env.clock.now();
-        match receiver.receive(&request.asked, &signature, &body.bytes, now, |stale| {
+        match receiver.receive(&request.headers, &signature, &body.bytes, now, |stale| {
             gateway.cache.invalidate_paths(stale, now);
         }) {
             Ok(Received { event, effect }) => {
@@ -74,7 +74,7 @@ impl Handler {
         let Ok(_place) = places.try_acquire() else {
             return Err(GatewayError::DeliveriesFull);
         };
-        let expects = expects(&request.asked, session.req_header().version);
+        let expects = expects(&request.headers, session.req_header().version);
         let pause_max = gateway.env.config.listen.body_timeout;
         let read = tokio::select! {
             read = bodies.read(session, valid.body, expects, BODY_BYTES_MAX, pause_max) => read,

@@ -74,17 +74,18 @@ impl Lines {
 
     /// True if `read` begins with the same lines. Credentials are compared in constant time.
     pub(super) fn begin(&self, read: &[u8]) -> bool {
-        let Some(said) = read.get(..self.bytes.len()) else { return false };
+        let Some(received) = read.get(..self.bytes.len()) else { return false };
         let mut done = 0;
         let mut are_secrets_same = true;
         for secret in &self.secrets {
-            if said[done..secret.start] != self.bytes[done..secret.start] {
+            if received[done..secret.start] != self.bytes[done..secret.start] {
                 return false;
             }
-            are_secrets_same &= bool::from(said[secret.clone()].ct_eq(&self.bytes[secret.clone()]));
+            are_secrets_same &=
+                bool::from(received[secret.clone()].ct_eq(&self.bytes[secret.clone()]));
             done = secret.end;
         }
-        are_secrets_same && said[done..] == self.bytes[done..]
+        are_secrets_same && received[done..] == self.bytes[done..]
     }
 
     pub(super) fn len(&self) -> usize {

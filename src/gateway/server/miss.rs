@@ -52,17 +52,17 @@ impl Handler {
         let interims = request.take_interims();
         let mut progress = request.progress.clone();
         // Boxed before it is wrapped, because each wrapper would move its large state.
-        let mut asked = Box::pin(self.ask(&request, &mut progress, *read, Some(lookup)))
+        let mut fetch = Box::pin(self.ask(&request, &mut progress, *read, Some(lookup)))
             .instrument(request.span.clone());
         let answered = loop {
             tokio::select! {
                 biased;
-                answered = &mut asked => break Some(answered),
+                answered = &mut fetch => break Some(answered),
                 interim = interims.next() => self.put_interim(&interim, &request.origin, buffer),
                 () = connection.left(buffer) => break None,
             }
         };
-        drop(asked);
+        drop(fetch);
         while let Some(interim) = interims.take() {
             self.put_interim(&interim, &request.origin, buffer);
         }

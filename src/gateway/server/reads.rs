@@ -25,8 +25,8 @@ impl Handler {
         lookup: Option<CacheLookup>,
     ) -> Result<Content, Stop> {
         let mut progress = request.progress.clone();
-        let asked = self.ask(request, &mut progress, read, lookup);
-        let answered = self.while_there(session, request, asked).await;
+        let fetch = self.ask(request, &mut progress, read, lookup);
+        let answered = self.while_there(session, request, fetch).await;
         let answered = request.fetched(progress, answered)?;
         Ok(self.content(request, answered).await)
     }
@@ -43,9 +43,9 @@ impl Handler {
         let scope = route.scope;
         let mut job = self.job(request, &from, route, OutgoingBody::Absent);
         job.request.method = Method::GET;
-        let directives = RequestDirectives::of(&request.asked, self.gateway.env.mode);
+        let directives = RequestDirectives::of(&request.headers, self.gateway.env.mode);
         let cache_request =
-            Arc::new(CacheRequest { job, scope, asked: Arc::clone(&request.asked), directives });
+            Arc::new(CacheRequest { job, scope, asked: Arc::clone(&request.headers), directives });
         self.gateway.cache.read(cache_request, lookup, progress).await
     }
 
@@ -73,7 +73,7 @@ impl Handler {
         route: Route,
         body: OutgoingBody,
     ) -> Job {
-        let wait = headers::prefer_wait(&request.asked)
+        let wait = headers::prefer_wait(&request.headers)
             .map_or(client.max_wait, |wait| wait.min(client.max_wait));
         Job {
             asked: AccessQuery::of(route.endpoint, &valid.path),

@@ -1,8 +1,5 @@
-//! A request between its head and its answer: classification without waiting, the gateway headers
-//! of every answer, and the end of a request.
-//!
-//! Framework sessions (`stages.rs`) and the fast path (`fast_path.rs`) both use these functions, so
-//! that one set of rules holds. Left out: everything that waits, and the bytes of a connection.
+//! A request between its head and its answer, on the fast path as in a session. Left out: everything
+//! that waits, and the bytes of a connection.
 
 use std::sync::Arc;
 
@@ -30,7 +27,7 @@ use crate::writes::WriteId;
 /// A request and the results of its stages; becomes its outcome.
 pub(super) struct Request {
     pub(super) method: Method,
-    pub(super) asked: Arc<HeaderMap>,
+    pub(super) headers: Arc<HeaderMap>,
     pub(super) origin: Origin,
     pub(super) arrived: Timestamp,
     pub(super) outcome: Outcome,
@@ -106,21 +103,21 @@ impl Request {
         gateway: &Gateway,
         method: Method,
         path: &str,
-        asked: Arc<HeaderMap>,
+        headers: Arc<HeaderMap>,
     ) -> Self {
-        let id = headers::request_id(&asked).cloned().unwrap_or_else(random::request_id);
+        let id = headers::request_id(&headers).cloned().unwrap_or_else(random::request_id);
         // Decoded first, because the log redacts keys by their spelling.
         let outcome =
             Outcome::new(&method, &decode_unreserved(path), id.to_str().unwrap_or_default());
         let span = spans::server_span(
-            &asked,
+            &headers,
             MethodName::from(&method),
             gateway.downstream.server_address(),
         );
         let origin = gateway.downstream.unknown_origin();
         Self {
             method,
-            asked,
+            headers,
             origin,
             arrived: gateway.env.clock.now(),
             outcome,
@@ -142,7 +139,7 @@ impl Request {
     pub(super) fn to_upstream(&self, dialect: Dialect) -> Arc<HeaderMap> {
         let make = || {
             let is_read = matches!(self.method, Method::GET | Method::HEAD);
-            let mut headers = headers::to_upstream(&self.asked, is_read);
+            let mut headers = headers::to_upstream(&self.headers, is_read);
             headers::complete(&mut headers, dialect);
             if is_read {
                 headers::spell_accept(&mut headers, dialect);
@@ -168,7 +165,7 @@ impl Request {
     }
 
     pub(super) fn form(&self) -> Form<'_> {
-        Form { method: &self.method, asked: &self.asked, origin: &self.origin }
+        Form { method: &self.method, asked: &self.headers, origin: &self.origin }
     }
 }
 

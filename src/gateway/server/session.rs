@@ -133,20 +133,16 @@ impl Handler {
         };
         match read {
             Ok(Ok(true)) => {}
-            Ok(Ok(false)) => return None,
-            Ok(Err(error)) => {
-                if *error.etype() == ErrorType::InvalidHTTPHeader {
-                    let fault = GatewayError::Malformed(fault_of_head(&error.to_string()));
-                    self.reject_unread(&mut session, fault).await;
-                }
+            Ok(Err(error)) if *error.etype() == ErrorType::InvalidHTTPHeader => {
+                let fault = GatewayError::Malformed(fault_of_head(&error.to_string()));
+                self.reject_unread(&mut session, fault).await;
                 return None;
             }
-            Err(_) => {
-                if age == Age::New {
-                    self.reject_unread(&mut session, GatewayError::HeadTimeout).await;
-                }
+            Err(_) if age == Age::New => {
+                self.reject_unread(&mut session, GatewayError::HeadTimeout).await;
                 return None;
             }
+            Ok(Ok(false) | Err(_)) | Err(_) => return None,
         }
         let _active = self.gateway.env.active.enter();
         self.serve(&mut session, known.map(|known| *known)).await.ok()?;

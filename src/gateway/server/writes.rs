@@ -34,15 +34,15 @@ impl Handler {
         let body =
             self.whole_body(session, request, valid, self.gateway.env.write_body_max()).await?;
         let query = valid.query.as_deref();
-        let asked = GraphqlRequest::read(&valid.method, query, &request.asked, &body.bytes);
+        let graphql = GraphqlRequest::read(&valid.method, query, &request.headers, &body.bytes);
         let credential = request.identity.client_credential.as_deref();
-        let route = self.gateway.router.graphql_route(client, &asked, credential)?;
+        let route = self.gateway.router.graphql_route(client, &graphql, credential)?;
         request.routed(&route);
         let is_bodiless = matches!(valid.method, Method::GET | Method::HEAD);
         let outgoing =
             if is_bodiless { OutgoingBody::Absent } else { OutgoingBody::Whole(body.bytes) };
         let job = Job { memory: body.memory, ..self.job(request, from, route, outgoing) };
-        self.queue_or_perform(session, request, from, job, asked.priced).await
+        self.queue_or_perform(session, request, from, job, graphql.priced).await
     }
 
     pub(super) async fn write_request(

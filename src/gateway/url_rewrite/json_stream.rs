@@ -14,7 +14,7 @@ const KEY_BYTES_MAX: usize = 64;
 pub struct JsonStream {
     map: UrlMap,
     origin: Origin,
-    place: Place,
+    position: Position,
     /// The previous string, which may be a key.
     last_string: Vec<u8>,
     is_url_next: bool,
@@ -24,7 +24,7 @@ pub struct JsonStream {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Position {
     Outside,
     /// In a string that passes unchanged: a key, another value, or the rest of a decided URL.
     String {
@@ -42,7 +42,7 @@ impl JsonStream {
         Self {
             map,
             origin,
-            place: Place::Outside,
+            position: Position::Outside,
             last_string: Vec::new(),
             is_url_next: false,
             is_secret_next: false,
@@ -64,42 +64,42 @@ impl JsonStream {
     }
 
     fn take(&mut self, byte: u8, out: &mut BytesMut) {
-        match self.place {
-            Place::Outside => {
+        match self.position {
+            Position::Outside => {
                 out.extend_from_slice(&[byte]);
                 self.outside(byte);
             }
-            Place::String { escaped } => {
+            Position::String { escaped } => {
                 out.extend_from_slice(&[byte]);
-                self.place = match byte {
-                    b'"' if !escaped => Place::Outside,
-                    _ => Place::String { escaped: byte == b'\\' && !escaped },
+                self.position = match byte {
+                    b'"' if !escaped => Position::Outside,
+                    _ => Position::String { escaped: byte == b'\\' && !escaped },
                 };
-                if self.place != Place::Outside {
+                if self.position != Position::Outside {
                     self.remember(byte);
                 }
             }
-            Place::Url => {
+            Position::Url => {
                 self.held.extend_from_slice(&[byte]);
                 self.decide(byte, out);
             }
-            Place::Secret { escaped: false } if byte == b'"' => {
+            Position::Secret { escaped: false } if byte == b'"' => {
                 out.extend_from_slice(&[byte]);
-                self.place = Place::Outside;
+                self.position = Position::Outside;
             }
-            Place::Secret { escaped } => {
-                self.place = Place::Secret { escaped: byte == b'\\' && !escaped }
+            Position::Secret { escaped } => {
+                self.position = Position::Secret { escaped: byte == b'\\' && !escaped }
             }
         }
     }
 
     fn outside(&mut self, byte: u8) {
         match byte {
-            b'"' if self.is_url_next => self.place = Place::Url,
-            b'"' if self.is_secret_next => self.place = Place::Secret { escaped: false },
+            b'"' if self.is_url_next => self.position = Position::Url,
+            b'"' if self.is_secret_next => self.position = Position::Secret { escaped: false },
             b'"' => {
                 self.last_string.clear();
-                self.place = Place::String { escaped: false };
+                self.position = Position::String { escaped: false };
             }
             b':' => {
                 self.is_url_next = is_url_key(&self.last_string);
@@ -133,7 +133,8 @@ impl JsonStream {
         }
         self.is_url_next = false;
         self.last_string.clear();
-        self.place = if ended { Place::Outside } else { Place::String { escaped: byte == b'\\' } };
+        self.position =
+            if ended { Position::Outside } else { Position::String { escaped: byte == b'\\' } };
     }
 }
 

@@ -468,11 +468,11 @@ fn content_length(headers: &HeaderMap) -> Result<Option<u64>, Broken> {
     for line in headers.get_all(header::CONTENT_LENGTH) {
         for text in line.to_str().map_err(|_| unclear)?.split(',').map(str::trim) {
             let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            let said: u64 = text.parse().ok().filter(|_| is_plain).ok_or(unclear)?;
-            if length.is_some_and(|length| length != said) {
+            let stated: u64 = text.parse().ok().filter(|_| is_plain).ok_or(unclear)?;
+            if length.is_some_and(|length| length != stated) {
                 return Err(unclear.into());
             }
-            length = Some(said);
+            length = Some(stated);
         }
     }
     Ok(length)
