@@ -234,7 +234,7 @@ fn recover(path: &Path, clock: &Clock) {
     let opened = clock.now().since(begun);
     let current = Current::with_writes(config, clock.clone(), metrics, Arc::new(store), recovery);
     let took = clock.now().since(begun);
-    assert_eq!(current.gateway().queue().unfinished() as u64, QUEUED);
+    assert_eq!(current.gateway().writes.queue().unfinished() as u64, QUEUED);
     print_memory(
         &format!("checked and read after {opened:?}, queued again after {took:?}"),
         before,
@@ -266,7 +266,12 @@ fn hold(clock: &Clock) {
                 memory: None,
                 waiter: None,
             };
-            gateway.queue().accept(gateway.turns(), new).await.expect("there is room");
+            gateway
+                .writes
+                .queue()
+                .accept(gateway.writes.turns(), new)
+                .await
+                .expect("there is room");
         }
         print_memory("queued", before);
     });

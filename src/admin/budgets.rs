@@ -89,24 +89,26 @@ pub struct TokenState {
 pub fn of(gateway: &Gateway) -> Budgets {
     let (now, snapshot) = accounts_of(gateway);
     let mut tokens = token_states(gateway, now);
-    let accounts = snapshot.into_iter().map(|snapshot| {
-        let tokens = tokens.remove(&snapshot.account).unwrap_or_default();
-        let account = gateway.config().account(snapshot.account);
-        AccountBudgets::new(&snapshot, account.map_or(0, |account| account.reserve), tokens)
+    let accounts = snapshot.into_iter().map(|account| {
+        let tokens = tokens.remove(&account.account).unwrap_or_default();
+        let reserve =
+            gateway.env.config.account(account.account).map_or(0, |account| account.reserve);
+        AccountBudgets::new(&account, reserve, tokens)
     });
     Budgets {
         now: now.as_secs_ceil(),
         now_iso: now.rfc3339(),
         accounts: accounts.collect(),
-        waiting: gateway.admissions().waiting() as u64,
+        waiting: gateway.dispatcher.admissions().waiting() as u64,
     }
 }
 
 /// Returns the budgets of the current config's accounts, with the time of the snapshot.
 pub(super) fn accounts_of(gateway: &Gateway) -> (Timestamp, Vec<AccountSnapshot>) {
-    let (now, mut snapshot) = gateway.admissions().snapshot();
-    let account = |id| gateway.config().account(id);
-    snapshot.retain(|kept| account(kept.account).is_some_and(|account| !account.retired));
+    let (now, mut snapshot) = gateway.dispatcher.admissions().snapshot();
+    snapshot.retain(|account| {
+        gateway.env.config.account(account.account).is_some_and(|account| !account.retired)
+    });
     (now, snapshot)
 }
 
@@ -116,7 +118,7 @@ pub(super) fn token_states(
     now: Timestamp,
 ) -> HashMap<AccountId, Vec<TokenState>> {
     let mut by_account: HashMap<AccountId, Vec<TokenState>> = HashMap::new();
-    for health in gateway.tokens().health(now) {
+    for health in gateway.dispatcher.tokens().health(now) {
         by_account.entry(health.account).or_default().push(TokenState::new(health, now));
     }
     by_account

@@ -74,18 +74,23 @@ pub fn figures(gateway: &Gateway) -> Figures {
             None => drop(parts.insert(name.into(), (1, bytes))),
         }
     };
-    gateway.store().each(|key, bytes| {
+    gateway.cache.store().each(|key, bytes| {
         add(&mut scopes, &scope_name(gateway, key.scope()), bytes);
         add(&mut prefixes, beginning(key.path_and_query()), bytes);
     });
-    let (entries, bytes) = gateway.store().size();
-    let answers = gateway.metrics().answers_by_cache().into_iter();
+    let (entries, bytes) = gateway.cache.store().size();
     Figures {
         entries,
         bytes,
-        max_bytes: gateway.config().cache.max_size,
-        evictions: gateway.metrics().evictions(),
-        answers: answers.map(|(cache, count)| (cache.to_owned(), count)).collect(),
+        max_bytes: gateway.env.config.cache.max_size,
+        evictions: gateway.env.metrics.evictions(),
+        answers: gateway
+            .env
+            .metrics
+            .answers_by_cache()
+            .into_iter()
+            .map(|(cache, count)| (cache.to_owned(), count))
+            .collect(),
         scopes: largest(scopes),
         prefixes: largest(prefixes),
     }
@@ -107,8 +112,8 @@ pub fn purge(gateway: &Gateway, body: &[u8]) -> Reply {
     let Some(prefix) = Prefix::new(&order.prefix) else {
         return pages::unprocessable("prefix is to begin with a slash; \"/\" alone is everything");
     };
-    let purged = gateway.store().purge(&prefix, gateway.clock().now());
-    gateway.compressed_forms().forget();
+    let purged = gateway.cache.store().purge(&prefix, gateway.env.clock.now());
+    gateway.responder.compressed_forms().forget();
     tracing::info!(
         prefix = order.prefix,
         entries = purged.entries,
@@ -121,12 +126,14 @@ pub fn purge(gateway: &Gateway, body: &[u8]) -> Reply {
 
 fn scope_name(gateway: &Gateway, scope: Scope) -> String {
     match scope {
-        Scope::Pool(pool) => match gateway.config().pools.get(pool as usize) {
-            Some(pool) => format!("pool {}", pool.name),
-            None => format!("pool {pool}"),
-        },
+        Scope::Pool(pool) => gateway
+            .env
+            .config
+            .pools
+            .get(pool as usize)
+            .map_or_else(|| format!("pool {pool}"), |pool| format!("pool {}", pool.name)),
         Scope::Account(account) => {
-            format!("account {}", gateway.account_name(crate::decision::AccountId(account)))
+            format!("account {}", gateway.env.account_name(crate::decision::AccountId(account)))
         }
         // The owner of a client's credential is unknown on purpose.
         Scope::Credential(_) => "credentials of clients".into(),

@@ -59,8 +59,15 @@ pub struct Waits {
 
 /// Takes a snapshot of all clients.
 pub fn of(gateway: &Gateway) -> Clients {
-    let clients = active_clients(gateway).map(|(client, waiting)| {
-        let figures = gateway.metrics().client_figures(Some(&client.name));
+    let clients = gateway
+        .env
+        .config
+        .clients
+        .iter()
+        .zip(gateway.dispatcher.waiting())
+        .filter(|(client, _)| !client.retired);
+    let clients = clients.map(|(client, waiting)| {
+        let figures = gateway.env.metrics.client_figures(Some(&client.name));
         ClientUse {
             client: client.name.to_string(),
             priority: client.priority.name(),
@@ -72,7 +79,7 @@ pub fn of(gateway: &Gateway) -> Clients {
     });
     Clients {
         clients: clients.collect(),
-        without_key: gateway.metrics().client_figures(None).into(),
+        without_key: gateway.env.metrics.client_figures(None).into(),
     }
 }
 

@@ -59,7 +59,7 @@ impl Admin {
     /// Opens the listener of the config and serves it until the process ends: health must be
     /// answered during a drain.
     pub async fn open(current: &Arc<Current>) -> io::Result<Self> {
-        let Some(address) = current.gateway().config().listen.admin else {
+        let Some(address) = current.gateway().env.config.listen.admin else {
             return Ok(Self { address: None });
         };
         let listener = TcpListener::bind(address).await?;
@@ -127,7 +127,7 @@ async fn page(current: Arc<Current>, request: Parts, body: Option<Bytes>) -> Rep
     let path = request.uri.path();
     // Health is for load balancers, which hold no secrets.
     let is_health = matches!(path, "/healthz" | "/readyz");
-    if let Some(token) = &gateway.config().listen.admin_token
+    if let Some(token) = &gateway.env.config.listen.admin_token
         && !is_health
         && !is_authorized(&request, token)
     {

@@ -17,13 +17,13 @@ pub fn text(status: StatusCode, text: &str) -> Reply {
 }
 
 /// `GET /readyz`: readiness for requests.
-pub fn readiness(gateway: &Gateway) -> Reply {
-    if gateway.is_draining() {
+pub fn readiness(gateway: &Gateway) -> Response<Full<Bytes>> {
+    if gateway.env.is_draining() {
         text(StatusCode::SERVICE_UNAVAILABLE, "draining")
-    } else if !gateway.has_usable_token() {
+    } else if !gateway.dispatcher.has_usable_token() {
         text(StatusCode::SERVICE_UNAVAILABLE, &token_report(gateway))
     } else {
-        let health = gateway.tokens().health(gateway.clock().now());
+        let health = gateway.dispatcher.tokens().health(gateway.env.clock.now());
         let unusable = health.iter().filter(|token| !token.state.is_healthy()).count();
         // Only the number: the accounts are for holders of the admin token.
         let note = if unusable == 0 {
@@ -37,39 +37,57 @@ pub fn readiness(gateway: &Gateway) -> Reply {
 
 /// Describes the problem of each account, one line per token.
 fn token_report(gateway: &Gateway) -> String {
-    let states = token_states(gateway, gateway.clock().now());
-    let accounts = gateway.config().accounts.iter().enumerate();
+    let states = token_states(gateway, gateway.env.clock.now());
+    let accounts = gateway.env.config.accounts.iter().enumerate();
     let lines = accounts.flat_map(|(index, account)| {
-        let tokens = states.get(&gateway.config().account_id(index)).into_iter().flatten();
-        tokens.filter(|token| !token.healthy).map(|token| {
-            let reason = token.reason.as_deref().unwrap_or(&token.state);
-            format!("\n{}, token {}: {reason}", account.name, token.token)
+        let unhealthy = states
+            .get(&gateway.env.config.account_id(index))
+            .into_iter()
+            .flatten()
+            .filter(|token| !token.healthy);
+        unhealthy.map(|token| {
+            format!(
+                "\n{}, token {}: {}",
+                account.name,
+                token.token,
+                token.reason.as_deref().unwrap_or(&token.state)
+            )
         })
     });
     std::iter::once("no upstream token can be used".to_owned()).chain(lines).collect()
 }
 
 /// `GET /metrics`.
-pub fn metrics(gateway: &Gateway) -> Reply {
-    let (entries, bytes) = gateway.store().size();
+pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
+    let (entries, bytes) = gateway.cache.store().size();
     let (now, snapshot) = accounts_of(gateway);
-    gateway.report_broken_invariants();
-    let health = gateway.tokens().health(now);
-    let body = gateway.metrics().scrape(|metrics| {
+    gateway.audit.report_broken_invariants();
+    let health = gateway.dispatcher.tokens().health(now);
+    let body = gateway.env.metrics.scrape(|metrics| {
         metrics.set_cache(entries, bytes);
-        for (state, writes) in gateway.queue().counts() {
+        for (state, writes) in gateway.writes.queue().counts() {
             metrics.set_writes(state.name(), writes);
         }
-        let oldest = gateway.queue().oldest();
-        metrics.set_oldest_write(oldest.map(|oldest| now.since(oldest)).unwrap_or_default());
+        metrics.set_oldest_write(
+            gateway.writes.queue().oldest().map(|oldest| now.since(oldest)).unwrap_or_default(),
+        );
         // Writes with a waiting connection pass through the queue too, and are forgotten at their
         // end.
-        let on_wire = gateway.writes_on_wire();
+        let on_wire = gateway.dispatcher.writes_on_wire();
         metrics.set_writes(WriteState::Sending.name(), on_wire);
-        let queued = (gateway.turns().writes() as u64).saturating_sub(on_wire);
-        metrics.set_writes(WriteState::Queued.name(), queued);
-        for (client, waiting) in active_clients(gateway) {
-            metrics.set_waiting(&client.name, waiting);
+        metrics.set_writes(
+            WriteState::Queued.name(),
+            (gateway.writes.turns().writes() as u64).saturating_sub(on_wire),
+        );
+        for (client, waiting) in gateway
+            .env
+            .config
+            .clients
+            .iter()
+            .zip(gateway.dispatcher.waiting())
+            .filter(|(client, _)| !client.retired)
+        {
+            metrics.set_waiting(&client.name, waiting.load(Ordering::Relaxed));
         }
         for account in &snapshot {
             for book in account.windows.iter().filter(|book| book.known) {
@@ -95,8 +113,11 @@ pub fn metrics(gateway: &Gateway) -> Reply {
             }
         }
         for token in &health {
-            let (account, name) = (gateway.account_name(token.account), token.token.to_string());
-            metrics.set_token_healthy(account, &name, token.state.is_healthy());
+            metrics.set_token_healthy(
+                gateway.env.account_name(token.account),
+                &token.token.to_string(),
+                token.state.is_healthy(),
+            );
         }
     });
     page(StatusCode::OK, HeaderValue::from_static(CONTENT_TYPE), body)

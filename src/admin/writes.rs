@@ -153,7 +153,7 @@ async fn list(gateway: &Arc<Gateway>, query: &str) -> Reply {
     let shown_max = selection.at_most;
     // One more reveals a next page.
     selection.at_most += 1;
-    let queue = Arc::clone(gateway.queue());
+    let queue = Arc::clone(gateway.writes.queue());
     // The scan may cover a million writes.
     let Ok(mut ids) = tokio::task::spawn_blocking(move || queue.select(&selection)).await else {
         return pages::error(StatusCode::INTERNAL_SERVER_ERROR, "the list could not be made");
@@ -166,7 +166,7 @@ async fn list(gateway: &Arc<Gateway>, query: &str) -> Reply {
             is_last = false;
             break;
         }
-        match gateway.queue().look_up(id).await {
+        match gateway.writes.queue().look_up(id).await {
             Ok(Some(listed)) => {
                 let response = listed.progress.response.as_ref();
                 let answer = response.and_then(|response| response.body.as_ref());
@@ -179,12 +179,16 @@ async fn list(gateway: &Arc<Gateway>, query: &str) -> Reply {
         }
         last = Some(id);
     }
-    let now = gateway.clock().now();
+    let now = gateway.env.clock.now();
     let listing = Listing {
         now_iso: now.rfc3339(),
-        durable: gateway.queue().is_durable(),
-        counts: gateway.queue().counts().into_iter().collect(),
-        oldest_seconds: gateway.queue().oldest().map(|oldest| now.since(oldest).as_secs_f64()),
+        durable: gateway.writes.queue().is_durable(),
+        counts: gateway.writes.queue().counts().into_iter().collect(),
+        oldest_seconds: gateway
+            .writes
+            .queue()
+            .oldest()
+            .map(|oldest| now.since(oldest).as_secs_f64()),
         writes,
         next: last.filter(|_| !is_last).map(|id| id.to_string()),
     };
@@ -211,8 +215,8 @@ fn selection(gateway: &Gateway, query: &str) -> Result<Selection, String> {
                     Some(state.ok_or_else(|| format!("state is one of {}", names()))?);
             }
             "client" if !value.is_empty() => {
-                let mut clients = gateway.config().clients.iter();
-                let place = clients.position(|client| *client.name == *value);
+                let place =
+                    gateway.env.config.clients.iter().position(|client| *client.name == *value);
                 let place = place.and_then(|place| u32::try_from(place).ok());
                 let unknown = || format!("the config has no client {}", shortened(&value));
                 selection.client = Some(place.ok_or_else(unknown)?);
@@ -240,16 +244,18 @@ fn shortened(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
-async fn show(gateway: &Gateway, id: WriteId) -> Reply {
-    match gateway.queue().look_up(id).await {
-        Ok(Some(listed)) => pages::page(StatusCode::OK, JSON, gateway.write_status(listed)),
+async fn show(gateway: &Gateway, id: WriteId) -> Response<Full<Bytes>> {
+    match gateway.writes.queue().look_up(id).await {
+        Ok(Some(listed)) => {
+            pages::page(StatusCode::OK, JSON, gateway.responder.write_status(listed, None))
+        }
         Ok(None) => no_such_write(id),
         Err(fault) => store_failed(id, &fault),
     }
 }
 
-async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Reply {
-    match gateway.queue().cancel(id, "an operator").await {
+async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Response<Full<Bytes>> {
+    match gateway.writes.queue().cancel(id, "an operator").await {
         Ok(()) => {
             tracing::info!(write = %id, "an operator has cancelled a write");
             show(gateway, id).await
@@ -286,8 +292,12 @@ fn retry_order(body: Option<&Bytes>) -> Result<Repetition, (StatusCode, String)>
     }
 }
 
-async fn retry(gateway: &Arc<Gateway>, id: WriteId, repetition: Repetition) -> Reply {
-    match gateway.retry_write(id, repetition).await {
+async fn retry(
+    gateway: &Arc<Gateway>,
+    id: WriteId,
+    repetition: Repetition,
+) -> Response<Full<Bytes>> {
+    match gateway.writes.retry_write(id, repetition).await {
         Ok(()) => {
             tracing::info!(write = %id, even_if_executed = repetition == Repetition::EvenIfExecuted, "an operator has a write tried again");
             show(gateway, id).await
@@ -306,9 +316,13 @@ async fn retry(gateway: &Arc<Gateway>, id: WriteId, repetition: Repetition) -> R
         }
         Err(NotRetried::NotChanged(why)) => not_changed(id, why),
         Err(NotRetried::NotAllowed(message)) => {
-            let state = gateway.queue().standing(id).map(|standing| standing.state);
-            let message = format!("the config in force has no place for it: {message}");
-            conflict(id, state, &message)
+            let state = gateway.writes.queue().standing(id).map(|standing| standing.state);
+            not_done(
+                StatusCode::CONFLICT,
+                id,
+                state,
+                &format!("the config in force has no place for it: {message}"),
+            )
         }
     }
 }
@@ -368,8 +382,8 @@ impl Item {
     /// Returns what is known without the store: one unreadable record must not hide all others.
     fn unreadable(gateway: &Gateway, id: WriteId, fault: &StoreError) -> Option<Self> {
         tracing::error!(write = %id, error = %fault, "a write of the queue could not be read");
-        let standing = gateway.queue().standing(id)?;
-        let client = gateway.config().clients.get(standing.client as usize);
+        let standing = gateway.writes.queue().standing(id)?;
+        let client = gateway.env.config.clients.get(standing.client as usize);
         Some(Self {
             id: id.to_string(),
             state: standing.state,

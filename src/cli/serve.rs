@@ -91,14 +91,14 @@ async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Resu
         drop(tokio::task::spawn_blocking(move || current.reload()));
     }
     let gateway = current.gateway();
-    info!(in_flight = gateway.active().count(), "draining");
-    match listening.drain(gateway.config().listen.drain).await {
+    info!(in_flight = gateway.env.active.count(), "draining");
+    match listening.drain(gateway.env.config.listen.drain).await {
         Drained::Completely => info!("drained"),
         Drained::CutOff(requests) => {
             warn!(requests, "the drain time is over, requests were cut off");
         }
     }
-    let left = gateway.queue().unfinished();
+    let left = gateway.writes.queue().unfinished();
     if left > 0 && store.is_durable() {
         info!(writes = left, "queued writes are kept and go on at the next start");
     } else if left > 0 {

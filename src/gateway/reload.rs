@@ -73,7 +73,7 @@ impl Current {
         config.remember_clients(recovery.clients());
         let (gateway, called) = Gateway::start(Arc::new(config), clock, metrics, store);
         let gateway = Arc::new(gateway);
-        tokio::spawn(Arc::clone(gateway.admissions()).run());
+        tokio::spawn(Arc::clone(gateway.dispatcher.admissions()).run());
         let current = Arc::new(Self {
             gateway: ArcSwap::from(Arc::clone(&gateway)),
             source: OnceLock::new(),
@@ -85,7 +85,7 @@ impl Current {
             let current = Weak::clone(&weak);
             move || Some(Arc::clone(&current.upgrade()?.gateway().writes))
         };
-        gateway.queue().start(&gateway.writes, writes, recovery, called);
+        gateway.writes.queue().start(&gateway.writes, writes, recovery, called);
         let dispatcher = move || Some(Arc::clone(&weak.upgrade()?.gateway().dispatcher));
         tokio::spawn(keep_minting(dispatcher));
         tokio::spawn(Audit::run(Arc::downgrade(&gateway.audit)));
@@ -140,24 +140,24 @@ impl Current {
 
     fn put_in_force(self: &Arc<Self>, config: Config) -> Reloaded {
         let before = self.gateway();
-        let Reload { config, at_next_start } = config.reloaded_over(before.config());
-        let has_other_rules = config.cache.rules != before.config().cache.rules;
-        let is_other_mode = config.cache.freshness != before.config().cache.freshness;
+        let Reload { config, at_next_start } = config.reloaded_over(&before.env.config);
+        let has_other_rules = config.cache.rules != before.env.config.cache.rules;
+        let is_other_mode = config.cache.freshness != before.env.config.cache.freshness;
         let gateway = Arc::new(before.with_config(config));
         // First: the ledger must know every account and client that a new request may name.
         gateway.dispatcher.reconfigure();
         self.gateway.store(Arc::clone(&gateway));
         if is_other_mode {
             // The two modes store different parts of an answer.
-            gateway.store().purge(&Prefix::everything(), gateway.clock().now());
+            gateway.cache.store().purge(&Prefix::everything(), gateway.env.clock.now());
         }
         if has_other_rules {
             // Lifetimes were fixed when the answers arrived.
-            gateway.store().invalidate_prefix("/", gateway.clock().now());
+            gateway.cache.store().invalidate_prefix("/", gateway.env.clock.now());
         }
         self.keep_checking_webhooks(&gateway);
-        gateway.tokens().reevaluate();
-        gateway.queue().reevaluate();
+        gateway.dispatcher.tokens().reevaluate();
+        gateway.writes.queue().reevaluate();
         for key in &at_next_start {
             tracing::warn!(key, "has changed in the config, which takes effect at the next start");
         }

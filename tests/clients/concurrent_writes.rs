@@ -57,7 +57,7 @@ fn two_libraries_are_served_concurrently_and_in_full() {
         }
         VirtualTime::until(|| {
             virtual_time.posts() == CONTENTS_A_MINUTE
-                && virtual_time.gateway.turns().writes() == COMMENTS - CONTENTS_A_MINUTE
+                && virtual_time.gateway.writes.turns().writes() == COMMENTS - CONTENTS_A_MINUTE
         });
         virtual_time.clock.advance(Duration::from_secs(61));
     });
@@ -81,8 +81,8 @@ fn are_written_as_received(library: Library, comments: &[Value]) {
         virtual_time.open_gate(gate);
         for written in 1..comments.len() {
             VirtualTime::until(|| {
-                virtual_time.gateway.admissions().waiting() > 0
-                    && virtual_time.gateway.turns().writes() == comments.len() - written
+                virtual_time.gateway.dispatcher.admissions().waiting() > 0
+                    && virtual_time.gateway.writes.turns().writes() == comments.len() - written
             });
             assert_eq!(virtual_time.posts(), written, "one was sent before its time");
             virtual_time.clock.advance(SPACING);

@@ -84,7 +84,7 @@ impl Line {
             return Ok(());
         }
         let before = self.received.lock().len();
-        while self.gateway.turns().writes() <= before {
+        while self.gateway.writes.turns().writes() <= before {
             tokio::task::yield_now().await;
         }
         self.received.lock().push(String::from_utf8_lossy(request.body()).into_owned());

@@ -167,7 +167,7 @@ impl World {
 
     /// Waits until this many requests wait for a fetch.
     pub async fn all_waiting_for_one_fetch(&self, waiters: usize) {
-        eventually(|| self.gateway.single_flight().waiters() == waiters).await;
+        eventually(|| self.gateway.cache.single_flight().waiters() == waiters).await;
     }
 
     /// Ends the emulator and keeps the gateway.

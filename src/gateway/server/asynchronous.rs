@@ -76,7 +76,7 @@ impl Handler {
     }
 
     async fn status_reply(&self, id: WriteId, origin: &Origin) -> Result<Reply, GatewayError> {
-        let listed = self.gateway.queue().look_up(id).await.map_err(not_readable)?;
+        let listed = self.gateway.writes.queue().look_up(id).await.map_err(not_readable)?;
         let listed = listed.ok_or(GatewayError::NoSuchResource)?;
         let mut reply = Reply::empty(StatusCode::OK)
             .with(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"))
@@ -117,7 +117,7 @@ impl Handler {
             })
         });
         let new = New { write, class, lane: route.lane.clone(), deadline, memory, waiter };
-        let accepted = gateway.queue().accept(gateway.turns(), new).await;
+        let accepted = gateway.writes.queue().accept(gateway.writes.turns(), new).await;
         let Accepted { id, watched, request_progress } =
             accepted.map_err(|not_accepted| match not_accepted {
                 NotAccepted::KeyTaken => GatewayError::KeyTaken,
@@ -135,7 +135,7 @@ impl Handler {
         }
         // All waiters report the progress of the first request.
         request.progress = request_progress.unwrap_or_default();
-        let attending = SyncWait { queue: gateway.queue(), id, watched };
+        let attending = SyncWait { queue: gateway.writes.queue(), id, watched };
         let attended = gateway.writes.attended(attending, &route, deadline);
         let kept = self.while_there(session, request, attended).await.ok_or(Stop::ClientGone)??;
         // A write has exactly one account, even if it was executed before this request.
@@ -154,13 +154,13 @@ impl Handler {
         id: WriteId,
     ) -> Result<Reply, Stop> {
         self.whole_body(session, request, valid, IDLE_BODY_BYTES_MAX).await?;
-        let gateway = &self.gateway;
+        let (env, queue) = (&self.gateway.env, self.gateway.writes.queue());
         // Another client's write must look as if it did not exist.
-        if gateway.queue().standing(id).is_none_or(|standing| standing.client != client.index) {
+        if queue.standing(id).is_none_or(|standing| standing.client != client.index) {
             return Err(GatewayError::NoSuchResource.into());
         }
         if valid.method == Method::DELETE {
-            return match gateway.queue().cancel(id, "its client").await {
+            return match queue.cancel(id, "its client").await {
                 Ok(()) => Ok(Reply::empty(StatusCode::NO_CONTENT)),
                 Err(NotChanged::State(state)) => Err(GatewayError::NotQueued(state).into()),
                 Err(NotChanged::NoSuchWrite | NotChanged::Full) => {
@@ -172,10 +172,10 @@ impl Handler {
         if let Some(wait) = headers::prefer_wait(&request.headers) {
             let until = request.arrived + wait.min(client.max_wait);
             tokio::select! {
-                () = gateway.queue().ended(id) => {}
-                () = gateway.env.wait_until(until) => {}
+                () = queue.ended(id) => {}
+                () = env.wait_until(until) => {}
                 // During a drain no write begins, so none can end.
-                () = gateway.env.active.drain_begun() => {}
+                () = env.active.drain_begun() => {}
                 () = gone(session) => return Err(Stop::ClientGone),
             }
         }

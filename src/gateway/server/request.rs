@@ -1,5 +1,5 @@
-//! A request between its head and its answer, on the fast path as in a session. Left out: everything
-//! that waits, and the bytes of a connection.
+//! A request between its head and its answer, on the fast path as in a session. Left out:
+//! everything that waits, and the bytes of a connection.
 
 use std::sync::Arc;
 

@@ -40,7 +40,7 @@ async fn every_secondary_limit_is_listed_with_maximum_and_metric() {
     let world = Setup::new().listen(ADMIN).start().await;
     world.get(ISSUES).await.assert_status(200);
     let operator = Operator::of(&world).await;
-    let (_, snapshot) = world.gateway.admissions().snapshot();
+    let (_, snapshot) = world.gateway.dispatcher.admissions().snapshot();
     let reported = operator.budgets().await["accounts"][0]["secondary"].clone();
     assert!(!snapshot[0].secondary.is_empty());
     for (limit, reported) in snapshot[0].secondary.iter().zip(reported.as_array().unwrap()) {

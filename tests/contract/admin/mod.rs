@@ -22,7 +22,7 @@ async fn hold_for_five_seconds<R>(world: &World, meanwhile: impl AsyncFnOnce() -
         world.held(gate, 1).await;
         let waiting = world.get("/repos/acme/sprockets");
         let look = async {
-            eventually(|| world.gateway.admissions().waiting() == 1).await;
+            eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
             let seen = meanwhile().await;
             world.clock.advance(Duration::from_secs(5));
             world.open_gate(gate);

@@ -28,8 +28,8 @@ async fn post_as(world: &World, text: &str, more: &[(&str, &str)]) -> String {
 /// Waits for the final state of a write.
 async fn end_of(world: &World, id: &str) -> String {
     let id: WriteId = id.parse().unwrap();
-    world.gateway.queue().ended(id).await;
-    world.gateway.queue().standing(id).unwrap().state.name().to_owned()
+    world.gateway.writes.queue().ended(id).await;
+    world.gateway.writes.queue().standing(id).unwrap().state.name().to_owned()
 }
 
 fn posts(world: &World) -> usize {
@@ -365,7 +365,7 @@ async fn the_metrics_report_queue_states_age_and_final_states() {
     ] {
         assert_eq!(operator.metric(series).await, Some(value), "{series}");
     }
-    eventually(|| world.gateway.turns().writes() == 0).await;
+    eventually(|| world.gateway.writes.turns().writes() == 0).await;
     assert_eq!(operator.metric("weir_writes{state=\"queued\"}").await, Some(0.0));
 }
 
@@ -378,7 +378,7 @@ async fn the_counts_follow_every_state_change_of_a_write() {
         .writes("retention = \"1h\"")
         .start()
         .await;
-    let counted = || world.gateway.queue().counts().map(|(_, count)| count);
+    let counted = || world.gateway.writes.queue().counts().map(|(_, count)| count);
     world
         .arm(&json!({ "match": { "method": "POST", "nth": 1 }, "fault": "status", "status": 422 }));
     let id = post(&world, "again").await;
@@ -387,7 +387,7 @@ async fn the_counts_follow_every_state_change_of_a_write() {
     let operator = Operator::of(&world).await;
     operator.post(&format!("/api/writes/{id}/retry"), "").await.assert_status(200);
     assert_eq!(end_of(&world, &id).await, "done");
-    assert_eq!((counted(), world.gateway.queue().oldest()), ([0, 0, 1, 0, 0, 0], None));
+    assert_eq!((counted(), world.gateway.writes.queue().oldest()), ([0, 0, 1, 0, 0, 0], None));
     world.clock.advance(Duration::from_hours(2));
     eventually(|| counted() == [0; 6]).await;
 }

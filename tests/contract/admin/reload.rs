@@ -58,13 +58,13 @@ async fn queue(world: &World, key: &str, issue: u32, text: &str) -> WriteId {
 }
 
 fn state(world: &World, id: WriteId) -> Option<WriteState> {
-    world.gateway.queue().standing(id).map(|standing| standing.state)
+    world.gateway.writes.queue().standing(id).map(|standing| standing.state)
 }
 
 /// The final state of a write and its reason, as operators see them.
 async fn end(world: &World, id: WriteId) -> (WriteState, Option<String>) {
-    world.gateway.queue().ended(id).await;
-    let listed = world.gateway.queue().look_up(id).await.unwrap().unwrap();
+    world.gateway.writes.queue().ended(id).await;
+    let listed = world.gateway.writes.queue().look_up(id).await.unwrap().unwrap();
     (listed.progress.state, listed.progress.reason.map(|reason| reason.message))
 }
 
@@ -125,7 +125,7 @@ async fn a_new_client_with_a_new_account_is_served_at_once() {
     assert_eq!(answer.header("x-weir-account"), Some("late"));
     let me = world.get_with("/user", &[("authorization", &bearer(NEW_KEY))]).await;
     assert_eq!(me.header("x-weir-account"), Some("late"));
-    assert!(world.current.gateway().admissions().audit().is_empty());
+    assert!(world.current.gateway().dispatcher.admissions().audit().is_empty());
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn a_request_under_way_finishes_with_its_first_config() {
 async fn stored_responses_and_budgets_survive_a_reload() {
     let world = Setup::new().start().await;
     let first = world.get(WIDGETS).await;
-    let books = || world.current.gateway().admissions().snapshot().1;
+    let books = || world.current.gateway().dispatcher.admissions().snapshot().1;
     let (before, sent) = (books(), world.upstream_requests().len());
     world.reload(|text| text.replace("[upstream]", "[cache]\nstale_if_error = \"2h\"\n[upstream]"));
     let now = books();
@@ -202,10 +202,10 @@ async fn a_limit_spans_both_configs_and_raising_it_admits_waiters() {
     let (first, second) = (world.get(WIDGETS), world.get(&path));
     let (first, second, ()) = tokio::join!(first, second, async {
         world.held(gate, 1).await;
-        eventually(|| world.gateway.admissions().waiting() == 1).await;
+        eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
         world.reload(|text| text.replace("max_wait = \"10m\"", "max_wait = \"9m\""));
         let raised = async {
-            eventually(|| world.gateway.admissions().waiting() == 2).await;
+            eventually(|| world.gateway.dispatcher.admissions().waiting() == 2).await;
             world.reload(|text| text.replace("concurrency = 1", "concurrency = 2"));
         };
         let (third, ()) = tokio::join!(world.get("/repos/acme/widgets/branches"), raised);
@@ -308,7 +308,7 @@ async fn a_write_waiting_for_a_removed_account_fails_at_once() {
     let first = queue(&world, OTHER_KEY, 1, "first").await;
     assert_eq!(end(&world, first).await.0, WriteState::Done);
     let held = queue(&world, OTHER_KEY, 2, "held for an hour").await;
-    eventually(|| world.gateway.admissions().waiting() == 1).await;
+    eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
     world.reload(|text| {
         let text = text.replace("writes = \"account-1\"", "writes = \"account-0\"");
         without(&without(&text, "[[accounts]]", "account-1"), "[[tokens]]", "account-1")
@@ -316,7 +316,7 @@ async fn a_write_waiting_for_a_removed_account_fails_at_once() {
     let (state, reason) = end(&world, held).await;
     assert_eq!(state, WriteState::Failed);
     assert!(reason.as_ref().is_some_and(|reason| reason.contains("account-1")), "{reason:?}");
-    assert_eq!(world.gateway.admissions().waiting(), 0);
+    assert_eq!(world.gateway.dispatcher.admissions().waiting(), 0);
 }
 
 #[tokio::test]
@@ -347,7 +347,7 @@ async fn a_client_restored_by_a_reload_finds_its_writes() {
     let world = Setup::new().unspaced_writes().start().await;
     let done = queue(&world, KEY, 1, "before").await;
     assert_eq!(end(&world, done).await.0, WriteState::Done);
-    let listed = world.gateway.queue().look_up(done).await.unwrap().unwrap();
+    let listed = world.gateway.writes.queue().look_up(done).await.unwrap().unwrap();
     let store = Arc::new(MemoryStore::default());
     store
         .apply(Change::Insert(
@@ -366,11 +366,11 @@ async fn a_client_restored_by_a_reload_finds_its_writes() {
         store,
         recovery,
     );
-    let before = restarted.gateway().queue().standing(done).unwrap();
+    let before = restarted.gateway().writes.queue().standing(done).unwrap();
     restarted.apply_config(config::parsed(&world.text));
     let gateway = restarted.gateway();
-    assert_eq!(&*gateway.config().clients[before.client as usize].name, "ci");
-    assert!(!gateway.config().clients[before.client as usize].retired);
+    assert_eq!(&*gateway.env.config.clients[before.client as usize].name, "ci");
+    assert!(!gateway.env.config.clients[before.client as usize].retired);
 }
 
 #[tokio::test]
@@ -452,14 +452,15 @@ async fn reloads_under_load_lose_and_refuse_nothing() {
             tokio::task::yield_now().await;
             world
                 .gateway
-                .clock()
-                .reach(world.gateway.clock().now() + Duration::from_millis(2))
+                .env
+                .clock
+                .reach(world.gateway.env.clock.now() + Duration::from_millis(2))
                 .await;
         }
     };
     let (refused, ()) = tokio::join!(futures_util::future::join_all(readers), reloads);
     let refused: Vec<_> = refused.into_iter().flatten().collect();
     assert!(refused.is_empty(), "{refused:?}");
-    assert_eq!(world.current.gateway().config().clients.len(), 2);
-    assert!(world.gateway.admissions().audit().is_empty());
+    assert_eq!(world.current.gateway().env.config.clients.len(), 2);
+    assert!(world.gateway.dispatcher.admissions().audit().is_empty());
 }

@@ -66,11 +66,11 @@ async fn a_client_that_stops_waiting_leaves_a_line_naming_the_limit() {
             connection
                 .send(format!("GET /repos/acme/sprockets HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n").as_bytes())
                 .await;
-            eventually(|| world.gateway.admissions().waiting() == 1).await;
+            eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
             world.clock.advance(Duration::from_secs(20));
             drop(connection);
             // The line appears once the request is dropped; the other request continues.
-            eventually(|| world.gateway.admissions().waiting() == 0 && world.gateway.active().count() == 1).await;
+            eventually(|| world.gateway.dispatcher.admissions().waiting() == 0 && world.gateway.env.active.count() == 1).await;
             world.open_gate(gate);
         };
         tokio::join!(world.get("/repos/acme/widgets"), leaver).0.assert_status(200);
@@ -100,13 +100,13 @@ async fn a_follower_logs_the_limit_of_its_leader_and_its_own_wait() {
             world.held(gate, 1).await;
             let first = world.get("/repos/acme/sprockets");
             let second = async {
-                eventually(|| world.gateway.admissions().waiting() == 1).await;
+                eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
                 let second = world.get_with(
                     "/repos/acme/sprockets",
                     &[("prefer", "wait=3"), ("x-request-id", "second")],
                 );
                 let time = async {
-                    eventually(|| world.gateway.single_flight().waiters() == 3).await;
+                    eventually(|| world.gateway.cache.single_flight().waiters() == 3).await;
                     world.clock.advance(Duration::from_secs(4));
                 };
                 let (second, ()) = tokio::join!(second, time);
@@ -141,7 +141,7 @@ async fn a_write_behind_another_logs_the_wait_for_its_turn() {
             world.held(gate, 1).await;
             let second = world.post(ISSUES, json!({ "title": "second" }));
             let time = async {
-                eventually(|| world.gateway.turns().writes() == 2).await;
+                eventually(|| world.gateway.writes.turns().writes() == 2).await;
                 world.clock.advance(Duration::from_secs(10));
                 world.open_gate(gate);
             };

@@ -60,7 +60,7 @@ fn page(number: u32) -> String {
 }
 
 pub(crate) fn state(world: &World, name: &str) -> Option<HealthState> {
-    let health = world.gateway.tokens().health(world.clock.now());
+    let health = world.gateway.dispatcher.tokens().health(world.clock.now());
     health.iter().find(|token| token.token.to_string() == name).map(|token| token.state)
 }
 
@@ -93,7 +93,8 @@ async fn a_request_is_sent_with_a_minted_token() {
 async fn minting_is_charged_to_the_apps_account() {
     let world = setup().start().await;
     ready(&world).await;
-    let books = world.gateway.admissions().with_ledger(weir::decision::QuotaLedger::snapshot);
+    let books =
+        world.gateway.dispatcher.admissions().with_ledger(weir::decision::QuotaLedger::snapshot);
     let app = books.iter().find(|account| &*account.name == "the-app").unwrap();
     let core = app.windows.iter().find(|book| book.resource.as_str() == "core").unwrap();
     assert_eq!((core.used, core.reserved), (1, 0));
@@ -138,7 +139,7 @@ async fn a_token_is_renewed_before_it_expires_and_used_meanwhile() {
     world.open_gate(gate);
     eventually(|| mints(&world).len() == 2 && mints(&world)[1].status == 201).await;
     eventually(|| {
-        world.gateway.admissions().with_ledger(weir::decision::QuotaLedger::snapshot)[0]
+        world.gateway.dispatcher.admissions().with_ledger(weir::decision::QuotaLedger::snapshot)[0]
             .windows
             .iter()
             .all(|book| book.reserved == 0)
@@ -204,7 +205,7 @@ async fn a_refused_installation_is_quarantined_and_probed_later() {
     );
     assert!(
         matches!(state(&world, "installation 311"), Some(HealthState::Benched { .. }))
-            && !world.gateway.has_usable_token()
+            && !world.gateway.dispatcher.has_usable_token()
     );
     let sent = world.upstream_requests().len();
     world.get(REPOSITORY).await.assert_status(503);
@@ -322,6 +323,7 @@ async fn a_failed_mint_is_retried_while_the_request_waits() {
             let failed = || {
                 world
                     .gateway
+                    .dispatcher
                     .tokens()
                     .health(world.clock.now())
                     .iter()
@@ -348,7 +350,7 @@ async fn a_deleted_installation_is_reported_at_once() {
         );
     }
     assert_eq!(mints(&world).len(), 1);
-    assert!(!world.gateway.has_usable_token());
+    assert!(!world.gateway.dispatcher.has_usable_token());
 }
 
 #[tokio::test]
@@ -401,7 +403,7 @@ async fn without_a_credential_only_public_data_is_read() {
         "{:?}",
         world.upstream_requests()
     );
-    assert!(world.gateway.has_usable_token());
+    assert!(world.gateway.dispatcher.has_usable_token());
     world.post(&format!("{REPOSITORY}/issues"), json!({ "title": "x" })).await.assert_status(403);
     world.get("/user").await.assert_status(403);
     assert_eq!(world.upstream_requests().len(), 1);
@@ -440,8 +442,8 @@ async fn jwts_and_minted_tokens_appear_in_no_response_log_or_metric() {
     }
     let answer = as_app(&world, Method::GET, "/app").await;
     let log = captured_log::all();
-    let health = world.gateway.tokens().health(world.clock.now());
-    let _ = write!(shown, "{answer:?}{log}{health:?}{}", world.gateway.metrics().encode());
+    let health = world.gateway.dispatcher.tokens().health(world.clock.now());
+    let _ = write!(shown, "{answer:?}{log}{health:?}{}", world.gateway.env.metrics.encode());
     assert!(
         log.contains("an installation token was minted")
             && log.contains("another one takes its place"),

@@ -56,7 +56,7 @@ async fn no_key_or_token_appears_in_any_response() {
         assert!(!shown.contains(&secret) && !shown.contains(KEY), "{shown}");
         assert!(answer.header("x-oauth-scopes").is_none() && answer.header("set-cookie").is_none());
     }
-    let metrics = world.gateway.metrics().encode();
+    let metrics = world.gateway.env.metrics.encode();
     assert!(
         !metrics.contains(&secret) && !metrics.contains(KEY) && !metrics.contains("/repos/acme"),
         "paths and secrets are no labels"
@@ -89,7 +89,7 @@ async fn without_a_usable_token_the_client_gets_a_clear_error() {
     let answer = world.get(REPOSITORY).await;
     answer.assert_status(502);
     assert!(answer.json()["message"].as_str().unwrap().contains("none of this gateway's tokens"));
-    assert!(!world.gateway.has_usable_token());
+    assert!(!world.gateway.dispatcher.has_usable_token());
 }
 
 #[tokio::test]

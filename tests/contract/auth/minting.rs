@@ -59,7 +59,13 @@ async fn a_mint_whose_response_never_ends_is_abandoned() {
     world.held(gate, 1).await;
     world.clock.advance(Duration::from_mins(3));
     let said = || {
-        world.gateway.tokens().health(world.clock.now()).iter().any(|token| token.message.is_some())
+        world
+            .gateway
+            .dispatcher
+            .tokens()
+            .health(world.clock.now())
+            .iter()
+            .any(|token| token.message.is_some())
     };
     eventually(said).await;
     world.open_gate(gate);

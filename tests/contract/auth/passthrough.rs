@@ -190,7 +190,7 @@ async fn denials_of_a_credential_are_passed_on_and_harm_no_other() {
     get_as(&world, "emu_unknown_token", WIDGETS).await.assert_status(401);
     get_as(&world, CLEO, GADGETS).await.assert_status(200);
     world.get(WIDGETS).await.assert_status(200);
-    assert!(world.gateway.has_usable_token());
+    assert!(world.gateway.dispatcher.has_usable_token());
 }
 
 #[tokio::test]
@@ -329,13 +329,14 @@ async fn no_credential_is_in_logs_metrics_or_responses() {
     );
     world.arm(&json!({ "match": { "method": "GET", "path": WIDGETS, "nth": 1 }, "fault": "reset_before" }));
     answers.push(get_as(&world, CLEO, WIDGETS).await);
-    let shown = format!("{answers:?}{}{}", world.gateway.metrics().encode(), captured_log::all());
+    let shown = format!("{answers:?}{}{}", world.gateway.env.metrics.encode(), captured_log::all());
     for secret in [CLEO, "emu_nobodys_s3cret", KEY] {
         assert!(!shown.contains(secret), "{secret} is shown");
     }
     assert!(shown.contains("passthrough"));
     let budgets: Vec<Value> = world
         .gateway
+        .dispatcher
         .admissions()
         .snapshot()
         .1

@@ -184,7 +184,7 @@ impl Pair {
         let series = format!(
             "weir_predicted_etags_total{{endpoint=\"/repos/{{owner}}/{{repo}}/labels\",outcome=\"{outcome}\"}} 1"
         );
-        self.world.gateway.metrics().encode().lines().any(|line| line == series)
+        self.world.gateway.env.metrics.encode().lines().any(|line| line == series)
     }
 }
 

@@ -65,7 +65,8 @@ impl Fixture {
 
     /// The requests in flight by the ledger.
     fn concurrency(&self) -> u64 {
-        let snapshot = self.world.gateway.admissions().with_ledger(QuotaLedger::snapshot);
+        let snapshot =
+            self.world.gateway.dispatcher.admissions().with_ledger(QuotaLedger::snapshot);
         let limits = snapshot
             .iter()
             .flat_map(|account| &account.secondary)

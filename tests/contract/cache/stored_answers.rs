@@ -242,7 +242,7 @@ async fn a_large_body_is_streamed_whole_with_rewritten_urls() {
     let upstream = world.emulator.addr().to_string();
     assert!(!String::from_utf8_lossy(&streamed.body).contains(&upstream));
     assert!(streamed.json().as_array().unwrap().len() > 60);
-    let snapshot = world.gateway.admissions().with_ledger(QuotaLedger::snapshot);
+    let snapshot = world.gateway.dispatcher.admissions().with_ledger(QuotaLedger::snapshot);
     assert!(
         snapshot[0]
             .secondary

@@ -124,7 +124,7 @@ async fn prefer_wait_limits_the_wait() {
         world.held(gate, 1).await;
         let waiting = world.get_with("/repos/acme/sprockets", &[("prefer", "wait=5")]);
         let time = async {
-            eventually(|| world.gateway.admissions().waiting() == 1).await;
+            eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
             world.clock.advance(Duration::from_secs(6));
         };
         let (answer, ()) = tokio::join!(waiting, time);
@@ -134,7 +134,7 @@ async fn prefer_wait_limits_the_wait() {
     let (held, refused) = tokio::join!(holder, waiter);
     held.assert_status(200);
     refused.assert_secondary_limited();
-    assert_eq!(world.gateway.admissions().waiting(), 0);
+    assert_eq!(world.gateway.dispatcher.admissions().waiting(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,9 +150,9 @@ async fn a_disconnected_client_frees_its_slot() {
             "GET /repos/acme/sprockets HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n"
         );
         connection.send(request.as_bytes()).await;
-        eventually(|| world.gateway.admissions().waiting() == 1).await;
+        eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
         drop(connection);
-        eventually(|| world.gateway.admissions().waiting() == 0).await;
+        eventually(|| world.gateway.dispatcher.admissions().waiting() == 0).await;
         world.open_gate(gate);
     };
     let (held, ()) = tokio::join!(holder, leaver);
@@ -194,7 +194,7 @@ async fn a_secondary_limit_moves_reads_to_another_account() {
 async fn the_ledger_is_open_to_the_operator() {
     let world = Setup::new().start().await;
     world.get(ISSUES).await.assert_status(200);
-    let snapshot = world.gateway.admissions().with_ledger(QuotaLedger::snapshot);
+    let snapshot = world.gateway.dispatcher.admissions().with_ledger(QuotaLedger::snapshot);
     let core = snapshot[0].windows.iter().find(|book| book.resource.as_str() == "core").unwrap();
     assert_eq!((core.limit, core.remaining, core.reserved), (5_000, 4_999, 0));
 }

@@ -20,13 +20,13 @@ async fn held(max_wait: &str, prefer: &str) -> (Reply, u64) {
         let preference = [("prefer", prefer)];
         let waiting = world.get_with("/repos/acme/sprockets", &preference);
         let time = async {
-            eventually(|| world.gateway.admissions().waiting() == 1).await;
+            eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
             let mut seconds = 0;
-            while world.gateway.admissions().waiting() == 1 && seconds < 60 {
+            while world.gateway.dispatcher.admissions().waiting() == 1 && seconds < 60 {
                 world.clock.advance(Duration::from_secs(1));
                 seconds += 1;
                 let gateway = &world.gateway;
-                settle(|| gateway.admissions().waiting() == 0).await;
+                settle(|| gateway.dispatcher.admissions().waiting() == 0).await;
             }
             world.clock.now().since(begun).as_secs()
         };
@@ -60,12 +60,12 @@ async fn a_high_priority_read_does_not_wait_for_a_low_one() {
         world.held(gate, 1).await;
         let last = world.get("/repos/acme/sprockets");
         let first = async {
-            eventually(|| world.gateway.admissions().waiting() == 1).await;
+            eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
             let authorization = format!("Bearer {BOSS}");
             let headers = [("authorization", authorization.as_str())];
             let first = world.get_with("/repos/acme/sprockets", &headers);
             let open = async {
-                eventually(|| world.gateway.admissions().waiting() == 2).await;
+                eventually(|| world.gateway.dispatcher.admissions().waiting() == 2).await;
                 world.open_gate(gate);
             };
             tokio::join!(first, open).0
@@ -94,16 +94,16 @@ async fn a_modest_client_is_not_delayed_by_a_greedy_ones_fetch() {
         };
         let greedy = join_all((1..=20).map(page));
         let last = async {
-            eventually(|| world.gateway.admissions().waiting() == 20).await;
+            eventually(|| world.gateway.dispatcher.admissions().waiting() == 20).await;
             world.get(SHARED).await
         };
         let modest = async {
-            eventually(|| world.gateway.admissions().waiting() == 21).await;
+            eventually(|| world.gateway.dispatcher.admissions().waiting() == 21).await;
             let authorization = format!("Bearer {MODEST}");
             let headers = [("authorization", authorization.as_str())];
             let answer = world.get_with(SHARED, &headers);
             let open = async {
-                eventually(|| world.gateway.admissions().waiting() == 22).await;
+                eventually(|| world.gateway.dispatcher.admissions().waiting() == 22).await;
                 world.open_gate(gate);
             };
             tokio::join!(answer, open).0

@@ -228,7 +228,7 @@ async fn a_client_that_never_reads_its_hits_is_disconnected() {
     let mut connection = Connection::open(world.address).await;
     let many = request(&format!("GET {REPOSITORY}"), "").repeat(100);
     while connection.send_unless_full(many.as_bytes()).await {}
-    eventually(|| world.gateway.active().count() == 0).await;
+    eventually(|| world.gateway.env.active.count() == 0).await;
 }
 
 #[tokio::test]

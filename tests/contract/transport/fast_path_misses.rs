@@ -130,9 +130,9 @@ async fn a_client_leaving_during_a_fetch_is_noticed_and_it_is_stored() {
     // The bytes sent after it do not hide the disconnect.
     connection.send(b"GET /re").await;
     drop(connection);
-    eventually(|| world.gateway.single_flight().waiters() == 0).await;
+    eventually(|| world.gateway.cache.single_flight().waiters() == 0).await;
     world.open_gate(gate);
-    eventually(|| world.gateway.store().size().0 == 1).await;
+    eventually(|| world.gateway.cache.store().size().0 == 1).await;
 }
 
 #[tokio::test]
@@ -150,6 +150,7 @@ async fn a_revalidation_counts_from_its_request() {
     // A change through the gateway ends the effect of the last revalidation.
     world
         .gateway
+        .cache
         .invalidate_paths(&[Invalidation::Exactly(REPOSITORY.to_owned())], world.clock.now());
     assert_eq!(age().await.as_deref(), Some("0"));
 }

@@ -196,5 +196,5 @@ async fn a_client_that_never_reads_is_disconnected() {
     // Enough responses to fill every buffer between client and gateway.
     let request = "OPTIONS / HTTP/1.1\r\nHost: weir\r\n\r\n".repeat(1_000);
     while connection.send_unless_full(request.as_bytes()).await {}
-    eventually(|| world.gateway.active().count() == 0).await;
+    eventually(|| world.gateway.env.active.count() == 0).await;
 }

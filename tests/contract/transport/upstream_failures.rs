@@ -29,7 +29,7 @@ async fn a_dead_upstream_is_a_502_naming_nothing_as_executed() {
         answer.assert_status(502);
         assert!(answer.json()["message"].as_str().unwrap().contains("nothing was executed"));
     }
-    assert_eq!(world.gateway.turns().writes(), 0);
+    assert_eq!(world.gateway.writes.turns().writes(), 0);
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn a_lost_response_counts_as_spent_and_leaves_no_lease() {
     let upstream = Broken::start(Close).await;
     let world = upstream.world().await;
     world.get(ISSUES).await.assert_status(502);
-    let snapshot = world.gateway.admissions().with_ledger(QuotaLedger::snapshot);
+    let snapshot = world.gateway.dispatcher.admissions().with_ledger(QuotaLedger::snapshot);
     assert!(snapshot[0].windows.iter().all(|book| book.reserved == 0), "{snapshot:?}");
     assert!(
         snapshot[0]
@@ -158,11 +158,12 @@ async fn a_limited_write_is_not_resent_after_its_client_leaves() {
     connection
         .send(format!("POST {ISSUES} HTTP/1.1\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\nContent-Length: 2\r\n\r\n{{}}").as_bytes())
         .await;
-    eventually(|| upstream.requests() == 1 && world.gateway.admissions().waiting() == 1).await;
+    eventually(|| upstream.requests() == 1 && world.gateway.dispatcher.admissions().waiting() == 1)
+        .await;
     drop(connection);
-    eventually(|| world.gateway.turns().writes() == 0).await;
+    eventually(|| world.gateway.writes.turns().writes() == 0).await;
     world.clock.advance(std::time::Duration::from_secs(10));
-    assert_eq!((upstream.requests(), world.gateway.admissions().waiting()), (1, 0));
+    assert_eq!((upstream.requests(), world.gateway.dispatcher.admissions().waiting()), (1, 0));
 }
 
 #[tokio::test]
@@ -206,7 +207,7 @@ async fn a_401_about_the_route_quarantines_no_token() {
     let answer = world.get("/repos/acme/widgets/traffic/views").await;
     answer.assert_status(403);
     assert!(answer.json()["message"].as_str().unwrap().contains("another kind of credential"));
-    assert!(world.gateway.has_usable_token());
+    assert!(world.gateway.dispatcher.has_usable_token());
 }
 
 #[tokio::test]

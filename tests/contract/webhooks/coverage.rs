@@ -95,13 +95,13 @@ fn asked(world: &World, method: &str, end: &str) -> usize {
 
 /// Waits until this many checks have ended.
 async fn checks(world: &World, count: u64) {
-    eventually(|| world.gateway.webhook_checks() >= count).await;
+    eventually(|| world.gateway.monitor.checks() >= count).await;
 }
 
 /// Lets minutes pass, with the checks that fall due.
 async fn minutes(world: &World, count: u64) {
     for _ in 0..count {
-        let before = world.gateway.webhook_checks();
+        let before = world.gateway.monitor.checks();
         world.advance_both(Duration::from_secs(60));
         checks(world, before + 1).await;
     }
@@ -122,7 +122,8 @@ fn counted(world: &World, outcome: &str) -> u64 {
         format!("weir_webhook_deliveries_total{{event=\"issues\",outcome=\"{outcome}\"}} ");
     world
         .gateway
-        .metrics()
+        .env
+        .metrics
         .encode()
         .lines()
         .find_map(|line| line.strip_prefix(&series))
@@ -165,7 +166,7 @@ async fn a_lost_delivery_is_noticed_and_redelivered() {
     assert_eq!(answer.json()["title"], "nobody heard");
     // The gateway knows the missed event. The next check, which follows soon, sees that it has
     // arrived.
-    let before = world.gateway.webhook_checks();
+    let before = world.gateway.monitor.checks();
     world.advance_both(Duration::from_secs(10));
     checks(&world, before + 1).await;
     assert!(is_hit(&world, OTHER).await);

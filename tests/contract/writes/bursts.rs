@@ -62,6 +62,7 @@ impl World {
 
     fn unfinished(&self) -> u64 {
         self.gateway
+            .writes
             .queue()
             .counts()
             .iter()

@@ -133,11 +133,11 @@ async fn mutations_are_spaced_and_queries_are_not() {
     world.post("/graphql", json!({ "query": NODE })).await.assert_status(200);
     let second = world.post("/graphql", run(ADD));
     let time = async {
-        eventually(|| world.gateway.admissions().waiting() == 1).await;
+        eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
         world.clock.advance(Duration::from_secs(1));
         world.post("/graphql", json!({ "query": NODE })).await.assert_status(200);
         assert_eq!(
-            world.gateway.admissions().waiting(),
+            world.gateway.dispatcher.admissions().waiting(),
             1,
             "people are notified of it: one second is not enough"
         );

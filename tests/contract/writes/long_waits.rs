@@ -23,7 +23,7 @@ async fn hand_over(world: &World, path: &str, body: &str, more: &[(&str, &str)])
 
 fn state(world: &World, accepted: &Reply) -> WriteState {
     let id: WriteId = accepted.json()["id"].as_str().unwrap().parse().unwrap();
-    world.gateway.queue().standing(id).unwrap().state
+    world.gateway.writes.queue().standing(id).unwrap().state
 }
 
 /// Only the write that the upstream refused has failed.
@@ -63,7 +63,7 @@ async fn a_write_repeated_asynchronously_gets_the_queues_patience() {
     let body = json!({ "body": "once" }).to_string();
     let waits = async { world.send(Method::POST, COMMENTS, &[key], &body).await };
     let takes_over = async {
-        eventually(|| world.gateway.queue().watched() == 1).await;
+        eventually(|| world.gateway.writes.queue().watched() == 1).await;
         hand_over(&world, COMMENTS, "once", &[key]).await
     };
     let (reported, accepted) = tokio::join!(waits, takes_over);
@@ -83,7 +83,7 @@ async fn a_stored_write_needs_no_memory_of_waiting_requests() {
     let first = hand_over(&world, COMMENTS, "first", &[]).await;
     world.held(gate, 1).await;
     let second = hand_over(&world, COMMENTS, &"x".repeat(MIB), &[]).await;
-    let others = world.gateway.bodies().room(256 * MIB).await;
+    let others = world.gateway.downstream.bodies().room(256 * MIB).await;
     world.open_gate(gate);
     eventually(|| [&first, &second].iter().all(|accepted| state(&world, accepted).is_final()))
         .await;

@@ -124,7 +124,7 @@ async fn outcome(
             let first = world.send(method.clone(), path, &headers, &body).await;
             let response = format!("{} {}", first.status, String::from_utf8_lossy(&first.body));
             // The key of a write that was never sent is free again.
-            let is_kept = world.gateway.queue().counts().iter().any(|(_, count)| *count > 0);
+            let is_kept = world.gateway.writes.queue().counts().iter().any(|(_, count)| *count > 0);
             if is_kept {
                 let second = world.send(method.clone(), path, &headers, &body).await;
                 assert_eq!(

@@ -44,7 +44,7 @@ impl World {
 
     fn standing(&self, accepted: &Reply) -> Option<Standing> {
         let id: WriteId = accepted.json()["id"].as_str().unwrap().parse().unwrap();
-        self.gateway.queue().standing(id)
+        self.gateway.writes.queue().standing(id)
     }
 }
 
@@ -127,7 +127,7 @@ async fn queued_and_synchronous_writes_keep_their_order() {
                 .await;
             waiting.push(connection);
         }
-        eventually(|| world.gateway.turns().writes() == n + 1).await;
+        eventually(|| world.gateway.writes.turns().writes() == n + 1).await;
     }
     world.held(gate, 1).await;
     world.open_gate(gate);
@@ -163,7 +163,7 @@ async fn a_queued_write_can_be_cancelled_and_is_never_sent() {
     let cancelled = world.end_of(&second).await;
     assert_eq!((&cancelled["state"], &cancelled["attempts"]), (&json!("cancelled"), &json!(0)));
     assert_eq!(world.posts(), 2);
-    assert_eq!(world.gateway.turns().writes(), 0);
+    assert_eq!(world.gateway.writes.turns().writes(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,12 +175,12 @@ async fn a_write_waiting_for_a_limit_can_be_cancelled() {
         .await;
     world.end_of(&world.post_async("first").await).await;
     let second = world.post_async("second").await;
-    eventually(|| world.gateway.admissions().waiting() == 1).await;
+    eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
     world
         .send(Method::DELETE, second.header("location").unwrap(), &[], "")
         .await
         .assert_status(204);
-    eventually(|| world.gateway.admissions().waiting() == 0).await;
+    eventually(|| world.gateway.dispatcher.admissions().waiting() == 0).await;
     world.clock.advance(Duration::from_secs(10));
     assert_eq!(world.end_of(&world.post_async("third").await).await["state"], "done");
     assert_eq!(world.posts(), 2);
@@ -216,7 +216,7 @@ async fn an_idempotency_key_returns_its_write_or_422_for_another_body() {
     let others = world.post_with_key("k-1", "another", &[ASYNC, ("authorization", &other)]).await;
     others.assert_status(202);
     assert_ne!(others.json()["id"], done["id"]);
-    eventually(|| world.gateway.turns().writes() == 0).await;
+    eventually(|| world.gateway.writes.turns().writes() == 0).await;
     assert_eq!(world.posts(), 2);
 }
 
@@ -228,7 +228,7 @@ async fn requests_with_the_same_key_at_the_same_time_are_one_write() {
         (0..10).map(|n| world.post_with_key("k", "once", if n % 2 == 0 { &[ASYNC] } else { &[] }));
     let open = async {
         world.held(gate, 1).await;
-        eventually(|| world.gateway.active().count() >= 5).await;
+        eventually(|| world.gateway.env.active.count() >= 5).await;
         world.open_gate(gate);
     };
     let (answers, ()) = tokio::join!(join_all(asks), open);
@@ -263,9 +263,9 @@ async fn a_waiting_write_with_a_key_ends_with_its_client() {
             &json!({ "body": "leaves" }),
         )
         .await;
-    eventually(|| world.gateway.turns().writes() == 2).await;
+    eventually(|| world.gateway.writes.turns().writes() == 2).await;
     drop(connection);
-    eventually(|| world.gateway.turns().writes() == 1).await;
+    eventually(|| world.gateway.writes.turns().writes() == 1).await;
     // The key is free again.
     let again = world.post_with_key("k", "another", &[ASYNC]).await;
     world.open_gate(gate);
@@ -432,7 +432,8 @@ async fn a_write_between_attempts_is_not_overtaken_in_its_lane() {
         })
         .await;
         let next = world.send(next_method.clone(), next_path, &[ASYNC], "{}").await;
-        let ahead = world.standing(&next).map(|standing| world.gateway.queue().ahead(standing.id));
+        let ahead =
+            world.standing(&next).map(|standing| world.gateway.writes.queue().ahead(standing.id));
         assert_eq!(ahead, Some(1), "{next_method} {next_path} waits for {method} {path}");
         world.clock.advance(Duration::from_secs(1));
         world.end_of(&next).await;
@@ -482,7 +483,7 @@ async fn a_write_with_a_credential_is_never_queued() {
         cannot_be_kept(&world, &format!("{COMMENTS}?{query}"), "{\"body\": \"x\"}", no_header)
             .await;
     }
-    assert!(world.gateway.queue().counts().iter().all(|(_, count)| *count == 0));
+    assert!(world.gateway.writes.queue().counts().iter().all(|(_, count)| *count == 0));
     // A header that only resembles a key is accepted.
     let about = [ASYNC, ("idempotency-key", "k"), ("user-agent", "weir_bot/1.0")];
     world
@@ -542,17 +543,17 @@ async fn a_drain_ends_long_polls_and_starts_no_write() {
         .await;
     world.end_of(&world.post_async("first").await).await;
     let second = world.post_async("second").await;
-    eventually(|| world.gateway.admissions().waiting() == 1).await;
+    eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
     let poll = world.get_with(second.header("location").unwrap(), &[("prefer", "wait=30")]);
     let drain = async {
-        eventually(|| world.gateway.queue().watched() == 1).await;
-        world.gateway.active().drain();
+        eventually(|| world.gateway.writes.queue().watched() == 1).await;
+        world.gateway.env.active.drain();
         world.clock.advance(Duration::from_secs(10));
     };
     let (polled, ()) = tokio::join!(poll, drain);
     polled.assert_status(200);
     assert_eq!(polled.json()["state"], "queued");
-    eventually(|| world.gateway.admissions().waiting() == 0).await;
+    eventually(|| world.gateway.dispatcher.admissions().waiting() == 0).await;
     assert_eq!(world.posts(), 1);
     assert_eq!(world.standing(&second).map(|standing| standing.state), Some(WriteState::Queued));
 }

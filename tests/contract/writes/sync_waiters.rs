@@ -59,7 +59,7 @@ async fn a_writes_wait_and_limit_are_logged_on_every_path() {
         let body = json!({ "body": "second" });
         let second = world.write_with(Method::POST, COMMENTS, headers, &body);
         let time = async {
-            eventually(|| world.gateway.admissions().waiting() == 1).await;
+            eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
             world.clock.advance(Duration::from_secs(3));
         };
         let (second, ()) = tokio::join!(second, time);
@@ -84,7 +84,8 @@ async fn a_writes_wait_and_limit_are_logged_on_every_path() {
         assert!(
             world
                 .gateway
-                .metrics()
+                .env
+                .metrics
                 .encode()
                 .contains("weir_wait_seconds_count{reason=\"spacing\"} 1")
         );
@@ -103,7 +104,7 @@ async fn the_wait_for_a_lane_is_logged_on_every_path() {
             world.write_with(Method::POST, COMMENTS, headers, &body).await
         };
         let time = async {
-            eventually(|| world.gateway.turns().writes() == 2).await;
+            eventually(|| world.gateway.writes.turns().writes() == 2).await;
 
             world.clock.advance(Duration::from_secs(5));
             world.open_gate(gate);
@@ -117,7 +118,12 @@ async fn the_wait_for_a_lane_is_logged_on_every_path() {
             "{headers:?}"
         );
         assert!(
-            world.gateway.metrics().encode().contains("weir_wait_seconds_count{reason=\"turn\"} 1")
+            world
+                .gateway
+                .env
+                .metrics
+                .encode()
+                .contains("weir_wait_seconds_count{reason=\"turn\"} 1")
         );
     }
 }
@@ -231,16 +237,16 @@ async fn every_waiter_of_a_write_sees_its_cost() {
         let body = json!({ "body": "once" });
         let begun = world.write_with(Method::POST, COMMENTS, first, &body);
         let joined = async {
-            eventually(|| world.gateway.admissions().waiting() == 1).await;
+            eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
             world.write_with(Method::POST, COMMENTS, WAYS[1], &body).await
         };
         let time = async {
             eventually(|| {
-                world.gateway.active().count() >= if first.len() == 1 { 2 } else { 1 }
-                    && world.gateway.queue().watched() == 1
+                world.gateway.env.active.count() >= if first.len() == 1 { 2 } else { 1 }
+                    && world.gateway.writes.queue().watched() == 1
             })
             .await;
-            eventually(|| world.gateway.admissions().waiting() == 1).await;
+            eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
             world.clock.advance(Duration::from_secs(3));
         };
         let (begun, joined, ()) = tokio::join!(begun, joined, time);

@@ -35,12 +35,12 @@ async fn writes_of_one_client_to_one_resource_keep_their_order() {
         let world = &world;
         async move {
             // Each write enters its lane before the next one is sent.
-            eventually(|| world.gateway.turns().writes() == n).await;
+            eventually(|| world.gateway.writes.turns().writes() == n).await;
             world.post(COMMENTS, json!({ "body": format!("number {n}") })).await
         }
     });
     let opened = async {
-        eventually(|| world.gateway.turns().writes() == 10).await;
+        eventually(|| world.gateway.writes.turns().writes() == 10).await;
         world.held(gate, 1).await;
         world.open_gate(gate);
     };
@@ -67,7 +67,7 @@ async fn writes_of_one_account_are_spaced() {
     world.post(COMMENTS, json!({ "body": "first" })).await.assert_status(201);
     let second = world.post("/repos/acme/widgets/issues/2/comments", json!({ "body": "second" }));
     let time = async {
-        eventually(|| world.gateway.admissions().waiting() == 1).await;
+        eventually(|| world.gateway.dispatcher.admissions().waiting() == 1).await;
         assert_eq!(world.upstream_requests().len(), 1);
         world.clock.advance(Duration::from_secs(3));
     };
@@ -167,9 +167,9 @@ async fn a_waiting_write_is_dropped_with_its_client() {
         world.held(gate, 1).await;
         let mut connection = Connection::open(world.address).await;
         connection.send_write(&Method::POST, COMMENTS, &[], &json!({ "body": "leaves" })).await;
-        eventually(|| world.gateway.turns().writes() == 2).await;
+        eventually(|| world.gateway.writes.turns().writes() == 2).await;
         drop(connection);
-        eventually(|| world.gateway.turns().writes() == 1).await;
+        eventually(|| world.gateway.writes.turns().writes() == 1).await;
         world.open_gate(gate);
     };
     let (answer, ()) = tokio::join!(first, leaver);
@@ -186,9 +186,9 @@ async fn a_sent_write_is_finished_without_its_client() {
     world.held(gate, 1).await;
     drop(connection);
     world.open_gate(gate);
-    eventually(|| world.gateway.turns().writes() == 0).await;
+    eventually(|| world.gateway.writes.turns().writes() == 0).await;
     assert_eq!(world.upstream_requests()[0].status, 201);
-    let snapshot = world.gateway.admissions().with_ledger(QuotaLedger::snapshot);
+    let snapshot = world.gateway.dispatcher.admissions().with_ledger(QuotaLedger::snapshot);
     assert!(snapshot[0].windows.iter().all(|book| book.reserved == 0));
 }
 
