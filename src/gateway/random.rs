@@ -9,8 +9,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use crate::random::mix;
 
 /// The seed of this process's request ids; differs per process, so that ids do not collide.
-static SEED: LazyLock<[u64; 2]> =
-    LazyLock::new(|| [(); 2].map(|()| u64::from_ne_bytes(system_bytes())));
+static SEED: LazyLock<[u64; 2]> = LazyLock::new(|| [system_number(), system_number()]);
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A number between 0 and 1, for jitter. A system call per answer would cost too much.
@@ -41,6 +40,10 @@ pub fn secret() -> [u8; 32] {
 /// Distinguishes equal numbers of different runs of the program.
 pub fn salt() -> u64 {
     mix(SEED[1] ^ NEXT.fetch_add(1, Ordering::Relaxed).rotate_left(32))
+}
+
+fn system_number() -> u64 {
+    u64::from_ne_bytes(system_bytes())
 }
 
 /// Zeros if the system provides none: then jitter is lost, and keyed digests become plain ones.

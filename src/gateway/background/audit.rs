@@ -93,12 +93,11 @@ impl Audit {
         let counts: Vec<_> = self.admissions.with_ledger(|ledger, _| ledger.broken().collect());
         for (invariant, count) in counts {
             let mut reported = self.reported.lock();
-            let reported = reported.entry(invariant).or_default();
-            let new = count.saturating_sub(reported.by_ledger);
-            reported.by_ledger = count;
-            reported.found += new;
+            let by_ledger = &mut reported.entry(invariant).or_default().by_ledger;
+            let earlier = std::mem::replace(by_ledger, count);
+            drop(reported);
             // Zero too: an alert needs a series before the first violation.
-            self.metrics.invariant_broken(invariant.name(), new);
+            self.found(invariant, count.saturating_sub(earlier));
         }
         self.log_broken_invariants();
     }

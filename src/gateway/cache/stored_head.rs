@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
 
 use crate::gateway::http::content_coding::ContentCodings;
-use crate::gateway::http::header_lines::{append_to, lines, push_line};
+use crate::gateway::http::head_writer::{append_to, lines, push_line};
 
 /// Headers with values that repeat between answers; the others are stored per entry. `Content-Type`
 /// comes first, because a 304 omits it.

@@ -97,8 +97,9 @@ impl Dispatcher {
             return self.finish(job, progress, prepared, Err(FetchError::Cancelled));
         }
         let answered = async {
-            let exchange = self.send(&prepared, progress, reuse).await?;
-            let bytes_max = if exchange.status().is_success() {
+            let mut exchange = self.send(&prepared, progress, reuse).await?;
+            let (status, headers) = exchange.take_head();
+            let bytes_max = if status.is_success() {
                 job.hold_max
             } else {
                 job.hold_max.max(REFUSAL_BYTES_MAX)

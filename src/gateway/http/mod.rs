@@ -3,7 +3,6 @@
 pub mod chunks;
 pub mod content_coding;
 pub mod head_writer;
-pub mod header_lines;
 pub mod headers;
 pub mod interim;
 pub mod media_type;

@@ -2,7 +2,7 @@
 //!
 //! Only unambiguous requests take it: a GET or HEAD that came in one piece, without a body and
 //! without headers about its connection. The functions of every other request validate, classify,
-//! answer and finish it; only reading and writing differ. A miss goes on in `miss.rs`. Everything
+//! answer and finish it; only reading and writing differ. A miss goes on in `reads.rs`. Everything
 //! else goes to a session (`stages.rs`) with its bytes and the results so far, so that no stage
 //! runs twice.
 
@@ -22,7 +22,7 @@ use crate::gateway::response::render::Compression;
 use crate::gateway::server::connection::{Came, Connection, Watch};
 use crate::gateway::server::handler::{Frontend, Handler, PREFACE_BEGINS};
 use crate::gateway::server::header_memo::{HeaderMemo, Lines};
-use crate::gateway::server::miss::{Miss, Served};
+use crate::gateway::server::reads::{Miss, Served};
 use crate::gateway::server::request::{Classification, Known, Request};
 
 /// The end of the request lines that the fast path takes.

@@ -50,11 +50,10 @@ impl Handler {
             let resource = booked.cloned().unwrap_or(ResourceName::core());
             let accounts = match &request.routed {
                 Some(routed) => Arc::clone(&routed.view),
-                None => self.gateway.router.view_for(
-                    client,
-                    request.identity.client_credential.as_deref(),
-                    true,
-                ),
+                None => {
+                    let credential = request.identity.client_credential.as_deref();
+                    self.gateway.router.view_for(client, credential, true)
+                }
             };
             let (view, now) = self.gateway.dispatcher.admissions().view(&accounts, &resource);
             (RateView::served(&view, now), resource)

@@ -12,7 +12,6 @@ mod handler;
 mod header_memo;
 mod interims;
 pub mod listen;
-mod miss;
 mod reads;
 mod request;
 mod session;

@@ -321,12 +321,8 @@ async fn in_time<T>(
 }
 
 impl Exchange {
-    pub fn status(&self) -> StatusCode {
-        self.status
-    }
-
-    pub fn take_headers(&mut self) -> HeaderMap {
-        std::mem::take(&mut self.headers)
+    pub fn take_head(&mut self) -> AnswerHead {
+        (self.status, std::mem::take(&mut self.headers))
     }
 
     /// Sends a piece of a streamed body, unless it is empty. The upstream may answer early.
