@@ -83,7 +83,8 @@ impl WebhookMonitor {
 
     async fn check_hook(&self, place: usize) -> Option<Duration> {
         let hook = self.env.config.webhooks.as_ref()?.hooks.get(place)?;
-        let (watched, receiver) = (self.coverage.watched.get(place)?, self.webhooks.receiver()?);
+        let (watched, receiver) =
+            (self.coverage.watched.get(place)?, self.webhooks.receiver.as_ref()?);
         match self.read_hook(hook, watched).await {
             Ok(check) => {
                 let findings =

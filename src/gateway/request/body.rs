@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::Version;
+use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use pingora::protocols::http::ServerSession;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -63,13 +65,6 @@ pub struct HeldBody {
     pub memory: Option<OwnedSemaphorePermit>,
 }
 
-/// The client's `Expect` (RFC 9110 §10.1.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expects {
-    Nothing,
-    Continue,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFault {
     /// It broke off, or its chunks are malformed.
@@ -111,14 +106,13 @@ impl BodyMemory {
         &self,
         session: &mut ServerSession,
         framing: BodyFraming,
-        expects: Expects,
         bytes_max: usize,
         pause_max: Duration,
     ) -> Result<BodyRead, BodyFault> {
         let mut memory = None;
         // First, because the framework prepares its own reader on the first write.
         let mut reader = BodyReader::new(session, framing, pause_max);
-        if expects == Expects::Continue && framing != BodyFraming::None {
+        if framing != BodyFraming::None && expects_continue(session) {
             // The next read notices a client that left.
             let _ = session.write_continue_response().await;
         }
@@ -151,14 +145,24 @@ impl BodyMemory {
     }
 }
 
+/// RFC 9110 §10.1.1. HTTP/1.0 knows no interim answers.
+fn expects_continue(session: &ServerSession) -> bool {
+    let head = session.req_header();
+    head.version != Version::HTTP_10
+        && head
+            .headers
+            .get(EXPECT)
+            .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+}
+
 impl BodyReader {
     /// Must precede any read of the body.
     fn new(session: &mut ServerSession, framing: BodyFraming, pause_max: Duration) -> Self {
         let is_raw = framing == BodyFraming::Chunked && !session.is_http2();
         if is_raw {
             let head = session.req_header_mut();
-            head.remove_header(&http::header::TRANSFER_ENCODING);
-            let _ = head.insert_header(http::header::CONTENT_LENGTH, RAW_BYTES);
+            head.remove_header(&TRANSFER_ENCODING);
+            let _ = head.insert_header(CONTENT_LENGTH, RAW_BYTES);
             session.set_keepalive(None);
         }
         Self { chunks: is_raw.then(ChunkReader::default), pause_max }

@@ -10,8 +10,9 @@ use crate::gateway::url_rewrite::map::Origin;
 pub struct Downstream {
     public_base: Option<String>,
     /// This gateway's address for spans.
-    server_address: String,
-    bodies: Arc<BodyMemory>,
+    pub server_address: String,
+    /// Memory for the bodies of waiting writes.
+    pub bodies: Arc<BodyMemory>,
 }
 
 impl Downstream {
@@ -28,14 +29,6 @@ impl Downstream {
             server_address,
             bodies: before.map_or_else(Arc::default, |before| Arc::clone(&before.bodies)),
         }
-    }
-
-    pub fn server_address(&self) -> &str {
-        &self.server_address
-    }
-
-    pub fn bodies(&self) -> &Arc<BodyMemory> {
-        &self.bodies
     }
 
     pub fn unknown_origin(&self) -> Origin {

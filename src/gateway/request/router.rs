@@ -32,12 +32,12 @@ use crate::tokens::{Tokens, Wanted};
 /// Routes requests under one config: their client, endpoint, scope, accounts and cost.
 pub struct Router {
     env: Arc<Environment>,
-    dispatcher: Arc<Dispatcher>,
+    pub dispatcher: Arc<Dispatcher>,
     tokens: Arc<Tokens>,
     accounts: Arc<AccountLists>,
     table: &'static Table,
     roots_about_caller: Arc<BTreeSet<String>>,
-    clients: Clients,
+    pub clients: Clients,
     dynamic_accounts: Arc<DynamicAccounts>,
     graphql_prices: Arc<GraphqlPrices>,
 }
@@ -69,14 +69,6 @@ impl Router {
             graphql_prices: before
                 .map_or_else(Arc::default, |before| Arc::clone(&before.graphql_prices)),
         })
-    }
-
-    pub fn dispatcher(&self) -> &Arc<Dispatcher> {
-        &self.dispatcher
-    }
-
-    pub fn clients(&self) -> &Clients {
-        &self.clients
     }
 
     /// Methods that are served: those that the service documents, or, for a plain HTTP cache, all.

@@ -38,8 +38,9 @@ impl Deliveries {
 }
 
 pub struct Webhooks {
-    receiver: Option<Receiver>,
-    deliveries: Arc<Deliveries>,
+    /// `None`: the config has no webhooks.
+    pub receiver: Option<Receiver>,
+    pub deliveries: Arc<Deliveries>,
 }
 
 impl Webhooks {
@@ -50,15 +51,6 @@ impl Webhooks {
             .map(|new| if let Some(before) = earlier { new.after(before) } else { new });
         let deliveries = before.map_or_else(Arc::default, |before| Arc::clone(&before.deliveries));
         Arc::new(Self { receiver, deliveries })
-    }
-
-    /// `None`: the config has no webhooks.
-    pub fn receiver(&self) -> Option<&Receiver> {
-        self.receiver.as_ref()
-    }
-
-    pub fn deliveries(&self) -> &Deliveries {
-        &self.deliveries
     }
 }
 

@@ -63,7 +63,7 @@ impl Handler {
         }
         let key = idempotency_key(&request.headers)?;
         // No credential is stored, neither the client's own nor one that the upstream issues.
-        let (query, clients) = (from.valid.query.as_deref(), self.gateway.router.clients());
+        let (query, clients) = (from.valid.query.as_deref(), &self.gateway.router.clients);
         let is_kept = request.identity.client_credential.is_none()
             && !carries_credential(route.endpoint, &request.headers, query, clients);
         if key.is_some() && !is_kept {

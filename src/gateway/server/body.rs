@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
 use pingora::protocols::http::ServerSession;
 use tokio::time::timeout;
 
 use crate::api::ResourceName;
 use crate::gateway::error::GatewayError;
-use crate::gateway::request::body::{BodyFault, BodyRead, Expects, HeldBody};
+use crate::gateway::request::body::{BodyFault, BodyRead, HeldBody};
 use crate::gateway::request::validate::ValidRequest;
 use crate::gateway::server::handler::Handler;
 use crate::gateway::server::request::{Body, Identity, Request, Stop};
@@ -39,10 +38,8 @@ impl Handler {
         bytes_max: usize,
     ) -> Result<BodyRead, Stop> {
         let gateway = &self.gateway;
-        let expects = expects(&request.headers, session.req_header().version);
-        let (memory, pause_max) =
-            (gateway.downstream.bodies(), gateway.env.config.listen.body_timeout);
-        let read = memory.read(session, valid.body, expects, bytes_max, pause_max).await;
+        let pause_max = gateway.env.config.listen.body_timeout;
+        let read = gateway.downstream.bodies.read(session, valid.body, bytes_max, pause_max).await;
         Ok(request.body_read(read, |identity| {
             // The rest of the body is still on its way.
             session.set_keepalive(None);
@@ -73,18 +70,6 @@ impl Request {
         };
         self.body = Body::Settled;
         read
-    }
-}
-
-/// HTTP/1.0 knows no interim answers.
-pub(super) fn expects(request_headers: &HeaderMap, version: http::Version) -> Expects {
-    let is_expected = request_headers
-        .get(http::header::EXPECT)
-        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
-    if is_expected && version != http::Version::HTTP_10 {
-        Expects::Continue
-    } else {
-        Expects::Nothing
     }
 }
 

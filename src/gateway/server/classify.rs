@@ -62,7 +62,7 @@ impl Handler {
         let client = match &request.identity.known {
             Some(known) => &known.client,
             None => {
-                let clients = gateway.router.clients();
+                let clients = &gateway.router.clients;
                 clients.identify(&request.headers).map_err(GatewayError::Unauthenticated)?
             }
         };

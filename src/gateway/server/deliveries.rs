@@ -15,7 +15,7 @@ use crate::gateway::request::body::{BodyFault, HeldBody};
 use crate::gateway::request::{validate::ValidRequest, webhooks::Deliveries};
 use crate::gateway::response::reply::Reply;
 use crate::gateway::server::request::{Request, Stop};
-use crate::gateway::server::{body::expects, classify::WEBHOOKS_PATH, handler::Handler};
+use crate::gateway::server::{classify::WEBHOOKS_PATH, handler::Handler};
 use crate::webhooks::{BODY_BYTES_MAX, Effect, Received, Rejected, Signature};
 
 /// The metric's event label of an unverified delivery.
@@ -35,7 +35,7 @@ impl Handler {
     ) -> Result<Reply, Stop> {
         let gateway = &self.gateway;
         request.outcome.endpoint = WEBHOOKS_PATH;
-        let Some(receiver) = &gateway.webhooks.receiver() else {
+        let Some(receiver) = &gateway.webhooks.receiver else {
             return Err(GatewayError::NoSuchResource.into());
         };
         let reject = |error: GatewayError| {
@@ -70,14 +70,13 @@ impl Handler {
     ) -> Result<HeldBody, GatewayError> {
         let gateway = &self.gateway;
         let deadline = gateway.env.clock.now() + WHOLE_WITHIN;
-        let Deliveries { places, bodies } = gateway.webhooks.deliveries();
+        let Deliveries { places, bodies } = &*gateway.webhooks.deliveries;
         let Ok(_place) = places.try_acquire() else {
             return Err(GatewayError::DeliveriesFull);
         };
-        let expects = expects(&request.headers, session.req_header().version);
         let pause_max = gateway.env.config.listen.body_timeout;
         let read = tokio::select! {
-            read = bodies.read(session, valid.body, expects, BODY_BYTES_MAX, pause_max) => read,
+            read = bodies.read(session, valid.body, BODY_BYTES_MAX, pause_max) => read,
             () = gateway.env.clock.reach(deadline) => Err(BodyFault::Timeout),
         };
         request.body_read(read, |_| GatewayError::DeliveriesFull)?.whole()

@@ -112,7 +112,7 @@ impl Request {
         let span = spans::server_span(
             &headers,
             MethodName::from(&method),
-            gateway.downstream.server_address(),
+            &gateway.downstream.server_address,
         );
         let origin = gateway.downstream.unknown_origin();
         Self {

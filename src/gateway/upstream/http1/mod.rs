@@ -84,6 +84,7 @@ pub type AnswerHead = (StatusCode, HeaderMap);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outgoing {
+    /// With this many bytes to come.
     Length(u64),
     Chunks,
 }
