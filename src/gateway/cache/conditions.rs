@@ -25,7 +25,7 @@ pub struct OfEntry<'e> {
     key: &'e CacheKey,
     job: &'e Job,
     entry: Option<&'e Entry>,
-    was_asked: AtomicBool,
+    is_conditional: AtomicBool,
     /// The conditions of the last request; set if `predicted_etags` is on.
     sent: Mutex<Option<Sent>>,
 }
@@ -37,11 +37,18 @@ impl<'e> OfEntry<'e> {
         job: &'e Job,
         entry: Option<&'e Entry>,
     ) -> Self {
-        Self { cache, key, job, entry, was_asked: AtomicBool::new(false), sent: Mutex::new(None) }
+        Self {
+            cache,
+            key,
+            job,
+            entry,
+            is_conditional: AtomicBool::new(false),
+            sent: Mutex::new(None),
+        }
     }
 
     pub fn sent(self) -> (bool, Option<Sent>) {
-        (self.was_asked.into_inner(), self.sent.into_inner())
+        (self.is_conditional.into_inner(), self.sent.into_inner())
     }
 }
 
@@ -68,7 +75,7 @@ impl Conditions for OfEntry<'_> {
             *self.sent.lock() =
                 Some(predictor.accompany(&mut conditions, self.job, credential, entry, now));
         }
-        self.was_asked.store(!conditions.is_empty(), Ordering::Relaxed);
+        self.is_conditional.store(!conditions.is_empty(), Ordering::Relaxed);
         conditions
     }
 

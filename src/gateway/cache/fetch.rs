@@ -2,13 +2,12 @@
 
 use crate::config::CacheRule;
 use crate::decision::cache::cache_control::{poll_interval, storable, vary_names};
-use crate::decision::cache::freshness::Mode;
-use crate::decision::cache::freshness::Stored;
+use crate::decision::cache::freshness::{Mode, Stored};
 use crate::decision::cache::key::CacheKey;
 use crate::decision::cache::merge::merge_not_modified;
 use crate::decision::permissions::denial_confidence::DenialConfidence;
-use crate::gateway::cache::cache_request::CacheRequest;
 use crate::gateway::cache::conditions::OfEntry;
+use crate::gateway::cache::lookup::CacheRequest;
 use crate::gateway::cache::pages::page_of;
 use crate::gateway::cache::predicted_etags::Worth;
 use crate::gateway::cache::read_cache::ReadCache;
@@ -26,6 +25,7 @@ use crate::gateway::http::headers;
 use crate::gateway::http::media_type::{has_json_type, is_json};
 use crate::gateway::url_rewrite::map::{Body, blank_secrets};
 use crate::telemetry::Fetch;
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use std::num::NonZeroU16;
 use std::sync::Arc;
@@ -40,11 +40,13 @@ impl ReadCache {
         entry: Option<Arc<Entry>>,
         progress: RequestProgress,
     ) -> FetchResult {
-        let (performed, was_asked) =
+        let (performed, is_conditional) =
             self.ask_upstream(&key, &cache_request.job, entry.as_deref(), &progress).await;
         match (performed, entry) {
-            (Err(refused), _) => FetchResult::Failed(refused),
-            (Ok(answer), Some(entry)) if answer.status == StatusCode::NOT_MODIFIED && was_asked => {
+            (Err(error), _) => FetchResult::Failed(error),
+            (Ok(answer), Some(entry))
+                if answer.status == StatusCode::NOT_MODIFIED && is_conditional =>
+            {
                 self.validated(key, &cache_request, &entry, &answer)
             }
             // A 304 without a condition has no meaning.
@@ -66,7 +68,7 @@ impl ReadCache {
         loop {
             let conditions = OfEntry::new(self, key, job, entry);
             let mut performed = self.dispatcher.perform(job, progress, &conditions).await;
-            let (was_asked, sent) = conditions.sent();
+            let (is_conditional, sent) = conditions.sent();
             if let (Ok(answer), Some(sent)) = (&mut performed, sent)
                 && self.predictor.as_ref().is_some_and(|predictor| {
                     predictor.judge(&self.env, job, &sent, entry, answer) == Worth::Nothing
@@ -75,7 +77,7 @@ impl ReadCache {
                 // The failed prediction closed this route; one more request settles the answer.
                 continue;
             }
-            return (performed, was_asked);
+            return (performed, is_conditional);
         }
     }
 
@@ -102,50 +104,40 @@ impl ReadCache {
             return FetchResult::Entry(Arc::clone(entry), Fetch::Revalidated);
         }
         let news = headers::to_client(&answer.headers, self.env.mode);
-        let mut stored = entry.stored.clone();
-        let head = if entry.head.says_already(&news) {
-            entry.head.clone()
-        } else {
+        let mut renewed = Entry::clone(entry);
+        renewed.fingerprint = fingerprint;
+        renewed.validation = ValidationTimes::new(answer.requested_at, now);
+        if !entry.head.says_already(&news) {
             let mut merged = entry.head.to_map();
             let mut etag = merged.remove(header::ETAG);
-            let is_own = etag.is_some()
-                && news.contains_key(header::LINK)
-                && etag == etag_of(entry.body.text(), &merged);
+            let names_pages = news.contains_key(header::LINK);
+            let is_own =
+                names_pages && etag.is_some() && etag == etag_of(entry.body.text(), &merged);
             merge_not_modified(&mut merged, &news, self.env.mode);
-            if news.contains_key(header::LINK) {
-                stored.page = page_of(cache_request, entry.status(), &merged, &entry.body);
+            if names_pages {
+                renewed.stored.page = page_of(cache_request, entry.status(), &merged, &entry.body);
             }
             if is_own {
                 etag = etag_of(entry.body.text(), &merged);
             }
-            StoredHead::new(&merged, etag.as_ref(), &self.store.shared_lines)
-        };
-        stored.revalidate(now, &answer.headers, Some(token), self.ttl(cache_request));
-        let validation = ValidationTimes::new(answer.requested_at, now);
+            renewed.head = StoredHead::new(&merged, etag.as_ref(), &self.store.shared_lines);
+        }
+        renewed.stored.revalidate(now, &answer.headers, Some(token), self.ttl(cache_request));
         // RFC 9111 §3.2: the 304's `Vary` replaces the stored one, with the values of this request.
-        let vary = if news.contains_key(header::VARY) {
-            Entry::vary_of(&answer.headers, &cache_request.asked)
-        } else {
-            entry.vary.clone()
-        };
+        if news.contains_key(header::VARY) {
+            renewed.vary = Entry::vary_of(&answer.headers, &cache_request.headers);
+        }
         // The 304 can forbid further storage of the entry (§5.2.2.5, §4.3.4).
         let may_stay = storable(entry.status(), &answer.headers);
-        let may_keep = may_leave && may_stay && vary.as_deref() != Some(&Vary::Everything);
-        if !may_keep && (!may_stay || vary != entry.vary) {
+        let may_keep = may_leave && may_stay && renewed.vary.as_deref() != Some(&Vary::Everything);
+        if !may_keep && (!may_stay || renewed.vary != entry.vary) {
             self.store.remove(&key, answer.requested_at);
         }
-        let entry = Arc::new(Entry {
-            head,
-            body: entry.body.clone(),
-            stored,
-            validation,
-            fingerprint,
-            vary,
-        });
+        let renewed = Arc::new(renewed);
         if may_keep {
-            self.store.put(key, Arc::clone(&entry));
+            self.store.put(key, Arc::clone(&renewed));
         }
-        FetchResult::Entry(entry, Fetch::Revalidated)
+        FetchResult::Entry(renewed, Fetch::Revalidated)
     }
 
     fn fetched(
@@ -159,58 +151,20 @@ impl ReadCache {
             self.store.remove(&key, answer.requested_at);
             return FetchResult::SharedBody(self.begin_shared_body(key, cache_request, answer));
         };
-        let length = bytes.len();
         let bytes = std::mem::take(bytes);
         // RFC 9111 §3, §5.2.1.5. The upstream's poll interval outweighs this directive.
-        let may_be_stored =
-            storable(answer.status, &answer.headers) && answer.verdict == DenialConfidence::Final;
-        let may_be_kept = may_be_stored && self.may_keep_encoding(&answer.headers);
+        let may_be_kept = storable(answer.status, &answer.headers)
+            && answer.verdict == DenialConfidence::Final
+            && self.may_keep_encoding(&answer.headers);
         let is_unwanted =
             cache_request.directives.no_store && poll_interval(&answer.headers).is_none();
         let keep = may_be_kept && !is_unwanted;
-        let body = if is_json(&answer.headers) {
-            self.env.urls.with_url_offsets(blank_secrets(bytes))
-        } else {
-            Body::opaque(bytes)
-        };
-        let is_as_sent = body.is_alike_for_all() && body.text().len() == length;
-        let mut said = headers::to_client(&answer.headers, self.env.mode);
-        if !is_as_sent {
-            headers::remove_digests(&mut said);
-        }
-        let etag = self.etag_for_clients(&answer, &said, &body, is_as_sent);
-        let now = self.env.clock.now();
-        let mut stored = Stored::new(
-            now,
-            answer.status,
-            &answer.headers,
-            Some(token_key(answer.token)),
-            self.ttl(cache_request),
-        );
-        stored.page = page_of(cache_request, answer.status, &answer.headers, &body);
-        stored.watched_by = self.watched_by(cache_request);
-        let vary = Entry::vary_of(&answer.headers, &cache_request.asked);
-        let is_same = |before: &&Entry| {
-            before.status() == answer.status
-                && before.vary == vary
-                && before.body.text() == body.text()
-        };
-        if let Some(before) = before.filter(is_same) {
-            stored.remember_etags(&before.stored);
-        }
-        let mut head = StoredHead::new(&said, etag.as_ref(), &self.store.shared_lines);
+        let mut entry = self.entry_of(cache_request, before, &answer, bytes);
         if is_unwanted {
             // A compressed form would be stored.
-            head.codings = ContentCodings::AsItIs;
+            entry.head.codings = ContentCodings::AsItIs;
         }
-        let entry = Arc::new(Entry {
-            head,
-            stored,
-            validation: ValidationTimes::new(answer.requested_at, now),
-            fingerprint: Fingerprint::default(),
-            vary,
-            body,
-        });
+        let entry = Arc::new(entry);
         self.note_change(&key, cache_request, before, &entry);
         let fetch = match (keep, before.is_some()) {
             (_, true) => Fetch::Changed { status: answer.status.as_u16() },
@@ -229,32 +183,61 @@ impl ReadCache {
         FetchResult::Entry(entry, fetch)
     }
 
+    /// Builds the entry of an answer with this body.
+    fn entry_of(
+        &self,
+        cache_request: &CacheRequest,
+        before: Option<&Entry>,
+        answer: &Answer,
+        bytes: Bytes,
+    ) -> Entry {
+        let length = bytes.len();
+        let body = if is_json(&answer.headers) {
+            self.env.urls.with_url_offsets(without_secrets(bytes))
+        } else {
+            Body::opaque(bytes)
+        };
+        let is_as_sent = body.is_alike_for_all() && body.text().len() == length;
+        let mut headers = headers::to_client(&answer.headers, self.env.mode);
+        if !is_as_sent {
+            headers::remove_digests(&mut headers);
+        }
+        let etag = self.etag_for_clients(answer, &headers, &body, is_as_sent);
+        let now = self.env.clock.now();
+        let (token, ttl) = (token_key(answer.token), self.ttl(cache_request));
+        let mut stored = Stored::new(now, answer.status, &answer.headers, Some(token), ttl);
+        stored.page = page_of(cache_request, answer.status, &answer.headers, &body);
+        stored.watched_by = self.watched_by(cache_request);
+        let vary = Entry::vary_of(&answer.headers, &cache_request.headers);
+        if let Some(before) = before
+            && before.status() == answer.status
+            && before.vary == vary
+            && before.body.text() == body.text()
+        {
+            stored.remember_etags(&before.stored);
+        }
+        Entry {
+            head: StoredHead::new(&headers, etag.as_ref(), &self.store.shared_lines),
+            stored,
+            validation: ValidationTimes::new(answer.requested_at, now),
+            fingerprint: Fingerprint::default(),
+            vary,
+            body,
+        }
+    }
+
     /// Handles an answer that its request forbids to store. The entry stays for other clients, but
     /// a different answer makes it stale until revalidated.
     fn found_another(&self, key: CacheKey, before: Option<&Entry>, found: &Entry) {
-        let is_other = |before: &&Entry| {
-            before.status() != found.status() || before.body.text() != found.body.text()
-        };
-        let is_kept = |before: &&Entry| {
-            self.store.get(&key).is_some_and(|kept| std::ptr::eq(&raw const *kept, *before))
-        };
-        let Some(before) = before.filter(is_other).filter(is_kept) else { return };
-        let mut stored = before.stored.clone();
-        stored.invalidate();
-        let validation =
-            ValidationTimes::new(before.requested_at(), before.validation.validated_at());
-        let (head, body, vary) = (before.head.clone(), before.body.clone(), before.vary.clone());
-        self.store.put(
-            key,
-            Arc::new(Entry {
-                head,
-                body,
-                stored,
-                validation,
-                fingerprint: Fingerprint::default(),
-                vary,
-            }),
-        );
+        if let Some(before) = before
+            && !before.has_same_content(found)
+            && self.store.get(&key).is_some_and(|kept| std::ptr::eq(&raw const *kept, before))
+        {
+            let mut invalidated = before.clone();
+            invalidated.stored.invalidate();
+            invalidated.fingerprint = Fingerprint::default();
+            self.store.put(key, Arc::new(invalidated));
+        }
     }
 
     /// True if an answer's encoding may be stored. An unrequested encoding can neither be rewritten
@@ -272,7 +255,7 @@ impl ReadCache {
     fn etag_for_clients(
         &self,
         answer: &Answer,
-        said: &HeaderMap,
+        headers: &HeaderMap,
         body: &Body,
         is_as_sent: bool,
     ) -> Option<HeaderValue> {
@@ -283,7 +266,7 @@ impl ReadCache {
             .headers
             .get(header::ETAG)
             .filter(|_| self.env.mode == Mode::Rfc9111 && is_as_sent);
-        upstreams.cloned().or_else(|| etag_of(body.text(), said))
+        upstreams.cloned().or_else(|| etag_of(body.text(), headers))
     }
 
     fn rule(&self, cache_request: &CacheRequest) -> Option<(usize, &CacheRule)> {
@@ -297,8 +280,8 @@ impl ReadCache {
     }
 
     fn watched_by(&self, cache_request: &CacheRequest) -> Option<NonZeroU16> {
-        let (place, _) = self.rule(cache_request).filter(|(_, rule)| rule.webhook_ttl.is_some())?;
-        NonZeroU16::new(u16::try_from(place).ok()?.checked_add(1)?)
+        let (index, _) = self.rule(cache_request).filter(|(_, rule)| rule.webhook_ttl.is_some())?;
+        NonZeroU16::new(u16::try_from(index).ok()?.checked_add(1)?)
     }
 
     fn ttl(&self, cache_request: &CacheRequest) -> Option<Duration> {

@@ -1,10 +1,21 @@
-//! The result of a lookup, and of a read.
+//! A request for a stored or fetched answer, and the results of its lookup and its read.
 
-use crate::decision::cache::key::CacheKey;
-use crate::gateway::cache::shared_body_reader::Reader;
+use crate::decision::cache::key::{CacheKey, Scope};
+use crate::decision::cache::request_directives::RequestDirectives;
+use crate::gateway::cache::shared_body::Reader;
 use crate::gateway::cache::store::Entry;
+use crate::gateway::dispatch::job::Job;
 use crate::telemetry::CacheOutcome;
+use http::HeaderMap;
 use std::sync::Arc;
+
+pub struct CacheRequest {
+    pub job: Job,
+    pub scope: Scope,
+    /// The client's headers: conditions, `Accept`, and the headers that `Vary` names.
+    pub headers: Arc<HeaderMap>,
+    pub directives: RequestDirectives,
+}
 
 /// A cache lookup without a servable entry.
 pub struct CacheLookup {

@@ -1,7 +1,6 @@
 //! Stored answers: lookup, single flight, revalidation, invalidation.
 
 pub mod after_write;
-pub mod cache_request;
 pub mod conditions;
 pub mod fetch;
 pub mod invalidation;
@@ -10,10 +9,9 @@ pub mod pages;
 pub mod predicted_etags;
 pub mod read;
 pub mod read_cache;
-pub mod registry;
 pub mod shared_body;
-pub mod shared_body_reader;
 pub mod single_flight;
+pub mod spool;
 pub mod store;
 pub mod stored_head;
 pub mod streaming;

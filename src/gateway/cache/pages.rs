@@ -3,7 +3,7 @@
 use crate::decision::cache::key::CacheKey;
 use crate::decision::cache::pagination::{Page, PageSizes, continues_list};
 use crate::gateway::address::path_of;
-use crate::gateway::cache::cache_request::CacheRequest;
+use crate::gateway::cache::lookup::CacheRequest;
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::url_rewrite::map::Body;
@@ -20,9 +20,7 @@ impl ReadCache {
     ) {
         let target = &cache_request.job.request.target;
         let is_news = match before {
-            Some(before) => {
-                before.status() != after.status() || before.body.text() != after.body.text()
-            }
+            Some(before) => !before.has_same_content(after),
             None => continues_list(target, after.body.text()),
         };
         if after.status() == StatusCode::OK && is_news {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 
 use crate::clock::Timestamp;
 use crate::decision::Priority;
@@ -14,17 +14,15 @@ use crate::decision::cache::key::{CacheKey, Scope};
 use crate::decision::cache::request_directives::RequestDirectives;
 use crate::decision::cache::settling::Trust;
 use crate::decision::cache::stale_reason::StaleReason;
-use crate::telemetry::{CacheOutcome, Fetch, spans};
+use crate::telemetry::{CacheOutcome, spans};
 use crate::tokens::{Cause, Lack};
 
-use crate::gateway::address::Service;
-use crate::gateway::address::path_of;
-use crate::gateway::cache::cache_request::CacheRequest;
-use crate::gateway::cache::lookup::{CacheLookup, ReadAnswer};
+use crate::gateway::address::{Service, path_of};
+use crate::gateway::cache::lookup::{CacheLookup, CacheRequest, ReadAnswer};
 use crate::gateway::cache::read_cache::ReadCache;
-use crate::gateway::cache::shared_body_reader::Reader;
 use crate::gateway::cache::single_flight::{FetchResult, Participant, Role, Waiter};
 use crate::gateway::cache::store::Entry;
+use crate::gateway::cache::streaming::read_shared;
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::dispatch::progress::{HeldBy, Hold, RequestProgress};
 use crate::gateway::error::GatewayError;
@@ -33,12 +31,6 @@ use crate::gateway::request::validate::ValidRequest;
 
 /// The number of joined fetches with an unsuitable answer before a request fetches alone.
 const JOINS_MAX: u32 = 3;
-
-/// The decision of a waiter after a fetch.
-enum Miss {
-    Resume,
-    Give(Result<ReadAnswer, GatewayError>),
-}
 
 impl ReadCache {
     /// Answers a GET or HEAD. `progress` becomes that of the joined fetch at once: a client
@@ -49,131 +41,119 @@ impl ReadCache {
         lookup: Option<CacheLookup>,
         progress: &mut RequestProgress,
     ) -> Result<ReadAnswer, GatewayError> {
+        let CacheRequest { job, scope, headers, directives } = &*cache_request;
         let (address, mut lookup) = match lookup {
             Some(CacheLookup { address, key, entry }) => (address, Some((key, entry))),
-            None => (
-                self.cache_key(
-                    cache_request.scope,
-                    cache_request.job.request.service,
-                    &cache_request.job.request.target,
-                    &cache_request.asked,
-                ),
-                None,
-            ),
+            None => {
+                (self.cache_key(*scope, job.request.service, &job.request.target, headers), None)
+            }
         };
         for _ in 0..JOINS_MAX {
-            let (key, entry) = match lookup.take() {
-                Some(lookup) => lookup,
-                None => match spans::cache_span(&cache_request.job.span)
-                    .in_scope(|| self.store.find(address.clone(), &cache_request.asked))
-                {
-                    (_, Some(entry)) if self.may_serve(&entry, &cache_request) => {
+            let (key, entry) = if let Some(lookup) = lookup.take() {
+                lookup
+            } else {
+                let find = || self.store.find(address.clone(), headers);
+                let (key, entry) = spans::cache_span(&job.span).in_scope(find);
+                let (path, now) = (path_of(&job.request.target), self.env.clock.now());
+                match entry {
+                    Some(entry) if self.may_serve(&entry, directives, path, now) => {
                         *progress = RequestProgress::default();
                         return Ok(ReadAnswer::Entry(entry, CacheOutcome::Hit));
                     }
-                    lookup => lookup,
-                },
+                    entry => (key, entry),
+                }
             };
-            match self.take_part(&key, &cache_request, entry, progress).await {
-                Miss::Give(answer) => return answer,
-                Miss::Resume => {}
+            if let Some(answer) = self.take_part(&key, &cache_request, entry, progress).await {
+                return answer;
             }
         }
         *progress = RequestProgress::default();
-        let (key, _) = self.store.find(address, &cache_request.asked);
+        let (key, _) = self.store.find(address, headers);
         let fetched_result =
             Arc::clone(self).fetch(key, Arc::clone(&cache_request), None, progress.clone()).await;
-        given(fetched_result, Role::Leader)
+        let answer = self.conclude(fetched_result, Role::Leader, None, &cache_request);
+        answer.unwrap_or(Err(GatewayError::UpstreamFailed))
     }
 
+    /// Joins or starts a fetch and waits for it; `None`: its result is of no use to this request.
     async fn take_part(
         self: &Arc<Self>,
         key: &CacheKey,
         cache_request: &Arc<CacheRequest>,
         entry: Option<Arc<Entry>>,
         progress: &mut RequestProgress,
-    ) -> Miss {
+    ) -> Option<Result<ReadAnswer, GatewayError>> {
+        let job = &cache_request.job;
         // RFC 9111 §5.2.1.7: only a stored answer may serve this request, not a fetch in progress.
         if cache_request.directives.only_if_cached {
-            return Miss::Give(Err(GatewayError::NothingStored));
+            return Some(Err(GatewayError::NothingStored));
         }
         if let Some(answer) = self.join_shared_body(key, cache_request) {
             *progress = RequestProgress::default();
-            return Miss::Give(Ok(answer));
+            return Some(Ok(answer));
         }
-        let path = path_of(&cache_request.job.request.target);
-        let start = |progress| {
-            Arc::clone(self).fetch(key.clone(), Arc::clone(cache_request), entry.clone(), progress)
-        };
+        let path = path_of(&job.request.target);
         let waiter = Waiter {
             now: self.env.clock.now(),
-            client: cache_request.job.client,
-            priority: self.priority_of(&cache_request.job),
+            client: job.client,
+            priority: self.priority_of(job),
         };
         let mut participant = self.single_flight.join(
             key,
             waiter,
             |started_at| !self.store.trust(path, started_at).holds(waiter.now),
-            start,
+            |progress| {
+                let (cache, cache_request) = (Arc::clone(self), Arc::clone(cache_request));
+                cache.fetch(key.clone(), cache_request, entry.clone(), progress)
+            },
         );
         progress.clone_from(&participant.progress);
-        let Some(fetched_result) =
-            self.await_landing(&mut participant, cache_request.job.deadline).await
-        else {
+        let Some(fetched_result) = self.await_result(&mut participant, job.deadline).await else {
             // This request's own deadline passed while the fetch was still in the wait queue.
-            let refused = self.waited_too_long(&cache_request.job, progress);
-            return Miss::Give(self.stale_instead(refused, entry, cache_request));
+            let error = self.waited_too_long(job, progress);
+            return Some(self.stale_instead(error, entry, cache_request));
         };
-        match (fetched_result, participant.role) {
-            (FetchResult::Entry(entry, _), Role::Follower)
-                if !entry.fits(&cache_request.asked) || !entry.is_for_others() =>
-            {
-                Miss::Resume
-            }
-            (FetchResult::SharedBody(landing), Role::Follower)
-                if !landing.0.fits(&cache_request.asked) =>
-            {
-                Miss::Resume
-            }
+        self.conclude(fetched_result, participant.role, entry, cache_request)
+    }
+
+    /// Turns a fetch result into the answer of this request; `None`: it is of no use to it.
+    fn conclude(
+        &self,
+        fetched_result: FetchResult,
+        role: Role,
+        entry: Option<Arc<Entry>>,
+        cache_request: &CacheRequest,
+    ) -> Option<Result<ReadAnswer, GatewayError>> {
+        let is_follower = role == Role::Follower;
+        let fits_all = |found: &Entry| found.fits(&cache_request.headers) && found.is_for_others();
+        match fetched_result {
+            FetchResult::Entry(found, _) if is_follower && !fits_all(&found) => None,
             // A stored answer is preferred to an upstream failure.
-            (FetchResult::Entry(failure, fetch), role) if failure.status().is_server_error() => {
-                let stale = self.may_serve_stale(
-                    StaleReason::Answered(failure.status()),
-                    entry,
-                    cache_request,
-                );
-                Miss::Give(
-                    stale.map_or_else(|| given(FetchResult::Entry(failure, fetch), role), Ok),
-                )
+            FetchResult::Entry(found, fetch) => {
+                let failure = Some(found.status()).filter(StatusCode::is_server_error);
+                let stale = failure.and_then(|status| {
+                    self.may_serve_stale(StaleReason::Answered(status), entry, cache_request)
+                });
+                Some(Ok(stale.unwrap_or(ReadAnswer::Entry(found, role.outcome(fetch)))))
             }
-            // The denial belongs to the leader, with another deadline, priority and share.
-            (FetchResult::Failed(GatewayError::Limited { .. }), Role::Follower)
-                if self.env.clock.now() < cache_request.job.deadline =>
+            FetchResult::SharedBody(guard)
+                if is_follower && !guard.0.fits(&cache_request.headers) =>
             {
-                Miss::Resume
+                None
             }
-            // The leader's deadline for the token was shorter.
-            (
-                FetchResult::Failed(GatewayError::TokenUnavailable(Lack {
-                    cause: Cause::Passing,
-                    ..
-                })),
-                Role::Follower,
-            ) if self.env.clock.now() < cache_request.job.deadline => Miss::Resume,
-            (FetchResult::Failed(refused), _) => {
-                Miss::Give(self.stale_instead(refused, entry, cache_request))
+            FetchResult::SharedBody(guard) => {
+                let stale_reason = StaleReason::Answered(guard.0.head.status);
+                self.may_serve_stale(stale_reason, entry, cache_request)
+                    .or_else(|| read_shared(&guard.0, cache_request, role))
+                    .map(Ok)
             }
-            (FetchResult::SharedBody(landing), role) => {
-                let stale = self.may_serve_stale(
-                    StaleReason::Answered(landing.0.head.status),
-                    entry,
-                    cache_request,
-                );
-                stale
-                    .or_else(|| self.streamed(&landing.0, cache_request, role))
-                    .map_or(Miss::Resume, |answer| Miss::Give(Ok(answer)))
-            }
-            (fetched_result, role) => Miss::Give(given(fetched_result, role)),
+            // The denial belongs to the leader, with another deadline, priority and share. So does
+            // the deadline for a token.
+            FetchResult::Failed(
+                GatewayError::Limited { .. }
+                | GatewayError::TokenUnavailable(Lack { cause: Cause::Passing, .. }),
+            ) if is_follower && self.env.clock.now() < cache_request.job.deadline => None,
+            FetchResult::Failed(error) => Some(self.stale_instead(error, entry, cache_request)),
         }
     }
 
@@ -187,7 +167,7 @@ impl ReadCache {
 
     /// Waits for the fetch result; `None` if the deadline passes in the wait queue. A fetch on its
     /// way upstream is awaited: the deadline bounds only the wait here.
-    async fn await_landing(
+    async fn await_result(
         &self,
         participant: &mut Participant,
         deadline: Timestamp,
@@ -229,20 +209,20 @@ impl ReadCache {
     /// Serves a stale entry instead of an error where the rules allow it.
     fn stale_instead(
         &self,
-        refused: GatewayError,
+        error: GatewayError,
         entry: Option<Arc<Entry>>,
         cache_request: &CacheRequest,
     ) -> Result<ReadAnswer, GatewayError> {
-        let stale_reason = match &refused {
+        let stale_reason = match &error {
             GatewayError::Limited { .. } => StaleReason::Limited,
             // A rejected token may have lost its permission for the entry; a late token has not.
             GatewayError::TokenUnavailable(Lack { cause: Cause::Passing, .. })
             | GatewayError::Unreachable
             | GatewayError::UpstreamFailed
             | GatewayError::UpstreamTimeout => StaleReason::NoAnswer,
-            _ => return Err(refused),
+            _ => return Err(error),
         };
-        self.may_serve_stale(stale_reason, entry, cache_request).ok_or(refused)
+        self.may_serve_stale(stale_reason, entry, cache_request).ok_or(error)
     }
 
     fn may_serve_stale(
@@ -259,10 +239,13 @@ impl ReadCache {
                 (self.env.config.cache.stale_if_error, CacheOutcome::StaleIfError)
             }
         };
+        let (directives, now) = (&cache_request.directives, self.env.clock.now());
+        let path = path_of(&cache_request.job.request.target);
         let may_stand_in = |entry: &Arc<Entry>| {
-            entry.validated().may_serve_stale(stale_reason, age_max, &cache_request.directives, self.env.clock.now(), self.env.mode)
+            let validated = entry.validated();
+            validated.may_serve_stale(stale_reason, age_max, directives, now, self.env.mode)
                 // An entry from before a write would hide the client's own write.
-                && self.trust(entry, cache_request) != Trust::Invalidated
+                && self.store.trust(path, entry.requested_at()) != Trust::Invalidated
         };
         Some(ReadAnswer::Entry(entry.filter(may_stand_in)?, outcome))
     }
@@ -273,20 +256,14 @@ impl ReadCache {
         &self,
         scope: Scope,
         valid: &ValidRequest,
-        asked: &HeaderMap,
+        request_headers: &HeaderMap,
         now: Timestamp,
     ) -> Result<Arc<Entry>, CacheLookup> {
-        let address = self.cache_key(scope, valid.service, &valid.target(), asked);
-        let (key, entry) = self.store.find(address.clone(), asked);
+        let address = self.cache_key(scope, valid.service, &valid.target(), request_headers);
+        let (key, entry) = self.store.find(address.clone(), request_headers);
         let may_be_served = |entry: &Arc<Entry>| {
-            let trust = || self.store.trust(&valid.path, entry.requested_at());
-            entry.validated().answers(
-                &RequestDirectives::of(asked, self.env.mode),
-                now,
-                self.env.mode,
-                trust,
-                self.watched(entry, &valid.path, now),
-            )
+            let directives = RequestDirectives::of(request_headers, self.env.mode);
+            self.may_serve(entry, &directives, &valid.path, now)
         };
         match entry {
             Some(entry) if may_be_served(&entry) => Ok(entry),
@@ -299,11 +276,11 @@ impl ReadCache {
         scope: Scope,
         service: Service,
         target: &str,
-        asked: &HeaderMap,
+        request_headers: &HeaderMap,
     ) -> CacheKey {
-        let accept = headers::accept_of(asked);
+        let accept = headers::accept_of(request_headers);
         // At most one, and ASCII: validation ensures it.
-        let version = asked
+        let version = request_headers
             .get(self.env.config.upstream.dialect.version_header())
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default();
@@ -316,45 +293,22 @@ impl ReadCache {
         }
     }
 
-    fn may_serve(&self, entry: &Entry, cache_request: &CacheRequest) -> bool {
-        let now = self.env.clock.now();
-        let watched = self.watched(entry, path_of(&cache_request.job.request.target), now);
-        entry.validated().answers(
-            &cache_request.directives,
-            now,
-            self.env.mode,
-            || self.trust(entry, cache_request),
-            watched,
-        )
+    /// True if the entry may answer a request for this path without the upstream.
+    fn may_serve(
+        &self,
+        entry: &Entry,
+        directives: &RequestDirectives,
+        path: &str,
+        now: Timestamp,
+    ) -> bool {
+        let trust = || self.store.trust(path, entry.requested_at());
+        let watched = self.watched(entry, path, now);
+        entry.validated().answers(directives, now, self.env.mode, trust, watched)
     }
 
     /// The lifetime that a healthy webhook grants.
     fn watched(&self, entry: &Entry, path: &str, now: Timestamp) -> Option<Duration> {
         let rule = entry.stored.watched_by?.get() - 1;
         self.coverage.ttl(rule.into(), path, entry.requested_at(), now)
-    }
-
-    fn trust(&self, entry: &Entry, cache_request: &CacheRequest) -> Trust {
-        self.store.trust(path_of(&cache_request.job.request.target), entry.requested_at())
-    }
-}
-
-/// Converts a fetch result into a waiter's answer.
-fn given(fetched_result: FetchResult, role: Role) -> Result<ReadAnswer, GatewayError> {
-    match fetched_result {
-        FetchResult::Entry(entry, fetch) => {
-            let outcome = if role == Role::Leader {
-                CacheOutcome::Fetched(fetch)
-            } else {
-                CacheOutcome::Collapsed(fetch)
-            };
-            Ok(ReadAnswer::Entry(entry, outcome))
-        }
-        // No other request shares this body.
-        FetchResult::SharedBody(landing) => {
-            let reader = Reader::join(&landing.0, None).ok_or(GatewayError::UpstreamFailed)?;
-            Ok(ReadAnswer::Streamed(Box::new(reader), CacheOutcome::Fetched(Fetch::TooLarge)))
-        }
-        FetchResult::Failed(refused) => Err(refused),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::gateway::cache::invalidation::pagination::PaginationChanges;
 use crate::gateway::cache::predicted_etags::Predictor;
-use crate::gateway::cache::registry::BodyRegistry;
+use crate::gateway::cache::shared_body::BodyRegistry;
 use crate::gateway::cache::single_flight::SingleFlight;
 use crate::gateway::cache::store::Store;
 use crate::gateway::cache::webhook_coverage::WebhookCoverage;

@@ -1,36 +1,37 @@
 //! Shared bodies: a body too large to hold is read once and passed on piece by piece to all.
 //!
-//! No task pumps it. The reader that needs the next piece reads it for all. A piece is kept until
-//! the slowest reader has it, which bounds memory and the upstream's pace. The body is read while
-//! it has a reader, and a break hits all readers.
+//! No task pumps it. The reader that needs the next piece reads it for all. Pieces stay in a small
+//! window in memory; those that leave it before the slowest reader has them go to a spool
+//! (`spool.rs`), so each reader has its own pace. A body with one reader needs no file and takes
+//! its reader's pace. The body is read while it has a reader, and a break hits all readers.
 //!
-//! A slow reader may delay the others by [`PATIENCE`] in total. Then it is released and resumes
-//! with a fetch of its own (`shared_body_reader.rs`). A request that misses the beginning fetches
-//! for itself. `response/render.rs` writes to clients.
+//! If the spool is full or fails, a slow reader may delay the others by [`PATIENCE`] in total. Then
+//! it is cut off. A request that misses the beginning fetches for itself. `response/render.rs`
+//! writes to clients.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
-use ring::digest::{Context, SHA256};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
-use crate::clock::Timestamp;
-use crate::tokens::TokenId;
-
-use crate::clock::timer_now;
+use crate::clock::{Timestamp, timer_now};
+use crate::decision::cache::key::CacheKey;
+use crate::gateway::cache::spool::Spool;
 use crate::gateway::cache::store::Vary;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody, Held};
 use crate::gateway::upstream::fetch::Exchange;
 
-/// The lead over the slowest reader. Chosen here: eight reads; 32 MiB for all large bodies.
-const WINDOW_BYTES: usize = 512 * 1024;
-/// Overhead of a piece.
-const PIECE_BYTES: usize = 128;
+/// The window in memory. Chosen here: eight reads; 32 MiB for all large bodies.
+const WINDOW_BYTES: u64 = 512 * 1024;
+/// Pieces in the window, because each has an overhead.
+const PIECES_MAX: usize = 4096;
 /// The total delay that one reader may cause. Chosen here: unnoticed, but enough for a busy client.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -42,7 +43,6 @@ pub struct Lost;
 pub struct Head {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    pub token: TokenId,
     pub requested_at: Timestamp,
 }
 
@@ -51,9 +51,9 @@ pub struct SharedBody {
     vary: Option<Box<Vary>>,
     /// False if only one reader may have it.
     is_for_others: bool,
-    /// The upstream exchange, until its end.
+    /// The upstream exchange, until its end. Its lock admits one reading reader.
     source: AsyncMutex<Option<Source>>,
-    state: Mutex<State>,
+    delivery: Mutex<Delivery>,
     moved: Notify,
 }
 
@@ -63,317 +63,459 @@ struct Source {
     held: Held,
 }
 
-struct State {
-    /// Pieces that the slowest reader does not have yet.
-    window: VecDeque<Bytes>,
-    window_bytes: usize,
-    /// Pieces that all readers have.
-    gone: Gone,
+/// The delivery of the bytes read so far.
+#[derive(Default)]
+struct Delivery {
+    /// Pieces in memory with their offsets in the body.
+    window: VecDeque<(u64, Bytes)>,
+    /// The bytes between the slowest reader and the window.
+    spool: Arc<Spool>,
+    read_bytes: u64,
     end: Option<Result<(), Lost>>,
     join: JoinState,
-    readers: Vec<Option<Place>>,
+    /// `None`: it left or was cut off.
+    readers: Vec<Option<Progress>>,
+    /// The offset of the slowest reader.
+    slowest: u64,
     /// The time since which a reader waits for the slowest.
     stalled_since: Option<Instant>,
 }
 
-/// The dropped part of the body.
-#[derive(Clone)]
-pub struct Gone {
-    pieces: u64,
-    pub bytes: u64,
-    /// Its digest; kept only for several readers, because one of them may have to resume alone.
-    pub digest: Option<Context>,
-}
-
 /// A body can be joined only at its beginning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Default, PartialEq, Eq)]
 enum JoinState {
     /// Waiters of its fetch may still join; so may others.
+    #[default]
     Awaiting,
     /// Any request may join until the window is full.
     Open,
     Closed,
 }
 
-struct Place {
-    pieces: u64,
+/// The progress of a reader.
+#[derive(Default)]
+struct Progress {
+    offset: u64,
+    /// The delay that it has caused.
     held_up: Duration,
-    /// Set when the reader was released: the part that it has.
-    left_at: Option<Box<Gone>>,
-}
-
-pub enum Turn {
-    Piece(Bytes),
-    End,
-    /// It was released after this part.
-    Left(Box<Gone>),
 }
 
 enum Step {
-    Take(Turn),
+    Take(Bytes),
+    TakeSpooled(Range<u64>),
+    End,
+    /// It reads for all, or makes space for that.
     Read,
     Wait(Instant),
 }
 
 /// Guard: keeps a new shared body open for the waiters of its fetch.
-pub struct Landing(pub Arc<SharedBody>);
+pub struct JoinGuard(pub Arc<SharedBody>);
 
-impl Drop for Landing {
+impl Drop for JoinGuard {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        if state.join == JoinState::Awaiting {
-            state.join = JoinState::Open;
+        self.0.change(|delivery| {
+            if delivery.join == JoinState::Awaiting {
+                delivery.join = JoinState::Open;
+            }
+        });
+    }
+}
+
+/// A reader of a shared body. Dropping it ends its interest.
+pub struct Reader {
+    body: Arc<SharedBody>,
+    index: usize,
+}
+
+impl Reader {
+    /// Adds a reader at the beginning; `None` if the beginning is dropped or the body is exclusive.
+    pub fn join(body: &Arc<SharedBody>) -> Option<Self> {
+        let mut delivery = body.delivery.lock();
+        if delivery.join == JoinState::Closed {
+            return None;
         }
-        self.0.rid_of_source(&mut state);
-        drop(state);
-        self.0.moved.notify_waiters();
+        if !body.is_for_others {
+            delivery.join = JoinState::Closed;
+        }
+        delivery.readers.push(Some(Progress::default()));
+        Some(Self { body: Arc::clone(body), index: delivery.readers.len() - 1 })
+    }
+
+    /// The only reader of an answer.
+    pub fn alone(answer: Answer) -> Self {
+        let body = SharedBody::new(answer, None, false);
+        let mut delivery = body.delivery.lock();
+        delivery.join = JoinState::Closed;
+        delivery.readers.push(Some(Progress::default()));
+        drop(delivery);
+        Self { body: Arc::new(body), index: 0 }
+    }
+
+    pub fn head(&self) -> &Head {
+        &self.body.head
+    }
+
+    /// Returns the next piece; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Lost> {
+        let Self { body, index } = self;
+        loop {
+            let moved = body.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            let step = body.delivery.lock().step(*index, timer_now())?;
+            let piece = match step {
+                Step::Take(piece) => piece,
+                Step::TakeSpooled(range) => {
+                    let spool = Arc::clone(&body.delivery.lock().spool);
+                    let read = spawn_blocking(move || spool.read(range)).await;
+                    read.ok().and_then(Result::ok).ok_or(Lost)?
+                }
+                Step::End => return Ok(None),
+                Step::Read => {
+                    body.read(*index).await;
+                    continue;
+                }
+                Step::Wait(deadline) => {
+                    tokio::select! {
+                        () = &mut moved => {}
+                        () = sleep_until(deadline) => {
+                            body.change(|delivery| delivery.lose_patience(timer_now()));
+                        }
+                    }
+                    continue;
+                }
+            };
+            body.change(|delivery| delivery.took(*index, piece.len(), timer_now()));
+            return Ok(Some(piece));
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.body.change(|delivery| {
+            delivery.readers[self.index] = None;
+            delivery.stalled_since = None;
+        });
     }
 }
 
 impl SharedBody {
     /// Shares the body of an answer. `is_for_others`: more than one reader may have it.
     pub fn new(answer: Answer, vary: Option<Box<Vary>>, is_for_others: bool) -> Self {
-        let Answer { status, headers, body, token, requested_at, .. } = answer;
+        let Answer { status, headers, body, requested_at, .. } = answer;
         let (first, source) = match body {
             AnswerBody::Whole(bytes) => (bytes, None),
             AnswerBody::SharedBody { first, exchange, held } => {
                 (first, Some(Source { exchange, held }))
             }
         };
-        let mut state = State {
-            window: VecDeque::new(),
-            window_bytes: 0,
-            gone: Gone { pieces: 0, bytes: 0, digest: Some(Context::new(&SHA256)) },
-            end: source.is_none().then_some(Ok(())),
-            join: JoinState::Awaiting,
-            readers: Vec::new(),
-            stalled_since: None,
-        };
-        if !first.is_empty() {
-            state.push(first);
-        }
+        let end = source.is_none().then_some(Ok(()));
+        let mut delivery = Delivery { end, ..Delivery::default() };
+        delivery.push(first);
         Self {
-            head: Head { status, headers, token, requested_at },
+            head: Head { status, headers, requested_at },
             vary,
             is_for_others,
             source: AsyncMutex::new(source),
-            state: Mutex::new(state),
+            delivery: Mutex::new(delivery),
             moved: Notify::new(),
         }
     }
 
     /// True if it answers a request with these headers.
-    pub fn fits(&self, asked: &HeaderMap) -> bool {
-        self.vary.as_ref().is_none_or(|vary| vary.fits(asked))
+    pub fn fits(&self, request_headers: &HeaderMap) -> bool {
+        self.vary.as_ref().is_none_or(|vary| vary.fits(request_headers))
     }
 
-    /// A place for one more reader, from the body's start; `None`: its beginning is gone already,
-    /// or it is not for others.
-    pub(super) fn take_place(&self) -> Option<usize> {
-        let mut state = self.state.lock();
-        if state.join == JoinState::Closed {
-            return None;
-        }
-        if !self.is_for_others {
-            state.join = JoinState::Closed;
-        }
-        Some(state.add_reader())
+    /// Keeps it out of files from now on.
+    pub fn keep_in_memory(&self) {
+        self.delivery.lock().spool.close();
     }
 
-    /// A place for the only reader.
-    pub(super) fn take_only_place(&self) -> usize {
-        let mut state = self.state.lock();
-        state.join = JoinState::Closed;
-        state.add_reader()
-    }
-
-    /// Gives a reader's place up: nothing is kept for it any more.
-    pub(super) fn leave(&self, place: usize) {
-        let mut state = self.state.lock();
-        if let Some(place) = state.readers.get_mut(place) {
-            *place = None;
-        }
-        state.stalled_since = None;
-        state.settle();
-        self.rid_of_source(&mut state);
-        drop(state);
-        self.moved.notify_waiters();
-    }
-
-    pub(super) async fn next(&self, place: usize) -> Result<Turn, Lost> {
-        loop {
-            let moved = self.moved.notified();
-            tokio::pin!(moved);
-            moved.as_mut().enable();
-            match self.step(place)? {
-                Step::Take(turn) => return Ok(turn),
-                Step::Read => self.read(place).await,
-                Step::Wait(deadline) => {
-                    tokio::select! {
-                        () = &mut moved => {}
-                        () = sleep_until(deadline) => self.state.lock().let_go(timer_now()),
-                    }
-                }
-            }
-        }
-    }
-
-    fn step(&self, place: usize) -> Result<Step, Lost> {
-        let mut state = self.state.lock();
-        let before = state.gone.pieces;
-        let step = state.step(place, timer_now());
-        let has_moved = state.gone.pieces > before;
-        drop(state);
-        if has_moved {
-            self.moved.notify_waiters();
-        }
-        step
-    }
-
-    async fn read(&self, place: usize) {
+    async fn read(&self, reader: usize) {
         let mut source = self.source.lock().await;
-        // Another reader may have done so meanwhile.
-        if !self.state.lock().is_at_end(place) {
-            return;
+        let oldest = {
+            let delivery = self.delivery.lock();
+            // Another reader may have done so meanwhile.
+            if !delivery.is_at_end(reader) {
+                return;
+            }
+            delivery.window.front().filter(|_| delivery.is_full()).cloned()
+        };
+        if let Some((offset, piece)) = oldest {
+            return self.spill(offset, piece).await;
         }
         let read = match source.as_mut() {
-            Some(source) => source.exchange.read_body().await,
-            None => Ok(None),
+            Some(source) => source.exchange.read_body().await.map_err(|_| Lost),
+            None => Err(Lost),
         };
-        let was_open = source.is_some();
-        let ended = if let Ok(Some(_)) = read { None } else { source.take() };
-        let mut state = self.state.lock();
-        match read {
-            Ok(Some(piece)) => state.push(piece),
-            Ok(None) if was_open => state.end = Some(Ok(())),
-            _ => state.end = state.end.or(Some(Err(Lost))),
-        }
-        let is_whole = state.end == Some(Ok(()));
-        drop(state);
-        if let Some(Source { exchange, .. }) = ended
-            && is_whole
-        {
+        let end = match read {
+            Ok(Some(piece)) => return self.change(|delivery| delivery.push(piece)),
+            Ok(None) => Ok(()),
+            Err(Lost) => Err(Lost),
+        };
+        let ended = source.take();
+        self.change(|delivery| delivery.end = Some(end));
+        if let (Some(Source { exchange, .. }), Ok(())) = (ended, end) {
             exchange.release();
         }
-        self.moved.notify_waiters();
     }
 
-    /// Ends the exchange once it has no reader. A reader in the middle of a read still wants it.
-    fn rid_of_source(&self, state: &mut State) {
-        if state.join != JoinState::Awaiting && state.wanting().next().is_none() {
-            state.join = JoinState::Closed;
+    /// Moves the oldest piece of the window to the spool.
+    async fn spill(&self, offset: u64, piece: Bytes) {
+        let (spool, end) = (Arc::clone(&self.delivery.lock().spool), offset + piece.len() as u64);
+        let written = spawn_blocking(move || spool.write(offset, &piece)).await;
+        self.change(|delivery| match written.unwrap_or_else(|error| Err(error.into())) {
+            Ok(()) => {
+                delivery.stalled_since = None;
+                delivery.drop_before(end);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the temporary file of a large answer failed");
+                delivery.spool.close();
+            }
+        });
+    }
+
+    /// Changes the delivery. Ends the exchange once it has no reader; a reader in the middle of a
+    /// read still wants it.
+    fn change(&self, change: impl FnOnce(&mut Delivery)) {
+        let mut delivery = self.delivery.lock();
+        change(&mut delivery);
+        if delivery.join != JoinState::Awaiting && delivery.readers.iter().all(Option::is_none) {
+            delivery.join = JoinState::Closed;
             if let Ok(mut source) = self.source.try_lock() {
                 *source = None;
             }
         }
+        delivery.settle();
+        drop(delivery);
+        self.moved.notify_waiters();
     }
 }
 
-impl State {
-    fn add_reader(&mut self) -> usize {
-        self.readers.push(Some(Place { pieces: 0, held_up: Duration::ZERO, left_at: None }));
-        self.readers.len() - 1
-    }
-
+impl Delivery {
     fn push(&mut self, piece: Bytes) {
-        self.window_bytes += piece.len() + PIECE_BYTES;
-        self.window.push_back(piece);
+        if !piece.is_empty() {
+            let offset = self.read_bytes;
+            self.read_bytes += piece.len() as u64;
+            self.window.push_back((offset, piece));
+        }
     }
 
-    fn wanting(&self) -> impl Iterator<Item = &Place> {
-        self.readers.iter().flatten().filter(|place| place.left_at.is_none())
+    fn window_start(&self) -> u64 {
+        self.window.front().map_or(self.read_bytes, |(offset, _)| *offset)
+    }
+
+    fn is_full(&self) -> bool {
+        self.read_bytes - self.window_start() >= WINDOW_BYTES || self.window.len() >= PIECES_MAX
     }
 
     /// True if this reader has every piece read so far and there may be more.
-    fn is_at_end(&self, place: usize) -> bool {
-        let pieces = self.gone.pieces + self.window.len() as u64;
-        let place = self.readers.get(place).and_then(Option::as_ref);
+    fn is_at_end(&self, reader: usize) -> bool {
         self.end.is_none()
-            && self.window_bytes < WINDOW_BYTES
-            && place.is_some_and(|place| place.left_at.is_none() && place.pieces == pieces)
+            && self.readers[reader].as_ref().is_some_and(|reader| reader.offset == self.read_bytes)
     }
 
     fn step(&mut self, reader: usize, now: Instant) -> Result<Step, Lost> {
-        let Some(Some(place)) = self.readers.get_mut(reader) else { return Err(Lost) };
-        if let Some(left_at) = &place.left_at {
-            return Ok(Step::Take(Turn::Left(left_at.clone())));
+        let offset = self.readers[reader].as_ref().ok_or(Lost)?.offset;
+        let start = self.window_start();
+        if offset < start {
+            return Ok(Step::TakeSpooled(offset..start));
         }
-        let ahead = place
-            .pieces
-            .checked_sub(self.gone.pieces)
-            .and_then(|ahead| usize::try_from(ahead).ok())
-            .ok_or(Lost)?;
-        if let Some(piece) = self.window.get(ahead).cloned() {
-            place.pieces += 1;
-            if let (0, Some(since)) = (ahead, self.stalled_since) {
-                place.held_up += now.saturating_duration_since(since);
-            }
-            self.settle();
-            return Ok(Step::Take(Turn::Piece(piece)));
+        let index = self.window.partition_point(|(start, _)| *start < offset);
+        if let Some((_, piece)) = self.window.get(index) {
+            return Ok(Step::Take(piece.clone()));
         }
-        match self.end {
-            Some(end) => end.map(|()| Step::Take(Turn::End)),
-            None if self.window_bytes < WINDOW_BYTES => Ok(Step::Read),
+        if let Some(end) = self.end {
+            return end.map(|()| Step::End);
+        }
+        if self.join == JoinState::Open && self.is_full() {
             // A later request can fetch for itself.
-            None if self.join == JoinState::Open => {
-                self.join = JoinState::Closed;
-                self.settle();
-                self.step(reader, now)
-            }
-            None => {
-                let since = *self.stalled_since.get_or_insert(now);
-                let held_up = self.slowest().map(|place| place.held_up).max().unwrap_or_default();
-                Ok(Step::Wait(since + PATIENCE.saturating_sub(held_up)))
-            }
-        }
-    }
-
-    fn slowest(&self) -> impl Iterator<Item = &Place> {
-        self.wanting().filter(|place| place.pieces == self.gone.pieces)
-    }
-
-    /// Releases the readers that have used up the others' patience.
-    fn let_go(&mut self, now: Instant) {
-        let Some(since) = self.stalled_since else { return };
-        let stalled = now.saturating_duration_since(since);
-        if self.join == JoinState::Awaiting && stalled >= PATIENCE {
             self.join = JoinState::Closed;
+            self.settle();
         }
-        for place in self
-            .readers
-            .iter_mut()
-            .flatten()
-            .filter(|place| place.left_at.is_none() && place.pieces == self.gone.pieces)
-        {
-            if place.held_up + stalled >= PATIENCE {
-                place.left_at = Some(Box::new(self.gone.clone()));
-            }
+        // Before it is closed, the slowest reader may still come.
+        if !self.is_full() || self.join == JoinState::Closed && self.spool.has_room() {
+            return Ok(Step::Read);
         }
-        self.settle();
+        let since = *self.stalled_since.get_or_insert(now);
+        let slowest = self.readers.iter().flatten().filter(|reader| reader.offset == self.slowest);
+        let held_up = slowest.map(|reader| reader.held_up).max().unwrap_or_default();
+        Ok(Step::Wait(since + PATIENCE.saturating_sub(held_up)))
     }
 
-    fn settle(&mut self) {
-        if self.join != JoinState::Closed {
+    fn took(&mut self, reader: usize, bytes: usize, now: Instant) {
+        let Some(reader) = &mut self.readers[reader] else { return };
+        if let (true, Some(since)) = (reader.offset == self.slowest, self.stalled_since) {
+            reader.held_up += now.saturating_duration_since(since);
+        }
+        reader.offset += bytes as u64;
+    }
+
+    /// Closes the beginning, or cuts off the readers that have used up the others' patience.
+    fn lose_patience(&mut self, now: Instant) {
+        let Some(since) = self.stalled_since else { return };
+        if self.join == JoinState::Awaiting {
+            self.join = JoinState::Closed;
+            self.stalled_since = None;
             return;
         }
-        let (mut count, mut slowest) = (0, u64::MAX);
-        for place in self.wanting() {
-            (count, slowest) = (count + 1, slowest.min(place.pieces));
+        let stalled = now.saturating_duration_since(since);
+        for reader in &mut self.readers {
+            reader.take_if(|reader| {
+                reader.offset == self.slowest && reader.held_up + stalled >= PATIENCE
+            });
         }
-        if count < 2 {
-            // A single reader is never released.
-            self.gone.digest = None;
-        }
-        while self.gone.pieces < slowest
-            && let Some(piece) = self.window.pop_front()
-        {
-            self.window_bytes -= piece.len() + PIECE_BYTES;
-            self.gone.pieces += 1;
-            self.gone.bytes += piece.len() as u64;
-            if let Some(digest) = &mut self.gone.digest {
-                digest.update(&piece);
+    }
+
+    /// Drops what all readers have.
+    fn settle(&mut self) {
+        if self.join == JoinState::Closed {
+            let offsets = self.readers.iter().flatten().map(|reader| reader.offset);
+            let slowest = offsets.min().unwrap_or(self.read_bytes);
+            if slowest > self.slowest {
+                self.slowest = slowest;
+                self.stalled_since = None;
             }
-            self.stalled_since = None;
+            self.drop_before(slowest);
         }
+    }
+
+    fn drop_before(&mut self, offset: u64) {
+        while self.window.pop_front_if(|(start, _)| *start < offset).is_some() {}
+    }
+}
+
+/// The shared bodies that a later request can join at the beginning.
+#[derive(Default)]
+pub struct BodyRegistry {
+    by_key: Mutex<HashMap<CacheKey, Weak<SharedBody>, foldhash::fast::RandomState>>,
+}
+
+impl BodyRegistry {
+    /// Adds a body and removes ended ones.
+    pub fn insert(&self, key: CacheKey, body: &Arc<SharedBody>) {
+        let mut by_key = self.by_key.lock();
+        by_key.retain(|_, body| body.strong_count() > 0);
+        by_key.insert(key, Arc::downgrade(body));
+    }
+
+    pub fn find(&self, key: &CacheKey) -> Option<Arc<SharedBody>> {
+        let by_key = self.by_key.lock();
+        // Usually empty, which saves the hash of the key.
+        if by_key.is_empty() { None } else { by_key.get(key)?.upgrade() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PIECE: [u8; 50_000] = [b'x'; 50_000];
+
+    /// A body with this many readers that no further one can join.
+    fn delivery(readers: usize) -> Delivery {
+        let readers = (0..readers).map(|_| Some(Progress::default())).collect();
+        Delivery { join: JoinState::Closed, readers, ..Delivery::default() }
+    }
+
+    fn without_file(readers: usize) -> Delivery {
+        let delivery = delivery(readers);
+        delivery.spool.close();
+        delivery
+    }
+
+    /// Reads up to `bytes` from the upstream. Returns the bytes that this reader got, and the step
+    /// that it cannot take.
+    fn read(delivery: &mut Delivery, reader: usize, bytes: u64) -> (u64, Result<Step, Lost>) {
+        let mut got = 0;
+        loop {
+            let piece = match delivery.step(reader, timer_now()) {
+                Ok(Step::Take(piece)) => piece,
+                Ok(Step::TakeSpooled(range)) => delivery.spool.read(range).unwrap(),
+                Ok(Step::Read) if delivery.is_full() => {
+                    let (offset, piece) = delivery.window.front().unwrap();
+                    delivery.spool.write(*offset, piece).unwrap();
+                    delivery.window.pop_front();
+                    continue;
+                }
+                Ok(Step::Read) if delivery.read_bytes < bytes => {
+                    delivery.push(Bytes::from_static(&PIECE));
+                    continue;
+                }
+                step => return (got, step),
+            };
+            delivery.took(reader, piece.len(), timer_now());
+            delivery.settle();
+            got += piece.len() as u64;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_gets_all_and_delays_nobody() {
+        let (mut delivery, bytes) = (delivery(2), 40_000_000);
+        assert!(matches!(read(&mut delivery, 0, bytes), (got, Ok(Step::Read)) if got == bytes));
+        assert!(delivery.window_start() > bytes - 2 * WINDOW_BYTES, "the rest is in the file");
+        delivery.end = Some(Ok(()));
+        assert!(matches!(read(&mut delivery, 1, bytes), (got, Ok(Step::End)) if got == bytes));
+    }
+
+    #[tokio::test]
+    async fn a_break_comes_after_what_was_read() {
+        let (mut delivery, bytes) = (delivery(2), 2_000_000);
+        let _ = read(&mut delivery, 0, bytes);
+        delivery.end = Some(Err(Lost));
+        assert!(matches!(read(&mut delivery, 0, bytes), (0, Err(Lost))));
+        assert!(matches!(read(&mut delivery, 1, bytes), (got, Err(Lost)) if got == bytes));
+    }
+
+    #[tokio::test]
+    async fn a_single_reader_needs_no_file() {
+        let (mut delivery, bytes) = (without_file(1), 10_000_000);
+        assert!(matches!(read(&mut delivery, 0, bytes), (got, Ok(Step::Read)) if got == bytes));
+    }
+
+    #[tokio::test]
+    async fn a_slow_reader_is_cut_off_where_the_spool_is_full() {
+        let (mut delivery, bytes) = (without_file(2), 10_000_000);
+        let (got, Ok(Step::Wait(deadline))) = read(&mut delivery, 0, bytes) else { unreachable!() };
+        assert!(got > WINDOW_BYTES / 2 && got < bytes, "{got}");
+        delivery.lose_patience(deadline - Duration::from_millis(1));
+        assert!(matches!(read(&mut delivery, 0, bytes), (0, Ok(Step::Wait(_)))));
+        delivery.lose_patience(deadline);
+        delivery.settle();
+        assert!(matches!(read(&mut delivery, 1, bytes), (0, Err(Lost))));
+        assert!(
+            matches!(read(&mut delivery, 0, bytes), (rest, Ok(Step::Read)) if rest == bytes - got)
+        );
+    }
+
+    #[tokio::test]
+    async fn the_delays_of_one_reader_add_up() {
+        let (mut delivery, mut now) = (without_file(2), timer_now());
+        for _ in 0..4 {
+            assert!(matches!(read(&mut delivery, 0, u64::MAX), (_, Ok(Step::Wait(_)))));
+            delivery.stalled_since = Some(now);
+            now += PATIENCE / 4;
+            assert!(matches!(delivery.step(1, now), Ok(Step::Take(_))));
+            delivery.took(1, PIECE.len(), now);
+            delivery.settle();
+        }
+        assert!(matches!(read(&mut delivery, 0, u64::MAX), (_, Ok(Step::Wait(_)))));
+        delivery.lose_patience(timer_now());
+        assert!(matches!(delivery.step(1, now), Err(Lost)));
+    }
+
+    #[tokio::test]
+    async fn a_file_serves_what_it_has_after_a_fault() {
+        let mut delivery = delivery(2);
+        let _ = read(&mut delivery, 0, 2_000_000);
+        delivery.spool.close();
+        assert!(matches!(read(&mut delivery, 0, 20_000_000), (_, Ok(Step::Wait(_)))));
+        let held = delivery.read_bytes;
+        assert!(matches!(read(&mut delivery, 1, 0), (got, Ok(Step::Read)) if got == held));
     }
 }

@@ -26,11 +26,11 @@ use crate::clock::Timestamp;
 use crate::decision::Priority;
 use crate::decision::cache::key::CacheKey;
 
-use crate::gateway::cache::shared_body::Landing;
+use crate::gateway::cache::shared_body::JoinGuard;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::error::GatewayError;
-use crate::telemetry::Fetch;
+use crate::telemetry::{CacheOutcome, Fetch};
 
 /// The grace period of a fetch without waiters (SPECIFICATION D1).
 const ORPHAN_GRACE: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ const ORPHAN_GRACE: Duration = Duration::from_secs(2);
 pub enum FetchResult {
     Entry(Arc<Entry>, Fetch),
     /// A shared body that every waiter may read.
-    SharedBody(Arc<Landing>),
+    SharedBody(Arc<JoinGuard>),
     Failed(GatewayError),
 }
 
@@ -89,6 +89,15 @@ type FetchFuture = Pin<Box<dyn Future<Output = FetchResult> + Send>>;
 pub enum Role {
     Leader,
     Follower,
+}
+
+impl Role {
+    pub fn outcome(self, fetch: Fetch) -> CacheOutcome {
+        match self {
+            Self::Leader => CacheOutcome::Fetched(fetch),
+            Self::Follower => CacheOutcome::Collapsed(fetch),
+        }
+    }
 }
 
 /// A request that wants to take part.

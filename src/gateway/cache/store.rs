@@ -5,6 +5,7 @@
 //! entry.
 
 use std::cell::Cell;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use http::header::{self, HeaderName, HeaderValue};
@@ -14,8 +15,7 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 
 use crate::clock::Timestamp;
 use crate::decision::cache::cache_control::{CacheControl, vary_names};
-use crate::decision::cache::freshness::Stored;
-use crate::decision::cache::freshness::Validated;
+use crate::decision::cache::freshness::{Stored, Validated};
 use crate::decision::cache::key::CacheKey;
 use crate::decision::cache::settling::Trust;
 
@@ -30,10 +30,9 @@ use crate::gateway::url_rewrite::map::Body;
 const SLOT_BYTES: usize = (size_of::<CacheKey>() + 8 + 8 + 8 + 5) * 4 / 3;
 /// The reference counts of a shared allocation.
 const COUNTS_BYTES: usize = 2 * size_of::<usize>();
-/// The limit of independently locked shards. Chosen here: more than most machines have workers.
-const SHARDS_MAX: u64 = 64;
-/// Largest bodies per shard, so that one of them does not evict all other entries.
-const LARGEST_PER_SHARD: u64 = 4;
+/// Several of the largest bodies fit into a shard, so that one does not evict all other entries.
+/// Chosen here: more shards than most machines have workers.
+const SHARDING: Sharding = Sharding { largest_per_shard: 4, shards_max: 64 };
 /// A usual answer, to size the memory of evicted keys. Chosen here.
 const ANSWER_BYTES: u64 = 4096;
 
@@ -41,6 +40,7 @@ const ANSWER_BYTES: u64 = 4096;
 const VARY_ANSWERED: [&str; 6] =
     ["accept", "accept-encoding", "authorization", "cookie", "x-requested-with", "x-weir-key"];
 
+#[derive(Clone)]
 pub struct Entry {
     /// The headers for clients, with a validator equal for all tokens, and upstream URLs.
     pub head: StoredHead,
@@ -71,6 +71,14 @@ impl Vary {
             Self::Everything => false,
         }
     }
+
+    fn memory_bytes(&self) -> usize {
+        let Self::Headers(headers) = self else { return size_of::<Self>() };
+        let values = headers.iter().flat_map(|(_, values)| values);
+        size_of::<Self>()
+            + headers.len() * size_of::<(HeaderName, Vec<HeaderValue>)>()
+            + values.map(|value| size_of::<HeaderValue>() + value.len()).sum::<usize>()
+    }
 }
 
 impl Entry {
@@ -99,6 +107,11 @@ impl Entry {
         self.stored.status()
     }
 
+    /// True if both have the same status and the same stored text.
+    pub fn has_same_content(&self, other: &Self) -> bool {
+        self.status() == other.status() && self.body.text() == other.body.text()
+    }
+
     /// Reads the variant from `Vary` and the request.
     pub fn vary_of(answer: &HeaderMap, request: &HeaderMap) -> Option<Box<Vary>> {
         let Some(names) = vary_names(answer) else { return Some(Box::new(Vary::Everything)) };
@@ -119,19 +132,6 @@ impl Entry {
     fn memory_bytes(&self, key: &CacheKey) -> usize {
         let [repeated, own] = self.head.own_allocations();
         let [text, marks] = self.body.allocations();
-        let of_vary = match self.vary.as_deref() {
-            Some(Vary::Headers(headers)) => {
-                let values = |values: &[HeaderValue]| {
-                    values.iter().map(|value| size_of::<HeaderValue>() + value.len()).sum::<usize>()
-                };
-                let lines = headers.iter().map(|(_, of_name)| {
-                    size_of::<(HeaderName, Vec<HeaderValue>)>() + values(of_name)
-                });
-                size_of::<Vary>() + lines.sum::<usize>()
-            }
-            Some(Vary::Everything) => size_of::<Vary>(),
-            None => 0,
-        };
         let parts = [
             COUNTS_BYTES + size_of::<Self>(),
             repeated,
@@ -139,7 +139,7 @@ impl Entry {
             text,
             marks,
             self.stored.allocation(),
-            of_vary,
+            self.vary.as_deref().map_or(0, Vary::memory_bytes),
             key.allocation(),
         ];
         SLOT_BYTES + parts.into_iter().map(allocated).sum::<usize>()
@@ -159,6 +159,40 @@ pub struct Store {
     purges: Purges,
     log: InvalidationLog,
     on_evicted: Box<dyn Fn(u64) + Send + Sync>,
+}
+
+/// The division of a cache into independently locked shards.
+pub struct Sharding {
+    pub largest_per_shard: u64,
+    pub shards_max: u64,
+}
+
+impl Sharding {
+    /// Creates a cache of at most `bytes_max` with objects of `object_max` and of usual size.
+    pub fn cache<K: Eq + Hash, V: Clone, W: Weighter<K, V> + Clone, L: Lifecycle<K, V> + Clone>(
+        &self,
+        bytes_max: u64,
+        object_max: u64,
+        usual_bytes: u64,
+        weighter: W,
+        lifecycle: L,
+    ) -> Cache<K, V, W, DefaultHashBuilder, L> {
+        let shard_bytes = object_max.saturating_mul(self.largest_per_shard).max(1);
+        // The cache rounds up to a power of two; this rounds down.
+        let shards = 1_usize << (bytes_max / shard_bytes).clamp(1, self.shards_max).ilog2();
+        let objects = usize::try_from(bytes_max / usual_bytes).unwrap_or(usize::MAX);
+        let options = OptionsBuilder::new()
+            .shards(shards)
+            .weight_capacity(bytes_max)
+            .estimated_items_capacity(objects)
+            .build();
+        let hasher = DefaultHashBuilder::default();
+        match options {
+            Ok(options) => Cache::with_options(options, weighter, hasher, lifecycle),
+            // Only a missing option is an error.
+            Err(_) => Cache::with(objects, bytes_max, weighter, hasher, lifecycle),
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -190,27 +224,8 @@ impl Store {
         object_max: u64,
         on_evicted: impl Fn(u64) + Send + Sync + 'static,
     ) -> Self {
-        let shards =
-            (bytes_max / object_max.saturating_mul(LARGEST_PER_SHARD).max(1)).clamp(1, SHARDS_MAX);
-        // The cache rounds up to a power of two; this rounds down.
-        let shards = 1_usize << shards.ilog2();
-        let entries = usize::try_from(bytes_max / ANSWER_BYTES).unwrap_or(usize::MAX);
-        let entries = match OptionsBuilder::new()
-            .shards(shards)
-            .weight_capacity(bytes_max)
-            .estimated_items_capacity(entries)
-            .build()
-        {
-            Ok(options) => {
-                Cache::with_options(options, ByMemory, DefaultHashBuilder::default(), Displaced)
-            }
-            // Only a missing option is an error.
-            Err(_) => {
-                Cache::with(entries, bytes_max, ByMemory, DefaultHashBuilder::default(), Displaced)
-            }
-        };
         Self {
-            entries,
+            entries: SHARDING.cache(bytes_max, object_max, ANSWER_BYTES, ByMemory, Displaced),
             shared_lines: SharedLines::default(),
             fingerprints: Fingerprints::default(),
             purges: Purges::default(),
@@ -221,22 +236,22 @@ impl Store {
 
     /// Looks up the variant for a request with these headers; returns its key too. The first
     /// variant uses the address's own key; the keys of others contain the values that `Vary` names.
-    pub fn find(&self, key: CacheKey, asked: &HeaderMap) -> (CacheKey, Option<Arc<Entry>>) {
+    pub fn find(&self, key: CacheKey, request: &HeaderMap) -> (CacheKey, Option<Arc<Entry>>) {
         let Some(first) = self.get(&key) else { return (key, None) };
-        let Some(Vary::Headers(headers)) = first.vary.as_deref().filter(|vary| !vary.fits(asked))
+        let Some(Vary::Headers(headers)) = first.vary.as_deref().filter(|vary| !vary.fits(request))
         else {
-            let fits = first.fits(asked);
+            let fits = first.fits(request);
             return (key, fits.then_some(first));
         };
         // Value counts per header make the concatenation unambiguous.
         let counts: Vec<u8> = headers
             .iter()
-            .map(|(name, _)| u8::try_from(asked.get_all(name).iter().count()).unwrap_or(u8::MAX))
+            .map(|(name, _)| u8::try_from(request.get_all(name).iter().count()).unwrap_or(u8::MAX))
             .collect();
-        let values =
-            headers.iter().flat_map(|(name, _)| asked.get_all(name)).map(HeaderValue::as_bytes);
+        let values = headers.iter().flat_map(|(name, _)| request.get_all(name));
+        let values = values.map(HeaderValue::as_bytes);
         let key = key.variant([counts.as_slice()].into_iter().chain(values));
-        let entry = self.get(&key).filter(|entry| entry.fits(asked));
+        let entry = self.get(&key).filter(|entry| entry.fits(request));
         (key, entry)
     }
 

@@ -74,6 +74,12 @@ impl Fingerprint {
     }
 }
 
+impl Clone for ValidationTimes {
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.0.load(Ordering::Acquire)))
+    }
+}
+
 impl ValidationTimes {
     pub fn new(requested_at: Timestamp, now: Timestamp) -> Self {
         Self(AtomicU64::new(packed(requested_at, now)))

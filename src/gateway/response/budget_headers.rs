@@ -4,10 +4,10 @@ use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::BudgetView;
 use crate::gateway::http::head_writer::Fields;
-use serde_json::json;
+use serde::Serialize;
 
-/// The five budget headers of one answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The numbers of the five budget headers, and the value of a resource in `GET /rate_limit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RateView {
     pub(super) limit: u32,
     pub(super) remaining: u32,
@@ -19,29 +19,17 @@ impl RateView {
     /// The view for a served answer. `remaining` is at least 1, because some clients stop at 0
     /// (SPECIFICATION, "Client libraries" 3).
     pub fn served(view: &BudgetView, now: Timestamp) -> Self {
-        let remaining = view.remaining.max(1);
-        Self {
-            limit: view.limit.max(1),
-            remaining,
-            used: view.limit.max(1).saturating_sub(remaining),
-            reset: view.reset.as_secs_ceil().max(now.as_secs() + 1),
-        }
+        Self::new(view.limit.max(1), view.remaining.max(1), view.reset, now)
     }
 
     /// The exact view, which may be empty.
     pub fn plain(view: &BudgetView, now: Timestamp) -> Self {
-        let used = view.limit.saturating_sub(view.remaining);
-        Self {
-            limit: view.limit,
-            remaining: view.remaining,
-            used,
-            reset: view.reset.as_secs_ceil().max(now.as_secs() + 1),
-        }
+        Self::new(view.limit, view.remaining, view.reset, now)
     }
 
-    /// The value of a resource in `GET /rate_limit`.
-    pub fn json(self) -> serde_json::Value {
-        json!({ "limit": self.limit, "remaining": self.remaining, "used": self.used, "reset": self.reset })
+    fn new(limit: u32, remaining: u32, reset: Timestamp, now: Timestamp) -> Self {
+        let used = limit.saturating_sub(remaining);
+        Self { limit, remaining, used, reset: reset.as_secs_ceil().max(now.as_secs() + 1) }
     }
 
     /// Adds the headers, each exactly once.

@@ -1,10 +1,9 @@
-//! Gzip for clients that accept it (RFC 9110 §8.4, §12.5.3). The compressed forms are cached, so
-//! that a hit compresses nothing.
+//! Gzip for clients that accept it (RFC 9110 §8.4, §12.5.3). The compressed forms are cached, each
+//! for a text and the client's address in it, so that a hit compresses nothing.
 //!
-//! Bodies are rendered for each client's address, so a compressed form belongs to a text and an
-//! address. The upstream is always asked for plain text (`headers.rs`). Left out: streamed and
-//! partial bodies, the gateway's own short answers, and other codings, because every client library
-//! with compression accepts gzip.
+//! The upstream is always asked for plain text (`headers.rs`). Left out: streamed and partial
+//! bodies, the gateway's own short answers, and other codings, because every client library with
+//! compression accepts gzip.
 
 use std::hash::Hash;
 use std::io::Write as _;
@@ -13,14 +12,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http::header::{self};
-use quick_cache::sync::Cache;
-use quick_cache::{DefaultHashBuilder, Equivalent, OptionsBuilder, Weighter};
+use http::header;
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{Equivalent, Weighter};
 use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
 
 use crate::decision::cache::request_directives::RequestDirectives;
-
-use crate::gateway::cache::store::Entry;
+use crate::gateway::cache::store::{Entry, Sharding};
 use crate::gateway::environment::Environment;
 use crate::gateway::http::content_coding::{ContentCodings, accepts_gzip};
 use crate::gateway::response::form::{Form, is_not_modified};
@@ -37,15 +36,14 @@ const LEVEL: u32 = 2;
 /// The compressed forms' memory as a divisor of the cache's memory. Each form also counts its text,
 /// which is about seven times as long.
 const SHARE_OF_CACHE: u64 = 8;
-/// The number of largest forms that fit into one shard.
-const LARGEST_PER_SHARD: u64 = 2;
-const SHARDS_MAX: u64 = 16;
+/// Two of the largest forms fit into one shard.
+const SHARDING: Sharding = Sharding { largest_per_shard: 2, shards_max: 16 };
 /// Overhead of a form: its key with an address of usual length, and its slot.
 const FORM_BYTES: usize = 256;
 /// A usual form with its text, for sizing the table.
 const USUAL_BYTES: u64 = 8 * 1024;
 
-pub struct CompressedForm {
+struct CompressedForm {
     /// `None` if compression does not shorten it.
     bytes: Option<Bytes>,
     /// Keeps the source text alive, so that no other text gets its memory address.
@@ -54,14 +52,18 @@ pub struct CompressedForm {
 
 impl CompressedForm {
     fn of(rendered: &[u8], text: Bytes) -> Self {
-        let mut encoder =
-            GzEncoder::new(Vec::with_capacity(rendered.len() / 4), Compression::new(LEVEL));
+        let buffer = Vec::with_capacity(rendered.len() / 4);
+        let mut encoder = GzEncoder::new(buffer, Compression::new(LEVEL));
         // Writing to memory does not fail.
         let bytes = encoder.write_all(rendered).and_then(|()| encoder.finish()).ok();
         let bytes = bytes
             .filter(|bytes| bytes.len() < rendered.len())
             .map(|bytes| Bytes::from(bytes.into_boxed_slice()));
         Self { bytes, text }
+    }
+
+    fn sent(&self) -> Sent {
+        self.bytes.clone().map_or(Sent::AsItIs, Sent::Gzip)
     }
 }
 
@@ -89,26 +91,23 @@ struct Key {
 
 /// The borrowed form of [`Key`] for lookups.
 #[derive(Hash)]
-struct Looked<'o> {
+struct KeyRef<'o> {
     at: usize,
     length: usize,
     origin: Option<&'o Origin>,
 }
 
-impl Equivalent<Key> for Looked<'_> {
+impl Equivalent<Key> for KeyRef<'_> {
     fn equivalent(&self, key: &Key) -> bool {
         (self.at, self.length, self.origin) == (key.at, key.length, key.origin.as_ref())
     }
 }
 
-impl<'o> Looked<'o> {
+impl<'o> KeyRef<'o> {
     fn of(body: &Body, origin: &'o Origin) -> Self {
         let text = body.text();
-        Self {
-            at: text.as_ptr().addr(),
-            length: text.len(),
-            origin: (!body.is_alike_for_all()).then_some(origin),
-        }
+        let origin = (!body.is_alike_for_all()).then_some(origin);
+        Self { at: text.as_ptr().addr(), length: text.len(), origin }
     }
 }
 
@@ -121,29 +120,17 @@ impl Weighter<Key, Arc<CompressedForm>> for ByMemory {
     }
 }
 
+/// True if the answer has several forms. Depends on the answer, not on the request.
+pub fn is_chosen(entry: &Entry) -> bool {
+    entry.head.codings != ContentCodings::AsItIs && entry.body.text().len() >= TEXT_BYTES_MIN
+}
+
 impl CompressedForms {
     /// Sizes the cache beside an answer cache of `cache_bytes` with bodies of up to `object_max`.
     pub fn new(cache_bytes: u64, object_max: u64) -> Self {
         let bytes_max = cache_bytes / SHARE_OF_CACHE;
-        let shards =
-            (bytes_max / object_max.saturating_mul(LARGEST_PER_SHARD).max(1)).clamp(1, SHARDS_MAX);
-        let shards = 1_usize << shards.ilog2();
-        let items = usize::try_from(bytes_max / USUAL_BYTES).unwrap_or(usize::MAX);
-        let kept = match OptionsBuilder::new()
-            .shards(shards)
-            .weight_capacity(bytes_max)
-            .estimated_items_capacity(items)
-            .build()
-        {
-            Ok(options) => Cache::with_options(
-                options,
-                ByMemory,
-                DefaultHashBuilder::default(),
-                quick_cache::sync::DefaultLifecycle::default(),
-            ),
-            // Only a missing option is an error.
-            Err(_) => Cache::with_weighter(items, bytes_max, ByMemory),
-        };
+        let lifecycle = DefaultLifecycle::default();
+        let kept = SHARDING.cache(bytes_max, object_max, USUAL_BYTES, ByMemory, lifecycle);
         let beside = std::thread::available_parallelism().map_or(1, usize::from);
         Self { kept, beside: Semaphore::new(beside) }
     }
@@ -153,50 +140,35 @@ impl CompressedForms {
         self.kept.clear();
     }
 
-    fn get(&self, body: &Body, origin: &Origin) -> Option<Arc<CompressedForm>> {
-        self.kept.get(&Looked::of(body, origin))
+    fn get(&self, body: &Body, origin: &Origin) -> Option<Sent> {
+        self.kept.get(&KeyRef::of(body, origin)).map(|form| form.sent())
     }
 
     fn keep(&self, body: &Body, origin: &Origin, form: CompressedForm) -> Sent {
         let sent = form.sent();
-        let Looked { at, length, origin } = Looked::of(body, origin);
+        let KeyRef { at, length, origin } = KeyRef::of(body, origin);
         self.kept.insert(Key { at, length, origin: origin.cloned() }, Arc::new(form));
         sent
     }
-}
 
-impl CompressedForm {
-    fn sent(&self) -> Sent {
-        self.bytes.clone().map_or(Sent::AsItIs, Sent::Gzip)
-    }
-}
-
-/// True if the answer has several forms. Depends on the answer, not on the request.
-pub fn is_chosen(entry: &Entry) -> bool {
-    entry.head.codings != ContentCodings::AsItIs && entry.body.text().len() >= TEXT_BYTES_MIN
-}
-
-impl CompressedForms {
     /// Chooses the form of a whole body for this client.
     pub fn sent(&self, env: &Environment, entry: &Entry, form: &Form<'_>) -> Sent {
+        let (body, origin) = (&entry.body, form.origin);
         // RFC 9111 §5.2.1.6. The cheapest test comes first.
         if !is_chosen(entry)
-            || !accepts_gzip(form.asked)
-            || RequestDirectives::of(form.asked, env.mode).no_transform
+            || !accepts_gzip(form.headers)
+            || RequestDirectives::of(form.headers, env.mode).no_transform
         {
             return Sent::AsItIs;
         }
-        if let Some(kept) = self.get(&entry.body, form.origin) {
-            return kept.sent();
+        if let Some(sent) = self.get(body, origin) {
+            return sent;
         }
-        if entry.body.text().len() > HERE_BYTES_MAX {
+        if body.text().len() > HERE_BYTES_MAX {
             return Sent::Later;
         }
-        let made = CompressedForm::of(
-            &env.urls.render(&entry.body, form.origin),
-            entry.body.shared_text(),
-        );
-        self.keep(&entry.body, form.origin, made)
+        let made = CompressedForm::of(&env.urls.render(body, origin), body.shared_text());
+        self.keep(body, origin, made)
     }
 
     /// The same, but waits for a compression. `None`: plain text, or no whole body is sent.
@@ -206,34 +178,30 @@ impl CompressedForms {
         entry: &Entry,
         form: &Form<'_>,
     ) -> Option<Bytes> {
-        if form.asked.contains_key(header::RANGE) || is_not_modified(entry, form.asked) {
+        if form.headers.contains_key(header::RANGE) || is_not_modified(entry, form.headers) {
             return None;
         }
-        match self.sent(env, entry, form) {
-            Sent::AsItIs => None,
-            Sent::Gzip(bytes) => Some(bytes),
-            Sent::Later => self.compress_beside(env, entry, form.origin).await,
-        }
+        let sent = match self.sent(env, entry, form) {
+            Sent::Later => self.compress_beside(env, &entry.body, form.origin).await?,
+            sent => sent,
+        };
+        if let Sent::Gzip(bytes) = sent { Some(bytes) } else { None }
     }
 
     async fn compress_beside(
         &self,
         env: &Environment,
-        entry: &Entry,
+        body: &Body,
         origin: &Origin,
-    ) -> Option<Bytes> {
+    ) -> Option<Sent> {
         let _turn = self.beside.acquire().await.ok()?;
         // Another task may have compressed the same text meanwhile.
-        let sent = if let Some(kept) = self.get(&entry.body, origin) {
-            kept.sent()
-        } else {
-            let (rendered, text) = (env.urls.render(&entry.body, origin), entry.body.shared_text());
-            let made = tokio::task::spawn_blocking(move || CompressedForm::of(&rendered, text))
-                .await
-                .ok()?;
-            self.keep(&entry.body, origin, made)
-        };
-        if let Sent::Gzip(bytes) = sent { Some(bytes) } else { None }
+        if let Some(sent) = self.get(body, origin) {
+            return Some(sent);
+        }
+        let (rendered, text) = (env.urls.render(body, origin), body.shared_text());
+        let made = spawn_blocking(move || CompressedForm::of(&rendered, text)).await.ok()?;
+        Some(self.keep(body, origin, made))
     }
 }
 

@@ -2,11 +2,9 @@
 
 use crate::decision::cache::conditional::{Outcome as Conditional, evaluate, fails, is_exact};
 use crate::decision::cache::freshness::Mode;
-use crate::gateway::cache::shared_body::Head;
-use crate::gateway::cache::shared_body_reader::Reader;
+use crate::gateway::cache::shared_body::{Head, Reader};
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
-use crate::gateway::http::headers::declared_length;
-use crate::gateway::http::headers::{remove_digests, to_client};
+use crate::gateway::http::headers::{declared_length, remove_digests, to_client};
 use crate::gateway::http::interim::Interim;
 use crate::gateway::http::media_type::is_json;
 use crate::gateway::response::form::Form;
@@ -39,12 +37,12 @@ impl Responder {
         let known_by = etag
             .as_ref()
             .map(|etag| if is_json(&head.headers) { weak(etag) } else { etag.clone() });
-        if fails(form.asked, head.status, known_by.as_ref().map(HeaderValue::as_bytes), date) {
+        if fails(form.headers, head.status, known_by.as_ref().map(HeaderValue::as_bytes), date) {
             return Reply::empty(StatusCode::PRECONDITION_FAILED);
         }
         let date = date.filter(|date| is_exact(&head.headers, Some(date), head.requested_at));
         let is_not_modified =
-            evaluate(form.asked, head.status, etag.into_iter(), date) == Conditional::NotModified;
+            evaluate(form.headers, head.status, etag.into_iter(), date) == Conditional::NotModified;
         let mut reply = self.reply_from_reader(reader, form.origin);
         if is_not_modified {
             for name in NOT_OF_A_304 {

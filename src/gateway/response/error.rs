@@ -4,8 +4,6 @@
 //! Client libraries depend on the wording and the headers of limit denials (SPECIFICATION, "Client
 //! libraries" 4 and 5). The decision to deny is made elsewhere.
 
-use crate::gateway::error::GatewayError;
-use crate::gateway::response::budget_headers::RateView;
 use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde_json::json;
@@ -15,8 +13,8 @@ use crate::clock::Timestamp;
 use crate::decision::{BudgetView, LimitKind};
 use crate::tokens::Lack;
 
-use crate::gateway::error::HELP_PATH;
-use crate::gateway::error::Malformed;
+use crate::gateway::error::{GatewayError, HELP_PATH, Malformed};
+use crate::gateway::response::budget_headers::RateView;
 use crate::gateway::response::reply::Reply;
 use crate::gateway::url_rewrite::map::Origin;
 
@@ -56,28 +54,6 @@ fn error_reply(status: StatusCode, message: &str, origin: &Origin, anchor: &str)
     Reply::json(status, &json!({ "message": message, "documentation_url": documentation }))
 }
 
-/// True if the client's budget is empty until the reset; every other limit passes sooner.
-const fn is_budget(limit: LimitKind) -> bool {
-    match limit {
-        // Units below the floor are not available to this client.
-        LimitKind::Primary | LimitKind::BatchFloor => true,
-        LimitKind::Probe
-        | LimitKind::Cooldown
-        | LimitKind::Concurrency
-        | LimitKind::Points
-        | LimitKind::GraphqlPoints
-        | LimitKind::ContentPerMinute
-        | LimitKind::ContentPerHour
-        | LimitKind::Cpu
-        | LimitKind::GraphqlCpu
-        | LimitKind::OauthTokens
-        | LimitKind::Spacing
-        | LimitKind::Pace
-        | LimitKind::QueueFull
-        | LimitKind::NoAccount => false,
-    }
-}
-
 /// At least one second, because a client with a time in the past would spin. At most a day, because
 /// the quota ledger's "never" exceeds the range of clients.
 fn secs_until(until: Timestamp, now: Timestamp) -> u64 {
@@ -96,7 +72,9 @@ fn limited(
 ) -> Reply {
     let retry_after = secs_until(until, now);
     let reset = now.as_secs() + retry_after;
-    let (reply, shown) = if is_budget(limit) {
+    // The client's budget is empty until the reset: units below the floor are not available to it.
+    // Every other limit passes sooner.
+    let (reply, shown) = if matches!(limit, LimitKind::Primary | LimitKind::BatchFloor) {
         let message = format!("API rate limit exceeded for this client's pool ({resource}).");
         let shown = RateView { limit: view.limit, remaining: 0, used: view.limit, reset };
         (error_reply(StatusCode::FORBIDDEN, &message, origin, "rate-limit"), shown)

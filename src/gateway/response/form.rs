@@ -9,23 +9,24 @@ use http::header::{self, HeaderMap, HeaderValue};
 /// The parts of a request that the form of its answer depends on.
 pub struct Form<'r> {
     pub method: &'r Method,
-    pub asked: &'r HeaderMap,
+    pub headers: &'r HeaderMap,
     /// The gateway's address as this client knows it.
     pub origin: &'r Origin,
 }
 
-pub fn is_not_modified(entry: &Entry, asked: &HeaderMap) -> bool {
-    if !asked.contains_key(header::IF_NONE_MATCH) && !asked.contains_key(header::IF_MODIFIED_SINCE)
-    {
+pub fn is_not_modified(entry: &Entry, request_headers: &HeaderMap) -> bool {
+    let has_date = request_headers.contains_key(header::IF_MODIFIED_SINCE);
+    if !has_date && !request_headers.contains_key(header::IF_NONE_MATCH) {
         return false;
     }
     let own = entry.head.etag().into_iter().filter_map(|etag| HeaderValue::from_bytes(etag).ok());
-    let last_modified =
-        asked.contains_key(header::IF_MODIFIED_SINCE).then(|| entry.stored.exact_date()).flatten();
-    evaluate(asked, entry.status(), own.chain(entry.stored.etags()), last_modified.as_ref())
+    let etags = own.chain(entry.stored.etags());
+    let last_modified = if has_date { entry.stored.exact_date() } else { None };
+    evaluate(request_headers, entry.status(), etags, last_modified.as_ref())
         == Conditional::NotModified
 }
 
-pub fn has_precondition(asked: &HeaderMap) -> bool {
-    asked.contains_key(header::IF_MATCH) || asked.contains_key(header::IF_UNMODIFIED_SINCE)
+pub fn has_precondition(request_headers: &HeaderMap) -> bool {
+    request_headers.contains_key(header::IF_MATCH)
+        || request_headers.contains_key(header::IF_UNMODIFIED_SINCE)
 }

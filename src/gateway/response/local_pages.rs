@@ -1,9 +1,9 @@
 //! Local pages: `GET /rate_limit` from the client's own view, and the help page of gateway errors.
 
+use bytes::Bytes;
 use serde_json::{Map, json};
 
 use crate::api::ResourceName;
-
 use crate::gateway::dispatch::candidates::Accounts;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::error::HELP_PATH;
@@ -51,7 +51,7 @@ pub fn rate_limit(dispatcher: &Dispatcher, accounts: &Accounts) -> Reply {
     names.extend(dispatcher.admissions().with_ledger(|books, _| books.resources_seen(accounts)));
     let shown = |name: &ResourceName| {
         let (view, now) = dispatcher.admissions().view(accounts, name);
-        (name.as_str().to_owned(), RateView::plain(&view, now).json())
+        (name.as_str().to_owned(), json!(RateView::plain(&view, now)))
     };
     let resources: Map<String, serde_json::Value> = names.iter().map(shown).collect();
     let rate = resources.get("core").cloned();
@@ -60,10 +60,8 @@ pub fn rate_limit(dispatcher: &Dispatcher, accounts: &Accounts) -> Reply {
 
 /// Returns a page below `/_weir/` that needs no key; `None` for an unknown name.
 pub fn public_page(path: &str) -> Option<Reply> {
-    (path == HELP_PATH).then(|| {
-        let mut reply = Reply::empty(StatusCode::OK);
-        reply.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        reply.body = ReplyBody::Whole(bytes::Bytes::from_static(HELP.as_bytes()));
-        reply
-    })
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    let body = ReplyBody::Whole(Bytes::from_static(HELP.as_bytes()));
+    let page = || Reply { body, ..Reply::empty(StatusCode::OK).with(CONTENT_TYPE, text) };
+    (path == HELP_PATH).then(page)
 }

@@ -1,6 +1,5 @@
 //! An answer or an error as the client sees it.
 
-pub mod body;
 pub mod budget_headers;
 pub mod compression;
 pub mod content;

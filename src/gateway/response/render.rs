@@ -1,8 +1,5 @@
 //! The one place where an answer becomes a head and a body for a client, whichever way its request
-//! came in.
-//!
-//! What the answer is has been decided before; here is only its form. The writing is left to
-//! `write`.
+//! came in. The answer was chosen before, and `write` writes it.
 
 use crate::api::headers::RATE_LIMIT;
 use crate::clock::Timestamp;
@@ -10,16 +7,12 @@ use crate::decision::cache::conditional::fails;
 use crate::decision::cache::freshness::Mode;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::http::content_coding::ContentCodings;
-use crate::gateway::http::head_writer::OnWire;
-use crate::gateway::http::head_writer::{Head, MapHead};
+use crate::gateway::http::head_writer::{Head, MapHead, OnWire};
 use crate::gateway::http::range::{Part, part_of};
-use crate::gateway::response::body::RenderedBody;
-use crate::gateway::response::compression::Sent;
-use crate::gateway::response::compression::is_chosen;
+use crate::gateway::response::compression::{Sent, is_chosen};
 use crate::gateway::response::content::NOT_OF_A_304;
 use crate::gateway::response::form::{Form, has_precondition, is_not_modified};
-use crate::gateway::response::gateway_headers::GatewayHeaders;
-use crate::gateway::response::gateway_headers::add_gateway_headers;
+use crate::gateway::response::gateway_headers::{GatewayHeaders, add_gateway_headers};
 use crate::gateway::response::reply::{Reply, ReplyBody};
 use crate::gateway::response::responder::Responder;
 use crate::gateway::response::write::{body_of, finish_head};
@@ -66,7 +59,7 @@ pub enum Compression {
 /// A body before it is rendered: that of a stored answer may go into a buffer without a copy.
 enum Source {
     Stored(Arc<Entry>),
-    Ready(RenderedBody),
+    Ready(ReplyBody),
 }
 
 impl Responder {
@@ -78,39 +71,33 @@ impl Responder {
         form: &Form<'_>,
         compression: Compression,
     ) -> Option<Selection> {
-        let has_precondition = has_precondition(form.asked);
-        if has_precondition
-            && fails(
-                form.asked,
-                entry.status(),
-                entry.head.etag(),
-                entry.stored.last_modified().as_ref(),
-            )
-        {
-            return Some(Selection::PreconditionFailed);
+        let has_precondition = has_precondition(form.headers);
+        if has_precondition {
+            let (etag, date) = (entry.head.etag(), entry.stored.last_modified());
+            if fails(form.headers, entry.status(), etag, date.as_ref()) {
+                return Some(Selection::PreconditionFailed);
+            }
         }
-        if is_not_modified(entry, form.asked) {
+        if is_not_modified(entry, form.headers) {
             return Some(Selection::NotModified);
         }
-        let has_range = form.asked.contains_key(header::RANGE);
-        let gzip = match compression {
-            Compression::Done(gzip) => gzip,
-            Compression::AtOnce if has_range || has_precondition => None,
-            Compression::AtOnce => match self.encodings.sent(&self.env, entry, form) {
-                Sent::AsItIs => None,
-                Sent::Gzip(gzip) => Some(gzip),
-                Sent::Later => return None,
-            },
+        let has_range = form.headers.contains_key(header::RANGE);
+        let sent = match compression {
+            Compression::Done(gzip) => gzip.map_or(Sent::AsItIs, Sent::Gzip),
+            Compression::AtOnce if has_range || has_precondition => Sent::AsItIs,
+            Compression::AtOnce => self.compressed_forms.sent(&self.env, entry, form),
         };
-        if let Some(gzip) = gzip {
-            return Some(Selection::Gzip(gzip));
+        match sent {
+            Sent::AsItIs => {}
+            Sent::Gzip(gzip) => return Some(Selection::Gzip(gzip)),
+            Sent::Later => return None,
         }
         if !has_range || *form.method != Method::GET || entry.status() != StatusCode::OK {
             return Some(Selection::Whole);
         }
         let etag = entry.head.etag().and_then(|etag| HeaderValue::from_bytes(etag).ok());
         let length = self.env.urls.rendered_bytes(&entry.body, form.origin);
-        Some(match part_of(form.asked, length, etag.as_ref()) {
+        Some(match part_of(form.headers, length, etag.as_ref()) {
             Part::Whole => Selection::Whole,
             Part::Bytes(range) => Selection::Part(range),
             Part::Unsatisfiable => Selection::Unsatisfiable,
@@ -125,11 +112,11 @@ impl Responder {
         form: &Form<'_>,
         added: Option<GatewayHeaders<'_>>,
         now: Timestamp,
-    ) -> (MapHead, RenderedBody) {
+    ) -> (MapHead, ReplyBody) {
         let mut head = MapHead::default();
         let body = match self.render(content, form, added, now, &mut head) {
             Source::Stored(entry) => {
-                RenderedBody::Whole(self.env.urls.render(&entry.body, form.origin))
+                ReplyBody::Whole(self.env.urls.render(&entry.body, form.origin))
             }
             Source::Ready(body) => body,
         };
@@ -156,8 +143,8 @@ impl Responder {
         match source {
             _ if !sends_body => {}
             Source::Stored(entry) => self.env.urls.render_into(&entry.body, form.origin, into),
-            Source::Ready(RenderedBody::Whole(body)) => into.extend_from_slice(&body),
-            Source::Ready(RenderedBody::Streamed { .. }) => {}
+            Source::Ready(ReplyBody::Whole(body)) => into.extend_from_slice(&body),
+            Source::Ready(ReplyBody::Streamed { .. }) => {}
         }
         (status, (into.len() - before) as u64)
     }
@@ -167,11 +154,10 @@ impl Responder {
         &self,
         content: Content,
         form: &Form<'_>,
-        added: Option<GatewayHeaders<'_>>,
+        mut added: Option<GatewayHeaders<'_>>,
         now: Timestamp,
         head: &mut impl Head,
     ) -> Source {
-        let mut added = added;
         let (status, source, length) = match content {
             Content::Stored(entry, selection) => {
                 let cache = added.as_ref().map_or(CacheOutcome::None, |added| added.cache);
@@ -182,14 +168,9 @@ impl Responder {
                 if let Some(added) = added.as_mut().filter(|_| headers.contains_key(RATE_LIMIT)) {
                     added.view = None;
                 }
-                let (body, length) = match body {
-                    ReplyBody::Whole(body) => {
-                        let length = body.len();
-                        (RenderedBody::Whole(body), Some(length))
-                    }
-                    ReplyBody::Streamed { rewriting, reader } => {
-                        (RenderedBody::Streamed { rewriting, reader }, None)
-                    }
+                let length = match &body {
+                    ReplyBody::Whole(body) => Some(body.len()),
+                    ReplyBody::Streamed { .. } => None,
                 };
                 head.begin(status, HEAD_BYTES_USUAL);
                 head.add_map(headers);
@@ -217,51 +198,47 @@ impl Responder {
         head: &mut impl Head,
     ) -> (StatusCode, Source, Option<usize>) {
         let status = selection.status(&entry);
-        let empty = || Source::Ready(RenderedBody::Whole(Bytes::new()));
+        let whole = |bytes| Source::Ready(ReplyBody::Whole(bytes));
         let rendered = || self.env.urls.rendered_bytes(&entry.body, form.origin);
+        let body_bytes = match &selection {
+            Selection::Whole => rendered(),
+            Selection::Gzip(gzip) => gzip.len(),
+            _ => 0,
+        };
+        head.begin(status, HEAD_BYTES_USUAL + body_bytes);
         match selection {
-            Selection::PreconditionFailed => {
-                head.begin(status, HEAD_BYTES_USUAL);
-                (status, empty(), Some(0))
-            }
+            Selection::PreconditionFailed => (status, whole(Bytes::new()), Some(0)),
             Selection::Unsatisfiable => {
-                head.begin(status, HEAD_BYTES_USUAL);
-                let place = format!("bytes */{}", rendered());
-                head.say(header::CONTENT_RANGE.as_str(), place.as_bytes());
-                (status, empty(), Some(0))
+                let range = format!("bytes */{}", rendered());
+                head.say(header::CONTENT_RANGE.as_str(), range.as_bytes());
+                (status, whole(Bytes::new()), Some(0))
             }
             Selection::NotModified => {
-                head.begin(status, HEAD_BYTES_USUAL);
                 self.add_stored(&entry, entry.head.wire_not_modified(), &[], status, form, head);
                 self.add_age(&entry, cache, now, head);
-                (status, empty(), None)
+                (status, whole(Bytes::new()), None)
             }
             Selection::Part(range) => {
-                head.begin(status, HEAD_BYTES_USUAL);
                 // RFC 9530, RFC 1864: the digest of the whole content does not fit a part.
                 let omitted = ["content-digest", "content-md5", "content-range"];
                 self.add_stored(&entry, entry.head.wire(), &omitted, status, form, head);
                 self.add_age(&entry, cache, now, head);
                 let place = format!("bytes {}-{}/{}", range.start(), range.end(), rendered());
                 head.say(header::CONTENT_RANGE.as_str(), place.as_bytes());
-                let body = self.env.urls.render(&entry.body, form.origin).slice(range);
-                let length = body.len();
-                (status, Source::Ready(RenderedBody::Whole(body)), Some(length))
+                let part = self.env.urls.render(&entry.body, form.origin).slice(range);
+                let length = part.len();
+                (status, whole(part), Some(length))
             }
             Selection::Gzip(gzip) => {
-                let length = gzip.len();
-                head.begin(status, HEAD_BYTES_USUAL + length);
                 self.add_stored(&entry, entry.head.wire(), &[], status, form, head);
                 head.say(header::CONTENT_ENCODING.as_str(), b"gzip");
                 self.add_age(&entry, cache, now, head);
-                (status, Source::Ready(RenderedBody::Whole(gzip)), Some(length))
+                (status, whole(gzip), Some(body_bytes))
             }
             Selection::Whole => {
-                let length = rendered();
-                head.begin(status, HEAD_BYTES_USUAL + length);
                 self.add_stored(&entry, entry.head.wire(), &[], status, form, head);
                 self.add_age(&entry, cache, now, head);
-                (status, Source::Stored(entry), Some(length))
+                (status, Source::Stored(entry), Some(body_bytes))
             }
         }
     }
@@ -285,32 +262,30 @@ impl Responder {
             let mut addresses = entry.head.addresses_map();
             self.rewrite_addresses(&mut addresses, form.origin);
             let is_not_modified = status == StatusCode::NOT_MODIFIED;
-            let said = addresses
-                .iter()
-                .filter(|(name, _)| !(is_not_modified && NOT_OF_A_304.contains(name)));
-            said.for_each(|(name, value)| head.add(name, value));
+            for (name, value) in &addresses {
+                if !is_not_modified || !NOT_OF_A_304.contains(name) {
+                    head.add(name, value);
+                }
+            }
         }
     }
 
+    /// Adds the `Age` of an answer that was not fetched for this request.
     fn add_age(&self, entry: &Entry, cache: CacheOutcome, now: Timestamp, head: &mut impl Head) {
-        if let Some(age) = self.age_told(entry, cache, now) {
-            head.say_number(header::AGE.as_str(), age.into());
-        }
-    }
-
-    /// The `Age` of every answer that was not fetched for this request. RFC 9111 §1.2.2: an age
-    /// beyond the range is sent as the greatest value.
-    fn age_told(&self, entry: &Entry, cache: CacheOutcome, now: Timestamp) -> Option<u32> {
         let is_stored = matches!(
             cache,
-            CacheOutcome::Hit | CacheOutcome::StaleIfLimited | CacheOutcome::StaleIfError
-        ) || matches!(
-            cache,
-            CacheOutcome::Fetched(Fetch::Revalidated) | CacheOutcome::Collapsed(Fetch::Revalidated)
-        ) || self.env.mode == Mode::Rfc9111 && entry.stored.came_aged();
-        is_stored.then(|| {
-            u32::try_from(entry.validated().age(now, self.env.mode).as_secs()).unwrap_or(1 << 31)
-        })
+            CacheOutcome::Hit
+                | CacheOutcome::StaleIfLimited
+                | CacheOutcome::StaleIfError
+                | CacheOutcome::Fetched(Fetch::Revalidated)
+                | CacheOutcome::Collapsed(Fetch::Revalidated)
+        );
+        if is_stored || self.env.mode == Mode::Rfc9111 && entry.stored.came_aged() {
+            let secs = entry.validated().age(now, self.env.mode).as_secs();
+            // RFC 9111 §1.2.2: an age beyond the range is sent as the greatest value.
+            let age = u32::try_from(secs).unwrap_or(1 << 31);
+            head.say_number(header::AGE.as_str(), age.into());
+        }
     }
 }
 

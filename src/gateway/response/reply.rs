@@ -1,12 +1,12 @@
 //! An answer before it is written: status, headers and body.
 
 use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use crate::gateway::cache::shared_body_reader::Reader;
+use crate::gateway::cache::shared_body::Reader;
 use crate::gateway::url_rewrite::json_stream::JsonStream;
 
-/// An answer to the client.
 pub struct Reply {
     pub status: StatusCode,
     /// End-to-end headers; the framing comes with the write.
@@ -31,12 +31,9 @@ impl Reply {
 
     /// A JSON answer made by the gateway itself.
     pub fn json(status: StatusCode, value: &serde_json::Value) -> Self {
-        let mut headers = HeaderMap::new();
-        headers.insert(
-            http::header::CONTENT_TYPE,
-            HeaderValue::from_static("application/json; charset=utf-8"),
-        );
-        headers.insert(http::header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let json = HeaderValue::from_static("application/json; charset=utf-8");
+        let no_store = HeaderValue::from_static("no-store");
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, json), (CACHE_CONTROL, no_store)]);
         Self { status, headers, body: ReplyBody::Whole(Bytes::from(value.to_string())) }
     }
 

@@ -10,28 +10,24 @@ use std::sync::Arc;
 /// Renders stored, fetched and kept answers as a client sees them.
 pub struct Responder {
     pub(super) env: Arc<Environment>,
-    pub(super) encodings: Arc<CompressedForms>,
+    /// Compressed forms of stored answers.
+    pub compressed_forms: Arc<CompressedForms>,
 }
 
 impl Responder {
     /// Builds the responder of one config; compressed forms go on from `before`.
     pub fn new(env: &Arc<Environment>, before: Option<&Self>) -> Self {
         let cache = &env.config.cache;
-        let encodings = before.map_or_else(
+        let compressed_forms = before.map_or_else(
             || Arc::new(CompressedForms::new(cache.max_size, cache.max_object)),
-            |before| Arc::clone(&before.encodings),
+            |before| Arc::clone(&before.compressed_forms),
         );
-        Self { env: Arc::clone(env), encodings }
-    }
-
-    /// Compressed forms of stored answers.
-    pub fn compressed_forms(&self) -> &CompressedForms {
-        &self.encodings
+        Self { env: Arc::clone(env), compressed_forms }
     }
 
     /// A stored answer's body in gzip, made beside the runtime's workers when it is large; `None`:
     /// it is sent as it is.
     pub async fn gzipped(&self, entry: &Entry, form: &Form<'_>) -> Option<Bytes> {
-        self.encodings.gzipped(&self.env, entry, form).await
+        self.compressed_forms.gzipped(&self.env, entry, form).await
     }
 }

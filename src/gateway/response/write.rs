@@ -2,7 +2,7 @@
 
 use crate::gateway::cache::shared_body::Lost;
 use crate::gateway::http::head_writer::{Fields as _, MapHead, OnWire, push_status};
-use crate::gateway::response::body::RenderedBody;
+use crate::gateway::response::reply::ReplyBody;
 use bytes::Bytes;
 use http::header::{self, HeaderMap};
 use http::{Method, StatusCode, Version};
@@ -24,7 +24,7 @@ pub async fn write(
     session: &mut ServerSession,
     method: &Method,
     head: MapHead,
-    body: RenderedBody,
+    body: ReplyBody,
     pause_max: Duration,
 ) -> Result<u64, Broken> {
     let MapHead { status, fields } = head;
@@ -33,11 +33,11 @@ pub async fn write(
     let mut head = head_of(status, fields);
     let mut writer = Writer { session, pause_max, written: 0 };
     match body {
-        RenderedBody::Whole(body) => {
+        ReplyBody::Whole(body) => {
             writer.head(head).await?;
             writer.last(if sends_body { body } else { Bytes::new() }).await?;
         }
-        RenderedBody::Streamed { mut rewriting, mut reader } => {
+        ReplyBody::Streamed { mut rewriting, mut reader } => {
             // HTTP/1.0 has no chunks: the end of the connection ends the body.
             let has_chunks = !writer.session.is_http2()
                 && writer.session.req_header().version == Version::HTTP_11;
@@ -46,14 +46,11 @@ pub async fn write(
             }
             writer.head(head).await?;
             // A body that breaks off upstream must break off here too, not end as if complete.
-            while sends_body && let Some(piece) = reader.next().await.map_err(|Lost| Broken)? {
-                writer
-                    .slices(
-                        rewriting
-                            .as_mut()
-                            .map_or_else(|| piece.clone(), |rewriting| rewriting.push(&piece)),
-                    )
-                    .await?;
+            while sends_body && let Some(mut piece) = reader.next().await.map_err(|Lost| Broken)? {
+                if let Some(rewriting) = &mut rewriting {
+                    piece = rewriting.push(&piece);
+                }
+                writer.slices(piece).await?;
             }
             drop(reader);
             writer.last(rewriting.map_or_else(Bytes::new, |rewriting| rewriting.finish())).await?;

@@ -7,11 +7,14 @@ use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::head_writer::MapHead;
-use crate::gateway::response::{
-    body::RenderedBody, budget_headers::RateView, error::render_error,
-    gateway_headers::GatewayHeaders, render::Content, reply::Reply,
-};
-use crate::gateway::server::{handler::Handler, request::Request};
+use crate::gateway::response::budget_headers::RateView;
+use crate::gateway::response::error::render_error;
+use crate::gateway::response::gateway_headers::GatewayHeaders;
+use crate::gateway::response::render::Content;
+use crate::gateway::response::reply::Reply;
+use crate::gateway::response::reply::ReplyBody;
+use crate::gateway::server::handler::Handler;
+use crate::gateway::server::request::Request;
 use crate::telemetry::{LogText, log, spans};
 
 impl Handler {
@@ -23,11 +26,8 @@ impl Handler {
         render_error(error, &request.origin, self.gateway.env.clock.now())
     }
 
-    pub(super) fn render(
-        &self,
-        request: &mut Request,
-        content: Content,
-    ) -> (MapHead, RenderedBody) {
+    /// Renders a request's answer for its session.
+    pub(super) fn render(&self, request: &mut Request, content: Content) -> (MapHead, ReplyBody) {
         let now = self.gateway.env.clock.now();
         let added = Some(self.gateway_headers(request, now));
         let responder = &self.gateway.responder;

@@ -5,6 +5,21 @@
 
 use std::sync::Arc;
 
+use crate::decision::cache::request_directives::RequestDirectives;
+use crate::decision::permissions::AccessQuery;
+use crate::gateway::cache::lookup::{CacheLookup, CacheRequest, ReadAnswer};
+use crate::gateway::dispatch::job::Job;
+use crate::gateway::dispatch::progress::RequestProgress;
+use crate::gateway::dispatch::route::Route;
+use crate::gateway::error::GatewayError;
+use crate::gateway::http::headers;
+use crate::gateway::request::clients::Client;
+use crate::gateway::request::validate::ValidRequest;
+use crate::gateway::response::render::{Compression, Content, Selection};
+use crate::gateway::server::handler::Handler;
+use crate::gateway::server::request::{Request, Stop};
+use crate::gateway::upstream::outgoing::OutgoingBody;
+use crate::gateway::upstream::outgoing::OutgoingRequest;
 use http::Method;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
@@ -123,7 +138,7 @@ impl Handler {
         job.request.method = Method::GET;
         let directives = RequestDirectives::of(&request.headers, self.gateway.env.mode);
         let cache_request =
-            Arc::new(CacheRequest { job, scope, asked: Arc::clone(&request.headers), directives });
+            Arc::new(CacheRequest { job, scope, headers: Arc::clone(&request.asked), directives });
         self.gateway.cache.read(cache_request, lookup, progress).await
     }
 

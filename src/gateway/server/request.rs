@@ -165,7 +165,7 @@ impl Request {
     }
 
     pub(super) fn form(&self) -> Form<'_> {
-        Form { method: &self.method, asked: &self.headers, origin: &self.origin }
+        Form { method: &self.method, headers: &self.asked, origin: &self.origin }
     }
 }
 

@@ -1,0 +1,127 @@
+//! The spool of a shared body (`shared_body.rs`): an anonymous temporary file with the bytes that
+//! left memory before the slowest reader had them.
+//!
+//! A byte has the same offset in the file and in the body, so a repeated write changes nothing.
+//! Reads and writes block; callers run them beside the runtime's workers.
+
+use bytes::Bytes;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// The bound of one spool, which its last piece may exceed: 1 GiB. Chosen here: more than clients
+/// of an API download at once.
+const BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// The bound of all spools: 4 GiB. Chosen here: temporary folders usually have more.
+const ALL_BYTES_MAX: u64 = 4 * BYTES_MAX;
+/// The longest piece that a reader gets at once: one write to its client.
+const READ_BYTES: u64 = 64 * 1024;
+
+/// Bytes of all spools.
+static ALL_BYTES: AtomicU64 = AtomicU64::new(0);
+
+pub struct Spool {
+    /// Created by the first write.
+    file: OnceLock<File>,
+    bytes: AtomicU64,
+    all_bytes: &'static AtomicU64,
+    is_closed: AtomicBool,
+}
+
+impl Default for Spool {
+    fn default() -> Self {
+        let (file, bytes, is_closed) = Default::default();
+        Self { file, bytes, all_bytes: &ALL_BYTES, is_closed }
+    }
+}
+
+impl Spool {
+    pub fn has_room(&self) -> bool {
+        !self.is_closed.load(Ordering::Relaxed)
+            && self.bytes.load(Ordering::Relaxed) < BYTES_MAX
+            && self.all_bytes.load(Ordering::Relaxed) < ALL_BYTES_MAX
+    }
+
+    /// Takes nothing more; readers still get what it holds.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    pub fn write(&self, offset: u64, piece: &[u8]) -> io::Result<()> {
+        if self.file.get().is_none() {
+            let file = tempfile::tempfile()?;
+            self.file.get_or_init(|| file);
+        }
+        self.file()?.write_all_at(piece, offset)?;
+        for sum in [&self.bytes, self.all_bytes] {
+            sum.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Reads the first bytes of this range.
+    pub fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let bytes = (range.end - range.start).min(READ_BYTES);
+        let mut piece = vec![0; usize::try_from(bytes).unwrap_or_default()];
+        self.file()?.read_exact_at(&mut piece, range.start)?;
+        Ok(piece.into())
+    }
+
+    fn file(&self) -> io::Result<&File> {
+        self.file.get().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Drop for Spool {
+    fn drop(&mut self) {
+        self.all_bytes.fetch_sub(self.bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spool(all_bytes: &'static AtomicU64) -> Spool {
+        let mut spool = Spool::default();
+        spool.all_bytes = all_bytes;
+        spool
+    }
+
+    #[test]
+    fn each_reader_reads_at_its_own_offset() {
+        let spool = Spool::default();
+        assert!(spool.read(10..13).is_err(), "nothing was written");
+        spool.write(10, b"one").unwrap();
+        spool.write(13, b"two").unwrap();
+        spool.write(10, b"one").unwrap();
+        assert_eq!(
+            (spool.read(10..16).unwrap(), spool.read(12..14).unwrap()),
+            ("onetwo".into(), "et".into())
+        );
+    }
+
+    #[test]
+    fn each_spool_and_all_together_have_a_bound() {
+        static ALL: AtomicU64 = AtomicU64::new(ALL_BYTES_MAX - 3);
+        let (one, other) = (spool(&ALL), spool(&ALL));
+        one.write(0, b"one").unwrap();
+        assert!(!one.has_room() && !other.has_room());
+        drop(one);
+        assert!(other.has_room(), "its space is free again");
+        other.bytes.store(BYTES_MAX, Ordering::Relaxed);
+        assert!(!other.has_room());
+    }
+
+    #[test]
+    fn a_closed_spool_takes_nothing_and_keeps_what_it_has() {
+        let spool = Spool::default();
+        spool.write(0, b"one").unwrap();
+        spool.close();
+        assert!(!spool.has_room());
+        assert_eq!(spool.read(0..3).unwrap(), "one");
+    }
+}
