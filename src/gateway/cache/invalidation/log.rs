@@ -5,11 +5,10 @@
 //! grows with the depth of the path, not with the number of changes or answers.
 //!
 //! Errors only invalidate more. Paths with equal hashes share entries; letter case and
-//! percent-encoding are ignored. The log is bounded, and a dropped entry raises the `floor`, below
-//! which everything is invalidated. `decision/cache/settling.rs` draws the conclusions.
+//! percent-encoding are ignored. A dropped entry raises the `floor`, below which everything is
+//! invalidated.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -20,6 +19,7 @@ use percent_encoding::percent_decode_str;
 use crate::api::{WildForm, wild_form, wild_forms};
 use crate::clock::Timestamp;
 use crate::decision::cache::settling::SECOND_RECHECK;
+use crate::gateway::cache::invalidation::generations::Generations;
 
 /// Avoids contention between repositories. A power of two.
 const SHARDS: usize = 16;
@@ -31,9 +31,9 @@ const DEPTH_MAX: usize = 32;
 const CHUNK_BYTES: usize = 32;
 
 pub struct InvalidationLog {
-    shards: [RwLock<Shard>; SHARDS],
+    shards: [RwLock<Generations<Mark>>; SHARDS],
     hasher: RandomState,
-    /// The time of the latest change in milliseconds; zero: none yet.
+    /// The latest change in milliseconds; zero: none yet.
     latest: AtomicU64,
     /// Every answer requested up to this time is invalidated.
     floor: AtomicU64,
@@ -42,13 +42,6 @@ pub struct InvalidationLog {
     /// A bit for each wildcard form with entries.
     forms: AtomicU32,
     generation_max: usize,
-}
-
-/// Two generations of entries: when the young one is full, the old one is dropped.
-#[derive(Default)]
-struct Shard {
-    young: HashMap<u64, Mark>,
-    old: HashMap<u64, Mark>,
 }
 
 /// The latest changes of a path; zero: none.
@@ -92,29 +85,20 @@ impl InvalidationLog {
         }
     }
 
-    /// Records a change of the path and everything below it.
+    /// Records a change of the path and everything below it. It ends with a whole segment; `/`
+    /// covers everything.
     pub fn changed_below(&self, path: &str, now: Timestamp) {
         let form = wild_form(path);
         // For a wildcard that lookups do not know, everything below its parent is invalidated.
         let known = if form.is_none() { path.split("/*").next().unwrap_or_default() } else { path };
-        let end = known
-            .bytes()
-            .enumerate()
-            .filter(|(_, byte)| *byte == b'/')
-            .nth(DEPTH_MAX - 1)
-            .map_or(known.len(), |(end, _)| end);
-        let bounded = known.get(..end).unwrap_or_default();
+        let end = known.match_indices('/').nth(DEPTH_MAX - 1).map_or(known.len(), |(end, _)| end);
+        let bounded = &known[..end];
         if segments_of(bounded).next().is_none() {
-            self.changed_everywhere(now);
+            self.floor.fetch_max(now.as_millis(), Ordering::AcqRel);
+            self.latest.fetch_max(now.as_millis(), Ordering::AcqRel);
         } else {
             self.mark(bounded, form, Extent::Below, now);
         }
-    }
-
-    /// Records that anything may have changed.
-    pub fn changed_everywhere(&self, now: Timestamp) {
-        self.floor.fetch_max(now.as_millis(), Ordering::AcqRel);
-        self.latest.fetch_max(now.as_millis(), Ordering::AcqRel);
     }
 
     /// Returns the latest change that an answer to `path` (without query), requested at
@@ -152,19 +136,12 @@ impl InvalidationLog {
     /// Returns the time of the latest entry dropped for it; zero: none.
     fn insert(&self, key: u64, extent: Extent, at: u64) -> u64 {
         let mut shard = self.shard(key).write();
-        let is_full = shard.young.len() >= self.generation_max && !shard.young.contains_key(&key);
-        let forgotten = if is_full {
-            let young = std::mem::take(&mut shard.young);
-            std::mem::replace(&mut shard.old, young)
-        } else {
-            HashMap::new()
-        };
-        let mark = shard.young.entry(key).or_default();
+        let (mark, forgotten) = shard.entry(key, self.generation_max);
         match extent {
             Extent::Exactly => mark.exactly = mark.exactly.max(at),
             Extent::Below => mark.below = mark.below.max(at),
         }
-        forgotten.values().map(|mark| mark.exactly.max(mark.below)).max().unwrap_or(0)
+        forgotten.map(|mark| mark.exactly.max(mark.below)).max().unwrap_or(0)
     }
 
     /// The latest entry for a path with these segments as wildcards.
@@ -184,13 +161,10 @@ impl InvalidationLog {
     }
 
     fn mark_of(&self, key: u64) -> Mark {
-        let shard = self.shard(key).read();
-        let [young, old] =
-            [&shard.young, &shard.old].map(|marks| marks.get(&key).copied().unwrap_or_default());
-        Mark { exactly: young.exactly.max(old.exactly), below: young.below.max(old.below) }
+        self.shard(key).read().get(key)
     }
 
-    fn shard(&self, key: u64) -> &RwLock<Shard> {
+    fn shard(&self, key: u64) -> &RwLock<Generations<Mark>> {
         // The tables use the low bits, so the high ones choose.
         let [first, ..] = key.to_be_bytes();
         &self.shards[usize::from(first) % SHARDS]

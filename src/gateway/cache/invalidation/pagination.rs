@@ -6,7 +6,6 @@
 //! more unconditional requests.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 use foldhash::fast::RandomState;
@@ -15,23 +14,16 @@ use percent_encoding::percent_decode_str;
 
 use crate::clock::Timestamp;
 use crate::decision::cache::key::CacheKey;
+use crate::gateway::cache::invalidation::generations::Generations;
 
 /// Entries of one generation; two are kept. Chosen here: 2 MiB at most.
 const GENERATION_MAX: usize = 16 * 1024;
 
 #[derive(Default)]
 pub struct PaginationChanges {
-    marks: Mutex<UrlOffsets>,
+    /// With the latest dropped change.
+    marks: Mutex<(Generations<Mark>, Timestamp)>,
     hasher: RandomState,
-}
-
-/// When the young generation is full, the old one is dropped.
-#[derive(Default)]
-struct UrlOffsets {
-    young: HashMap<u64, Mark>,
-    old: HashMap<u64, Mark>,
-    /// The latest dropped change.
-    floor: Timestamp,
 }
 
 /// The latest change, and the latest seen by another key.
@@ -65,27 +57,19 @@ impl PaginationChanges {
     /// Records that a fetch for `key` saw a change at this path, which has no query.
     pub fn changed(&self, path: &str, key: &CacheKey, now: Timestamp) {
         let (path, by) = (self.hash_path(path), self.hasher.hash_one(key));
-        let mut marks = self.marks.lock();
-        if marks.young.len() >= GENERATION_MAX && !marks.young.contains_key(&path) {
-            let young = std::mem::take(&mut marks.young);
-            let forgotten = std::mem::replace(&mut marks.old, young);
-            marks.floor =
-                forgotten.values().map(|mark| mark.latest.at).fold(marks.floor, Timestamp::max);
-        }
-        let before = marks.old.get(&path).copied().unwrap_or_default();
-        marks.young.entry(path).or_insert(before).note(by, now);
+        let (marks, floor) = &mut *self.marks.lock();
+        let (mark, forgotten) = marks.entry(path, GENERATION_MAX);
+        mark.note(by, now);
+        *floor = forgotten.map(|mark| mark.latest.at).fold(*floor, Timestamp::max);
     }
 
     /// The latest change that another key saw at this path, or any key at its parent.
     pub fn change_beside(&self, path: &str, key: &CacheKey) -> Option<Timestamp> {
         let above = path.trim_end_matches('/').rsplit_once('/').map_or("", |(above, _)| above);
-        let (here, above, by) =
-            (self.hash_path(path), self.hash_path(above), self.hasher.hash_one(key));
-        let marks = self.marks.lock();
-        let mark = |path| {
-            marks.young.get(&path).or_else(|| marks.old.get(&path)).copied().unwrap_or_default()
-        };
-        let latest = mark(here).beside(by).max(mark(above).latest.at).max(marks.floor);
+        let [here, above] = [path, above].map(|path| self.hash_path(path));
+        let by = self.hasher.hash_one(key);
+        let (marks, floor) = &*self.marks.lock();
+        let latest = marks.get(here).beside(by).max(marks.get(above).latest.at).max(*floor);
         (latest > Timestamp::EPOCH).then_some(latest)
     }
 
@@ -149,7 +133,7 @@ mod tests {
             );
         }
         let marks = neighbours.marks.lock();
-        assert!(marks.young.len() <= GENERATION_MAX && marks.old.len() <= GENERATION_MAX);
+        assert!(marks.0.young.len() <= GENERATION_MAX && marks.0.old.len() <= GENERATION_MAX);
         drop(marks);
         for number in (0..GENERATION_MAX * 3).step_by(97) {
             let seen = neighbours.change_beside(&format!("/gists/{number}"), &key("/y"));

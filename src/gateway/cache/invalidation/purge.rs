@@ -24,7 +24,6 @@ pub struct Prefix(Box<str>);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
     pub entries: u64,
-    /// Their bytes in memory.
     pub bytes: u64,
 }
 
@@ -41,7 +40,12 @@ impl Prefix {
 
     /// True if the path, with or without a query, begins with the prefix.
     pub fn begins(&self, path_and_query: &str) -> bool {
-        begins(path_and_query, &self.0)
+        let begins = |text: &[u8], prefix: &[u8]| {
+            text.get(..prefix.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix))
+        };
+        // Raw and decoded, because a prefix may end inside an escape.
+        begins(path_and_query.as_bytes(), self.0.as_bytes())
+            || begins(&decoded(path_and_query), &decoded(&self.0))
     }
 }
 
@@ -59,7 +63,7 @@ impl Purges {
         recent.retain(|(other, _)| *other != prefix);
         if recent.len() >= PURGES_MAX {
             recent.clear();
-            recent.push((Prefix("/".into()), now));
+            recent.push((Prefix::everything(), now));
         } else {
             recent.push((prefix, now));
         }
@@ -71,24 +75,12 @@ impl Purges {
         if self.last.load(Ordering::Acquire) <= requested_at.as_millis() {
             return false;
         }
+        let is_same = |purged: &str| decoded(purged).eq_ignore_ascii_case(&decoded(path));
         let of_path = |prefix: &Prefix| {
-            prefix.begins(path)
-                || prefix.0.split_once('?').is_some_and(|(purged, _)| is_same(purged, path))
+            prefix.begins(path) || prefix.0.split_once('?').is_some_and(|(path, _)| is_same(path))
         };
         self.recent.lock().iter().any(|(prefix, at)| *at >= requested_at && of_path(prefix))
     }
-}
-
-/// Compares raw and decoded, because a prefix may end inside an escape.
-fn begins(text: &str, prefix: &str) -> bool {
-    let begins = |text: &[u8], prefix: &[u8]| {
-        text.get(..prefix.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix))
-    };
-    begins(text.as_bytes(), prefix.as_bytes()) || begins(&decoded(text), &decoded(prefix))
-}
-
-fn is_same(one: &str, other: &str) -> bool {
-    decoded(one).eq_ignore_ascii_case(&decoded(other))
 }
 
 fn decoded(text: &str) -> Cow<'_, [u8]> {
