@@ -82,7 +82,7 @@ impl Gateway {
             writes: Writes::new(&env, &router, &cache, turns, queue),
             responder: Responder::new(&env, before.map(|before| &before.responder)),
             downstream: Downstream::new(&env.config, before.map(|before| &before.downstream)),
-            monitor: WebhookMonitor::new(&env, &dispatcher, cache.coverage(), &webhooks),
+            monitor: WebhookMonitor::new(&env, &dispatcher, &cache.coverage, &webhooks),
             audit: before.map_or_else(
                 || Audit::new(&env, dispatcher.admissions()),
                 |before| Arc::clone(&before.audit),
@@ -122,7 +122,7 @@ impl Gateway {
 
     /// Stored answers.
     pub fn store(&self) -> &Arc<Store> {
-        self.cache.store()
+        &self.cache.store
     }
 
     /// Compressed forms of stored answers.
@@ -132,7 +132,7 @@ impl Gateway {
 
     /// Fetches under way.
     pub fn single_flight(&self) -> &Arc<SingleFlight> {
-        self.cache.single_flight()
+        &self.cache.single_flight
     }
 
     /// Memory for the bodies of waiting writes.

@@ -153,7 +153,7 @@ impl Current {
         }
         if has_other_rules {
             // Lifetimes were fixed when the answers arrived.
-            gateway.cache.store().invalidate_prefix("/", gateway.env.clock.now());
+            gateway.store().log.changed_below("/", gateway.clock().now());
         }
         self.keep_checking_webhooks(&gateway);
         gateway.dispatcher.tokens().reevaluate();

@@ -16,13 +16,10 @@ use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::http::media_type::is_json;
 
-/// The relevant fields of a write's answer.
-#[derive(Default, Deserialize)]
-struct Shown {
-    /// The resource's URL, with names in place of numbers, and the new name after a rename.
-    #[serde(default)]
+#[derive(Deserialize)]
+struct WrittenResource {
+    /// Its URL, with names in place of numbers, and the new name after a rename.
     url: Option<String>,
-    #[serde(default)]
     milestone: Option<IgnoredAny>,
 }
 
@@ -47,50 +44,44 @@ impl ReadCache {
                 .and_then(|reference| self.env.urls.named_path(&job.request.target, reference))
             {
                 // The path may be new: until now, lookups there and below may have found nothing.
-                Some(path) if is_done && is_deep(&path) => self.store.invalidate_prefix(&path, now),
-                Some(path) => self.store.written(&path, now),
+                Some(path) if is_done && is_deep(&path) => self.store.log.changed_below(&path, now),
+                Some(path) => self.store.log.changed(&path, now),
                 None => {}
             }
         }
         if is_done {
-            self.invalidate_shown(&job.request.target, &shown(answer), now);
+            self.invalidate_written(&job.request.target, answer, now);
         }
     }
 
     /// Invalidates the written resource under its other address.
-    fn invalidate_shown(&self, target: &str, shown: &Shown, now: Timestamp) {
+    fn invalidate_written(&self, target: &str, answer: &Answer, now: Timestamp) {
+        let AnswerBody::Whole(bytes) = &answer.body else { return };
+        if !is_json(&answer.headers) {
+            return;
+        }
+        let Ok(written) = serde_json::from_slice::<WrittenResource>(bytes) else { return };
         let target_path = path_of(target);
-        let other = shown.url.as_ref().and_then(|url| self.env.urls.named_path(target, url));
+        let other = written.url.as_ref().and_then(|url| self.env.urls.named_path(target, url));
         let other = other.filter(|path| is_deep(path) && !path.eq_ignore_ascii_case(target_path));
         if let Some(path) = &other {
             self.invalidate_paths(&stale_after_write(&Method::PATCH, path), now);
         }
-        if shown.milestone.is_some() {
+        if written.milestone.is_some() {
             for path in [Some(target_path), other.as_deref()].into_iter().flatten() {
                 self.invalidate_paths(&stale_by_milestone(path), now);
             }
         }
     }
 
-    /// Records changes at `now`.
     pub fn invalidate_paths(&self, stale: &[Invalidation], now: Timestamp) {
         for stale in stale {
             match stale {
-                Invalidation::Exactly(path) => self.store.written(path, now),
-                Invalidation::Below(path) => self.store.invalidate_prefix(path, now),
-                Invalidation::Everything => self.store.invalidate_prefix("/", now),
+                Invalidation::Exactly(path) => self.store.log.changed(path, now),
+                Invalidation::Below(path) => self.store.log.changed_below(path, now),
+                Invalidation::Everything => self.store.log.changed_below("/", now),
             }
         }
-    }
-}
-
-/// Empty unless the answer is a JSON object in memory.
-fn shown(answer: &Answer) -> Shown {
-    match &answer.body {
-        AnswerBody::Whole(bytes) if is_json(&answer.headers) => {
-            serde_json::from_slice(bytes).unwrap_or_default()
-        }
-        _ => Shown::default(),
     }
 }
 

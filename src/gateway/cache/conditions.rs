@@ -21,35 +21,13 @@ const ADDED_MAX: usize = 5;
 
 /// The validators that an entry has for each token.
 pub struct OfEntry<'e> {
-    cache: &'e ReadCache,
-    key: &'e CacheKey,
-    job: &'e Job,
-    entry: Option<&'e Entry>,
-    is_conditional: AtomicBool,
+    pub(super) cache: &'e ReadCache,
+    pub(super) key: &'e CacheKey,
+    pub(super) job: &'e Job,
+    pub(super) entry: Option<&'e Entry>,
+    pub(super) is_conditional: AtomicBool,
     /// The conditions of the last request; set if `predicted_etags` is on.
-    sent: Mutex<Option<Sent>>,
-}
-
-impl<'e> OfEntry<'e> {
-    pub fn new(
-        cache: &'e ReadCache,
-        key: &'e CacheKey,
-        job: &'e Job,
-        entry: Option<&'e Entry>,
-    ) -> Self {
-        Self {
-            cache,
-            key,
-            job,
-            entry,
-            is_conditional: AtomicBool::new(false),
-            sent: Mutex::new(None),
-        }
-    }
-
-    pub fn sent(self) -> (bool, Option<Sent>) {
-        (self.is_conditional.into_inner(), self.sent.into_inner())
-    }
+    pub(super) sent: Mutex<Option<Sent>>,
 }
 
 impl Conditions for OfEntry<'_> {

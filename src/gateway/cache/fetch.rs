@@ -9,7 +9,6 @@ use crate::decision::permissions::denial_confidence::DenialConfidence;
 use crate::gateway::cache::conditions::OfEntry;
 use crate::gateway::cache::lookup::CacheRequest;
 use crate::gateway::cache::pages::page_of;
-use crate::gateway::cache::predicted_etags::Worth;
 use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::cache::single_flight::FetchResult;
 use crate::gateway::cache::store::{Entry, Vary, etag_of};
@@ -27,12 +26,13 @@ use crate::gateway::url_rewrite::map::{Body, blank_secrets};
 use crate::telemetry::Fetch;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use parking_lot::Mutex;
 use std::num::NonZeroU16;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 impl ReadCache {
-    /// Fetches the answer, conditionally if an entry exists.
     pub(super) async fn fetch(
         self: Arc<Self>,
         key: CacheKey,
@@ -66,18 +66,18 @@ impl ReadCache {
         progress: &RequestProgress,
     ) -> (Result<Answer, GatewayError>, bool) {
         loop {
-            let conditions = OfEntry::new(self, key, job, entry);
+            let (is_conditional, sent) = (AtomicBool::default(), Mutex::default());
+            let conditions = OfEntry { cache: self, key, job, entry, is_conditional, sent };
             let mut performed = self.dispatcher.perform(job, progress, &conditions).await;
-            let (is_conditional, sent) = conditions.sent();
-            if let (Ok(answer), Some(sent)) = (&mut performed, sent)
-                && self.predictor.as_ref().is_some_and(|predictor| {
-                    predictor.judge(&self.env, job, &sent, entry, answer) == Worth::Nothing
-                })
+            let OfEntry { is_conditional, sent, .. } = conditions;
+            if let (Ok(answer), Some(sent)) = (&mut performed, sent.into_inner())
+                && let Some(predictor) = &self.predictor
+                && predictor.is_void(&self.env, job, &sent, entry, answer)
             {
                 // The failed prediction closed this route; one more request settles the answer.
                 continue;
             }
-            return (performed, is_conditional);
+            return (performed, is_conditional.into_inner());
         }
     }
 
@@ -183,7 +183,6 @@ impl ReadCache {
         FetchResult::Entry(entry, fetch)
     }
 
-    /// Builds the entry of an answer with this body.
     fn entry_of(
         &self,
         cache_request: &CacheRequest,

@@ -27,7 +27,6 @@ pub struct CacheLookup {
 }
 
 pub enum ReadAnswer {
-    /// An entry, stored or not.
     Entry(Arc<Entry>, CacheOutcome),
     Streamed(Box<Reader>, CacheOutcome),
 }

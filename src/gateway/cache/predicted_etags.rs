@@ -1,10 +1,9 @@
 //! Predicted `ETag`s for tokens without one (SPECIFICATION D3, `predicted_etags`), and the
 //! evaluation of their results.
 //!
-//! Only fetches come here, and only with the setting on. `decision/cache/predicted.rs` has the
-//! form and the routes on which it proved right. A credential enters the hash and nothing else. The
-//! upstream already knows the credential, and a 304 turns the prediction into the token's own
-//! `ETag`. Clients get another validator (`read.rs`).
+//! `decision/cache/predicted.rs` has the form and the routes on which it proved right. A credential
+//! enters the hash and nothing else. The upstream already knows the credential, and a 304 turns the
+//! prediction into the token's own `ETag`. Clients get another validator.
 //!
 //! With `If-None-Match` the upstream ignores the date (RFC 9110 §13.1.3), so the prediction alone
 //! decides. A 304 to it means that the token would get exactly the stored bytes. An upstream that
@@ -28,7 +27,6 @@ use crate::gateway::dispatch::job::Job;
 use crate::gateway::environment::Environment;
 use crate::gateway::url_rewrite::map::may_hold_secrets;
 
-/// The routes on which predictions proved right.
 pub struct Predictor(Mutex<Predictions>);
 
 /// The predicted conditions of a request. Holds a credential and is dropped with its fetch.
@@ -41,15 +39,6 @@ pub struct Sent {
 struct Predicted {
     etag: HeaderValue,
     has_date: bool,
-}
-
-/// The value of a 304.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Worth {
-    /// The same as without predictions.
-    Usual,
-    /// None: the only condition was a prediction, and the 304 names another `ETag`.
-    Nothing,
 }
 
 impl Predictor {
@@ -81,17 +70,18 @@ impl Predictor {
     }
 
     /// Evaluates the prediction before the answer is used. A 304 without an `ETag` gets the
-    /// predicted one, so that it is recorded like any other.
-    pub fn judge(
+    /// predicted one, so that it is recorded like any other. Returns true if the answer is worth
+    /// nothing: the only condition was a prediction, and the 304 names another `ETag`.
+    pub fn is_void(
         &self,
         env: &Environment,
         job: &Job,
         sent: &Sent,
         entry: Option<&Entry>,
         answer: &mut Answer,
-    ) -> Worth {
+    ) -> bool {
         if sent.token != answer.token {
-            return Worth::Usual;
+            return false;
         }
         let now = env.clock.now();
         let count = |outcome| env.metrics.predicted(&job.route.endpoint.template, outcome);
@@ -106,11 +96,11 @@ impl Predictor {
                     if is_telling {
                         self.note(job, Evidence::Right, now);
                     }
-                    return Worth::Usual;
+                    return false;
                 }
                 count("wrong");
                 self.note(job, Evidence::Wrong, now);
-                if predicted.has_date { Worth::Usual } else { Worth::Nothing }
+                !predicted.has_date
             }
             (StatusCode::OK, predicted) => {
                 let evidence = self.evidence(job, sent, entry, answer, now);
@@ -127,9 +117,9 @@ impl Predictor {
                         self.note(job, Evidence::Dearer, now);
                     }
                 }
-                Worth::Usual
+                false
             }
-            _ => Worth::Usual,
+            _ => false,
         }
     }
 

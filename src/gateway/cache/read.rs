@@ -185,7 +185,6 @@ impl ReadCache {
         if progress.is_on_wire() { Some(participant.fetched_result().await) } else { None }
     }
 
-    /// The error of a waiter whose deadline passed; the fetch goes on for later deadlines.
     fn waited_too_long(&self, job: &Job, progress: &RequestProgress) -> GatewayError {
         use crate::decision::{LimitDenied, LimitKind, Until};
         let now = self.env.clock.now();
@@ -206,7 +205,6 @@ impl ReadCache {
         )
     }
 
-    /// Serves a stale entry instead of an error where the rules allow it.
     fn stale_instead(
         &self,
         error: GatewayError,

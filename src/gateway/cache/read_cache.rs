@@ -10,20 +10,14 @@ use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::environment::Environment;
 use std::sync::Arc;
 
-/// Stored answers under one config, and what keeps them true.
 pub struct ReadCache {
     pub(super) env: Arc<Environment>,
     pub(super) dispatcher: Arc<Dispatcher>,
-    pub(super) store: Arc<Store>,
-    /// Single flights, by cache key.
-    pub(super) single_flight: Arc<SingleFlight>,
-    /// Bodies too large to hold that are being read.
+    pub store: Arc<Store>,
+    pub single_flight: Arc<SingleFlight>,
     pub(super) registry: Arc<BodyRegistry>,
-    /// Routes that webhooks cover.
-    pub(super) coverage: Arc<WebhookCoverage>,
-    /// Lists that were seen to change.
+    pub coverage: Arc<WebhookCoverage>,
     pub(super) pagination: Arc<PaginationChanges>,
-    /// Present where the config asks for predicted `ETags`.
     pub(super) predictor: Option<Arc<Predictor>>,
 }
 
@@ -52,17 +46,5 @@ impl ReadCache {
             pagination: before.map_or_else(Arc::default, |before| Arc::clone(&before.pagination)),
             predictor: Predictor::of(config).map(|new| earlier.unwrap_or(new)),
         })
-    }
-
-    pub fn store(&self) -> &Arc<Store> {
-        &self.store
-    }
-
-    pub fn single_flight(&self) -> &Arc<SingleFlight> {
-        &self.single_flight
-    }
-
-    pub fn coverage(&self) -> &Arc<WebhookCoverage> {
-        &self.coverage
     }
 }

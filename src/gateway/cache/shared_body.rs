@@ -63,7 +63,6 @@ struct Source {
     held: Held,
 }
 
-/// The delivery of the bytes read so far.
 #[derive(Default)]
 struct Delivery {
     /// Pieces in memory with their offsets in the body.
@@ -92,7 +91,6 @@ enum JoinState {
     Closed,
 }
 
-/// The progress of a reader.
 #[derive(Default)]
 struct Progress {
     offset: u64,
@@ -142,7 +140,6 @@ impl Reader {
         Some(Self { body: Arc::clone(body), index: delivery.readers.len() - 1 })
     }
 
-    /// The only reader of an answer.
     pub fn alone(answer: Answer) -> Self {
         let body = SharedBody::new(answer, None, false);
         let mut delivery = body.delivery.lock();
@@ -224,7 +221,6 @@ impl SharedBody {
         }
     }
 
-    /// True if it answers a request with these headers.
     pub fn fits(&self, request_headers: &HeaderMap) -> bool {
         self.vary.as_ref().is_none_or(|vary| vary.fits(request_headers))
     }
@@ -396,7 +392,6 @@ pub struct BodyRegistry {
 }
 
 impl BodyRegistry {
-    /// Adds a body and removes ended ones.
     pub fn insert(&self, key: CacheKey, body: &Arc<SharedBody>) {
         let mut by_key = self.by_key.lock();
         by_key.retain(|_, body| body.strong_count() > 0);

@@ -4,10 +4,7 @@
 //!
 //! A fetch in the wait queue waits behind the other requests of its leader's client. Another client
 //! therefore gets its own fetch and its own place (SPECIFICATION D10). The first of them to return
-//! serves all, and those still in the wait queue are cancelled.
-//!
-//! An abandoned fetch in the wait queue is dropped at once. One on its way upstream gets
-//! [`ORPHAN_GRACE`] to finish into the cache. `read.rs` has the fetch itself.
+//! serves all, and those still in the wait queue are cancelled. `fetch.rs` has the fetch itself.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -35,22 +32,16 @@ use crate::telemetry::{CacheOutcome, Fetch};
 /// The grace period of a fetch without waiters (SPECIFICATION D1).
 const ORPHAN_GRACE: Duration = Duration::from_secs(2);
 
-/// A fetch result.
 #[derive(Clone)]
 pub enum FetchResult {
     Entry(Arc<Entry>, Fetch),
-    /// A shared body that every waiter may read.
     SharedBody(Arc<JoinGuard>),
     Failed(GatewayError),
 }
 
 struct Underway {
     progress: RequestProgress,
-    /// An answer to an older request may predate a later write.
-    started_at: Timestamp,
-    /// The client and the priority of its place in the wait queue.
-    client: u32,
-    priority: Priority,
+    starter: Waiter,
     /// True while the leader drives it.
     is_led: AtomicBool,
     /// The followers' channel, created for the first follower; most fetches have none.
@@ -60,7 +51,6 @@ struct Underway {
     superseded_by: Mutex<Option<FetchResult>>,
 }
 
-/// A fetch result, and a flag for the result of another fetch.
 #[derive(Clone)]
 struct Arrival {
     fetched_result: FetchResult,
@@ -71,10 +61,10 @@ struct Arrival {
 pub struct Participant {
     pub progress: RequestProgress,
     pub role: Role,
-    place: Place,
+    handle: FetchHandle,
 }
 
-enum Place {
+enum FetchHandle {
     Leader(LeadingFetch),
     Follower(watch::Receiver<Option<Arrival>>),
 }
@@ -100,13 +90,11 @@ impl Role {
     }
 }
 
-/// A request that wants to take part.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiter {
     pub now: Timestamp,
-    /// The place in the wait queue that its own fetch would have.
+    /// With `priority`: the place in the wait queue that its own fetch would have.
     pub client: u32,
-    /// See `client`.
     pub priority: Priority,
 }
 
@@ -120,7 +108,8 @@ type ByKey = HashMap<CacheKey, Vec<Arc<Underway>>, foldhash::fast::RandomState>;
 
 impl SingleFlight {
     /// Joins a fetch for `key` that is on its way or has an equal place in the wait queue, or else
-    /// runs `start`. Fetches that `is_stale` rejects by their start time accept no more waiters.
+    /// runs `start`. Fetches that `is_stale` rejects by their start time accept no more waiters: an
+    /// answer to an older request may predate a later write.
     pub fn join<F>(
         self: &Arc<Self>,
         key: &CacheKey,
@@ -132,24 +121,20 @@ impl SingleFlight {
         F: Future<Output = FetchResult> + Send + 'static,
     {
         let mut by_key = self.by_key.lock();
-        let single_flight = by_key.entry(key.clone()).or_default();
-        single_flight.retain(|underway| !is_stale(underway.started_at));
-        if let Some(underway) =
-            single_flight.iter().find(|underway| underway.is_as_early_as(waiter))
-        {
+        let listed = by_key.entry(key.clone()).or_default();
+        listed.retain(|underway| !is_stale(underway.starter.now));
+        if let Some(underway) = listed.iter().find(|underway| underway.is_as_early_as(waiter)) {
             return underway.follow();
         }
         let underway = Arc::new(Underway {
             progress: RequestProgress::default(),
-            started_at: waiter.now,
-            client: waiter.client,
-            priority: waiter.priority,
+            starter: waiter,
             is_led: AtomicBool::new(true),
             followers: OnceLock::new(),
             superseded: Notify::new(),
             superseded_by: Mutex::default(),
         });
-        single_flight.push(Arc::clone(&underway));
+        listed.push(Arc::clone(&underway));
         drop(by_key);
         let progress = underway.progress.clone();
         let departure = Departure { single_flight: Arc::clone(self), key: key.clone(), underway };
@@ -157,7 +142,7 @@ impl SingleFlight {
         Participant {
             progress,
             role: Role::Leader,
-            place: Place::Leader(LeadingFetch(Some((departure, fetch)))),
+            handle: FetchHandle::Leader(LeadingFetch(Some((departure, fetch)))),
         }
     }
 
@@ -169,7 +154,7 @@ impl SingleFlight {
 impl Underway {
     /// True if it is on its way, or if its place in the wait queue is no worse.
     fn is_as_early_as(&self, waiter: Waiter) -> bool {
-        self.client == waiter.client && self.priority >= waiter.priority
+        self.starter.client == waiter.client && self.starter.priority >= waiter.priority
             || !self.progress.waits_in_line()
     }
 
@@ -177,7 +162,7 @@ impl Underway {
         Participant {
             progress: self.progress.clone(),
             role: Role::Follower,
-            place: Place::Follower(self.channel().subscribe()),
+            handle: FetchHandle::Follower(self.channel().subscribe()),
         }
     }
 
@@ -190,9 +175,10 @@ impl Underway {
             + usize::from(self.is_led.load(Ordering::Relaxed))
     }
 
-    fn tell(&self, arrival: impl FnOnce() -> Arrival) {
+    fn tell(&self, fetched_result: &FetchResult, is_of_other: bool) {
         if let Some(followers) = self.followers.get() {
-            followers.send_replace(Some(arrival()));
+            let fetched_result = fetched_result.clone();
+            followers.send_replace(Some(Arrival { fetched_result, is_of_other }));
         }
     }
 }
@@ -200,10 +186,10 @@ impl Underway {
 impl Participant {
     /// Waits for the result. A leader becomes a follower if another fetch brings the answer.
     pub async fn fetched_result(&mut self) -> FetchResult {
-        let arrival = match &mut self.place {
-            Place::Leader(leading) => Some(leading.fetched_result().await),
+        let arrival = match &mut self.handle {
+            FetchHandle::Leader(leading) => leading.fetched_result().await,
             // `None`: the task was cancelled from outside, as at the end of the process.
-            Place::Follower(arrivals) => {
+            FetchHandle::Follower(arrivals) => {
                 arrivals.wait_for(Option::is_some).await.ok().and_then(|arrival| arrival.clone())
             }
         };
@@ -218,26 +204,23 @@ impl Participant {
 }
 
 impl LeadingFetch {
-    async fn fetched_result(&mut self) -> Arrival {
-        let of_own = |fetched_result| Arrival { fetched_result, is_of_other: false };
-        let died = of_own(FetchResult::Failed(GatewayError::UpstreamFailed));
-        let Some((departure, fetch)) = &mut self.0 else { return died };
+    /// `None`: the fetch panicked.
+    async fn fetched_result(&mut self) -> Option<Arrival> {
+        let (departure, fetch) = self.0.as_mut()?;
         let fetched_result = tokio::select! {
             biased;
-            // A panicking fetch counts as failed for all its waiters.
             fetched_result = AssertUnwindSafe(fetch).catch_unwind() => Some(fetched_result),
             () = departure.underway.superseded.notified() => None,
         };
-        let Some((departure, fetch)) = self.0.take() else { return died };
-        match fetched_result {
-            Some(Ok(fetched_result)) => of_own(departure.land(fetched_result)),
-            Some(Err(_)) => died,
-            None => {
-                let by = departure.underway.superseded_by.lock().take();
-                departure.give_up(fetch);
-                by.map_or(died, |fetched_result| Arrival { fetched_result, is_of_other: true })
-            }
-        }
+        let (departure, fetch) = self.0.take()?;
+        Some(if let Some(fetched_result) = fetched_result {
+            let fetched_result = departure.land(fetched_result.ok()?);
+            Arrival { fetched_result, is_of_other: false }
+        } else {
+            let superseded_by = departure.underway.superseded_by.lock().take();
+            departure.give_up(fetch);
+            Arrival { fetched_result: superseded_by?, is_of_other: true }
+        })
     }
 }
 
@@ -252,7 +235,7 @@ impl Drop for LeadingFetch {
     }
 }
 
-/// The bookkeeping of a fetch: removes it from the list and notifies its waiters on every exit.
+/// Guard: removes a fetch from the list and notifies its waiters on every exit.
 struct Departure {
     single_flight: Arc<SingleFlight>,
     key: CacheKey,
@@ -313,8 +296,7 @@ impl Departure {
                 (&fetched_result, by_key.get_mut(&self.key))
         {
             for waiting in beside.extract_if(.., |underway| !underway.progress.is_on_wire()) {
-                waiting
-                    .tell(|| Arrival { fetched_result: fetched_result.clone(), is_of_other: true });
+                waiting.tell(&fetched_result, true);
                 *waiting.superseded_by.lock() = Some(fetched_result.clone());
                 waiting.superseded.notify_one();
             }
@@ -323,21 +305,20 @@ impl Departure {
             }
         }
         drop(by_key);
-        self.underway
-            .tell(|| Arrival { fetched_result: fetched_result.clone(), is_of_other: false });
+        self.underway.tell(&fetched_result, false);
         fetched_result
     }
 
     /// Removes it; returns true if it was listed. A fetch that began too early is not.
     fn strike(&self, by_key: &mut ByKey) -> bool {
-        let Some(single_flight) = by_key.get_mut(&self.key) else { return false };
-        let before = single_flight.len();
-        single_flight.retain(|listed| !Arc::ptr_eq(listed, &self.underway));
-        let is_listed = single_flight.len() < before;
-        if single_flight.is_empty() {
+        let Some(listed) = by_key.get_mut(&self.key) else { return false };
+        let before = listed.len();
+        listed.retain(|underway| !Arc::ptr_eq(underway, &self.underway));
+        let was_listed = listed.len() < before;
+        if listed.is_empty() {
             by_key.remove(&self.key);
         }
-        is_listed
+        was_listed
     }
 }
 
@@ -345,14 +326,10 @@ impl Drop for Departure {
     fn drop(&mut self) {
         self.strike(&mut self.single_flight.by_key.lock());
         let Some(followers) = self.underway.followers.get() else { return };
-        followers.send_if_modified(|fetched_result| {
-            let died = fetched_result.is_none();
-            if died {
-                *fetched_result = Some(Arrival {
-                    fetched_result: FetchResult::Failed(GatewayError::UpstreamFailed),
-                    is_of_other: false,
-                });
-            }
+        followers.send_if_modified(|arrival| {
+            let died = arrival.is_none();
+            let fetched_result = FetchResult::Failed(GatewayError::UpstreamFailed);
+            arrival.get_or_insert(Arrival { fetched_result, is_of_other: false });
             died
         });
     }

@@ -20,7 +20,6 @@ const ALL_BYTES_MAX: u64 = 4 * BYTES_MAX;
 /// The longest piece that a reader gets at once: one write to its client.
 const READ_BYTES: u64 = 64 * 1024;
 
-/// Bytes of all spools.
 static ALL_BYTES: AtomicU64 = AtomicU64::new(0);
 
 pub struct Spool {

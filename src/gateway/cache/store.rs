@@ -1,8 +1,7 @@
 //! The in-memory store of answers, weighed by their bytes (SPECIFICATION D1 to D3).
 //!
 //! Entries are immutable except for their validation times (`validation.rs`). A 304 with news
-//! stores a new entry that shares the body. `decision/cache/freshness.rs` decides the use of an
-//! entry.
+//! stores a new entry that shares the body.
 
 use std::cell::Cell;
 use std::hash::Hash;
@@ -53,10 +52,9 @@ pub struct Entry {
     pub vary: Option<Box<Vary>>,
 }
 
-/// The request values that select a variant (RFC 9111 §4.1).
+/// The request headers that select a variant (RFC 9111 §4.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Vary {
-    /// These request headers with all their values.
     Headers(Box<[(HeaderName, Vec<HeaderValue>)]>),
     /// `Vary: *`: unknown criteria, so it answers no other request.
     Everything,
@@ -82,7 +80,6 @@ impl Vary {
 }
 
 impl Entry {
-    /// The entry with its last validation times.
     pub fn validated(&self) -> Validated<'_> {
         self.stored.validated(self.validation.validated_at(), self.validation.requested_at())
     }
@@ -92,7 +89,6 @@ impl Entry {
         self.validation.requested_at()
     }
 
-    /// True if it answers another request with these headers.
     pub fn fits(&self, request: &HeaderMap) -> bool {
         self.vary.as_deref().is_none_or(|vary| vary.fits(request))
     }
@@ -107,12 +103,10 @@ impl Entry {
         self.stored.status()
     }
 
-    /// True if both have the same status and the same stored text.
     pub fn has_same_content(&self, other: &Self) -> bool {
         self.status() == other.status() && self.body.text() == other.body.text()
     }
 
-    /// Reads the variant from `Vary` and the request.
     pub fn vary_of(answer: &HeaderMap, request: &HeaderMap) -> Option<Box<Vary>> {
         let Some(names) = vary_names(answer) else { return Some(Box::new(Vary::Everything)) };
         let further = names.into_iter().filter(|name| {
@@ -151,13 +145,13 @@ fn allocated(bytes: usize) -> usize {
     bytes.next_multiple_of((bytes.next_power_of_two() / 8).max(16))
 }
 
-/// All entries and the recent changes.
 pub struct Store {
     entries: Cache<CacheKey, Arc<Entry>, ByMemory, DefaultHashBuilder, Displaced>,
     pub shared_lines: SharedLines,
     pub fingerprints: Fingerprints,
     purges: Purges,
-    log: InvalidationLog,
+    /// Changes, in every scope.
+    pub log: InvalidationLog,
     on_evicted: Box<dyn Fn(u64) + Send + Sync>,
 }
 
@@ -286,17 +280,6 @@ impl Store {
         self.entries.peek(key).is_some_and(|kept| kept.requested_at() > requested_at)
     }
 
-    /// Records that `path` changed, or may have, at `now`: with any query, in every scope.
-    pub fn written(&self, path: &str, now: Timestamp) {
-        self.log.changed(path, now);
-    }
-
-    /// Records that `prefix` and all paths below it changed, or may have changed, at `now`. It ends
-    /// with a whole segment; `/` covers everything.
-    pub fn invalidate_prefix(&self, prefix: &str, now: Timestamp) {
-        self.log.changed_below(prefix, now);
-    }
-
     /// Rates an answer to `path` (without query) from a request at `requested_at`.
     pub fn trust(&self, path: &str, requested_at: Timestamp) -> Trust {
         if self.purges.covers(path, requested_at) {
@@ -326,7 +309,6 @@ impl Store {
         Purged { entries: entries.get(), bytes: bytes.get() }
     }
 
-    /// Visits every key with the bytes of its entry.
     pub fn each(&self, mut show: impl FnMut(&CacheKey, u64)) {
         for (key, entry) in self.entries.iter() {
             show(&key, entry.memory_bytes(&key) as u64);
@@ -348,14 +330,8 @@ pub fn etag_of(body: &[u8], headers: &HeaderMap) -> Option<HeaderValue> {
         digest.update(&[0]);
         digest.update(link.as_bytes());
     }
-    let digest = digest.finish();
-    let hex = digest.as_ref()[..16].iter().fold(String::with_capacity(36), |mut text, byte| {
-        use std::fmt::Write;
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
-    HeaderValue::from_str(&format!("W/\"{hex}\"")).ok()
+    let digest = u128::from_be_bytes(*digest.finish().as_ref().first_chunk()?);
+    HeaderValue::from_str(&format!("W/\"{digest:032x}\"")).ok()
 }
 
 #[cfg(test)]

@@ -187,7 +187,6 @@ impl StoredHead {
         self.lines().find(|(line, _)| *line == name).map(|(_, value)| value)
     }
 
-    /// The clients' validator.
     pub fn etag(&self) -> Option<&[u8]> {
         lines(&self.own).find(|(name, _)| *name == "etag").map(|(_, value)| value)
     }
@@ -198,16 +197,18 @@ impl StoredHead {
         map
     }
 
-    /// True if these headers of a 304 bring no news. May be false without news.
+    /// True if these headers of a 304 bring no news.
     pub fn says_already(&self, headers: &HeaderMap) -> bool {
         headers.keys().filter(|name| !MADE_ANEW.contains(&name.as_str())).all(|name| {
-            let mut said = headers.get_all(name).iter();
-            let mut stored = self.lines().filter(|(line, _)| *line == name.as_str());
-            matches!((said.next(), said.next(), stored.next(), stored.next()), (Some(one), None, Some((_, other)), None) if one.as_bytes() == other)
+            let stored = self.lines().filter(|(line, _)| *line == name.as_str());
+            headers
+                .get_all(name)
+                .iter()
+                .map(HeaderValue::as_bytes)
+                .eq(stored.map(|(_, value)| value))
         })
     }
 
-    /// Heap bytes of this head alone.
     pub fn own_allocations(&self) -> [usize; 2] {
         [if self.is_shared { 0 } else { self.repeated.bytes() }, self.own.len()]
     }

@@ -9,6 +9,7 @@ use crate::gateway::cache::shared_body::{JoinGuard, Reader, SharedBody};
 use crate::gateway::cache::single_flight::Role;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::answer::Answer;
+use crate::gateway::http::media_type::has_json_type;
 use crate::telemetry::Fetch;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +29,12 @@ impl ReadCache {
         // RFC 9111 §5.2.2.5.
         let is_for_others = !CacheControl::parse(&answer.headers).no_store;
         let is_failure = answer.status.is_server_error();
+        // It may hold secrets, which never reach a disk.
+        let is_secret = has_json_type(&answer.headers);
         let body = Arc::new(SharedBody::new(answer, vary, is_for_others));
+        if is_secret {
+            body.keep_in_memory();
+        }
         if is_for_others && !is_failure {
             self.registry.insert(key, &body);
         }

@@ -1,7 +1,6 @@
 //! The time of the last validation: the only mutable part of a stored entry.
 //!
-//! Most 304s repeat the previous one and only move these times. A 304 with news makes a new entry
-//! (`read.rs`). `decision/cache/freshness.rs` draws the conclusions.
+//! Most 304s repeat the previous one and only move these times. A 304 with news makes a new entry.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +14,6 @@ use crate::decision::cache::freshness::Mode;
 
 /// Headers that vary between 304s and matter to neither clients nor decisions.
 const PASSING: [&str; 3] = ["date", "server-timing", "x-request-id"];
-/// See [`PASSING`].
 const PASSING_PREFIX: &str = "x-ratelimit-";
 /// The suffix of the upstream's request id header. Clients keep the id of the answer that last
 /// brought news; a plain HTTP cache takes it from every 304 (RFC 9111 §3.2).
@@ -24,7 +22,6 @@ const EXCHANGE_SUFFIX: &str = "-request-id";
 /// Bits of [`ValidationTimes`] for the duration of the answer: a quarter of an hour in
 /// milliseconds. A longer one counts as an earlier validation.
 const TOOK_BITS: u32 = 20;
-/// See [`TOOK_BITS`].
 const TOOK_MAX: u64 = (1 << TOOK_BITS) - 1;
 /// The latest request time that fits, in the year 2527; later ones are clamped.
 const REQUESTED_MAX: u64 = u64::MAX >> TOOK_BITS;
@@ -58,17 +55,12 @@ impl Fingerprints {
                 }
             }
         }
-        let fingerprint = fingerprint.finish();
-        // The lower 48 bits.
-        Fingerprint(
-            [0, 16, 32]
-                .map(|shift| u16::try_from(fingerprint >> shift & 0xffff).unwrap_or_default()),
-        )
+        let [a, b, c, d, e, f, ..] = fingerprint.finish().to_le_bytes();
+        Fingerprint([[a, b], [c, d], [e, f]].map(u16::from_le_bytes))
     }
 }
 
 impl Fingerprint {
-    /// True if both are known and equal.
     pub fn repeats(self, other: Self) -> bool {
         self != Self::default() && self == other
     }
@@ -90,7 +82,6 @@ impl ValidationTimes {
         Timestamp::from_millis(self.0.load(Ordering::Acquire) >> TOOK_BITS)
     }
 
-    /// The arrival time of the answer.
     pub fn validated_at(&self) -> Timestamp {
         let both = self.0.load(Ordering::Acquire);
         Timestamp::from_millis((both >> TOOK_BITS) + (both & TOOK_MAX))

@@ -9,11 +9,10 @@ use parking_lot::RwLock;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// The configured webhooks, and the events that each cache rule needs.
 #[derive(Default)]
 pub struct WebhookCoverage {
     pub watched: Vec<Watched>,
-    needs: Vec<Need>,
+    needs: Vec<Option<Need>>,
     /// The number of finished checks, failed ones included.
     pub checks: AtomicU64,
 }
@@ -23,10 +22,9 @@ pub struct Watched {
     pub watch: RwLock<Watch>,
 }
 
-/// The needs of a rule with a `webhook_ttl`; empty for other rules.
-#[derive(Default)]
+/// The needs of a rule with a `webhook_ttl`.
 struct Need {
-    ttl: Option<Duration>,
+    ttl: Duration,
     events: Vec<&'static str>,
     /// True if a repository's webhook does not deliver all of them.
     of_owner: bool,
@@ -40,13 +38,9 @@ impl WebhookCoverage {
             watch: RwLock::new(Watch::new(hook.check_every)),
         });
         let need = |rule: &crate::config::CacheRule| {
-            let Some(ttl) = rule.webhook_ttl else { return Need::default() };
-            let events: Vec<_> = events_of(&rule.route).collect();
-            Need {
-                ttl: Some(ttl),
-                of_owner: events.iter().any(|(_, of_owner)| *of_owner),
-                events: events.into_iter().map(|(event, _)| event).collect(),
-            }
+            let ttl = rule.webhook_ttl?;
+            let (events, of_owner): (_, Vec<bool>) = events_of(&rule.route).unzip();
+            Some(Need { ttl, events, of_owner: of_owner.contains(&true) })
         };
         Self {
             watched: watched.collect(),
@@ -63,8 +57,7 @@ impl WebhookCoverage {
         requested_at: Timestamp,
         now: Timestamp,
     ) -> Option<Duration> {
-        let need = self.needs.get(rule)?;
-        let ttl = need.ttl?;
+        let need = self.needs.get(rule)?.as_ref()?;
         let mut segments = path.split('/').skip(1);
         let (kind, owner, name) = (segments.next()?, segments.next()?, segments.next());
         let covers = |watched: &&Watched| {
@@ -77,6 +70,6 @@ impl WebhookCoverage {
                 && (!need.of_owner || watched.reach.covers_owner(owner))
                 && watched.watch.read().covers(&need.events, requested_at, now)
         };
-        self.watched.iter().find(covers).map(|_| ttl)
+        self.watched.iter().find(covers).map(|_| need.ttl)
     }
 }

@@ -32,7 +32,6 @@ impl RateView {
         Self { limit, remaining, used, reset: reset.as_secs_ceil().max(now.as_secs() + 1) }
     }
 
-    /// Adds the headers, each exactly once.
     pub fn write(self, head: &mut impl Fields, resource: &ResourceName) {
         use crate::api::headers::{
             RATE_LIMIT, RATE_REMAINING, RATE_RESET, RATE_RESOURCE, RATE_USED,

@@ -74,7 +74,6 @@ pub enum Sent {
     Later,
 }
 
-/// The cache of compressed forms.
 pub struct CompressedForms {
     kept: Cache<Key, Arc<CompressedForm>, ByMemory>,
     /// Bounds the compressions off the serving threads.

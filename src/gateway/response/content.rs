@@ -48,11 +48,8 @@ impl Responder {
             for name in NOT_OF_A_304 {
                 reply.headers.remove(name);
             }
-            return Reply {
-                status: StatusCode::NOT_MODIFIED,
-                headers: reply.headers,
-                body: ReplyBody::Whole(Bytes::new()),
-            };
+            reply.status = StatusCode::NOT_MODIFIED;
+            reply.body = ReplyBody::Whole(Bytes::new());
         }
         reply
     }

@@ -1,8 +1,6 @@
-//! The one table from a gateway error to an HTTP answer (SPECIFICATION, "Gateway errors"). No other
-//! module picks the status of a gateway error.
-//!
-//! Client libraries depend on the wording and the headers of limit denials (SPECIFICATION, "Client
-//! libraries" 4 and 5). The decision to deny is made elsewhere.
+//! The one table from a gateway error to an HTTP answer (SPECIFICATION, "Gateway errors"). Client
+//! libraries depend on the wording and the headers of limit denials (SPECIFICATION, "Client
+//! libraries" 4 and 5).
 
 use http::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
@@ -74,15 +72,16 @@ fn limited(
     let reset = now.as_secs() + retry_after;
     // The client's budget is empty until the reset: units below the floor are not available to it.
     // Every other limit passes sooner.
-    let (reply, shown) = if matches!(limit, LimitKind::Primary | LimitKind::BatchFloor) {
+    let is_budget = matches!(limit, LimitKind::Primary | LimitKind::BatchFloor);
+    let (message, anchor, shown) = if is_budget {
         let message = format!("API rate limit exceeded for this client's pool ({resource}).");
         let shown = RateView { limit: view.limit, remaining: 0, used: view.limit, reset };
-        (error_reply(StatusCode::FORBIDDEN, &message, origin, "rate-limit"), shown)
+        (message, "rate-limit", shown)
     } else {
         let message = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.";
-        let shown = RateView::served(view, now);
-        (error_reply(StatusCode::FORBIDDEN, message, origin, "secondary-rate-limits"), shown)
+        (message.to_owned(), "secondary-rate-limits", RateView::served(view, now))
     };
+    let reply = error_reply(StatusCode::FORBIDDEN, &message, origin, anchor);
     let mut reply = reply.with(RETRY_AFTER, HeaderValue::from(retry_after));
     shown.write(&mut reply.headers, resource);
     reply

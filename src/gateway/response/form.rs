@@ -10,7 +10,6 @@ use http::header::{self, HeaderMap, HeaderValue};
 pub struct Form<'r> {
     pub method: &'r Method,
     pub headers: &'r HeaderMap,
-    /// The gateway's address as this client knows it.
     pub origin: &'r Origin,
 }
 
@@ -24,9 +23,4 @@ pub fn is_not_modified(entry: &Entry, request_headers: &HeaderMap) -> bool {
     let last_modified = if has_date { entry.stored.exact_date() } else { None };
     evaluate(request_headers, entry.status(), etags, last_modified.as_ref())
         == Conditional::NotModified
-}
-
-pub fn has_precondition(request_headers: &HeaderMap) -> bool {
-    request_headers.contains_key(header::IF_MATCH)
-        || request_headers.contains_key(header::IF_UNMODIFIED_SINCE)
 }

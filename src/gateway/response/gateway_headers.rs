@@ -1,6 +1,4 @@
 //! The gateway headers of every answer to a known client, for header maps and for buffers.
-//!
-//! `response/render.rs` has the answer's own headers. The numbers come from the quota ledger.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -17,7 +15,6 @@ use crate::gateway::response::budget_headers::RateView;
 
 const TIMING_BYTES_USUAL: usize = 64;
 
-/// The gateway headers of one answer.
 pub struct GatewayHeaders<'a> {
     pub cache: CacheOutcome,
     pub figures: Figures,
@@ -26,7 +23,6 @@ pub struct GatewayHeaders<'a> {
     pub id: &'a HeaderValue,
 }
 
-/// Adds the gateway headers.
 pub fn add_gateway_headers(env: &Environment, head: &mut impl Fields, added: &GatewayHeaders<'_>) {
     if let Some((view, resource)) = &added.view {
         view.write(head, resource);

@@ -11,7 +11,7 @@ use crate::gateway::http::head_writer::{Head, MapHead, OnWire};
 use crate::gateway::http::range::{Part, part_of};
 use crate::gateway::response::compression::{Sent, is_chosen};
 use crate::gateway::response::content::NOT_OF_A_304;
-use crate::gateway::response::form::{Form, has_precondition, is_not_modified};
+use crate::gateway::response::form::{Form, is_not_modified};
 use crate::gateway::response::gateway_headers::{GatewayHeaders, add_gateway_headers};
 use crate::gateway::response::reply::{Reply, ReplyBody};
 use crate::gateway::response::responder::Responder;
@@ -28,23 +28,18 @@ const HEAD_BYTES_USUAL: usize = 2 * 1024;
 
 /// An answer on its way to a client, whichever way it came about.
 pub enum Content {
-    /// A stored answer, and what this client gets of it.
     Stored(Arc<Entry>, Selection),
-    /// Any other answer.
     Made(Reply),
 }
 
 /// The part of a stored answer that a client gets.
 pub enum Selection {
-    /// A precondition of the client fails.
     PreconditionFailed,
-    /// The client has it already.
     NotModified,
     Whole,
     Gzip(Bytes),
     /// A part, in bytes of the rendered body.
     Part(RangeInclusive<usize>),
-    /// No such part.
     Unsatisfiable,
 }
 
@@ -52,7 +47,6 @@ pub enum Selection {
 pub enum Compression {
     /// Made at once, unless it takes too long for that.
     AtOnce,
-    /// Looked for already.
     Done(Option<Bytes>),
 }
 
@@ -71,7 +65,8 @@ impl Responder {
         form: &Form<'_>,
         compression: Compression,
     ) -> Option<Selection> {
-        let has_precondition = has_precondition(form.headers);
+        let has_precondition = form.headers.contains_key(header::IF_MATCH)
+            || form.headers.contains_key(header::IF_UNMODIFIED_SINCE);
         if has_precondition {
             let (etag, date) = (entry.head.etag(), entry.stored.last_modified());
             if fails(form.headers, entry.status(), etag, date.as_ref()) {
@@ -149,7 +144,6 @@ impl Responder {
         (status, (into.len() - before) as u64)
     }
 
-    /// Renders an answer: makes its head, whichever way its request came in.
     fn render(
         &self,
         content: Content,

@@ -29,7 +29,6 @@ impl Reply {
         Self { status, headers: HeaderMap::new(), body: ReplyBody::Whole(Bytes::new()) }
     }
 
-    /// A JSON answer made by the gateway itself.
     pub fn json(status: StatusCode, value: &serde_json::Value) -> Self {
         let json = HeaderValue::from_static("application/json; charset=utf-8");
         let no_store = HeaderValue::from_static("no-store");

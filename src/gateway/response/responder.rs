@@ -1,16 +1,11 @@
 //! The renderer of answers under one config.
 
-use crate::gateway::cache::store::Entry;
 use crate::gateway::environment::Environment;
 use crate::gateway::response::compression::CompressedForms;
-use crate::gateway::response::form::Form;
-use bytes::Bytes;
 use std::sync::Arc;
 
-/// Renders stored, fetched and kept answers as a client sees them.
 pub struct Responder {
     pub(super) env: Arc<Environment>,
-    /// Compressed forms of stored answers.
     pub compressed_forms: Arc<CompressedForms>,
 }
 
@@ -23,11 +18,5 @@ impl Responder {
             |before| Arc::clone(&before.compressed_forms),
         );
         Self { env: Arc::clone(env), compressed_forms }
-    }
-
-    /// A stored answer's body in gzip, made beside the runtime's workers when it is large; `None`:
-    /// it is sent as it is.
-    pub async fn gzipped(&self, entry: &Entry, form: &Form<'_>) -> Option<Bytes> {
-        self.compressed_forms.gzipped(&self.env, entry, form).await
     }
 }

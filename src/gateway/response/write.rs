@@ -76,7 +76,6 @@ pub async fn write_interim(
     in_time(pause_max, session.write_response_header(Box::new(head_of(status, headers)))).await
 }
 
-/// Encodes an interim answer for HTTP/1.1.
 pub fn encode_interim(status: StatusCode, headers: &HeaderMap, into: &mut Vec<u8>) {
     push_status(into, status);
     for (name, value) in headers {

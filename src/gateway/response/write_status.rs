@@ -1,6 +1,5 @@
-//! The status resource of a write as JSON (SPECIFICATION, "Asynchronous writes").
-//!
-//! A JSON answer is embedded as it is. The admin listener shows the same.
+//! The status resource of a write as JSON (SPECIFICATION, "Asynchronous writes"). The admin
+//! listener shows the same.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -100,12 +99,9 @@ enum ResponseBody<'w> {
 
 impl<'w> ResponseStatus<'w> {
     fn of(reply: &'w Reply) -> Self {
-        let ReplyBody::Whole(body) = &reply.body else {
-            return Self {
-                status: reply.status.as_u16(),
-                headers: BTreeMap::new(),
-                body: ResponseBody::None,
-            };
+        let body: &[u8] = match &reply.body {
+            ReplyBody::Whole(body) => body,
+            ReplyBody::Streamed { .. } => &[],
         };
         let mut headers = BTreeMap::<_, String>::new();
         for (name, value) in &reply.headers {

@@ -146,7 +146,8 @@ impl Handler {
         let (responder, form) = (&self.gateway.responder, request.form());
         match answered {
             ReadAnswer::Entry(entry, _) => {
-                let gzip = responder.gzipped(&entry, &form).await;
+                let forms = &responder.compressed_forms;
+                let gzip = forms.gzipped(&self.gateway.env, &entry, &form).await;
                 let selection = responder
                     .select(&entry, &form, Compression::Done(gzip))
                     .unwrap_or(Selection::Whole);
