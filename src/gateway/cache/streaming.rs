@@ -29,10 +29,10 @@ impl ReadCache {
         // RFC 9111 §5.2.2.5.
         let is_for_others = !CacheControl::parse(&answer.headers).no_store;
         let is_failure = answer.status.is_server_error();
-        // It may hold secrets, which never reach a disk.
-        let is_secret = has_json_type(&answer.headers);
+        // SPECIFICATION D2: JSON may hold secrets, which never reach a disk.
+        let may_hold_secrets = has_json_type(&answer.headers);
         let body = Arc::new(SharedBody::new(answer, vary, is_for_others));
-        if is_secret {
+        if may_hold_secrets {
             body.keep_in_memory();
         }
         if is_for_others && !is_failure {
@@ -62,10 +62,10 @@ pub fn read_shared(
     cache_request: &CacheRequest,
     role: Role,
 ) -> Option<ReadAnswer> {
+    let reader = Reader::join(body)?;
     // RFC 9111 §5.2.1.5: not in a file either.
     if cache_request.directives.no_store {
         body.keep_in_memory();
     }
-    let reader = Reader::join(body)?;
     Some(ReadAnswer::Streamed(Box::new(reader), role.outcome(Fetch::TooLarge)))
 }

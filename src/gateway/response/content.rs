@@ -74,10 +74,10 @@ impl Responder {
     }
 
     fn reply_from_reader(&self, reader: Box<Reader>, origin: &Origin) -> Reply {
-        let Head { status, headers: said, .. } = reader.head();
-        let (status, mut headers) = (*status, self.headers_of_answer(said, origin));
-        let rewriting =
-            is_json(said).then(|| Box::new(JsonStream::new(self.env.urls.clone(), origin.clone())));
+        let Head { status, headers: received, .. } = reader.head();
+        let (status, mut headers) = (*status, self.headers_of_answer(received, origin));
+        let rewriting = is_json(received)
+            .then(|| Box::new(JsonStream::new(self.env.urls.clone(), origin.clone())));
         if rewriting.is_some() {
             // RFC 9110 §8.8.1: rewritten bytes differ from client to client.
             if let Some(etag) = headers.get_mut(header::ETAG) {
@@ -86,15 +86,15 @@ impl Responder {
             remove_digests(&mut headers);
         }
         // Rewriting changes the length.
-        if let Some(length) = declared_length(said).filter(|_| rewriting.is_none()) {
+        if let Some(length) = declared_length(received).filter(|_| rewriting.is_none()) {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         }
         Reply { status, headers, body: ReplyBody::Streamed { rewriting, reader } }
     }
 
-    fn headers_of_answer(&self, said: &HeaderMap, origin: &Origin) -> HeaderMap {
-        let mut headers = to_client(said, self.env.mode);
-        if let (Mode::Rfc9111, Some(age)) = (self.env.mode, said.get(header::AGE)) {
+    fn headers_of_answer(&self, received: &HeaderMap, origin: &Origin) -> HeaderMap {
+        let mut headers = to_client(received, self.env.mode);
+        if let (Mode::Rfc9111, Some(age)) = (self.env.mode, received.get(header::AGE)) {
             headers.insert(header::AGE, age.clone());
         }
         self.rewrite_addresses(&mut headers, origin);
