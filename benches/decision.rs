@@ -89,7 +89,7 @@ impl Bench {
             Shape::Own => (0..accounts).map(|number| Arc::from([AccountId(number)])).collect(),
         };
         let table = Table::embedded(Dialect::Service);
-        let reads = table.iter().filter(|endpoint| {
+        let reads = table.endpoints().iter().filter(|endpoint| {
             endpoint.method == Method::GET && endpoint.resource == ResourceName::core()
         });
         Self {

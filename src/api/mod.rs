@@ -13,7 +13,6 @@ mod response;
 pub use endpoint::dialect::Dialect;
 pub use endpoint::kinds::{AccountKind, TokenKind, TokenKinds};
 pub use endpoint::lane::lane_of;
-pub use endpoint::owner_root::Collections;
 pub use endpoint::resource::{ResourceName, default_limit, window};
 pub use endpoint::table::{Classified, Params, Table};
 pub use endpoint::{

@@ -219,7 +219,7 @@ fn rows() -> BTreeSet<Row> {
 /// Rows of the table for the routes of these sources.
 fn told(table: &Table) -> BTreeSet<Row> {
     let mut rows = BTreeSet::new();
-    let listed = table.iter().filter(|endpoint| {
+    let listed = table.endpoints().iter().filter(|endpoint| {
         matches!(endpoint.source, Source::Matrix | Source::Document2) && !endpoint.generic
     });
     for endpoint in listed {
@@ -271,7 +271,7 @@ fn the_table_takes_nothing_from_the_matrix_that_is_not_in_it() {
 fn both_app_tokens_are_taken_by_every_row_that_is_not_marked() {
     for (method, route, permission, _, uat_only) in rows() {
         let table = Table::embedded(Dialect::Service);
-        let endpoint = table.iter().find(|endpoint| {
+        let endpoint = table.endpoints().iter().find(|endpoint| {
             endpoint.method == method.as_str() && nameless(&endpoint.template) == route
         });
         let tokens = endpoint.unwrap_or_else(|| panic!("{method} {route}")).tokens;
@@ -288,7 +288,7 @@ fn both_app_tokens_are_taken_by_every_row_that_is_not_marked() {
 fn every_route_of_the_inventory_is_in_the_table() {
     let table = Table::embedded(Dialect::Service);
     let mut methods: BTreeMap<String, BTreeSet<&Method>> = BTreeMap::new();
-    for endpoint in table.iter().filter(|endpoint| !endpoint.generic) {
+    for endpoint in table.endpoints().iter().filter(|endpoint| !endpoint.generic) {
         methods.entry(nameless(&endpoint.template)).or_default().insert(&endpoint.method);
     }
     for line in INVENTORY.lines().filter(|line| !line.is_empty()) {

@@ -15,6 +15,7 @@ mod table_text;
 use std::fmt;
 
 use http::Method;
+use strum::{Display, EnumString};
 
 use kinds::TokenKinds;
 use resource::ResourceName;
@@ -43,22 +44,25 @@ pub fn rest_points(method: &Method) -> u32 {
 pub struct EndpointId(pub(super) u16);
 
 impl EndpointId {
-    /// Returns the index, below [`Table::len`](super::Table::len).
+    /// Returns the index, in [`Table::endpoints`](super::Table::endpoints).
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 /// Source of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumString)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Source {
     /// Route inventory.
     Inventory,
     /// Permission matrix for app tokens.
     Matrix,
     /// The document on organizations and teams.
+    #[strum(serialize = "document-2")]
     Document2,
     /// The document on webhooks and migrations.
+    #[strum(serialize = "document-3")]
     Document3,
     /// Known only from the running service.
     Upstream,
@@ -67,18 +71,22 @@ pub enum Source {
 }
 
 /// Owner of the object that a permission is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum PermissionOwner {
     /// Organization permission.
+    #[strum(serialize = "org")]
     Organization,
     /// Repository permission.
+    #[strum(serialize = "repo")]
     Repository,
     /// Enterprise permission.
     Enterprise,
 }
 
 /// Level of a permission; each level includes the one before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum Access {
     /// Read.
     Read,
@@ -101,17 +109,7 @@ pub struct Permission {
 
 impl fmt::Display for Permission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let owner = match self.owner {
-            PermissionOwner::Organization => "org",
-            PermissionOwner::Repository => "repo",
-            PermissionOwner::Enterprise => "enterprise",
-        };
-        let access = match self.access {
-            Access::Read => "read",
-            Access::Write => "write",
-            Access::Admin => "admin",
-        };
-        write!(f, "{owner}/{}:{access}", self.name)
+        write!(f, "{}/{}:{}", self.owner, self.name, self.access)
     }
 }
 
@@ -181,14 +179,14 @@ impl Endpoint {
     pub(super) fn blank(
         id: EndpointId,
         method: Method,
-        template: String,
+        template: &str,
         group: &str,
         source: Source,
     ) -> Self {
         Self {
             id,
             family: template.ends_with("/{*rest}"),
-            template,
+            template: template.to_owned(),
             group: group.to_owned(),
             source,
             resource: ResourceName::core(),
@@ -212,10 +210,5 @@ impl Endpoint {
             replaced_by: None,
             generic: source == Source::Generic,
         }
-    }
-
-    /// Returns the class of requests with this method and an unknown first segment.
-    pub(super) fn unknown(id: EndpointId, method: Method) -> Self {
-        Self::blank(id, method, "(unknown)".to_owned(), "unknown", Source::Generic)
     }
 }

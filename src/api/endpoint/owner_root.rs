@@ -16,14 +16,6 @@ const OWNER_ROOTS: [(&str, usize); 11] = [
     ("installation", 1),
 ];
 
-/// Iterator over a written path and its parents, down to the root of the owner. Each item is a
-/// leading part of the path without a trailing slash.
-#[derive(Clone, Debug)]
-pub struct Collections<'p> {
-    next: Option<&'p str>,
-    root_segments: usize,
-}
-
 /// Returns the number of leading segments in the root of `path`; 0 without a root.
 pub(in crate::api) fn root_segments(path: &str) -> usize {
     // Comparing bytes is faster for short texts, and each request asks several times.
@@ -34,23 +26,15 @@ pub(in crate::api) fn root_segments(path: &str) -> usize {
         .map_or(0, |(_, segments)| *segments)
 }
 
-impl<'p> Collections<'p> {
-    pub(in crate::api) fn of(path: &'p str) -> Self {
-        let path = path.strip_suffix('/').unwrap_or(path);
-        let root_segments = root_segments(path);
-        Self { next: (!path.is_empty()).then_some(path), root_segments }
-    }
-}
-
-impl<'p> Iterator for Collections<'p> {
-    type Item = &'p str;
-
-    fn next(&mut self) -> Option<&'p str> {
-        let path = self.next.take()?;
+/// Iterates over the paths with stored answers that a write to `path` makes stale: itself, then its
+/// parents below the root of its owner. None has a trailing slash.
+pub(in crate::api) fn collections(path: &str) -> impl Iterator<Item = &str> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let root_segments = root_segments(path);
+    std::iter::successors((!path.is_empty()).then_some(path), move |path| {
         let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
-        self.next = (segment_count(parent) > self.root_segments).then_some(parent);
-        Some(path)
-    }
+        (segment_count(parent) > root_segments).then_some(parent)
+    })
 }
 
 pub(in crate::api) fn split_after(path: &str, count: usize) -> (&str, &str) {

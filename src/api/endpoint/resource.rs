@@ -56,9 +56,7 @@ impl ResourceName {
     /// Parses a name from an answer's header: 1 to 64 lower-case letters, digits, `_` or `-`.
     /// Returns `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
-        let plain = |byte: u8| {
-            byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-'
-        };
+        let plain = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
         let fits = (1..=NAME_BYTES_MAX).contains(&text.len());
         (fits && text.bytes().all(plain)).then(|| Self::new(text))
     }

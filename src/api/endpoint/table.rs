@@ -8,12 +8,13 @@
 use std::sync::LazyLock;
 
 use http::Method;
-use matchit::{InsertError, Router};
+pub use matchit::Params;
+use matchit::{InsertError, Match, Router};
 
 use super::dialect::Dialect;
-use super::owner_root::{Collections, root_segments, segment_count, split_after};
+use super::owner_root::{root_segments, segment_count, split_after};
 use super::table_text::{Lines, METHODS};
-use super::{Endpoint, EndpointId};
+use super::{Endpoint, EndpointId, Source};
 
 pub(super) const TEXT: &str = include_str!("endpoints.table");
 
@@ -38,25 +39,8 @@ const SEGMENTS_MAX: usize = 16;
 pub struct Classified<'t, 'p> {
     /// Endpoint, or class of unknown routes.
     pub endpoint: &'t Endpoint,
-    /// Parameters of the path.
+    /// Parameters of the path, not decoded. An address by number has no `owner`.
     pub params: Params<'t, 'p>,
-}
-
-/// Values of a path's parameters, not decoded.
-#[derive(Clone, Debug, Default)]
-pub struct Params<'t, 'p>(matchit::Params<'t, 'p>);
-
-impl<'p> Params<'_, 'p> {
-    /// Returns the value of a parameter; `None` where the route has none (an address by number has
-    /// no `owner`).
-    pub fn get(&self, name: &str) -> Option<&'p str> {
-        self.0.get(name)
-    }
-
-    /// Iterates over names and values in the order of the path.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &'p str)> {
-        self.0.iter()
-    }
 }
 
 /// All endpoints, and the trees that find them.
@@ -88,25 +72,16 @@ impl Table {
     /// GET.
     pub fn classify<'t, 'p>(&'t self, method: &Method, path: &'p str) -> Classified<'t, 'p> {
         let place = place_of(method);
-        let Some(found) = self.trees.get(place).and_then(|tree| tree.at(path).ok()) else {
-            return Classified {
-                endpoint: self.endpoint(self.unknown[place]),
-                params: Params::default(),
-            };
-        };
-        let (route, params) = (found.value, found.params);
-        match route.unless_number {
-            Some(class)
-                if !params
-                    .iter()
-                    .next()
-                    .is_some_and(|(_, value)| value.bytes().all(|byte| byte.is_ascii_digit())) =>
+        let found = self.trees.get(place).and_then(|tree| tree.at(path).ok());
+        let (id, params) = match found {
+            None => (self.unknown[place], Params::default()),
+            Some(Match { value: Route { endpoint, unless_number }, params }) => match unless_number
             {
-                let endpoint = self.endpoint(class);
-                Classified { endpoint, params: Params::default() }
-            }
-            _ => Classified { endpoint: self.endpoint(route.endpoint), params: Params(params) },
-        }
+                Some(class) if !begins_with_number(&params) => (*class, Params::default()),
+                _ => (*endpoint, params),
+            },
+        };
+        Classified { endpoint: self.endpoint(id), params }
     }
 
     /// Returns the endpoint of this id.
@@ -114,25 +89,9 @@ impl Table {
         &self.endpoints[id.index()]
     }
 
-    /// Number of endpoints, classes of unknown routes included.
-    pub fn len(&self) -> usize {
-        self.endpoints.len()
-    }
-
-    /// Always false; completes [`Table::len`].
-    pub fn is_empty(&self) -> bool {
-        self.endpoints.is_empty()
-    }
-
-    /// Iterates over the endpoints in the order of their ids.
-    pub fn iter(&self) -> std::slice::Iter<'_, Endpoint> {
-        self.endpoints.iter()
-    }
-
-    /// Returns the paths with stored answers that a write to `path` makes stale: itself, then its
-    /// parents below the root of its owner.
-    pub fn collections(path: &str) -> Collections<'_> {
-        Collections::of(path)
+    /// Endpoints in the order of their ids, classes of unknown routes included.
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
     }
 
     /// Returns the part of a path or template that names its repository, organization, team,
@@ -191,9 +150,14 @@ fn add_unknown(endpoints: &mut Vec<Endpoint>) -> [EndpointId; METHODS.len() + 1]
     [get, post, put, patch, delete, Method::OPTIONS].map(|method| {
         // Ids are 16 bits wide; `Lines` reports a table near that size as a fault.
         let id = EndpointId(u16::try_from(endpoints.len()).unwrap_or(u16::MAX));
-        endpoints.push(Endpoint::unknown(id, method));
+        endpoints.push(Endpoint::blank(id, method, "(unknown)", "unknown", Source::Generic));
         id
     })
+}
+
+fn begins_with_number(params: &Params<'_, '_>) -> bool {
+    let first = params.iter().next();
+    first.is_some_and(|(_, value)| value.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn place_of(method: &Method) -> usize {
@@ -254,13 +218,4 @@ fn class_of(endpoints: &[Endpoint], method: &Method, template: &str) -> Option<E
             && first(&endpoint.template) == first(template)
     };
     endpoints.iter().find(same).map(|endpoint| endpoint.id)
-}
-
-impl<'t> IntoIterator for &'t Table {
-    type Item = &'t Endpoint;
-    type IntoIter = std::slice::Iter<'t, Endpoint>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
 }

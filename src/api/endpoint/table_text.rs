@@ -8,7 +8,7 @@ use http::Method;
 use super::dialect::Dialect;
 use super::kinds::{TokenKind, TokenKinds};
 use super::resource::ResourceName;
-use super::{Access, Endpoint, EndpointId, Permission, PermissionOwner, Source};
+use super::{Access, Endpoint, EndpointId, Permission, Source};
 
 /// Methods with routes of their own; `ANY` on a line means all of them.
 pub(super) const METHODS: [Method; 5] =
@@ -53,13 +53,8 @@ impl Lines {
             let id = u16::try_from(self.endpoints.len())
                 .map(EndpointId)
                 .map_err(|_| "more endpoints than ids".to_owned())?;
-            let mut endpoint = Endpoint::blank(
-                id,
-                method.clone(),
-                template.clone(),
-                section.group,
-                section.source,
-            );
+            let mut endpoint =
+                Endpoint::blank(id, method.clone(), &template, section.group, section.source);
             for word in section.words.iter().copied().chain(words.clone()) {
                 apply(&mut endpoint, word, dialect)?;
             }
@@ -91,19 +86,12 @@ impl<'t> Section<'t> {
             .ok_or("a section's head has no closing bracket")?
             .split_whitespace();
         let group = words.next().ok_or("a section without a group")?;
-        let source = match words.next() {
-            Some("inventory") => Source::Inventory,
-            Some("matrix") => Source::Matrix,
-            Some("document-2") => Source::Document2,
-            Some("document-3") => Source::Document3,
-            Some("upstream") => Source::Upstream,
-            Some("generic") => Source::Generic,
-            other => {
-                return Err(format!(
-                    "unknown source {other:?}; inventory, matrix, document-2, document-3, upstream and generic are known"
-                ));
-            }
-        };
+        let source = words.next();
+        let source = source.and_then(|source| source.parse().ok()).ok_or_else(|| {
+            format!(
+                "unknown source {source:?}; inventory, matrix, document-2, document-3, upstream and generic are known"
+            )
+        })?;
         Ok(Self { group, source, words: words.collect() })
     }
 }
@@ -187,17 +175,9 @@ fn apply(endpoint: &mut Endpoint, word: &str, dialect: Dialect) -> Result<(), St
 /// replaces the level that follows from the method.
 fn permission(word: &str, writes: bool) -> Option<Permission> {
     let (owner, rest) = word.split_once('/')?;
-    let owner = match owner {
-        "org" => PermissionOwner::Organization,
-        "repo" => PermissionOwner::Repository,
-        "enterprise" => PermissionOwner::Enterprise,
-        _ => return None,
-    };
+    let owner = owner.parse().ok()?;
     let (name, access) = match rest.split_once(':') {
-        Some((name, "read")) => (name, Access::Read),
-        Some((name, "write")) => (name, Access::Write),
-        Some((name, "admin")) => (name, Access::Admin),
-        Some(_) => return None,
+        Some((name, level)) => (name, level.parse().ok()?),
         None => (rest, if writes { Access::Write } else { Access::Read }),
     };
     let plain =

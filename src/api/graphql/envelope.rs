@@ -30,9 +30,7 @@ impl<'b> Envelope<'b> {
             return None;
         }
         // A byte order mark is no JSON (RFC 8259 §8.1), and neither is anything but UTF-8.
-        let Members { document, operation_name, .. } =
-            serde_json::from_str(std::str::from_utf8(body).ok()?).ok()?;
-        Some(Self { document: document?, operation_name })
+        serde_json::from_str(std::str::from_utf8(body).ok()?).ok()
     }
 }
 
@@ -65,21 +63,14 @@ fn may_be_read_as_json_alone(headers: &HeaderMap, body: &[u8]) -> bool {
     fits && parameters.split(';').all(is_utf8)
 }
 
-#[derive(Default)]
-struct Members<'b> {
-    document: Option<Cow<'b, str>>,
-    operation_name: Option<Cow<'b, str>>,
-    seen: [bool; 3],
-}
-
 /// String, borrowed where it has no escapes.
 #[derive(Deserialize)]
 struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
 
-/// Members that decide, by their index in [`Members::seen`].
+/// Members that decide.
 const DECIDING: [&str; 3] = ["query", "operationName", "extensions"];
 
-impl<'de> Deserialize<'de> for Members<'de> {
+impl<'de> Deserialize<'de> for Envelope<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(Reader)
     }
@@ -88,14 +79,14 @@ impl<'de> Deserialize<'de> for Members<'de> {
 struct Reader;
 
 impl<'de> Visitor<'de> for Reader {
-    type Value = Members<'de>;
+    type Value = Envelope<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a GraphQL request")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-        let mut members = Members::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Envelope<'de>, A::Error> {
+        let (mut document, mut operation_name, mut seen) = (None, None, [false; DECIDING.len()]);
         while let Some(Text(name)) = map.next_key()? {
             let is = |known: &&str| known.eq_ignore_ascii_case(&name);
             if STORED_DOCUMENT.iter().any(is) {
@@ -105,27 +96,22 @@ impl<'de> Visitor<'de> for Reader {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
-            if DECIDING[place] != name || std::mem::replace(&mut members.seen[place], true) {
+            if DECIDING[place] != name || std::mem::replace(&mut seen[place], true) {
                 return Err(A::Error::custom("a name given twice or in another spelling"));
             }
             match place {
-                0 => members.document = map.next_value::<Option<Text<'_>>>()?.map(|text| text.0),
-                1 => {
-                    members.operation_name =
-                        map.next_value::<Option<Text<'_>>>()?.map(|text| text.0);
+                0 => document = map.next_value::<Option<Text<'_>>>()?.map(|text| text.0),
+                1 => operation_name = map.next_value::<Option<Text<'_>>>()?.map(|text| text.0),
+                _ => {
+                    let extensions: Value = map.next_value()?;
+                    let is_persisted = |name: &String| name.eq_ignore_ascii_case(PERSISTED);
+                    if extensions.as_object().is_some_and(|it| it.keys().any(is_persisted)) {
+                        return Err(A::Error::custom("a stored document"));
+                    }
                 }
-                _ => no_stored_document::<A::Error>(&map.next_value()?)?,
             }
         }
-        Ok(members)
-    }
-}
-
-fn no_stored_document<E: Error>(extensions: &Value) -> Result<(), E> {
-    let names = extensions.as_object().into_iter().flatten().map(|(name, _)| name);
-    if names.into_iter().any(|name| name.eq_ignore_ascii_case(PERSISTED)) {
-        Err(E::custom("a stored document"))
-    } else {
-        Ok(())
+        let document = document.ok_or_else(|| A::Error::missing_field("query"))?;
+        Ok(Envelope { document, operation_name })
     }
 }

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use apollo_compiler::ast::{
-    Definition, Document, FragmentDefinition, OperationDefinition, OperationType, Selection,
+    Definition, Document, Field, FragmentDefinition, OperationDefinition, OperationType, Selection,
 };
 use apollo_compiler::parser::Parser;
 use apollo_compiler::{Name, Node};
@@ -161,7 +161,7 @@ impl<'d> Executable<'d> {
     }
 
     fn asks_its_cost(&self, operation: &'d OperationDefinition) -> bool {
-        let has_cost = |field: &apollo_compiler::ast::Field| {
+        let has_cost = |field: &Field| {
             let selects = |selection: &Selection| {
                 selection
                     .as_field()
@@ -176,10 +176,7 @@ impl<'d> Executable<'d> {
 
     /// Fields of the root, those in fragments included; each fragment is visited once. The time
     /// grows with the length of the document.
-    fn top_fields(
-        &self,
-        operation: &'d OperationDefinition,
-    ) -> Vec<&'d Node<apollo_compiler::ast::Field>> {
+    fn top_fields(&self, operation: &'d OperationDefinition) -> Vec<&'d Node<Field>> {
         let mut fields = Vec::new();
         let mut seen = HashSet::new();
         let mut open: Vec<_> = operation.selection_set.iter().collect();

@@ -68,13 +68,7 @@ pub fn wild_forms(path: &str, among: WildForms) -> impl Iterator<Item = WildForm
 /// Returns the form of a path with `*` segments; `None` without such a segment, or where no lookup
 /// uses the form.
 pub fn wild_form(path: &str) -> Option<WildForm> {
-    let wild = path
-        .split('/')
-        .skip(1)
-        .take(32)
-        .enumerate()
-        .filter(|(_, segment)| *segment == "*")
-        .fold(0, |bits, (at, _)| bits | 1 << at);
+    let wild = wild_segments(path, |segment| segment == "*");
     forms()
         .find(|(form, pattern)| wild != 0 && form.segments == wild && is_below(pattern, path, true))
         .map(|(form, _)| form)
@@ -94,16 +88,15 @@ pub fn aliases(path: &str) -> impl Iterator<Item = String> {
 
 fn forms() -> impl Iterator<Item = (WildForm, &'static str)> {
     WILD.iter().enumerate().map(|(place, pattern)| {
-        let wild = pattern
-            .split('/')
-            .skip(1)
-            .enumerate()
-            .filter(|(_, segment)| matches!(*segment, "*" | "#"));
-        (
-            WildForm { bit: 1 << place, segments: wild.fold(0, |bits, (at, _)| bits | 1 << at) },
-            *pattern,
-        )
+        let segments = wild_segments(pattern, |segment| matches!(segment, "*" | "#"));
+        (WildForm { bit: 1 << place, segments }, *pattern)
     })
+}
+
+/// Wild segments as bits: bit 0 is the first.
+fn wild_segments(path: &str, is_wild: impl Fn(&str) -> bool) -> u32 {
+    let segments = path.split('/').skip(1).take(32).enumerate();
+    segments.filter(|(_, segment)| is_wild(segment)).fold(0, |bits, (at, _)| bits | 1 << at)
 }
 
 /// Returns true when `path` begins as `pattern` says. With `starred`, a `*` in the path matches a

@@ -5,9 +5,8 @@
 //! A row names too much rather than too little, as in `events`. The writing account is unknown
 //! here, so its lists are invalidated under any name.
 
-use super::aliases::aliases;
 use super::events::Invalidation;
-use super::write_effects::values;
+use super::write_effects::{addresses, values};
 
 /// Written path (`{name}` any segment, `**` any rest), and the changed paths: a `{name}` again, `*`
 /// any segment, `**` all below. All matching rows count.
@@ -43,7 +42,14 @@ const ROWS: &[(&str, &[&str])] = &[
     ),
     (
         "/user/repos",
-        &["/user", "/users/*", "/users/*/repos", "/installation/repositories", "/repositories"],
+        &[
+            "/user",
+            "/users/*",
+            "/users/*/repos",
+            "/installation/repositories",
+            "/repositories",
+            "/search/repositories",
+        ],
     ),
     (
         "/user/repository_invitations/{invitation}",
@@ -58,14 +64,8 @@ const ROWS: &[(&str, &[&str])] = &[
         "/user/installations/{installation}/**",
         &["/installation/**", "/user/installations/**", "/user/repos"],
     ),
-    (
-        "/app/installations/{installation}/suspended",
-        &["/installation/**", "/user/installations/**", "/orgs/*/installations"],
-    ),
-    (
-        "/app/installations/{installation}",
-        &["/installation/**", "/user/installations/**", "/orgs/*/installations"],
-    ),
+    ("/app/installations/{installation}/suspended", INSTALLATION),
+    ("/app/installations/{installation}", INSTALLATION),
     ("/user/interaction-limits", &["/repos/*/*/interaction-limits"]),
     (
         "/user/codespaces/**",
@@ -122,6 +122,8 @@ const ROWS: &[(&str, &[&str])] = &[
         &["/orgs/{org}/settings/immutable-releases/**", "/repos/{org}/*/immutable-releases"],
     ),
 ];
+const INSTALLATION: &[&str] =
+    &["/installation/**", "/user/installations/**", "/orgs/*/installations"];
 /// Lists where a new repository may appear.
 const NEW_REPOSITORY: &[&str] = &[
     "/user",
@@ -153,12 +155,8 @@ fn filled(pattern: &str, values: &[(&'static str, String)]) -> Vec<Invalidation>
     for (name, value) in values {
         path = path.replace(&format!("{{{name}}}"), value);
     }
-    let others = aliases(&path).collect::<Vec<_>>();
-    [path]
-        .into_iter()
-        .chain(others)
-        .map(|path| if is_below { Invalidation::Below(path) } else { Invalidation::Exactly(path) })
-        .collect()
+    let invalidation = if is_below { Invalidation::Below } else { Invalidation::Exactly };
+    addresses(&path).into_iter().map(invalidation).collect()
 }
 
 #[cfg(test)]
@@ -253,7 +251,7 @@ mod tests {
                     endpoint.method == http::Method::GET && is_like(pattern, &endpoint.template)
                 };
                 assert!(
-                    table.iter().any(|endpoint| is_read(&endpoint)),
+                    table.endpoints().iter().any(|endpoint| is_read(&endpoint)),
                     "no route is like {pattern} of {written}"
                 );
             }

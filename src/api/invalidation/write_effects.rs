@@ -15,7 +15,7 @@ use super::aliases::aliases;
 use super::events::{Invalidation, Subject, Unknown, stale_after};
 use super::path_pattern::{Fit, matches};
 use super::side_effects::side_effects;
-use crate::api::endpoint::owner_root::{Collections, root_segments, segment_count, split_after};
+use crate::api::endpoint::owner_root::{collections, root_segments, segment_count, split_after};
 
 /// Effects of a write below a repository: the tail of its path, the events, and the treatment of a
 /// parameter without a value. `{name}` matches any segment and gives its value to the event's row;
@@ -111,8 +111,8 @@ pub fn stale_after_write(method: &Method, path: &str) -> Vec<Invalidation> {
         return vec![Invalidation::Everything];
     }
     let mut stale: Vec<Invalidation> =
-        Collections::of(path).map(str::to_owned).map(Invalidation::Exactly).collect();
-    stale.extend(Collections::of(path).flat_map(aliases).map(Invalidation::Exactly));
+        collections(path).map(str::to_owned).map(Invalidation::Exactly).collect();
+    stale.extend(collections(path).flat_map(aliases).map(Invalidation::Exactly));
     // A POST adds to the collection that it names. Other methods change or remove the path with
     // everything below it.
     let changed = if method == Method::POST { changed_at_once(path) } else { Some(path) };
@@ -120,9 +120,7 @@ pub fn stale_after_write(method: &Method, path: &str) -> Vec<Invalidation> {
     stale.extend(caused_in_repository(path));
     stale.extend(caused_in_organization(path));
     stale.extend(caused_by_caller(path));
-    stale.extend(
-        [path.to_owned()].into_iter().chain(aliases(path)).flat_map(|path| side_effects(&path)),
-    );
+    stale.extend(addresses(path).iter().flat_map(|path| side_effects(path)));
     stale.sort();
     stale.dedup();
     stale
@@ -132,7 +130,7 @@ pub fn stale_after_write(method: &Method, path: &str) -> Vec<Invalidation> {
 fn changed_at_once(path: &str) -> Option<&str> {
     let (collection, _) =
         path.rsplit_once('/').filter(|(_, word)| matches!(*word, "add" | "remove"))?;
-    Collections::of(path).any(|above| above == collection).then_some(collection)
+    collections(path).any(|above| above == collection).then_some(collection)
 }
 
 /// Returns the further paths that become stale when the answer of a write shows a milestone: its
@@ -159,11 +157,7 @@ fn subject_of_repository(head: &str) -> Subject {
     let organizations = addresses(&format!("/orgs/{owner}"));
     Subject {
         repositories: addresses(head),
-        owners: organizations
-            .iter()
-            .cloned()
-            .chain(addresses(&format!("/users/{owner}")))
-            .collect(),
+        owners: [&organizations[..], &addresses(&format!("/users/{owner}"))].concat(),
         organizations,
         users: anybody(),
         ..Subject::default()
@@ -210,16 +204,10 @@ fn anybody() -> Vec<String> {
 
 fn caused_by_caller(path: &str) -> Vec<Invalidation> {
     let starred = path.strip_prefix("/user/starred/").map(|name| (name, "star"));
-    let Some((name, event)) =
-        starred.or_else(|| path.strip_prefix("/user/subscriptions/").map(|name| (name, "watch")))
-    else {
-        return if path == "/user/repos" {
-            vec![Invalidation::Exactly("/search/repositories".to_owned())]
-        } else {
-            Vec::new()
-        };
-    };
-    stale_after(event, &subject_of_repository(&format!("/repos/{name}")), Unknown::Any)
+    let watched = path.strip_prefix("/user/subscriptions/").map(|name| (name, "watch"));
+    starred.or(watched).map_or_else(Vec::new, |(name, event)| {
+        stale_after(event, &subject_of_repository(&format!("/repos/{name}")), Unknown::Any)
+    })
 }
 
 fn caused(
@@ -253,7 +241,7 @@ fn root(path: &str) -> Option<&str> {
 }
 
 /// The path and its aliases.
-fn addresses(path: &str) -> Vec<String> {
+pub(super) fn addresses(path: &str) -> Vec<String> {
     [path.to_owned()].into_iter().chain(aliases(path)).collect()
 }
 
@@ -262,7 +250,7 @@ mod tests {
     use super::*;
 
     fn stale(path: &str) -> Vec<&str> {
-        Collections::of(path).collect()
+        collections(path).collect()
     }
 
     #[test]

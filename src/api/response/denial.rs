@@ -84,12 +84,7 @@ pub fn accepted_permission(
         return None;
     }
     let (name, level) = text.split_once('=')?;
-    let access = match level {
-        "read" => Access::Read,
-        "write" => Access::Write,
-        "admin" => Access::Admin,
-        _ => return None,
-    };
+    let access = level.parse().ok()?;
     (!name.is_empty()).then_some(AcceptedPermission { name, access })
 }
 

@@ -142,8 +142,10 @@ impl CacheRule {
 /// Finds the template in the endpoint table that equals `written` up to parameter names. A rule for
 /// another route would never match.
 fn route_like(written: &str, dialect: Dialect) -> Option<Arc<str>> {
-    let readable =
-        Table::embedded(dialect).iter().filter(|endpoint| endpoint.method == Method::GET);
+    let readable = Table::embedded(dialect)
+        .endpoints()
+        .iter()
+        .filter(|endpoint| endpoint.method == Method::GET);
     readable
         .map(|endpoint| endpoint.template.as_str())
         .find(|template| is_same_route(template, written))

@@ -44,6 +44,7 @@ fn all() -> &'static BTreeMap<String, Level> {
         let named = NAMED.iter().map(|(name, level)| ((*name).to_owned(), *level));
         let listed = [Dialect::Service, Dialect::Github].into_iter().flat_map(|dialect| {
             let sets = Table::embedded(dialect)
+                .endpoints()
                 .iter()
                 .flat_map(move |endpoint| endpoint_permissions::sets(endpoint, dialect));
             sets.flatten().map(|grant| (grant.name, grant.level))

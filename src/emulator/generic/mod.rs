@@ -66,10 +66,10 @@ static GITHUB: LazyLock<Vec<Facts>> = LazyLock::new(|| facts(Dialect::Github));
 fn facts(dialect: Dialect) -> Vec<Facts> {
     let neutral = Table::embedded(Dialect::Service);
     let methods = shape::methods(neutral);
-    let of = |endpoint: &'static Endpoint| {
-        Facts::of(endpoint, neutral.endpoint(endpoint.id), dialect, &methods)
-    };
-    Table::embedded(dialect).iter().map(of).collect()
+    let named = Table::embedded(dialect).endpoints().iter();
+    named
+        .map(|endpoint| Facts::of(endpoint, neutral.endpoint(endpoint.id), dialect, &methods))
+        .collect()
 }
 
 impl Facts {
@@ -112,7 +112,7 @@ fn item_param(template: &str) -> &'static str {
         endpoint.template.strip_prefix(template)?.strip_prefix("/{")?.strip_suffix('}')
     };
     let plain = |param: &&str| !param.contains(['/', '*']);
-    Table::embedded(Dialect::Service).iter().filter_map(below).find(plain).unwrap_or("")
+    Table::embedded(Dialect::Service).endpoints().iter().filter_map(below).find(plain).unwrap_or("")
 }
 
 pub fn find(dialect: Dialect, method: &Method, path: &str) -> Option<RouteMatch> {

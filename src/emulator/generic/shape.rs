@@ -59,7 +59,9 @@ pub type Methods<'t> = BTreeMap<&'t str, Vec<&'t Method>>;
 
 pub fn methods(table: &Table) -> Methods<'_> {
     let mut methods = Methods::new();
-    for endpoint in table.iter().filter(|endpoint| !endpoint.family && !endpoint.generic) {
+    for endpoint in
+        table.endpoints().iter().filter(|endpoint| !endpoint.family && !endpoint.generic)
+    {
         methods.entry(endpoint.template.as_str()).or_default().push(&endpoint.method);
     }
     methods
@@ -311,7 +313,10 @@ mod tests {
     #[test]
     fn every_end_of_a_template_that_is_listed_is_the_end_of_one() {
         let known = |suffix: &str| {
-            Table::embedded(Dialect::Service).iter().any(|one| one.template.ends_with(suffix))
+            Table::embedded(Dialect::Service)
+                .endpoints()
+                .iter()
+                .any(|one| one.template.ends_with(suffix))
         };
         let listed = ACTIONS
             .iter()

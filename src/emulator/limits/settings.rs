@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn every_resource_of_the_endpoint_table_has_a_budget() {
         let table = crate::api::Table::embedded(crate::api::Dialect::Service);
-        for endpoint in table {
+        for endpoint in table.endpoints() {
             let name = endpoint.resource.as_str();
             let resource =
                 Resource::named(name).unwrap_or_else(|| panic!("{name} of {}", endpoint.template));

@@ -319,7 +319,7 @@ impl Router {
 
 /// The first segments of all routes about "me", such as `user` and `notifications`.
 fn roots_about_caller(table: &Table) -> BTreeSet<String> {
-    let own = table.iter().filter(|endpoint| endpoint.about_caller);
+    let own = table.endpoints().iter().filter(|endpoint| endpoint.about_caller);
     own.filter_map(|endpoint| endpoint.template.split('/').nth(1))
         .filter(|segment| !segment.is_empty())
         .map(str::to_ascii_lowercase)

@@ -12,8 +12,8 @@ mod rows;
 
 use super::aliases::wild_form;
 use super::path_pattern::{Fit, matches};
-use super::webhook_coverage::is_fully_covered;
-use rows::{About, ROWS, Row};
+use super::webhook_coverage::COVERED_ROUTES;
+use rows::{About, Groups, rows};
 
 /// Paths that may have changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +64,7 @@ pub fn stale_after_event(
 ) -> Vec<Invalidation> {
     let of_action = action.and_then(|action| row(&format!("{event}.{action}")));
     let mut stale = match of_action.or_else(|| row(event)) {
-        Some((_, about, groups)) if subject.has(*about) => stale_of(groups, subject, Unknown::Any),
+        Some((about, groups)) if subject.has(about) => stale_of(groups, subject, Unknown::Any),
         _ => subject.whole(),
     };
     stale.extend(subject.made.iter().cloned().map(Invalidation::Below));
@@ -78,40 +78,43 @@ pub fn is_known_event(event: &str) -> bool {
 
 /// Returns the paths changed by the cause of this event; empty for an event without a row.
 pub fn stale_after(event: &str, subject: &Subject, unknown: Unknown) -> Vec<Invalidation> {
-    row(event).map_or_else(Vec::new, |(_, _, groups)| stale_of(groups, subject, unknown))
+    row(event).map_or_else(Vec::new, |(_, groups)| stale_of(groups, subject, unknown))
 }
 
 /// Returns the events that can change answers of a route; none unless they cover all its changes.
 /// The flag marks events that only webhooks of organizations and apps receive. Renames of the owner
 /// and changes of an app's installation do not count.
 pub fn events_of(template: &str) -> impl Iterator<Item = (&'static str, bool)> {
-    let is_event = |row: &&Row| {
-        matches!(row.1, About::Repository | About::Organization) && !row.0.contains('.')
-    };
-    // The row for one action may name more than the row for all.
-    let is_of = |row: &Row, event: &str| {
-        row.0.strip_prefix(event).is_some_and(|action| action.is_empty() || action.starts_with('.'))
-    };
-    let touches = |row: &Row| {
-        row.2
+    let touches = |groups: Groups| {
+        groups
             .iter()
             .copied()
             .flatten()
             .any(|pattern| *pattern != "{territory}/**" && may_match(pattern, template))
     };
-    let changes = move |event: &&Row| ROWS.iter().any(|row| is_of(row, event.0) && touches(row));
-    let rows = if is_fully_covered(template) { ROWS } else { &[] };
-    rows.iter()
-        .filter(is_event)
-        .filter(changes)
-        .map(|(event, about, _)| (*event, *about == About::Organization))
+    // The row for one action may name more than the row for all.
+    let is_of = |name: &str, event: &str| {
+        name.strip_prefix(event).is_some_and(|action| action.is_empty() || action.starts_with('.'))
+    };
+    let changes =
+        |event: &str| rows().any(|(name, _, groups)| is_of(name, event) && touches(groups));
+    let is_event = |event: &str, about: About| {
+        matches!(about, About::Repository | About::Organization) && !event.contains('.')
+    };
+    let is_covered = COVERED_ROUTES.contains(&template);
+    let mut events: Vec<_> = rows()
+        .filter(|(event, about, _)| is_covered && is_event(event, *about) && changes(event))
+        .map(|(event, about, _)| (event, about == About::Organization))
+        .collect();
+    events.sort_unstable();
+    events.into_iter()
 }
 
-fn row(event: &str) -> Option<&'static Row> {
-    ROWS.iter().find(|(name, _, _)| *name == event)
+fn row(event: &str) -> Option<(About, Groups)> {
+    rows().find(|(name, ..)| *name == event).map(|(_, about, groups)| (about, groups))
 }
 
-fn stale_of(groups: &[&[&str]], subject: &Subject, unknown: Unknown) -> Vec<Invalidation> {
+fn stale_of(groups: Groups, subject: &Subject, unknown: Unknown) -> Vec<Invalidation> {
     let mut stale: Vec<Invalidation> = groups
         .iter()
         .copied()

@@ -10,9 +10,8 @@ pub(super) enum About {
     Nothing,
 }
 
-/// Name of an event, alone or with its action; its subject; and the groups of paths that it
-/// changes.
-pub(super) type Row = (&'static str, About, &'static [&'static [&'static str]]);
+/// Groups of paths that an event changes.
+pub(super) type Groups = &'static [&'static [&'static str]];
 
 /// Lists of repositories, with their counters and dates.
 const REPOSITORY: &[&str] = &[
@@ -132,6 +131,18 @@ const MEMBERS: &[&str] = &[
 const OF_ISSUES: &[&str] = &["{repo}/milestones/**", "{repo}/pulls/{number}/**"];
 /// A new label on an issue is created in the repository too.
 const LABELS: &[&str] = &["{repo}/labels/**", "/search/labels"];
+const DEPLOYMENTS: &[&str] = &["{repo}/deployments/**", "{repo}/environments/**"];
+const SECRET_SCANNING: &[&str] = &["{repo}/secret-scanning/**", "{org}/secret-scanning/**"];
+/// Everything that an installation may see.
+const INSTALLATION: &[&str] = &[
+    "{territory}/**",
+    "{owner}/**",
+    "/repositories/**",
+    "/installation/**",
+    "/user/**",
+    "/app/**",
+    "/search/**",
+];
 const WHOLE_REPOSITORY: &[&str] = &["{repo}/**"];
 const WHOLE_ORGANIZATION: &[&str] = &["{org}/**", "{territory}/**"];
 const PEOPLE_OF_REPOSITORY: &[&str] = &[
@@ -142,246 +153,155 @@ const PEOPLE_OF_REPOSITORY: &[&str] = &[
     "/user/repository_invitations",
 ];
 
-/// Sorted by name; a name with an action comes before the name alone.
-pub(super) const ROWS: &[Row] = {
-    use About::{Account, Nothing, Organization, Repository};
-    &[
-        ("branch_protection_configuration", Repository, &[&["{repo}/branches/**"]]),
-        ("branch_protection_rule", Repository, &[&["{repo}/branches/**", "{repo}/rules/**"]]),
-        ("check_run", Repository, &[CHECKS, &["{repo}/actions/**"]]),
-        ("check_suite", Repository, &[CHECKS, &["{repo}/actions/**"]]),
-        (
-            "code_scanning_alert",
-            Repository,
-            &[&["{repo}/code-scanning/**", "{org}/code-scanning/**"]],
-        ),
-        (
-            "commit_comment",
-            Repository,
-            &[&[
-                "{repo}/comments/**",
-                "{repo}/commits",
-                "{repo}/commits/*",
-                "{repo}/commits/*/comments",
-            ]],
-        ),
-        ("create", Repository, &[REPOSITORY, GIT]),
-        (
-            "custom_property",
-            Organization,
-            &[&[
-                "{org}/properties/**",
-                "{territory}/*/properties/**",
-                "/repositories/*/properties/**",
-            ]],
-        ),
-        (
-            "custom_property_values",
-            Repository,
-            &[&["{repo}/properties/**", "{org}/properties/**"], REPOSITORY],
-        ),
-        ("delete", Repository, &[REPOSITORY, GIT]),
-        ("dependabot_alert", Repository, &[&["{repo}/dependabot/**", "{org}/dependabot/**"]]),
-        ("deploy_key", Repository, &[&["{repo}/keys/**"]]),
-        (
-            "deployment",
-            Repository,
-            &[&[
-                "{repo}/deployments/**",
-                "{repo}/environments/**",
-                "{repo}/actions/runs/*/pending_deployments",
-            ]],
-        ),
-        (
-            "deployment_review",
-            Repository,
-            &[&["{repo}/deployments/**", "{repo}/environments/**"], RUNS],
-        ),
-        ("deployment_status", Repository, &[&["{repo}/deployments/**", "{repo}/environments/**"]]),
-        ("fork", Repository, &[&["{repo}/forks"], REPOSITORY]),
-        ("gollum", Nothing, &[]),
-        (
-            "installation",
-            Account,
-            &[&[
-                "{territory}/**",
-                "{owner}/**",
-                "/repositories/**",
-                "/installation/**",
-                "/user/**",
-                "/app/**",
-                "/search/**",
-            ]],
-        ),
-        (
-            "installation_repositories",
-            Account,
-            &[&[
-                "{territory}/**",
-                "{owner}/**",
-                "/repositories/**",
-                "/installation/**",
-                "/user/**",
-                "/app/**",
-                "/search/**",
-            ]],
-        ),
-        ("issue_comment", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS]),
-        ("issue_dependencies", Repository, &[ISSUE]),
-        ("issues.labeled", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS, OF_ISSUES, LABELS]),
-        ("issues.opened", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS, OF_ISSUES, LABELS]),
-        ("issues", Repository, &[REPOSITORY, ISSUE, ISSUE_COMMENTS, OF_ISSUES]),
-        ("label.created", Repository, &[LABELS]),
-        (
-            "label",
-            Repository,
-            &[LABELS, &["{repo}/issues/**", "{repo}/pulls/**", "{repo}/milestones/**"], ISSUE],
-        ),
-        (
-            "member",
-            Repository,
-            &[PEOPLE_OF_REPOSITORY, REPOSITORY, &["{org}/outside_collaborators", "{user}/repos"]],
-        ),
-        ("membership", Organization, &[MEMBERS]),
-        ("milestone.created", Repository, &[&["{repo}/milestones/**"]]),
-        (
-            "milestone",
-            Repository,
-            &[&["{repo}/milestones/**", "{repo}/issues/**", "{repo}/pulls/**"], ISSUE],
-        ),
-        (
-            "organization",
-            Organization,
-            &[
-                MEMBERS,
-                WHOLE_ORGANIZATION,
-                &[
-                    "{owner}",
-                    "{owner}/repos",
-                    "/organizations",
-                    "/teams/**",
-                    "/organizations/*/team/**",
-                ],
-            ],
-        ),
-        ("page_build", Repository, &[&["{repo}/pages/**"], REPOSITORY]),
-        ("ping", Nothing, &[]),
-        ("public", Repository, &[WHOLE_REPOSITORY, REPOSITORY]),
-        (
-            "pull_request.labeled",
-            Repository,
-            &[REPOSITORY, ISSUE, PULL, &["{repo}/milestones/**"], LABELS],
-        ),
-        ("pull_request", Repository, &[REPOSITORY, ISSUE, PULL, &["{repo}/milestones/**"]]),
-        ("pull_request_review", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
-        ("pull_request_review_comment", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
-        ("pull_request_review_thread", Repository, &[ISSUE, PULL, REVIEW_COMMENTS]),
-        // Workflows are files.
-        ("push", Repository, &[REPOSITORY, GIT, &["{repo}/actions/workflows/**"]]),
-        (
-            "release",
-            Repository,
-            &[REPOSITORY, &["{repo}/releases/**", "{repo}/tags", "{repo}/git/**"]],
-        ),
-        (
-            "repository",
-            Repository,
-            &[
-                WHOLE_REPOSITORY,
-                REPOSITORY,
-                REPOSITORY_OF_ORGANIZATION,
-                &["{org}", "{owner}", "/search/**"],
-                LISTED_BY_OTHERS,
-            ],
-        ),
-        (
-            "repository_advisory",
-            Repository,
-            &[&["{repo}/security-advisories/**", "{org}/security-advisories"]],
-        ),
-        ("repository_dispatch", Repository, &[RUNS]),
-        (
-            "repository_ruleset",
-            Repository,
-            &[&[
-                "{repo}/rules/**",
-                "{repo}/rulesets/**",
-                "{repo}/branches/**",
-                "{org}/rulesets/**",
-            ]],
-        ),
-        (
-            "repository_vulnerability_alert",
-            Repository,
-            &[&["{repo}/vulnerability-alerts", "{repo}/dependabot/**", "{org}/dependabot/**"]],
-        ),
-        (
-            "secret_scanning_alert",
-            Repository,
-            &[&["{repo}/secret-scanning/**", "{org}/secret-scanning/**"]],
-        ),
-        (
-            "secret_scanning_alert_location",
-            Repository,
-            &[&["{repo}/secret-scanning/**", "{org}/secret-scanning/**"]],
-        ),
-        (
-            "star",
-            Repository,
-            &[&["{repo}/stargazers", "{user}/starred", "/user/starred/**"], REPOSITORY],
-        ),
-        (
-            "status",
-            Repository,
-            // It decides about the mergeability of a pull request.
-            &[&[
-                "{repo}/commits/*/status",
-                "{repo}/commits/*/statuses",
-                "{repo}/statuses/{sha}",
-                "{repo}/pulls/**",
-            ]],
-        ),
-        ("sub_issues", Repository, &[&["{repo}/issues/**"], ISSUE]),
-        (
-            "team",
-            Organization,
-            &[
-                TEAM,
-                &[
-                    "{org}/teams/**",
-                    "{repo}/teams",
-                    "{repo}/collaborators/**",
-                    "/user/teams",
-                    "/user/repos",
-                ],
-            ],
-        ),
-        (
-            "team_add",
-            Organization,
-            &[TEAM, PEOPLE_OF_REPOSITORY, &["{org}/teams/**", "/user/repos"]],
-        ),
-        (
-            "watch",
-            Repository,
-            &[
-                &[
-                    "{repo}/subscribers",
-                    "{repo}/subscription",
-                    "{repo}/stargazers",
-                    "/user/subscriptions",
-                    "{user}/subscriptions",
-                    "/user/starred/**",
-                ],
-                REPOSITORY,
-            ],
-        ),
-        ("workflow_dispatch", Repository, &[RUNS]),
-        (
-            "workflow_job",
-            Repository,
-            &[RUNS, CHECKS, &["{repo}/actions/runners/**", "{org}/actions/runners/**"]],
-        ),
-        ("workflow_run", Repository, &[RUNS, CHECKS]),
+/// Iterates over the events of all tables: name, subject, and groups of changed paths.
+pub(super) fn rows() -> impl Iterator<Item = (&'static str, About, Groups)> {
+    [
+        (About::Repository, REPOSITORY_EVENTS),
+        (About::Organization, ORGANIZATION_EVENTS),
+        (About::Account, ACCOUNT_EVENTS),
+        (About::Nothing, EVENTS_WITHOUT_EFFECT),
     ]
-};
+    .into_iter()
+    .flat_map(|(about, events)| events.iter().map(move |(name, groups)| (*name, about, *groups)))
+}
+
+const REPOSITORY_EVENTS: &[(&str, Groups)] = &[
+    ("branch_protection_configuration", &[&["{repo}/branches/**"]]),
+    ("branch_protection_rule", &[&["{repo}/branches/**", "{repo}/rules/**"]]),
+    ("check_run", &[CHECKS, &["{repo}/actions/**"]]),
+    ("check_suite", &[CHECKS, &["{repo}/actions/**"]]),
+    ("code_scanning_alert", &[&["{repo}/code-scanning/**", "{org}/code-scanning/**"]]),
+    (
+        "commit_comment",
+        &[&[
+            "{repo}/comments/**",
+            "{repo}/commits",
+            "{repo}/commits/*",
+            "{repo}/commits/*/comments",
+        ]],
+    ),
+    ("create", &[REPOSITORY, GIT]),
+    ("custom_property_values", &[&["{repo}/properties/**", "{org}/properties/**"], REPOSITORY]),
+    ("delete", &[REPOSITORY, GIT]),
+    ("dependabot_alert", &[&["{repo}/dependabot/**", "{org}/dependabot/**"]]),
+    ("deploy_key", &[&["{repo}/keys/**"]]),
+    ("deployment", &[DEPLOYMENTS, &["{repo}/actions/runs/*/pending_deployments"]]),
+    ("deployment_review", &[DEPLOYMENTS, RUNS]),
+    ("deployment_status", &[DEPLOYMENTS]),
+    ("fork", &[&["{repo}/forks"], REPOSITORY]),
+    ("issue_comment", &[REPOSITORY, ISSUE, ISSUE_COMMENTS]),
+    ("issue_dependencies", &[ISSUE]),
+    ("issues.labeled", &[REPOSITORY, ISSUE, ISSUE_COMMENTS, OF_ISSUES, LABELS]),
+    ("issues.opened", &[REPOSITORY, ISSUE, ISSUE_COMMENTS, OF_ISSUES, LABELS]),
+    ("issues", &[REPOSITORY, ISSUE, ISSUE_COMMENTS, OF_ISSUES]),
+    ("label.created", &[LABELS]),
+    ("label", &[LABELS, &["{repo}/issues/**", "{repo}/pulls/**", "{repo}/milestones/**"], ISSUE]),
+    (
+        "member",
+        &[PEOPLE_OF_REPOSITORY, REPOSITORY, &["{org}/outside_collaborators", "{user}/repos"]],
+    ),
+    ("milestone.created", &[&["{repo}/milestones/**"]]),
+    ("milestone", &[&["{repo}/milestones/**", "{repo}/issues/**", "{repo}/pulls/**"], ISSUE]),
+    ("page_build", &[&["{repo}/pages/**"], REPOSITORY]),
+    ("public", &[WHOLE_REPOSITORY, REPOSITORY]),
+    ("pull_request.labeled", &[REPOSITORY, ISSUE, PULL, &["{repo}/milestones/**"], LABELS]),
+    ("pull_request", &[REPOSITORY, ISSUE, PULL, &["{repo}/milestones/**"]]),
+    ("pull_request_review", &[ISSUE, PULL, REVIEW_COMMENTS]),
+    ("pull_request_review_comment", &[ISSUE, PULL, REVIEW_COMMENTS]),
+    ("pull_request_review_thread", &[ISSUE, PULL, REVIEW_COMMENTS]),
+    // Workflows are files.
+    ("push", &[REPOSITORY, GIT, &["{repo}/actions/workflows/**"]]),
+    ("release", &[REPOSITORY, &["{repo}/releases/**", "{repo}/tags", "{repo}/git/**"]]),
+    (
+        "repository",
+        &[
+            WHOLE_REPOSITORY,
+            REPOSITORY,
+            REPOSITORY_OF_ORGANIZATION,
+            &["{org}", "{owner}", "/search/**"],
+            LISTED_BY_OTHERS,
+        ],
+    ),
+    ("repository_advisory", &[&["{repo}/security-advisories/**", "{org}/security-advisories"]]),
+    ("repository_dispatch", &[RUNS]),
+    (
+        "repository_ruleset",
+        &[&["{repo}/rules/**", "{repo}/rulesets/**", "{repo}/branches/**", "{org}/rulesets/**"]],
+    ),
+    (
+        "repository_vulnerability_alert",
+        &[&["{repo}/vulnerability-alerts", "{repo}/dependabot/**", "{org}/dependabot/**"]],
+    ),
+    ("secret_scanning_alert", &[SECRET_SCANNING]),
+    ("secret_scanning_alert_location", &[SECRET_SCANNING]),
+    ("star", &[&["{repo}/stargazers", "{user}/starred", "/user/starred/**"], REPOSITORY]),
+    // It decides about the mergeability of a pull request.
+    (
+        "status",
+        &[&[
+            "{repo}/commits/*/status",
+            "{repo}/commits/*/statuses",
+            "{repo}/statuses/{sha}",
+            "{repo}/pulls/**",
+        ]],
+    ),
+    ("sub_issues", &[&["{repo}/issues/**"], ISSUE]),
+    (
+        "watch",
+        &[
+            &[
+                "{repo}/subscribers",
+                "{repo}/subscription",
+                "{repo}/stargazers",
+                "/user/subscriptions",
+                "{user}/subscriptions",
+                "/user/starred/**",
+            ],
+            REPOSITORY,
+        ],
+    ),
+    ("workflow_dispatch", &[RUNS]),
+    ("workflow_job", &[RUNS, CHECKS, &["{repo}/actions/runners/**", "{org}/actions/runners/**"]]),
+    ("workflow_run", &[RUNS, CHECKS]),
+];
+
+const ORGANIZATION_EVENTS: &[(&str, Groups)] = &[
+    (
+        "custom_property",
+        &[&["{org}/properties/**", "{territory}/*/properties/**", "/repositories/*/properties/**"]],
+    ),
+    ("membership", &[MEMBERS]),
+    (
+        "organization",
+        &[
+            MEMBERS,
+            WHOLE_ORGANIZATION,
+            &[
+                "{owner}",
+                "{owner}/repos",
+                "/organizations",
+                "/teams/**",
+                "/organizations/*/team/**",
+            ],
+        ],
+    ),
+    (
+        "team",
+        &[
+            TEAM,
+            &[
+                "{org}/teams/**",
+                "{repo}/teams",
+                "{repo}/collaborators/**",
+                "/user/teams",
+                "/user/repos",
+            ],
+        ],
+    ),
+    ("team_add", &[TEAM, PEOPLE_OF_REPOSITORY, &["{org}/teams/**", "/user/repos"]]),
+];
+
+const ACCOUNT_EVENTS: &[(&str, Groups)] =
+    &[("installation", &[INSTALLATION]), ("installation_repositories", &[INSTALLATION])];
+
+const EVENTS_WITHOUT_EFFECT: &[(&str, Groups)] = &[("gollum", &[]), ("ping", &[])];

@@ -126,25 +126,16 @@ fn kind_by_words(body: &[u8]) -> Option<UpstreamLimitKind> {
     if let Ok(error) = serde_json::from_slice::<ErrorBody<'_>>(body) {
         let message = error.message.unwrap_or_default().to_ascii_lowercase();
         let address = error.documentation_url.unwrap_or_default().to_ascii_lowercase();
-        return kind_of_text(&message).or_else(|| {
-            SECONDARY_ADDRESSES
-                .iter()
-                .any(|end| address.ends_with(end))
-                .then_some(UpstreamLimitKind::Secondary)
-        });
+        let is_linked = SECONDARY_ADDRESSES.iter().any(|end| address.ends_with(end));
+        return kind_of_text(&message).or(is_linked.then_some(UpstreamLimitKind::Secondary));
     }
     if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() {
         return None;
     }
     let text =
         String::from_utf8_lossy(body.get(..TEXT_BYTES_MAX).unwrap_or(body)).to_ascii_lowercase();
-    let linked = || {
-        SECONDARY_ADDRESSES
-            .iter()
-            .any(|end| text.contains(end))
-            .then_some(UpstreamLimitKind::Secondary)
-    };
-    kind_of_text(&text).or_else(linked)
+    let is_linked = SECONDARY_ADDRESSES.iter().any(|end| text.contains(end));
+    kind_of_text(&text).or(is_linked.then_some(UpstreamLimitKind::Secondary))
 }
 
 fn kind_of_text(lower: &str) -> Option<UpstreamLimitKind> {

@@ -17,6 +17,7 @@ pub const OAUTH_APP: &str = "basic";
 /// Without the classes of unknown routes, and without GraphQL, which has its own surface.
 pub fn routes(dialect: Dialect) -> impl Iterator<Item = &'static Endpoint> {
     Table::embedded(dialect)
+        .endpoints()
         .iter()
         .filter(|endpoint| !endpoint.generic && endpoint.template != "/graphql")
 }

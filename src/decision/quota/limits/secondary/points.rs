@@ -117,6 +117,7 @@ mod tests {
         let limit = Limit::new(Duration::from_mins(1), 3);
         let mut points = Points::new(limit);
         let endpoints: Vec<EndpointId> = Table::embedded(Dialect::Service)
+            .endpoints()
             .iter()
             .map(|endpoint| endpoint.id)
             .take(300)

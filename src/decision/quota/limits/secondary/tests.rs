@@ -170,7 +170,7 @@ fn a_limit_of_zero_counts_as_one() {
 fn the_books_of_idle_endpoints_are_dropped() {
     let mut windows = secondary(limits());
     let mut now = NOW;
-    for entry in Table::embedded(Dialect::Service) {
+    for entry in Table::embedded(Dialect::Service).endpoints() {
         let weight = Weight { endpoint: entry.id, ..read() };
         windows.enter(now, weight);
         windows.leave(now, weight, Sent::For(0));
