@@ -48,25 +48,18 @@ enum Rest {
     Anything,
 }
 
-/// Fault of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// Not two words.
     #[error("a rule is a method and a path, such as \"GET /repos/acme/*/issues\"")]
     Shape,
-    /// Malformed method.
     #[error("the method is written in capitals, such as GET, or is * for every method")]
     Method,
-    /// Malformed path.
     #[error("the path is * or begins with /")]
     Path,
-    /// A query or fragment.
     #[error("a rule says nothing about the query: leave out ? and #")]
     Query,
-    /// An empty or dot segment.
     #[error("a path has no empty segments, no . and no .., and no slash at its end")]
     Segment,
-    /// A star inside a segment, or `**` before the end.
     #[error("* stands for a whole segment, and ** for the rest at the end")]
     Star,
     /// A percent sign without two hexadecimal digits, or an encoded slash.

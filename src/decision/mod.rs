@@ -5,28 +5,29 @@
 //!
 //! | module | decides |
 //! |---|---|
-//! | [`access`] | the routes that a client may call |
-//! | [`cache`] | the key of a stored answer (D2), and whether to serve, revalidate or fetch it (D1 to D3) |
-//! | [`permissions`] | the accounts that are likely to be served, and the retry of a denial |
-//! | [`writes`] | the order of writes to one resource, and the writes in progress (D7) |
+//! | `access` | the routes that a client may call |
+//! | `cache` | the key of a stored answer (D2), and whether to serve, revalidate or fetch it (D1 to D3) |
+//! | `permissions` | the accounts that are likely to be served, and the retry of a denial |
+//! | `writes` | the order of writes to one resource, and the writes in progress (D7) |
 //! | [`scheduler`] | admission: now, later or never (D10) |
 //! | `quota` | the account: primary budgets (D4), secondary limits (D5), cooldowns (D6) |
-//! | [`attempts`] | the step after each attempt of a request (D6, D7) |
-//! | [`retry`] | the step after a failure (D7) |
+//! | `attempts` | the step after each attempt of a request (D6, D7) |
+//! | `retry` | the step after a failure (D7) |
 //! | [`types`] | nothing: identifiers, settings, requests and grants, and the numbered invariants |
 //!
 //! [`crate::api`] knows the upstream's answers. Waiting and sending belong to the gateway.
 
-pub mod access;
-pub mod attempts;
-pub mod cache;
-pub mod permissions;
+pub(crate) mod access;
+pub(crate) mod attempts;
+pub(crate) mod cache;
+pub(crate) mod permissions;
 mod quota;
-pub mod retry;
+pub(crate) mod retry;
 pub mod scheduler;
 pub mod types;
-pub mod writes;
+pub(crate) mod writes;
 
+pub use cache::freshness::Mode;
 pub use quota::{AccountSnapshot, BudgetView, QuotaLedger, SecondarySnapshot, WindowSnapshot};
 pub use scheduler::{Admission, Decision};
 pub use types::invariants::Invariant;

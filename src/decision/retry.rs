@@ -24,12 +24,10 @@ const QUEUED: Pauses =
 /// costs budget.
 const READ_5XX_RETRIES: u32 = 1;
 
-/// Limits of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Attempts in all, the first included.
     pub max_attempts: NonZeroU32,
-    /// Kind of pauses between attempts.
     pub patience: Patience,
 }
 
@@ -38,7 +36,6 @@ pub struct Policy {
 pub enum Patience {
     /// For a client on its connection.
     Waiting,
-    /// For a queued write.
     Queued,
 }
 
@@ -48,7 +45,6 @@ struct Pauses {
     longest: Duration,
 }
 
-/// Failure of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// Provably not executed: no connection, or the upstream said so (a refused stream, a GOAWAY
@@ -66,14 +62,10 @@ pub enum Failure {
     Upstream5xx,
 }
 
-/// Next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Sends the request again through admission, not before this time.
-    Retry {
-        /// Earliest time.
-        not_before: Timestamp,
-    },
+    Retry { not_before: Timestamp },
     /// Sends the request again at once. Admission chooses another account, because the limited one
     /// is closed.
     RetryElsewhere,

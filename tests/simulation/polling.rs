@@ -54,17 +54,12 @@ fn a_gateway_that_missed_a_change_would_be_detected() {
     // Responses served without revalidation for the upstream's `max-age` miss changes, and the
     // checker reports them.
     let mut plan = Plan { length: Duration::from_mins(10), ..hour() };
-    plan.freshness = weir::decision::cache::freshness::Mode::Rfc9111;
+    plan.freshness = weir::decision::Mode::Rfc9111;
     let Tally { stale, .. } = play(&plan).unwrap_or_else(|unplayable| panic!("{unplayable}")).tally;
     assert!(stale > 0);
     assert_eq!(
-        play(
-            &Rules::Weir.of(&Plan {
-                freshness: weir::decision::cache::freshness::Mode::Revalidate,
-                ..plan
-            })
-        )
-        .map(|report| report.tally.stale),
+        play(&Rules::Weir.of(&Plan { freshness: weir::decision::Mode::Revalidate, ..plan }))
+            .map(|report| report.tally.stale),
         Ok(0)
     );
 }

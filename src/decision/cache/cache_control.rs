@@ -4,12 +4,13 @@
 //! (SPECIFICATION D2). Without a lifetime for shared caches it is validated before each use. There
 //! is no heuristic freshness: users of caches that guess complain of stale answers.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::directives::{Directives, known};
+use super::conditional::date;
+use super::directives::{Directive, Directives};
 
 /// Statuses that are stored: those that RFC 9110 §15.1 calls heuristically cacheable and that
 /// answer the whole request. Not 206 (a part), and not 405, 414 and 501 (about the request). A 302
@@ -32,26 +33,12 @@ const AGE_UNREADABLE: Duration = Duration::from_secs(1 << 32);
 /// number would freeze the answers that clients see.
 pub(super) const POLL_INTERVAL_MAX: Duration = Duration::from_hours(1);
 
-const KNOWN: [&str; 9] = [
-    "no-store",
-    "no-cache",
-    "must-revalidate",
-    "proxy-revalidate",
-    "private",
-    "no-transform",
-    "max-age",
-    "s-maxage",
-    "stale-if-error",
-];
-
-/// Parsed directives of `Cache-Control`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a directive that is there or is not, RFC 9111 §5.2.2"
 )]
 pub struct CacheControl {
-    /// `no-store`.
     pub no_store: bool,
     /// `no-cache`, with or without field names.
     pub no_cache: bool,
@@ -59,13 +46,10 @@ pub struct CacheControl {
     pub must_revalidate: bool,
     /// `private`, with or without field names.
     pub private: bool,
-    /// `no-transform`.
     pub no_transform: bool,
     /// Two lifetimes that differ, or a malformed one: the answer counts as stale (RFC 9111 §4.2.1).
     pub confused: bool,
-    /// `max-age`.
     pub max_age: Option<Duration>,
-    /// `s-maxage`.
     pub s_maxage: Option<Duration>,
     /// `stale-if-error` of RFC 5861 §4. A malformed value allows nothing, and of two values the
     /// shorter counts.
@@ -73,12 +57,10 @@ pub struct CacheControl {
 }
 
 impl CacheControl {
-    /// Parses all lines of the header.
     pub fn parse(headers: &HeaderMap) -> Self {
         Self::of_lines(headers.get_all(header::CACHE_CONTROL).iter().map(HeaderValue::as_bytes))
     }
 
-    /// Parses the given lines.
     pub fn of_lines<'l>(lines: impl Iterator<Item = &'l [u8]>) -> Self {
         let mut read = Self::default();
         for line in lines {
@@ -99,16 +81,18 @@ impl CacheControl {
     }
 
     fn take(&mut self, name: &str, value: Option<&str>) {
-        match known(name, &KNOWN) {
-            "no-store" => self.no_store = true,
-            "no-cache" => self.no_cache = true,
-            "must-revalidate" | "proxy-revalidate" => self.must_revalidate = true,
-            "private" => self.private = true,
-            "no-transform" => self.no_transform = true,
-            "max-age" => self.confused |= !set(&mut self.max_age, value.and_then(delta_seconds)),
-            "s-maxage" => self.confused |= !set(&mut self.s_maxage, value.and_then(delta_seconds)),
-            "stale-if-error" => shorten(&mut self.stale_if_error, value.and_then(delta_seconds)),
-            _ => {}
+        let Ok(directive) = name.parse::<Directive>() else { return };
+        let seconds = value.and_then(delta_seconds);
+        match directive {
+            Directive::NoStore => self.no_store = true,
+            Directive::NoCache => self.no_cache = true,
+            Directive::MustRevalidate | Directive::ProxyRevalidate => self.must_revalidate = true,
+            Directive::Private => self.private = true,
+            Directive::NoTransform => self.no_transform = true,
+            Directive::MaxAge => self.confused |= !set(&mut self.max_age, seconds),
+            Directive::SMaxage => self.confused |= !set(&mut self.s_maxage, seconds),
+            Directive::StaleIfError => shorten(&mut self.stale_if_error, seconds),
+            Directive::MaxStale | Directive::MinFresh | Directive::OnlyIfCached => {}
         }
     }
 }
@@ -205,11 +189,8 @@ pub fn stale_if_error(headers: &HeaderMap) -> Duration {
 }
 
 fn expires(headers: &HeaderMap) -> Option<Duration> {
-    date(headers, header::EXPIRES)?.duration_since(date(headers, header::DATE)?).ok()
-}
-
-fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
-    headers.get(name)?.to_str().ok().and_then(|text| httpdate::parse_http_date(text).ok())
+    let date_of = |name: HeaderName| date(headers.get(name)?);
+    date_of(header::EXPIRES)?.duration_since(date_of(header::DATE)?).ok()
 }
 
 /// Duration of `X-Poll-Interval`, at most [`POLL_INTERVAL_MAX`].

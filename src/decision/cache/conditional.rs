@@ -12,12 +12,10 @@ use crate::clock::Timestamp;
 
 use super::settling::SECOND_RECHECK;
 
-/// Answer to a conditional request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// 304: the client has the answer already.
     NotModified,
-    /// The whole answer.
     Full,
 }
 
@@ -117,7 +115,7 @@ fn not_modified_since(asked: Option<&HeaderValue>, last_modified: Option<&Header
             .is_some_and(|(last_modified, asked)| last_modified <= asked)
 }
 
-fn date(value: &HeaderValue) -> Option<SystemTime> {
+pub(super) fn date(value: &HeaderValue) -> Option<SystemTime> {
     value.to_str().ok().and_then(|text| httpdate::parse_http_date(text).ok())
 }
 

@@ -1,6 +1,25 @@
 //! The tokenizer of `Cache-Control` lines, in answers and requests (RFC 9111 §5.2). The meaning of
 //! directives is elsewhere.
 
+/// Directives with a meaning in answers or requests; names are compared in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "kebab-case", ascii_case_insensitive)]
+pub enum Directive {
+    MaxAge,
+    MaxStale,
+    MinFresh,
+    MustRevalidate,
+    NoCache,
+    NoStore,
+    NoTransform,
+    OnlyIfCached,
+    Private,
+    ProxyRevalidate,
+    #[strum(serialize = "s-maxage")]
+    SMaxage,
+    StaleIfError,
+}
+
 /// Iterator over names and values; a quoted value comes without its quotes. A comma between quotes
 /// does not end a directive (RFC 9110 §5.6.4). Without a closing quote every comma does, so that no
 /// directive is overlooked.
@@ -60,11 +79,6 @@ fn end_of_first(line: &str) -> Option<usize> {
 
 fn unquoted(value: &str) -> &str {
     value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
-}
-
-/// Returns the matching name in any case, or an empty string.
-pub fn known(name: &str, names: &[&'static str]) -> &'static str {
-    names.iter().copied().find(|known| known.eq_ignore_ascii_case(name)).unwrap_or_default()
 }
 
 #[cfg(test)]

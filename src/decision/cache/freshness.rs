@@ -30,7 +30,7 @@ pub enum Mode {
 }
 
 /// Metadata of a stored answer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Stored {
     status: StatusCode,
     validated_at: Timestamp,
@@ -46,7 +46,6 @@ pub struct Stored {
     is_date_exact: bool,
     pub(super) ttl: Ttl,
     poll_interval: Seconds,
-    /// Role as a page of a list.
     pub page: Page,
     /// Rule of the config that bounds its age while a webhook covers it.
     pub watched_by: Option<NonZeroU16>,
@@ -54,12 +53,9 @@ pub struct Stored {
     known: PackedValidators,
 }
 
-/// Action for a stored answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// Serve it from the store.
     Serve,
-    /// Revalidate it upstream.
     Revalidate(Validators),
     /// Fetch it upstream without conditions.
     Fetch,
@@ -68,9 +64,7 @@ pub enum Plan {
 /// Conditions of a revalidation; at least one is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validators {
-    /// Value of `If-None-Match`.
     pub if_none_match: Option<HeaderValue>,
-    /// Value of `If-Modified-Since`.
     pub if_modified_since: Option<HeaderValue>,
 }
 
@@ -84,22 +78,9 @@ impl Stored {
         token: Option<TokenKey>,
         ttl: Option<Duration>,
     ) -> Self {
-        let mut stored = Self {
-            status,
-            validated_at: now,
-            initial_age: cache_control::initial_age(headers).into(),
-            lifetime: cache_control::lifetime(headers).into(),
-            forbids_stale: cache_control::forbids_stale(headers),
-            stale_if_error: cache_control::stale_if_error(headers).into(),
-            has_cache_control: cache_control::names_lifetime(headers),
-            is_date_exact: is_exact(headers, headers.get(header::LAST_MODIFIED), now),
-            ttl: ttl.into(),
-            poll_interval: cache_control::poll_interval(headers).unwrap_or_default().into(),
-            page: Page::default(),
-            watched_by: None,
-            known: PackedValidators::default(),
-        };
-        stored.learn_validators(token, headers);
+        let mut stored = Self { status, ..Self::default() };
+        stored.revalidate(now, headers, token, ttl);
+        stored.is_date_exact = is_exact(headers, headers.get(header::LAST_MODIFIED), now);
         stored
     }
 
@@ -169,7 +150,6 @@ impl Stored {
         Validated { stored: self, at, requested_at }
     }
 
-    /// See [`Validated::is_fresh`].
     pub fn is_fresh(&self, now: Timestamp, mode: Mode) -> bool {
         self.current().is_fresh(now, mode)
     }
@@ -228,7 +208,6 @@ impl Stored {
         self.known.owners()
     }
 
-    /// Its `Last-Modified`.
     pub fn last_modified(&self) -> Option<HeaderValue> {
         self.known.date()
     }
@@ -243,7 +222,6 @@ impl Stored {
         self.known.bytes()
     }
 
-    /// Its status.
     pub fn status(&self) -> StatusCode {
         self.status
     }
@@ -289,7 +267,7 @@ impl Validated<'_> {
         self.is_polled_already(now)
             || match (self.stored.ttl.span(), mode) {
                 (Some(ttl), _) => now.since(self.requested_at) < ttl,
-                (None, Mode::Rfc9111) => self.age(now, mode) < self.stored.lifetime,
+                (None, Mode::Rfc9111) => self.age(now, mode) < Duration::from(self.stored.lifetime),
                 (None, Mode::Revalidate) => false,
             }
     }
@@ -320,11 +298,11 @@ impl Validated<'_> {
     /// The delay of the response is unknown, so all lifetimes count from the request.
     pub fn age(self, now: Timestamp, mode: Mode) -> Duration {
         let since = now.since(self.requested_at);
-        if mode == Mode::Rfc9111 { self.stored.initial_age + since } else { since }
+        if mode == Mode::Rfc9111 { since + Duration::from(self.stored.initial_age) } else { since }
     }
 
     pub(super) fn is_polled_already(self, now: Timestamp) -> bool {
-        now.since(self.at) < self.stored.poll_interval
+        now.since(self.at) < Duration::from(self.stored.poll_interval)
     }
 }
 

@@ -16,7 +16,6 @@ pub enum Scope {
     Account(u32),
     /// Clients with this credential, which is their own and not in the config.
     Credential(CredentialKey),
-    /// All clients.
     Public,
 }
 
@@ -26,7 +25,6 @@ pub enum Scope {
 pub struct CredentialKey([u8; 16]);
 
 impl CredentialKey {
-    /// Takes the first bytes of the digest.
     pub fn of_digest(digest: &[u8; 32]) -> Self {
         let mut key = [0; 16];
         key.copy_from_slice(&digest[..16]);
@@ -53,13 +51,10 @@ pub struct CacheKey {
     packed: Arc<[u8]>,
 }
 
-/// First byte of a pool's scope; its low bits hold the number of bytes that follow.
+// First byte of a scope, by its kind; the low bits hold the number of bytes that follow.
 const POOL: u8 = 0x00;
-/// See [`POOL`].
 const ACCOUNT: u8 = 0x20;
-/// See [`POOL`].
 const CREDENTIAL: u8 = 0x40;
-/// See [`POOL`].
 const PUBLIC: u8 = 0x60;
 /// Bits of the first byte with the number of bytes that follow.
 const FOLLOWING: u8 = 0x1f;
@@ -105,7 +100,6 @@ impl CacheKey {
         Self { packed: packed.into() }
     }
 
-    /// Visibility scope.
     pub fn scope(&self) -> Scope {
         let (first, own, _) = self.parts();
         let number = || {

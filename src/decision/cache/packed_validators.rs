@@ -185,13 +185,16 @@ fn unpacked(form: u8, text: &[u8]) -> Option<HeaderValue> {
     if form & HEXADECIMAL == 0 {
         return HeaderValue::from_bytes(text).ok();
     }
+    hexadecimal_etag(if form & WEAK != 0 { b"W/" } else { b"" }, text)
+}
+
+/// `ETag` of these bytes in hexadecimal digits, behind `prefix`.
+pub(super) fn hexadecimal_etag(prefix: &[u8], bytes: &[u8]) -> Option<HeaderValue> {
     let digit = |value: u8| if value < 10 { b'0' + value } else { b'a' + value - 10 };
-    let mut etag = Vec::with_capacity(2 * text.len() + 4);
-    if form & WEAK != 0 {
-        etag.extend_from_slice(b"W/");
-    }
+    let mut etag = Vec::with_capacity(2 * bytes.len() + 4);
+    etag.extend_from_slice(prefix);
     etag.push(b'"');
-    etag.extend(text.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]));
+    etag.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]));
     etag.push(b'"');
     HeaderValue::from_maybe_shared(bytes::Bytes::from(etag)).ok()
 }

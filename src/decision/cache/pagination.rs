@@ -33,7 +33,6 @@ pub enum Page {
 pub struct PageSizes {
     /// Number without a parameter.
     pub default: u32,
-    /// Largest number.
     pub max: u32,
 }
 

@@ -9,12 +9,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::HeaderValue;
 use ring::digest::{Context, SHA256};
 
 use crate::api::EndpointId;
 use crate::clock::Timestamp;
+
+use super::packed_validators::hexadecimal_etag;
 
 /// Largest body that is checked or predicted. Ours: hashing takes half a millisecond on a processor
 /// without special instructions. Lists of the API are smaller, files may not be.
@@ -43,14 +44,9 @@ pub fn predict(
         digest.update(b":");
     }
     digest.update(body);
-    let digest = digest.finish();
-    let digit = |value: u8| if value < 10 { b'0' + value } else { b'a' + value - 10 };
-    let digits = digest.as_ref().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]);
-    let etag: Vec<u8> = std::iter::once(b'"').chain(digits).chain([b'"']).collect();
-    HeaderValue::from_maybe_shared(Bytes::from(etag)).ok()
+    hexadecimal_etag(b"", digest.finish().as_ref())
 }
 
-/// Observation about the predictions of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// The answer has the predicted `ETag`.
@@ -62,12 +58,9 @@ pub enum Evidence {
     Dearer,
 }
 
-/// Change of a route's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Now proved.
     Proved,
-    /// Now closed.
     Closed,
 }
 
@@ -108,7 +101,6 @@ impl Predictions {
         !route.is_proved() || route.unchecked >= CHECKED_ONE_IN
     }
 
-    /// Records an observation.
     pub fn note(&mut self, route: EndpointId, evidence: Evidence, now: Timestamp) -> Option<Turn> {
         let route = self.routes.entry(route).or_default();
         let was_closed = now < route.closed_until;

@@ -14,20 +14,9 @@ use http::header;
 use crate::clock::Timestamp;
 
 use super::cache_control::{delta_seconds, set, shorten};
-use super::directives::{Directives, known};
+use super::directives::{Directive, Directives};
 use super::freshness::{Mode, Validated};
 use super::settling::Trust;
-
-const KNOWN: [&str; 8] = [
-    "no-cache",
-    "no-store",
-    "only-if-cached",
-    "no-transform",
-    "max-age",
-    "min-fresh",
-    "stale-if-error",
-    "max-stale",
-];
 
 /// Directives of a request; mostly none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,15 +27,11 @@ const KNOWN: [&str; 8] = [
 pub struct RequestDirectives {
     /// `no-cache`, or an equivalent.
     pub no_cache: bool,
-    /// `no-store`.
     pub no_store: bool,
-    /// `only-if-cached`.
     pub only_if_cached: bool,
-    /// `no-transform`.
     pub no_transform: bool,
     /// `max-age`; not zero.
     pub max_age: Option<Duration>,
-    /// `min-fresh`.
     pub min_fresh: Option<Duration>,
     /// `max-stale`; unlimited without a number.
     pub max_stale: Option<Duration>,
@@ -107,20 +92,23 @@ impl RequestDirectives {
     /// Takes one directive. Returns false for a malformed `max-stale`. A strict directive that is
     /// malformed or contradictory demands a validation (§4.2.1 treats answers so).
     fn take(&mut self, name: &str, value: Option<&str>, is_no_cache_meant: bool) -> bool {
-        match known(name, &KNOWN) {
-            "no-cache" => self.no_cache |= is_no_cache_meant,
-            "no-store" => self.no_store = true,
-            "only-if-cached" => self.only_if_cached = true,
-            "no-transform" => self.no_transform = true,
-            "max-age" => self.no_cache |= !set(&mut self.max_age, value.and_then(delta_seconds)),
-            "min-fresh" => {
-                self.no_cache |= !set(&mut self.min_fresh, value.and_then(delta_seconds));
-            }
-            "stale-if-error" => shorten(&mut self.stale_if_error, value.and_then(delta_seconds)),
-            "max-stale" => {
+        let Ok(directive) = name.parse::<Directive>() else { return true };
+        let seconds = value.and_then(delta_seconds);
+        match directive {
+            Directive::NoCache => self.no_cache |= is_no_cache_meant,
+            Directive::NoStore => self.no_store = true,
+            Directive::OnlyIfCached => self.only_if_cached = true,
+            Directive::NoTransform => self.no_transform = true,
+            Directive::MaxAge => self.no_cache |= !set(&mut self.max_age, seconds),
+            Directive::MinFresh => self.no_cache |= !set(&mut self.min_fresh, seconds),
+            Directive::StaleIfError => shorten(&mut self.stale_if_error, seconds),
+            Directive::MaxStale => {
                 return set(&mut self.max_stale, value.map_or(Some(Duration::MAX), delta_seconds));
             }
-            _ => {}
+            Directive::MustRevalidate
+            | Directive::Private
+            | Directive::ProxyRevalidate
+            | Directive::SMaxage => {}
         }
         true
     }

@@ -1,7 +1,5 @@
 //! Compact durations: the lifetimes of headers and config, which every stored answer keeps.
 
-use std::cmp::Ordering;
-use std::ops::Add;
 use std::time::Duration;
 
 /// Whole seconds, rounded down; at most 136 years (RFC 9111 §1.2.2 allows less).
@@ -47,26 +45,6 @@ impl From<Duration> for Seconds {
 impl From<Seconds> for Duration {
     fn from(Seconds(seconds): Seconds) -> Self {
         Self::from_secs(seconds.into())
-    }
-}
-
-impl Add<Duration> for Seconds {
-    type Output = Duration;
-
-    fn add(self, more: Duration) -> Duration {
-        Duration::from(self) + more
-    }
-}
-
-impl PartialEq<Seconds> for Duration {
-    fn eq(&self, other: &Seconds) -> bool {
-        *self == Self::from(*other)
-    }
-}
-
-impl PartialOrd<Seconds> for Duration {
-    fn partial_cmp(&self, other: &Seconds) -> Option<Ordering> {
-        self.partial_cmp(&Self::from(*other))
     }
 }
 

@@ -44,7 +44,6 @@ impl Trust {
         }
     }
 
-    /// Returns true while the answer is trusted.
     pub fn holds(self, now: Timestamp) -> bool {
         match self {
             Self::Invalidated => false,

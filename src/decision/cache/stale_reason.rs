@@ -13,14 +13,11 @@ use crate::clock::Timestamp;
 use super::freshness::{Mode, Validated};
 use super::request_directives::RequestDirectives;
 
-/// Reason for serving a stale answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleReason {
     /// A limit denies the request; no error.
     Limited,
-    /// The upstream gave no answer.
     NoAnswer,
-    /// The upstream answered with this status.
     Answered(StatusCode),
 }
 

@@ -11,7 +11,6 @@ use super::plan::union;
 use super::{About, AccessQuery, KnownAccounts, Permissions};
 use crate::decision::types::{AccountId, TokenKey};
 
-/// Confidence in a denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DenialConfidence {
     /// No other account could see more. Answers other than denials are final too.

@@ -69,9 +69,7 @@ pub(super) struct Record {
 #[derive(Clone, Copy, Debug)]
 struct Line {
     holder: Holder,
-    mark: Mark,
-    at: Timestamp,
-    again: Timestamp,
+    record: Record,
 }
 
 #[derive(Debug, Default)]
@@ -92,28 +90,29 @@ impl Mark {
 
 impl Line {
     fn holds(&self, now: Timestamp) -> bool {
-        now.since(self.at) < self.mark.lasts()
+        now.since(self.record.at) < self.record.mark.lasts()
+    }
+
+    fn is_bad(&self, now: Timestamp) -> bool {
+        self.record.mark != Mark::Good && self.holds(now)
     }
 }
 
 impl Records {
     pub(super) fn put(&mut self, now: Timestamp, key: Key, holder: Holder, mark: Mark) {
         let lines = self.lines_mut(key);
-        let was_bad = lines
-            .iter()
-            .any(|line| line.holder == holder && line.mark != Mark::Good && line.holds(now));
+        let was_bad = lines.iter().any(|line| line.holder == holder && line.is_bad(now));
         lines.retain(|line| line.holder != holder && line.holds(now));
         if lines.len() >= TOKENS_MAX {
-            let oldest =
-                lines.iter().enumerate().min_by_key(|(_, line)| line.at).map(|(index, _)| index);
+            let oldest = lines
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, line)| line.record.at)
+                .map(|(index, _)| index);
             oldest.map(|index| lines.swap_remove(index));
         }
-        lines.push(Line {
-            holder,
-            mark,
-            at: now,
-            again: if was_bad { now + REPEATED_AFTER } else { now },
-        });
+        let again = if was_bad { now + REPEATED_AFTER } else { now };
+        lines.push(Line { holder, record: Record { mark, at: now, again } });
     }
 
     pub(super) fn forget_holder(&mut self, key: Key, holder: Holder) {
@@ -121,12 +120,12 @@ impl Records {
     }
 
     pub(super) fn forget(&mut self, key: Key, mark: Mark) {
-        self.lines_mut(key).retain(|line| line.mark != mark);
+        self.lines_mut(key).retain(|line| line.record.mark != mark);
     }
 
     pub(super) fn of(&self, now: Timestamp, key: Key, holder: Holder) -> Option<Record> {
-        let line = self.lines(key).iter().find(|line| line.holder == holder && line.holds(now))?;
-        Some(Record { mark: line.mark, at: line.at, again: line.again })
+        let mut lines = self.lines(key).iter();
+        lines.find(|line| line.holder == holder && line.holds(now)).map(|line| line.record)
     }
 
     pub(super) fn is(&self, now: Timestamp, key: Key, holder: Holder, mark: Mark) -> bool {
@@ -139,7 +138,7 @@ impl Records {
     }
 
     pub(super) fn has_bad(&self, now: Timestamp, key: Key) -> bool {
-        self.lines(key).iter().any(|line| line.mark != Mark::Good && line.holds(now))
+        self.lines(key).iter().any(|line| line.is_bad(now))
     }
 
     pub(super) fn holders(&self, key: Key) -> impl Iterator<Item = Holder> {

@@ -66,16 +66,12 @@ enum About {
     Thing,
 }
 
-/// Token and its account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
-    /// Account.
     pub account: AccountId,
-    /// Token of the account.
     pub token: TokenKey,
 }
 
-/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
     /// Answered without a denial.
@@ -109,7 +105,6 @@ pub(super) struct KnownAccounts {
     bad: Vec<(AccountId, Denied)>,
 }
 
-/// All observed permissions.
 #[derive(Debug, Default)]
 pub struct Permissions {
     memory: Records,
@@ -129,7 +124,6 @@ impl ResourceScope {
 }
 
 impl AccessQuery {
-    /// Builds the query of a request for `path` at this endpoint.
     pub fn of(endpoint: &Endpoint, path: &str) -> Self {
         let within = Table::place(&endpoint.template)
             .and_then(|place| endpoint.template.strip_prefix(place));
@@ -260,18 +254,16 @@ impl Permissions {
             Some(Record { mark: Mark::Denied, .. })
                 if query.subject == About::Thing && sees_place =>
             {
-                return AccountState::Unknown;
+                AccountState::Unknown
             }
-            Some(remembered) => return AccountState::of(remembered),
-            None => {}
+            Some(remembered) => AccountState::of(remembered),
+            None => self
+                .permission_of(query)
+                .and_then(remembered)
+                .filter(|remembered| remembered.mark == Mark::Lacking)
+                .or_else(|| remembered(query.by_place()))
+                .map_or(AccountState::Unknown, AccountState::of),
         }
-        let beside = self
-            .permission_of(query)
-            .and_then(remembered)
-            .filter(|remembered| remembered.mark == Mark::Lacking);
-        beside
-            .or_else(|| remembered(query.by_place()))
-            .map_or(AccountState::Unknown, AccountState::of)
     }
 
     /// State of an account: that of its best token.

@@ -11,14 +11,11 @@ use crate::api::{AccountKind, Endpoint, TokenKind};
 /// Most accounts that are named. Ours: enough to see the mistake; a pool can have thousands.
 const NAMED_MAX: usize = 5;
 
-/// Account of the client.
 #[derive(Clone, Debug)]
 pub struct AccountTokens<'c> {
     /// Name in the config.
     pub name: &'c str,
-    /// Kind of account.
     pub kind: AccountKind,
-    /// Kinds of its tokens.
     pub tokens: Vec<TokenKind>,
     /// True when the endpoint takes one of them.
     pub accepted: bool,

@@ -35,7 +35,6 @@ pub enum WaitLimit {
     Whole,
     /// [`SHORT_WAIT`] at most.
     Moment,
-    /// No wait.
     None,
 }
 
@@ -48,14 +47,10 @@ pub enum DenialRole {
     Last,
 }
 
-/// One stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// Accounts of the stage.
     pub who: AccountSet,
-    /// Longest wait for them.
     pub patience: WaitLimit,
-    /// Meaning of their denials.
     pub resort: DenialRole,
 }
 

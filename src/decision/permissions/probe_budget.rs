@@ -18,7 +18,6 @@ const FOUND: u32 = 4 * COST;
 /// Credit for a denial without a retry: of unsuccessful ones, every twentieth is retried.
 const UNLOOKED: u32 = 1;
 
-/// Result of a permission retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryResult {
     /// An answer other than a denial.

@@ -10,12 +10,10 @@ use std::sync::Arc;
 
 use crate::decision::scheduler::fair_share::may_take;
 
-/// Identity of a lane.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LaneKey {
     /// Index of the client in the config.
     pub client: u32,
-    /// Path of the written resource.
     pub resource: String,
 }
 
@@ -23,10 +21,8 @@ pub struct LaneKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LaneTicket(u64);
 
-/// Position of a new write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LanePosition {
-    /// First in its lane.
     Head,
     /// Behind other writes; [`Lanes::leave`] of the one before returns its ticket.
     Behind,
@@ -48,7 +44,6 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// Creates lanes for `tickets_max` writes together.
     pub fn new(tickets_max: usize) -> Self {
         Self {
             tickets_max,
@@ -104,30 +99,18 @@ impl Lanes {
         head.filter(|_| was_head)
     }
 
-    /// Returns true for the head of a lane.
-    pub fn is_head(&self, ticket: LaneTicket) -> bool {
-        self.tickets
-            .get(&ticket)
-            .and_then(|key| self.lines.get(key))
-            .is_some_and(|lane| lane.first() == Some(&ticket))
-    }
-
     /// Number of writes before this one in its lane.
     pub fn ahead(&self, ticket: LaneTicket) -> usize {
-        self.tickets
-            .get(&ticket)
-            .and_then(|key| self.lines.get(key))
-            .map_or(0, |lane| lane.range(..ticket).count())
+        self.lane_of(ticket).map_or(0, |lane| lane.range(..ticket).count())
+    }
+
+    fn lane_of(&self, ticket: LaneTicket) -> Option<&BTreeSet<LaneTicket>> {
+        self.lines.get(self.tickets.get(&ticket)?)
     }
 
     /// Number of writes in all lanes, heads included.
     pub fn len(&self) -> usize {
         self.tickets.len()
-    }
-
-    /// Returns true without writes in any lane.
-    pub fn is_empty(&self) -> bool {
-        self.tickets.is_empty()
     }
 }
 
@@ -138,6 +121,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    impl Lanes {
+        fn is_head(&self, ticket: LaneTicket) -> bool {
+            self.lane_of(ticket).is_some_and(|lane| lane.first() == Some(&ticket))
+        }
+    }
 
     fn key(client: u32, resource: &str) -> LaneKey {
         LaneKey { client, resource: resource.to_owned() }
@@ -154,7 +143,7 @@ mod tests {
         assert_eq!(lanes.leave(first), Some(second));
         assert_eq!((lanes.ahead(first), lanes.ahead(second)), (0, 0));
         assert_eq!(lanes.leave(second), None);
-        assert!(lanes.is_empty());
+        assert_eq!(lanes.len(), 0);
     }
 
     #[test]
