@@ -10,12 +10,12 @@ use super::limits::cooldown::{Cooldown, Named};
 use super::limits::primary::{
     Answer, Charge, Headroom, PrimaryWindow, Terms, WHOLE, WOBBLE, WindowDemand,
 };
-use super::limits::secondary::{Secondary, Weight};
+use super::limits::secondary::{Secondary, TICK, Weight};
 use super::ranking::{Standing, Sums};
 use super::{FREE, Lease, OVERFLOW};
 use crate::api::{RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind};
 use crate::clock::Timestamp;
-use crate::decision::types::{AccountSettings, Demand, LeaseId, LimitKind, Priority, Until};
+use crate::decision::types::{AccountSettings, LeaseId, LimitKind, Priority};
 
 /// Primary windows of one account. Ours: four times the known resources; further resources share
 /// the last window.
@@ -55,99 +55,68 @@ impl Account {
     pub fn offer(
         &mut self,
         now: Timestamp,
-        demand: &Demand,
         weight: Weight,
         wanted: WindowDemand,
         resource: &ResourceName,
     ) -> Result<Offer, Block> {
         let closed = self.cooldown.until(now).map(|until| Block::at(LimitKind::Cooldown, until));
-        let wanted = WindowDemand { cost: demand.cost, ..wanted };
-        let (headroom, spent) =
-            match primary_headroom(now, wanted, self.terms, self.budget(resource)) {
-                Ok(headroom) if closed.is_none() && self.secondary.admits(now, weight) => {
-                    return Ok(Offer {
-                        share: headroom.share,
-                        in_flight: self.secondary.in_flight(),
-                    });
-                }
-                Ok(headroom) => (headroom.share, None),
-                Err(block) => (0, Some(block)),
-            };
-        match both(both(closed, spent), self.secondary.block(now, weight)) {
-            None => Ok(Offer { share: headroom, in_flight: self.secondary.in_flight() }),
+        let primary = primary_headroom(now, wanted, self.terms, self.budget(resource));
+        if closed.is_none()
+            && let Ok(headroom) = primary
+            && self.secondary.admits(now, weight)
+        {
+            return Ok(self.offer_of(headroom.share));
+        }
+        match both(both(closed, primary.err()), self.secondary.block(now, weight)) {
+            None => Ok(self.offer_of(primary.map_or(0, |headroom| headroom.share))),
             Some(block) => Err(block),
         }
     }
 
+    fn offer_of(&self, share: u32) -> Offer {
+        Offer { share, in_flight: self.secondary.in_flight() }
+    }
+
     /// State for a resource, independent of a request's weight beyond one unit.
     pub fn standing(&self, now: Timestamp, resource: &ResourceName) -> Standing {
-        let place = self.find_window(resource);
-        let closed = self.closure_in(now, self.budget_at(place, resource));
-        let sums = self.sums_in(now, self.shown_at(place), resource);
+        let window = self.window(resource);
+        let sums = self.sums(now, window, resource);
         // A window that ends changes the view, whatever else closes the account.
         let over =
             if sums.reset == Timestamp::FAR_FUTURE { sums.reset } else { sums.reset + WOBBLE };
-        let at_least =
-            |wake: Timestamp| wake.max(now + crate::decision::quota::limits::secondary::TICK);
-        match closed {
+        let (rank, until, wake) = match self.closure(now, window.filter(|_| is_counted(resource))) {
             Ok(headroom) => {
-                let rank =
-                    Offer { share: headroom.share, in_flight: self.secondary.in_flight() }.rank();
-                let wake = at_least(headroom.until.unwrap_or(Timestamp::FAR_FUTURE).min(over));
-                Standing { rank, until: Timestamp::FAR_FUTURE, wake, sums }
+                (self.offer_of(headroom.share).rank(), Timestamp::FAR_FUTURE, headroom.until)
             }
-            Err(block) => {
-                let until = match block.until {
-                    Until::Event => Timestamp::EPOCH,
-                    Until::Time(time) => time,
-                };
-                Standing {
-                    rank: 0,
-                    until,
-                    wake: at_least(block.wake.unwrap_or(Timestamp::FAR_FUTURE).min(over)),
-                    sums,
-                }
-            }
-        }
+            Err(block) => (0, block.end(), block.wake),
+        };
+        let wake = wake.unwrap_or(Timestamp::FAR_FUTURE).min(over).max(now + TICK);
+        Standing { rank, until, wake, sums }
     }
 
-    pub fn closure(&self, now: Timestamp, resource: &ResourceName) -> Result<Headroom, Block> {
-        self.closure_in(now, self.budget(resource))
-    }
-
-    fn closure_in(
+    /// Headroom of a request of one unit in this window, as far as general limits are concerned.
+    pub fn closure(
         &self,
         now: Timestamp,
         budget: Option<&PrimaryWindow>,
     ) -> Result<Headroom, Block> {
         let closed = self.cooldown.until(now).map(|until| Block::at(LimitKind::Cooldown, until));
         let full = (!self.secondary.has_slot()).then_some(Block::event(LimitKind::Concurrency));
-        match (
-            both(closed, full),
-            primary_headroom(
-                now,
-                WindowDemand { cost: 1, priority: Priority::Normal },
-                self.terms,
-                budget,
-            ),
-        ) {
-            (None, headroom) => headroom,
-            (Some(block), Ok(_)) => Err(block),
-            (Some(block), Err(spent)) => Err(block.and(spent)),
+        let wanted = WindowDemand { cost: 1, priority: Priority::Normal };
+        let primary = primary_headroom(now, wanted, self.terms, budget);
+        match both(both(closed, full), primary.err()) {
+            None => primary,
+            Some(block) => Err(block),
         }
     }
 
-    pub fn sums(&self, now: Timestamp, resource: &ResourceName) -> Sums {
-        self.sums_in(now, self.shown_at(self.find_window(resource)), resource)
-    }
-
-    fn sums_in(
+    pub fn sums(
         &self,
         now: Timestamp,
         window: Option<&PrimaryWindow>,
         resource: &ResourceName,
     ) -> Sums {
-        let figures = self.figures_in(now, window, resource);
+        let figures = self.figures(now, window, resource);
         let held = figures.leased.saturating_add(self.settings.reserve);
         Sums {
             limit: figures.limit.into(),
@@ -157,25 +126,16 @@ impl Account {
     }
 
     /// Window that must have headroom for a request; `None` denies nothing.
-    fn budget(&self, resource: &ResourceName) -> Option<&PrimaryWindow> {
-        self.budget_at(self.find_window(resource), resource)
+    pub fn budget(&self, resource: &ResourceName) -> Option<&PrimaryWindow> {
+        self.window(resource).filter(|_| is_counted(resource))
     }
 
-    /// Window at a known index. Free requests share no window with others.
-    fn budget_at(
-        &self,
-        place: Option<WindowIndex>,
-        resource: &ResourceName,
-    ) -> Option<&PrimaryWindow> {
-        self.shown_at(place).filter(|_| resource.as_str() != FREE)
-    }
-
-    pub fn shown_at(&self, place: Option<WindowIndex>) -> Option<&PrimaryWindow> {
-        self.windows.get(place?.index()).map(|(_, window)| window)
+    pub fn window(&self, resource: &ResourceName) -> Option<&PrimaryWindow> {
+        self.windows.get(self.find_window(resource)?.index()).map(|(_, window)| window)
     }
 
     /// Index of a resource's window, or of the shared one, if it exists.
-    pub fn find_window(&self, resource: &ResourceName) -> Option<WindowIndex> {
+    fn find_window(&self, resource: &ResourceName) -> Option<WindowIndex> {
         let found = self.windows.iter().position(|(name, _)| name == resource);
         found
             .or_else(|| (self.windows.len() > WINDOWS_MAX).then_some(WINDOWS_MAX))
@@ -198,7 +158,7 @@ impl Account {
         })
     }
 
-    pub fn window_of(&mut self, lease: &Lease) -> Option<&mut PrimaryWindow> {
+    pub(super) fn window_of(&mut self, lease: &Lease) -> Option<&mut PrimaryWindow> {
         lease.window.and_then(|place| self.window_at(place))
     }
 
@@ -212,7 +172,7 @@ impl Account {
 
     /// Ends the lease in its primary window, and settles the answer in the window that it names.
     /// `is_refused`: nothing was executed.
-    pub fn settle_primary(
+    pub(super) fn settle_primary(
         &mut self,
         now: Timestamp,
         lease: LeaseId,
@@ -242,7 +202,7 @@ impl Account {
     }
 
     /// Closes what an upstream limit closes (SPECIFICATION D6).
-    pub fn heed(
+    pub(super) fn heed(
         &mut self,
         now: Timestamp,
         ended: &Lease,
@@ -279,6 +239,11 @@ impl Account {
             }
         }
     }
+}
+
+/// Free requests share no window with others.
+fn is_counted(resource: &ResourceName) -> bool {
+    resource.as_str() != FREE
 }
 
 fn primary_headroom(

@@ -25,7 +25,6 @@ const IN_FLIGHT_BITS: u32 = 12;
 pub struct Offer {
     /// Remaining part of its budget, in ten-thousandths.
     pub share: u32,
-    /// Requests in flight on the account.
     pub in_flight: u32,
 }
 

@@ -1,7 +1,8 @@
 //! The audit of the windows against the open leases, for simulations and tests (invariants 1, 3, 4,
 //! 6).
 
-use super::account::{Account, WindowIndex};
+use super::account::WindowIndex;
+use super::limits::secondary::Secondary;
 use super::{Lease, QuotaLedger, place};
 use crate::decision::types::invariants::Invariant;
 use crate::decision::types::{AccountId, HashMap};
@@ -25,21 +26,20 @@ impl QuotaLedger {
             let windows = account.windows.iter().enumerate();
             account.secondary.in_flight() == in_flight.get(&id).copied().unwrap_or_default()
                 && windows.into_iter().all(|(place, (_, window))| {
-                    window.leased()
+                    window.leased
                         == leased.get(&(id, WindowIndex::of(place))).copied().unwrap_or_default()
                 })
         });
+        let mut windows = self.accounts.iter().flat_map(|account| &account.windows);
+        let secondaries = || self.accounts.iter().map(|account| &account.secondary);
         let checks = [
             (Invariant::LeasesAddUp, add_up),
-            (Invariant::RemainingWithinLimit, self.accounts.iter().all(Account::windows_are_sane)),
+            (Invariant::RemainingWithinLimit, windows.all(|(_, window)| window.is_sane())),
             (
                 Invariant::ConcurrencyWithinLimit,
-                self.accounts.iter().all(|account| account.secondary.is_within_concurrency()),
+                secondaries().all(Secondary::is_within_concurrency),
             ),
-            (
-                Invariant::WindowsWithinLimits,
-                self.accounts.iter().all(|account| account.secondary.is_within_windows()),
-            ),
+            (Invariant::WindowsWithinLimits, secondaries().all(Secondary::is_within_windows)),
         ];
         checks.into_iter().filter(|(_, holds)| !holds).map(|(invariant, _)| invariant).collect()
     }
@@ -55,11 +55,5 @@ impl QuotaLedger {
         self.broken
             .check(Invariant::ConcurrencyWithinLimit, account.secondary.is_within_concurrency());
         self.broken.check(Invariant::WindowsWithinLimits, windows_are_within);
-    }
-}
-
-impl Account {
-    fn windows_are_sane(&self) -> bool {
-        self.windows.iter().all(|(_, window)| window.is_sane())
     }
 }

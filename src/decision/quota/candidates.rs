@@ -11,11 +11,12 @@ use std::sync::Arc;
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::decision::types::{AccountId, HashMap};
+use slab::Slab;
 use smallvec::SmallVec;
 
 use super::account::Account;
 use super::place;
-use super::ranking::{Ranking, Sums};
+use super::ranking::{Ranking, Standing, Sums};
 
 /// Above this number of lists, plus [`LISTS_PER_ACCOUNT`], the less recently used are dropped.
 /// Ours: the pools of a large config, and their subsets by route.
@@ -65,7 +66,8 @@ pub struct Closed {
     ranked_by: ResourceName,
     until: Timestamp,
     wake: Timestamp,
-    is_for_all: bool,
+    /// True when all requests for this resource would be denied alike.
+    pub is_for_all: bool,
 }
 
 impl Closed {
@@ -79,11 +81,6 @@ impl Closed {
             wake: all.wake,
             is_for_all,
         })
-    }
-
-    /// Returns true when all requests for this resource would be denied alike.
-    pub fn is_for_all(&self) -> bool {
-        self.is_for_all
     }
 }
 
@@ -99,8 +96,7 @@ struct List {
 
 #[derive(Debug, Default)]
 pub struct Candidates {
-    lists: Vec<Option<List>>,
-    vacant: Vec<u32>,
+    lists: Slab<List>,
     by_allocation: HashMap<usize, ListId>,
     by_content: HashMap<Arc<[AccountId]>, ListId>,
     /// Places of each account in the lists.
@@ -112,15 +108,10 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    pub fn new(accounts: usize) -> Self {
-        let mut candidates = Self { component: vec![NO_COMPONENT], ..Self::default() };
-        candidates.grow(accounts);
-        candidates
-    }
-
     pub fn grow(&mut self, accounts: usize) {
         self.of_account.resize_with(accounts, SmallVec::new);
         let known = u32::try_from(self.component.len()).unwrap_or(u32::MAX);
+        // One more for `NO_COMPONENT`.
         self.component.extend((known..).take((accounts + 1).saturating_sub(self.component.len())));
     }
 
@@ -132,16 +123,10 @@ impl Candidates {
             .or_else(|| self.by_content.get(accounts))
             .copied();
         let id = known.unwrap_or_else(|| self.add(accounts));
-        let now = self.questions;
-        if let Some(list) = self.list_mut(id) {
-            list.used = now;
+        if let Some(list) = self.lists.get_mut(id.index()) {
+            list.used = self.questions;
         }
         id
-    }
-
-    /// Returns the list with this allocation, if it is known.
-    pub fn known(&self, accounts: &Arc<[AccountId]>) -> Option<ListId> {
-        self.by_allocation.get(&allocation(accounts)).copied()
     }
 
     /// Returns the list's ranking by a resource, up to date at `now`.
@@ -152,33 +137,31 @@ impl Candidates {
         resource: &ResourceName,
         accounts: &[Account],
     ) -> Option<&mut Ranking> {
-        let list = self.lists.get_mut(id.index())?.as_mut()?;
+        let list = self.lists.get_mut(id.index())?;
         let standing = |id: &AccountId| {
-            accounts.get(place(*id)).map(|account| account.standing(now, resource))
+            accounts
+                .get(place(*id))
+                .map_or(Standing::NOBODY, |account| account.standing(now, resource))
         };
         if !list.rankings.iter().any(|(name, _)| name == resource) {
             if list.rankings.len() >= RANKINGS_MAX {
                 list.rankings.remove(0);
             }
-            let standings = list
-                .accounts
-                .iter()
-                .map(|id| standing(id).unwrap_or(super::ranking::Standing::NOBODY));
-            list.rankings.push((resource.clone(), Ranking::new(standings)));
+            let ranking = Ranking::new(list.accounts.iter().map(standing));
+            list.rankings.push((resource.clone(), ranking));
         }
         let (_, ranking) = list.rankings.iter_mut().find(|(name, _)| name == resource)?;
         while let Some(due) = ranking.due(now) {
-            let standing = list.accounts.get(due).and_then(standing);
-            ranking.set(due, standing.unwrap_or(super::ranking::Standing::NOBODY));
+            ranking.set(due, list.accounts.get(due).map_or(Standing::NOBODY, standing));
         }
         Some(ranking)
     }
 
     /// Returns true when a closed list has not changed since `seen` and does not change by now.
     pub fn is_closed_as(&self, id: ListId, seen: &Closed, now: Timestamp) -> bool {
-        let ranking = self
-            .list(id)
-            .and_then(|list| list.rankings.iter().find(|(name, _)| *name == seen.ranked_by));
+        let list = self.lists.get(id.index());
+        let ranking =
+            list.and_then(|list| list.rankings.iter().find(|(name, _)| *name == seen.ranked_by));
         let all = ranking.map(|(_, ranking)| ranking.all());
         all.is_some_and(|all| {
             all.rank == 0 && all.wake > now && (all.until, all.wake) == (seen.until, seen.wake)
@@ -193,19 +176,16 @@ impl Candidates {
         resource: &ResourceName,
         windows: &[Account],
     ) -> Option<Sums> {
-        let id = self.known(accounts)?;
-        let has_ranking = self.list(id)?.rankings.iter().any(|(name, _)| name == resource);
-        if has_ranking {
-            self.ranking(now, id, resource, windows).map(|ranking| ranking.all().sums)
-        } else {
-            None
-        }
+        let id = *self.by_allocation.get(&allocation(accounts))?;
+        let list = self.lists.get(id.index())?;
+        list.rankings.iter().find(|(name, _)| name == resource)?;
+        self.ranking(now, id, resource, windows).map(|ranking| ranking.all().sums)
     }
 
     pub fn changed(&mut self, now: Timestamp, id: AccountId, account: &Account) {
         let Self { of_account, lists, .. } = self;
         for (list, at) in of_account.get(place(id)).into_iter().flatten() {
-            let Some(Some(list)) = lists.get_mut(list.index()) else { continue };
+            let Some(list) = lists.get_mut(list.index()) else { continue };
             for (resource, ranking) in &mut list.rankings {
                 ranking.set(*at as usize, account.standing(now, resource));
             }
@@ -216,48 +196,37 @@ impl Candidates {
         self.of_account.get(place(account)).into_iter().flatten().map(|(list, _)| *list)
     }
 
-    pub fn holds(&self, id: ListId, account: AccountId) -> bool {
-        self.lists_of(account).any(|list| list == id)
-    }
-
     /// Keeps the list for a waiting request, until [`Candidates::release`].
     pub fn hold(&mut self, id: ListId) {
-        if let Some(list) = self.list_mut(id) {
+        if let Some(list) = self.lists.get_mut(id.index()) {
             list.waiting += 1;
         }
     }
 
     pub fn release(&mut self, id: ListId) {
-        if let Some(list) = self.list_mut(id) {
+        if let Some(list) = self.lists.get_mut(id.index()) {
             list.waiting = list.waiting.saturating_sub(1);
         }
     }
 
     /// Returns true when requests wait on a list with this account.
     pub fn is_waited_on(&self, account: AccountId) -> bool {
-        self.lists_of(account).any(|list| self.list(list).is_some_and(|list| list.waiting > 0))
+        let mut lists = self.lists_of(account).filter_map(|id| self.lists.get(id.index()));
+        lists.any(|list| list.waiting > 0)
     }
 
     #[cfg(test)]
     pub fn rankings(&self) -> usize {
-        self.lists.iter().flatten().map(|list| list.rankings.len()).sum()
+        self.lists.iter().map(|(_, list)| list.rankings.len()).sum()
     }
 
     pub fn component_of(&self, id: ListId) -> Component {
-        let first = self.list(id).and_then(|list| list.first);
+        let first = self.lists.get(id.index()).and_then(|list| list.first);
         Component(first.map_or(NO_COMPONENT, |first| self.head_of(first)))
     }
 
     pub fn take_unions(&mut self) -> Vec<Union> {
         std::mem::take(&mut self.unions)
-    }
-
-    fn list(&self, id: ListId) -> Option<&List> {
-        self.lists.get(id.index())?.as_ref()
-    }
-
-    fn list_mut(&mut self, id: ListId) -> Option<&mut List> {
-        self.lists.get_mut(id.index())?.as_mut()
     }
 
     fn add(&mut self, accounts: &Arc<[AccountId]>) -> ListId {
@@ -273,11 +242,7 @@ impl Candidates {
             waiting: 0,
             first,
         };
-        let id = ListId(self.vacant.pop().unwrap_or_else(|| {
-            self.lists.push(None);
-            u32::try_from(self.lists.len() - 1).unwrap_or(u32::MAX)
-        }));
-        self.lists[id.index()] = Some(list);
+        let id = ListId(u32::try_from(self.lists.insert(list)).unwrap_or(u32::MAX));
         self.by_allocation.insert(allocation(accounts), id);
         self.by_content.insert(Arc::clone(accounts), id);
         for (at, account) in (0..).zip(accounts.iter()) {
@@ -291,23 +256,21 @@ impl Candidates {
 
     /// Drops the less recently used half of the idle lists.
     fn forget_unused(&mut self) {
-        let slots = (0..).map(ListId).zip(&self.lists);
-        let mut idle: Vec<(u64, ListId)> = slots
-            .filter_map(|(id, list)| {
-                list.as_ref().filter(|list| list.waiting == 0).map(|list| (list.used, id))
-            })
+        let mut idle: Vec<(u64, usize)> = self
+            .lists
+            .iter()
+            .filter_map(|(id, list)| (list.waiting == 0).then_some((list.used, id)))
             .collect();
         idle.sort_unstable();
         for (_, id) in idle.iter().take(idle.len().div_ceil(2)) {
-            let Some(list) = self.lists[id.index()].take() else { continue };
+            let Some(list) = self.lists.try_remove(*id) else { continue };
             self.by_allocation.remove(&allocation(&list.accounts));
             self.by_content.remove(&list.accounts);
             for account in list.accounts.iter() {
                 if let Some(stands) = self.of_account.get_mut(place(*account)) {
-                    stands.retain(|(other, _)| other != id);
+                    stands.retain(|(list, _)| list.index() != *id);
                 }
             }
-            self.vacant.push(id.0);
         }
     }
 

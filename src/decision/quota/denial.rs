@@ -44,14 +44,8 @@ impl Refused {
             None => (id, block),
             Some((before, nearest)) => {
                 let both = nearest.or(block);
-                (
-                    if (both.limit, both.until) == (nearest.limit, nearest.until) {
-                        before
-                    } else {
-                        id
-                    },
-                    both,
-                )
+                let is_before = (both.limit, both.until) == (nearest.limit, nearest.until);
+                (if is_before { before } else { id }, both)
             }
         });
     }

@@ -16,13 +16,12 @@
 
 mod account;
 mod account_choice;
+mod accounts;
 mod audit;
 mod candidates;
 mod denial;
-mod dynamic_accounts;
 pub(super) mod limits;
 mod ranking;
-mod reconfigure;
 mod view;
 
 use http::StatusCode;
@@ -33,20 +32,19 @@ use crate::clock::Timestamp;
 use super::types::id_map::IdMap;
 use super::types::invariants::{Broken, Invariant};
 use super::types::{
-    AccountId, AccountLayout, ClientId, ClientSettings, Demand, Grant, HashMap, LeaseId,
-    LimitDenied, LimitKind, Priority, Settings, Settlement, Until,
+    AccountId, AccountLayout, ClientId, ClientSettings, Demand, Grant, HashMap, LeaseId, LimitKind,
+    Priority, SecondaryLimits, Settings, Settlement, Until,
 };
 use account_choice::{is_about_as_good, share_of};
 use limits::elapsed::{ELAPSED_MILLIS_MAX, Elapsed};
-use limits::primary::{Charge, Mark, Terms, WOBBLE, WindowDemand, in_ten_thousandths};
-use limits::secondary::{Secondary, Sent, Spacing, Weight};
+use limits::primary::{Charge, Mark, Terms, WOBBLE, WindowDemand};
+use limits::secondary::{Sent, Spacing, Weight};
 
 use account::{Account, WindowIndex};
-use candidates::Candidates;
-pub(super) use candidates::{Closed, Component, ListId, Union};
+use candidates::{Candidates, Closed};
+pub(super) use candidates::{Component, ListId, Union};
 pub(super) use denial::{Blocked, Scope};
 use denial::{Refused, nobody};
-use dynamic_accounts::DynamicAccounts;
 pub use view::{AccountSnapshot, BudgetView, SecondarySnapshot, WindowSnapshot};
 
 /// Name of the shared window for further resources; no header can spell it.
@@ -56,7 +54,7 @@ const OVERFLOW: &str = "(others)";
 /// Ours: it takes a microsecond.
 const ASKED_EACH_MAX: usize = 16;
 
-/// Ranking key of requests that need no window.
+/// Ranking key of requests that need no window; no window has this name.
 const FREE: &str = "(free)";
 
 /// Ledger of all accounts.
@@ -64,19 +62,22 @@ const FREE: &str = "(free)";
 pub struct QuotaLedger {
     /// Ordered by [`AccountLayout`](crate::decision::types::AccountLayout).
     accounts: Vec<Account>,
-    dynamic_accounts: DynamicAccounts,
+    layout: AccountLayout,
+    /// Of new accounts; each has its own reserve.
+    terms: Terms,
+    limits: SecondaryLimits,
+    spacing: Spacing,
     clients: Vec<ClientSettings>,
-    candidates: Candidates,
+    pub(super) candidates: Candidates,
     leases: IdMap<Lease>,
     /// Resources that answers named, by endpoint, where they differ from the table's. Bounded by
     /// the table.
     learned: HashMap<EndpointId, ResourceName>,
     elapsed: Elapsed,
-    /// Ranking key of free requests: no window has this name.
     free: ResourceName,
     /// Expected milliseconds for an endpoint without answers: REST, GraphQL.
     elapsed_unknown: [u32; 2],
-    broken: Broken,
+    pub(super) broken: Broken,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +102,7 @@ impl Lease {
     }
 
     fn touched(&self) -> Touched {
-        Touched { accounts: self.accounts(), endpoint: self.weight.endpoint(), is_undone: false }
+        Touched { accounts: self.accounts(), endpoint: self.weight.endpoint, is_undone: false }
     }
 }
 
@@ -118,58 +119,28 @@ pub(super) struct Touched {
 impl QuotaLedger {
     /// Creates a ledger without knowledge about any window.
     pub fn new(settings: Settings) -> Self {
-        let limits = settings.limits;
-        let spacing = Spacing { any: settings.spacing, notifying: settings.notify_spacing };
-        let terms = |reserve| Terms {
-            reserve,
-            batch_floor: in_ten_thousandths(settings.batch_floor),
-            pace: settings.pace,
-        };
         let first = u32::try_from(settings.accounts.len()).unwrap_or(u32::MAX);
-        let dynamic_accounts = DynamicAccounts {
-            places: AccountLayout { first, dynamic: settings.dynamic_accounts },
-            terms: terms(0),
-            limits,
-            spacing,
-        };
-        let accounts: Vec<Account> = settings
-            .accounts
-            .into_iter()
-            .map(|settings| {
-                Account::new(
-                    settings.clone(),
-                    terms(settings.reserve),
-                    Secondary::new(limits, spacing),
-                )
-            })
-            .chain((0..settings.dynamic_accounts).map(|_| dynamic_accounts.arrival()))
-            .collect();
-        Self {
-            dynamic_accounts,
-            candidates: Candidates::new(accounts.len()),
-            accounts,
-            clients: settings.clients,
+        let mut ledger = Self {
+            accounts: Vec::new(),
+            layout: AccountLayout { first, dynamic: settings.dynamic_accounts },
+            terms: Terms::default(),
+            limits: SecondaryLimits::default(),
+            spacing: Spacing::default(),
+            clients: Vec::new(),
+            candidates: Candidates::default(),
             leases: IdMap::default(),
             learned: HashMap::default(),
             free: ResourceName::new(FREE),
             elapsed: Elapsed::default(),
-            elapsed_unknown: Secondary::elapsed_unknown(limits),
+            elapsed_unknown: [0; 2],
             broken: Broken::default(),
-        }
+        };
+        ledger.reconfigure(Timestamp::EPOCH, settings);
+        ledger
     }
 
-    /// Admits `demand` on the best of its accounts, or returns the limit that denies it. An open
+    /// Admits `demand` on the best account of `list`, or returns the limit that denies it. An open
     /// lease is granted again unchanged.
-    pub fn try_admit(
-        &mut self,
-        now: Timestamp,
-        lease: LeaseId,
-        demand: &Demand,
-    ) -> Result<Grant, LimitDenied> {
-        let list = self.candidates.find(&demand.candidates);
-        self.admit(now, lease, demand, list).map_err(|blocked| blocked.refusal)
-    }
-
     pub(super) fn admit(
         &mut self,
         now: Timestamp,
@@ -201,14 +172,14 @@ impl QuotaLedger {
 
     /// Settles the budget by the head of a long answer, so that waiting requests need not wait for
     /// its body. The slots of the secondary limits stay held until [`QuotaLedger::settle`].
-    pub fn answer_begun(
+    pub(super) fn answer_begun(
         &mut self,
         now: Timestamp,
         lease: LeaseId,
         status: StatusCode,
         rate: Option<&RateHeaders>,
-    ) {
-        let Some(open) = self.leases.get_mut(lease.0) else { return };
+    ) -> Option<Touched> {
+        let open = self.leases.get_mut(lease.0)?;
         let begun = *open;
         (open.window, open.cost, open.mark, open.also) = (None, 0, None, None);
         open.head_took = Some(millis_since(now, begun.admitted_at));
@@ -216,12 +187,8 @@ impl QuotaLedger {
         if let Some(account) = self.accounts.get_mut(place(begun.account)) {
             account.settle_primary(now, lease, &begun, status, rate, false);
         }
-        self.settle_also(
-            now,
-            lease,
-            &begun,
-            if status == StatusCode::NOT_MODIFIED { Charge::Free } else { Charge::Spent },
-        );
+        let also = if status == StatusCode::NOT_MODIFIED { Charge::Free } else { Charge::Spent };
+        self.settle_also(now, lease, &begun, also);
         if let Some(named) = rate.and_then(|rate| rate.resource.as_ref()) {
             self.learn(&begun, named);
         }
@@ -231,20 +198,11 @@ impl QuotaLedger {
             .is_none_or(|account| account.secondary.is_within(begun.weight));
         self.check(&begun, windows_are_within);
         self.changed(now, &begun);
+        Some(begun.touched())
     }
 
     /// Ends a lease. `jitter` is a random number from 0 to 1. A settled lease changes nothing.
-    pub fn settle(
-        &mut self,
-        now: Timestamp,
-        lease: LeaseId,
-        settlement: Settlement<'_>,
-        jitter: f64,
-    ) {
-        self.end(now, lease, settlement, jitter);
-    }
-
-    pub(super) fn end(
+    pub(super) fn settle(
         &mut self,
         now: Timestamp,
         lease: LeaseId,
@@ -275,7 +233,7 @@ impl QuotaLedger {
                 account.settle_primary(now, lease, &ended, status, rate, refusal.is_some());
                 account.heed(now, &ended, rate, refusal, jitter);
                 if refusal.is_none() {
-                    self.elapsed.took(ended.weight.endpoint(), took);
+                    self.elapsed.took(ended.weight.endpoint, took);
                 }
                 if refusal.is_none() && status.as_u16() < 400 {
                     account.cooldown.served(ended.admitted_at);
@@ -302,11 +260,6 @@ impl QuotaLedger {
         self.learned.get(&endpoint).unwrap_or(guess).clone()
     }
 
-    /// Account of an open lease.
-    pub fn account_of(&self, lease: LeaseId) -> Option<AccountId> {
-        self.leases.get(lease.0).map(|open| open.account)
-    }
-
     /// Number of open leases.
     pub fn open_leases(&self) -> usize {
         self.leases.len()
@@ -317,51 +270,8 @@ impl QuotaLedger {
         self.broken.counts()
     }
 
-    /// Counts an invariant of the scheduler.
-    pub(super) fn note(&mut self, invariant: Invariant, holds: bool) {
-        self.broken.check(invariant, holds);
-    }
-
     pub(super) fn client(&self, client: ClientId) -> ClientSettings {
         client_of(&self.clients, client)
-    }
-
-    pub(super) fn list_of(&mut self, demand: &Demand) -> ListId {
-        self.candidates.find(&demand.candidates)
-    }
-
-    pub(super) fn lists_with(&self, account: AccountId) -> impl Iterator<Item = ListId> + '_ {
-        self.candidates.lists_of(account)
-    }
-
-    /// Keeps a list for a waiting request, until [`QuotaLedger::release_list`].
-    pub(super) fn hold_list(&mut self, list: ListId) {
-        self.candidates.hold(list);
-    }
-
-    pub(super) fn release_list(&mut self, list: ListId) {
-        self.candidates.release(list);
-    }
-
-    /// Returns true when another attempt would be denied alike.
-    pub(super) fn is_still(&self, now: Timestamp, list: ListId, blocked: &Blocked) -> bool {
-        blocked
-            .closed
-            .as_ref()
-            .is_some_and(|closed| self.candidates.is_closed_as(list, closed, now))
-    }
-
-    pub(super) fn component_of(&self, list: ListId) -> Component {
-        self.candidates.component_of(list)
-    }
-
-    pub(super) fn take_unions(&mut self) -> Vec<Union> {
-        self.candidates.take_unions()
-    }
-
-    /// State that the end of an open lease may change.
-    pub(super) fn touched_by(&self, lease: LeaseId) -> Option<Touched> {
-        self.leases.get(lease.0).map(Lease::touched)
     }
 
     fn expected_millis(&self, demand: &Demand) -> u32 {
@@ -383,7 +293,8 @@ impl QuotaLedger {
             cost: demand.cost,
             priority: client_of(clients, demand.client).priority,
         };
-        let prefer = demand.prefer.filter(|prefer| candidates.holds(list, *prefer));
+        let is_listed = |id: &AccountId| candidates.lists_of(*id).any(|other| other == list);
+        let prefer = demand.prefer.filter(is_listed);
         let ranked_by = if demand.cost == 0 { &*free } else { resource };
         let Some(ranking) = candidates.ranking(now, list, ranked_by, accounts) else {
             return Err(nobody(resource.clone()));
@@ -391,9 +302,7 @@ impl QuotaLedger {
         // The second payer is charged as far as possible and never asked: otherwise an app's budget
         // beyond the user's own would be useless.
         let mut ask = |id: AccountId| {
-            accounts
-                .get_mut(place(id))
-                .map(|account| account.offer(now, demand, weight, wanted, resource))
+            accounts.get_mut(place(id)).map(|account| account.offer(now, weight, wanted, resource))
         };
         let is_short = demand.candidates.len() <= ASKED_EACH_MAX;
         let mut refused = Refused { nearest: None, scope: Scope::All, cost: demand.cost };
@@ -433,8 +342,9 @@ impl QuotaLedger {
                 }
             }
         } else if let Some(id) = ranking.nearest().and_then(|at| demand.candidates.get(at).copied())
-            && let Some(Err(block)) =
-                accounts.get(place(id)).map(|account| account.closure(now, ranked_by))
+            && let Some(Err(block)) = accounts
+                .get(place(id))
+                .map(|account| account.closure(now, account.budget(ranked_by)))
         {
             // Of long lists only general closures are known; other limits may end earlier
             // elsewhere.
@@ -516,7 +426,7 @@ impl QuotaLedger {
             .window
             .and_then(|window| self.accounts.get(place(ended.account))?.resource_at(window));
         if reserved != Some(named) {
-            self.learned.insert(ended.weight.endpoint(), named.clone());
+            self.learned.insert(ended.weight.endpoint, named.clone());
         }
     }
 }

@@ -81,7 +81,7 @@ impl Saturation {
     fn admit_all(&mut self) -> Option<Timestamp> {
         loop {
             let lease = LeaseId(self.next_lease);
-            let list = self.windows.list_of(&self.demand);
+            let list = self.windows.candidates.find(&self.demand.candidates);
             match self.windows.admit(self.now, lease, &self.demand, list) {
                 Ok(grant) => {
                     self.next_lease += 1;
@@ -102,9 +102,11 @@ impl Saturation {
     }
 
     fn settle(&mut self, at: Timestamp, lease: LeaseId, ending: &Ending) {
-        let account = self.windows.account_of(lease).expect("every lease ends once");
+        let account = self.windows.leases.get(lease.0).expect("every lease ends once").account;
         match ending {
-            Ending::Lost => self.windows.settle(at, lease, Settlement::Unknown, 0.5),
+            Ending::Lost => {
+                self.windows.settle(at, lease, Settlement::Unknown, 0.5);
+            }
             Ending::Answered { status, rate, refusal } => {
                 let settlement = Settlement::Answered {
                     status: *status,
@@ -196,7 +198,7 @@ proptest! {
         let (mut now, mut arrivals, mut in_flight) = (START, Vec::new(), Vec::<(Timestamp, LeaseId)>::new());
         for number in 0..600 {
             let demand = demand(1);
-            let list = windows.list_of(&demand);
+            let list = windows.candidates.find(&demand.candidates);
             match windows.admit(now, LeaseId(number), &demand, list) {
                 Ok(grant) => {
                     let arrival = now + upstream.chance.millis(3_000);

@@ -64,14 +64,8 @@ impl Best {
     const NOBODY: Self = Self(0);
 
     fn new(rank: u32, place: usize) -> Self {
-        if rank == 0 {
-            Self::NOBODY
-        } else {
-            Self(
-                u64::from(rank) << 32
-                    | u64::from(u32::MAX - u32::try_from(place).unwrap_or(u32::MAX)),
-            )
-        }
+        let place = u32::MAX - u32::try_from(place).unwrap_or(u32::MAX);
+        if rank == 0 { Self::NOBODY } else { Self(u64::from(rank) << 32 | u64::from(place)) }
     }
 
     fn rank(self) -> u32 {
@@ -266,7 +260,6 @@ impl Ranking {
         (wake <= now && wake < Timestamp::FAR_FUTURE).then(|| self.descend(|ends| ends.wake))
     }
 
-    /// Iterates over the open accounts from the best to the worst.
     pub fn best_first(&self) -> BestFirst<'_> {
         let mut best_first = BestFirst { ranking: self, frontier: BinaryHeap::new() };
         match self.families.first() {

@@ -6,11 +6,24 @@ use http::Method;
 
 use super::*;
 use crate::api::{AccountKind, Dialect, Table, UpstreamLimit, UpstreamLimitKind};
-use crate::decision::types::{AccountSettings, SecondaryLimits};
+use crate::decision::types::{AccountSettings, LimitDenied};
 
 const NOW: Timestamp = Timestamp::from_secs(10_000);
 const RESET: Timestamp = Timestamp::from_secs(12_000);
 const OK: StatusCode = StatusCode::OK;
+
+impl QuotaLedger {
+    /// Admits without a wait queue.
+    pub(in crate::decision) fn try_admit(
+        &mut self,
+        now: Timestamp,
+        lease: LeaseId,
+        demand: &Demand,
+    ) -> Result<Grant, LimitDenied> {
+        let list = self.candidates.find(&demand.candidates);
+        self.admit(now, lease, demand, list).map_err(|blocked| blocked.refusal)
+    }
+}
 
 fn windows(accounts: u32) -> QuotaLedger {
     with_reserve(accounts, 0)

@@ -85,7 +85,9 @@ impl QuotaLedger {
         let sums =
             self.candidates.sums(now, accounts, resource, &self.accounts).unwrap_or_else(|| {
                 let accounts = accounts.iter().filter_map(|id| self.accounts.get(place(*id)));
-                accounts.fold(Sums::NONE, |sums, account| sums.and(account.sums(now, resource)))
+                accounts.fold(Sums::NONE, |sums, account| {
+                    sums.and(account.sums(now, account.window(resource), resource))
+                })
             });
         let units = |sum: u64| u32::try_from(sum).unwrap_or(u32::MAX);
         let (limit, remaining) = (units(sums.limit), units(sums.free));
@@ -100,10 +102,8 @@ impl QuotaLedger {
 
     /// All accounts of the config, for an operator.
     pub fn snapshot(&self, now: Timestamp) -> Vec<AccountSnapshot> {
-        let all = (0..)
-            .map(AccountId)
-            .zip(&self.accounts)
-            .filter(|(id, _)| !self.dynamic_accounts.places.is_dynamic(*id));
+        let all =
+            (0..).map(AccountId).zip(&self.accounts).filter(|(id, _)| !self.layout.is_dynamic(*id));
         all.map(|(id, account)| account.snapshot(now, id)).collect()
     }
 
@@ -119,11 +119,7 @@ impl QuotaLedger {
 }
 
 impl Account {
-    fn figures(&self, now: Timestamp, resource: &ResourceName) -> Figures {
-        self.figures_in(now, self.shown_at(self.find_window(resource)), resource)
-    }
-
-    pub(super) fn figures_in(
+    pub(super) fn figures(
         &self,
         now: Timestamp,
         window: Option<&PrimaryWindow>,
@@ -137,8 +133,9 @@ impl Account {
     }
 
     fn snapshot(&self, now: Timestamp, id: AccountId) -> AccountSnapshot {
-        let window = |resource: &ResourceName| {
-            let Figures { limit, remaining, leased, reset } = self.figures(now, resource);
+        let window_snapshot = |(resource, known): &(ResourceName, PrimaryWindow)| {
+            let Figures { limit, remaining, leased, reset } =
+                self.figures(now, Some(known), resource);
             WindowSnapshot {
                 resource: resource.clone(),
                 limit,
@@ -149,8 +146,7 @@ impl Account {
                 known: reset.is_some(),
             }
         };
-        let mut windows: Vec<WindowSnapshot> =
-            self.windows.iter().map(|(resource, _)| window(resource)).collect();
+        let mut windows: Vec<WindowSnapshot> = self.windows.iter().map(window_snapshot).collect();
         windows.sort_unstable_by(|one, other| one.resource.cmp(&other.resource));
         AccountSnapshot {
             account: id,

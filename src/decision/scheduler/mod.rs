@@ -30,7 +30,7 @@ use super::types::{
 };
 
 use wait_queue::shares::Shares;
-use wait_queue::{GroupId, QueueId, QueueKey, Rank, WaitQueue, Waiter};
+use wait_queue::{GroupId, QueueId, QueueKey, Rank, Removed, WaitQueue, Waiter};
 
 /// Held groups of a list that an event releases beside its own. Ours: with several accounts any of
 /// them may have become admissible, but seldom.
@@ -90,8 +90,8 @@ impl Admission {
     /// possible by then. With a deadline that is not after `now` it never waits.
     pub fn request(&mut self, now: Timestamp, demand: Demand, deadline: Timestamp) -> Decision {
         self.tick(now);
-        let list = self.ledger.list_of(&demand);
-        for union in self.ledger.take_unions() {
+        let list = self.ledger.candidates.find(&demand.candidates);
+        for union in self.ledger.candidates.take_unions() {
             self.shares.unite(union);
         }
         let client = self.ledger.client(demand.client);
@@ -101,7 +101,7 @@ impl Admission {
             client.priority,
             self.ledger.resource_for(demand.endpoint, &demand.resource),
         );
-        let component = self.ledger.component_of(list);
+        let component = self.ledger.candidates.component_of(list);
         // Behind waiting requests with the same block, it is blocked alike.
         let held = self.queue.blocked(&key, &demand).cloned();
         let blocked = match held {
@@ -124,7 +124,7 @@ impl Admission {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         let tag = self.shares.take(component, demand.client, client);
-        self.ledger.hold_list(list);
+        self.ledger.candidates.hold(list);
         let by = blocked.refusal.clone();
         self.queue.push(ticket, key, tag, Waiter { demand, deadline }, blocked);
         self.reconsider(now, None);
@@ -139,7 +139,7 @@ impl Admission {
         settlement: Settlement<'_>,
         jitter: f64,
     ) {
-        let ended = self.ledger.end(now, lease, settlement, jitter);
+        let ended = self.ledger.settle(now, lease, settlement, jitter);
         self.reconsider(now, ended);
     }
 
@@ -152,8 +152,7 @@ impl Admission {
         status: StatusCode,
         rate: Option<&RateHeaders>,
     ) {
-        let begun = self.ledger.touched_by(lease);
-        self.ledger.answer_begun(now, lease, status, rate);
+        let begun = self.ledger.answer_begun(now, lease, status, rate);
         self.reconsider(now, begun);
     }
 
@@ -165,9 +164,8 @@ impl Admission {
         let mut queues = std::mem::take(&mut self.touched);
         self.queue.take_due(now, &mut queues);
         if let Some(Touched { accounts, endpoint, is_undone }) = changed {
-            for list in
-                accounts.into_iter().flatten().flat_map(|account| self.ledger.lists_with(account))
-            {
+            let candidates = &self.ledger.candidates;
+            for list in accounts.into_iter().flatten().flat_map(|id| candidates.lists_of(id)) {
                 self.queue.release_of(list, endpoint, RELEASED_BESIDE);
                 queues.extend(self.queue.queues_of(list));
             }
@@ -182,7 +180,9 @@ impl Admission {
             if !self.queue.is_due(now) {
                 break;
             }
-            self.refuse_overdue(now);
+            while let Some((ticket, denial)) = self.queue.first_overdue(now) {
+                self.decide(ticket, Err(denial));
+            }
             self.queue.take_due(now, &mut queues);
             if queues.is_empty() {
                 break;
@@ -204,7 +204,7 @@ impl Admission {
     /// Removes the ticket of a client that has left. A decided ticket is not affected: its grant,
     /// once drained, is to be settled as never sent.
     pub fn abandon(&mut self, now: Timestamp, ticket: Ticket) {
-        self.leave(ticket);
+        self.leave(ticket, false);
         self.tick(now);
     }
 
@@ -288,7 +288,8 @@ impl Admission {
     /// next one is to be tried.
     fn admit_first(&mut self, now: Timestamp, queue: QueueId, group: GroupId) -> bool {
         let Some((ticket, demand, key, blocked)) = self.queue.first(group) else { return false };
-        if blocked.is_some_and(|blocked| self.ledger.is_still(now, key.list, blocked)) {
+        let is_still_closed = |closed| self.ledger.candidates.is_closed_as(key.list, closed, now);
+        if blocked.and_then(|blocked| blocked.closed.as_ref()).is_some_and(is_still_closed) {
             return false;
         }
         match self.ledger.admit(now, LeaseId(self.next_lease), demand, key.list) {
@@ -301,47 +302,35 @@ impl Admission {
             Err(blocked)
                 if blocked.scope == Scope::Endpoint || blocked.refusal.resource != key.resource =>
             {
-                self.hold(group, blocked);
+                let denial = blocked.refusal.clone();
+                self.queue.hold(group, blocked);
+                self.deny_before(&denial, |all, until| all.group_deadline_before(group, until));
                 true
             }
             Err(blocked) => {
-                self.block(queue, blocked);
+                let denial = blocked.refusal.clone();
+                self.queue.block(queue, blocked);
+                self.deny_before(&denial, |all, until| all.queue_deadline_before(queue, until));
                 false
             }
         }
     }
 
-    /// Blocks a queue, and denies the requests that cannot wait so long.
-    fn block(&mut self, queue: QueueId, blocked: Blocked) {
-        let refusal = blocked.refusal.clone();
-        self.queue.block(queue, blocked);
-        if let Until::Time(until) = refusal.until {
-            while let Some(ticket) = self.queue.queue_deadline_before(queue, until) {
-                self.decide(ticket, Err(refusal.clone()));
-            }
-        }
-    }
-
-    /// Blocks a single group alike.
-    fn hold(&mut self, group: GroupId, blocked: Blocked) {
-        let refusal = blocked.refusal.clone();
-        self.queue.hold(group, blocked);
-        if let Until::Time(until) = refusal.until {
-            while let Some(ticket) = self.queue.group_deadline_before(group, until) {
-                self.decide(ticket, Err(refusal.clone()));
-            }
-        }
-    }
-
-    fn refuse_overdue(&mut self, now: Timestamp) {
-        while let Some((ticket, refusal)) = self.queue.first_overdue(now) {
-            self.decide(ticket, Err(refusal));
+    /// Denies the requests of `next` that cannot wait until the denial ends.
+    fn deny_before(
+        &mut self,
+        denial: &LimitDenied,
+        next: impl Fn(&mut WaitQueue, Timestamp) -> Option<Ticket>,
+    ) {
+        let Until::Time(until) = denial.until else { return };
+        while let Some(ticket) = next(&mut self.queue, until) {
+            self.decide(ticket, Err(denial.clone()));
         }
     }
 
     /// Returns true when a new request may wait; another request may have to make room.
     fn make_room(&mut self, demand: &Demand, blocked: &Blocked) -> bool {
-        if self.queue.bytes().saturating_add(demand.held_bytes) > self.waiting_bytes_max
+        if self.queue.bytes.saturating_add(demand.held_bytes) > self.waiting_bytes_max
             || self.waiting_max == 0
         {
             return false;
@@ -356,35 +345,23 @@ impl Admission {
     }
 
     fn decide(&mut self, ticket: Ticket, decision: Result<Grant, LimitDenied>) {
-        let is_granted = decision.is_ok();
-        let waited = if is_granted { self.serve(ticket) } else { self.leave(ticket) };
-        self.ledger.note(Invariant::TicketsDecidedOnce, waited);
+        let has_waited = self.leave(ticket, decision.is_ok());
+        self.ledger.broken.check(Invariant::TicketsDecidedOnce, has_waited);
         self.decided.push_back((ticket, decision));
     }
 
-    /// Removes a served ticket. Returns true if it was waiting.
-    fn serve(&mut self, ticket: Ticket) -> bool {
-        let Some(left) = self.queue.remove(ticket) else { return false };
-        self.shares.serve(
-            self.ledger.component_of(left.list),
-            left.client,
-            left.priority,
-            left.tag,
-        );
-        self.ledger.release_list(left.list);
-        true
-    }
-
-    /// Removes a ticket without service. Returns true if it was waiting.
-    fn leave(&mut self, ticket: Ticket) -> bool {
-        let Some(left) = self.queue.remove(ticket) else { return false };
-        self.shares.give_back(
-            self.ledger.component_of(left.list),
-            left.client,
-            self.ledger.client(left.client),
-            left.tag,
-        );
-        self.ledger.release_list(left.list);
+    /// Removes a ticket, with or without service. Returns true if it was waiting.
+    fn leave(&mut self, ticket: Ticket, is_served: bool) -> bool {
+        let Some(Removed { client, list, priority, tag }) = self.queue.remove(ticket) else {
+            return false;
+        };
+        let component = self.ledger.candidates.component_of(list);
+        if is_served {
+            self.shares.serve(component, client, priority, tag);
+        } else {
+            self.shares.give_back(component, client, self.ledger.client(client), tag);
+        }
+        self.ledger.candidates.release(list);
         true
     }
 }

@@ -233,7 +233,7 @@ impl Scene {
 impl Admission {
     /// Tries a demand without changing anything.
     fn try_one(&mut self, now: Timestamp, demand: &Demand) -> Result<Grant, LimitDenied> {
-        let list = self.ledger.list_of(demand);
+        let list = self.ledger.candidates.find(&demand.candidates);
         self.ledger.could_admit(now, demand, list).map_err(|blocked| blocked.refusal)
     }
 }

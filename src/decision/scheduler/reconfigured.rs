@@ -163,10 +163,10 @@ fn a_client_has_its_new_weight_and_priority_and_the_gateway_itself_the_lowest() 
 fn lists_without_a_known_account_compete_with_nobody_also_when_accounts_come() {
     let mut queue = Admission::new(settings(1, 0, 1));
     let nobodys = Arc::from([AccountId(9)]);
-    let nobody = queue.ledger.list_of(&Demand { candidates: nobodys, ..demand([]) });
-    let before = queue.ledger.component_of(nobody);
+    let nobody = queue.ledger.candidates.find(&nobodys);
+    let before = queue.ledger.candidates.component_of(nobody);
     queue.reconfigure(NOW, settings(3, 0, 1));
-    let new = queue.ledger.list_of(&demand([AccountId(1)]));
-    assert_eq!(queue.ledger.component_of(nobody), before);
-    assert_ne!(queue.ledger.component_of(new), before);
+    let new = queue.ledger.candidates.find(&demand([AccountId(1)]).candidates);
+    assert_eq!(queue.ledger.candidates.component_of(nobody), before);
+    assert_ne!(queue.ledger.candidates.component_of(new), before);
 }

@@ -142,7 +142,8 @@ pub enum Until {
 }
 
 /// Limits that can deny a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum LimitKind {
     /// The budget of a resource is spent or leased out.
     Primary,
@@ -180,25 +181,8 @@ pub enum LimitKind {
 
 impl LimitKind {
     /// Name in metrics and logs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Primary => "primary",
-            Self::Probe => "probe",
-            Self::Cooldown => "cooldown",
-            Self::Concurrency => "concurrency",
-            Self::Points => "points",
-            Self::GraphqlPoints => "graphql_points",
-            Self::ContentPerMinute => "content_per_minute",
-            Self::ContentPerHour => "content_per_hour",
-            Self::Cpu => "cpu",
-            Self::GraphqlCpu => "graphql_cpu",
-            Self::OauthTokens => "oauth_tokens",
-            Self::Spacing => "spacing",
-            Self::Pace => "pace",
-            Self::BatchFloor => "batch_floor",
-            Self::QueueFull => "queue_full",
-            Self::NoAccount => "no_account",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

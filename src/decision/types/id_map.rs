@@ -59,10 +59,11 @@ impl<T> IdMap<T> {
     }
 
     pub fn remove(&mut self, name: u64) -> Option<T> {
-        let in_row =
-            self.at(name).and_then(|at| self.row.get_mut(at)).filter(|place| **place != NOWHERE);
-        let place = match in_row {
-            Some(place) => std::mem::replace(place, NOWHERE),
+        let place = match self.in_row(name) {
+            Some((at, place)) => {
+                self.row[at] = NOWHERE;
+                place
+            }
             None if self.others.is_empty() => return None,
             None => self.others.remove(&name)?,
         };
@@ -96,19 +97,19 @@ impl<T> IdMap<T> {
         self.values.is_empty()
     }
 
-    fn at(&self, name: u64) -> Option<usize> {
-        usize::try_from(name.checked_sub(self.first)?).ok()
+    /// Index in the row and slot of a key that the row holds.
+    fn in_row(&self, name: u64) -> Option<(usize, u32)> {
+        let at = usize::try_from(name.checked_sub(self.first)?).ok()?;
+        self.row.get(at).filter(|place| **place != NOWHERE).map(|place| (at, *place))
     }
 
     fn place(&self, name: u64) -> Option<usize> {
-        let in_row = self
-            .at(name)
-            .and_then(|at| self.row.get(at).copied())
-            .filter(|place| *place != NOWHERE);
-        let place = in_row.or_else(|| {
-            if self.others.is_empty() { None } else { self.others.get(&name).copied() }
-        });
-        place.map(|place| place as usize)
+        let place = match self.in_row(name) {
+            Some((_, place)) => place,
+            None if self.others.is_empty() => return None,
+            None => *self.others.get(&name)?,
+        };
+        Some(place as usize)
     }
 }
 

@@ -5,8 +5,11 @@
 //! Cheap checks run at every change. [`QuotaLedger::audit`](crate::decision::QuotaLedger::audit)
 //! checks the sums, which simulations and tests call after every step.
 
+use strum::{IntoStaticStr, VariantArray};
+
 /// Invariants in the order of their numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Invariant {
     /// 1: no window has more units left than its limit.
     RemainingWithinLimit,
@@ -24,44 +27,24 @@ pub enum Invariant {
     /// 7: a ticket is decided once, or abandoned.
     TicketsDecidedOnce,
     /// 8: all indexes of the wait queue agree.
+    #[strum(serialize = "line_adds_up")]
     QueueAddsUp,
 }
 
 impl Invariant {
-    /// All invariants.
-    pub const ALL: [Self; 8] = [
-        Self::RemainingWithinLimit,
-        Self::AdmittedWithinBudget,
-        Self::ConcurrencyWithinLimit,
-        Self::WindowsWithinLimits,
-        Self::OneWriteAtATime,
-        Self::LeasesAddUp,
-        Self::TicketsDecidedOnce,
-        Self::QueueAddsUp,
-    ];
-
     /// Number, from 1.
     pub const fn number(self) -> usize {
         self as usize + 1
     }
 
     /// Name in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::RemainingWithinLimit => "remaining_within_limit",
-            Self::AdmittedWithinBudget => "admitted_within_budget",
-            Self::ConcurrencyWithinLimit => "concurrency_within_limit",
-            Self::WindowsWithinLimits => "windows_within_limits",
-            Self::OneWriteAtATime => "one_write_at_a_time",
-            Self::LeasesAddUp => "leases_add_up",
-            Self::TicketsDecidedOnce => "tickets_decided_once",
-            Self::QueueAddsUp => "line_adds_up",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
 #[derive(Debug, Default)]
-pub(in crate::decision) struct Broken([u64; Invariant::ALL.len()]);
+pub(in crate::decision) struct Broken([u64; Invariant::VARIANTS.len()]);
 
 impl Broken {
     pub(in crate::decision) fn check(&mut self, invariant: Invariant, holds: bool) {
@@ -72,7 +55,7 @@ impl Broken {
     }
 
     pub(in crate::decision) fn counts(&self) -> impl Iterator<Item = (Invariant, u64)> + '_ {
-        Invariant::ALL.into_iter().zip(self.0)
+        Invariant::VARIANTS.iter().copied().zip(self.0)
     }
 }
 
@@ -82,9 +65,11 @@ mod tests {
 
     #[test]
     fn every_invariant_has_a_number_and_a_name_of_its_own() {
-        for (place, invariant) in Invariant::ALL.into_iter().enumerate() {
+        for (place, invariant) in Invariant::VARIANTS.iter().enumerate() {
             assert_eq!(invariant.number(), place + 1);
-            assert!(Invariant::ALL[..place].iter().all(|other| other.name() != invariant.name()));
+            assert!(
+                Invariant::VARIANTS[..place].iter().all(|other| other.name() != invariant.name())
+            );
         }
     }
 

@@ -50,7 +50,7 @@ pub enum HeldBy {
 
 impl HeldBy {
     /// The word in metrics, logs and spans.
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Limit(limit) => limit.name(),
             Self::Turn => "turn",

@@ -4,6 +4,7 @@
 use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
+use strum::VariantArray;
 use weir::decision::Invariant;
 
 use super::hold_for_five_seconds;
@@ -198,7 +199,7 @@ async fn an_upstream_limit_is_counted_and_its_account_shown_closed() {
 async fn every_invariant_is_a_metric_from_the_start() {
     let world = Setup::new().listen(ADMIN).start().await;
     let operator = Operator::of(&world).await;
-    for invariant in Invariant::ALL {
+    for invariant in Invariant::VARIANTS {
         let series = format!("weir_invariant_broken_total{{invariant=\"{}\"}}", invariant.name());
         assert_eq!(operator.metric(&series).await, Some(0.0), "{series}");
     }

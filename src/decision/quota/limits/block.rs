@@ -26,7 +26,7 @@ impl Block {
     /// Combines two limits of one account: the later time holds. An event is nearer than any time.
     pub fn and(self, other: Self) -> Self {
         let (mut later, earlier) =
-            if other.rank() > self.rank() { (other, self) } else { (self, other) };
+            if other.end() > self.end() { (other, self) } else { (self, other) };
         if later.until == Until::Event {
             later.wake = later.wake.zip(earlier.wake).map(|(one, other)| one.max(other));
         }
@@ -36,11 +36,12 @@ impl Block {
     /// Combines two accounts: the nearer end holds, with a check whenever either may have changed.
     pub fn or(self, other: Self) -> Self {
         let wake = [self.wake, other.wake].into_iter().flatten().min();
-        let nearer = if other.rank() < self.rank() { other } else { self };
+        let nearer = if other.end() < self.end() { other } else { self };
         Self { wake, ..nearer }
     }
 
-    fn rank(&self) -> Timestamp {
+    /// End as a time: an event comes before any time.
+    pub fn end(&self) -> Timestamp {
         match self.until {
             Until::Event => Timestamp::EPOCH,
             Until::Time(time) => time,

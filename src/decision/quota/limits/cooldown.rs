@@ -20,11 +20,11 @@ const JITTER: f64 = 0.25;
 pub const AFTER_RESET: Duration = Duration::from_secs(1);
 /// Longest closure of any kind. Ours: no documented window exceeds an hour. A time beyond a day is
 /// the upstream's mistake and would disable an account until the next restart.
-pub const CLOSED_MAX: Duration = Duration::from_hours(24);
+const CLOSED_MAX: Duration = Duration::from_hours(24);
 
 /// Shortest closure of any kind. Ours: an upstream that says "now", or names a time in the past,
 /// has denied all the same. Asking again at once would loop at the speed of the network.
-pub const CLOSED_MIN: Duration = Duration::from_secs(1);
+const CLOSED_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Named {
@@ -53,10 +53,8 @@ impl Cooldown {
             self.strikes = self.strikes.saturating_add(1);
         }
         self.refused_at = Some(now);
-        let by_pause = named.pause.map(|pause| now + pause);
-        let by_reset = named.reset.map(|reset| reset.max(now) + AFTER_RESET);
-        let until = by_pause.max(by_reset).unwrap_or_else(|| now + self.pause(jitter));
-        self.closed_until = self.closed_until.max(until.clamp(now + CLOSED_MIN, now + CLOSED_MAX));
+        let until = closed_until(now, named.reset, named.pause, || self.pause(jitter));
+        self.closed_until = self.closed_until.max(until);
     }
 
     /// Records a success. If the request was admitted after the last limit, the next pause is short
@@ -75,6 +73,19 @@ impl Cooldown {
         let doubled = PAUSE_FIRST.saturating_mul(1 << self.strikes.saturating_sub(1).min(8));
         doubled.mul_f64(1.0 + JITTER * unit(jitter)).min(PAUSE_MAX)
     }
+}
+
+/// End of a closure: of a named reset and pause the later, else after `otherwise`.
+pub fn closed_until(
+    now: Timestamp,
+    reset: Option<Timestamp>,
+    pause: Option<Duration>,
+    otherwise: impl FnOnce() -> Duration,
+) -> Timestamp {
+    let by_reset = reset.map(|reset| reset.max(now) + AFTER_RESET);
+    let by_pause = pause.map(|pause| now + pause);
+    let until = by_reset.max(by_pause).unwrap_or_else(|| now + otherwise());
+    until.clamp(now + CLOSED_MIN, now + CLOSED_MAX)
 }
 
 /// Clamps a caller's random number to 0 to 1.

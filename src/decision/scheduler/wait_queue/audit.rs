@@ -33,10 +33,6 @@ impl WaitQueue {
             && self.by_group_key.len()
                 + self.queues.iter().filter(|(_, queue)| queue.first_group.is_some()).count()
                 == self.groups.len()
-            && self
-                .groups
-                .iter()
-                .all(|(id, group)| self.find_group(group.key) == Some(GroupId::of(id)))
             && (wakes.len(), self.wakes_set) == (self.wakes_wanted(), self.wakes_wanted())
             && self.wakes.first().is_none_or(|(at, wake)| self.is_awaited(at, wake))
             && self.bytes == bytes
@@ -78,7 +74,8 @@ impl WaitQueue {
             |ticket: Ticket| self.waiters.get(ticket.0).is_some_and(|place| place.group == id);
         let waiting: BTreeSet<Rank> =
             group.ranks.iter().filter(|rank| is_of_group(rank.ticket())).collect();
-        waiting.len() == group.waiting
+        self.find_group(group.key) == Some(id)
+            && waiting.len() == group.waiting
             && group.ranks.first() == waiting.first().copied()
             && group.ranks.first().is_some_and(|rank| {
                 group.held.is_some() || queue.heads.iter().any(|head| head == (rank, id))

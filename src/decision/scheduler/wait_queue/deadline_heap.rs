@@ -15,16 +15,19 @@ pub struct DeadlineHeap<T> {
     others: BinaryHeap<Reverse<(Timestamp, T)>>,
 }
 
-impl<T> Default for DeadlineHeap<T>
-where
-    T: Ord,
-{
+impl<T: Ord> Default for DeadlineHeap<T> {
     fn default() -> Self {
         Self { in_order: VecDeque::new(), others: BinaryHeap::new() }
     }
 }
 
 impl<T: Copy + Ord> DeadlineHeap<T> {
+    pub fn of(mut entries: Vec<(Timestamp, T)>) -> Self {
+        entries.sort_unstable();
+        entries.dedup();
+        Self { in_order: entries.into(), others: BinaryHeap::new() }
+    }
+
     pub fn push(&mut self, at: Timestamp, what: T) {
         if self.in_order.back().is_some_and(|(last, _)| at < *last) {
             self.others.push(Reverse((at, what)));
@@ -60,24 +63,12 @@ impl<T: Copy + Ord> DeadlineHeap<T> {
     /// Drops stale and duplicate entries when they are the majority; `waiting` entries are valid.
     pub fn tidy(&mut self, waiting: usize, waits: impl Fn(Timestamp, T) -> bool) {
         if self.in_order.len() + self.others.len() > KEPT * waiting + TIDY_FROM {
-            let mut all: Vec<(Timestamp, T)> =
-                self.iter().filter(|(at, what)| waits(*at, *what)).collect();
-            all.sort_unstable();
-            all.dedup();
-            (self.in_order, self.others) = (all.into(), BinaryHeap::new());
+            *self = Self::of(self.iter().filter(|(at, what)| waits(*at, *what)).collect());
         }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (Timestamp, T)> {
         self.in_order.iter().copied().chain(self.others.iter().map(|Reverse(one)| *one))
-    }
-}
-
-impl<T: Copy + Ord> FromIterator<(Timestamp, T)> for DeadlineHeap<T> {
-    fn from_iter<I: IntoIterator<Item = (Timestamp, T)>>(in_order: I) -> Self {
-        let mut due = Self::default();
-        in_order.into_iter().for_each(|(at, what)| due.push(at, what));
-        due
     }
 }
 

@@ -93,12 +93,12 @@ const TICKET_BITS: u32 = 56;
 impl Rank {
     pub fn new(priority: Priority, tag: Tag, Ticket(ticket): Ticket) -> Self {
         let behind = Priority::Interactive as u128 - priority as u128;
-        Self(((behind << u64::BITS | u128::from(tag.number())) << TICKET_BITS) | u128::from(ticket))
+        Self(((behind << u64::BITS | u128::from(tag.0)) << TICKET_BITS) | u128::from(ticket))
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the middle is meant")]
     pub const fn tag(self) -> Tag {
-        Tag::of((self.0 >> TICKET_BITS) as u64)
+        Tag((self.0 >> TICKET_BITS) as u64)
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the lowest part is meant")]
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn priority_goes_before_share_and_share_before_age() {
-        let rank = |priority, tag, ticket| Rank::new(priority, Tag::of(tag), Ticket(ticket));
+        let rank = |priority, tag, ticket| Rank::new(priority, Tag(tag), Ticket(ticket));
         let ranks = [
             rank(Priority::Interactive, u64::MAX, 9),
             rank(Priority::Normal, 0, 9),
@@ -123,6 +123,6 @@ mod tests {
             rank(Priority::Batch, 0, 0),
         ];
         assert!(ranks.is_sorted_by(|one, other| one < other), "{ranks:?}");
-        assert_eq!((ranks[0].tag(), ranks[0].ticket()), (Tag::of(u64::MAX), Ticket(9)));
+        assert_eq!((ranks[0].tag(), ranks[0].ticket()), (Tag(u64::MAX), Ticket(9)));
     }
 }

@@ -16,13 +16,15 @@ mod rank_queue;
 pub(super) mod shares;
 
 use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
+use std::hash::Hash;
 
 use slab::Slab;
 
 use crate::api::EndpointId;
 use crate::clock::Timestamp;
 
-use crate::decision::quota::{Blocked, Closed, ListId, Scope};
+use crate::decision::quota::{Blocked, ListId, Scope};
 use crate::decision::types::id_map::IdMap;
 use crate::decision::types::{ClientId, Demand, HashMap, Priority, Ticket};
 use by_client::ByClient;
@@ -114,7 +116,7 @@ pub struct WaitQueue {
     /// Number of valid wake-ups.
     wakes_set: usize,
     by_client: ByClient,
-    bytes: u64,
+    pub bytes: u64,
 }
 
 impl WaitQueue {
@@ -228,14 +230,14 @@ impl WaitQueue {
         queue.heads.tidy(queue.groups, is_head);
     }
 
+    fn blocked_mut(&mut self, id: QueueId) -> Option<&mut Blocked> {
+        self.queues.get_mut(id.index())?.blocked.as_mut()
+    }
+
     /// Schedules an attempt at once, unless the block holds for the whole queue.
     fn retry_at_once(&mut self, id: QueueId) {
-        let Some(blocked) =
-            self.queues.get_mut(id.index()).and_then(|queue| queue.blocked.as_mut())
-        else {
-            return;
-        };
-        if blocked.closed.as_ref().is_some_and(Closed::is_for_all) {
+        let Some(blocked) = self.blocked_mut(id) else { return };
+        if blocked.closed.as_ref().is_some_and(|closed| closed.is_for_all) {
             return;
         }
         let before = blocked.wake.replace(Timestamp::EPOCH);
@@ -249,24 +251,16 @@ impl WaitQueue {
             self.release(group);
         }
         let queues: Vec<QueueId> = self.queues.iter().map(|(id, _)| QueueId::of(id)).collect();
+        self.doubt(&queues);
         for id in queues {
-            let Some(blocked) =
-                self.queues.get_mut(id.index()).and_then(|queue| queue.blocked.as_mut())
-            else {
-                continue;
-            };
-            let before = blocked.wake.replace(Timestamp::EPOCH);
-            blocked.closed = None;
-            self.move_wake(Wake::Queue(id), before, Some(Timestamp::EPOCH));
+            self.retry_at_once(id);
         }
     }
 
     /// Marks blocks that may no longer hold, whatever the state of their lists.
     pub fn doubt(&mut self, queues: &[QueueId]) {
         for id in queues {
-            if let Some(blocked) =
-                self.queues.get_mut(id.index()).and_then(|queue| queue.blocked.as_mut())
-            {
+            if let Some(blocked) = self.blocked_mut(*id) {
                 blocked.closed = None;
             }
         }
@@ -346,9 +340,7 @@ impl WaitQueue {
         while let Some((at, wake)) = self.wakes.first().filter(|(at, _)| *at <= now) {
             match wake {
                 Wake::Queue(queue) => {
-                    if let Some(blocked) =
-                        self.queues.get_mut(queue.index()).and_then(|queue| queue.blocked.as_mut())
-                    {
+                    if let Some(blocked) = self.blocked_mut(queue) {
                         // Without a wake-up it must be tried.
                         (blocked.wake, blocked.closed) = (None, None);
                     }
@@ -380,10 +372,6 @@ impl WaitQueue {
 
     pub fn len(&self) -> usize {
         self.waiters.len()
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Request that makes room in a full queue: the newest of the client with the most waiting
@@ -469,18 +457,8 @@ impl WaitQueue {
     }
 
     fn forget_held(&mut self, place: (ListId, EndpointId), rank: Rank, id: GroupId) {
-        if let Some(groups) = self.held_by_endpoint.get_mut(&place) {
-            groups.remove(&id);
-            if groups.is_empty() {
-                self.held_by_endpoint.remove(&place);
-            }
-        }
-        if let Some(groups) = self.held.get_mut(&place.0) {
-            groups.remove(&(rank, id));
-            if groups.is_empty() {
-                self.held.remove(&place.0);
-            }
-        }
+        remove_from(&mut self.held_by_endpoint, place, &id);
+        remove_from(&mut self.held, place.0, &(rank, id));
     }
 
     /// Moves a wake-up, after the new time has been stored where `is_awaited` reads it.
@@ -497,6 +475,16 @@ impl WaitQueue {
         }
         wakes.clean(is_awaited);
         wakes.tidy(self.wakes_set, is_awaited);
+    }
+}
+
+/// Removes a value from the set of a key, and an empty set from the map.
+fn remove_from<K: Eq + Hash, V: Ord>(sets: &mut HashMap<K, BTreeSet<V>>, key: K, value: &V) {
+    if let Entry::Occupied(mut set) = sets.entry(key) {
+        set.get_mut().remove(value);
+        if set.get().is_empty() {
+            set.remove();
+        }
     }
 }
 

@@ -52,11 +52,9 @@ fn deadlines_of<'c>(
     groups: impl Iterator<Item = &'c Group>,
 ) -> DeadlineHeap<Ticket> {
     let ranks = groups.flat_map(|group| group.ranks.iter());
-    let mut all: Vec<(Timestamp, Ticket)> = ranks
-        .filter_map(|rank| Some((waiters.get(rank.ticket().0)?.waiter.deadline, rank.ticket())))
-        .collect();
-    all.sort_unstable();
-    all.into_iter().collect()
+    let deadlines = ranks
+        .filter_map(|rank| Some((waiters.get(rank.ticket().0)?.waiter.deadline, rank.ticket())));
+    DeadlineHeap::of(deadlines.collect())
 }
 
 fn first_before(

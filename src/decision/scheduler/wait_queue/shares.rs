@@ -15,7 +15,7 @@ use crate::decision::types::{ClientId, ClientSettings, HashMap, Priority};
 
 /// Place in the order of service; the lower goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Tag(u64);
+pub struct Tag(pub u64);
 
 /// One unit for a client of weight 1. Divisible by all small weights, with room for more requests
 /// than there will be.
@@ -115,7 +115,7 @@ impl Shares {
         let order = &mut self.orders_of(component)[priority as usize];
         if order.one_is != Some(client)
             && !order.one.say_something(order.served)
-            && !order.is_another(client)
+            && !order.others.as_ref().is_some_and(|others| others.clients.contains_key(&client))
         {
             (order.one, order.one_is) = (Turns::default(), Some(client));
         }
@@ -158,12 +158,6 @@ impl Shares {
     }
 }
 
-impl Order {
-    fn is_another(&self, client: ClientId) -> bool {
-        self.others.as_ref().is_some_and(|others| others.clients.contains_key(&client))
-    }
-}
-
 impl Turns {
     /// True when the turns still matter at this time of service.
     fn say_something(&self, served: Tag) -> bool {
@@ -172,14 +166,6 @@ impl Turns {
 }
 
 impl Tag {
-    pub const fn number(self) -> u64 {
-        self.0
-    }
-
-    pub const fn of(number: u64) -> Self {
-        Self(number)
-    }
-
     fn after(self, weight: NonZeroU32) -> Self {
         Self(self.0.saturating_add(turn(weight)))
     }

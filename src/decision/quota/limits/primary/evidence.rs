@@ -45,7 +45,8 @@ pub struct Evidence {
     /// Ended requests that no known count includes: the time when they are certainly over, and
     /// their units.
     unseen: VecDeque<(Timestamp, u32)>,
-    unseen_units: u32,
+    /// Their sum: units that may have been counted and are in no known count.
+    pub unseen_units: u32,
     others: Others,
 }
 
@@ -133,11 +134,6 @@ impl Evidence {
 
     pub fn new_window(&mut self, now: Timestamp) {
         self.others.new_window(now);
-    }
-
-    /// Units that may have been counted and are in no known count.
-    pub fn unseen(&self) -> u32 {
-        self.unseen_units
     }
 
     #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::api::{AccountKind, RateHeaders, ResourceName, default_limit};
 use crate::clock::Timestamp;
 
 use super::block::Block;
-use super::cooldown::{AFTER_RESET, CLOSED_MAX, CLOSED_MIN};
+use super::cooldown::closed_until;
 use crate::decision::types::{LeaseId, LimitKind, Pace, Priority, Until};
 
 pub use evidence::Mark;
@@ -65,7 +65,7 @@ pub enum Charge {
     SpentWithoutHeaders,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     pub reserve: u32,
     /// Part of the limit, in ten-thousandths, that requests of priority `batch` leave to the
@@ -110,7 +110,7 @@ pub struct Answer<'r> {
 #[derive(Debug)]
 pub struct PrimaryWindow {
     state: State,
-    leased: u64,
+    pub leased: u64,
     probe: Option<LeaseId>,
     headerless_probes: u32,
     /// End of a closure by an upstream limit.
@@ -153,16 +153,20 @@ impl PrimaryWindow {
             State::Seen(seen) => {
                 let over = seen.reset + WOBBLE;
                 let held = self.held(now, terms.reserve);
+                // The margin for others changes every second.
+                let wake = |is_only_for_others| {
+                    Some(if is_only_for_others { over.min(next_second(now)) } else { over })
+                };
                 let cost = wanted.cost.max(1);
                 let Some(free) = self.left(seen).checked_sub(held).filter(|free| *free >= cost)
                 else {
-                    let all =
-                        seen.remaining.saturating_sub(self.evidence.unseen()).saturating_sub(held);
+                    let all = seen
+                        .remaining
+                        .saturating_sub(self.evidence.unseen_units)
+                        .saturating_sub(held);
                     let block = seen.spent(all >= cost);
-                    // The margin for others changes every second.
                     let is_only_for_others = self.left(seen).saturating_sub(terms.reserve) >= cost;
-                    let wake = if is_only_for_others { over.min(next_second(now)) } else { over };
-                    return Err(Block { wake: Some(wake), ..block });
+                    return Err(Block { wake: wake(is_only_for_others), ..block });
                 };
                 let share = share(free, seen.limit);
                 let is_above_floor = |free| {
@@ -175,11 +179,8 @@ impl PrimaryWindow {
                     } else {
                         Until::Time(over)
                     };
-                    // The margin for others changes every second.
-                    let is_only_for_others =
-                        is_above_floor(self.left(seen).saturating_sub(terms.reserve));
-                    let wake = if is_only_for_others { over.min(next_second(now)) } else { over };
-                    return Err(Block { limit: LimitKind::BatchFloor, until, wake: Some(wake) });
+                    let wake = wake(is_above_floor(self.left(seen).saturating_sub(terms.reserve)));
+                    return Err(Block { limit: LimitKind::BatchFloor, until, wake });
                 }
                 if terms.pace == Pace::Even && now < self.next_at {
                     return Err(Block::at(LimitKind::Pace, self.next_at.min(over)));
@@ -280,11 +281,9 @@ impl PrimaryWindow {
             State::Seen(seen) if seen.reset > now => Some(seen.reset),
             _ => None,
         };
-        let by_reset =
-            reset.or(known.filter(|_| pause.is_none())).map(|reset| reset.max(now) + AFTER_RESET);
-        let by_pause = pause.map(|pause| now + pause);
-        let until = by_reset.max(by_pause).unwrap_or(now + CLOSED_WITHOUT_A_TIME);
-        self.closed_until = self.closed_until.max(until.clamp(now + CLOSED_MIN, now + CLOSED_MAX));
+        let reset = reset.or(known.filter(|_| pause.is_none()));
+        let until = closed_until(now, reset, pause, || CLOSED_WITHOUT_A_TIME);
+        self.closed_until = self.closed_until.max(until);
     }
 
     pub fn figures(&self, now: Timestamp, presumed_limit: impl Fn() -> u32) -> Figures {
@@ -297,19 +296,12 @@ impl PrimaryWindow {
             (_, State::Seen(over)) => (over.limit, over.limit, None),
             _ => (presumed_limit(), presumed_limit(), None),
         };
+        let mut figures = Figures { limit, remaining, leased: self.leased_units(), reset };
         if now < self.closed_until {
-            return Figures {
-                limit,
-                remaining: 0,
-                leased: self.leased_units(),
-                reset: Some(reset.unwrap_or_default().max(self.closed_until)),
-            };
+            figures.remaining = 0;
+            figures.reset = Some(reset.unwrap_or_default().max(self.closed_until));
         }
-        Figures { limit, remaining, leased: self.leased_units(), reset }
-    }
-
-    pub fn leased(&self) -> u64 {
-        self.leased
+        figures
     }
 
     /// Leased units, capped to a window's range.
@@ -327,7 +319,7 @@ impl PrimaryWindow {
     pub fn covers(&self, now: Timestamp, cost: u32, reserve: u32) -> bool {
         match self.current(now) {
             State::Seen(seen) => {
-                let taken = self.leased + u64::from(self.evidence.unseen());
+                let taken = self.leased + u64::from(self.evidence.unseen_units);
                 taken + u64::from(cost) + u64::from(reserve) <= u64::from(seen.remaining)
             }
             State::Unknown => self.probe.is_none(),
@@ -337,7 +329,9 @@ impl PrimaryWindow {
 
     /// Units that are certainly left, before the margin for others.
     fn left(&self, seen: Seen) -> u32 {
-        seen.remaining.saturating_sub(self.leased_units()).saturating_sub(self.evidence.unseen())
+        seen.remaining
+            .saturating_sub(self.leased_units())
+            .saturating_sub(self.evidence.unseen_units)
     }
 
     /// Units left to others: the reserve of the config, or the observed margin.

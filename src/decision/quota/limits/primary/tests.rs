@@ -1,5 +1,6 @@
 //! The rules of one window, one by one.
 
+use super::super::cooldown::AFTER_RESET;
 use super::*;
 
 const NOW: Timestamp = Timestamp::from_secs(1_000);
@@ -108,9 +109,9 @@ fn what_was_never_sent_is_given_back_and_what_became_of_nothing_known_is_spent()
     lease(&mut window, 1);
     lease(&mut window, 2);
     window.refund(LeaseId(1), 1);
-    assert_eq!((remaining(&window), window.leased()), (10, 1));
+    assert_eq!((remaining(&window), window.leased), (10, 1));
     window.charge(NOW, LeaseId(2), 1, Charge::Spent);
-    assert_eq!((remaining(&window), window.leased()), (9, 0));
+    assert_eq!((remaining(&window), window.leased), (9, 0));
 }
 
 #[test]
@@ -418,7 +419,7 @@ fn what_no_answer_ever_shows_takes_no_endless_memory() {
         window.charge(now, LeaseId(second.into()), 1, Charge::Lost);
     }
     assert!(window.evidence.held_entries() <= 128);
-    assert_eq!(window.evidence.unseen(), 100_000);
+    assert_eq!(window.evidence.unseen_units, 100_000);
 }
 
 #[test]

@@ -39,6 +39,14 @@ const HELD_UP_FROM: u32 = 2;
 const CPU_GRAIN: Duration = Duration::from_millis(500);
 const BURST_GRAIN: Duration = Duration::from_millis(100);
 
+/// Limits with a window that few requests count in.
+const SPECIAL: [LimitKind; 4] = [
+    LimitKind::GraphqlPoints,
+    LimitKind::ContentPerMinute,
+    LimitKind::ContentPerHour,
+    LimitKind::OauthTokens,
+];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// Possibly sent, with a known end after this many milliseconds.
@@ -48,7 +56,7 @@ pub enum Sent {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Weight {
-    endpoint: EndpointId,
+    pub endpoint: EndpointId,
     points: u32,
     graphql: bool,
     content: bool,
@@ -64,8 +72,10 @@ impl Weight {
         Self { endpoint, points, graphql, content, token_request, write, cpu_millis }
     }
 
-    pub fn endpoint(self) -> EndpointId {
-        self.endpoint
+    /// Amounts in the windows of [`SPECIAL`].
+    fn special(self) -> [Option<u32>; SPECIAL.len()] {
+        let content = self.content.then_some(1);
+        [self.graphql.then_some(self.points), content, content, self.token_request.then_some(1)]
     }
 
     /// True when it counts only in the windows of every request.
@@ -88,15 +98,24 @@ struct Writes {
 
 #[derive(Debug)]
 struct Special {
-    graphql_points: SlidingWindow,
+    /// In the order of [`SPECIAL`].
+    windows: [SlidingWindow; SPECIAL.len()],
     graphql_cpu: SlidingWindow,
-    content_minute: SlidingWindow,
-    content_hour: SlidingWindow,
-    token_requests: SlidingWindow,
     spacing: Spacing,
     writes: Writes,
     /// State of `writes` before the write in flight; there is at most one.
     writes_before: Option<Writes>,
+}
+
+impl Special {
+    /// Windows that a request counts in, with its amount.
+    fn counted(
+        &mut self,
+        weight: Weight,
+    ) -> impl Iterator<Item = (LimitKind, &mut SlidingWindow, u32)> {
+        let windows = SPECIAL.into_iter().zip(&mut self.windows).zip(weight.special());
+        windows.filter_map(|((limit, window), amount)| Some((limit, window, amount?)))
+    }
 }
 
 #[derive(Debug)]
@@ -114,28 +133,23 @@ pub struct Secondary {
 
 impl Secondary {
     pub fn new(limits: SecondaryLimits, spacing: Spacing) -> Self {
+        let cpu = |seconds| SlidingWindow::new(MINUTE, millis(seconds)).grained(CPU_GRAIN);
+        let burst_max = millis(limits.cpu_seconds_per_minute) / BURST_PART;
         Self {
             concurrency_max: limits.concurrency.max(1),
             in_flight: 0,
             rest_points: Points::new(Limit::new(MINUTE, limits.rest_points_per_minute)),
             is_adjusting: false,
-            cpu: SlidingWindow::new(MINUTE, millis(limits.cpu_seconds_per_minute))
-                .grained(CPU_GRAIN),
-            cpu_burst: SlidingWindow::new(
-                BURST,
-                millis(limits.cpu_seconds_per_minute) / BURST_PART,
-            )
-            .grained(BURST_GRAIN),
+            cpu: cpu(limits.cpu_seconds_per_minute),
+            cpu_burst: SlidingWindow::new(BURST, burst_max).grained(BURST_GRAIN),
             special: Box::new(Special {
-                graphql_points: SlidingWindow::new(MINUTE, limits.graphql_points_per_minute),
-                graphql_cpu: SlidingWindow::new(
-                    MINUTE,
-                    millis(limits.graphql_cpu_seconds_per_minute),
-                )
-                .grained(CPU_GRAIN),
-                content_minute: SlidingWindow::new(MINUTE, limits.content_per_minute),
-                content_hour: SlidingWindow::new(HOUR, limits.content_per_hour),
-                token_requests: SlidingWindow::new(HOUR, limits.oauth_tokens_per_hour),
+                windows: [
+                    SlidingWindow::new(MINUTE, limits.graphql_points_per_minute),
+                    SlidingWindow::new(MINUTE, limits.content_per_minute),
+                    SlidingWindow::new(HOUR, limits.content_per_hour),
+                    SlidingWindow::new(HOUR, limits.oauth_tokens_per_hour),
+                ],
+                graphql_cpu: cpu(limits.graphql_cpu_seconds_per_minute),
                 spacing,
                 writes: Writes::default(),
                 writes_before: None,
@@ -144,44 +158,25 @@ impl Secondary {
     }
 
     pub fn reconfigure(&mut self, limits: SecondaryLimits, spacing: Spacing) {
-        let new = Self::new(limits, spacing);
+        let mut new = Self::new(limits, spacing);
         self.concurrency_max = new.concurrency_max;
-        self.rest_points.set_max(limits.rest_points_per_minute);
-        self.cpu.set_max(new.cpu.limit().max());
-        self.cpu_burst.set_max(new.cpu_burst.limit().max());
-        let (special, new) = (&mut *self.special, new.special);
-        special.graphql_points.set_max(new.graphql_points.limit().max());
-        special.graphql_cpu.set_max(new.graphql_cpu.limit().max());
-        special.content_minute.set_max(new.content_minute.limit().max());
-        special.content_hour.set_max(new.content_hour.limit().max());
-        special.token_requests.set_max(new.token_requests.limit().max());
-        special.spacing = spacing;
+        self.rest_points.limit = new.rest_points.limit;
+        for (window, new) in self.windows_mut().zip(new.windows_mut()) {
+            window.limit = new.limit;
+        }
+        self.special.spacing = spacing;
         self.adjust();
+    }
+
+    fn windows_mut(&mut self) -> impl Iterator<Item = &mut SlidingWindow> {
+        let Special { windows, graphql_cpu, .. } = &mut *self.special;
+        [&mut self.cpu, &mut self.cpu_burst, graphql_cpu].into_iter().chain(windows)
     }
 
     fn adjust(&mut self) {
         if self.in_flight == 0 {
             // A request gives back its weight by today's limit, but took it by the earlier one.
-            let special = &mut *self.special;
-            let Special {
-                graphql_points,
-                graphql_cpu,
-                content_minute,
-                content_hour,
-                token_requests,
-                ..
-            } = special;
-            for window in [
-                &mut self.cpu,
-                &mut self.cpu_burst,
-                graphql_points,
-                graphql_cpu,
-                content_minute,
-                content_hour,
-                token_requests,
-            ] {
-                window.nothing_in_flight();
-            }
+            self.windows_mut().for_each(|window| window.tally.nothing_in_flight());
             self.rest_points.nothing_in_flight();
         }
         self.is_adjusting = false;
@@ -215,24 +210,20 @@ impl Secondary {
     }
 
     pub fn block(&mut self, now: Timestamp, weight: Weight) -> Option<Block> {
-        let mut block = (self.in_flight >= self.concurrency_max)
-            .then_some(Block::event(LimitKind::Concurrency));
-        block = both(block, self.points_block(now, weight));
-        if weight.content {
-            block =
-                both(block, self.special.content_minute.block(now, 1, LimitKind::ContentPerMinute));
-            block = both(block, self.special.content_hour.block(now, 1, LimitKind::ContentPerHour));
+        let mut block = (!self.has_slot()).then_some(Block::event(LimitKind::Concurrency));
+        if !weight.graphql {
+            block = both(block, self.points_block(now, weight));
         }
-        if weight.token_request {
-            block = both(block, self.special.token_requests.block(now, 1, LimitKind::OauthTokens));
+        if !weight.is_plain() {
+            for (limit, window, amount) in self.special.counted(weight) {
+                block = both(block, window.block(now, amount, limit));
+            }
         }
         block = both(block, self.cpu.block(now, weight.cpu_millis, LimitKind::Cpu));
         block = both(block, self.cpu_burst.block(now, weight.cpu_millis, LimitKind::Cpu));
         if weight.graphql {
-            block = both(
-                block,
-                self.special.graphql_cpu.block(now, weight.cpu_millis, LimitKind::GraphqlCpu),
-            );
+            let cpu = &mut self.special.graphql_cpu;
+            block = both(block, cpu.block(now, weight.cpu_millis, LimitKind::GraphqlCpu));
         }
         both(block, self.write_block(now, weight.write))
     }
@@ -247,24 +238,8 @@ impl Secondary {
         self.in_flight += 1;
         self.cpu.enter(weight.cpu_millis);
         self.cpu_burst.enter(weight.cpu_millis);
-        if weight.graphql {
-            self.special.graphql_points.enter(weight.points);
-            self.special.graphql_cpu.enter(weight.cpu_millis);
-        }
-        if weight.content {
-            self.special.content_minute.enter(1);
-            self.special.content_hour.enter(1);
-        }
-        if weight.token_request {
-            self.special.token_requests.enter(1);
-        }
-        if weight.write != WriteSpacing::None {
-            let Special { writes, writes_before, .. } = &mut *self.special;
-            *writes_before = Some(*writes);
-            writes.any = Some(now);
-            if weight.write == WriteSpacing::Notifies {
-                writes.notifying = Some(now);
-            }
+        if !weight.is_plain() {
+            self.enter_special(now, weight);
         }
         let points_are_within =
             weight.graphql || self.rest_points.enter(now, weight.endpoint, weight.points);
@@ -297,34 +272,34 @@ impl Secondary {
     }
 
     fn leave_points(&mut self, now: Timestamp, weight: Weight, sent: Sent) -> bool {
-        let limit = self.rest_points.limit();
+        let limit = self.rest_points.limit;
         self.rest_points.get_mut(weight.endpoint).is_none_or(|points| {
-            points.leave(
-                limit,
-                now,
-                weight.points,
-                if sent == Sent::No { 0 } else { limit.weigh(weight.points) },
-            );
+            let counted = if sent == Sent::No { 0 } else { limit.weigh(weight.points) };
+            points.leave(limit, now, weight.points, counted);
             points.is_within(limit)
         })
     }
 
+    fn enter_special(&mut self, now: Timestamp, weight: Weight) {
+        let special = &mut *self.special;
+        if weight.graphql {
+            special.graphql_cpu.enter(weight.cpu_millis);
+        }
+        special.counted(weight).for_each(|(_, window, amount)| window.enter(amount));
+        if weight.write != WriteSpacing::None {
+            special.writes_before = Some(special.writes);
+            special.writes.any = Some(now);
+            if weight.write == WriteSpacing::Notifies {
+                special.writes.notifying = Some(now);
+            }
+        }
+    }
+
     /// Ends a request in the special windows, except GraphQL's CPU time.
     fn leave_special(&mut self, now: Timestamp, weight: Weight, sent: Sent) {
-        let counted = |amount: u32| if sent == Sent::No { 0 } else { amount };
-        if weight.graphql {
-            self.special.graphql_points.leave(
-                now,
-                weight.points,
-                counted(self.special.graphql_points.limit().weigh(weight.points)),
-            );
-        }
-        if weight.content {
-            self.special.content_minute.leave(now, 1, counted(1));
-            self.special.content_hour.leave(now, 1, counted(1));
-        }
-        if weight.token_request {
-            self.special.token_requests.leave(now, 1, counted(1));
+        for (_, window, amount) in self.special.counted(weight) {
+            let counted = if sent == Sent::No { 0 } else { window.limit.weigh(amount) };
+            window.leave(now, amount, counted);
         }
         if weight.write != WriteSpacing::None {
             let before = self.special.writes_before.take();
@@ -338,27 +313,21 @@ impl Secondary {
     pub fn usage(&self, now: Timestamp) -> impl Iterator<Item = (LimitKind, u32, u32)> {
         let fullest =
             self.rest_points.tallies().map(|points| points.in_use(now)).max().unwrap_or_default();
-        let windows = [
-            (LimitKind::GraphqlPoints, &self.special.graphql_points),
-            (LimitKind::ContentPerMinute, &self.special.content_minute),
-            (LimitKind::ContentPerHour, &self.special.content_hour),
-            (LimitKind::OauthTokens, &self.special.token_requests),
-        ];
+        let special = SPECIAL
+            .into_iter()
+            .zip(&self.special.windows)
+            .map(move |(limit, window)| (limit, window.tally.in_use(now), window.limit.max));
         // In seconds, as the limits are.
         let cpu = [(LimitKind::Cpu, &self.cpu), (LimitKind::GraphqlCpu, &self.special.graphql_cpu)];
         let cpu = cpu.map(|(limit, window)| {
-            (limit, window.in_use(now).div_ceil(1_000), window.limit().max() / 1_000)
+            (limit, window.tally.in_use(now).div_ceil(1_000), window.limit.max / 1_000)
         });
         [
             (LimitKind::Concurrency, self.in_flight, self.concurrency_max),
-            (LimitKind::Points, fullest, self.rest_points.limit().max()),
+            (LimitKind::Points, fullest, self.rest_points.limit.max),
         ]
         .into_iter()
-        .chain(
-            windows
-                .into_iter()
-                .map(move |(limit, window)| (limit, window.in_use(now), window.limit().max())),
-        )
+        .chain(special)
         .chain(cpu)
     }
 
@@ -375,28 +344,22 @@ impl Secondary {
     pub fn is_within(&self, weight: Weight) -> bool {
         let points = self.rest_points.get(weight.endpoint).filter(|_| !weight.graphql);
         self.is_adjusting
-            || points.is_none_or(|points| points.is_within(self.rest_points.limit()))
+            || points.is_none_or(|points| points.is_within(self.rest_points.limit))
                 && self.special_is_within(weight)
     }
 
     fn special_is_within(&self, weight: Weight) -> bool {
-        weight.is_plain()
-            || (!weight.graphql || self.special.graphql_points.is_within())
-                && (!weight.content
-                    || self.special.content_minute.is_within()
-                        && self.special.content_hour.is_within())
-                && (!weight.token_request || self.special.token_requests.is_within())
+        let holds = |(window, amount): (&SlidingWindow, Option<u32>)| {
+            amount.is_none() || window.is_within()
+        };
+        weight.is_plain() || self.special.windows.iter().zip(weight.special()).all(holds)
     }
 
     /// Invariant 4, for all windows.
     pub fn is_within_windows(&self) -> bool {
-        let Special { graphql_points, content_minute, content_hour, token_requests, .. } =
-            &*self.special;
         self.is_adjusting
-            || self.rest_points.tallies().all(|points| points.is_within(self.rest_points.limit()))
-                && [graphql_points, content_minute, content_hour, token_requests]
-                    .into_iter()
-                    .all(SlidingWindow::is_within)
+            || self.rest_points.tallies().all(|points| points.is_within(self.rest_points.limit))
+                && self.special.windows.iter().all(SlidingWindow::is_within)
     }
 
     pub fn would_be_second_write(&self, weight: Weight) -> bool {
@@ -404,20 +367,13 @@ impl Secondary {
     }
 
     fn points_block(&mut self, now: Timestamp, weight: Weight) -> Option<Block> {
-        if weight.graphql {
-            return self.special.graphql_points.block(now, weight.points, LimitKind::GraphqlPoints);
-        }
-        let limit = self.rest_points.limit();
-        self.rest_points.get_mut(weight.endpoint)?.block(
-            limit,
-            now,
-            weight.points,
-            LimitKind::Points,
-        )
+        let limit = self.rest_points.limit;
+        let points = self.rest_points.get_mut(weight.endpoint)?;
+        points.block(limit, now, weight.points, LimitKind::Points)
     }
 
     fn points_have_room(&mut self, now: Timestamp, weight: Weight) -> bool {
-        let limit = self.rest_points.limit();
+        let limit = self.rest_points.limit;
         self.rest_points
             .get_mut(weight.endpoint)
             .is_none_or(|points| points.has_room(limit, now, weight.points))

@@ -15,7 +15,7 @@ const SWEEP_FROM: usize = 8;
 
 #[derive(Debug)]
 pub struct Points {
-    limit: Limit,
+    pub limit: Limit,
     sweep_at: u32,
     few: Vec<(EndpointId, Tally<Seldom>)>,
     /// Holds all tallies above [`FEW`].
@@ -25,14 +25,6 @@ pub struct Points {
 impl Points {
     pub fn new(limit: Limit) -> Self {
         Self { limit, sweep_at: 0, few: Vec::new(), many: None }
-    }
-
-    pub fn limit(&self) -> Limit {
-        self.limit
-    }
-
-    pub fn set_max(&mut self, max: u32) {
-        self.limit.set_max(max);
     }
 
     pub fn nothing_in_flight(&mut self) {

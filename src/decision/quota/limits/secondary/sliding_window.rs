@@ -8,6 +8,7 @@
 //!
 //! The entries (a [`Tally`]) are separate from the limit (a [`Limit`]), which many tallies share.
 
+use std::borrow::BorrowMut;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ pub struct Limit {
     /// In milliseconds, like `grain`.
     length: u32,
     grain: u32,
-    max: u32,
+    pub max: u32,
 }
 
 impl Limit {
@@ -36,73 +37,29 @@ impl Limit {
     pub fn weigh(self, amount: u32) -> u32 {
         amount.min(self.max)
     }
-
-    pub fn max(self) -> u32 {
-        self.max
-    }
-
-    pub fn set_max(&mut self, max: u32) {
-        self.max = max.max(1);
-    }
 }
 
 /// Last moment at which an entry counts, and its amount. The lower bits of the moment suffice: no
 /// entry is more than a length before the newest.
 type Entry = (u32, u32);
 
-/// Storage of all entries but the newest, ascending.
-pub trait Earlier: Default {
-    fn list(&self) -> Option<&VecDeque<Entry>>;
-    fn list_mut(&mut self) -> Option<&mut VecDeque<Entry>>;
-    fn made(&mut self) -> &mut VecDeque<Entry>;
-}
-
-/// For tallies that mostly have some.
-impl Earlier for VecDeque<Entry> {
-    fn list(&self) -> Option<&Self> {
-        Some(self)
-    }
-
-    fn list_mut(&mut self) -> Option<&mut Self> {
-        Some(self)
-    }
-
-    fn made(&mut self) -> &mut Self {
-        self
-    }
-}
-
-/// For tallies that mostly have none: small, because there are many.
-#[derive(Debug, Default)]
-#[expect(clippy::box_collection, reason = "a quarter of the size as long as there are none")]
-pub struct Seldom(Option<Box<VecDeque<Entry>>>);
-
-impl Earlier for Seldom {
-    fn list(&self) -> Option<&VecDeque<Entry>> {
-        self.0.as_deref()
-    }
-
-    fn list_mut(&mut self) -> Option<&mut VecDeque<Entry>> {
-        self.0.as_deref_mut()
-    }
-
-    fn made(&mut self) -> &mut VecDeque<Entry> {
-        self.0.get_or_insert_default()
-    }
-}
+/// Entries of tallies that mostly have one at most, inline. An absent box is a quarter of the size
+/// of a list, and there are many tallies.
+pub type Seldom = Box<VecDeque<Entry>>;
 
 #[derive(Debug, Default)]
-pub struct Tally<E> {
+pub struct Tally<L> {
     /// Last moment of the newest entry, and its amount (0 for none). It is stored inline, because
     /// most tallies of points have one entry and cache misses dominate the cost.
     newest: Timestamp,
     newest_amount: u32,
     in_flight: u32,
     answered: u32,
-    earlier: E,
+    /// The other entries, ascending.
+    earlier: Option<L>,
 }
 
-impl<E: Earlier> Tally<E> {
+impl<L: BorrowMut<VecDeque<Entry>> + Default> Tally<L> {
     /// Returns true when the limit admits `amount` more. An amount above the whole limit counts as
     /// the whole limit.
     pub fn has_room(&mut self, limit: Limit, now: Timestamp, amount: u32) -> bool {
@@ -153,7 +110,8 @@ impl<E: Earlier> Tally<E> {
             self.newest = last.max(self.newest);
             self.newest_amount = self.newest_amount.saturating_add(counted);
         } else {
-            self.earlier.made().push_back((lower_bits(self.newest), self.newest_amount));
+            let earlier = self.earlier.get_or_insert_default().borrow_mut();
+            earlier.push_back((lower_bits(self.newest), self.newest_amount));
             (self.newest, self.newest_amount) = (last, counted);
         }
     }
@@ -167,7 +125,8 @@ impl<E: Earlier> Tally<E> {
     }
 
     fn expire(&mut self, now: Timestamp) {
-        if let Some(earlier) = self.earlier.list_mut() {
+        if let Some(earlier) = &mut self.earlier {
+            let earlier: &mut VecDeque<Entry> = earlier.borrow_mut();
             while let Some((_, amount)) =
                 earlier.pop_front_if(|(last, _)| at_or_before(self.newest, *last) < now)
             {
@@ -181,7 +140,8 @@ impl<E: Earlier> Tally<E> {
 
     pub fn entries(&self) -> impl Iterator<Item = (Timestamp, u32)> {
         let newest = (self.newest_amount > 0).then_some((self.newest, self.newest_amount));
-        let earlier = self.earlier.list().into_iter().flatten();
+        let earlier =
+            self.earlier.iter().flat_map(|earlier| -> &VecDeque<Entry> { earlier.borrow() });
         earlier.map(|(last, amount)| (at_or_before(self.newest, *last), *amount)).chain(newest)
     }
 
@@ -207,8 +167,8 @@ impl<E: Earlier> Tally<E> {
 
 #[derive(Debug)]
 pub struct SlidingWindow {
-    limit: Limit,
-    tally: Tally<VecDeque<Entry>>,
+    pub limit: Limit,
+    pub tally: Tally<VecDeque<Entry>>,
 }
 
 impl SlidingWindow {
@@ -238,24 +198,8 @@ impl SlidingWindow {
         self.tally.leave(self.limit, now, held, counted);
     }
 
-    pub fn in_use(&self, now: Timestamp) -> u32 {
-        self.tally.in_use(now)
-    }
-
     pub fn is_within(&self) -> bool {
         self.tally.is_within(self.limit)
-    }
-
-    pub fn limit(&self) -> Limit {
-        self.limit
-    }
-
-    pub fn set_max(&mut self, max: u32) {
-        self.limit.set_max(max);
-    }
-
-    pub fn nothing_in_flight(&mut self) {
-        self.tally.nothing_in_flight();
     }
 
     #[cfg(test)]

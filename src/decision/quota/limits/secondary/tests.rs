@@ -233,7 +233,7 @@ fn an_answer_that_was_held_up_counts_as_twice_what_was_expected() {
     for _ in 0..100 {
         windows.leave(NOW + SECOND * 9, computing(100), Sent::For(9_000));
     }
-    assert_eq!(windows.cpu.in_use(NOW + SECOND * 9), 20_000);
+    assert_eq!(windows.cpu.tally.in_use(NOW + SECOND * 9), 20_000);
     assert_eq!(windows.block(NOW + SECOND * 9, computing(100)), None);
 }
 
