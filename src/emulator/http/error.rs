@@ -72,6 +72,10 @@ impl ApiError {
         Self::field(resource, field, Code::Invalid, message)
     }
 
+    pub fn not_found_unless(found: bool) -> Result<(), Self> {
+        if found { Ok(()) } else { Err(Self::NotFound) }
+    }
+
     /// Bounds the memory; the upstream answers 422 for a spammed endpoint.
     pub fn unless_spammed(resource: &'static str, count: usize) -> Result<(), Self> {
         if count < THINGS_MAX {

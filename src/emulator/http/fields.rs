@@ -48,8 +48,13 @@ impl Fields {
         }
     }
 
-    fn new(resource: &'static str, map: Map<String, Value>) -> Self {
-        Self { resource, map, faults: Vec::new() }
+    /// Parses a body that may also be the array `member` alone.
+    pub fn parse_list(resource: &'static str, member: &str, body: &[u8]) -> Result<Self, ApiError> {
+        let Ok(items @ Value::Array(_)) = serde_json::from_slice(body) else {
+            return Self::parse(resource, body);
+        };
+        let map = Map::from_iter([(member.to_owned(), items)]);
+        Ok(Self { resource, map, faults: Vec::new() })
     }
 
     /// `None` when it is absent.
@@ -147,6 +152,28 @@ impl Fields {
         };
         let is_array = self.map.get(name).is_some_and(Value::is_array);
         self.list(name, if is_array { "an array of names" } else { "an array" }, named)
+    }
+
+    /// Reads one of the values that `named` knows.
+    pub fn choice<T>(
+        &mut self,
+        name: &str,
+        named: impl FnOnce(&str) -> Option<T>,
+        message: &str,
+    ) -> Option<T> {
+        let given = self.string(name)?;
+        let known = named(&given);
+        if known.is_none() {
+            self.invalid(name, message);
+        }
+        known
+    }
+
+    /// Notes an absent field as missing; its value may be empty or null.
+    pub fn require(&mut self, name: &str) {
+        if !self.has(name) {
+            self.missing(name);
+        }
     }
 
     /// Notes that the value of a field is invalid.

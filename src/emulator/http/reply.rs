@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::Value;
 
+use super::error::ApiError;
 use crate::clock::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +49,21 @@ impl Reply {
 
     pub fn created(value: Value, location: &str) -> Self {
         Self::json(StatusCode::CREATED, value).with(header::LOCATION, location)
+    }
+
+    /// 201 with the object's own `url` as its location.
+    pub fn created_at_url(value: Value) -> Self {
+        let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
+        Self::created(value, &location)
+    }
+
+    pub fn no_content() -> Self {
+        Self::empty(StatusCode::NO_CONTENT)
+    }
+
+    /// 204, or 404 when it was not found.
+    pub fn no_content_if(found: bool) -> Result<Self, ApiError> {
+        ApiError::not_found_unless(found).map(|()| Self::no_content())
     }
 
     pub fn empty(status: StatusCode) -> Self {

@@ -17,13 +17,13 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use self::apps::{app, app_hook, installation_tokens, oauth_tokens};
-use self::code::{branches, commits, compare, contents, git, lfs, protection, refs, statuses};
-use self::issues::{comments, issue, issue_fields, labels, pull_requests, pulls, search, upkeep};
+use self::code::{branches, commits, contents, git, lfs, protection, refs, statuses};
+use self::issues::{comments, issue, issue_fields, labels, milestones, pull_requests};
 use self::notifications::subscriptions;
 use self::repositories::{
     creation, feeds, invitations, metadata, people, releases, repository, stars_and_watches,
 };
-use self::service::{meta, reference};
+use self::service::{meta, reference, search};
 use self::users::{directory, gists, migrations, user};
 use self::webhooks::{deliveries, hooks};
 use crate::emulator::routing::{Params, Route, Verb};
@@ -33,7 +33,6 @@ pub const PEOPLE: &[&[Route]] = &[
     teams::catalogue::ROUTES,
     teams::roster::ROUTES,
     teams::memberships::ROUTES,
-    teams::legacy_members::ROUTES,
     teams::repositories::ROUTES,
     organizations::members::ROUTES,
     organizations::memberships::ROUTES,
@@ -57,7 +56,8 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         issue::ROUTES,
         comments::ROUTES,
         labels::ROUTES,
-        pulls::ROUTES,
+        milestones::ROUTES,
+        pull_requests::ROUTES,
         releases::ROUTES,
         search::ROUTES,
         notifications::ROUTES,
@@ -75,8 +75,6 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         migrations::ROUTES,
         stars_and_watches::ROUTES,
         branches::ROUTES,
-        commits::ROUTES,
-        compare::ROUTES,
         directory::ROUTES,
         gists::ROUTES,
         git::ROUTES,
@@ -84,12 +82,9 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
         people::ROUTES,
         protection::ROUTES,
         reference::ROUTES,
-        refs::ROUTES,
         statuses::ROUTES,
         creation::ROUTES,
         invitations::ROUTES,
-        upkeep::ROUTES,
-        pull_requests::ROUTES,
     ]
     .into_iter()
     .chain(PEOPLE.iter().copied())

@@ -79,6 +79,16 @@ impl Need {
         Self::Repository { permission, level, role }
     }
 
+    pub const fn organization(
+        permission: &'static str,
+        level: Level,
+        scopes: &'static [&'static str],
+        role: OrganizationRole,
+        unscoped: Unscoped,
+    ) -> Self {
+        Self::Organization(OrganizationNeed { permission, level, scopes, role, unscoped })
+    }
+
     #[cfg(test)]
     pub fn permission(self) -> Option<(&'static str, Level)> {
         match self {

@@ -3,7 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::{EventScope, WebhookEvent, publish, publish_at};
+use super::{EventContext, EventScope, WebhookEvent, publish, publish_in};
+use crate::emulator::http::ApiError;
 use crate::emulator::render::Renderer;
 use crate::emulator::render::team::MembershipState;
 use crate::emulator::routing::Call;
@@ -58,6 +59,19 @@ pub fn publish_membership_changes(
             });
         }
     }
+}
+
+/// Makes a change of a person's memberships and publishes its events.
+pub fn change_memberships(
+    call: &mut Call<'_>,
+    organization: u64,
+    user: u64,
+    change: impl FnOnce(&mut Call<'_>) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    let before = Memberships::of(call.world, organization, user);
+    change(call)?;
+    publish_membership_changes(call, organization, user, &before);
+    Ok(())
 }
 
 fn team_of(renderer: &Renderer<'_>, organization: u64, team: u64) -> Option<Value> {

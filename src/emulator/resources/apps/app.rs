@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::api::TokenKind;
 use crate::emulator::accounts::{AccountId, Level, Permissions};
 use crate::emulator::auth::{access, reach};
 use crate::emulator::http::{ApiError, Body, Reply, SITE, iso, segment};
-use crate::emulator::render::{Renderer, node_id};
+use crate::emulator::render::{extend, node_id};
 use crate::emulator::routing::{Call, Need, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::{App, Owner, Repository, World};
 
@@ -37,9 +37,12 @@ pub fn caller_app<'a>(call: &'a Call<'_>) -> Result<&'a App, ApiError> {
 /// It must belong to the calling app; returns its organisation too.
 pub fn own_installation(call: &Call<'_>) -> Result<(u64, u64), ApiError> {
     let id = call.params.id("installation_id")?;
-    let installed =
-        caller_app(call)?.installations.iter().find(|(installation, _)| *installation == id);
-    installed.copied().ok_or(ApiError::NotFound)
+    Ok((id, organization_with(caller_app(call)?, id)?))
+}
+
+fn organization_with(app: &App, id: u64) -> Result<u64, ApiError> {
+    let installed = app.installations.iter().find(|(installation, _)| *installation == id);
+    installed.map(|(_, organization)| *organization).ok_or(ApiError::NotFound)
 }
 
 fn me(call: &mut Call<'_>) -> Outcome {
@@ -48,21 +51,15 @@ fn me(call: &mut Call<'_>) -> Outcome {
 
 fn by_slug(call: &mut Call<'_>) -> Outcome {
     let slug = call.params.get("app_slug");
-    let app = call
-        .world
-        .apps
-        .iter()
-        .find(|app| app.slug.eq_ignore_ascii_case(slug))
-        .ok_or(ApiError::NotFound)?;
+    let mut apps = call.world.apps.iter();
+    let app = apps.find(|app| app.slug.eq_ignore_ascii_case(slug)).ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(render_app(call, app)))
 }
 
 fn installations(call: &mut Call<'_>) -> Outcome {
     let app = caller_app(call)?;
-    let all = app.installations.iter().collect();
-    Ok(pagination::page(call, USUAL, all, |(id, organization)| {
-        render(call, app, *id, *organization)
-    }))
+    let all = app.installations.iter();
+    call.page(all, |_, (id, organization)| render(call, app, *id, *organization))
 }
 
 fn installation(call: &mut Call<'_>) -> Outcome {
@@ -78,10 +75,7 @@ fn installation_of_organization(call: &mut Call<'_>) -> Outcome {
 }
 
 fn installation_of_repository(call: &mut Call<'_>) -> Outcome {
-    let repository = call
-        .world
-        .repository_named(call.params.get("owner"), call.params.get("repo"))
-        .ok_or(ApiError::NotFound)?;
+    let repository = call.named_repository()?;
     let Owner::Organization(organization) = repository.owner else {
         return Err(ApiError::NotFound);
     };
@@ -100,11 +94,11 @@ fn repositories(call: &mut Call<'_>) -> Outcome {
         |repository: &&Repository| reach::reaches_repository(call.world, token, repository);
     let all = call.world.repositories.values().filter(reached).collect();
     let narrowed = token.repositories.is_some();
+    let selection = if narrowed { "selected" } else { selection(call.world, id) };
     let mut reply =
-        counted(call, "repositories", all, |repository| Renderer::of(call).repository(repository));
-    if let Body::Json(Value::Object(members)) = &mut reply.body {
-        let selection = if narrowed { "selected" } else { selection(call.world, id) };
-        members.insert("repository_selection".to_owned(), json!(selection));
+        counted(call, "repositories", all, |repository| call.renderer().repository(repository));
+    if let Body::Json(members) = &mut reply.body {
+        extend(members, json!({ "repository_selection": selection }));
     }
     Ok(reply)
 }
@@ -112,14 +106,8 @@ fn repositories(call: &mut Call<'_>) -> Outcome {
 /// Lists installations of the token's app in organisations of its user.
 fn installations_of_user(call: &mut Call<'_>) -> Outcome {
     let (app, user) = app_and_user(call)?;
-    let is_member = |id: &u64| {
-        call.world
-            .organizations
-            .get(id)
-            .is_some_and(|organization| organization.members.contains(&user))
-    };
-    let mine =
-        app.installations.iter().filter(|(_, organization)| is_member(organization)).collect();
+    let mine = app.installations.iter();
+    let mine = mine.filter(|(_, organization)| call.is_member(*organization, user)).collect();
     Ok(counted(call, "installations", mine, |(id, organization)| {
         render(call, app, *id, *organization)
     }))
@@ -128,23 +116,14 @@ fn installations_of_user(call: &mut Call<'_>) -> Outcome {
 fn repositories_of_user_installation(call: &mut Call<'_>) -> Outcome {
     let (app, user) = app_and_user(call)?;
     let id = call.params.id("installation_id")?;
-    let (_, organization) = app
-        .installations
-        .iter()
-        .find(|(installation, _)| *installation == id)
-        .ok_or(ApiError::NotFound)?;
-    let members =
-        call.world.organizations.get(organization).map(|organization| &organization.members);
-    if !members.is_some_and(|members| members.contains(&user)) {
-        return Err(ApiError::NotFound);
-    }
+    let organization = organization_with(app, id)?;
+    ApiError::not_found_unless(call.is_member(organization, user))?;
     let reached = |repository: &&Repository| {
-        repository.owner == Owner::Organization(*organization)
+        repository.owner == Owner::Organization(organization)
             && reach::covers(call.world, id, repository.id)
-            && access::sees(call.world, call.caller, repository)
     };
-    let all = call.world.repositories.values().filter(reached).collect();
-    Ok(counted(call, "repositories", all, |repository| Renderer::of(call).repository(repository)))
+    let all = call.visible_repositories().filter(reached).collect();
+    Ok(counted(call, "repositories", all, |repository| call.renderer().repository(repository)))
 }
 
 fn app_and_user<'a>(call: &'a Call<'_>) -> Result<(&'a App, u64), ApiError> {
@@ -157,33 +136,29 @@ fn app_and_user<'a>(call: &'a Call<'_>) -> Result<(&'a App, u64), ApiError> {
 fn counted<T>(call: &Call<'_>, name: &str, items: Vec<T>, render: impl Fn(T) -> Value) -> Reply {
     let total = items.len();
     let (shown, link) = pagination::cut(call, USUAL, items);
-    let mut members = Map::new();
-    members.insert("total_count".to_owned(), json!(total));
-    members.insert(name.to_owned(), shown.into_iter().map(render).collect());
-    let mut reply = Reply::ok(Value::Object(members));
+    let shown: Vec<Value> = shown.into_iter().map(render).collect();
+    let mut reply = Reply::ok(json!({ "total_count": total, name: shown }));
     reply.headers.extend(link);
     reply
 }
 
 fn render_app(call: &Call<'_>, app: &App) -> Value {
-    let owner = match app.owner {
+    let owner_created_at = match app.owner {
         Owner::User(id) => call.world.users.get(&id).map(|user| user.created_at),
-        Owner::Organization(id) => {
-            call.world.organizations.get(&id).map(|organization| organization.created_at)
-        }
+        Owner::Organization(id) => call.world.organizations.get(&id).map(|one| one.created_at),
     };
     json!({
         "id": app.id,
         "slug": app.slug,
         "node_id": node_id("Integration", app.id),
-        "owner": Renderer::of(call).owner_summary(app.owner),
+        "owner": call.renderer().owner_summary(app.owner),
         "name": app.slug,
         "description": "",
         "external_url": format!("{SITE}/apps/{}", app.slug),
         "html_url": format!("{SITE}/apps/{}", app.slug),
         // An app has its owner's date of creation, because its own is unknown.
-        "created_at": owner.map(iso),
-        "updated_at": owner.map(iso),
+        "created_at": owner_created_at.map(iso),
+        "updated_at": owner_created_at.map(iso),
         "permissions": permissions_of(call.world, app).wire(),
         "events": [],
         "installations_count": app.installations.len(),
@@ -192,20 +167,20 @@ fn render_app(call: &Call<'_>, app: &App) -> Value {
 
 /// Returns the union of the permissions granted to its installations.
 fn permissions_of(world: &World, app: &App) -> Permissions {
-    let mut asked: BTreeMap<&'static str, Level> = BTreeMap::new();
+    let mut union: BTreeMap<&'static str, Level> = BTreeMap::new();
     for (installation, _) in &app.installations {
         match &world.installation_grant(*installation).permissions {
             Permissions::All => return Permissions::All,
             Permissions::NotApplicable => {}
             Permissions::Only(granted) => {
                 for (name, level) in granted {
-                    let highest = asked.entry(name).or_insert(*level);
+                    let highest = union.entry(name).or_insert(*level);
                     *highest = (*highest).max(*level);
                 }
             }
         }
     }
-    Permissions::Only(asked)
+    Permissions::Only(union)
 }
 
 fn selection(world: &World, installation: u64) -> &'static str {
@@ -214,15 +189,12 @@ fn selection(world: &World, installation: u64) -> &'static str {
 
 fn render(call: &Call<'_>, app: &App, id: u64, organization: u64) -> Value {
     let owner = Owner::Organization(organization);
-    let installed_at = call
-        .world
-        .organizations
-        .get(&organization)
-        .map(|organization| iso(organization.created_at));
+    let installed_at =
+        call.world.organizations.get(&organization).map(|found| iso(found.created_at));
     let login = call.world.owner_login(owner);
     json!({
         "id": id,
-        "account": Renderer::of(call).owner_summary(owner),
+        "account": call.renderer().owner_summary(owner),
         "repository_selection": selection(call.world, id),
         "access_tokens_url": format!("{}/app/installations/{id}/access_tokens", call.urls.api),
         "repositories_url": format!("{}/installation/repositories", call.urls.api),

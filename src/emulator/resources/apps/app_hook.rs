@@ -4,8 +4,8 @@
 //! It gets the events of every organisation where the app is installed. The upstream does not
 //! document its selection of events; here it has all.
 
-use crate::emulator::http::{ApiError, Reply};
-use crate::emulator::resources::webhooks::{deliveries, hook_config, hooks};
+use crate::emulator::http::ApiError;
+use crate::emulator::resources::webhooks::{deliveries, hooks};
 use crate::emulator::routing::{Call, Need, Outcome, Route};
 use crate::emulator::world::Hook;
 
@@ -22,8 +22,7 @@ fn mine<'a>(call: &'a Call<'_>) -> Result<&'a Hook, ApiError> {
 }
 
 fn get_config(call: &mut Call<'_>) -> Outcome {
-    let hook = mine(call)?;
-    Ok(Reply::ok(hook_config::render(&hook.config)).changed_at(hook.updated_at))
+    Ok(hooks::show_config(mine(call)?))
 }
 
 fn patch_config(call: &mut Call<'_>) -> Outcome {

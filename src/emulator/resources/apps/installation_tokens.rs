@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 use crate::emulator::accounts::{AccountId, Level, Permissions, Token, TokenStatus};
 use crate::emulator::auth::{permission_names, reach};
 use crate::emulator::http::{ApiError, Fields, Reply, iso};
-use crate::emulator::render::Renderer;
+use crate::emulator::render::extend;
 use crate::emulator::routing::{Call, Need, Outcome, Route};
 use crate::emulator::world::Owner;
 
@@ -43,19 +43,17 @@ fn mint(call: &mut Call<'_>) -> Outcome {
     // The API has whole seconds, so the expiry has too.
     let end = Timestamp::from_secs((call.now + LIFETIME).as_secs());
     let value = format!("emu_installation_{installation}_{}", call.world.next_id());
-    let renderer = Renderer::of(call);
+    let renderer = call.renderer();
     let mut answer = json!({
         "token": value,
         "expires_at": iso(end),
         "permissions": permissions.wire(),
         "repository_selection": if repositories.is_some() { "selected" } else { "all" },
     });
-    if let (Some(chosen), Value::Object(members)) = (&repositories, &mut answer) {
-        let shown = chosen
-            .iter()
-            .filter_map(|id| call.world.repositories.get(id))
-            .map(|repository| renderer.repository(repository));
-        members.insert("repositories".to_owned(), shown.collect());
+    if let Some(chosen) = &repositories {
+        let chosen = chosen.iter().filter_map(|id| call.world.repositories.get(id));
+        let shown: Value = chosen.map(|repository| renderer.repository(repository)).collect();
+        extend(&mut answer, json!({ "repositories": shown }));
     }
     let token = Token {
         value,
@@ -88,9 +86,7 @@ fn repositories(
     let mut chosen = BTreeSet::new();
     if let Some(names) = &names {
         let login = call.world.owner_login(Owner::Organization(organization));
-        let found = names
-            .iter()
-            .map(|name| call.world.repository_named(login, name).map(|repository| repository.id));
+        let found = names.iter().map(|name| Some(call.world.repository_named(login, name)?.id));
         choose(call, fields, "repositories", installation, &mut chosen, found.collect());
     }
     if let Some(ids) = &ids {
@@ -98,15 +94,13 @@ fn repositories(
             let repository = call.world.repositories.get(&id)?;
             (repository.owner == Owner::Organization(organization)).then_some(id)
         };
-        match ids.as_array().map(|ids| ids.iter().map(Value::as_u64).collect::<Option<Vec<u64>>>())
-        {
-            Some(Some(ids)) => {
-                let found = ids.into_iter().map(owned).collect();
-                choose(call, fields, "repository_ids", installation, &mut chosen, found);
-            }
-            Some(None) | None => {
-                fields.invalid("repository_ids", "repository_ids is not an array of integers");
-            }
+        let ids: Option<Vec<u64>> =
+            ids.as_array().and_then(|ids| ids.iter().map(Value::as_u64).collect());
+        if let Some(ids) = ids {
+            let found = ids.into_iter().map(owned).collect();
+            choose(call, fields, "repository_ids", installation, &mut chosen, found);
+        } else {
+            fields.invalid("repository_ids", "repository_ids is not an array of integers");
         }
     }
     (names.is_some() || ids.is_some()).then_some(chosen)
@@ -149,33 +143,28 @@ fn narrowed(
         }
     };
     let granted = &call.world.installation_grant(installation).permissions;
-    let mut asked: BTreeMap<&'static str, Level> = granted
-        .allow(METADATA, Level::Read)
-        .then_some((METADATA, Level::Read))
-        .into_iter()
-        .collect();
+    let mut requested = BTreeMap::new();
+    if granted.allow(METADATA, Level::Read) {
+        requested.insert(METADATA, Level::Read);
+    }
     for (name, level) in &given {
         let level = level.as_str().and_then(permission_names::level_named);
-        match (permission_names::named(name), level) {
+        let fault = match (permission_names::named(name), level) {
             (Some(name), Some(level)) if granted.include(&BTreeMap::from([(name, level)])) => {
-                asked.insert(name, level);
+                requested.insert(name, level);
+                continue;
             }
-            (None, _) => {
-                fields.invalid(&format!("permissions.{name}"), "there is no such permission");
-            }
-            (_, None) => fields
-                .invalid(&format!("permissions.{name}"), "a permission is read, write or admin"),
-            (Some(_), Some(_)) => fields.invalid(
-                &format!("permissions.{name}"),
-                "The permissions requested are not granted to this installation.",
-            ),
-        }
+            (None, _) => "there is no such permission",
+            (_, None) => "a permission is read, write or admin",
+            _ => "The permissions requested are not granted to this installation.",
+        };
+        fields.invalid(&format!("permissions.{name}"), fault);
     }
-    Some(asked)
+    Some(requested)
 }
 
 fn revoke(call: &mut Call<'_>) -> Outcome {
     let (position, _) = call.caller.token.as_ref().ok_or(ApiError::RequiresAuthentication)?;
     call.world.revoke(*position);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }

@@ -4,13 +4,11 @@
 //! The upstream limits these requests without documenting the routes; they are the real service's.
 //! The flows that issue the first token are left out.
 
-use http::StatusCode;
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
 use crate::emulator::accounts::{AccountId, Token};
 use crate::emulator::http::{ApiError, Fields, Reply, hex};
-use crate::emulator::render::Renderer;
 use crate::emulator::routing::{Call, Need, Outcome, Route};
 use crate::emulator::world::OauthApp;
 
@@ -58,7 +56,7 @@ fn reset(call: &mut Call<'_>) -> Outcome {
 fn delete(call: &mut Call<'_>) -> Outcome {
     let position = issued(call)?;
     call.world.revoke(position);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 /// Revokes all tokens of the token's user for this app.
@@ -66,28 +64,19 @@ fn delete_grant(call: &mut Call<'_>) -> Outcome {
     let position = issued(call)?;
     let of = |token: &Token| (token.oauth_app, token.user);
     let grant = call.world.tokens.get(position).map(|token| of(token)).ok_or(ApiError::NotFound)?;
-    let granted: Vec<usize> = call
-        .world
-        .tokens
-        .iter()
-        .enumerate()
-        .filter(|(_, token)| of(token) == grant)
-        .map(|(position, _)| position)
-        .collect();
-    for position in granted {
-        call.world.revoke(position);
+    for position in 0..call.world.tokens.len() {
+        if call.world.tokens.get(position).is_some_and(|token| of(token) == grant) {
+            call.world.revoke(position);
+        }
     }
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 fn render(call: &Call<'_>, position: usize) -> Result<Value, ApiError> {
     let token = call.world.tokens.get(position).ok_or(ApiError::NotFound)?;
     let app = app(call)?;
-    let last: String = token
-        .value
-        .chars()
-        .skip(token.value.chars().count().saturating_sub(LAST_CHARACTERS))
-        .collect();
+    let hidden = token.value.chars().count().saturating_sub(LAST_CHARACTERS);
+    let last: String = token.value.chars().skip(hidden).collect();
     Ok(json!({
         "id": position,
         "url": format!("{}/authorizations/{position}", call.urls.api),
@@ -100,6 +89,6 @@ fn render(call: &Call<'_>, position: usize) -> Result<Value, ApiError> {
         "note_url": null,
         "fingerprint": null,
         "expires_at": null,
-        "user": token.user.map(|user| Renderer::of(call).user_summary(user)),
+        "user": token.user.map(|user| call.renderer().user_summary(user)),
     }))
 }

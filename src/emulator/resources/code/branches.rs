@@ -3,17 +3,14 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::contents::full;
-use crate::emulator::accounts::Level;
+use super::contents::{READ, WRITE};
+use super::protection;
 use crate::emulator::events::webhooks::{EventContext, pushes};
 use crate::emulator::http::{ApiError, Fields, Reply, SITE, segment};
-use crate::emulator::render::{Renderer, extend, node_id};
-use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
+use crate::emulator::render::{extend, node_id};
+use crate::emulator::routing::{Call, Outcome, Route};
 use crate::emulator::world::git::objects::is_ref_name;
 use crate::emulator::world::{Draft, Repository};
-
-pub const READ: Need = Need::repository("contents", Level::Read, Role::Read);
-pub const WRITE: Need = Need::repository("contents", Level::Write, Role::Push);
 
 pub const ROUTES: &[Route] = &[
     Route::get("/repos/{owner}/{repo}/branches", READ, list),
@@ -24,42 +21,24 @@ pub const ROUTES: &[Route] = &[
 ];
 
 pub fn summary(call: &Call<'_>, repository: &Repository, branch: &str, sha: &str) -> Value {
-    Renderer::of(call).branch_summary(
-        repository,
-        branch,
-        sha,
-        crate::emulator::resources::code::protection::of(call, branch).is_some(),
-    )
+    let is_protected = protection::of(call, branch).is_some();
+    call.renderer().branch_summary(repository, branch, sha, is_protected)
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);
-    let wanted = match call.query.get("protected") {
-        None | Some("") => None,
-        Some("true") => Some(true),
-        Some("false") => Some(false),
-        Some(_) => {
-            return Err(ApiError::invalid(
-                "Branch",
-                "protected",
-                "protected must be true or false",
-            ));
-        }
-    };
+    let truth = |given: &str| given.parse().ok();
+    let message = "protected must be true or false";
+    let wanted: Option<bool> = call.choice("Branch", "protected", truth, message)?;
     let is_wanted = |branch: &&str| {
-        wanted.is_none_or(|wanted| {
-            wanted == crate::emulator::resources::code::protection::of(call, branch).is_some()
-        })
+        wanted.is_none_or(|wanted| wanted == protection::of(call, branch).is_some())
     };
     let shown = history
         .branches()
         .filter(is_wanted)
-        .filter_map(|branch| Some((branch, history.head(branch)?)))
-        .collect();
-    Ok(pagination::page(call, USUAL, shown, |(branch, head)| {
-        summary(call, repository, branch, &head.sha)
-    }))
+        .filter_map(|branch| Some((branch, history.head(branch)?)));
+    call.page(shown, |_, (branch, head)| summary(call, repository, branch, &head.sha))
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
@@ -71,7 +50,7 @@ fn render(call: &Call<'_>, name: &str) -> Result<Value, ApiError> {
     let repository = call.repository()?;
     let history = call.world.history(repository);
     let head = history.head(name).ok_or(ApiError::NotFound)?;
-    let renderer = Renderer::of(call);
+    let renderer = call.renderer();
     let mut value = summary(call, repository, name, &head.sha);
     let page = format!("{SITE}/{}/tree/{}", call.world.full_name(repository), segment(name));
     let is_protected = value.get("protected").cloned();
@@ -89,14 +68,13 @@ fn render(call: &Call<'_>, name: &str) -> Result<Value, ApiError> {
 /// Renames a branch in its pull requests too, and as the repository's default branch.
 fn rename(call: &mut Call<'_>) -> Outcome {
     let name = call.params.get("branch").to_owned();
-    let sha =
-        call.world.history(call.repository()?).head(&name).ok_or(ApiError::NotFound)?.sha.clone();
+    let sha = call.history()?.head(&name).ok_or(ApiError::NotFound)?.sha.clone();
     let mut fields = Fields::parse("Branch", call.body)?;
     let new_name = fields.required_string("new_name");
     if !new_name.is_empty() && !is_ref_name(&new_name) {
         fields.invalid("new_name", "new_name is no name of a branch");
     }
-    if call.world.history(call.repository()?).head(&new_name).is_some() {
+    if call.history()?.head(&new_name).is_some() {
         fields.taken("new_name");
     }
     fields.check()?;
@@ -106,17 +84,17 @@ fn rename(call: &mut Call<'_>) -> Outcome {
     if repository.default_branch == name {
         repository.default_branch.clone_from(&new_name);
     }
-    for pull in
-        repository.issues.values_mut().filter(|issue| issue.pull_from.as_ref() == Some(&name))
-    {
-        pull.pull_from = Some(new_name.clone());
+    for pull in repository.issues.values_mut() {
+        if pull.pull_from.as_ref() == Some(&name) {
+            pull.pull_from = Some(new_name.clone());
+        }
     }
     Ok(Reply::json(StatusCode::CREATED, render(call, &new_name)?))
 }
 
 pub fn move_branch(call: &mut Call<'_>, branch: &str, to: Option<&str>) -> Result<(), ApiError> {
-    let scene = EventContext::of(call);
-    pushes::move_branch(call.world, scene, branch, to).map_err(full)
+    let context = EventContext::of(call);
+    Ok(pushes::move_branch(call.world, context, branch, to)?)
 }
 
 /// 204 without any changes. The history has no commits with two parents, so a merge that is no
@@ -127,15 +105,10 @@ fn merge(call: &mut Call<'_>) -> Outcome {
     let message =
         fields.string("commit_message").unwrap_or_else(|| format!("Merge {head} into {base}"));
     fields.check()?;
-    match join(call, &base, &head, message)? {
-        None => Ok(Reply::empty(StatusCode::NO_CONTENT)),
-        Some(sha) => {
-            let repository = call.repository()?;
-            let history = call.world.history(repository);
-            let commit = history.commit(&sha).ok_or(ApiError::NotFound)?;
-            Ok(Reply::json(StatusCode::CREATED, Renderer::of(call).commit(repository, commit)))
-        }
-    }
+    let Some(sha) = join(call, &base, &head, message)? else { return Ok(Reply::no_content()) };
+    let (repository, history) = (call.repository()?, call.history()?);
+    let commit = history.commit(&sha).ok_or(ApiError::NotFound)?;
+    Ok(Reply::json(StatusCode::CREATED, call.renderer().commit(repository, commit)))
 }
 
 /// Merges `head` into a branch and returns the new commit; `None` when the branch has all of it.
@@ -145,7 +118,7 @@ pub fn join(
     head: &str,
     message: String,
 ) -> Result<Option<String>, ApiError> {
-    let history = call.world.history(call.repository()?);
+    let history = call.history()?;
     let onto = history.head(base).ok_or(ApiError::NotFound)?;
     let merged = history.named(head).ok_or(ApiError::NotFound)?;
     let comparison = history.compare(onto, merged);
@@ -162,12 +135,8 @@ pub fn join(
         at: call.now,
         files,
     };
-    let sha = call
-        .world
-        .history_mut(call.repository)
-        .ok_or(ApiError::NotFound)?
-        .keep(draft)
-        .map_err(full)?;
+    let history = call.world.history_mut(call.repository).ok_or(ApiError::NotFound)?;
+    let sha = history.keep(draft)?;
     move_branch(call, base, Some(&sha))?;
     Ok(Some(sha))
 }
@@ -177,9 +146,9 @@ fn tags(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);
     let sha = history.tip(repository).map_or("", |tip| tip.sha.as_str());
-    let base = Renderer::of(call).repository_url(repository);
-    let tags = repository.releases.values().rev().map(|release| &release.tag).collect();
-    Ok(pagination::page(call, USUAL, tags, |name| {
+    let base = call.renderer().repository_url(repository);
+    let tags = repository.releases.values().rev().map(|release| &release.tag);
+    call.page(tags, |_, name| {
         json!({
             "name": name,
             "node_id": node_id("Ref", repository.id) + name,
@@ -187,5 +156,5 @@ fn tags(call: &mut Call<'_>) -> Outcome {
             "tarball_url": format!("{base}/tarball/refs/tags/{}", segment(name)),
             "zipball_url": format!("{base}/zipball/refs/tags/{}", segment(name)),
         })
-    }))
+    })
 }

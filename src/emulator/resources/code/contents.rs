@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::{EventContext, pushes};
 use crate::emulator::http::{ApiError, Body, Code, Fields, Reply, SITE, segment};
-use crate::emulator::render::{Renderer, extend};
+use crate::emulator::render::extend;
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 use crate::emulator::world::git::objects::{blob_id, is_path};
-use crate::emulator::world::{Commit, Edit, HistoryFull, README, Repository};
+use crate::emulator::world::{Commit, Edit, History, HistoryFull, README, Repository};
 
 pub const READ: Need = Need::repository("contents", Level::Read, Role::Read);
 pub const WRITE: Need = Need::repository("contents", Level::Write, Role::Push);
@@ -31,11 +31,19 @@ pub const ROUTES: &[Route] = &[
 
 fn shown(call: &Call<'_>, repository: &Repository) -> Result<Commit, ApiError> {
     let history = call.world.history(repository);
-    let read_edit = call.query.get("ref").filter(|name| !name.is_empty());
-    read_edit
-        .map_or_else(|| history.tip(repository), |name| history.named(name))
-        .cloned()
-        .ok_or(ApiError::NotFound)
+    named_or_tip(call, &history, repository, "ref").cloned()
+}
+
+/// Finds the commit that a parameter of the query names; by default the newest.
+pub fn named_or_tip<'h>(
+    call: &Call<'_>,
+    history: &'h History,
+    repository: &Repository,
+    param: &str,
+) -> Result<&'h Commit, ApiError> {
+    let named = call.query.get(param).filter(|name| !name.is_empty());
+    let commit = named.map_or_else(|| history.tip(repository), |name| history.named(name));
+    commit.ok_or(ApiError::NotFound)
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
@@ -59,15 +67,8 @@ fn entries(call: &Call<'_>, repository: &Repository, commit: &Commit, folder: &s
         commit.folders().into_iter().map(|folder| (folder.path, folder.object.id.hex())).collect();
     let one = |(name, content): (&str, Option<&Bytes>)| {
         let path = format!("{folder}{name}");
-        match content {
-            Some(content) => entry(call, repository, &path, Item::File(content)),
-            None => entry(
-                call,
-                repository,
-                &path,
-                Item::Folder(trees.get(path.as_str()).map_or("", String::as_str)),
-            ),
-        }
+        let tree = || Item::Folder(trees.get(path.as_str()).map_or("", String::as_str));
+        entry(call, repository, &path, content.map_or_else(tree, Item::File))
     };
     names.into_iter().map(one).collect()
 }
@@ -86,21 +87,15 @@ fn read(call: &mut Call<'_>, path: &str) -> Outcome {
     let commit = shown(call, repository)?;
     let Some(content) = commit.files.get(path) else {
         let folder = format!("{path}/");
-        if !commit.files.keys().any(|path| path.starts_with(&folder)) {
-            return Err(ApiError::NotFound);
-        }
+        ApiError::not_found_unless(commit.files.keys().any(|path| path.starts_with(&folder)))?;
         return Ok(
             Reply::ok(entries(call, repository, &commit, &folder)).changed_at(repository.pushed_at)
         );
     };
-    let accept =
-        call.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
-    let reply = if wants_raw(accept) {
-        let kind = call.dialect.media_type().trim_end_matches("+json").to_owned();
-        Reply::new(
-            StatusCode::OK,
-            Body::Raw(Some(format!("{kind}.raw; charset=utf-8")), content.clone()),
-        )
+    let reply = if wants_raw(call.header(header::ACCEPT).unwrap_or("")) {
+        let kind = call.dialect.media_type().trim_end_matches("+json");
+        let kind = format!("{kind}.raw; charset=utf-8");
+        Reply::new(StatusCode::OK, Body::Raw(Some(kind), content.clone()))
     } else {
         let mut value = entry(call, repository, path, Item::File(content));
         extend(&mut value, json!({ "encoding": "base64", "content": STANDARD.encode(content) }));
@@ -130,7 +125,7 @@ enum Item<'a> {
 
 fn entry(call: &Call<'_>, repository: &Repository, path: &str, item: Item<'_>) -> Value {
     let address = path.split('/').map(segment).collect::<Vec<_>>().join("/");
-    let base = Renderer::of(call).repository_url(repository);
+    let base = call.renderer().repository_url(repository);
     let url = format!("{base}/contents/{address}");
     let page = format!("{SITE}/{}", call.world.full_name(repository));
     let (sha, content) = match item {
@@ -179,11 +174,8 @@ fn read_edit(call: &Call<'_>, fields: &mut Fields, path: &str) -> Result<FileEdi
             fields.invalid("sha", "sha is not that of the file");
         }
         (None, Some(_)) => {
-            fields.reject(
-                "sha",
-                Code::MissingField,
-                "sha is required to change a file that exists",
-            );
+            let message = "sha is required to change a file that exists";
+            fields.reject("sha", Code::MissingField, message);
         }
         _ => {}
     }
@@ -196,51 +188,45 @@ fn put(call: &mut Call<'_>) -> Outcome {
     if !is_path(&path) {
         fields.invalid("path", "path contains a malformed component");
     }
-    let read_edit = read_edit(call, &mut fields, &path)?;
+    let file_edit = read_edit(call, &mut fields, &path)?;
     let content = content(&mut fields);
     fields.check()?;
-    let commit =
-        commit(call, &read_edit, Edit { path: path.clone(), content: Some(content.clone()) })?;
+    let edit = Edit { path: path.clone(), content: Some(content.clone()) };
+    let commit = commit(call, &file_edit, edit)?;
     let repository = call.repository()?;
-    let value = json!({ "content": entry(call, repository, &path, Item::File(&content)), "commit": Renderer::of(call).git_commit(repository, &commit) });
-    Ok(Reply::json(if read_edit.exists { StatusCode::OK } else { StatusCode::CREATED }, value))
+    let value = json!({ "content": entry(call, repository, &path, Item::File(&content)), "commit": call.renderer().git_commit(repository, &commit) });
+    Ok(Reply::json(if file_edit.exists { StatusCode::OK } else { StatusCode::CREATED }, value))
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {
     let path = call.params.get("path").to_owned();
     let mut fields = Fields::parse("Content", call.body)?;
-    let read_edit = read_edit(call, &mut fields, &path)?;
+    let file_edit = read_edit(call, &mut fields, &path)?;
     fields.check()?;
-    if !read_edit.exists {
-        return Err(ApiError::NotFound);
-    }
-    let commit = commit(call, &read_edit, Edit { path, content: None })?;
+    ApiError::not_found_unless(file_edit.exists)?;
+    let commit = commit(call, &file_edit, Edit { path, content: None })?;
     let repository = call.repository()?;
     Ok(Reply::ok(
-        json!({ "content": null, "commit": Renderer::of(call).git_commit(repository, &commit) }),
+        json!({ "content": null, "commit": call.renderer().git_commit(repository, &commit) }),
     ))
 }
 
-fn commit(call: &mut Call<'_>, read_edit: &FileEdit, edit: Edit) -> Result<Commit, ApiError> {
-    let scene = EventContext::of(call);
-    let made =
-        pushes::commit(call.world, scene, &read_edit.branch, read_edit.message.clone(), edit)
-            .map_err(full)?;
+fn commit(call: &mut Call<'_>, file_edit: &FileEdit, edit: Edit) -> Result<Commit, ApiError> {
+    let (context, message) = (EventContext::of(call), file_edit.message.clone());
+    let made = pushes::commit(call.world, context, &file_edit.branch, message, edit)?;
     made.ok_or(ApiError::NotFound)
 }
 
 /// The upstream answers 422 for a spammed endpoint.
-pub fn full(_: HistoryFull) -> ApiError {
-    ApiError::invalid("Content", "base", "the repository holds too much already")
+impl From<HistoryFull> for ApiError {
+    fn from(_: HistoryFull) -> Self {
+        Self::invalid("Content", "base", "the repository holds too much already")
+    }
 }
 
 fn content(fields: &mut Fields) -> Bytes {
-    let Some(given) = fields.string("content") else {
-        if !fields.has("content") {
-            fields.missing("content");
-        }
-        return Bytes::new();
-    };
+    fields.require("content");
+    let Some(given) = fields.string("content") else { return Bytes::new() };
     // Clients break it into lines.
     let joined: String = given.chars().filter(|c| !c.is_ascii_whitespace()).collect();
     match STANDARD.decode(joined) {

@@ -11,16 +11,15 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::branches::{READ, WRITE};
-use super::contents::full;
+use super::contents::{READ, WRITE};
 use crate::clock::Timestamp;
 use crate::emulator::http::{ApiError, Fields, Reply, iso};
-use crate::emulator::render::{Renderer, extend, node_id};
-use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
+use crate::emulator::render::{extend, node_id, object};
+use crate::emulator::routing::{Call, Outcome, Route};
 use crate::emulator::world::git::objects::{
     FILE_MODE, Leaf, ObjectId, TagFacts, blob_id, is_path, make_way, root_tree, tag,
 };
-use crate::emulator::world::{Draft, Repository, StoredItem, Tree};
+use crate::emulator::world::{Draft, Repository, Tree};
 
 pub const ROUTES: &[Route] = &[
     Route::post("/repos/{owner}/{repo}/git/blobs", WRITE, create_blob),
@@ -38,52 +37,36 @@ pub const ROUTES: &[Route] = &[
 
 const ENTRIES_MAX: usize = 200;
 
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Blobs,
-    Trees,
-    Tags,
+/// The kinds of stored objects, as in their addresses. Commits are in the history.
+const BLOBS: &str = "blobs";
+const TREES: &str = "trees";
+const TAGS: &str = "tags";
+
+fn collection(call: &Call<'_>, kind: &str) -> String {
+    format!("repository/{}/git/{kind}", call.repository)
 }
 
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Blobs => "blobs",
-            Self::Trees => "trees",
-            Self::Tags => "tags",
-        }
-    }
-
-    fn collection(self, call: &Call<'_>) -> String {
-        format!("repository/{}/git/{}", call.repository, self.name())
-    }
+fn url(call: &Call<'_>, kind: &str, sha: &str) -> Result<String, ApiError> {
+    Ok(format!("{}/git/{kind}/{sha}", call.renderer().repository_url(call.repository()?)))
 }
 
-fn url(call: &Call<'_>, collection: &str, sha: &str) -> Result<String, ApiError> {
-    Ok(format!("{}/git/{collection}/{sha}", Renderer::of(call).repository_url(call.repository()?)))
+fn keep<'f>(
+    call: &mut Call<'_>,
+    kind: &str,
+    sha: &str,
+    fields: impl IntoIterator<Item = (&'f str, Value)>,
+) -> Result<(), ApiError> {
+    let (id, collection) = (call.world.next_id(), collection(call, kind));
+    call.store(&collection, sha, id, object(fields)).map(drop)
 }
 
-fn keep(call: &mut Call<'_>, kind: Kind, sha: &str, fields: Value) -> Result<(), ApiError> {
-    let fields = if let Value::Object(fields) = fields { fields } else { Map::new() };
-    let thing =
-        StoredItem { id: call.world.next_id(), fields, created_at: call.now, updated_at: call.now };
-    let collection = kind.collection(call);
-    Ok(call.world.collections.put(&collection, sha, thing)?)
-}
-
-fn kept<'a>(call: &'a Call<'_>, kind: Kind, sha: &str) -> Option<&'a Map<String, Value>> {
-    call.world.collections.collection(&kind.collection(call))?.get(sha).map(|thing| &thing.fields)
-}
-
-fn created(call: &Call<'_>, collection: &str, sha: &str, value: Value) -> Outcome {
-    Ok(Reply::created(value, &url(call, collection, sha)?))
+fn kept<'a>(call: &'a Call<'_>, kind: &str, sha: &str) -> Option<&'a Map<String, Value>> {
+    call.world.collections.collection(&collection(call, kind))?.get(sha).map(|thing| &thing.fields)
 }
 
 fn create_blob(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Blob", call.body)?;
-    if !fields.has("content") {
-        fields.missing("content");
-    }
+    fields.require("content");
     let content = fields.string("content").unwrap_or_default();
     let bytes = match fields.string("encoding").as_deref() {
         None | Some("utf-8") => Some(content.into_bytes()),
@@ -98,30 +81,28 @@ fn create_blob(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     let sha = keep_blob(call, &bytes.unwrap_or_default())?;
-    let value = json!({ "sha": sha, "url": url(call, "blobs", &sha)? });
-    created(call, "blobs", &sha, value)
+    Ok(Reply::created_at_url(json!({ "sha": sha, "url": url(call, BLOBS, &sha)? })))
 }
 
 fn keep_blob(call: &mut Call<'_>, bytes: &[u8]) -> Result<String, ApiError> {
     let sha = blob_id(bytes).hex();
-    keep(call, Kind::Blobs, &sha, json!({ "content": STANDARD.encode(bytes) }))?;
+    keep(call, BLOBS, &sha, [("content", json!(STANDARD.encode(bytes)))])?;
     Ok(sha)
 }
 
 fn blob(call: &Call<'_>, sha: &str) -> Result<Bytes, ApiError> {
-    if let Some(content) =
-        kept(call, Kind::Blobs, sha).and_then(|fields| fields.get("content")?.as_str())
-    {
+    let created = kept(call, BLOBS, sha);
+    if let Some(content) = created.and_then(|fields| fields.get("content")?.as_str()) {
         return Ok(STANDARD.decode(content).unwrap_or_default().into());
     }
-    call.world.history(call.repository()?).content(sha).cloned().ok_or(ApiError::NotFound)
+    call.history()?.content(sha).cloned().ok_or(ApiError::NotFound)
 }
 
 fn get_blob(call: &mut Call<'_>) -> Outcome {
     let sha = call.params.get("file_sha");
     let bytes = blob(call, sha)?;
     Ok(Reply::ok(json!({
-        "sha": sha, "node_id": node_id("Blob", 0) + sha, "url": url(call, "blobs", sha)?, "size": bytes.len(),
+        "sha": sha, "node_id": node_id("Blob", 0) + sha, "url": url(call, BLOBS, sha)?, "size": bytes.len(),
         "content": STANDARD.encode(&bytes), "encoding": "base64",
     })))
 }
@@ -131,25 +112,21 @@ type Entries = BTreeMap<String, (String, String, String)>;
 
 /// Returns the entries of a created tree, or of a tree, branch or commit of the history.
 fn entries(call: &Call<'_>, name: &str) -> Result<Entries, ApiError> {
-    if let Some(tree) = kept(call, Kind::Trees, name) {
-        let text = |entry: &Value, field: &str| {
-            entry.get(field).and_then(Value::as_str).unwrap_or("").to_owned()
-        };
+    if let Some(tree) = kept(call, TREES, name) {
         let read = |(path, entry): (&String, &Value)| {
-            (path.clone(), (text(entry, "mode"), text(entry, "type"), text(entry, "sha")))
+            let text =
+                |field: &str| entry.get(field).and_then(Value::as_str).unwrap_or("").to_owned();
+            (path.clone(), (text("mode"), text("type"), text("sha")))
         };
         return Ok(tree.iter().map(read).collect());
     }
-    let history = call.world.history(call.repository()?);
-    let blobs = history
-        .named(name)
-        .map(|commit| BTreeMap::clone(&commit.blobs))
-        .or_else(|| history.tree(name))
-        .ok_or(ApiError::NotFound)?;
-    Ok(blobs
-        .into_iter()
-        .map(|(path, id)| (path, (FILE_MODE.to_owned(), "blob".to_owned(), id.hex())))
-        .collect())
+    let history = call.history()?;
+    let of_commit = history.named(name).map(|commit| BTreeMap::clone(&commit.blobs));
+    let blobs = of_commit.or_else(|| history.tree(name)).ok_or(ApiError::NotFound)?;
+    let file = |(path, id): (String, ObjectId)| {
+        (path, (FILE_MODE.to_owned(), "blob".to_owned(), id.hex()))
+    };
+    Ok(blobs.into_iter().map(file).collect())
 }
 
 fn tree_id<'a>(entries: &'a Entries) -> String {
@@ -160,7 +137,7 @@ fn tree_id<'a>(entries: &'a Entries) -> String {
     root_tree(&leaves).hex()
 }
 
-fn render_tree(call: &Call<'_>, name: &str) -> Outcome {
+fn render_tree(call: &Call<'_>, name: &str) -> Result<Value, ApiError> {
     let mut tree = Vec::new();
     let entries = entries(call, name)?;
     let sha = tree_id(&entries);
@@ -171,13 +148,11 @@ fn render_tree(call: &Call<'_>, name: &str) -> Outcome {
         }
         tree.push(entry);
     }
-    Ok(Reply::ok(
-        json!({ "sha": sha, "url": url(call, "trees", &sha)?, "tree": tree, "truncated": false }),
-    ))
+    Ok(json!({ "sha": sha, "url": url(call, TREES, &sha)?, "tree": tree, "truncated": false }))
 }
 
 fn get_tree(call: &mut Call<'_>) -> Outcome {
-    render_tree(call, call.params.get("tree_sha"))
+    Ok(Reply::ok(render_tree(call, call.params.get("tree_sha"))?))
 }
 
 /// The modes and kinds of objects (git-ls-tree). Folders are not stored, only their content.
@@ -235,11 +210,12 @@ fn create_tree(call: &mut Call<'_>) -> Outcome {
     let mut tree: Entries = base.and_then(Result::ok).unwrap_or_default();
     let mut contents = Vec::new();
     let given = fields.value("tree").and_then(Value::as_array).cloned();
+    let mut applies = |entry: &Value| {
+        apply(call, entry, &mut tree, &mut contents).is_some() && tree.len() <= ENTRIES_MAX
+    };
     match given {
         Some(given) if given.len() <= ENTRIES_MAX => {
-            if !given.iter().all(|entry| {
-                apply(call, entry, &mut tree, &mut contents).is_some() && tree.len() <= ENTRIES_MAX
-            }) {
+            if !given.iter().all(&mut applies) {
                 fields.invalid("tree", "tree must have entries with path, mode and the sha of what there is, 200 files in all");
             }
         }
@@ -255,14 +231,11 @@ fn create_tree(call: &mut Call<'_>) -> Outcome {
         keep_blob(call, &content)?;
     }
     let sha = tree_id(&tree);
-    let kept: Map<String, Value> = tree
-        .into_iter()
-        .map(|(path, (mode, kind, sha))| (path, json!({ "mode": mode, "type": kind, "sha": sha })))
-        .collect();
-    keep(call, Kind::Trees, &sha, Value::Object(kept))?;
-    let location = url(call, "trees", &sha)?;
-    Ok(Reply { status: http::StatusCode::CREATED, ..render_tree(call, &sha)? }
-        .with(http::header::LOCATION, &location))
+    let kept = tree.iter().map(|(path, (mode, kind, sha))| {
+        (path.as_str(), json!({ "mode": mode, "type": kind, "sha": sha }))
+    });
+    keep(call, TREES, &sha, kept)?;
+    Ok(Reply::created_at_url(render_tree(call, &sha)?))
 }
 
 /// Returns the files of a tree, without entries that name unknown blobs.
@@ -279,7 +252,7 @@ fn create_commit(call: &mut Call<'_>) -> Outcome {
     if !tree.is_empty() && files.is_err() {
         fields.invalid("tree", "tree is no tree of the repository");
     }
-    let history = call.world.history(call.repository()?);
+    let history = call.history()?;
     if parents.iter().any(|parent| history.commit(parent).is_none()) {
         fields.invalid("parents", "parents must be commits of the repository");
     }
@@ -292,20 +265,15 @@ fn create_commit(call: &mut Call<'_>) -> Outcome {
         at: call.now,
         files: files?,
     };
-    let sha = call
-        .world
-        .history_mut(call.repository)
-        .ok_or(ApiError::NotFound)?
-        .keep(draft)
-        .map_err(full)?;
-    let value = render_commit(call, &sha)?;
-    created(call, "commits", &sha, value)
+    let history = call.world.history_mut(call.repository).ok_or(ApiError::NotFound)?;
+    let sha = history.keep(draft)?;
+    Ok(Reply::created_at_url(render_commit(call, &sha)?))
 }
 
 fn render_commit(call: &Call<'_>, sha: &str) -> Result<Value, ApiError> {
     let repository = call.repository()?;
     let history = call.world.history(repository);
-    Ok(Renderer::of(call).git_commit(repository, history.commit(sha).ok_or(ApiError::NotFound)?))
+    Ok(call.renderer().git_commit(repository, history.commit(sha).ok_or(ApiError::NotFound)?))
 }
 
 fn get_commit(call: &mut Call<'_>) -> Outcome {
@@ -320,39 +288,35 @@ fn create_tag(call: &mut Call<'_>) -> Outcome {
         fields.required_string("object"),
     );
     let kind = fields.string("type").unwrap_or_else(|| "commit".to_owned());
-    let history = call.world.history(call.repository()?);
+    let history = call.history()?;
     if !object.is_empty() && kind == "commit" && history.commit(&object).is_none() {
         fields.invalid("object", "object is no commit of the repository");
     }
     fields.check()?;
     let login = call.world.login(call.actor());
     let email = format!("{login}@example.com");
-    let sha = tag(
-        TagFacts {
-            object: &object,
-            kind: &kind,
-            tag: &name,
-            name: login,
-            email: &email,
-            at: call.now,
-        },
-        &message,
-    )
-    .id
-    .hex();
-    let fields = json!({ "tag": name, "message": message, "object": object, "type": kind, "by": call.actor(), "at": call.now.as_millis() });
-    keep(call, Kind::Tags, &sha, fields)?;
-    let value = render_tag(call, &sha)?;
-    created(call, "tags", &sha, value)
+    let (object, kind, at) = (&*object, &*kind, call.now);
+    let facts = TagFacts { object, kind, tag: &name, name: login, email: &email, at };
+    let sha = tag(facts, &message).id.hex();
+    let kept = [
+        ("tag", json!(name)),
+        ("message", json!(message)),
+        ("object", json!(object)),
+        ("type", json!(kind)),
+        ("by", json!(call.actor())),
+        ("at", json!(at.as_millis())),
+    ];
+    keep(call, TAGS, &sha, kept)?;
+    Ok(Reply::created_at_url(render_tag(call, &sha)?))
 }
 
 fn render_tag(call: &Call<'_>, sha: &str) -> Result<Value, ApiError> {
-    let fields = kept(call, Kind::Tags, sha).ok_or(ApiError::NotFound)?;
+    let fields = kept(call, TAGS, sha).ok_or(ApiError::NotFound)?;
     let login = call.world.login(fields.get("by").and_then(Value::as_u64).unwrap_or(0));
     let at = Timestamp::from_millis(fields.get("at").and_then(Value::as_u64).unwrap_or(0));
     let object = fields.get("object").and_then(Value::as_str).unwrap_or("");
     Ok(json!({
-        "sha": sha, "node_id": node_id("Tag", 0) + sha, "url": url(call, "tags", sha)?,
+        "sha": sha, "node_id": node_id("Tag", 0) + sha, "url": url(call, TAGS, sha)?,
         "tag": fields.get("tag"), "message": fields.get("message"),
         "tagger": { "name": login, "email": format!("{login}@example.com"), "date": iso(at) },
         "object": { "type": fields.get("type"), "sha": object, "url": url(call, "commits", object)? },
@@ -367,35 +331,25 @@ fn get_tag(call: &mut Call<'_>) -> Outcome {
 fn matching_refs(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let beginning = format!("refs/{}", call.params.get("ref"));
-    let found = refs(call, repository)
-        .into_iter()
-        .filter(|(name, _)| name.starts_with(&beginning))
-        .collect();
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, found, |(name, sha)| {
-        renderer.reference(repository, &name, &sha)
-    }))
+    let found = refs(call, repository).filter(|(name, _)| name.starts_with(&beginning));
+    call.page(found, |renderer, (name, sha)| renderer.reference(repository, &name, &sha))
 }
 
 fn one_ref(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let wanted = format!("refs/{}", call.params.get("ref"));
-    let (name, sha) = refs(call, repository)
-        .into_iter()
-        .find(|(name, _)| *name == wanted)
-        .ok_or(ApiError::NotFound)?;
-    Ok(Reply::ok(Renderer::of(call).reference(repository, &name, &sha)))
+    let found = refs(call, repository).find(|(name, _)| *name == wanted);
+    let (name, sha) = found.ok_or(ApiError::NotFound)?;
+    Ok(Reply::ok(call.renderer().reference(repository, &name, &sha)))
 }
 
-fn refs(call: &Call<'_>, repository: &Repository) -> Vec<(String, String)> {
+fn refs(call: &Call<'_>, repository: &Repository) -> impl Iterator<Item = (String, String)> {
     let history = call.world.history(repository);
-    let heads = history.branches().filter_map(|branch| {
-        Some((format!("refs/heads/{branch}"), history.head(branch)?.sha.clone()))
-    });
+    let head =
+        |branch: &str| Some((format!("refs/heads/{branch}"), history.head(branch)?.sha.clone()));
+    let mut refs: Vec<(String, String)> = history.branches().filter_map(head).collect();
     let tip = history.tip(repository).map(|tip| tip.sha.clone()).unwrap_or_default();
-    let tags = repository
-        .releases
-        .values()
-        .map(|release| (format!("refs/tags/{}", release.tag), tip.clone()));
-    heads.chain(tags).collect()
+    let tags = repository.releases.values().map(|release| format!("refs/tags/{}", release.tag));
+    refs.extend(tags.map(|tag| (tag, tip.clone())));
+    refs.into_iter()
 }

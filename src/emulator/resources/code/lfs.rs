@@ -5,7 +5,7 @@
 //! `basic`; the addresses serve and accept small objects. Transfers are free, because storage is on
 //! other machines in reality. Locks and the verify action are left out.
 
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, StatusCode, header};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
@@ -40,32 +40,24 @@ enum Operation {
 }
 
 /// Adds the batch format's media type to LFS responses, and its challenge to a 401.
-pub fn with_lfs_headers(resource: Resource, reply: Reply) -> Reply {
+pub fn with_lfs_headers(resource: Resource, mut reply: Reply) -> Reply {
     if resource != Resource::LFS {
         return reply;
     }
-    let asks = reply.status == StatusCode::UNAUTHORIZED;
-    let mut reply = if matches!(reply.body, Body::Json(_)) {
-        reply.with(header::CONTENT_TYPE, MEDIA_TYPE)
-    } else {
-        reply
-    };
-    if asks {
-        let name = http::HeaderName::from_static("lfs-authenticate");
-        reply.headers.push((name, HeaderValue::from_static("Basic realm=\"Git LFS\"")));
+    if matches!(reply.body, Body::Json(_)) {
+        reply = reply.with(header::CONTENT_TYPE, MEDIA_TYPE);
+    }
+    if reply.status == StatusCode::UNAUTHORIZED {
+        let name = HeaderName::from_static("lfs-authenticate");
+        reply = reply.with(name, "Basic realm=\"Git LFS\"");
     }
     reply
 }
 
 /// Returns the repository in the path, by its current or a former name: Git follows renames.
 fn admit(call: &mut Call<'_>, operation: Operation) -> Result<u64, ApiError> {
-    let repository = call
-        .world
-        .repository_named(call.params.get("owner"), call.params.get("repo"))
-        .ok_or(ApiError::NotFound)?;
-    if !access::sees(call.world, call.caller, repository) {
-        return Err(ApiError::NotFound);
-    }
+    let repository = call.named_repository()?;
+    ApiError::not_found_unless(call.sees(repository))?;
     let (level, role) = match operation {
         Operation::Download => (Level::Read, Role::Read),
         Operation::Upload => (Level::Write, Role::Push),
@@ -86,26 +78,23 @@ fn batch(call: &mut Call<'_>) -> Outcome {
             Operation::Download
         }
     };
-    if fields
-        .strings("transfers")
-        .is_some_and(|transfers| !transfers.iter().any(|transfer| transfer == "basic"))
-    {
+    let transfers = fields.strings("transfers");
+    if transfers.is_some_and(|transfers| !transfers.iter().any(|transfer| transfer == "basic")) {
         fields.invalid("transfers", "transfers must name basic");
     }
     if fields.string("hash_algo").is_some_and(|algorithm| algorithm != "sha256") {
         fields.invalid("hash_algo", "hash_algo must be sha256");
     }
-    let asked = objects(&mut fields);
+    let objects = objects(&mut fields);
     fields.check()?;
     // A batch is limited to 100 objects; the batch format answers 413 beyond.
-    if asked.len() as u64 > call.limits.get("lfs.batch") {
+    if objects.len() as u64 > call.limits.get("lfs.batch") {
         return Err(ApiError::TooLarge);
     }
     let repository = admit(call, operation)?;
-    let answers: Vec<Value> = asked
-        .into_iter()
-        .map(|(oid, size)| answer(call, repository, operation, &oid, size))
-        .collect();
+    let objects = objects.into_iter();
+    let answers: Vec<Value> =
+        objects.map(|(oid, size)| answer(call, repository, operation, &oid, size)).collect();
     Ok(Reply::ok(json!({ "transfer": "basic", "objects": answers, "hash_algo": "sha256" })))
 }
 
@@ -116,15 +105,14 @@ fn objects(fields: &mut Fields) -> Vec<(String, u64)> {
     };
     let object =
         |item: &Value| Some((item.get("oid")?.as_str()?.to_owned(), item.get("size")?.as_u64()?));
-    let asked: Option<Vec<_>> =
+    let objects: Option<Vec<_>> =
         given.as_array().and_then(|items| items.iter().map(object).collect());
-    asked.unwrap_or_else(|| {
-        fields.invalid(
-            "objects",
-            "objects is not an array of objects with oid (a string) and size (an integer)",
-        );
-        Vec::new()
-    })
+    if objects.is_none() {
+        let message =
+            "objects is not an array of objects with oid (a string) and size (an integer)";
+        fields.invalid("objects", message);
+    }
+    objects.unwrap_or_default()
 }
 
 /// Returns one object's part of the response: an address, no action, or an error.
@@ -160,10 +148,8 @@ fn download(call: &mut Call<'_>) -> Outcome {
     let repository = admit(call, Operation::Download)?;
     let object =
         call.world.lfs.get(repository, call.params.get("oid")).ok_or(ApiError::NotFound)?;
-    Ok(Reply::new(
-        StatusCode::OK,
-        Body::Raw(Some("application/octet-stream".to_owned()), object.clone()),
-    ))
+    let body = Body::Raw(Some("application/octet-stream".to_owned()), object.clone());
+    Ok(Reply::new(StatusCode::OK, body))
 }
 
 fn upload(call: &mut Call<'_>) -> Outcome {

@@ -2,7 +2,6 @@
 
 pub mod branches;
 pub mod commits;
-pub mod compare;
 pub mod contents;
 pub mod git;
 pub mod lfs;

@@ -2,12 +2,10 @@
 //!
 //! It is stored and shown, but never refuses a push.
 
-use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::emulator::accounts::Level;
-use crate::emulator::http::{ApiError, Code, Fields, Reply, segment};
-use crate::emulator::render::Renderer;
+use crate::emulator::http::{ApiError, Fields, Reply, segment};
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 use crate::emulator::world::StoredItem;
 
@@ -82,11 +80,8 @@ const KINDS: [&str; 3] = ["apps", "teams", "users"];
 const NAMES_MAX: usize = 100;
 
 pub fn of(call: &Call<'_>, branch: &str) -> Option<StoredItem> {
-    call.world
-        .collections
-        .collection(&collection(call, branch))
-        .and_then(|collection| collection.get("protection"))
-        .cloned()
+    let collection = call.world.collections.collection(&collection(call, branch))?;
+    collection.get("protection").cloned()
 }
 
 fn collection(call: &Call<'_>, branch: &str) -> String {
@@ -94,17 +89,12 @@ fn collection(call: &Call<'_>, branch: &str) -> String {
 }
 
 fn named(call: &Call<'_>) -> Result<StoredItem, ApiError> {
-    branch(call)?;
-    of(call, call.params.get("branch")).ok_or(ApiError::NotFound)
+    of(call, branch(call)?).ok_or(ApiError::NotFound)
 }
 
 fn branch<'a>(call: &'a Call<'_>) -> Result<&'a str, ApiError> {
     let name = call.params.get("branch");
-    if call.world.history(call.repository()?).head(name).is_some() {
-        Ok(name)
-    } else {
-        Err(ApiError::NotFound)
-    }
+    call.history()?.head(name).map(|_| name).ok_or(ApiError::NotFound)
 }
 
 fn keep(call: &mut Call<'_>, fields: Map<String, Value>) -> Result<StoredItem, ApiError> {
@@ -119,7 +109,7 @@ fn keep(call: &mut Call<'_>, fields: Map<String, Value>) -> Result<StoredItem, A
 }
 
 fn address(call: &Call<'_>) -> Result<String, ApiError> {
-    let base = Renderer::of(call).repository_url(call.repository()?);
+    let base = call.renderer().repository_url(call.repository()?);
     Ok(format!("{base}/branches/{}/protection", segment(call.params.get("branch"))))
 }
 
@@ -159,7 +149,7 @@ fn render_part(call: &Call<'_>, name: &str, value: &Value) -> Result<Value, ApiE
 /// Contexts are plain names; actors are rendered in full if they exist.
 fn render_names(call: &Call<'_>, kind: &str, names: &[String]) -> Value {
     let shown = |name: &String| match (kind, call.world.user_by_login(name)) {
-        ("users", Some(user)) => Renderer::of(call).user_summary(user.id),
+        ("users", Some(user)) => call.renderer().user_summary(user.id),
         ("users", None) => json!({ "login": name }),
         ("contexts", _) => json!(name),
         _ => json!({ "slug": name, "name": name }),
@@ -168,10 +158,8 @@ fn render_names(call: &Call<'_>, kind: &str, names: &[String]) -> Value {
 }
 
 fn texts(value: Option<&Value>) -> Vec<String> {
-    value
-        .and_then(Value::as_array)
-        .map(|items| items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect())
-        .unwrap_or_default()
+    let items = value.and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
 /// Replaces the protection; null and absent parts are off.
@@ -180,12 +168,9 @@ fn put(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("ProtectedBranch", call.body)?;
     let mut kept = Map::new();
     for name in SWITCHES.into_iter().chain(MORE_SWITCHES) {
-        let given = fields
-            .value(name)
-            .is_some_and(|value| !value.is_null())
-            .then(|| fields.boolean(name))
-            .flatten();
-        kept.insert(name.to_owned(), json!(given.unwrap_or(false)));
+        let is_given = fields.value(name).is_some_and(|value| !value.is_null());
+        let is_on = is_given && fields.boolean(name).unwrap_or(false);
+        kept.insert(name.to_owned(), json!(is_on));
     }
     for name in OBJECTS {
         if fields.value(name).is_some_and(|value| !value.is_null()) {
@@ -210,12 +195,12 @@ fn part(name: &str, inner: &mut Fields) -> Value {
             .into_iter()
             .collect(),
         _ => {
-            let count =
-                inner.nullable_integer("required_approving_review_count").value().unwrap_or(1);
+            let count = inner.nullable_integer("required_approving_review_count").value();
+            let mut is_on = |name: &str| inner.boolean(name).unwrap_or(false);
             json!({
-                "dismiss_stale_reviews": inner.boolean("dismiss_stale_reviews").unwrap_or(false),
-                "require_code_owner_reviews": inner.boolean("require_code_owner_reviews").unwrap_or(false),
-                "required_approving_review_count": count,
+                "dismiss_stale_reviews": is_on("dismiss_stale_reviews"),
+                "require_code_owner_reviews": is_on("require_code_owner_reviews"),
+                "required_approving_review_count": count.unwrap_or(1),
             })
         }
     }
@@ -225,7 +210,7 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     named(call)?;
     let collection = collection(call, call.params.get("branch"));
     call.world.collections.take(&collection, "protection", call.now);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 fn last_word<'a>(call: &Call<'a>) -> &'a str {
@@ -249,7 +234,11 @@ fn get_part(call: &mut Call<'_>) -> Outcome {
 fn switch_on(call: &mut Call<'_>) -> Outcome {
     let (mut thing, name) = part_of(call, &SWITCHES)?;
     thing.fields.insert(name.to_owned(), json!(true));
-    let thing = keep(call, thing.fields)?;
+    keep_part(call, thing, name)
+}
+
+fn keep_part(call: &mut Call<'_>, changed: StoredItem, name: &str) -> Outcome {
+    let thing = keep(call, changed.fields)?;
     Ok(Reply::ok(render_part(call, name, &json!(thing.fields.get(name)))?))
 }
 
@@ -264,8 +253,7 @@ fn patch_part(call: &mut Call<'_>) -> Outcome {
         return Err(ApiError::NotFound);
     };
     kept.extend(changed);
-    let thing = keep(call, thing.fields)?;
-    Ok(Reply::ok(render_part(call, name, &json!(thing.fields.get(name)))?))
+    keep_part(call, thing, name)
 }
 
 fn delete_part(call: &mut Call<'_>) -> Outcome {
@@ -276,7 +264,7 @@ fn delete_part(call: &mut Call<'_>) -> Outcome {
         thing.fields.remove(name).ok_or(ApiError::NotFound)?;
     }
     keep(call, thing.fields)?;
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 /// Finds a list of names inside the protection: its object, its member and its items.
@@ -287,9 +275,8 @@ fn list_of(
     let (object, member) =
         kind.map_or(("required_status_checks", "contexts"), |kind| ("restrictions", kind));
     let thing = named(call)?;
-    let names = texts(Some(
-        thing.fields.get(object).and_then(|part| part.get(member)).ok_or(ApiError::NotFound)?,
-    ));
+    let names = thing.fields.get(object).and_then(|part| part.get(member));
+    let names = texts(Some(names.ok_or(ApiError::NotFound)?));
     Ok((thing, object, member, names))
 }
 
@@ -299,9 +286,9 @@ fn names(call: &mut Call<'_>) -> Outcome {
 }
 
 fn add_names(call: &mut Call<'_>) -> Outcome {
-    change_names(call, |names, given| {
-        let more: Vec<String> = given.into_iter().filter(|name| !names.contains(name)).collect();
-        names.extend(more);
+    change_names(call, |names, mut given| {
+        given.retain(|name| !names.contains(name));
+        names.extend(given);
     })
 }
 
@@ -319,15 +306,9 @@ fn change_names(
     change: impl FnOnce(&mut Vec<String>, Vec<String>),
 ) -> Outcome {
     let (mut thing, object, member, mut names) = list_of(call)?;
-    let wrapped = match serde_json::from_slice::<Value>(call.body) {
-        Ok(Value::Array(items)) => json!({ member: items }).to_string().into_bytes(),
-        _ => call.body.to_vec(),
-    };
-    let mut fields = Fields::parse("ProtectedBranch", &wrapped)?;
+    let mut fields = Fields::parse_list("ProtectedBranch", member, call.body)?;
+    fields.require(member);
     let given = fields.names(member);
-    if given.is_none() && !fields.has(member) {
-        fields.reject(member, Code::MissingField, format!("{member} is required"));
-    }
     fields.check()?;
     change(&mut names, given.unwrap_or_default());
     names.truncate(NAMES_MAX);

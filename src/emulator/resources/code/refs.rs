@@ -1,12 +1,11 @@
 //! The branches of a repository as Git references.
 
-use http::StatusCode;
 use serde_json::Value;
 
-use super::branches::{READ, WRITE, move_branch};
+use super::branches::move_branch;
+use super::contents::{READ, WRITE};
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
-use crate::emulator::render::Renderer;
-use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
+use crate::emulator::routing::{Call, Outcome, Route};
 use crate::emulator::world::git::objects::is_ref_name;
 
 pub const ROUTES: &[Route] = &[
@@ -25,7 +24,7 @@ fn render(call: &Call<'_>, branch: &str) -> Result<Value, ApiError> {
     let repository = call.repository()?;
     let history = call.world.history(repository);
     let head = history.head(branch).ok_or(ApiError::NotFound)?;
-    Ok(Renderer::of(call).reference(repository, &format!("refs/heads/{branch}"), &head.sha))
+    Ok(call.renderer().reference(repository, &format!("refs/heads/{branch}"), &head.sha))
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
@@ -35,18 +34,16 @@ fn get(call: &mut Call<'_>) -> Outcome {
 fn list(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);
-    let renderer = Renderer::of(call);
-    let heads =
-        history.branches().filter_map(|branch| Some((branch, history.head(branch)?))).collect();
-    Ok(pagination::page(call, USUAL, heads, |(branch, head)| {
+    let heads = history.branches().filter_map(|branch| Some((branch, history.head(branch)?)));
+    call.page(heads, |renderer, (branch, head)| {
         renderer.reference(repository, &format!("refs/heads/{branch}"), &head.sha)
-    }))
+    })
 }
 
 fn create(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Reference", call.body)?;
     let (name, sha) = (fields.required_string("ref"), fields.required_string("sha"));
-    let history = call.world.history(call.repository()?);
+    let history = call.history()?;
     let branch = name.strip_prefix("refs/heads/").filter(|branch| is_ref_name(branch));
     if branch.is_none() && !name.is_empty() {
         fields.invalid("ref", "ref must be refs/heads/ and the name of a branch");
@@ -60,9 +57,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     fields.check()?;
     let branch = branch.unwrap_or("");
     move_branch(call, branch, Some(&sha))?;
-    let value = render(call, branch)?;
-    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
-    Ok(Reply::created(value, &location))
+    Ok(Reply::created_at_url(render(call, branch)?))
 }
 
 /// Without `force` only a fast-forward is allowed.
@@ -70,7 +65,7 @@ fn update(call: &mut Call<'_>) -> Outcome {
     let branch = branch(call)?.to_owned();
     let mut fields = Fields::parse("Reference", call.body)?;
     let (sha, force) = (fields.required_string("sha"), fields.boolean("force").unwrap_or(false));
-    let history = call.world.history(call.repository()?);
+    let history = call.history()?;
     let head = history.head(&branch).ok_or(ApiError::NotFound)?;
     match history.commit(&sha) {
         None if sha.is_empty() => {}
@@ -93,5 +88,5 @@ fn delete(call: &mut Call<'_>) -> Outcome {
         return Err(ApiError::invalid("Reference", "ref", "Cannot delete the default branch"));
     }
     move_branch(call, &branch, None)?;
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::emulator::accounts::Level;
 use crate::emulator::generic;
 use crate::emulator::http::{ApiError, Fields, Reply, SITE, iso};
-use crate::emulator::render::{Renderer, extend, node_id};
+use crate::emulator::render::{node_id, object};
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
 use crate::emulator::world::StoredItem;
 
@@ -27,11 +27,7 @@ fn collection(call: &Call<'_>) -> String {
 
 /// Resolves a branch or commit to the commit's full id.
 fn commit(call: &Call<'_>, name: &str) -> Result<String, ApiError> {
-    call.world
-        .history(call.repository()?)
-        .named(name)
-        .map(|commit| commit.sha.clone())
-        .ok_or(ApiError::NotFound)
+    Ok(call.history()?.named(name).ok_or(ApiError::NotFound)?.sha.clone())
 }
 
 fn create(call: &mut Call<'_>) -> Outcome {
@@ -41,31 +37,28 @@ fn create(call: &mut Call<'_>) -> Outcome {
     if !state.is_empty() && !STATES.contains(&state.as_str()) {
         fields.invalid("state", "state must be error, failure, pending or success");
     }
-    let (target_url, description) = (
-        fields.nullable_string("target_url").value(),
-        fields.nullable_string("description").value(),
-    );
+    let target_url = fields.nullable_string("target_url").value();
+    let description = fields.nullable_string("description").value();
     let context = fields.string("context").unwrap_or_else(|| "default".to_owned());
     fields.check()?;
-    let (id, now, collection) = (call.world.next_id(), call.now, collection(call));
-    let kept = json!({
-        "state": state, "target_url": target_url, "description": description, "context": context, "sha": sha, "by": call.actor(),
-    });
-    let fields = kept.as_object().cloned().unwrap_or_default();
-    let thing = StoredItem { id, fields, created_at: now, updated_at: now };
+    let (id, collection) = (call.world.next_id(), collection(call));
+    let fields = object([
+        ("state", json!(state)),
+        ("target_url", json!(target_url)),
+        ("description", json!(description)),
+        ("context", json!(context)),
+        ("sha", json!(sha)),
+        ("by", json!(call.actor())),
+    ]);
     generic::settle(call.world, &collection)?;
-    call.world.collections.put(&collection, &id.to_string(), thing.clone())?;
-    let value = render(call, &thing)?;
-    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
-    Ok(Reply::created(value, &location))
+    let thing = call.store(&collection, &id.to_string(), id, fields)?;
+    Ok(Reply::created_at_url(render(call, &thing)?))
 }
 
 fn of_commit(call: &Call<'_>) -> Result<(String, Vec<StoredItem>), ApiError> {
     let sha = commit(call, call.params.get("ref"))?;
     let things = generic::items(call.world, &collection(call)).into_iter().map(|(_, thing)| thing);
-    let mut things: Vec<StoredItem> = things.filter(|thing| text(thing, "sha") == sha).collect();
-    things.reverse();
-    Ok((sha, things))
+    Ok((sha.clone(), things.rev().filter(|thing| text(thing, "sha") == sha).collect()))
 }
 
 fn text<'t>(thing: &'t StoredItem, name: &str) -> &'t str {
@@ -73,19 +66,19 @@ fn text<'t>(thing: &'t StoredItem, name: &str) -> &'t str {
 }
 
 fn render(call: &Call<'_>, thing: &StoredItem) -> Result<Value, ApiError> {
-    let base = Renderer::of(call).repository_url(call.repository()?);
+    let base = call.renderer().repository_url(call.repository()?);
     let creator = thing.fields.get("by").and_then(Value::as_u64).unwrap_or(call.world.machine_user);
     Ok(json!({
         "id": thing.id, "node_id": node_id("StatusContext", thing.id), "url": format!("{base}/statuses/{}", text(thing, "sha")),
         "state": thing.fields.get("state"), "context": thing.fields.get("context"), "description": thing.fields.get("description"),
         "target_url": thing.fields.get("target_url"), "avatar_url": format!("{SITE}/avatars/{creator}"),
-        "created_at": iso(thing.created_at), "updated_at": iso(thing.updated_at), "creator": Renderer::of(call).user_summary(creator),
+        "created_at": iso(thing.created_at), "updated_at": iso(thing.updated_at), "creator": call.renderer().user_summary(creator),
     }))
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
     let (_, things) = of_commit(call)?;
-    Ok(pagination::page(call, USUAL, things, |thing| render(call, &thing).unwrap_or(Value::Null)))
+    call.page(things, |_, thing| render(call, &thing).unwrap_or(Value::Null))
 }
 
 /// Combines the newest status of each context.
@@ -106,21 +99,15 @@ fn combined(call: &mut Call<'_>) -> Outcome {
         "success"
     };
     let repository = call.repository()?;
-    let base = Renderer::of(call).repository_url(repository);
+    let base = call.renderer().repository_url(repository);
     let total = newest.len();
     let (shown, link) = pagination::cut(call, USUAL, newest);
     let statuses: Vec<Value> = shown.iter().filter_map(|thing| render(call, thing).ok()).collect();
-    let mut value =
-        json!({ "state": state, "sha": sha, "total_count": total, "statuses": statuses });
-    extend(
-        &mut value,
-        json!({
-            "repository": Renderer::of(call).repository(repository),
-            "commit_url": format!("{base}/commits/{sha}"),
-            "url": format!("{base}/commits/{sha}/status"),
-        }),
-    );
-    let mut reply = Reply::ok(value);
+    let mut reply = Reply::ok(json!({
+        "state": state, "sha": sha, "total_count": total, "statuses": statuses,
+        "repository": call.renderer().repository(repository),
+        "commit_url": format!("{base}/commits/{sha}"), "url": format!("{base}/commits/{sha}/status"),
+    }));
     reply.headers.extend(link);
     Ok(reply)
 }

@@ -6,8 +6,7 @@ use serde_json::Value;
 
 use super::{READ, WRITE, enterprise, ids_of_names, team, team_mut};
 use crate::emulator::http::{ApiError, Reply};
-use crate::emulator::render::Renderer;
-use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
+use crate::emulator::routing::{Call, Outcome, Route};
 
 pub const ROUTES: &[Route] = &[
     Route::get("/enterprises/{enterprise}/teams/{enterprise-team}/memberships", READ, list),
@@ -35,9 +34,7 @@ pub const ROUTES: &[Route] = &[
 ];
 
 fn list(call: &mut Call<'_>) -> Outcome {
-    let members = team(call)?.members.iter().copied().collect();
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, members, |user| renderer.user_summary(user)))
+    call.page_of_users(team(call)?.members.iter().copied())
 }
 
 /// Finds a user of the enterprise by login; other users cannot join its teams.
@@ -47,7 +44,7 @@ fn named_person(call: &Call<'_>, login: &str) -> Option<u64> {
 }
 
 fn summaries(call: &Call<'_>, users: &[u64]) -> Reply {
-    let renderer = Renderer::of(call);
+    let renderer = call.renderer();
     Reply::ok(users.iter().map(|user| renderer.user_summary(*user)).collect::<Value>())
 }
 
@@ -61,49 +58,36 @@ fn add(call: &mut Call<'_>) -> Outcome {
 /// Answers with all named users, former members or not.
 fn remove(call: &mut Call<'_>) -> Outcome {
     team(call)?;
-    let users = ids_of_names(call, "usernames", |login| {
-        call.world.user_by_login(login).map(|user| user.id)
-    })?;
+    let named = |login: &str| call.world.user_by_login(login).map(|user| user.id);
+    let users = ids_of_names(call, "usernames", named)?;
     team_mut(call)?.members.retain(|user| !users.contains(user));
     Ok(summaries(call, &users))
 }
 
 fn of_path(call: &Call<'_>) -> Result<u64, ApiError> {
     team(call)?;
-    call.world
-        .user_by_login(call.params.get("username"))
-        .map(|user| user.id)
-        .ok_or(ApiError::NotFound)
+    Ok(call.user("username")?.id)
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let user = of_path(call)?;
-    let is_member = team(call)?.members.contains(&user);
-    if is_member {
-        Ok(Reply::ok(Renderer::of(call).user_summary(user)))
-    } else {
-        Err(ApiError::NotFound)
-    }
+    ApiError::not_found_unless(team(call)?.members.contains(&user))?;
+    Ok(Reply::ok(call.renderer().user_summary(user)))
 }
 
 fn put(call: &mut Call<'_>) -> Outcome {
     let user = of_path(call)?;
     if named_person(call, call.params.get("username")).is_none() {
-        return Err(ApiError::invalid(
-            "EnterpriseTeam",
-            "username",
-            "the user does not belong to the enterprise",
-        ));
+        let message = "the user does not belong to the enterprise";
+        return Err(ApiError::invalid("EnterpriseTeam", "username", message));
     }
     team_mut(call)?.members.insert(user);
-    Ok(Reply::json(StatusCode::CREATED, Renderer::of(call).user_summary(user)))
+    Ok(Reply::json(StatusCode::CREATED, call.renderer().user_summary(user)))
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {
     let user = of_path(call)?;
-    if !team(call)?.members.contains(&user) {
-        return Err(ApiError::NotFound);
-    }
+    ApiError::not_found_unless(team(call)?.members.contains(&user))?;
     team_mut(call)?.members.remove(&user);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }

@@ -7,8 +7,10 @@ pub mod memberships;
 pub mod organizations;
 pub mod teams;
 
+use std::collections::BTreeSet;
+
 use crate::emulator::accounts::Level;
-use crate::emulator::http::{ApiError, Code, Fields};
+use crate::emulator::http::{ApiError, Fields};
 use crate::emulator::routing::{Call, Need};
 use crate::emulator::world::{Enterprise, EnterpriseTeam};
 
@@ -43,15 +45,13 @@ fn ids_of_names(
     meaning: impl Fn(&str) -> Option<u64>,
 ) -> Result<Vec<u64>, ApiError> {
     let mut fields = Fields::parse("EnterpriseTeam", call.body)?;
-    if !fields.has(field) {
-        fields.reject(field, Code::MissingField, format!("{field} is required"));
-    }
+    fields.require(field);
     let names = fields.strings(field).unwrap_or_default();
     let found: Vec<Option<u64>> = names.iter().map(|name| meaning(name)).collect();
     if found.iter().any(Option::is_none) {
         fields.invalid(field, format!("{field} has a name that the enterprise does not know"));
     }
     fields.check()?;
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     Ok(found.into_iter().flatten().filter(|id| seen.insert(*id)).collect())
 }

@@ -5,8 +5,7 @@ use serde_json::Value;
 
 use super::{READ, WRITE, enterprise, ids_of_names, team, team_mut};
 use crate::emulator::http::{ApiError, Reply};
-use crate::emulator::render::Renderer;
-use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
+use crate::emulator::routing::{Call, Outcome, Route};
 
 pub const ROUTES: &[Route] = &[
     Route::get("/enterprises/{enterprise}/teams/{enterprise-team}/organizations", READ, list),
@@ -26,23 +25,13 @@ pub const ROUTES: &[Route] = &[
 ];
 
 fn summaries(call: &Call<'_>, ids: &[u64]) -> Value {
-    let renderer = Renderer::of(call);
-    ids.iter()
-        .filter_map(|id| call.world.organizations.get(id))
-        .map(|organization| renderer.organization_summary(organization))
-        .collect()
+    let organizations = ids.iter().filter_map(|id| call.world.organizations.get(id));
+    organizations.map(|one| call.renderer().organization_summary(one)).collect()
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
-    let organizations = team(call)?
-        .organizations
-        .iter()
-        .filter_map(|id| call.world.organizations.get(id))
-        .collect();
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, organizations, |organization| {
-        renderer.organization_summary(organization)
-    }))
+    let ids = team(call)?.organizations.iter();
+    call.page_of_organizations(ids.filter_map(|id| call.world.organizations.get(id)))
 }
 
 /// Finds an organisation of the enterprise by its login; others cannot be assigned.
@@ -64,7 +53,7 @@ fn remove(call: &mut Call<'_>) -> Outcome {
     team(call)?;
     let ids = ids_of_names(call, "organization_slugs", |login| named_organization(call, login))?;
     team_mut(call)?.organizations.retain(|id| !ids.contains(id));
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 fn of_path(call: &Call<'_>) -> Result<u64, ApiError> {
@@ -74,17 +63,14 @@ fn of_path(call: &Call<'_>) -> Result<u64, ApiError> {
 
 fn summary(call: &Call<'_>, id: u64) -> Result<Value, ApiError> {
     let organization = call.world.organizations.get(&id).ok_or(ApiError::NotFound)?;
-    Ok(Renderer::of(call).organization_summary(organization))
+    Ok(call.renderer().organization_summary(organization))
 }
 
 /// Answers 404 when it is not assigned.
 fn get(call: &mut Call<'_>) -> Outcome {
     let id = of_path(call)?;
-    if team(call)?.organizations.contains(&id) {
-        Ok(Reply::ok(summary(call, id)?))
-    } else {
-        Err(ApiError::NotFound)
-    }
+    ApiError::not_found_unless(team(call)?.organizations.contains(&id))?;
+    Ok(Reply::ok(summary(call, id)?))
 }
 
 /// Answers 201 even when it was assigned before, because no other status is documented.
@@ -97,9 +83,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
 /// A missing assignment is a 404.
 fn delete(call: &mut Call<'_>) -> Outcome {
     let id = of_path(call)?;
-    if !team(call)?.organizations.contains(&id) {
-        return Err(ApiError::NotFound);
-    }
+    ApiError::not_found_unless(team(call)?.organizations.contains(&id))?;
     team_mut(call)?.organizations.remove(&id);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }

@@ -3,14 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use http::StatusCode;
-use serde_json::Value;
-
 use super::{READ, WRITE, enterprise, enterprise_mut, team, team_mut};
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
-use crate::emulator::render::Renderer;
-use crate::emulator::resources::teams::description;
-use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
+use crate::emulator::resources::teams::description::{self, NAME_CHARS_MAX};
+use crate::emulator::routing::{Call, Outcome, Route};
 use crate::emulator::world::{Enterprise, EnterpriseTeam, SLUG_PREFIX};
 
 pub const ROUTES: &[Route] = &[
@@ -23,15 +19,14 @@ pub const ROUTES: &[Route] = &[
 
 fn list(call: &mut Call<'_>) -> Outcome {
     let enterprise = enterprise(call)?;
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, enterprise.teams.values().collect(), |team| {
+    call.page(enterprise.teams.values(), |renderer, team| {
         renderer.enterprise_team(enterprise, team)
-    }))
+    })
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let (enterprise, team) = (enterprise(call)?, team(call)?);
-    let body = Renderer::of(call).enterprise_team(enterprise, team);
+    let body = call.renderer().enterprise_team(enterprise, team);
     Ok(Reply::ok(body).changed_at(team.updated_at))
 }
 
@@ -44,11 +39,9 @@ fn free_slug(
 ) -> String {
     let plain = description::slug(name);
     let slug = format!("{SLUG_PREFIX}{plain}");
-    if plain.is_empty() || name.chars().count() > description::NAME_CHARS_MAX {
-        let message = format!(
-            "name must have a letter or digit and at most {} characters",
-            description::NAME_CHARS_MAX
-        );
+    if plain.is_empty() || name.chars().count() > NAME_CHARS_MAX {
+        let message =
+            format!("name must have a letter or digit and at most {NAME_CHARS_MAX} characters");
         fields.invalid("name", message);
     } else if enterprise.teams.values().any(|team| team.slug == slug && Some(team.id) != except) {
         fields.reject("name", Code::AlreadyExists, "name must be unique in the enterprise");
@@ -69,21 +62,19 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let description = description::description(&mut fields).value();
     fields.check()?;
     let (now, id) = (call.now, call.world.next_id());
-    let (members, organizations) = (BTreeSet::new(), BTreeSet::new());
     let team = EnterpriseTeam {
         id,
         slug,
         name,
         description,
-        members,
-        organizations,
+        members: BTreeSet::new(),
+        organizations: BTreeSet::new(),
         created_at: now,
         updated_at: now,
     };
-    let value = Renderer::of(call).enterprise_team(self::enterprise(call)?, &team);
-    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
+    let value = call.renderer().enterprise_team(self::enterprise(call)?, &team);
     enterprise_mut(call)?.teams.insert(id, team);
-    Ok(Reply::created(value, &location))
+    Ok(Reply::created_at_url(value))
 }
 
 fn patch(call: &mut Call<'_>) -> Outcome {
@@ -106,11 +97,11 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     team.description = description.of(team.description.take());
     let enterprise = self::enterprise(call)?;
     let team = enterprise.teams.get(&id).ok_or(ApiError::NotFound)?;
-    Ok(Reply::ok(Renderer::of(call).enterprise_team(enterprise, team)))
+    Ok(Reply::ok(call.renderer().enterprise_team(enterprise, team)))
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {
     let id = team(call)?.id;
     enterprise_mut(call)?.teams.remove(&id);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }

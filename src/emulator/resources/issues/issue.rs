@@ -1,4 +1,7 @@
-//! Issues: list, get, create, change.
+//! Issues: list, get, create, change, assign and lock.
+
+use http::StatusCode;
+use serde_json::Value;
 
 use super::labels;
 use crate::clock::Timestamp;
@@ -8,19 +11,26 @@ use crate::emulator::events::webhooks::issues::Before;
 use crate::emulator::events::{changes, notifications};
 use crate::emulator::http::timestamps::parse_iso;
 use crate::emulator::http::{ApiError, Change, Fields, Reply};
-use crate::emulator::render::Renderer;
-use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 use crate::emulator::world::{Issue, IssueState, Repository};
 
 pub const READ: Need = Need::repository("issues", Level::Read, Role::Read);
 pub const TAKE_PART: Need = Need::repository("issues", Level::Write, Role::Take);
+pub const CHANGE: Need = Need::repository("issues", Level::Write, Role::Push);
 
 pub const ROUTES: &[Route] = &[
     Route::get("/repos/{owner}/{repo}/issues", READ, list),
     Route::post("/repos/{owner}/{repo}/issues", TAKE_PART, create).content(),
     Route::get("/repos/{owner}/{repo}/issues/{number}", READ, get),
     Route::patch("/repos/{owner}/{repo}/issues/{number}", TAKE_PART, patch),
+    Route::post("/repos/{owner}/{repo}/issues/{number}/assignees", CHANGE, assign),
+    Route::delete("/repos/{owner}/{repo}/issues/{number}/assignees", CHANGE, unassign),
+    Route::put("/repos/{owner}/{repo}/issues/{number}/lock", CHANGE, lock),
+    Route::delete("/repos/{owner}/{repo}/issues/{number}/lock", CHANGE, unlock),
 ];
+
+/// The running service's limit of assignees.
+const ASSIGNEES_MAX: usize = 10;
 
 pub fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issue, ApiError> {
     repository.issues.get(&call.params.id("number")?).ok_or(ApiError::NotFound)
@@ -29,8 +39,7 @@ pub fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issu
 fn list(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let issues = chosen(call, repository, repository.issues.values().collect())?;
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, issues, |issue| renderer.issue(repository, issue)))
+    call.page(issues, |renderer, issue| renderer.issue(repository, issue))
 }
 
 /// Lists the issues that match a query, in its order; the default is newest first.
@@ -39,21 +48,17 @@ pub fn chosen<'a>(
     repository: &'a Repository,
     mut issues: Vec<&'a Issue>,
 ) -> Result<Vec<&'a Issue>, ApiError> {
+    let invalid = |param, message: &str| ApiError::invalid("Issue", param, message);
     match call.query.get("state").unwrap_or("open") {
         "open" => issues.retain(|issue| issue.state == IssueState::Open),
         "closed" => issues.retain(|issue| issue.state == IssueState::Closed),
         "all" => {}
-        _ => {
-            return Err(ApiError::invalid("Issue", "state", "state must be open, closed or all"));
-        }
+        _ => return Err(invalid("state", "state must be open, closed or all")),
     }
     if let Some(names) = call.query.get("labels").filter(|names| !names.is_empty()) {
-        let has = |issue: &Issue, name: &str| {
-            issue
-                .labels
-                .iter()
-                .filter_map(|id| repository.labels.get(id))
-                .any(|label| label.name.eq_ignore_ascii_case(name.trim()))
+        let has = |issue: &'a Issue, name: &str| {
+            let mut labels = labels::of_issue(repository, issue);
+            labels.any(|label| label.name.eq_ignore_ascii_case(name.trim()))
         };
         issues.retain(|issue| names.split(',').all(|name| has(issue, name)));
     }
@@ -62,30 +67,21 @@ pub fn chosen<'a>(
         issues.retain(|issue| Some(issue.author) == creator);
     }
     if let Some(since) = call.query.get("since") {
-        let since = parse_iso(since).ok_or_else(|| {
-            ApiError::invalid("Issue", "since", "since is not an ISO 8601 timestamp")
-        })?;
+        let since = parse_iso(since)
+            .ok_or_else(|| invalid("since", "since is not an ISO 8601 timestamp"))?;
         issues.retain(|issue| issue.updated_at >= since);
     }
     let key: fn(&Issue) -> (Timestamp, usize) = match call.query.get("sort").unwrap_or("created") {
         "created" => |issue| (issue.created_at, 0),
         "updated" => |issue| (issue.updated_at, 0),
         "comments" => |issue| (Timestamp::EPOCH, issue.comments.len()),
-        _ => {
-            return Err(ApiError::invalid(
-                "Issue",
-                "sort",
-                "sort must be created, updated or comments",
-            ));
-        }
+        _ => return Err(invalid("sort", "sort must be created, updated or comments")),
     };
     issues.sort_by_key(|issue| (key(issue), issue.number));
     match call.query.get("direction").unwrap_or("desc") {
         "desc" => issues.reverse(),
         "asc" => {}
-        _ => {
-            return Err(ApiError::invalid("Issue", "direction", "direction must be asc or desc"));
-        }
+        _ => return Err(invalid("direction", "direction must be asc or desc")),
     }
     Ok(issues)
 }
@@ -99,7 +95,7 @@ fn get(call: &mut Call<'_>) -> Outcome {
     } else {
         issue.updated_at
     };
-    Ok(Reply::ok(Renderer::of(call).issue(repository, issue)).changed_at(changed_at))
+    Ok(Reply::ok(call.renderer().issue(repository, issue)).changed_at(changed_at))
 }
 
 fn create(call: &mut Call<'_>) -> Outcome {
@@ -107,21 +103,16 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let title = fields.required_string("title");
     let body = fields.nullable_string("body").value();
     let labels = fields.names("labels").unwrap_or_default();
-    let assignees = assignees(call, &mut fields);
+    let assignees = assignees(call, &mut fields).unwrap_or_default();
     let milestone = milestone(call, &mut fields)?.value();
     fields.check()?;
 
     ApiError::unless_spammed("Issue", call.repository()?.issues.len())?;
     let labels = if call.may_push()? { labels::ids_of(call, &labels)? } else { Vec::new() };
-    let number = open(
-        call,
-        NewIssue { title, body, labels, assignees: assignees.unwrap_or_default(), milestone },
-    )?;
+    let number = open(call, NewIssue { title, body, labels, assignees, milestone })?;
     let repository = call.repository()?;
     let issue = repository.issues.get(&number).ok_or(ApiError::NotFound)?;
-    let value = Renderer::of(call).issue(repository, issue);
-    let location = format!("{}/issues/{number}", Renderer::of(call).repository_url(repository));
-    Ok(Reply::created(value, &location))
+    Ok(Reply::created_at_url(call.renderer().issue(repository, issue)))
 }
 
 #[derive(Debug)]
@@ -152,7 +143,9 @@ pub fn open(call: &mut Call<'_>, new_issue: NewIssue) -> Result<u64, ApiError> {
 }
 
 fn patch(call: &mut Call<'_>) -> Outcome {
-    let number = may_edit(call, named(call, call.repository()?)?.number)?;
+    let issue = named(call, call.repository()?)?;
+    let number = issue.number;
+    must_be_author_or_push(call, issue.author)?;
     let mut fields = Fields::parse("Issue", call.body)?;
     let title = fields.has("title").then(|| fields.required_string("title"));
     let body = fields.nullable_string("body");
@@ -166,7 +159,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     edit(call, number, Edit { title, body, state, labels, assignees, milestone })?;
     let repository = call.repository()?;
     let issue = named(call, repository)?;
-    Ok(Reply::ok(Renderer::of(call).issue(repository, issue)))
+    Ok(Reply::ok(call.renderer().issue(repository, issue)))
 }
 
 #[derive(Debug, Default)]
@@ -179,17 +172,16 @@ pub struct Edit {
     pub milestone: Change<u64>,
 }
 
-/// Requires the author or push rights, and returns the issue's number.
-fn may_edit(call: &Call<'_>, number: u64) -> Result<u64, ApiError> {
-    let issue = call.repository()?.issues.get(&number).ok_or(ApiError::NotFound)?;
-    if call.may_push()? || issue.author == call.actor() {
-        return Ok(number);
+pub fn must_be_author_or_push(call: &Call<'_>, author: u64) -> Result<(), ApiError> {
+    if call.may_push()? || author == call.actor() {
+        return Ok(());
     }
     Err(ApiError::Forbidden("Must have admin rights to Repository."))
 }
 
 pub fn edit(call: &mut Call<'_>, number: u64, edit: Edit) -> Result<(), ApiError> {
-    may_edit(call, number)?;
+    let issue = call.repository()?.issues.get(&number).ok_or(ApiError::NotFound)?;
+    must_be_author_or_push(call, issue.author)?;
     let now = call.now;
     let repository = call.repository_mut()?;
     let issue = repository.issues.get_mut(&number).ok_or(ApiError::NotFound)?;
@@ -208,19 +200,16 @@ pub fn edit(call: &mut Call<'_>, number: u64, edit: Edit) -> Result<(), ApiError
     issue_events::tell(call, &before)
 }
 
-fn state(fields: &mut Fields) -> Option<IssueState> {
-    match fields.string("state")?.as_str() {
-        "open" => Some(IssueState::Open),
-        "closed" => Some(IssueState::Closed),
-        _ => {
-            fields.invalid("state", "state must be open or closed");
-            None
-        }
-    }
+pub fn state(fields: &mut Fields) -> Option<IssueState> {
+    fields.choice("state", state_named, "state must be open or closed")
+}
+
+pub fn state_named(name: &str) -> Option<IssueState> {
+    [IssueState::Open, IssueState::Closed].into_iter().find(|state| state.name() == name)
 }
 
 /// Applies a new state and returns the event's action.
-fn change_state(issue: &mut Issue, state: Option<IssueState>, now: Timestamp) -> &'static str {
+pub fn change_state(issue: &mut Issue, state: Option<IssueState>, now: Timestamp) -> &'static str {
     let Some(state) = state.filter(|state| *state != issue.state) else { return "edited" };
     issue.state = state;
     issue.closed_at = (state == IssueState::Closed).then_some(now);
@@ -248,4 +237,66 @@ fn milestone(call: &Call<'_>, fields: &mut Fields) -> Result<Change<u64>, ApiErr
         fields.invalid("milestone", "there is no such milestone");
     }
     Ok(given)
+}
+
+/// Sets the time of change of the issues that show something else that changed.
+pub fn touch(call: &mut Call<'_>, shows: impl Fn(&Issue) -> bool) -> Result<(), ApiError> {
+    let now = call.now;
+    let issues = call.repository_mut()?.issues.values_mut().filter(|issue| shows(issue));
+    issues.for_each(|issue| issue.updated_at = now);
+    Ok(())
+}
+
+/// Changes the issue in the path without an event, and renders it.
+pub fn change(call: &mut Call<'_>, change: impl FnOnce(&mut Issue)) -> Result<Value, ApiError> {
+    let (now, number) = (call.now, call.params.id("number")?);
+    let issue = call.repository_mut()?.issues.get_mut(&number).ok_or(ApiError::NotFound)?;
+    change(issue);
+    issue.updated_at = now;
+    let repository = call.repository()?;
+    Ok(call.renderer().issue(repository, named(call, repository)?))
+}
+
+/// Returns the users in the body. The running service ignores those who cannot be assigned.
+fn assignable(call: &Call<'_>) -> Result<Vec<u64>, ApiError> {
+    named(call, call.repository()?)?;
+    let mut fields = Fields::parse("Issue", call.body)?;
+    let logins = fields.strings("assignees").unwrap_or_default();
+    fields.check()?;
+    Ok(logins.iter().filter_map(|login| Some(call.world.user_by_login(login)?.id)).collect())
+}
+
+fn assign(call: &mut Call<'_>) -> Outcome {
+    let users = assignable(call)?;
+    let value = change(call, |issue| {
+        for user in users {
+            if !issue.assignees.contains(&user) && issue.assignees.len() < ASSIGNEES_MAX {
+                issue.assignees.push(user);
+            }
+        }
+    })?;
+    Ok(Reply::json(StatusCode::CREATED, value))
+}
+
+fn unassign(call: &mut Call<'_>) -> Outcome {
+    let users = assignable(call)?;
+    Ok(Reply::ok(change(call, |issue| issue.assignees.retain(|user| !users.contains(user)))?))
+}
+
+fn lock(call: &mut Call<'_>) -> Outcome {
+    let mut fields = Fields::parse("Issue", call.body)?;
+    let reason = fields.nullable_string("lock_reason").value();
+    let reasons = ["off-topic", "too heated", "resolved", "spam"];
+    if reason.is_some_and(|reason| !reasons.contains(&reason.as_str())) {
+        let message = "lock_reason must be off-topic, too heated, resolved or spam";
+        fields.invalid("lock_reason", message);
+    }
+    fields.check()?;
+    change(call, |issue| issue.locked = true)?;
+    Ok(Reply::no_content())
+}
+
+fn unlock(call: &mut Call<'_>) -> Outcome {
+    change(call, |issue| issue.locked = false)?;
+    Ok(Reply::no_content())
 }

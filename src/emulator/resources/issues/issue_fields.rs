@@ -6,16 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Level;
 use crate::emulator::http::{ApiError, Change, Code, Fields, Reply, iso};
 use crate::emulator::render::{extend, node_id};
-use crate::emulator::routing::{
-    Call, Need, OrganizationNeed, OrganizationRole, Outcome, Route, Unscoped,
-};
+use crate::emulator::routing::{Call, Need, OrganizationRole, Outcome, Route, Unscoped};
 use crate::emulator::world::World;
 use crate::emulator::world::organizations::issue_fields::{FieldOption, IssueField};
 
@@ -25,13 +22,7 @@ const WRITE: Need = need(Level::Write, &["admin:org"], OrganizationRole::Owner);
 
 /// 404 is the only documented refusal.
 const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationRole) -> Need {
-    Need::Organization(OrganizationNeed {
-        permission: "issue_fields",
-        level,
-        scopes,
-        role,
-        unscoped: Unscoped::NotFound,
-    })
+    Need::organization("issue_fields", level, scopes, role, Unscoped::NotFound)
 }
 
 pub const ROUTES: &[Route] = &[
@@ -63,8 +54,11 @@ struct OptionInput {
 /// Without pages: the route takes no parameters.
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn list(call: &mut Call<'_>) -> Outcome {
-    let fields = call.world.issue_fields.get(&call.organization);
-    Ok(Reply::ok(fields.into_iter().flat_map(BTreeMap::values).map(render).collect()))
+    Ok(Reply::ok(of_organization(call.world, call.organization).map(render).collect()))
+}
+
+fn of_organization(world: &World, organization: u64) -> impl Iterator<Item = &IssueField> {
+    world.issue_fields.get(&organization).into_iter().flat_map(BTreeMap::values)
 }
 
 fn create(call: &mut Call<'_>) -> Outcome {
@@ -75,16 +69,11 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let data_type = one_of(&mut fields, "data_type", DATA_TYPES);
     let visibility = visibility(&mut fields).unwrap_or_else(|| VISIBILITY.to_owned());
     let options = options(&mut fields, data_type);
-    // Options are required for `single_select`.
     if data_type == Some(SINGLE_SELECT) && fields.value("options").is_none_or(Value::is_null) {
-        fields.reject(
-            "options",
-            Code::MissingField,
-            "options is required when data_type is single_select",
-        );
+        let message = "options is required when data_type is single_select";
+        fields.reject("options", Code::MissingField, message);
     }
-    let count = call.world.issue_fields.get(&call.organization).map_or(0, BTreeMap::len);
-    if count >= FIELDS_MAX {
+    if of_organization(call.world, call.organization).count() >= FIELDS_MAX {
         fields.invalid("base", format!("an organization has at most {FIELDS_MAX} issue fields"));
     }
     fields.check()?;
@@ -126,12 +115,8 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let (now, organization) = (call.now, call.organization);
     let before = named(call)?.options.clone();
     let options = inputs.map(|inputs| merged_options(call.world, now, &before, inputs));
-    let field = call
-        .world
-        .issue_fields
-        .get_mut(&organization)
-        .and_then(|fields| fields.get_mut(&id))
-        .ok_or(ApiError::NotFound)?;
+    let fields = call.world.issue_fields.get_mut(&organization);
+    let field = fields.and_then(|fields| fields.get_mut(&id)).ok_or(ApiError::NotFound)?;
     field.name = name.unwrap_or_else(|| std::mem::take(&mut field.name));
     field.description = description.of(field.description.take());
     field.visibility = visibility.unwrap_or_else(|| std::mem::take(&mut field.visibility));
@@ -143,7 +128,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
 fn delete(call: &mut Call<'_>) -> Outcome {
     let id = named(call)?.id;
     call.world.issue_fields.entry(call.organization).or_default().remove(&id);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 /// Anything but an integer fails validation, which both routes document.
@@ -152,11 +137,8 @@ fn named<'a>(call: &'a Call<'_>) -> Result<&'a IssueField, ApiError> {
         |_| ApiError::invalid("IssueField", "issue_field_id", "issue_field_id is not an integer");
     let id: i64 = call.params.get("issue_field_id").parse().map_err(no_integer)?;
     let id = u64::try_from(id).map_err(|_| ApiError::NotFound)?;
-    call.world
-        .issue_fields
-        .get(&call.organization)
-        .and_then(|fields| fields.get(&id))
-        .ok_or(ApiError::NotFound)
+    let fields = call.world.issue_fields.get(&call.organization);
+    fields.and_then(|fields| fields.get(&id)).ok_or(ApiError::NotFound)
 }
 
 fn name(fields: &mut Fields) -> String {
@@ -167,11 +149,10 @@ fn name(fields: &mut Fields) -> String {
 
 /// Field names must be unique.
 fn refuse_taken_name(call: &Call<'_>, fields: &mut Fields, name: &str, except: Option<u64>) {
-    let known = call.world.issue_fields.get(&call.organization);
-    let is_taken = |field: &IssueField| {
+    let has_name = |field: &IssueField| {
         Some(field.id) != except && field.name.to_lowercase() == name.to_lowercase()
     };
-    if known.is_some_and(|known| known.values().any(is_taken)) {
+    if of_organization(call.world, call.organization).any(has_name) {
         fields.taken("name");
     }
 }
@@ -189,10 +170,8 @@ fn visibility(fields: &mut Fields) -> Option<String> {
     let is_word = (1..=50).contains(&visibility.len())
         && visibility.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     if !is_word {
-        fields.invalid(
-            "visibility",
-            "visibility must be a word, such as all or organization_members_only",
-        );
+        let message = "visibility must be a word, such as all or organization_members_only";
+        fields.invalid("visibility", message);
     }
     Some(visibility)
 }
@@ -229,10 +208,8 @@ fn options(fields: &mut Fields, data_type: Option<&str>) -> Option<Vec<OptionInp
     let mut inputs: Vec<OptionInput> = Vec::new();
     for (index, mut item) in items.into_iter().enumerate() {
         let option_input = option_input(&mut item);
-        if inputs.iter().any(|other| {
-            !option_input.name.is_empty()
-                && other.name.to_lowercase() == option_input.name.to_lowercase()
-        }) {
+        let name = option_input.name.to_lowercase();
+        if !name.is_empty() && inputs.iter().any(|other| other.name.to_lowercase() == name) {
             item.reject("name", Code::AlreadyExists, "name is taken by another option");
         }
         fields.absorb(item, &format!("options[{index}]"));
@@ -266,37 +243,22 @@ fn merged_options(
     before: &[FieldOption],
     inputs: Vec<OptionInput>,
 ) -> Vec<FieldOption> {
-    let mut options: Vec<FieldOption> = inputs
-        .into_iter()
-        .map(|OptionInput { name, description, color, priority }| {
-            match before.iter().find(|known| known.name == name) {
-                Some(known) => {
-                    let same = known.description == description
-                        && known.color == color
-                        && known.priority == priority;
-                    let updated_at = if same { known.updated_at } else { now };
-                    FieldOption {
-                        id: known.id,
-                        name,
-                        description,
-                        color,
-                        priority,
-                        created_at: known.created_at,
-                        updated_at,
-                    }
-                }
-                None => FieldOption {
-                    id: world.next_id(),
-                    name,
-                    description,
-                    color,
-                    priority,
-                    created_at: now,
-                    updated_at: now,
-                },
-            }
-        })
-        .collect();
+    let mut merged = |OptionInput { name, description, color, priority }| {
+        let known = before.iter().find(|known| known.name == name);
+        let is_same = |known: &&FieldOption| {
+            known.description == description && known.color == color && known.priority == priority
+        };
+        FieldOption {
+            id: known.map_or_else(|| world.next_id(), |known| known.id),
+            created_at: known.map_or(now, |known| known.created_at),
+            updated_at: known.filter(is_same).map_or(now, |known| known.updated_at),
+            name,
+            description,
+            color,
+            priority,
+        }
+    };
+    let mut options: Vec<FieldOption> = inputs.into_iter().map(&mut merged).collect();
     options.sort_by_key(|option| option.priority);
     options
 }
@@ -314,10 +276,8 @@ fn render(field: &IssueField) -> Value {
     });
     // Only `single_select` has options.
     if field.data_type == SINGLE_SELECT {
-        extend(
-            &mut value,
-            json!({ "options": field.options.iter().map(render_option).collect::<Vec<_>>() }),
-        );
+        let options: Value = field.options.iter().map(render_option).collect();
+        extend(&mut value, json!({ "options": options }));
     }
     value
 }
@@ -335,8 +295,7 @@ fn render_option(option: &FieldOption) -> Value {
 }
 
 pub fn overview(world: &World, organization: u64) -> Value {
-    let fields = world.issue_fields.get(&organization).into_iter().flat_map(BTreeMap::values);
-    fields
+    of_organization(world, organization)
         .map(|field| json!({ "id": field.id, "name": field.name, "data_type": field.data_type }))
         .collect()
 }

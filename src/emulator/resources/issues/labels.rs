@@ -1,18 +1,15 @@
-//! Labels and milestones of a repository, and the labels of an issue.
+//! Labels of a repository, and of an issue.
 
-use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::issue::{self, READ};
-use crate::emulator::accounts::Level;
+use super::issue::{self, CHANGE, READ};
 use crate::emulator::events::webhooks::issues::Before;
 use crate::emulator::events::webhooks::{self, WebhookEvent, issues as issue_events};
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
-use crate::emulator::render::{Renderer, extend};
-use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
-use crate::emulator::world::{IssueState, Label, Milestone, Repository};
+use crate::emulator::render::extend;
+use crate::emulator::routing::{Call, Outcome, Route};
+use crate::emulator::world::{Issue, Label, Repository};
 
-const CHANGE: Need = Need::repository("issues", Level::Write, Role::Push);
 /// The colour of a label that is created because an issue names it.
 const USUAL_COLOR: &str = "ededed";
 
@@ -26,9 +23,7 @@ pub const ROUTES: &[Route] = &[
     Route::post("/repos/{owner}/{repo}/issues/{number}/labels", CHANGE, add_to_issue),
     Route::put("/repos/{owner}/{repo}/issues/{number}/labels", CHANGE, set_on_issue),
     Route::delete("/repos/{owner}/{repo}/issues/{number}/labels/{name}", CHANGE, remove_from_issue),
-    Route::get("/repos/{owner}/{repo}/milestones", READ, list_milestones),
-    Route::post("/repos/{owner}/{repo}/milestones", CHANGE, create_milestone).content(),
-    Route::get("/repos/{owner}/{repo}/milestones/{milestone_number}", READ, get_milestone),
+    Route::delete("/repos/{owner}/{repo}/issues/{number}/labels", CHANGE, remove_all_from_issue),
 ];
 
 fn by_name<'a>(repository: &'a Repository, name: &str) -> Option<&'a Label> {
@@ -64,30 +59,33 @@ fn add(
     ApiError::unless_spammed("Label", call.repository()?.labels.len())?;
     let id = call.world.next_id();
     call.repository_mut()?.labels.insert(id, Label { id, name, color, description });
-    let place = call.repository;
-    webhooks::publish(call, WebhookEvent::new("label", "created"), |renderer| {
-        subject(renderer, place, id)
-    });
+    let label = render(call, id)?;
+    webhooks::publish(call, WebhookEvent::new("label", "created"), |_| json!({ "label": label }));
     Ok(id)
 }
 
-fn subject(renderer: &Renderer<'_>, repository: u64, id: u64) -> Value {
-    let repository = renderer.world.repositories.get(&repository);
-    json!({ "label": repository.and_then(|repository| Some(renderer.label(repository, repository.labels.get(&id)?))) })
+fn render(call: &Call<'_>, id: u64) -> Result<Value, ApiError> {
+    let repository = call.repository()?;
+    let label = repository.labels.get(&id).ok_or(ApiError::NotFound)?;
+    Ok(call.renderer().label(repository, label))
+}
+
+pub fn of_issue<'r>(
+    repository: &'r Repository,
+    issue: &'r Issue,
+) -> impl Iterator<Item = &'r Label> {
+    issue.labels.iter().filter_map(|id| repository.labels.get(id))
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, repository.labels.values().collect(), |label| {
-        renderer.label(repository, label)
-    }))
+    call.page(repository.labels.values(), |renderer, label| renderer.label(repository, label))
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let label = named(call, repository)?;
-    Ok(Reply::ok(Renderer::of(call).label(repository, label)))
+    Ok(Reply::ok(call.renderer().label(repository, label)))
 }
 
 fn create(call: &mut Call<'_>) -> Outcome {
@@ -100,11 +98,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     let id = add(call, name, color, description)?;
-    let repository = call.repository()?;
-    let label = repository.labels.get(&id).ok_or(ApiError::NotFound)?;
-    let value = Renderer::of(call).label(repository, label);
-    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
-    Ok(Reply::created(value, &location))
+    Ok(Reply::created_at_url(render(call, id)?))
 }
 
 fn patch(call: &mut Call<'_>) -> Outcome {
@@ -113,9 +107,8 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let name = fields.string("new_name").filter(|name| !name.is_empty());
     let color = color(&mut fields);
     let description = fields.nullable_string("description");
-    if let Some(name) = &name
-        && by_name(call.repository()?, name).is_some_and(|taken| taken.id != id)
-    {
+    let taken = name.as_ref().and_then(|name| by_name(call.repository().ok()?, name));
+    if taken.is_some_and(|taken| taken.id != id) {
         fields.reject("new_name", Code::AlreadyExists, "name is taken");
     }
     fields.check()?;
@@ -128,35 +121,26 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     label.color = color.unwrap_or_else(|| std::mem::take(&mut label.color));
     label.description = description.of(label.description.take());
     touch_issues_with(call, id)?;
-    let place = call.repository;
-    webhooks::publish(call, WebhookEvent::new("label", "edited"), |renderer| {
-        let mut objects = subject(renderer, place, id);
-        extend(&mut objects, json!({ "changes": changes }));
-        objects
-    });
-    let repository = call.repository()?;
-    let label = repository.labels.get(&id).ok_or(ApiError::NotFound)?;
-    Ok(Reply::ok(Renderer::of(call).label(repository, label)))
+    let label = render(call, id)?;
+    let objects = json!({ "label": label, "changes": changes });
+    webhooks::publish(call, WebhookEvent::new("label", "edited"), |_| objects);
+    Ok(Reply::ok(label))
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {
     let id = named(call, call.repository()?)?.id;
     touch_issues_with(call, id)?;
-    let gone = subject(&Renderer::of(call), call.repository, id);
+    let label = render(call, id)?;
     let repository = call.repository_mut()?;
     repository.labels.remove(&id);
     repository.issues.values_mut().for_each(|issue| issue.labels.retain(|label| *label != id));
-    webhooks::publish(call, WebhookEvent::new("label", "deleted"), |_| gone);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    webhooks::publish(call, WebhookEvent::new("label", "deleted"), |_| json!({ "label": label }));
+    Ok(Reply::no_content())
 }
 
 /// Issues show their labels, so their validators must change.
 fn touch_issues_with(call: &mut Call<'_>, label: u64) -> Result<(), ApiError> {
-    let now = call.now;
-    let with_label =
-        call.repository_mut()?.issues.values_mut().filter(|issue| issue.labels.contains(&label));
-    with_label.for_each(|issue| issue.updated_at = now);
-    Ok(())
+    issue::touch(call, |issue| issue.labels.contains(&label))
 }
 
 /// Reads six hexadecimal digits, without the number sign.
@@ -171,13 +155,8 @@ fn color(fields: &mut Fields) -> Option<String> {
 
 fn list_of_issue(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    let labels = issue::named(call, repository)?
-        .labels
-        .iter()
-        .filter_map(|id| repository.labels.get(id))
-        .collect();
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, labels, |label| renderer.label(repository, label)))
+    let labels = of_issue(repository, issue::named(call, repository)?);
+    call.page(labels, |renderer, label| renderer.label(repository, label))
 }
 
 fn add_to_issue(call: &mut Call<'_>) -> Outcome {
@@ -196,22 +175,14 @@ fn set_on_issue(call: &mut Call<'_>) -> Outcome {
 fn remove_from_issue(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let id = named(call, repository)?.id;
-    if !issue::named(call, repository)?.labels.contains(&id) {
-        return Err(ApiError::NotFound);
-    }
+    ApiError::not_found_unless(issue::named(call, repository)?.labels.contains(&id))?;
     change_labels_of_issue(call, |labels| labels.retain(|label| *label != id))
 }
 
 /// Reads labels as `{"labels": […]}` or as a bare array.
 fn given_labels(call: &mut Call<'_>) -> Result<Vec<u64>, ApiError> {
     issue::named(call, call.repository()?)?;
-    let wrapped = match serde_json::from_slice::<Value>(call.body) {
-        Ok(Value::Array(items)) => {
-            serde_json::to_vec(&serde_json::json!({ "labels": items })).unwrap_or_default()
-        }
-        _ => call.body.to_vec(),
-    };
-    let mut fields = Fields::parse("Issue", &wrapped)?;
+    let mut fields = Fields::parse_list("Issue", "labels", call.body)?;
     let names = fields.names("labels").unwrap_or_default();
     fields.check()?;
     ids_of(call, &names)
@@ -225,56 +196,11 @@ fn change_labels_of_issue(call: &mut Call<'_>, change: impl FnOnce(&mut Vec<u64>
     issue.updated_at = now;
     issue_events::tell(call, &before)?;
     let repository = call.repository()?;
-    let renderer = Renderer::of(call);
-    let shown =
-        issue::named(call, repository)?.labels.iter().filter_map(|id| repository.labels.get(id));
-    Ok(Reply::ok(shown.map(|label| renderer.label(repository, label)).collect()))
+    let labels = of_issue(repository, issue::named(call, repository)?);
+    Ok(Reply::ok(labels.map(|label| call.renderer().label(repository, label)).collect()))
 }
 
-fn list_milestones(call: &mut Call<'_>) -> Outcome {
-    let repository = call.repository()?;
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, repository.milestones.values().collect(), |milestone| {
-        renderer.milestone(repository, milestone)
-    }))
-}
-
-fn get_milestone(call: &mut Call<'_>) -> Outcome {
-    let repository = call.repository()?;
-    let milestone = repository
-        .milestones
-        .get(&call.params.id("milestone_number")?)
-        .ok_or(ApiError::NotFound)?;
-    // Its counts change with the repository's issues.
-    Ok(Reply::ok(Renderer::of(call).milestone(repository, milestone))
-        .changed_at(repository.updated_at.max(milestone.updated_at)))
-}
-
-fn create_milestone(call: &mut Call<'_>) -> Outcome {
-    let mut fields = Fields::parse("Milestone", call.body)?;
-    let title = fields.required_string("title");
-    let description = fields.nullable_string("description").value();
-    fields.check()?;
-    ApiError::unless_spammed("Milestone", call.repository()?.milestones.len())?;
-    let (now, creator, id) = (call.now, call.actor(), call.world.next_id());
-    let repository = call.repository_mut()?;
-    let number = repository.milestones.keys().next_back().copied().unwrap_or(0) + 1;
-    let milestone = Milestone {
-        id,
-        number,
-        title,
-        description,
-        state: IssueState::Open,
-        creator,
-        created_at: now,
-        updated_at: now,
-    };
-    repository.milestones.insert(number, milestone);
-    let repository = call.repository()?;
-    let milestone = repository.milestones.get(&number).ok_or(ApiError::NotFound)?;
-    let value = Renderer::of(call).milestone(repository, milestone);
-    let shown = json!({ "milestone": value });
-    let location = format!("{}/milestones/{number}", Renderer::of(call).repository_url(repository));
-    webhooks::publish(call, WebhookEvent::new("milestone", "created"), |_| shown);
-    Ok(Reply::created(value, &location))
+fn remove_all_from_issue(call: &mut Call<'_>) -> Outcome {
+    issue::change(call, |issue| issue.labels.clear())?;
+    Ok(Reply::no_content())
 }

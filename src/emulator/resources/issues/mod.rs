@@ -1,10 +1,8 @@
-//! Issues and pull requests, their labels, comments and search.
+//! Issues and pull requests, their labels, milestones and comments.
 
 pub mod comments;
 pub mod issue;
 pub mod issue_fields;
 pub mod labels;
+pub mod milestones;
 pub mod pull_requests;
-pub mod pulls;
-pub mod search;
-pub mod upkeep;

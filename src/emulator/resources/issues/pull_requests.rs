@@ -1,22 +1,24 @@
-//! Pull requests from opening to merging, and review requests. `pulls` reads them; the generic
-//! store keeps reviews.
+//! Pull requests from opening to merging, and review requests. A pull request is an issue with a
+//! branch; the generic store keeps reviews.
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::issue;
 use crate::emulator::accounts::Level;
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
-use crate::emulator::render::Renderer;
 use crate::emulator::resources::code::branches::join;
-use crate::emulator::resources::code::compare::files;
-use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
-use crate::emulator::world::{Issue, IssueState, Repository, StoredItem};
+use crate::emulator::resources::code::commits::files;
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
+use crate::emulator::world::{Issue, IssueState, Repository};
 
 const READ: Need = Need::repository("pull_requests", Level::Read, Role::Read);
 const PROPOSE: Need = Need::repository("pull_requests", Level::Write, Role::Take);
 const CHANGE: Need = Need::repository("pull_requests", Level::Write, Role::Push);
 
 pub const ROUTES: &[Route] = &[
+    Route::get("/repos/{owner}/{repo}/pulls", READ, list),
+    Route::get("/repos/{owner}/{repo}/pulls/{number}", READ, get),
     Route::post("/repos/{owner}/{repo}/pulls", PROPOSE, create).content(),
     Route::patch("/repos/{owner}/{repo}/pulls/{number}", PROPOSE, change),
     Route::get("/repos/{owner}/{repo}/pulls/{number}/commits", READ, commits),
@@ -39,26 +41,34 @@ pub const ROUTES: &[Route] = &[
 const REVIEWERS_MAX: usize = 15;
 
 fn named<'a>(call: &Call<'_>, repository: &'a Repository) -> Result<&'a Issue, ApiError> {
-    repository
-        .issues
-        .get(&call.params.id("number")?)
-        .filter(|issue| issue.pull_from.is_some())
-        .ok_or(ApiError::NotFound)
+    let issue = repository.issues.get(&call.params.id("number")?);
+    issue.filter(|issue| issue.pull_from.is_some()).ok_or(ApiError::NotFound)
+}
+
+fn list(call: &mut Call<'_>) -> Outcome {
+    let repository = call.repository()?;
+    let pulls = repository.issues.values().filter(|issue| issue.pull_from.is_some()).collect();
+    let pulls = issue::chosen(call, repository, pulls)?;
+    call.page(pulls, |renderer, pull| renderer.pull(repository, pull))
+}
+
+fn get(call: &mut Call<'_>) -> Outcome {
+    let (repository, renderer) = (call.repository()?, call.renderer());
+    let pull = named(call, repository)?;
+    // Both branches show the whole repository.
+    let changed_at = pull.updated_at.max(renderer.repository_changed_at(repository));
+    Ok(Reply::ok(renderer.pull(repository, pull)).changed_at(changed_at))
 }
 
 fn render(call: &Call<'_>, number: u64) -> Result<Value, ApiError> {
     let repository = call.repository()?;
     let pull = repository.issues.get(&number).ok_or(ApiError::NotFound)?;
-    Ok(Renderer::of(call).pull(repository, pull))
+    Ok(call.renderer().pull(repository, pull))
 }
 
 fn create(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("PullRequest", call.body)?;
-    let (title, head, base) = (
-        fields.required_string("title"),
-        fields.required_string("head"),
-        fields.required_string("base"),
-    );
+    let [title, head, base] = ["title", "head", "base"].map(|name| fields.required_string(name));
     let body = fields.nullable_string("body").value();
     let _ = (fields.boolean("draft"), fields.boolean("maintainer_can_modify"));
     let repository = call.repository()?;
@@ -73,11 +83,8 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let is_same =
         |issue: &Issue| issue.state == IssueState::Open && issue.pull_from.as_ref() == Some(&from);
     if !from.is_empty() && repository.issues.values().any(is_same) {
-        fields.reject(
-            "head",
-            Code::AlreadyExists,
-            format!("A pull request already exists for {from}"),
-        );
+        let message = format!("A pull request already exists for {from}");
+        fields.reject("head", Code::AlreadyExists, message);
     } else if !from.is_empty() && from == base {
         fields.invalid("head", "head and base are the same branch");
     }
@@ -94,45 +101,33 @@ fn create(call: &mut Call<'_>) -> Outcome {
     };
     repository.issues.insert(number, pull);
     repository.updated_at = now;
-    let value = render(call, number)?;
-    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
-    Ok(Reply::created(value, &location))
+    Ok(Reply::created_at_url(render(call, number)?))
 }
 
 fn change(call: &mut Call<'_>) -> Outcome {
     let pull = named(call, call.repository()?)?;
-    if !call.may_push()? && pull.author != call.actor() {
-        return Err(ApiError::Forbidden("Must have admin rights to Repository."));
-    }
+    issue::must_be_author_or_push(call, pull.author)?;
     let (number, is_merged) = (pull.number, pull.merged.is_some());
     let mut fields = Fields::parse("PullRequest", call.body)?;
     let title = fields.has("title").then(|| fields.required_string("title"));
     let body = fields.nullable_string("body");
     let base = fields.string("base");
-    if base.as_ref().is_some_and(|base| {
-        call.repository().is_ok_and(|one| call.world.history(one).head(base).is_none())
-    }) {
+    let history = call.history()?;
+    if base.as_ref().is_some_and(|base| history.head(base).is_none()) {
         fields.invalid("base", "base is no branch of the repository");
     }
-    let state = match fields.string("state").as_deref() {
-        None => None,
-        Some("closed") => Some(IssueState::Closed),
-        Some("open") if !is_merged => Some(IssueState::Open),
-        Some(_) => {
-            fields.invalid("state", "state must be open or closed, and a merged pull stays closed");
-            None
-        }
+    let allowed = |name: &str| {
+        issue::state_named(name).filter(|state| !is_merged || *state == IssueState::Closed)
     };
+    let message = "state must be open or closed, and a merged pull stays closed";
+    let state = fields.choice("state", allowed, message);
     fields.check()?;
     let now = call.now;
     let pull = call.repository_mut()?.issues.get_mut(&number).ok_or(ApiError::NotFound)?;
     pull.title = title.unwrap_or_else(|| std::mem::take(&mut pull.title));
     pull.body = body.of(pull.body.take());
     pull.pull_into = base.or_else(|| pull.pull_into.take());
-    if let Some(state) = state.filter(|state| *state != pull.state) {
-        pull.state = state;
-        pull.closed_at = (state == IssueState::Closed).then_some(now);
-    }
+    issue::change_state(pull, state, now);
     pull.updated_at = now;
     Ok(Reply::ok(render(call, number)?))
 }
@@ -151,17 +146,10 @@ fn commits(call: &mut Call<'_>) -> Outcome {
     let (base, head) = branches(call)?;
     let repository = call.repository()?;
     let history = call.world.history(repository);
-    let ahead = history
-        .head(&base)
-        .zip(history.head(&head))
-        .map(|(base, head)| history.compare(base, head).ahead);
-    let commits = ahead
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(|sha| history.commit(&sha).cloned())
-        .collect();
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, commits, |commit| renderer.commit(repository, &commit)))
+    let ends = history.head(&base).zip(history.head(&head));
+    let ahead = ends.map(|(base, head)| history.compare(base, head).ahead).unwrap_or_default();
+    let commits = ahead.iter().filter_map(|sha| history.commit(sha));
+    call.page(commits, |renderer, commit| renderer.commit(repository, commit))
 }
 
 fn changed_files(call: &mut Call<'_>) -> Outcome {
@@ -169,17 +157,16 @@ fn changed_files(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let history = call.world.history(repository);
     let ends = history.head(&base).zip(history.head(&head));
-    let changed = ends.map(|(base, head)| {
-        let before =
-            history.compare(base, head).merge_base.and_then(|sha| history.commit(&sha).cloned());
-        before.map(|before| files(call, repository, &before, head)).unwrap_or_default()
+    let changed = ends.and_then(|(base, head)| {
+        let merge_base = history.compare(base, head).merge_base?;
+        Some(files(call, repository, history.commit(&merge_base)?, head))
     });
-    Ok(pagination::page(call, USUAL, changed.unwrap_or_default(), |file| file))
+    call.page(changed.unwrap_or_default(), |_, file| file)
 }
 
 fn is_merged(call: &mut Call<'_>) -> Outcome {
     let is_merged = named(call, call.repository()?)?.merged.is_some();
-    if is_merged { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(ApiError::NotFound) }
+    Reply::no_content_if(is_merged)
 }
 
 /// An impossible merge is a 422: the running service's 405 and 409 are undocumented.
@@ -189,18 +176,15 @@ fn merge(call: &mut Call<'_>) -> Outcome {
     let (number, title, state) = (pull.number, pull.title.clone(), pull.state);
     let mut fields = Fields::parse("PullRequest", call.body)?;
     let wanted = fields.string("sha");
-    if fields
-        .string("merge_method")
-        .is_some_and(|method| !matches!(method.as_str(), "merge" | "squash" | "rebase"))
-    {
+    let method = fields.string("merge_method");
+    if method.is_some_and(|method| !matches!(&*method, "merge" | "squash" | "rebase")) {
         fields.invalid("merge_method", "merge_method must be merge, squash or rebase");
     }
     let message = fields
         .string("commit_title")
         .unwrap_or_else(|| format!("Merge pull request #{number} from {head}\n\n{title}"));
     let _ = fields.string("commit_message");
-    let repository = call.repository()?;
-    let tip = call.world.history(repository).head(&head).map(|commit| commit.sha.clone());
+    let tip = call.history()?.head(&head).map(|commit| commit.sha.clone());
     if state == IssueState::Closed || tip.is_none() {
         fields.invalid("state", "Pull Request is not mergeable");
     }
@@ -227,7 +211,7 @@ fn collection(call: &Call<'_>, number: u64) -> String {
 
 fn reviewers(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    let users = Renderer::of(call).requested_reviewers(repository, named(call, repository)?);
+    let users = call.renderer().requested_reviewers(repository, named(call, repository)?);
     Ok(Reply::ok(json!({ "users": users, "teams": [] })))
 }
 
@@ -253,11 +237,10 @@ fn requested_reviewers(call: &Call<'_>) -> Result<(u64, Vec<u64>), ApiError> {
 
 fn request_reviewers(call: &mut Call<'_>) -> Outcome {
     let (number, users) = requested_reviewers(call)?;
-    let (collection, now) = (collection(call, number), call.now);
+    let collection = collection(call, number);
     for id in users {
         // The stored object is a user, under the user's own id.
-        let thing = StoredItem { id, fields: Map::new(), created_at: now, updated_at: now };
-        call.world.collections.put(&collection, &id.to_string(), thing)?;
+        call.store(&collection, &id.to_string(), id, Map::new())?;
     }
     touch(call, number)?;
     Ok(Reply::json(StatusCode::CREATED, render(call, number)?))

@@ -1,16 +1,15 @@
 //! Notification threads: filtered lists, marking as read and done (SPECIFICATION, "Notifications").
 
 pub mod subscriptions;
-pub mod threads;
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::clock::Timestamp;
-use crate::emulator::auth::access;
 use crate::emulator::http::timestamps::parse_iso;
 use crate::emulator::http::{ApiError, Code, FieldError, Fields, Reply, iso, parse_http_date};
 use crate::emulator::render::Renderer;
@@ -18,7 +17,7 @@ use crate::emulator::routing::need::NOTIFICATION_SCOPES;
 use crate::emulator::routing::pagination::{self, NOTIFICATIONS};
 use crate::emulator::routing::{Call, Caps, Need, Outcome, Route, USUAL, polling};
 use crate::emulator::world::notifications::thread::BackgroundRead;
-use crate::emulator::world::{Thread, ThreadState, World};
+use crate::emulator::world::{Reason, Repository, Thread, ThreadState, Topic, World};
 
 /// Only classic tokens with the scope `notifications` or `repo`.
 pub const CLASSIC: Need = Need::Classic(NOTIFICATION_SCOPES);
@@ -43,24 +42,20 @@ pub const ROUTES: &[Route] = &[
 
 /// Finds the caller's thread in the path; a repository out of the token's reach hides it.
 pub fn my_thread<'a>(call: &'a Call<'_>) -> Result<&'a Thread, ApiError> {
-    let id = call.params.id("thread_id")?;
-    let thread =
-        call.world.threads.get(&id).filter(|thread| Some(thread.user) == call.caller.user());
-    thread.filter(|thread| is_visible(call, thread)).ok_or(ApiError::NotFound)
+    let thread = call.world.threads.get(&call.params.id("thread_id")?);
+    let mine = thread.filter(|thread| Some(thread.user) == call.caller.user());
+    mine.filter(|thread| is_visible(call, thread)).ok_or(ApiError::NotFound)
 }
 
 /// A private repository takes the scope `repo`, and a user who still has access.
 fn is_visible(call: &Call<'_>, thread: &Thread) -> bool {
-    call.world
-        .repositories
-        .get(&thread.repository)
-        .is_some_and(|repository| access::sees(call.world, call.caller, repository))
+    let repository = call.world.repositories.get(&thread.repository);
+    repository.is_some_and(|repository| call.sees(repository))
 }
 
 /// Records the change.
 pub fn change_my_thread<'a>(call: &'a mut Call<'_>) -> Result<&'a mut Thread, ApiError> {
-    let id = my_thread(call)?.id;
-    let now = call.now;
+    let (id, now) = (my_thread(call)?.id, call.now);
     let thread = call.world.threads.get_mut(&id).ok_or(ApiError::NotFound)?;
     thread.changed_at = now;
     call.world.inbox_changed.insert(thread.user, now);
@@ -77,15 +72,14 @@ fn list_of_repository(call: &mut Call<'_>) -> Outcome {
 }
 
 fn list_within(call: &mut Call<'_>, caps: Caps, within: impl Fn(&Thread) -> bool) -> Outcome {
-    let me = call.caller.user().ok_or(ApiError::RequiresAuthentication)?;
-    let asked = Filter::read(call)?;
-    let is_asked =
-        |thread: &&Thread| within(thread) && asked.accepts(thread) && is_visible(call, thread);
-    let mut threads: Vec<&Thread> = call.world.threads_of(me).filter(is_asked).collect();
-    threads
-        .sort_by_key(|thread| (std::cmp::Reverse(thread.updated_at), std::cmp::Reverse(thread.id)));
+    let me = call.me()?;
+    let filter = Filter::read(call)?;
+    let is_wanted =
+        |thread: &&Thread| within(thread) && filter.accepts(thread) && is_visible(call, thread);
+    let mut threads: Vec<&Thread> = call.world.threads_of(me).filter(is_wanted).collect();
+    threads.sort_by_key(|thread| Reverse((thread.updated_at, thread.id)));
     // A thread shows its whole repository. One that is hidden now may have been visible before.
-    let renderer = Renderer::of(call);
+    let renderer = call.renderer();
     let mine = call.world.threads_of(me).filter(|thread| within(thread));
     let repositories: BTreeSet<u64> = mine.map(|thread| thread.repository).collect();
     let repositories = repositories.iter().filter_map(|id| call.world.repositories.get(id));
@@ -93,10 +87,8 @@ fn list_within(call: &mut Call<'_>, caps: Caps, within: impl Fn(&Thread) -> bool
     let inbox_changed = call.world.inbox_changed.get(&me).copied();
     let inbox_changed =
         inbox_changed.or_else(|| call.world.users.get(&me).map(|user| user.created_at));
-    let changed_at = repositories
-        .map(|repository| renderer.repository_changed_at(repository))
-        .chain(inbox_changed)
-        .max();
+    let changed = repositories.map(|repository| renderer.repository_changed_at(repository));
+    let changed_at = changed.chain(inbox_changed).max();
     let mut reply = pagination::page(call, caps, threads, |thread| render(call, thread));
     reply.changed_at = changed_at;
     Ok(polling::paced(call, reply))
@@ -113,10 +105,10 @@ struct Filter {
 impl Filter {
     fn read(call: &Call<'_>) -> Result<Self, ApiError> {
         let mut faults = Vec::new();
-        let (all, participating) =
-            (flag(call, "all", &mut faults), flag(call, "participating", &mut faults));
-        let (since, before) =
-            (moment(call, "since", &mut faults), moment(call, "before", &mut faults));
+        let all = flag(call, "all", &mut faults);
+        let participating = flag(call, "participating", &mut faults);
+        let since = moment(call, "since", &mut faults);
+        let before = moment(call, "before", &mut faults);
         if !faults.is_empty() {
             return Err(ApiError::Invalid(faults));
         }
@@ -168,7 +160,7 @@ fn moment(call: &Call<'_>, name: &str, faults: &mut Vec<FieldError>) -> Option<T
 fn get(call: &mut Call<'_>) -> Outcome {
     let thread = my_thread(call)?;
     let repository = call.world.repositories.get(&thread.repository).ok_or(ApiError::NotFound)?;
-    let changed_at = thread.changed_at.max(Renderer::of(call).repository_changed_at(repository));
+    let changed_at = thread.changed_at.max(call.renderer().repository_changed_at(repository));
     let reply = Reply::ok(render(call, thread)).changed_at(changed_at);
     Ok(polling::paced(call, reply))
 }
@@ -186,11 +178,7 @@ fn mark_read(call: &mut Call<'_>) -> Outcome {
 
 /// Only with `If-Modified-Since`.
 pub fn is_unchanged_since(call: &Call<'_>, changed_at: Timestamp) -> bool {
-    let since = call
-        .headers
-        .get(http::header::IF_MODIFIED_SINCE)
-        .and_then(|value| value.to_str().ok())
-        .and_then(parse_http_date);
+    let since = call.header(header::IF_MODIFIED_SINCE).and_then(parse_http_date);
     since.is_some_and(|since| changed_at.as_secs() <= since.as_secs())
 }
 
@@ -199,7 +187,7 @@ fn mark_done(call: &mut Call<'_>) -> Outcome {
     if my_thread(call)?.state != ThreadState::Done {
         change_my_thread(call)?.state = ThreadState::Done;
     }
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 fn read(thread: &mut Thread, up_to: Timestamp, now: Timestamp) {
@@ -222,7 +210,7 @@ fn mark_repository_read(call: &mut Call<'_>) -> Outcome {
 
 /// Without `last_read_at` it marks all; `read: false` is accepted and marks nothing.
 fn mark_within(call: &mut Call<'_>, within: impl Fn(&Thread) -> bool) -> Outcome {
-    let me = call.caller.user().ok_or(ApiError::RequiresAuthentication)?;
+    let me = call.me()?;
     let mut fields = Fields::parse("Notification", call.body)?;
     let wants_read = fields.boolean("read").unwrap_or(true);
     let given = fields.string("last_read_at");
@@ -267,9 +255,8 @@ impl BackgroundRead {
     /// Threads updated meanwhile stay unread.
     fn finish(&self, world: &mut World, at: Timestamp) {
         for id in &self.threads {
-            if let Some(thread) =
-                world.threads.get_mut(id).filter(|thread| thread.is_unread_at(self.up_to))
-            {
+            let thread = world.threads.get_mut(id);
+            if let Some(thread) = thread.filter(|thread| thread.is_unread_at(self.up_to)) {
                 read(thread, self.up_to, at);
                 world.inbox_changed.insert(self.user, at);
             }
@@ -286,18 +273,14 @@ fn finish_background_reads(
     now: Timestamp,
     chosen: impl Fn(&BackgroundRead) -> bool,
 ) {
-    if world.background_reads.iter().any(&chosen) {
-        let (chosen, rest) =
-            std::mem::take(&mut world.background_reads).into_iter().partition::<Vec<_>, _>(chosen);
-        world.background_reads = rest;
-        for reads in chosen {
-            reads.finish(world, reads.due.min(now));
-        }
+    let chosen: Vec<_> = world.background_reads.extract_if(.., |pending| chosen(pending)).collect();
+    for reads in chosen {
+        reads.finish(world, reads.due.min(now));
     }
 }
 
 fn render(call: &Call<'_>, thread: &Thread) -> Value {
-    let renderer = Renderer::of(call);
+    let renderer = call.renderer();
     let url = format!("{}/notifications/threads/{}", call.urls.api, thread.id);
     let repository = call.world.repositories.get(&thread.repository);
     let joined_at =
@@ -305,8 +288,8 @@ fn render(call: &Call<'_>, thread: &Thread) -> Value {
     json!({
         "id": thread.id.to_string(),
         "repository": repository.map(|repository| renderer.repository(repository)),
-        "subject": repository.map(|repository| threads::subject(renderer, repository, thread)),
-        "reason": thread.reason.into_str(),
+        "subject": repository.map(|repository| subject(renderer, repository, thread)),
+        "reason": thread.reason.name(),
         "unread": thread.state == ThreadState::Unread,
         "updated_at": iso(thread.updated_at),
         // Never null: for a thread never read, the date when the user joined.
@@ -314,4 +297,37 @@ fn render(call: &Call<'_>, thread: &Thread) -> Value {
         "url": url,
         "subscription_url": format!("{url}/subscription"),
     })
+}
+
+/// Renders `{title, url, latest_comment_url, type}`, all of them strings. The upstream documents
+/// only the type `Issue`; other types and their titles follow the running service where it has them.
+fn subject(renderer: Renderer<'_>, repository: &Repository, thread: &Thread) -> Value {
+    let base = renderer.repository_url(repository);
+    let full_name = renderer.world.full_name(repository);
+    let (title, url, kind) = match thread.topic {
+        Topic::Numbered(number) => return numbered(&base, repository, thread, number),
+        Topic::Run(id) => {
+            let is_waiting = thread.reason == Reason::ApprovalRequested;
+            let what = if is_waiting { "is waiting for approval" } else { "completed" };
+            (format!("CI workflow run {what}"), format!("{base}/actions/runs/{id}"), "CheckSuite")
+        }
+        Topic::Invitation(_) => {
+            (format!("Invitation to {full_name}"), base, "RepositoryInvitation")
+        }
+        Topic::FeatureRequest(_) => {
+            ("Members ask to enable a feature".to_owned(), base, "MemberFeatureRequest")
+        }
+    };
+    json!({ "title": title, "url": url, "latest_comment_url": url, "type": kind })
+}
+
+/// Without a comment, the latest one is the issue itself. A deleted issue still has an address.
+fn numbered(base: &str, repository: &Repository, thread: &Thread, number: u64) -> Value {
+    let issue = repository.issues.get(&number);
+    let is_pull = issue.is_some_and(|issue| issue.pull_from.is_some());
+    let (collection, kind) = if is_pull { ("pulls", "PullRequest") } else { ("issues", "Issue") };
+    let url = format!("{base}/{collection}/{number}");
+    let comment = thread.latest_comment.map(|id| format!("{base}/issues/comments/{id}"));
+    let latest = comment.unwrap_or_else(|| url.clone());
+    json!({ "title": issue.map_or("", |issue| issue.title.as_str()), "url": url, "latest_comment_url": latest, "type": kind })
 }

@@ -60,7 +60,7 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     } else if is_unchanged_since(call, thread.changed_at) {
         return Ok(Reply::empty(StatusCode::NOT_MODIFIED));
     }
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 fn render(call: &Call<'_>, thread: &Thread) -> Option<Value> {

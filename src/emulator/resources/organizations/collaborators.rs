@@ -3,15 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use http::StatusCode;
-
-use super::{Filter, READ, WRITE_AS_OWNER, filter, named_user};
-use crate::emulator::events::webhooks::organizations::{Memberships, publish_membership_changes};
+use super::{Filter, READ, WRITE_AS_OWNER, filter};
 use crate::emulator::http::{ApiError, Reply};
-use crate::emulator::render::Renderer;
-use crate::emulator::resources::teams::joining::{self, Left};
-use crate::emulator::resources::teams::{organization, organization_mut};
-use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
+use crate::emulator::resources::teams::joining;
+use crate::emulator::routing::{Call, Outcome, Route};
 use crate::emulator::world::{Owner, Repository, RepositoryRole};
 
 pub const ROUTES: &[Route] = &[
@@ -27,62 +22,47 @@ fn repositories<'a>(call: &'a Call<'_>) -> impl Iterator<Item = &'a Repository> 
 
 fn list(call: &mut Call<'_>) -> Outcome {
     let filter = filter(call)?;
-    let organization = organization(call)?;
+    let organization = call.organization()?;
     let everyone: BTreeSet<u64> =
         repositories(call).flat_map(|repository| &repository.collaborators).copied().collect();
-    let shown = everyone
-        .into_iter()
-        .filter(|user| filter == Filter::All && !organization.members.contains(user))
-        .collect();
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, shown, |user| renderer.user_summary(user)))
+    let is_shown = |user: &u64| filter == Filter::All && !organization.members.contains(user);
+    let shown = everyone.into_iter().filter(is_shown);
+    call.page_of_users(shown)
 }
 
 /// Converts a member into an outside collaborator, who keeps the push rights gained through teams.
 fn convert(call: &mut Call<'_>) -> Outcome {
-    let user = named_user(call)?;
-    let organization = organization(call)?;
+    let user = call.user("username")?.id;
+    let organization = call.organization()?;
     let teams = organization.teams.values().filter(|team| team.people.contains_key(&user));
     let held = teams.flat_map(|team| organization.team_repositories(team.id));
-    let kept: BTreeSet<u64> = held
-        .filter(|(_, role)| *role >= RepositoryRole::Push)
-        .map(|(repository, _)| repository)
-        .collect();
-    let now = call.now;
-    let before = Memberships::of(call.world, call.organization, user);
-    if joining::leave_organization(organization_mut(call)?, now, user)? == Left::No {
-        return Err(ApiError::invalid(
-            "OutsideCollaborator",
-            "username",
-            "the user is not a member of the organization",
-        ));
+    let pushable = held.filter(|(_, role)| *role >= RepositoryRole::Push);
+    let kept: BTreeSet<u64> = pushable.map(|(repository, _)| repository).collect();
+    if !organization.members.contains(&user) {
+        let message = "the user is not a member of the organization";
+        return Err(ApiError::invalid("OutsideCollaborator", "username", message));
     }
+    joining::leave_organization(call, user)?;
     for repository in kept {
         if let Some(repository) = call.world.repositories.get_mut(&repository) {
             repository.collaborators.insert(user);
         }
     }
-    publish_membership_changes(call, call.organization, user, &before);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 fn remove(call: &mut Call<'_>) -> Outcome {
-    let user = named_user(call)?;
-    if organization(call)?.members.contains(&user) {
+    let user = call.user("username")?.id;
+    if call.organization()?.members.contains(&user) {
         let message = "a member of the organization cannot be removed as an outside collaborator";
         return Err(ApiError::invalid("OutsideCollaborator", "username", message));
     }
-    let ids: Vec<u64> = repositories(call)
-        .filter(|repository| repository.collaborators.contains(&user))
-        .map(|repository| repository.id)
-        .collect();
-    if ids.is_empty() {
-        return Err(ApiError::NotFound);
-    }
-    for id in ids {
-        if let Some(repository) = call.world.repositories.get_mut(&id) {
-            repository.collaborators.remove(&user);
+    let owner = Owner::Organization(call.organization);
+    let mut was_collaborator = false;
+    for repository in call.world.repositories.values_mut() {
+        if repository.owner == owner {
+            was_collaborator |= repository.collaborators.remove(&user);
         }
     }
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Reply::no_content_if(was_collaborator)
 }

@@ -8,12 +8,11 @@ use serde_json::Value;
 
 use super::{READ_AS_OWNER, WRITE_AS_OWNER};
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
-use crate::emulator::render::{Renderer, address_of};
+use crate::emulator::render::address_of;
 use crate::emulator::resources::teams::joining::{self, Request};
-use crate::emulator::resources::teams::{organization, organization_mut};
-use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
+use crate::emulator::routing::{Call, Outcome, Route};
 use crate::emulator::world::{
-    Invitation, InvitationRole, Invitee, Organization, Purpose, TeamRole, World,
+    Invitation, InvitationRole, Invitee, Organization, Purpose, TeamRole, User, World,
 };
 
 /// The longest e-mail address (RFC 5321, section 4.5.3.1.3, without its brackets).
@@ -28,24 +27,15 @@ pub const ROUTES: &[Route] = &[
 ];
 
 fn list_pending(call: &mut Call<'_>) -> Outcome {
-    let wanted = role(call.query.get("role"))?;
+    let named = |name: &str| match name {
+        "all" => Some(None),
+        name => InvitationRole::named(name).map(Some),
+    };
+    let message = "role must be a role of invitations or all";
+    let wanted = call.choice("OrganizationInvitation", "role", named, message)?.flatten();
     list(call, |invitation| {
         invitation.failure.is_none() && wanted.is_none_or(|wanted| wanted == invitation.role)
     })
-}
-
-/// Parses the list's `role`: one of the documented roles, or `all`.
-fn role(given: Option<&str>) -> Result<Option<InvitationRole>, ApiError> {
-    match given {
-        None | Some("" | "all") => Ok(None),
-        Some(name) => name.parse().map(Some).map_err(|_| {
-            ApiError::invalid(
-                "OrganizationInvitation",
-                "role",
-                "role must be a role of invitations or all",
-            )
-        }),
-    }
 }
 
 fn list_failed(call: &mut Call<'_>) -> Outcome {
@@ -53,49 +43,35 @@ fn list_failed(call: &mut Call<'_>) -> Outcome {
 }
 
 fn list(call: &Call<'_>, is_wanted: impl Fn(&Invitation) -> bool) -> Outcome {
-    let organization = organization(call)?;
-    let shown = organization
-        .people
-        .invitations
-        .values()
-        .filter(|invitation| is_wanted(invitation))
-        .collect();
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, shown, |invitation| {
-        renderer.invitation(organization, invitation)
-    }))
+    let organization = call.organization()?;
+    let shown = organization.people.invitations.values();
+    let shown = shown.filter(|invitation| is_wanted(invitation));
+    call.page(shown, |renderer, invitation| renderer.invitation(organization, invitation))
 }
 
 fn named<'a>(call: &'a Call<'_>) -> Result<&'a Invitation, ApiError> {
     let id = call.params.id("invitation_id")?;
-    organization(call)?.people.invitations.get(&id).ok_or(ApiError::NotFound)
+    call.organization()?.people.invitations.get(&id).ok_or(ApiError::NotFound)
 }
 
 fn cancel(call: &mut Call<'_>) -> Outcome {
     let id = named(call)?.id;
-    organization_mut(call)?.people.invitations.remove(&id);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    call.organization_mut()?.people.invitations.remove(&id);
+    Ok(Reply::no_content())
 }
 
 fn teams(call: &mut Call<'_>) -> Outcome {
-    let organization = organization(call)?;
-    let teams = named(call)?.teams.keys().filter_map(|id| organization.teams.get(id)).collect();
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, teams, |team| renderer.team(organization, team)))
+    let organization = call.organization()?;
+    let teams = named(call)?.teams.keys().filter_map(|id| organization.teams.get(id));
+    call.page(teams, |renderer, team| renderer.team(organization, team))
 }
 
 fn create(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("OrganizationInvitation", call.body)?;
-    let organization = organization(call)?;
+    let organization = call.organization()?;
     let invitee = invitee(&mut fields, call.world, organization);
-    let given = fields.string("role");
-    let role = given.as_deref().and_then(|name| name.parse().ok());
-    if given.is_some() && role.is_none() {
-        fields.invalid(
-            "role",
-            "role must be direct_member, admin, billing_manager, hiring_manager or reinstate",
-        );
-    }
+    let message = "role must be direct_member, admin, billing_manager, hiring_manager or reinstate";
+    let role = fields.choice("role", InvitationRole::named, message);
     let teams = team_ids(&mut fields, organization);
     fields.check()?;
     let request = Request {
@@ -107,9 +83,9 @@ fn create(call: &mut Call<'_>) -> Outcome {
         actor: call.actor(),
     };
     let id = joining::invite(call.world, call.now, request)?;
-    let organization = self::organization(call)?;
+    let organization = call.organization()?;
     let invitation = organization.people.invitations.get(&id).ok_or(ApiError::NotFound)?;
-    Ok(Reply::json(StatusCode::CREATED, Renderer::of(call).invitation(organization, invitation)))
+    Ok(Reply::json(StatusCode::CREATED, call.renderer().invitation(organization, invitation)))
 }
 
 /// Neither a member nor invited yet. An account's address means that account.
@@ -123,10 +99,8 @@ fn invitee(fields: &mut Fields, world: &World, organization: &Organization) -> O
             return None;
         }
         (None, Some(address)) if is_address(&address) => {
-            let account = world
-                .users
-                .values()
-                .find(|user| address_of(&user.login).eq_ignore_ascii_case(&address));
+            let has_it = |user: &&User| address_of(&user.login).eq_ignore_ascii_case(&address);
+            let account = world.users.values().find(has_it);
             ("email", account.map_or(Invitee::Address(address), |user| Invitee::User(user.id)))
         }
         (None, Some(_)) => {
@@ -144,20 +118,16 @@ fn invitee(fields: &mut Fields, world: &World, organization: &Organization) -> O
     }
     let is_same = |other: &Invitation| other.failure.is_none() && other.invitee == invitee;
     if organization.people.invitations.values().any(is_same) {
-        fields.reject(
-            field,
-            Code::AlreadyExists,
-            "the user is already invited to the organization",
-        );
+        let message = "the user is already invited to the organization";
+        fields.reject(field, Code::AlreadyExists, message);
     }
     Some(invitee)
 }
 
 fn is_address(text: &str) -> bool {
-    let has_parts = text
-        .split_once('@')
-        .is_some_and(|(name, host)| !name.is_empty() && !host.is_empty() && !host.contains('@'));
-    has_parts
+    let is_split =
+        |(name, host): (&str, &str)| !name.is_empty() && !host.is_empty() && !host.contains('@');
+    text.split_once('@').is_some_and(is_split)
         && text.chars().count() <= ADDRESS_CHARS_MAX
         && !text.chars().any(|c| c.is_whitespace() || c.is_control())
 }
@@ -170,15 +140,11 @@ fn team_ids(fields: &mut Fields, organization: &Organization) -> BTreeMap<u64, T
         Some(_) => Vec::from([Value::Null]),
     };
     for item in items {
-        let team = item
-            .as_u64()
-            .and_then(|id| organization.teams.get(&id))
-            .filter(|team| !team.synchronised);
-        let Some(team) = team else {
-            fields.invalid(
-                "team_ids",
-                "team_ids must be ids of teams of the organization that are not synchronized",
-            );
+        let team = item.as_u64().and_then(|id| organization.teams.get(&id));
+        let Some(team) = team.filter(|team| !team.synchronised) else {
+            let message =
+                "team_ids must be ids of teams of the organization that are not synchronized";
+            fields.invalid("team_ids", message);
             break;
         };
         teams.insert(team.id, TeamRole::Member);

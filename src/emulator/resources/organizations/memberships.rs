@@ -1,18 +1,16 @@
 //! Memberships of an organisation, for its owners and for the person. The upstream documents the
 //! routes without their shapes.
 
-use http::StatusCode;
+use std::collections::BTreeMap;
 
-use super::{READ, WRITE_AS_OWNER, named_user};
+use super::{READ, WRITE_AS_OWNER};
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access::organization_of_path;
-use crate::emulator::events::webhooks::organizations::{Memberships, publish_membership_changes};
+use crate::emulator::events::webhooks::organizations::change_memberships;
 use crate::emulator::http::{ApiError, Fields, Reply};
-use crate::emulator::render::Renderer;
 use crate::emulator::render::team::MembershipState;
-use crate::emulator::resources::teams::joining::{self, Left, Request};
-use crate::emulator::resources::teams::{organization, organization_mut};
-use crate::emulator::routing::{Call, MembersNeed, Need, Outcome, Route, USUAL, pagination};
+use crate::emulator::resources::teams::joining::{self, Request};
+use crate::emulator::routing::{Call, MembersNeed, Need, Outcome, Route};
 use crate::emulator::world::{InvitationRole, Invitee, Organization, Purpose};
 
 const OWN_READ: Need = Need::Members(MembersNeed::Own(Level::Read));
@@ -37,38 +35,31 @@ fn membership_of(
     if organization.members.contains(&user) {
         return Some(("member", MembershipState::Active));
     }
-    let invitation = organization.pending_invitation(user)?;
-    Some((
-        if invitation.role == InvitationRole::Admin { "admin" } else { "member" },
-        MembershipState::Pending,
-    ))
+    let is_admin = organization.pending_invitation(user)?.role == InvitationRole::Admin;
+    Some((if is_admin { "admin" } else { "member" }, MembershipState::Pending))
 }
 
 fn shown(call: &Call<'_>, organization: &Organization, user: u64) -> Outcome {
     let (role, state) = membership_of(organization, user).ok_or(ApiError::NotFound)?;
-    Ok(Reply::ok(Renderer::of(call).organization_membership(organization, user, role, state)))
+    Ok(Reply::ok(call.renderer().organization_membership(organization, user, role, state)))
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
-    shown(call, organization(call)?, named_user(call)?)
+    shown(call, call.organization()?, call.user("username")?.id)
 }
 
 /// Sets a member's role at once, or invites anyone else with it.
 fn put(call: &mut Call<'_>) -> Outcome {
-    let user = named_user(call)?;
+    let user = call.user("username")?.id;
     let mut fields = Fields::parse("Membership", call.body)?;
-    let given = fields.string("role");
-    let role = match given.as_deref() {
-        None => None,
-        Some("member") => Some(InvitationRole::DirectMember),
-        Some("admin") => Some(InvitationRole::Admin),
-        Some(_) => {
-            fields.invalid("role", "role must be member or admin");
-            None
-        }
+    let named = |name: &str| match name {
+        "member" => Some(InvitationRole::DirectMember),
+        "admin" => Some(InvitationRole::Admin),
+        _ => None,
     };
+    let role = fields.choice("role", named, "role must be member or admin");
     fields.check()?;
-    let organization = organization_mut(call)?;
+    let organization = call.organization_mut()?;
     if organization.members.contains(&user) {
         set_role(organization, user, role)?;
     } else if let Some(id) = organization.pending_invitation(user).map(|invitation| invitation.id) {
@@ -81,13 +72,13 @@ fn put(call: &mut Call<'_>) -> Outcome {
             organization: organization.id,
             invitee: Invitee::User(user),
             role: role.unwrap_or(InvitationRole::DirectMember),
-            teams: std::collections::BTreeMap::new(),
+            teams: BTreeMap::new(),
             purpose: Purpose::Organization,
             actor: call.actor(),
         };
         joining::invite(call.world, call.now, request)?;
     }
-    shown(call, self::organization(call)?, user)
+    shown(call, call.organization()?, user)
 }
 
 fn set_role(
@@ -112,61 +103,45 @@ fn set_role(
 
 /// Ends a membership, or withdraws the invitation to it.
 fn delete(call: &mut Call<'_>) -> Outcome {
-    let user = named_user(call)?;
-    let now = call.now;
-    let before = Memberships::of(call.world, call.organization, user);
-    let organization = organization_mut(call)?;
+    let user = call.user("username")?.id;
+    let organization = call.organization_mut()?;
     if let Some(id) = organization.pending_invitation(user).map(|invitation| invitation.id) {
         organization.people.invitations.remove(&id);
-        return Ok(Reply::empty(StatusCode::NO_CONTENT));
+    } else {
+        joining::leave_organization(call, user)?;
     }
-    match joining::leave_organization(organization, now, user)? {
-        Left::Yes => {
-            publish_membership_changes(call, call.organization, user, &before);
-            Ok(Reply::empty(StatusCode::NO_CONTENT))
-        }
-        Left::No => Err(ApiError::NotFound),
-    }
-}
-
-fn me(call: &Call<'_>) -> Result<u64, ApiError> {
-    call.caller.user().ok_or(ApiError::RequiresAuthentication)
+    Ok(Reply::no_content())
 }
 
 fn list_own(call: &mut Call<'_>) -> Outcome {
-    let me = me(call)?;
-    let wanted = match call.query.get("state") {
-        None | Some("") => None,
-        Some("active") => Some(MembershipState::Active),
-        Some("pending") => Some(MembershipState::Pending),
-        Some(_) => {
-            return Err(ApiError::invalid(
-                "Membership",
-                "state",
-                "state must be active or pending",
-            ));
-        }
+    let me = call.me()?;
+    let named = |name: &str| {
+        [MembershipState::Active, MembershipState::Pending]
+            .into_iter()
+            .find(|state| state.name() == name)
     };
+    let message = "state must be active or pending";
+    let wanted = call.choice("Membership", "state", named, message)?;
     let all = call.world.organizations.values().filter_map(|organization| {
         let (role, state) = membership_of(organization, me)?;
         Some((organization, role, state))
     });
-    let mine = all.filter(|(.., state)| wanted.is_none_or(|wanted| wanted == *state)).collect();
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, mine, |(organization, role, state)| {
+    let mine = all.filter(|(.., state)| wanted.is_none_or(|wanted| wanted == *state));
+    call.page(mine, |renderer, (organization, role, state)| {
         renderer.organization_membership(organization, me, role, state)
-    }))
+    })
 }
 
 fn get_own(call: &mut Call<'_>) -> Outcome {
-    shown(call, organization_of_path(call)?, me(call)?)
+    shown(call, organization_of_path(call)?, call.me()?)
 }
 
 /// Accepts an invitation by `{"state": "active"}`, the only possible change.
 fn accept(call: &mut Call<'_>) -> Outcome {
-    let me = me(call)?;
-    let id = organization_of_path(call)?.id;
-    membership_of(organization_of_path(call)?, me).ok_or(ApiError::NotFound)?;
+    let me = call.me()?;
+    let organization = organization_of_path(call)?;
+    membership_of(organization, me).ok_or(ApiError::NotFound)?;
+    let id = organization.id;
     let mut fields = Fields::parse("Membership", call.body)?;
     if fields.required_string("state") != "active"
         && fields.value("state").is_some_and(serde_json::Value::is_string)
@@ -175,8 +150,9 @@ fn accept(call: &mut Call<'_>) -> Outcome {
     }
     fields.check()?;
     // A repeated acceptance changes nothing.
-    let before = Memberships::of(call.world, id, me);
-    joining::accept(call.world, call.now, id, me);
-    publish_membership_changes(call, id, me, &before);
+    change_memberships(call, id, me, |call| {
+        joining::accept(call.world, call.now, id, me);
+        Ok(())
+    })?;
     shown(call, organization_of_path(call)?, me)
 }

@@ -9,9 +9,7 @@ pub mod roles;
 use crate::emulator::accounts::Level;
 use crate::emulator::http::ApiError;
 use crate::emulator::routing::need::ADMIN_SCOPES;
-use crate::emulator::routing::{
-    Call, Need, OrganizationNeed, OrganizationRole, READ_SCOPES, Unscoped,
-};
+use crate::emulator::routing::{Call, Need, OrganizationRole, READ_SCOPES, Unscoped};
 
 pub const READ: Need = need(Level::Read, READ_SCOPES, OrganizationRole::Member);
 /// Reading by owners. The upstream does not document the role, only the permission.
@@ -21,20 +19,7 @@ pub const WRITE_AS_OWNER: Need = need(Level::Write, ADMIN_SCOPES, OrganizationRo
 pub const WRITE_AS_MEMBER: Need = need(Level::Write, ADMIN_SCOPES, OrganizationRole::Member);
 
 const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationRole) -> Need {
-    Need::Organization(OrganizationNeed {
-        permission: "members",
-        level,
-        scopes,
-        role,
-        unscoped: Unscoped::Forbidden,
-    })
-}
-
-pub fn named_user(call: &Call<'_>) -> Result<u64, ApiError> {
-    call.world
-        .user_by_login(call.params.get("username"))
-        .map(|user| user.id)
-        .ok_or(ApiError::NotFound)
+    Need::organization("members", level, scopes, role, Unscoped::Forbidden)
 }
 
 /// The lists' `filter`. Two-factor authentication is not modelled: `2fa_disabled` finds no one.
@@ -45,13 +30,11 @@ pub enum Filter {
 }
 
 pub fn filter(call: &Call<'_>) -> Result<Filter, ApiError> {
-    match call.query.get("filter") {
-        None | Some("" | "all") => Ok(Filter::All),
-        Some("2fa_disabled" | "2fa_insecure") => Ok(Filter::Nobody),
-        Some(_) => Err(ApiError::invalid(
-            "Member",
-            "filter",
-            "filter must be all, 2fa_disabled or 2fa_insecure",
-        )),
-    }
+    let named = |name: &str| match name {
+        "all" => Some(Filter::All),
+        "2fa_disabled" | "2fa_insecure" => Some(Filter::Nobody),
+        _ => None,
+    };
+    let message = "filter must be all, 2fa_disabled or 2fa_insecure";
+    Ok(call.choice("Member", "filter", named, message)?.unwrap_or(Filter::All))
 }

@@ -36,10 +36,8 @@ impl Definition {
             require_explicit_values: fields.boolean("require_explicit_values").unwrap_or(false),
         };
         if definition.description.as_ref().is_some_and(|text| text.len() > DESCRIPTION_BYTES_MAX) {
-            fields.invalid(
-                "description",
-                format!("description is longer than {DESCRIPTION_BYTES_MAX} bytes"),
-            );
+            let message = format!("description is longer than {DESCRIPTION_BYTES_MAX} bytes");
+            fields.invalid("description", message);
         }
         definition.allowed_values = allowed_values(fields, definition.value_type);
         definition.default_value = match fields.value("default_value").cloned() {
@@ -73,30 +71,24 @@ impl Definition {
 
 fn value_type(fields: &mut Fields) -> ValueType {
     let given = fields.required_string("value_type");
-    given.parse().unwrap_or_else(|_| {
-        if !given.is_empty() {
-            fields.invalid(
-                "value_type",
-                "value_type must be string, single_select, multi_select or true_false",
-            );
-        }
-        ValueType::Text
-    })
+    let known = ValueType::ALL.into_iter().find(|known| known.name() == given);
+    if known.is_none() && !given.is_empty() {
+        let message = "value_type must be string, single_select, multi_select or true_false";
+        fields.invalid("value_type", message);
+    }
+    known.unwrap_or(ValueType::Text)
 }
 
 /// Null counts as absent and gives the default.
 fn editors(fields: &mut Fields) -> Editors {
-    match fields.nullable_string("values_editable_by").value().as_deref() {
-        None | Some("org_actors") => Editors::OrgActors,
-        Some("org_and_repo_actors") => Editors::OrgAndRepoActors,
-        Some(_) => {
-            fields.invalid(
-                "values_editable_by",
-                "values_editable_by must be org_actors or org_and_repo_actors",
-            );
-            Editors::OrgActors
-        }
+    let given = fields.nullable_string("values_editable_by").value();
+    let known = [Editors::OrgActors, Editors::OrgAndRepoActors];
+    let editors = known.into_iter().find(|known| given.as_deref() == Some(known.name()));
+    if given.is_some() && editors.is_none() {
+        let message = "values_editable_by must be org_actors or org_and_repo_actors";
+        fields.invalid("values_editable_by", message);
     }
+    editors.unwrap_or(Editors::OrgActors)
 }
 
 fn allowed_values(fields: &mut Fields, value_type: ValueType) -> Option<Vec<String>> {

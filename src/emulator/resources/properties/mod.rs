@@ -10,15 +10,12 @@ mod values;
 
 use std::collections::BTreeSet;
 
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::organizations as organization_events;
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
-use crate::emulator::routing::{
-    Call, Need, OrganizationNeed, OrganizationRole, Outcome, Route, Unscoped,
-};
+use crate::emulator::routing::{Call, Need, OrganizationRole, Outcome, Route, Unscoped};
 use crate::emulator::world::organizations::membership::DEFINITIONS_MANAGER;
 use crate::emulator::world::{Definition, World};
 
@@ -32,13 +29,7 @@ const ADMIN: Need =
 /// 403 and 404 are documented, but no scope: reading takes none, writing the running service's.
 const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationRole) -> Need {
     let permission = "organization_custom_properties";
-    Need::Organization(OrganizationNeed {
-        permission,
-        level,
-        scopes,
-        role,
-        unscoped: Unscoped::Forbidden,
-    })
+    Need::organization(permission, level, scopes, role, Unscoped::Forbidden)
 }
 
 pub const ROUTES: &[Route] = &[
@@ -56,30 +47,24 @@ const DEFINITIONS_MAX: usize = 100;
 fn list(call: &mut Call<'_>) -> Outcome {
     let organization = login(call)?;
     let definitions = call.world.properties.definitions(call.organization);
-    Ok(Reply::ok(
-        definitions.map(|definition| definition.render(call.urls, organization)).collect(),
-    ))
+    let shown = definitions.map(|definition| definition.render(call.urls, organization));
+    Ok(Reply::ok(shown.collect()))
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let name = call.params.get("custom_property_name");
-    let definition =
-        call.world.properties.definition(call.organization, name).ok_or(ApiError::NotFound)?;
+    let definition = call.world.properties.definition(call.organization, name);
+    let definition = definition.ok_or(ApiError::NotFound)?;
     Ok(Reply::ok(definition.render(call.urls, login(call)?)))
 }
 
 /// Creates or replaces all listed properties or none; answers with them in their order.
 fn patch(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("CustomProperty", call.body)?;
-    if !fields.has("properties") {
-        fields.missing("properties");
-    }
+    fields.require("properties");
     let items = fields.objects("properties").unwrap_or_default();
-    if fields
-        .value("properties")
-        .and_then(Value::as_array)
-        .is_some_and(|given| given.is_empty() || given.len() > DEFINITIONS_MAX)
-    {
+    let given = fields.value("properties").and_then(Value::as_array);
+    if given.is_some_and(|given| !(1..=DEFINITIONS_MAX).contains(&given.len())) {
         fields.invalid("properties", format!("properties must have 1 to {DEFINITIONS_MAX} items"));
         fields.check()?;
     }
@@ -87,10 +72,8 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     for (index, mut item) in items.into_iter().enumerate() {
         let name = item.required_string("property_name");
         if !name.is_empty() && !definition::is_name(&name) {
-            item.invalid(
-                "property_name",
-                "property_name has up to 75 letters, digits, `_`, `-`, `$` and `#`",
-            );
+            let message = "property_name has up to 75 letters, digits, `_`, `-`, `$` and `#`";
+            item.invalid("property_name", message);
         }
         if listed.iter().any(|other| !name.is_empty() && other.name == name) {
             item.reject("property_name", Code::AlreadyExists, "property_name is listed twice");
@@ -99,10 +82,8 @@ fn patch(call: &mut Call<'_>) -> Outcome {
         fields.absorb(item, &format!("properties[{index}]"));
     }
     if !leaves_room(call, listed.iter().map(|definition| definition.name.as_str())) {
-        fields.invalid(
-            "properties",
-            format!("an organization has at most {DEFINITIONS_MAX} properties"),
-        );
+        let message = format!("an organization has at most {DEFINITIONS_MAX} properties");
+        fields.invalid("properties", message);
     }
     fields.check()?;
     let organization = login(call)?;
@@ -117,9 +98,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
 fn put(call: &mut Call<'_>) -> Outcome {
     let name = call.params.get("custom_property_name").to_owned();
     // An invalid name in the path is a 404.
-    if !definition::is_name(&name) {
-        return Err(ApiError::NotFound);
-    }
+    ApiError::not_found_unless(definition::is_name(&name))?;
     let mut fields = Fields::parse("CustomProperty", call.body)?;
     let definition = Definition::read(&mut fields, name);
     if !leaves_room(call, [definition.name.as_str()]) {
@@ -140,32 +119,22 @@ fn define(call: &mut Call<'_>, definition: Definition, shown: &Value) {
 fn delete(call: &mut Call<'_>) -> Outcome {
     let name = call.params.get("custom_property_name").to_owned();
     let organization = call.organization;
-    if !call.world.undefine_property(organization, &name) {
-        return Err(ApiError::NotFound);
-    }
+    ApiError::not_found_unless(call.world.undefine_property(organization, &name))?;
     organization_events::property(call, "deleted", &json!({ "property_name": name }));
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
-fn leaves_room<'n>(call: &Call<'_>, more: impl IntoIterator<Item = &'n str>) -> bool {
-    let mut names: BTreeSet<&str> = call
-        .world
-        .properties
-        .definitions(call.organization)
-        .map(|definition| definition.name.as_str())
-        .collect();
+fn leaves_room<'n>(call: &'n Call<'_>, more: impl IntoIterator<Item = &'n str>) -> bool {
+    let definitions = call.world.properties.definitions(call.organization);
+    let mut names: BTreeSet<&str> =
+        definitions.map(|definition| definition.name.as_str()).collect();
     let before = names.len();
-    let more: Vec<&str> = more.into_iter().collect();
     names.extend(more);
     names.len() <= DEFINITIONS_MAX || names.len() == before
 }
 
 fn login<'a>(call: &'a Call<'_>) -> Result<&'a str, ApiError> {
-    call.world
-        .organizations
-        .get(&call.organization)
-        .map(|organization| organization.login.as_str())
-        .ok_or(ApiError::NotFound)
+    Ok(&call.organization()?.login)
 }
 
 pub fn overview(world: &World, organization: u64) -> Value {

@@ -12,7 +12,7 @@ const TERMS_MAX: usize = 50;
 
 #[derive(Debug)]
 pub struct Selection {
-    installation_grant: Vec<Term>,
+    terms: Vec<Term>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -25,19 +25,13 @@ struct Term {
 
 impl Selection {
     pub fn parse(query: &str) -> Self {
-        Self {
-            installation_grant: words(&query.to_lowercase())
-                .into_iter()
-                .take(TERMS_MAX)
-                .map(|word| term(&word))
-                .collect(),
-        }
+        let words = words(&query.to_lowercase()).into_iter().take(TERMS_MAX);
+        Self { terms: words.map(|word| term(&word)).collect() }
     }
 
     pub fn takes(&self, world: &World, organization: u64, repository: &Repository) -> bool {
-        self.installation_grant
-            .iter()
-            .all(|term| holds(world, organization, repository, term) != term.negated)
+        let holds = |term: &Term| holds(world, organization, repository, term) != term.negated;
+        self.terms.iter().all(holds)
     }
 }
 
@@ -111,9 +105,8 @@ fn has_value(
     name: &str,
     wanted: &str,
 ) -> bool {
-    let named = properties
-        .definitions(organization)
-        .filter(|definition| definition.name.to_lowercase() == name);
+    let named = properties.definitions(organization);
+    let named = named.filter(|definition| definition.name.to_lowercase() == name);
     let mut shown = named.filter_map(|definition| properties.value_of(repository, definition));
     shown.any(|value| value.has(wanted))
 }

@@ -4,18 +4,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::selection::Selection;
 use super::{READ, need};
 use crate::emulator::accounts::Level;
-use crate::emulator::auth::access;
+
 use crate::emulator::events::webhooks::organizations as organization_events;
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
-use crate::emulator::routing::{
-    Call, Need, OrganizationRole, Outcome, Role, Route, USUAL, pagination,
-};
+use crate::emulator::routing::{Call, Need, OrganizationRole, Outcome, Role, Route};
 use crate::emulator::world::organizations::membership::VALUES_EDITOR;
 use crate::emulator::world::{Definition, Editors, Owner, PropertyValue, Repository};
 
@@ -39,19 +36,15 @@ const PROPERTIES_MAX: usize = 100;
 /// The requested value of each property; `None` unsets it.
 type NewValues = BTreeMap<String, Option<PropertyValue>>;
 
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn list(call: &mut Call<'_>) -> Outcome {
     let selection = Selection::parse(call.query.get("repository_query").unwrap_or(""));
     let organization = call.organization;
-    let is_asked = |repository: &&Repository| {
+    let is_wanted = |repository: &&Repository| {
         repository.owner == Owner::Organization(organization)
-            && access::sees(call.world, call.caller, repository)
             && selection.takes(call.world, organization, repository)
     };
-    let repositories = call.world.repositories.values().filter(is_asked).collect();
-    Ok(pagination::page(call, USUAL, repositories, |repository| {
-        render(call, organization, repository)
-    }))
+    let repositories = call.visible_repositories().filter(is_wanted);
+    call.page(repositories, |_, repository| render(call, organization, repository))
 }
 
 fn render(call: &Call<'_>, organization: u64, repository: &Repository) -> Value {
@@ -79,21 +72,17 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     for repository in repositories {
         set(call, call.organization, repository, &new_values);
     }
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 /// Reads the listed repositories, by name or full name. Invisible ones are unknown.
 fn repositories(call: &Call<'_>, fields: &mut Fields) -> BTreeSet<u64> {
-    if !fields.has("repository_names") {
-        fields.missing("repository_names");
-    }
+    fields.require("repository_names");
     let names = fields.strings("repository_names").unwrap_or_default();
     let count = fields.value("repository_names").and_then(Value::as_array).map_or(1, Vec::len);
     if count == 0 || count > REPOSITORIES_MAX {
-        fields.invalid(
-            "repository_names",
-            format!("repository_names must have 1 to {REPOSITORIES_MAX} items"),
-        );
+        let message = format!("repository_names must have 1 to {REPOSITORIES_MAX} items");
+        fields.invalid("repository_names", message);
         return BTreeSet::new();
     }
     let login = call.world.owner_login(Owner::Organization(call.organization));
@@ -103,24 +92,20 @@ fn repositories(call: &Call<'_>, fields: &mut Fields) -> BTreeSet<u64> {
         let repository = call.world.repository_named(owner, name).filter(|repository| {
             repository.owner == Owner::Organization(call.organization)
                 && repository.name.eq_ignore_ascii_case(name)
-                && access::sees(call.world, call.caller, repository)
+                && call.sees(repository)
         });
-        match repository {
-            Some(repository) => drop(found.insert(repository.id)),
-            None => fields.invalid(
-                "repository_names",
-                "repository_names has one that the organization does not have",
-            ),
+        if repository.is_none() {
+            let message = "repository_names has one that the organization does not have";
+            fields.invalid("repository_names", message);
         }
+        found.extend(repository.map(|repository| repository.id));
     }
     found
 }
 
 /// Reads the requested values; each error names its index.
 fn new_values(call: &Call<'_>, fields: &mut Fields, organization: u64) -> NewValues {
-    if !fields.has("properties") {
-        fields.missing("properties");
-    }
+    fields.require("properties");
     let items = fields.objects("properties").unwrap_or_default();
     let count = fields.value("properties").and_then(Value::as_array).map_or(1, Vec::len);
     if count == 0 || count > PROPERTIES_MAX {
@@ -136,11 +121,8 @@ fn new_values(call: &Call<'_>, fields: &mut Fields, organization: u64) -> NewVal
         }
         let new_value = match (item.value("value").cloned(), definition) {
             (None, _) => {
-                item.reject(
-                    "value",
-                    Code::MissingField,
-                    "value is required; null unsets the property",
-                );
+                let message = "value is required; null unsets the property";
+                item.reject("value", Code::MissingField, message);
                 None
             }
             (Some(Value::Null), _) | (Some(_), None) => None,
@@ -180,10 +162,8 @@ fn organization_of(call: &Call<'_>) -> Result<Option<u64>, ApiError> {
 
 fn list_of_repository(call: &mut Call<'_>) -> Outcome {
     let organization = organization_of(call)?;
-    Ok(Reply::ok(
-        organization
-            .map_or_else(|| json!([]), |organization| shown(call, organization, call.repository)),
-    ))
+    let values = organization.map(|organization| shown(call, organization, call.repository));
+    Ok(Reply::ok(values.unwrap_or_else(|| json!([]))))
 }
 
 /// Callers with push rights set only properties of `org_and_repo_actors`.
@@ -202,7 +182,7 @@ fn patch_repository(call: &mut Call<'_>) -> Outcome {
         ));
     }
     set(call, organization, call.repository, &new_values);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 fn edits_for_organization(call: &Call<'_>, organization: u64) -> bool {

@@ -1,16 +1,13 @@
 //! Creating, forking and deleting repositories, and changing an organisation's or user's profile.
 
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::repository::is_name;
+use super::repository::{features, refuse_bad_name, visibility};
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::organizations as organization_events;
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
-use crate::emulator::render::Renderer;
-use crate::emulator::routing::{
-    Call, Need, OrganizationNeed, OrganizationRole, Outcome, Role, Route, Unscoped,
-};
+use crate::emulator::routing::{Call, Need, OrganizationRole, Outcome, Role, Route, Unscoped};
 use crate::emulator::seed::SEEDED_BELOW;
 use crate::emulator::world::{FEATURES, Owner, Repository, Visibility};
 
@@ -27,13 +24,7 @@ const fn organization(
     scopes: &'static [&'static str],
     role: OrganizationRole,
 ) -> Need {
-    Need::Organization(OrganizationNeed {
-        permission,
-        level: Level::Write,
-        scopes,
-        role,
-        unscoped: Unscoped::Forbidden,
-    })
+    Need::organization(permission, Level::Write, scopes, role, Unscoped::Forbidden)
 }
 
 pub const ROUTES: &[Route] = &[
@@ -59,30 +50,19 @@ fn create_in_organization(call: &mut Call<'_>) -> Outcome {
 }
 
 fn create_for_me(call: &mut Call<'_>) -> Outcome {
-    let owner = Owner::User(call.caller.user().ok_or(ApiError::RequiresAuthentication)?);
+    let owner = Owner::User(call.me()?);
     create(call, owner)
 }
 
 fn create(call: &mut Call<'_>, owner: Owner) -> Outcome {
     let mut fields = Fields::parse("Repository", call.body)?;
     let name = fields.required_string("name");
-    if !name.is_empty() && !is_name(&name) {
-        fields.invalid("name", "name may only contain letters, digits, `.`, `-` and `_`");
+    if !name.is_empty() {
+        refuse_bad_name(&mut fields, &name);
     }
     let description = fields.nullable_string("description").value().unwrap_or_default();
-    let private = fields.boolean("private").unwrap_or(false);
-    let visibility = match fields.string("visibility").as_deref() {
-        Some("public") => Visibility::Public,
-        Some("private") => Visibility::Private,
-        Some(_) => {
-            fields.invalid("visibility", "visibility must be public or private");
-            Visibility::Private
-        }
-        None if private => Visibility::Private,
-        None => Visibility::Public,
-    };
-    let features: Vec<(&'static str, bool)> =
-        FEATURES.iter().filter_map(|(name, _)| Some((*name, fields.boolean(name)?))).collect();
+    let visibility = visibility(&mut fields).unwrap_or(Visibility::Public);
+    let features = features(&mut fields);
     if is_taken(call, owner, &name) {
         fields.reject("name", Code::AlreadyExists, "name already exists on this account");
     }
@@ -99,8 +79,33 @@ fn is_taken(call: &Call<'_>, owner: Owner, name: &str) -> bool {
 fn new(call: &mut Call<'_>, plan: Plan) -> Result<Repository, ApiError> {
     ApiError::unless_spammed("Repository", call.world.repositories.range(SEEDED_BELOW..).count())?;
     let (id, now) = (call.world.next_id(), call.now);
-    let repository = Repository::new(id, plan.owner, plan.name, plan.visibility, now);
-    Ok(Repository { description: plan.description, ..repository })
+    let Plan { owner, name, description, visibility } = plan;
+    let readme = format!("# {name}\n");
+    Ok(Repository {
+        id,
+        owner,
+        name,
+        visibility,
+        description,
+        homepage: None,
+        language: None,
+        topics: Vec::new(),
+        features: FEATURES.iter().copied().collect(),
+        default_branch: "main".to_owned(),
+        created_at: now,
+        pushed_at: now,
+        updated_at: now,
+        collaborators: BTreeSet::new(),
+        stars: BTreeMap::new(),
+        fork_of: None,
+        forks: BTreeSet::new(),
+        readme,
+        labels: BTreeMap::new(),
+        milestones: BTreeMap::new(),
+        issues: BTreeMap::new(),
+        comments: BTreeMap::new(),
+        releases: BTreeMap::new(),
+    })
 }
 
 fn shown(call: &mut Call<'_>, repository: Repository, status: StatusCode) -> Outcome {
@@ -109,43 +114,27 @@ fn shown(call: &mut Call<'_>, repository: Repository, status: StatusCode) -> Out
     call.world.add_repository(repository);
     organization_events::repository(call, "created", id);
     let repository = call.world.repositories.get(&id).ok_or(ApiError::NotFound)?;
-    let value = Renderer::of(call).repository(repository);
-    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
-    Ok(Reply { status, ..Reply::created(value, &location) })
+    Ok(Reply { status, ..Reply::created_at_url(call.renderer().repository(repository)) })
 }
 
 /// 202, because the running service copies in the background. Here the copy is immediate.
 fn fork(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Repository", call.body)?;
-    let organization = fields.string("organization");
-    let name = fields.string("name");
-    let into = organization
-        .as_deref()
-        .map(|login| call.world.organization_by_login(login).map(|one| one.id));
+    let (organization, name) = (fields.string("organization"), fields.string("name"));
     let me = call.caller.user();
     let installed_on = call.caller.token().and_then(|token| token.installed_on);
-    let may_own = |id: u64| {
-        let is_member = || {
-            call.world
-                .organizations
-                .get(&id)
-                .is_some_and(|one| me.is_some_and(|me| one.members.contains(&me)))
-        };
-        installed_on == Some(id) || is_member()
+    let mine = |login: &str| {
+        let id = call.world.organization_by_login(login)?.id;
+        let is_mine = installed_on == Some(id) || me.is_some_and(|me| call.is_member(id, me));
+        is_mine.then_some(Owner::Organization(id))
     };
-    let owner = match into {
-        Some(Some(id)) if may_own(id) => Some(Owner::Organization(id)),
-        Some(_) => {
-            fields.invalid("organization", "organization must be one that you are a member of");
-            None
-        }
-        None => me.map(Owner::User),
-    };
+    let owner = organization.as_deref().map_or(me.map(Owner::User), mine);
+    if organization.is_some() && owner.is_none() {
+        fields.invalid("organization", "organization must be one that you are a member of");
+    }
     let origin = call.repository()?;
     let name = name.unwrap_or_else(|| origin.name.clone());
-    if !is_name(&name) {
-        fields.invalid("name", "name may only contain letters, digits, `.`, `-` and `_`");
-    }
+    refuse_bad_name(&mut fields, &name);
     if owner.is_some_and(|owner| is_taken(call, owner, &name)) {
         fields.reject("name", Code::AlreadyExists, "name already exists on this account");
     }
@@ -153,15 +142,15 @@ fn fork(call: &mut Call<'_>) -> Outcome {
     let owner = owner.ok_or(ApiError::Forbidden("Resource not accessible by integration"))?;
     let origin = call.repository()?;
     let (description, visibility) = (origin.description.clone(), origin.visibility);
-    let (readme, language, default_branch) =
-        (origin.readme.clone(), origin.language, origin.default_branch.clone());
-    let (from, now) = (origin.id, call.now);
-    let mut copy = new(call, Plan { owner, name, description, visibility })?;
-    (copy.readme, copy.language, copy.default_branch, copy.fork_of) =
-        (readme, language, default_branch, Some(from));
-    let id = copy.id;
+    let plan = Plan { owner, name, description, visibility };
+    let mut copy = new(call, plan)?;
+    let now = call.now;
     let origin = call.repository_mut()?;
-    origin.forks.insert(id);
+    copy.readme.clone_from(&origin.readme);
+    copy.language = origin.language;
+    copy.default_branch.clone_from(&origin.default_branch);
+    copy.fork_of = Some(origin.id);
+    origin.forks.insert(copy.id);
     origin.updated_at = now;
     shown(call, copy, StatusCode::ACCEPTED)
 }
@@ -172,32 +161,24 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     organization_events::repository(call, "deleted", call.repository);
     call.world.remove_repository(call.repository);
     call.world.owner_changed(owner, call.now);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 /// Stores only those of the running service's fields that this world has.
 fn change_organization(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Organization", call.body)?;
     let description = fields.nullable_string("description");
-    for name in [
-        "name",
-        "company",
-        "blog",
-        "location",
-        "email",
-        "billing_email",
-        "default_repository_permission",
-    ] {
+    for name in ["name", "company", "blog", "location", "email", "billing_email"] {
         let _ = fields.nullable_string(name);
     }
+    let _ = fields.nullable_string("default_repository_permission");
     fields.check()?;
-    let (id, now) = (call.organization, call.now);
-    let organization = call.world.organizations.get_mut(&id).ok_or(ApiError::NotFound)?;
+    let now = call.now;
+    let organization = call.organization_mut()?;
     organization.description =
         description.of(Some(std::mem::take(&mut organization.description))).unwrap_or_default();
     organization.updated_at = now;
-    let organization = call.world.organizations.get(&id).ok_or(ApiError::NotFound)?;
-    Ok(Reply::ok(Renderer::of(call).organization(organization)))
+    Ok(Reply::ok(call.renderer().organization(call.organization()?)))
 }
 
 /// 202, because the running service deletes in the background. Here it is immediate.
@@ -216,10 +197,10 @@ fn change_me(call: &mut Call<'_>) -> Outcome {
     }
     let _ = fields.boolean("hireable");
     fields.check()?;
-    let (me, now) = (call.caller.user().ok_or(ApiError::RequiresAuthentication)?, call.now);
+    let (me, now) = (call.me()?, call.now);
     let user = call.world.users.get_mut(&me).ok_or(ApiError::NotFound)?;
     user.name = given.of(Some(std::mem::take(&mut user.name))).unwrap_or_default();
     user.updated_at = now;
     let user = call.world.users.get(&me).ok_or(ApiError::NotFound)?;
-    Ok(Reply::ok(Renderer::of(call).user(user)))
+    Ok(Reply::ok(call.renderer().user(user)))
 }

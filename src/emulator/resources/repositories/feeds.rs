@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use crate::clock::Timestamp;
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access::{self, path_of};
-use crate::emulator::http::{ApiError, iso};
-use crate::emulator::render::{Renderer, extend};
+use crate::emulator::http::iso;
+use crate::emulator::render::extend;
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination, polling};
 use crate::emulator::world::notifications::feed::Event;
-use crate::emulator::world::{Owner, Repository, User, Visibility};
+use crate::emulator::world::{Owner, Repository, Visibility};
 
 const READ: Need = Need::repository("metadata", Level::Read, Role::Read);
 
@@ -56,8 +56,7 @@ fn of_network(call: &mut Call<'_>) -> Outcome {
 }
 
 fn of_organization(call: &mut Call<'_>) -> Outcome {
-    let organization =
-        call.world.organization_by_login(call.params.get("org")).ok_or(ApiError::NotFound)?;
+    let organization = access::organization_of_path(call)?;
     let (owner, since) = (Owner::Organization(organization.id), organization.created_at);
     feed(call, Span::Seen, since, |_, of| of.owner == owner)
 }
@@ -70,12 +69,8 @@ fn public_of_user(call: &mut Call<'_>) -> Outcome {
     by_user(call, Span::Public)
 }
 
-fn user<'a>(call: &'a Call<'_>) -> Result<&'a User, ApiError> {
-    call.world.user_by_login(call.params.get("username")).ok_or(ApiError::NotFound)
-}
-
 fn by_user(call: &mut Call<'_>, span: Span) -> Outcome {
-    let user = user(call)?;
+    let user = call.user("username")?;
     let (actor, since) = (user.id, user.created_at);
     feed(call, span, since, |event, _| event.actor == actor)
 }
@@ -89,7 +84,7 @@ fn public_received(call: &mut Call<'_>) -> Outcome {
 }
 
 fn of_watched(call: &mut Call<'_>, span: Span) -> Outcome {
-    let user = user(call)?;
+    let user = call.user("username")?;
     let (watched, since) = (user.watching.clone(), user.created_at);
     feed(call, span, since, |_, of| watched.contains(&of.id))
 }
@@ -100,16 +95,14 @@ fn feed(
     call: &mut Call<'_>,
     span: Span,
     since: Timestamp,
-    is_asked: impl Fn(&Event, &Repository) -> bool,
+    is_wanted: impl Fn(&Event, &Repository) -> bool,
 ) -> Outcome {
     let world = &*call.world;
     let shown: Vec<(&Event, &Repository)> = world
         .feed
         .newest_first()
         .filter_map(|event| Some((event, world.repositories.get(&event.repository)?)))
-        .filter(|(event, repository)| {
-            is_asked(event, repository) && is_within(call, span, repository)
-        })
+        .filter(|(event, of)| is_wanted(event, of) && is_within(call, span, of))
         .collect();
     let newest = shown.first().map_or(since, |(event, _)| event.created_at);
     let changed_at = newest.max(world.feed.shifted_at.unwrap_or(newest));
@@ -122,12 +115,12 @@ fn feed(
 fn is_within(call: &Call<'_>, span: Span, repository: &Repository) -> bool {
     match span {
         Span::Public => repository.visibility == Visibility::Public,
-        Span::Seen => access::sees(call.world, call.caller, repository),
+        Span::Seen => call.sees(repository),
     }
 }
 
 fn render(call: &Call<'_>, event: &Event, repository: &Repository) -> Value {
-    let renderer = Renderer::of(call);
+    let renderer = call.renderer();
     let actor = renderer.user_summary(event.actor);
     // The payload was serialized from JSON.
     let payload: Value = serde_json::from_str(&event.payload).unwrap_or_else(|_| json!({}));

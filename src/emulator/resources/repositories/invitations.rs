@@ -1,15 +1,13 @@
 //! Invitations to a repository: accepting one makes the invitee a collaborator.
 
-use http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::people::user;
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
 use crate::emulator::http::{ApiError, Fields, Reply, SITE, iso};
-use crate::emulator::render::{Renderer, node_id};
-use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
-use crate::emulator::world::StoredItem;
+use crate::emulator::render::{node_id, object};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
+use crate::emulator::world::{RepositoryRole, StoredItem};
 
 const READ: Need = Need::repository("administration", Level::Read, Role::Push);
 /// SPECIFICATION, "Permissions".
@@ -25,20 +23,14 @@ pub const ROUTES: &[Route] = &[
     Route::delete("/user/repository_invitations/{invitation_id}", Need::User, decline),
 ];
 
-/// The running service's assignable roles.
-const PERMISSIONS: [&str; 5] = ["pull", "triage", "push", "maintain", "admin"];
-
 fn collection(repository: u64) -> String {
     format!("repository/{repository}/invitations")
 }
 
 fn to(call: &Call<'_>, repository: u64) -> Vec<StoredItem> {
     let collection = call.world.collections.collection(&collection(repository));
-    collection
-        .map(|collection| {
-            collection.in_order().into_iter().map(|(_, thing)| thing.clone()).collect()
-        })
-        .unwrap_or_default()
+    let things = collection.into_iter().flat_map(|collection| collection.in_order());
+    things.map(|(_, thing)| thing.clone()).collect()
 }
 
 fn number(thing: &StoredItem, field: &str) -> u64 {
@@ -47,50 +39,43 @@ fn number(thing: &StoredItem, field: &str) -> u64 {
 
 /// 204 for a user who already has rights. Any other is invited once: 201.
 fn invite(call: &mut Call<'_>) -> Outcome {
-    let invitee = user(call, "username")?;
+    let invitee = call.user("username")?.id;
     let permission = permission(call, "permission")?;
     if access::role_of(call.world, invitee, call.repository()?).is_some() {
-        return Ok(Reply::empty(StatusCode::NO_CONTENT));
+        return Ok(Reply::no_content());
     }
     let repository = call.repository;
     let known = to(call, repository).into_iter().find(|thing| number(thing, "invitee") == invitee);
     let (id, created_at) = known
-        .as_ref()
         .map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
-    let fields = Map::from_iter([
-        ("invitee".to_owned(), json!(invitee)),
-        ("inviter".to_owned(), json!(call.actor())),
-        ("permissions".to_owned(), json!(permission)),
+    let fields = object([
+        ("invitee", json!(invitee)),
+        ("inviter", json!(call.actor())),
+        ("permissions", json!(permission)),
     ]);
     let thing = StoredItem { id, fields, created_at, updated_at: call.now };
     call.world.collections.put(&collection(repository), &id.to_string(), thing.clone())?;
-    let value = render(call, repository, &thing)?;
-    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
-    Ok(Reply::created(value, &location))
+    Ok(Reply::created_at_url(render(call, repository, &thing)?))
 }
 
 /// The running service's name; the default is `push`.
 fn permission(call: &Call<'_>, field: &str) -> Result<&'static str, ApiError> {
     let mut fields = Fields::parse("Invitation", call.body)?;
-    let given = fields.string(field).unwrap_or_else(|| "push".to_owned());
-    let named = match given.as_str() {
-        "pull" | "read" => "read",
-        "push" | "write" => "write",
-        "triage" => "triage",
-        "maintain" => "maintain",
-        "admin" => "admin",
-        _ => {
-            fields.invalid(field, format!("{field} must be one of {}", PERMISSIONS.join(", ")));
-            "read"
-        }
+    let named = |name: &str| match name {
+        "read" => Some(RepositoryRole::Pull.role_name()),
+        "write" => Some(RepositoryRole::Push.role_name()),
+        name => RepositoryRole::named(name).map(RepositoryRole::role_name),
     };
+    let roles = RepositoryRole::ALL.map(RepositoryRole::name);
+    let message = format!("{field} must be one of {}", roles.join(", "));
+    let given = fields.choice(field, named, &message);
     fields.check()?;
-    Ok(named)
+    Ok(given.unwrap_or(RepositoryRole::Push.role_name()))
 }
 
 fn render(call: &Call<'_>, repository: u64, thing: &StoredItem) -> Result<Value, ApiError> {
     let repository = call.world.repositories.get(&repository).ok_or(ApiError::NotFound)?;
-    let renderer = Renderer::of(call);
+    let renderer = call.renderer();
     Ok(json!({
         "id": thing.id,
         "node_id": node_id("RepositoryInvitation", thing.id),
@@ -105,13 +90,10 @@ fn render(call: &Call<'_>, repository: u64, thing: &StoredItem) -> Result<Value,
     }))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn list(call: &mut Call<'_>) -> Outcome {
-    let repository = call.repository;
-    let all = to(call, repository);
-    Ok(pagination::page(call, USUAL, all, |thing| {
-        render(call, repository, &thing).unwrap_or(Value::Null)
-    }))
+    call.page(to(call, call.repository), |_, thing| {
+        render(call, call.repository, &thing).unwrap_or(Value::Null)
+    })
 }
 
 fn named(call: &Call<'_>) -> Result<StoredItem, ApiError> {
@@ -132,7 +114,7 @@ fn change(call: &mut Call<'_>) -> Outcome {
 fn withdraw(call: &mut Call<'_>) -> Outcome {
     let id = named(call)?.id;
     call.world.collections.take(&collection(call.repository), &id.to_string(), call.now);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 fn all_mine(call: &Call<'_>) -> Result<Vec<(u64, StoredItem)>, ApiError> {
@@ -145,9 +127,7 @@ fn all_mine(call: &Call<'_>) -> Result<Vec<(u64, StoredItem)>, ApiError> {
 
 fn mine(call: &mut Call<'_>) -> Outcome {
     let all = all_mine(call)?;
-    Ok(pagination::page(call, USUAL, all, |(repository, thing)| {
-        render(call, repository, &thing).unwrap_or(Value::Null)
-    }))
+    call.page(all, |_, (repository, thing)| render(call, repository, &thing).unwrap_or(Value::Null))
 }
 
 fn answer(call: &mut Call<'_>) -> Result<(u64, u64), ApiError> {
@@ -161,16 +141,12 @@ fn answer(call: &mut Call<'_>) -> Result<(u64, u64), ApiError> {
 /// Any accepted invitation grants push rights, because this world has no finer ones.
 fn accept(call: &mut Call<'_>) -> Outcome {
     let (repository, me) = answer(call)?;
-    call.world
-        .repositories
-        .get_mut(&repository)
-        .ok_or(ApiError::NotFound)?
-        .collaborators
-        .insert(me);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    let repository = call.world.repositories.get_mut(&repository).ok_or(ApiError::NotFound)?;
+    repository.collaborators.insert(me);
+    Ok(Reply::no_content())
 }
 
 fn decline(call: &mut Call<'_>) -> Outcome {
     answer(call)?;
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }

@@ -3,11 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
-use crate::emulator::auth::access;
 use crate::emulator::http::{ApiError, Fields, Reply};
-use crate::emulator::render::Renderer;
-use crate::emulator::resources::code::branches::READ as READ_CONTENTS;
-use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
+use crate::emulator::resources::code::contents::READ as READ_CONTENTS;
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 
 const READ: Need = Need::repository("metadata", Level::Read, Role::Read);
 const ADMINISTER: Need = Need::repository("administration", Level::Write, Role::Admin);
@@ -39,9 +37,7 @@ fn topics(call: &mut Call<'_>) -> Outcome {
 
 fn set_topics(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Repository", call.body)?;
-    if !fields.has("names") {
-        fields.missing("names");
-    }
+    fields.require("names");
     let names = fields.strings("names").unwrap_or_default();
     let is_topic = |name: &String| {
         let is_plain =
@@ -51,10 +47,8 @@ fn set_topics(call: &mut Call<'_>) -> Outcome {
             && !name.starts_with('-')
     };
     if names.len() > TOPICS_MAX || !names.iter().all(is_topic) {
-        fields.invalid(
-            "names",
-            "names must be up to 20 topics of lower-case letters, digits and hyphens",
-        );
+        let message = "names must be up to 20 topics of lower-case letters, digits and hyphens";
+        fields.invalid("names", message);
     }
     fields.check()?;
     let now = call.now;
@@ -67,13 +61,10 @@ fn set_topics(call: &mut Call<'_>) -> Outcome {
 /// Every repository claims this licence, and none has the file.
 fn license(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    let shown = Renderer::of(call).repository(repository);
-    let license = shown
-        .get("license")
-        .cloned()
-        .filter(|license| !license.is_null())
-        .ok_or(ApiError::NotFound)?;
-    let url = format!("{}/contents/LICENSE", Renderer::of(call).repository_url(repository));
+    let shown = call.renderer().repository(repository);
+    let license = shown.get("license").filter(|license| !license.is_null());
+    let license = license.ok_or(ApiError::NotFound)?;
+    let url = format!("{}/contents/LICENSE", call.renderer().repository_url(repository));
     Ok(Reply::ok(json!({
         "name": "LICENSE", "path": "LICENSE", "type": "file", "size": 0, "encoding": "base64", "content": "",
         "url": url, "license": license,
@@ -82,7 +73,5 @@ fn license(call: &mut Call<'_>) -> Outcome {
 
 fn forks(call: &mut Call<'_>) -> Outcome {
     let known = call.repository()?.forks.iter().filter_map(|id| call.world.repositories.get(id));
-    let visible = known.filter(|fork| access::sees(call.world, call.caller, fork)).collect();
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, visible, |fork| renderer.repository(fork)))
+    call.page_of_repositories(known)
 }

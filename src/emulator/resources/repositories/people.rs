@@ -1,13 +1,13 @@
 //! People of a repository: collaborators, assignable users, contributors.
 
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
 use crate::emulator::http::{ApiError, Reply};
-use crate::emulator::render::{Renderer, extend};
-use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
+use crate::emulator::render::extend;
+use crate::emulator::resources::issues::issue;
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 use crate::emulator::world::{Owner, Repository, World};
 
 const READ: Need = Need::repository("metadata", Level::Read, Role::Read);
@@ -45,15 +45,8 @@ pub const ROUTES: &[Route] = &[
 
 /// Lists every user with own rights in a repository, with the role.
 pub fn with_rights(world: &World, repository: &Repository) -> Vec<(u64, Role)> {
-    let everyone = world
-        .users
-        .keys()
-        .filter_map(|user| Some((*user, access::role_of(world, *user, repository)?)));
-    everyone.collect()
-}
-
-pub fn user(call: &Call<'_>, param: &str) -> Result<u64, ApiError> {
-    call.world.user_by_login(call.params.get(param)).map(|user| user.id).ok_or(ApiError::NotFound)
+    let role_of = |user: &u64| Some((*user, access::role_of(world, *user, repository)?));
+    world.users.keys().filter_map(role_of).collect()
 }
 
 fn role_name(role: Option<Role>) -> &'static str {
@@ -66,7 +59,7 @@ fn role_name(role: Option<Role>) -> &'static str {
 }
 
 fn with_permissions(call: &Call<'_>, user: u64, role: Role) -> Value {
-    let mut value = Renderer::of(call).user_summary(user);
+    let mut value = call.renderer().user_summary(user);
     let permissions = json!({ "pull": true, "triage": role >= Role::Push, "push": role >= Role::Push, "maintain": role >= Role::Admin, "admin": role >= Role::Admin });
     extend(&mut value, json!({ "permissions": permissions, "role_name": role_name(Some(role)) }));
     value
@@ -74,41 +67,33 @@ fn with_permissions(call: &Call<'_>, user: u64, role: Role) -> Value {
 
 fn collaborators(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    let of_organization = |user: u64| match repository.owner {
-        Owner::Organization(id) => {
-            call.world.organizations.get(&id).is_some_and(|one| one.members.contains(&user))
-        }
-        Owner::User(_) => false,
-    };
+    let of_organization =
+        |user| matches!(repository.owner, Owner::Organization(id) if call.is_member(id, user));
     let mut people = with_rights(call.world, repository);
     match call.query.get("affiliation").unwrap_or("all") {
         "all" => {}
         "outside" | "direct" => people.retain(|(user, _)| !of_organization(*user)),
         _ => {
-            return Err(ApiError::invalid(
-                "Collaborator",
-                "affiliation",
-                "affiliation must be all, direct or outside",
-            ));
+            let message = "affiliation must be all, direct or outside";
+            return Err(ApiError::invalid("Collaborator", "affiliation", message));
         }
     }
-    Ok(pagination::page(call, USUAL, people, |(user, role)| with_permissions(call, user, role)))
+    call.page(people, |_, (user, role)| with_permissions(call, user, role))
 }
 
 fn is_collaborator(call: &mut Call<'_>) -> Outcome {
-    access::role_of(call.world, user(call, "username")?, call.repository()?)
-        .ok_or(ApiError::NotFound)?;
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    let role = access::role_of(call.world, call.user("username")?.id, call.repository()?);
+    Reply::no_content_if(role.is_some())
 }
 
 fn remove_collaborator(call: &mut Call<'_>) -> Outcome {
-    let user = user(call, "username")?;
+    let user = call.user("username")?.id;
     call.repository_mut()?.collaborators.remove(&user);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 fn permission(call: &mut Call<'_>) -> Outcome {
-    let user = user(call, "username")?;
+    let user = call.user("username")?.id;
     let role = access::role_of(call.world, user, call.repository()?);
     let shown = with_permissions(call, user, role.unwrap_or(Role::Read));
     Ok(Reply::ok(
@@ -118,17 +103,15 @@ fn permission(call: &mut Call<'_>) -> Outcome {
 
 fn assignees(call: &mut Call<'_>) -> Outcome {
     let people = with_rights(call.world, call.repository()?);
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, people, |(user, _)| renderer.user_summary(user)))
+    call.page_of_users(people.into_iter().map(|(user, _)| user))
 }
 
 fn is_assignee(call: &mut Call<'_>) -> Outcome {
     if !call.params.get("number").is_empty() {
-        crate::emulator::resources::issues::issue::named(call, call.repository()?)?;
+        issue::named(call, call.repository()?)?;
     }
-    access::role_of(call.world, user(call, "assignee")?, call.repository()?)
-        .ok_or(ApiError::NotFound)?;
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    let role = access::role_of(call.world, call.user("assignee")?.id, call.repository()?);
+    Reply::no_content_if(role.is_some())
 }
 
 /// Most commits first; 204 for a repository without commits.
@@ -140,14 +123,13 @@ fn contributors(call: &mut Call<'_>) -> Outcome {
         *counts.entry(commit.author.user).or_default() += 1;
     }
     if counts.is_empty() {
-        return Ok(Reply::empty(StatusCode::NO_CONTENT));
+        return Ok(Reply::no_content());
     }
     let mut people: Vec<(u64, u64)> = counts.into_iter().collect();
     people.sort_by_key(|(user, count)| (std::cmp::Reverse(*count), *user));
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, people, |(user, count)| {
+    call.page(people, |renderer, (user, count)| {
         let mut value = renderer.user_summary(user);
         extend(&mut value, json!({ "contributions": count }));
         value
-    }))
+    })
 }

@@ -4,7 +4,6 @@ use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::repositories as repository_events;
 use crate::emulator::events::webhooks::repositories::Before;
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
-use crate::emulator::render::Renderer;
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 use crate::emulator::world::{FEATURES, Visibility};
 
@@ -19,7 +18,7 @@ pub const ROUTES: &[Route] = &[
 
 fn get(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
-    let renderer = Renderer::of(call);
+    let renderer = call.renderer();
     Ok(Reply::ok(renderer.repository(repository))
         .changed_at(renderer.repository_changed_at(repository)))
 }
@@ -27,15 +26,14 @@ fn get(call: &mut Call<'_>) -> Outcome {
 fn patch(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Repository", call.body)?;
     let name = fields.string("name");
-    if name.as_deref().is_some_and(|name| !is_name(name)) {
-        fields.invalid("name", "name may only contain letters, digits, `.`, `-` and `_`");
+    if let Some(name) = &name {
+        refuse_bad_name(&mut fields, name);
     }
     let visibility = visibility(&mut fields);
     let description = fields.nullable_string("description");
     let homepage = fields.nullable_string("homepage");
     let default_branch = fields.string("default_branch");
-    let features: Vec<(&'static str, bool)> =
-        FEATURES.iter().filter_map(|(name, _)| Some((*name, fields.boolean(name)?))).collect();
+    let features = features(&mut fields);
     fields.check()?;
 
     let id = call.repository;
@@ -43,18 +41,13 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     if let Some(name) = name
         && !call.world.rename_repository(id, &name)
     {
-        return Err(ApiError::field(
-            "Repository",
-            "name",
-            Code::AlreadyExists,
-            "name already exists on this account",
-        ));
+        let message = "name already exists on this account";
+        return Err(ApiError::field("Repository", "name", Code::AlreadyExists, message));
     }
     let now = call.now;
     if let Some(visibility) = visibility {
         call.world.set_visibility(id, visibility);
-        let owner = call.repository()?.owner;
-        call.world.owner_changed(owner, call.now);
+        call.world.owner_changed(call.repository()?.owner, now);
     }
     let repository = call.repository_mut()?;
     repository.features.extend(features);
@@ -65,28 +58,34 @@ fn patch(call: &mut Call<'_>) -> Outcome {
         default_branch.unwrap_or_else(|| std::mem::take(&mut repository.default_branch));
     repository.updated_at = now;
     repository_events::tell(call, &before)?;
-    let repository = call.repository()?;
-    Ok(Reply::ok(Renderer::of(call).repository(repository)))
+    Ok(Reply::ok(call.renderer().repository(call.repository()?)))
 }
 
 /// `visibility`, the newer field, overrides `private`.
-fn visibility(fields: &mut Fields) -> Option<Visibility> {
+pub fn visibility(fields: &mut Fields) -> Option<Visibility> {
     let private = fields
         .boolean("private")
         .map(|private| if private { Visibility::Private } else { Visibility::Public });
-    match fields.string("visibility").as_deref() {
-        Some("public") => Some(Visibility::Public),
-        Some("private") => Some(Visibility::Private),
-        Some(_) => {
-            fields.invalid("visibility", "visibility must be public or private");
-            None
-        }
-        None => private,
+    let named = |name: &str| match name {
+        "public" => Some(Visibility::Public),
+        "private" => Some(Visibility::Private),
+        _ => None,
+    };
+    fields.choice("visibility", named, "visibility must be public or private").or(private)
+}
+
+pub fn features(fields: &mut Fields) -> Vec<(&'static str, bool)> {
+    FEATURES.iter().filter_map(|(name, _)| Some((*name, fields.boolean(name)?))).collect()
+}
+
+pub fn refuse_bad_name(fields: &mut Fields, name: &str) {
+    if !is_name(name) {
+        fields.invalid("name", "name may only contain letters, digits, `.`, `-` and `_`");
     }
 }
 
 /// The running service's rule.
-pub fn is_name(name: &str) -> bool {
+fn is_name(name: &str) -> bool {
     let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     (1..=100).contains(&name.len()) && name.chars().all(is_usual) && !matches!(name, "." | "..")
         // The API expects names without `.git`.

@@ -1,9 +1,12 @@
 //! Information about the service: the root, `/meta` and the rate limits.
 
-use serde_json::{Map, Value, json};
+#![expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+
+use serde_json::{Value, json};
 
 use crate::emulator::http::Reply;
 use crate::emulator::limits::{Resource, View};
+use crate::emulator::render::object;
 use crate::emulator::routing::{Call, Need, Outcome, Route};
 
 pub const ROUTES: &[Route] = &[
@@ -27,32 +30,25 @@ const ADDRESSES: &[(&str, &str)] = &[
     ("user_repositories_url", "/users/{user}/repos{?type,page,per_page,sort}"),
 ];
 
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn root(call: &mut Call<'_>) -> Outcome {
-    let addresses = ADDRESSES
-        .iter()
-        .map(|(name, path)| ((*name).to_owned(), json!(format!("{}{path}", call.urls.api))));
-    Ok(Reply::ok(Value::Object(addresses.collect())))
+    let address = |(name, path)| (name, json!(format!("{}{path}", call.urls.api)));
+    Ok(Reply::ok(Value::Object(object(ADDRESSES.iter().copied().map(address)))))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn meta(_: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(
         json!({ "verifiable_password_authentication": false, "hooks": ["127.0.0.0/8"], "api": ["127.0.0.0/8"] }),
     ))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn rate_limit(call: &mut Call<'_>) -> Outcome {
     Ok(rate_limit_of(|resource| call.budget(resource)))
 }
 
 /// `rate` repeats core for old clients.
 pub fn rate_limit_of(budget: impl Fn(Resource) -> View) -> Reply {
-    let resources: Map<String, Value> = Resource::ALL
-        .into_iter()
-        .map(|resource| (resource.name().to_owned(), statement(budget(resource))))
-        .collect();
+    let resources =
+        object(Resource::ALL.map(|resource| (resource.name(), statement(budget(resource)))));
     Reply::ok(json!({ "resources": resources, "rate": statement(budget(Resource::CORE)) }))
 }
 

@@ -1,4 +1,5 @@
-//! The service itself: limits and reference data.
+//! The service itself: limits, reference data and searches.
 
 pub mod meta;
 pub mod reference;
+pub mod search;

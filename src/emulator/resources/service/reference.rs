@@ -1,13 +1,15 @@
 //! Reference data of the service: emojis, licences, templates, rendered text. A small sample, equal
 //! for every caller.
 
+#![expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
+
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::emulator::http::{ApiError, Body, Fields, Reply, SITE};
-use crate::emulator::render::node_id;
-use crate::emulator::routing::{Call, Need, Outcome, Route, USUAL, pagination};
+use crate::emulator::render::{extend, node_id, object};
+use crate::emulator::routing::{Call, Need, Outcome, Route};
 
 pub const ROUTES: &[Route] = &[
     Route::get("/emojis", Need::Nothing, emojis),
@@ -48,15 +50,11 @@ fn text(kind: &str, text: impl Into<Bytes>) -> Reply {
     Reply::new(StatusCode::OK, Body::Raw(Some(format!("{kind}; charset=utf-8")), text.into()))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn emojis(_: &mut Call<'_>) -> Outcome {
-    let addresses = EMOJIS
-        .iter()
-        .map(|(name, code)| ((*name).to_owned(), json!(format!("{SITE}/emoji/{code}.png"))));
-    Ok(Reply::ok(Value::Object(addresses.collect())))
+    let address = |(name, code)| (name, json!(format!("{SITE}/emoji/{code}.png")));
+    Ok(Reply::ok(Value::Object(object(EMOJIS.iter().copied().map(address)))))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn ignore_templates(_: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(IGNORE_TEMPLATES.iter().map(|(name, _)| json!(name)).collect()))
 }
@@ -74,10 +72,8 @@ fn license_summary(call: &Call<'_>, number: usize) -> Value {
     json!({ "key": key, "name": name, "spdx_id": spdx, "url": url, "node_id": node_id("License", number as u64) })
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn licenses(call: &mut Call<'_>) -> Outcome {
-    let all: Vec<usize> = (0..LICENSES.len()).collect();
-    Ok(pagination::page(call, USUAL, all, |number| license_summary(call, number)))
+    call.page(0..LICENSES.len(), |_, number| license_summary(call, number))
 }
 
 fn license(call: &mut Call<'_>) -> Outcome {
@@ -90,7 +86,7 @@ fn license(call: &mut Call<'_>) -> Outcome {
         "permissions": ["commercial-use", "modifications", "distribution"], "conditions": ["include-copyright"], "limitations": ["liability", "warranty"],
         "body": "", "featured": true,
     });
-    crate::emulator::render::extend(&mut value, more);
+    extend(&mut value, more);
     Ok(Reply::ok(value))
 }
 
@@ -98,7 +94,6 @@ fn code_summary(call: &Call<'_>, key: &str, name: &str) -> Value {
     json!({ "key": key, "name": name, "url": format!("{}/codes_of_conduct/{key}", call.urls.api), "html_url": format!("{SITE}/codes_of_conduct/{key}") })
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn codes(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(CODES.iter().map(|(key, name)| code_summary(call, key, name)).collect()))
 }
@@ -107,19 +102,14 @@ fn code(call: &mut Call<'_>) -> Outcome {
     let wanted = call.params.get("key");
     let (key, name) = CODES.iter().find(|(key, _)| *key == wanted).ok_or(ApiError::NotFound)?;
     let mut value = code_summary(call, key, name);
-    crate::emulator::render::extend(
-        &mut value,
-        json!({ "body": format!("# {name}\n\nBe kind.\n") }),
-    );
+    extend(&mut value, json!({ "body": format!("# {name}\n\nBe kind.\n") }));
     Ok(Reply::ok(value))
 }
 
 /// Renders HTML. It supports paragraphs and headings only and keeps other markup as text.
 fn markdown(call: &mut Call<'_>) -> Outcome {
     let mut fields = Fields::parse("Markdown", call.body)?;
-    if !fields.has("text") {
-        fields.missing("text");
-    }
+    fields.require("text");
     let source = fields.string("text").unwrap_or_default();
     if fields.string("mode").is_some_and(|mode| !matches!(mode.as_str(), "markdown" | "gfm")) {
         fields.invalid("mode", "mode must be markdown or gfm");
@@ -145,13 +135,12 @@ fn rendered(source: &str) -> Outcome {
 
 fn paragraph(source: &str) -> String {
     let level = source.bytes().take_while(|byte| *byte == b'#').count();
-    let heading = source
-        .get(level..)
-        .and_then(|rest| rest.strip_prefix(' '))
-        .filter(|_| (1..=6).contains(&level));
+    let heading = source.get(level..).and_then(|rest| rest.strip_prefix(' '));
     match heading {
-        Some(rest) => format!("<h{level}>{}</h{level}>\n", escaped(rest)),
-        None => format!("<p>{}</p>\n", escaped(source)),
+        Some(rest) if (1..=6).contains(&level) => {
+            format!("<h{level}>{}</h{level}>\n", escaped(rest))
+        }
+        _ => format!("<p>{}</p>\n", escaped(source)),
     }
 }
 
@@ -160,23 +149,19 @@ fn escaped(source: &str) -> String {
 }
 
 /// The two documented versions.
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn versions(_: &mut Call<'_>) -> Outcome {
     Ok(Reply::ok(json!(["2026-03-10", "2022-11-28"])))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn zen(_: &mut Call<'_>) -> Outcome {
     Ok(text("text/plain", ZEN))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn octocat(call: &mut Call<'_>) -> Outcome {
-    let said = call.query.get("s").unwrap_or(ZEN).to_owned();
-    Ok(text("text/plain", format!("  ( {said} )\n")))
+    let words = call.query.get("s").unwrap_or(ZEN);
+    Ok(text("text/plain", format!("  ( {words} )\n")))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn feeds(call: &mut Call<'_>) -> Outcome {
     let timeline = format!("{SITE}/timeline");
     let mut value = json!({
@@ -185,7 +170,7 @@ fn feeds(call: &mut Call<'_>) -> Outcome {
     });
     if let Some(user) = call.caller.user() {
         let own = format!("{SITE}/{}", call.world.login(user));
-        crate::emulator::render::extend(
+        extend(
             &mut value,
             json!({ "current_user_public_url": own, "current_user_url": format!("{own}.private") }),
         );
@@ -197,9 +182,7 @@ fn feeds(call: &mut Call<'_>) -> Outcome {
 fn revoke(call: &mut Call<'_>) -> Outcome {
     const CREDENTIALS_MAX: usize = 1_000;
     let mut fields = Fields::parse("Credential", call.body)?;
-    if !fields.has("credentials") {
-        fields.missing("credentials");
-    }
+    fields.require("credentials");
     let given = fields.strings("credentials").map_or(0, |credentials| credentials.len());
     if given > CREDENTIALS_MAX || (given == 0 && fields.has("credentials")) {
         fields.invalid("credentials", "credentials must be 1 to 1,000 texts");

@@ -1,19 +1,14 @@
 //! The teams of an organisation: list, create, show, change, delete, nest. The upstream documents
 //! the routes without their shapes.
 
-use http::StatusCode;
 use serde_json::Value;
 
 use super::description::{self, Described};
-use super::{
-    MANAGE, NamedTeam, READ, joining, must_administer, organization, organization_mut, own, sees,
-    team_mut, visible,
-};
+use super::{MANAGE, NamedTeam, READ, joining, must_administer, own, sees, team_mut, visible};
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::organizations as organization_events;
 use crate::emulator::http::{ApiError, Reply};
-use crate::emulator::render::Renderer;
-use crate::emulator::routing::{Call, MembersNeed, Need, Outcome, Route, USUAL, pagination};
+use crate::emulator::routing::{Call, MembersNeed, Need, Outcome, Route};
 use crate::emulator::world::{Organization, Team};
 
 pub const ROUTES: &[Route] = &[
@@ -36,25 +31,19 @@ pub const ROUTES: &[Route] = &[
 
 /// Lists the organisation's visible teams, then the assigned enterprise teams.
 fn list(call: &mut Call<'_>) -> Outcome {
-    let organization = organization(call)?;
-    let own = organization
-        .teams
-        .values()
-        .filter(|team| sees(call, organization, team))
-        .map(NamedTeam::Own);
-    let all = own
-        .chain(call.world.enterprise_teams_of(organization.id).map(NamedTeam::OfEnterprise))
-        .collect();
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, all, |team| match team {
+    let organization = call.organization()?;
+    let own = organization.teams.values().filter(|team| sees(call, organization, team));
+    let assigned = call.world.enterprise_teams_of(organization.id);
+    let all = own.map(NamedTeam::Own).chain(assigned.map(NamedTeam::OfEnterprise));
+    call.page(all, |renderer, team| match team {
         NamedTeam::Own(team) => renderer.team(organization, team),
         NamedTeam::OfEnterprise(team) => renderer.assigned_team(organization, team),
-    }))
+    })
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
-    let organization = organization(call)?;
-    let renderer = Renderer::of(call);
+    let organization = call.organization()?;
+    let renderer = call.renderer();
     Ok(Reply::ok(match visible(call)? {
         NamedTeam::Own(team) => renderer.whole_team(organization, team),
         NamedTeam::OfEnterprise(team) => renderer.assigned_team(organization, team),
@@ -62,41 +51,32 @@ fn get(call: &mut Call<'_>) -> Outcome {
 }
 
 fn children(call: &mut Call<'_>) -> Outcome {
-    let organization = organization(call)?;
+    let organization = call.organization()?;
     let parent = match visible(call)? {
         NamedTeam::Own(team) => Some(team.id),
         // Enterprise teams are not nested.
         NamedTeam::OfEnterprise(_) => None,
     };
-    let teams = organization
-        .teams
-        .values()
-        .filter(|team| parent.is_some() && team.parent == parent)
-        .collect();
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, teams, |team| renderer.team(organization, team)))
+    let teams = organization.teams.values();
+    let teams = teams.filter(|team| parent.is_some() && team.parent == parent);
+    call.page(teams, |renderer, team| renderer.team(organization, team))
 }
 
 fn of_caller(call: &mut Call<'_>) -> Outcome {
-    let me = call.caller.user().ok_or(ApiError::RequiresAuthentication)?;
-    let teams =
-        call.world.organizations.values().flat_map(|organization| {
-            organization.teams.values().map(move |team| (organization, team))
-        });
-    let mine = teams.filter(|(_, team)| team.people.contains_key(&me)).collect();
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, mine, |(organization, team)| {
-        renderer.whole_team(organization, team)
-    }))
+    let me = call.me()?;
+    let mine = call.world.organizations.values().flat_map(|organization| {
+        let mine = organization.teams.values().filter(|team| team.people.contains_key(&me));
+        mine.map(move |team| (organization, team))
+    });
+    call.page(mine, |renderer, (organization, team)| renderer.whole_team(organization, team))
 }
 
 /// Any member may create a team and becomes its maintainer. Both rules are undocumented.
 fn create(call: &mut Call<'_>) -> Outcome {
     let Described { name, slug, description, privacy, permission, parent, people, repositories } =
         description::of_new_team(call)?;
-    ApiError::unless_spammed("Team", organization(call)?.teams.len())?;
+    ApiError::unless_spammed("Team", call.organization()?.teams.len())?;
     let (now, id) = (call.now, call.world.next_id());
-    let synchronised = false;
     let team = Team {
         id,
         slug,
@@ -106,26 +86,24 @@ fn create(call: &mut Call<'_>) -> Outcome {
         parent,
         people,
         permission,
-        synchronised,
+        synchronised: false,
         created_at: now,
         updated_at: now,
     };
-    let organization = organization_mut(call)?;
+    let organization = call.organization_mut()?;
     for repository in repositories {
         organization.people.grants.entry(repository).or_default().insert(id, permission);
     }
     organization.teams.insert(id, team);
-    let team = organization_events::shown_team(call, self::organization(call)?, id);
+    let team = organization_events::shown_team(call, call.organization()?, id);
     organization_events::team(call, "created", &team);
-    let value = whole(call, id)?;
-    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
-    Ok(Reply::created(value, &location))
+    Ok(Reply::created_at_url(whole(call, id)?))
 }
 
 fn whole(call: &Call<'_>, id: u64) -> Result<Value, ApiError> {
-    let organization = organization(call)?;
+    let organization = call.organization()?;
     let team = organization.teams.get(&id).ok_or(ApiError::NotFound)?;
-    Ok(Renderer::of(call).whole_team(organization, team))
+    Ok(call.renderer().whole_team(organization, team))
 }
 
 fn patch(call: &mut Call<'_>) -> Outcome {
@@ -134,7 +112,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     let id = team.id;
     let change = description::of_changed_team(call, id)?;
     let now = call.now;
-    let before = organization_events::shown_team(call, organization(call)?, id);
+    let before = organization_events::shown_team(call, call.organization()?, id);
     let team = team_mut(call, id)?;
     if let Some((name, slug)) = change.name {
         team.name = name;
@@ -145,7 +123,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     team.permission = change.permission.unwrap_or(team.permission);
     team.parent = change.parent;
     team.updated_at = now;
-    let after = organization_events::shown_team(call, organization(call)?, id);
+    let after = organization_events::shown_team(call, call.organization()?, id);
     organization_events::team_edited(call, &before, &after);
     Ok(Reply::ok(whole(call, id)?))
 }
@@ -155,14 +133,14 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     let team = own(call)?;
     must_administer(call, team)?;
     let id = team.id;
-    let gone: Vec<u64> = organization(call)?.teams_below(id).into_iter().chain([id]).collect();
+    let gone: Vec<u64> = call.organization()?.teams_below(id).into_iter().chain([id]).collect();
     for id in gone {
-        let team = organization_events::shown_team(call, organization(call)?, id);
-        forget(organization_mut(call)?, id);
+        let team = organization_events::shown_team(call, call.organization()?, id);
+        forget(call.organization_mut()?, id);
         organization_events::team(call, "deleted", &team);
     }
-    joining::withdraw_empty(organization_mut(call)?);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    joining::withdraw_empty(call.organization_mut()?);
+    Ok(Reply::no_content())
 }
 
 fn forget(organization: &mut Organization, team: u64) {

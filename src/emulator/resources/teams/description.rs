@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{organization, sees};
+use super::sees;
 use crate::emulator::auth::access::role_of_token;
 use crate::emulator::http::{ApiError, Change, Code, Fields};
 use crate::emulator::routing::{Call, Role};
@@ -44,7 +44,7 @@ pub fn slug(name: &str) -> String {
 }
 
 pub fn of_new_team(call: &Call<'_>) -> Result<Described, ApiError> {
-    let organization = organization(call)?;
+    let organization = call.organization()?;
     let mut fields = Fields::parse("Team", call.body)?;
     let name = fields.required_string("name");
     let slug = if name.is_empty() {
@@ -69,7 +69,7 @@ pub fn of_new_team(call: &Call<'_>) -> Result<Described, ApiError> {
 }
 
 pub fn of_changed_team(call: &Call<'_>, id: u64) -> Result<Changed, ApiError> {
-    let organization = organization(call)?;
+    let organization = call.organization()?;
     let team = organization.teams.get(&id).ok_or(ApiError::NotFound)?;
     let mut fields = Fields::parse("Team", call.body)?;
     let name =
@@ -116,34 +116,22 @@ fn free_slug(
 pub fn description(fields: &mut Fields) -> Change<String> {
     let given = fields.nullable_string("description");
     if matches!(&given, Change::Set(text) if text.chars().count() > DESCRIPTION_CHARS_MAX) {
-        fields.invalid(
-            "description",
-            format!("description must have at most {DESCRIPTION_CHARS_MAX} characters"),
-        );
+        let message = format!("description must have at most {DESCRIPTION_CHARS_MAX} characters");
+        fields.invalid("description", message);
     }
     given
 }
 
 fn privacy(fields: &mut Fields) -> Option<Privacy> {
-    let given = fields.string("privacy")?;
-    let privacy = given.parse().ok();
-    if privacy.is_none() {
-        fields.invalid("privacy", "privacy must be secret or closed");
-    }
-    privacy
+    fields.choice("privacy", Privacy::named, "privacy must be secret or closed")
 }
 
 /// Reads the default right in repositories: only the two that map to the roles read and write.
 fn permission(fields: &mut Fields) -> Option<RepositoryRole> {
-    let given = fields.string("permission")?;
-    let role = given
-        .parse()
-        .ok()
-        .filter(|role| matches!(role, RepositoryRole::Pull | RepositoryRole::Push));
-    if role.is_none() {
-        fields.invalid("permission", "permission must be pull or push");
-    }
-    role
+    let is_default =
+        |role: &RepositoryRole| [RepositoryRole::Pull, RepositoryRole::Push].contains(role);
+    let named = |name: &str| RepositoryRole::named(name).filter(is_default);
+    fields.choice("permission", named, "permission must be pull or push")
 }
 
 /// Reads a closed team of the organisation that the caller sees.
@@ -180,16 +168,13 @@ fn maintainers(
 ) -> BTreeMap<u64, TeamRole> {
     let mut people = BTreeMap::new();
     for login in fields.strings("maintainers").unwrap_or_default() {
-        let Some(user) =
-            world.user_by_login(&login).filter(|user| organization.members.contains(&user.id))
-        else {
-            fields.invalid(
-                "maintainers",
-                "maintainers must be logins of members of the organization",
-            );
+        let user = world.user_by_login(&login);
+        let Some(member) = user.filter(|user| organization.members.contains(&user.id)) else {
+            let message = "maintainers must be logins of members of the organization";
+            fields.invalid("maintainers", message);
             break;
         };
-        people.insert(user.id, TeamRole::Maintainer);
+        people.insert(member.id, TeamRole::Maintainer);
     }
     people
 }
@@ -200,17 +185,14 @@ fn repositories(fields: &mut Fields, call: &Call<'_>) -> BTreeSet<u64> {
     for name in fields.strings("repo_names").unwrap_or_default() {
         let named =
             name.split_once('/').and_then(|(owner, name)| call.world.repository_named(owner, name));
-        let token = call.caller.token();
         let given = named.filter(|repository| {
-            let administers = |token| role_of_token(call.world, token, repository) >= Role::Admin;
+            let role = |token| role_of_token(call.world, token, repository);
             repository.owner == Owner::Organization(call.organization)
-                && token.is_some_and(administers)
+                && call.caller.token().is_some_and(|token| role(token) >= Role::Admin)
         });
         let Some(repository) = given else {
-            fields.invalid(
-                "repo_names",
-                "repo_names must be repositories of the organization that you administer",
-            );
+            let message = "repo_names must be repositories of the organization that you administer";
+            fields.invalid("repo_names", message);
             break;
         };
         repositories.insert(repository.id);

@@ -7,23 +7,14 @@ use std::collections::BTreeMap;
 
 use super::Authority;
 use crate::clock::Timestamp;
-use crate::emulator::http::ApiError;
+use crate::emulator::events::webhooks::organizations::change_memberships;
+use crate::emulator::http::{ApiError, Reply};
 use crate::emulator::render::team::MembershipState;
+use crate::emulator::routing::{Call, Outcome};
 use crate::emulator::world::{
     Invitation, InvitationFailure, InvitationRole, Invitee, Organization, Owner, Purpose, TeamRole,
     World,
 };
-
-#[derive(Clone, Copy, Debug)]
-pub struct Placement {
-    pub organization: u64,
-    pub team: u64,
-    pub user: u64,
-    /// `None` keeps the current role; a new person becomes a member. The default is undocumented.
-    pub role: Option<TeamRole>,
-    pub actor: u64,
-    pub authority: Authority,
-}
 
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -39,11 +30,10 @@ pub struct Request {
 pub fn addable_user(world: &World, login: &str) -> Result<u64, ApiError> {
     match world.owner(login).ok_or(ApiError::NotFound)? {
         Owner::User(id) => Ok(id),
-        Owner::Organization(_) => Err(ApiError::invalid(
-            "TeamMember",
-            "username",
-            "an organization cannot be a member of a team",
-        )),
+        Owner::Organization(_) => {
+            let message = "an organization cannot be a member of a team";
+            Err(ApiError::invalid("TeamMember", "username", message))
+        }
     }
 }
 
@@ -60,14 +50,29 @@ pub fn team_membership(
     active.or_else(|| promised().map(|role| (*role, MembershipState::Pending)))
 }
 
-/// Adds a member of the organisation to a team at once, anyone else by an invitation.
+/// Adds a member of the organisation to a team at once, anyone else by an invitation. No role
+/// keeps the current one; a new person becomes a member. The default is undocumented.
 pub fn put_in_team(
-    world: &mut World,
-    now: Timestamp,
-    placement: &Placement,
+    call: &mut Call<'_>,
+    team: u64,
+    user: u64,
+    role: Option<TeamRole>,
+    authority: Authority,
 ) -> Result<(), ApiError> {
-    let Placement { organization, team, user, role, actor, authority } = *placement;
-    let of = world.organizations.get_mut(&organization).ok_or(ApiError::NotFound)?;
+    change_memberships(call, call.organization, user, |call| {
+        join_or_invite(call, team, user, role, authority)
+    })
+}
+
+fn join_or_invite(
+    call: &mut Call<'_>,
+    team: u64,
+    user: u64,
+    role: Option<TeamRole>,
+    authority: Authority,
+) -> Result<(), ApiError> {
+    let (now, actor) = (call.now, call.actor());
+    let of = call.organization_mut()?;
     if of.members.contains(&user) {
         let team = of.teams.get_mut(&team).ok_or(ApiError::NotFound)?;
         let held = team.people.get(&user).copied();
@@ -86,14 +91,15 @@ pub fn put_in_team(
         invitation.teams.insert(team, role.or(promised).unwrap_or(TeamRole::Member));
         return Ok(());
     }
-    let teams = BTreeMap::from([(team, role.unwrap_or(TeamRole::Member))]);
-    let (invitee, role) = (Invitee::User(user), InvitationRole::DirectMember);
-    invite(
-        world,
-        now,
-        Request { organization, invitee, role, teams, purpose: Purpose::Teams, actor },
-    )
-    .map(|_| ())
+    let request = Request {
+        organization: of.id,
+        invitee: Invitee::User(user),
+        role: InvitationRole::DirectMember,
+        teams: BTreeMap::from([(team, role.unwrap_or(TeamRole::Member))]),
+        purpose: Purpose::Teams,
+        actor,
+    };
+    invite(call.world, now, request).map(drop)
 }
 
 /// Creates an invitation and returns its id. No e-mail is sent.
@@ -148,24 +154,23 @@ pub fn fail(
     Some(invitation.id)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
-    Yes,
-    No,
-}
-
-/// Removes a person from a team, or the team from the invitation.
-pub fn leave_team(organization: &mut Organization, now: Timestamp, team: u64, user: u64) -> Left {
-    if let Some(team) = organization.teams.get_mut(&team)
-        && team.people.remove(&user).is_some()
-    {
-        team.updated_at = now;
-        return Left::Yes;
-    }
-    let Some(invitation) = pending_mut(organization, user) else { return Left::No };
-    let left = if invitation.teams.remove(&team).is_some() { Left::Yes } else { Left::No };
-    withdraw_empty(organization);
-    left
+/// Removes a person from a team, or the team from the invitation; 404 without a membership.
+pub fn leave_team(call: &mut Call<'_>, team: u64, user: u64) -> Outcome {
+    let now = call.now;
+    change_memberships(call, call.organization, user, |call| {
+        let organization = call.organization_mut()?;
+        if let Some(team) = organization.teams.get_mut(&team)
+            && team.people.remove(&user).is_some()
+        {
+            team.updated_at = now;
+            return Ok(());
+        }
+        let invitation = pending_mut(organization, user).ok_or(ApiError::NotFound)?;
+        let was_invited = invitation.teams.remove(&team).is_some();
+        withdraw_empty(organization);
+        ApiError::not_found_unless(was_invited)
+    })?;
+    Ok(Reply::no_content())
 }
 
 pub fn withdraw_empty(organization: &mut Organization) {
@@ -175,22 +180,24 @@ pub fn withdraw_empty(organization: &mut Organization) {
     });
 }
 
-/// Removes a member from the organisation and all its teams; the account remains.
-pub fn leave_organization(
+/// Removes a member from the organisation and all its teams; 404 for others. The account remains.
+pub fn leave_organization(call: &mut Call<'_>, user: u64) -> Result<(), ApiError> {
+    change_memberships(call, call.organization, user, |call| {
+        let now = call.now;
+        remove_member(call.organization_mut()?, now, user)
+    })
+}
+
+fn remove_member(
     organization: &mut Organization,
     now: Timestamp,
     user: u64,
-) -> Result<Left, ApiError> {
+) -> Result<(), ApiError> {
     if organization.is_last_owner(user) {
-        return Err(ApiError::invalid(
-            "Organization",
-            "username",
-            "the last owner cannot leave the organization",
-        ));
+        let message = "the last owner cannot leave the organization";
+        return Err(ApiError::invalid("Organization", "username", message));
     }
-    if !organization.members.remove(&user) {
-        return Ok(Left::No);
-    }
+    ApiError::not_found_unless(organization.members.remove(&user))?;
     organization.owners.remove(&user);
     organization.people.public.remove(&user);
     organization.roles.values_mut().for_each(|users| {
@@ -201,7 +208,7 @@ pub fn leave_organization(
             team.updated_at = now;
         }
     }
-    Ok(Left::Yes)
+    Ok(())
 }
 
 fn pending_mut(organization: &mut Organization, user: u64) -> Option<&mut Invitation> {

@@ -1,19 +1,14 @@
-//! A person's membership of a team: get, set, delete (SPECIFICATION, "Team membership").
+//! A person's membership of a team: get, set, delete (SPECIFICATION, "Team membership"). The
+//! deprecated `/teams/{team_id}/members/{username}` has neither roles nor invitations.
 
-use http::StatusCode;
-
-use super::joining::{self, Left, Placement};
-use super::{
-    NamedTeam, READ, WRITE, must_administer, organization, organization_mut, own, visible,
-};
-use crate::emulator::events::webhooks::organizations::{Memberships, publish_membership_changes};
+use super::joining;
+use super::{NamedTeam, READ, WRITE, must_administer, own, visible};
 use crate::emulator::http::{ApiError, Fields, Reply};
-use crate::emulator::render::Renderer;
 use crate::emulator::render::team::MembershipState;
 use crate::emulator::routing::{Call, Outcome, Route};
 use crate::emulator::world::{Team, TeamRole};
 
-/// The deprecated routes are undocumented; they answer like their replacements.
+/// The deprecated routes of memberships are undocumented; they answer like their replacements.
 pub const ROUTES: &[Route] = &[
     Route::get("/orgs/{org}/teams/{team_slug}/memberships/{username}", READ, get),
     Route::put("/orgs/{org}/teams/{team_slug}/memberships/{username}", WRITE, put),
@@ -24,16 +19,19 @@ pub const ROUTES: &[Route] = &[
     Route::get("/teams/{team_id}/memberships/{username}", READ, get),
     Route::put("/teams/{team_id}/memberships/{username}", WRITE, put),
     Route::delete("/teams/{team_id}/memberships/{username}", WRITE, delete),
+    Route::get("/teams/{team_id}/members/{username}", READ, get_legacy),
+    Route::put("/teams/{team_id}/members/{username}", WRITE, put_legacy),
+    Route::delete("/teams/{team_id}/members/{username}", WRITE, delete_legacy),
 ];
 
 /// A membership in a child team does not count, because only the child's routes change it.
 fn get(call: &mut Call<'_>) -> Outcome {
-    let user = call.world.user_by_login(call.params.get("username")).ok_or(ApiError::NotFound)?.id;
+    let user = call.user("username")?.id;
     shown(call, user)
 }
 
 fn shown(call: &Call<'_>, user: u64) -> Outcome {
-    let organization = organization(call)?;
+    let organization = call.organization()?;
     let (team, membership) = match visible(call)? {
         NamedTeam::Own(team) => (team.id, joining::team_membership(organization, team.id, user)),
         NamedTeam::OfEnterprise(team) => {
@@ -42,65 +40,72 @@ fn shown(call: &Call<'_>, user: u64) -> Outcome {
         }
     };
     let (role, state) = membership.ok_or(ApiError::NotFound)?;
-    Ok(Reply::ok(Renderer::of(call).team_membership(organization, team, user, role, state)))
+    Ok(Reply::ok(call.renderer().team_membership(organization, team, user, role, state)))
 }
 
 /// A synchronised team is a 403.
-fn must_not_be_synchronised(team: &Team) -> Result<(), ApiError> {
-    if team.synchronised {
-        return Err(ApiError::Forbidden(
-            "The membership of this team is synchronized with an identity provider.",
-        ));
-    }
-    Ok(())
+fn changeable<'a>(call: &'a Call<'_>) -> Result<&'a Team, ApiError> {
+    let message = "The membership of this team is synchronized with an identity provider.";
+    let team = own(call)?;
+    if team.synchronised { Err(ApiError::Forbidden(message)) } else { Ok(team) }
 }
 
 fn put(call: &mut Call<'_>) -> Outcome {
-    let team = own(call)?;
-    must_not_be_synchronised(team)?;
+    let team = changeable(call)?;
     let (team, authority) = (team.id, must_administer(call, team)?);
-    let role = role(&mut Fields::parse("TeamMember", call.body)?)?;
-    let user = joining::addable_user(call.world, call.params.get("username"))?;
-    let placement = Placement {
-        organization: call.organization,
-        team,
-        user,
-        role,
-        actor: call.actor(),
-        authority,
-    };
-    let before = Memberships::of(call.world, call.organization, user);
-    joining::put_in_team(call.world, call.now, &placement)?;
-    publish_membership_changes(call, call.organization, user, &before);
-    shown(call, user)
-}
-
-/// Reads `role`; the upstream documents only member and maintainer.
-fn role(fields: &mut Fields) -> Result<Option<TeamRole>, ApiError> {
-    let given = fields.string("role");
-    let role = given.as_deref().and_then(|name| name.parse().ok());
-    if given.is_some() && role.is_none() {
-        fields.invalid("role", "role must be member or maintainer");
-    }
+    let mut fields = Fields::parse("TeamMember", call.body)?;
+    // The upstream documents only these two.
+    let role = fields.choice("role", TeamRole::named, "role must be member or maintainer");
     fields.check()?;
-    Ok(role)
+    let user = joining::addable_user(call.world, call.params.get("username"))?;
+    joining::put_in_team(call, team, user, role, authority)?;
+    shown(call, user)
 }
 
 /// Requires a team maintainer or an organisation owner.
 fn delete(call: &mut Call<'_>) -> Outcome {
-    let team = own(call)?;
-    must_not_be_synchronised(team)?;
+    let team = changeable(call)?;
     must_administer(call, team)?;
-    let team = team.id;
-    let user = call.world.user_by_login(call.params.get("username")).ok_or(ApiError::NotFound)?.id;
-    let now = call.now;
-    let before = Memberships::of(call.world, call.organization, user);
-    match joining::leave_team(organization_mut(call)?, now, team, user) {
-        Left::Yes => {
-            publish_membership_changes(call, call.organization, user, &before);
-            Ok(Reply::empty(StatusCode::NO_CONTENT))
-        }
-        // A missing membership is a 404.
-        Left::No => Err(ApiError::NotFound),
+    let (team, user) = (team.id, call.user("username")?.id);
+    joining::leave_team(call, team, user)
+}
+
+fn get_legacy(call: &mut Call<'_>) -> Outcome {
+    let user = call.user("username")?.id;
+    Reply::no_content_if(own(call)?.people.contains_key(&user))
+}
+
+/// A synchronised team is a 404, unlike in the newer routes.
+fn changeable_legacy<'a>(call: &'a Call<'_>) -> Result<&'a Team, ApiError> {
+    own(call).and_then(|team| if team.synchronised { Err(ApiError::NotFound) } else { Ok(team) })
+}
+
+fn put_legacy(call: &mut Call<'_>) -> Outcome {
+    let team = changeable_legacy(call)?;
+    let (team, authority) = (team.id, must_administer(call, team)?);
+    // A missing `Content-Length` means no body either (RFC 9110, section 8.6).
+    if !call.body.is_empty() {
+        let message = "This route takes no body; set Content-Length to zero";
+        return Err(ApiError::BadRequest(message.to_owned()));
     }
+    let user = joining::addable_user(call.world, call.params.get("username"))?;
+    let organization = call.organization()?;
+    let mut others = organization.teams.values().filter(|other| other.id != team);
+    let is_in_another_team = others.any(|other| other.people.contains_key(&user));
+    if !organization.members.contains(&user) || !is_in_another_team {
+        let message =
+            "the user must belong to the organization and to at least one other team of it";
+        return Err(ApiError::invalid("TeamMember", "username", message));
+    }
+    joining::put_in_team(call, team, user, None, authority)?;
+    Ok(Reply::no_content())
+}
+
+fn delete_legacy(call: &mut Call<'_>) -> Outcome {
+    let team = changeable_legacy(call)?;
+    must_administer(call, team)?;
+    let (team, user) = (team.id, call.user("username")?.id);
+    // These routes ignore invitations.
+    ApiError::not_found_unless(own(call)?.people.contains_key(&user))?;
+    joining::leave_team(call, team, user)
 }

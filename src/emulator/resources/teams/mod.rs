@@ -8,7 +8,6 @@
 pub mod catalogue;
 pub mod description;
 pub mod joining;
-pub mod legacy_members;
 pub mod memberships;
 pub mod repositories;
 pub mod roster;
@@ -16,9 +15,7 @@ pub mod roster;
 use crate::emulator::accounts::Level;
 use crate::emulator::http::ApiError;
 use crate::emulator::routing::need::ADMIN_SCOPES;
-use crate::emulator::routing::{
-    Call, Need, OrganizationNeed, OrganizationRole, READ_SCOPES, Unscoped,
-};
+use crate::emulator::routing::{Call, Need, OrganizationRole, READ_SCOPES, Unscoped};
 use crate::emulator::world::{EnterpriseTeam, Organization, Privacy, Team, TeamRole};
 
 /// Open to authenticated members of the organisation.
@@ -29,13 +26,7 @@ pub const WRITE: Need = need(Level::Write, READ_SCOPES);
 pub const MANAGE: Need = need(Level::Write, ADMIN_SCOPES);
 
 const fn need(level: Level, scopes: &'static [&'static str]) -> Need {
-    Need::Organization(OrganizationNeed {
-        permission: "members",
-        level,
-        scopes,
-        role: OrganizationRole::Member,
-        unscoped: Unscoped::Forbidden,
-    })
+    Need::organization("members", level, scopes, OrganizationRole::Member, Unscoped::Forbidden)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -52,20 +43,12 @@ pub enum Authority {
     Owner,
 }
 
-pub fn organization<'a>(call: &'a Call<'_>) -> Result<&'a Organization, ApiError> {
-    call.world.organizations.get(&call.organization).ok_or(ApiError::NotFound)
-}
-
-pub fn organization_mut<'a>(call: &'a mut Call<'_>) -> Result<&'a mut Organization, ApiError> {
-    call.world.organizations.get_mut(&call.organization).ok_or(ApiError::NotFound)
-}
-
 pub fn team_mut<'a>(call: &'a mut Call<'_>, id: u64) -> Result<&'a mut Team, ApiError> {
-    organization_mut(call)?.teams.get_mut(&id).ok_or(ApiError::NotFound)
+    call.organization_mut()?.teams.get_mut(&id).ok_or(ApiError::NotFound)
 }
 
 pub fn visible<'a>(call: &'a Call<'_>) -> Result<NamedTeam<'a>, ApiError> {
-    let organization = organization(call)?;
+    let organization = call.organization()?;
     let mut assigned = call.world.enterprise_teams_of(organization.id);
     let (own, of_enterprise) = match call.params.get("team_slug") {
         "" => {
@@ -86,11 +69,10 @@ pub fn visible<'a>(call: &'a Call<'_>) -> Result<NamedTeam<'a>, ApiError> {
 pub fn own<'a>(call: &'a Call<'_>) -> Result<&'a Team, ApiError> {
     match visible(call)? {
         NamedTeam::Own(team) => Ok(team),
-        NamedTeam::OfEnterprise(_) => Err(ApiError::invalid(
-            "Team",
-            "team_slug",
-            "an enterprise team cannot be modified at the organization level",
-        )),
+        NamedTeam::OfEnterprise(_) => {
+            let message = "an enterprise team cannot be modified at the organization level";
+            Err(ApiError::invalid("Team", "team_slug", message))
+        }
     }
 }
 
@@ -102,8 +84,8 @@ pub fn sees(call: &Call<'_>, organization: &Organization, team: &Team) -> bool {
 }
 
 /// An installation counts as an owner where it is installed; its permissions limit it.
-pub fn authority(call: &Call<'_>, team: &Team) -> Result<Authority, ApiError> {
-    let organization = organization(call)?;
+fn authority(call: &Call<'_>, team: &Team) -> Result<Authority, ApiError> {
+    let organization = call.organization()?;
     Ok(match call.caller.user() {
         None => Authority::Owner,
         Some(user) if organization.owners.contains(&user) => Authority::Owner,

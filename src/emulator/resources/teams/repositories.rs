@@ -1,16 +1,15 @@
 //! The repositories of a team and its rights there. The upstream documents the routes without their
 //! shapes.
 
-use http::{StatusCode, header};
+use http::header;
 use serde_json::{Value, json};
 use strum::VariantArray;
 
-use super::{NamedTeam, READ, organization, organization_mut, own, visible};
+use super::{NamedTeam, READ, own, visible};
 use crate::emulator::accounts::Level;
-use crate::emulator::auth::access;
 use crate::emulator::http::{ApiError, Fields, Reply};
-use crate::emulator::render::{Renderer, extend};
-use crate::emulator::routing::{Call, MembersNeed, Need, Outcome, Route, USUAL, pagination};
+use crate::emulator::render::{extend, object};
+use crate::emulator::routing::{Call, MembersNeed, Need, Outcome, Route};
 use crate::emulator::world::{Owner, Repository, RepositoryRole};
 
 const LOOK: Need = Need::Members(MembersNeed::TeamRepository(Level::Read));
@@ -34,23 +33,19 @@ pub const ROUTES: &[Route] = &[
 /// Lists the visible ones; enterprise teams have none.
 fn list(call: &mut Call<'_>) -> Outcome {
     let held = match visible(call)? {
-        NamedTeam::Own(team) => organization(call)?.team_repositories(team.id),
+        NamedTeam::Own(team) => call.organization()?.team_repositories(team.id),
         NamedTeam::OfEnterprise(_) => std::collections::BTreeMap::new(),
     };
     let known =
         held.into_iter().filter_map(|(id, role)| Some((call.world.repositories.get(&id)?, role)));
-    let shown =
-        known.filter(|(repository, _)| access::sees(call.world, call.caller, repository)).collect();
-    Ok(pagination::page(call, USUAL, shown, |(repository, role)| render(call, repository, role)))
+    let shown = known.filter(|(repository, _)| call.sees(repository));
+    call.page(shown, |_, (repository, role)| render(call, repository, role))
 }
 
 /// Renders the repository with the team's rights instead of the caller's.
 fn render(call: &Call<'_>, repository: &Repository, role: RepositoryRole) -> Value {
-    let mut value = Renderer::of(call).repository(repository);
-    let may: serde_json::Map<String, Value> = RepositoryRole::VARIANTS
-        .iter()
-        .map(|lesser| (lesser.into_str().to_owned(), json!(*lesser <= role)))
-        .collect();
+    let mut value = call.renderer().repository(repository);
+    let may = object(RepositoryRole::ALL.map(|lesser| (lesser.name(), json!(lesser <= role))));
     extend(&mut value, json!({ "permissions": may, "role_name": role.role_name() }));
     value
 }
@@ -58,7 +53,7 @@ fn render(call: &Call<'_>, repository: &Repository, role: RepositoryRole) -> Val
 /// Answers 204 for a repository of the team, or the repository itself to its media type; else 404.
 fn get(call: &mut Call<'_>) -> Outcome {
     let held = match visible(call)? {
-        NamedTeam::Own(team) => organization(call)?.team_repositories(team.id),
+        NamedTeam::Own(team) => call.organization()?.team_repositories(team.id),
         NamedTeam::OfEnterprise(_) => return Err(ApiError::NotFound),
     };
     let role = *held.get(&call.repository).ok_or(ApiError::NotFound)?;
@@ -67,43 +62,33 @@ fn get(call: &mut Call<'_>) -> Outcome {
     if accepts.into_iter().any(|accepted| accepted.contains("repository+json")) {
         return Ok(Reply::ok(render(call, call.repository()?, role)));
     }
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 fn put(call: &mut Call<'_>) -> Outcome {
     let team = own(call)?;
     let (team, usual) = (team.id, team.permission);
     let mut fields = Fields::parse("Team", call.body)?;
-    let given = fields.string("permission");
-    let role = given.as_deref().and_then(|name| name.parse().ok());
-    if given.is_some() && role.is_none() {
-        fields.invalid("permission", "permission must be pull, triage, push, maintain or admin");
-    }
+    let message = "permission must be pull, triage, push, maintain or admin";
+    let role = fields.choice("permission", RepositoryRole::named, message);
     fields.check()?;
     if call.repository()?.owner != Owner::Organization(call.organization) {
-        return Err(ApiError::invalid(
-            "Team",
-            "repo",
-            "the repository must belong to the organization",
-        ));
+        let message = "the repository must belong to the organization";
+        return Err(ApiError::invalid("Team", "repo", message));
     }
     let repository = call.repository;
-    let teams = organization_mut(call)?.people.grants.entry(repository).or_default();
+    let teams = call.organization_mut()?.people.grants.entry(repository).or_default();
     let held = teams.get(&team).copied();
     teams.insert(team, role.or(held).unwrap_or(usual));
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {
     let team = own(call)?.id;
     let repository = call.repository;
-    let grants = &mut organization_mut(call)?.people.grants;
+    let grants = &mut call.organization_mut()?.people.grants;
     let removed = grants.get_mut(&repository).and_then(|teams| teams.remove(&team));
     grants.retain(|_, teams| !teams.is_empty());
     // An inherited right can only be removed from the parent team.
-    if removed.is_some() {
-        Ok(Reply::empty(StatusCode::NO_CONTENT))
-    } else {
-        Err(ApiError::NotFound)
-    }
+    Reply::no_content_if(removed.is_some())
 }

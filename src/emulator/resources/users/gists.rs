@@ -2,13 +2,12 @@
 //!
 //! The generic stored resource keeps comments, commits and forks of a gist as they are sent.
 
-use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use crate::emulator::auth::access;
 use crate::emulator::http::{ApiError, Fields, Reply, SITE, iso};
-use crate::emulator::render::{Renderer, node_id};
-use crate::emulator::routing::{Call, Need, Outcome, Route, USUAL, pagination};
+use crate::emulator::render::{node_id, object};
+use crate::emulator::routing::{Call, Need, Outcome, Route};
 use crate::emulator::world::StoredItem;
 
 pub const ROUTES: &[Route] = &[
@@ -29,23 +28,11 @@ pub const ROUTES: &[Route] = &[
 const SHELF: &str = "service/gists";
 const FILES_MAX: usize = 100;
 
-fn all(call: &Call<'_>) -> Vec<StoredItem> {
-    let collection = call.world.collections.collection(SHELF);
-    collection
-        .map(|collection| {
-            collection.in_order().into_iter().rev().map(|(_, thing)| thing.clone()).collect()
-        })
-        .unwrap_or_default()
-}
-
 fn named(call: &Call<'_>) -> Result<StoredItem, ApiError> {
     let id = call.params.id("gist_id")?;
-    call.world
-        .collections
-        .collection(SHELF)
-        .and_then(|collection| collection.get(&id.to_string()))
-        .cloned()
-        .ok_or(ApiError::NotFound)
+    let collection = call.world.collections.collection(SHELF);
+    let gist = collection.and_then(|collection| collection.get(&id.to_string()));
+    gist.cloned().ok_or(ApiError::NotFound)
 }
 
 fn owner(thing: &StoredItem) -> Option<u64> {
@@ -56,37 +43,31 @@ fn is_public(thing: &StoredItem) -> bool {
     thing.fields.get("public") == Some(&json!(true))
 }
 
-fn page(call: &Call<'_>, wanted: impl Fn(&StoredItem) -> bool) -> Reply {
-    let shown = all(call).into_iter().filter(wanted).collect();
-    pagination::page(call, USUAL, shown, |thing| render(call, &thing))
+fn page(call: &Call<'_>, is_wanted: impl Fn(&StoredItem) -> bool) -> Outcome {
+    let gists = call.world.collections.collection(SHELF);
+    let gists = gists.into_iter().flat_map(|gists| gists.in_order().into_iter().rev());
+    let wanted = gists.map(|(_, gist)| gist).filter(|gist| is_wanted(gist));
+    call.page(wanted, |_, gist| render(call, gist))
 }
 
 /// Lists the caller's own; for anonymous callers everyone's, as in the running service.
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn mine(call: &mut Call<'_>) -> Outcome {
     let me = call.caller.user();
-    Ok(page(call, |thing| if me.is_some() { owner(thing) == me } else { is_public(thing) }))
+    page(call, |thing| if me.is_some() { owner(thing) == me } else { is_public(thing) })
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn public(call: &mut Call<'_>) -> Outcome {
-    Ok(page(call, is_public))
+    page(call, is_public)
 }
 
 fn starred(call: &mut Call<'_>) -> Outcome {
     let me = access::acts_as_user(call.caller)?;
-    Ok(page(call, |thing| {
-        call.world
-            .collections
-            .collection(&stars(thing.id))
-            .is_some_and(|collection| collection.get(&me.to_string()).is_some())
-    }))
+    page(call, |thing| has_star(call, thing, me))
 }
 
 fn of_user(call: &mut Call<'_>) -> Outcome {
-    let user = crate::emulator::resources::repositories::people::user(call, "username")?;
-    let me = call.caller.user();
-    Ok(page(call, |thing| owner(thing) == Some(user) && (is_public(thing) || me == Some(user))))
+    let (user, me) = (call.user("username")?.id, call.caller.user());
+    page(call, |thing| owner(thing) == Some(user) && (is_public(thing) || me == Some(user)))
 }
 
 /// The id suffices for reading, as in the running service.
@@ -97,22 +78,19 @@ fn get(call: &mut Call<'_>) -> Outcome {
 
 fn render(call: &Call<'_>, thing: &StoredItem) -> Value {
     let url = format!("{}/gists/{}", call.urls.api, thing.id);
-    let contents =
-        thing.fields.get("files").and_then(Value::as_object).cloned().unwrap_or_default();
-    let file = |(name, content): (String, Value)| {
+    let contents = thing.fields.get("files").and_then(Value::as_object);
+    let file = |(name, content): (&String, &Value)| {
         let size = content.as_str().map_or(0, str::len);
         let raw_url = format!("{SITE}/gists/{}/raw", thing.id);
-        (
-            name.clone(),
-            json!({ "filename": name, "type": "text/plain", "size": size, "content": content, "truncated": false, "raw_url": raw_url }),
-        )
+        let value = json!({ "filename": name, "type": "text/plain", "size": size, "content": content, "truncated": false, "raw_url": raw_url });
+        (name.clone(), value)
     };
-    let files: Map<String, Value> = contents.into_iter().map(file).collect();
+    let files: Map<String, Value> = contents.into_iter().flatten().map(file).collect();
     json!({
         "id": thing.id.to_string(), "node_id": node_id("Gist", thing.id), "url": url, "html_url": format!("{SITE}/gists/{}", thing.id),
         "forks_url": format!("{url}/forks"), "commits_url": format!("{url}/commits"), "comments_url": format!("{url}/comments"),
         "files": files, "public": is_public(thing), "description": thing.fields.get("description"), "comments": 0, "truncated": false,
-        "owner": owner(thing).map(|user| Renderer::of(call).user_summary(user)), "user": null,
+        "owner": owner(thing).map(|user| call.renderer().user_summary(user)), "user": null,
         "created_at": iso(thing.created_at), "updated_at": iso(thing.updated_at),
     })
 }
@@ -148,26 +126,21 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let description = fields.nullable_string("description").value();
     let public = fields.boolean("public").unwrap_or(false);
     fields.check()?;
-    let kept = json!({ "owner": me, "files": files, "description": description, "public": public });
-    let (id, now) = (call.world.next_id(), call.now);
-    let thing = StoredItem {
-        id,
-        fields: kept.as_object().cloned().unwrap_or_default(),
-        created_at: now,
-        updated_at: now,
-    };
-    call.world.collections.put(SHELF, &id.to_string(), thing.clone())?;
-    let location = format!("{}/gists/{id}", call.urls.api);
-    Ok(Reply::created(render(call, &thing), &location))
+    let id = call.world.next_id();
+    let fields = object([
+        ("owner", json!(me)),
+        ("files", json!(files)),
+        ("description", json!(description)),
+        ("public", json!(public)),
+    ]);
+    let thing = call.store(SHELF, &id.to_string(), id, fields)?;
+    Ok(Reply::created_at_url(render(call, &thing)))
 }
 
 fn mine_alone(call: &Call<'_>) -> Result<StoredItem, ApiError> {
     let thing = named(call)?;
-    if owner(&thing) == Some(access::acts_as_user(call.caller)?) {
-        Ok(thing)
-    } else {
-        Err(ApiError::NotFound)
-    }
+    ApiError::not_found_unless(owner(&thing) == Some(access::acts_as_user(call.caller)?))?;
+    Ok(thing)
 }
 
 fn patch(call: &mut Call<'_>) -> Outcome {
@@ -190,7 +163,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
 fn delete(call: &mut Call<'_>) -> Outcome {
     let id = mine_alone(call)?.id;
     call.world.collections.take(SHELF, &id.to_string(), call.now);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 /// Returns the address of a gist's stars, each under its user's id.
@@ -198,25 +171,25 @@ fn stars(gist: u64) -> String {
     format!("{SHELF}/{gist}/star")
 }
 
+fn has_star(call: &Call<'_>, gist: &StoredItem, user: u64) -> bool {
+    let stars = call.world.collections.collection(&stars(gist.id));
+    stars.is_some_and(|stars| stars.get(&user.to_string()).is_some())
+}
+
 fn is_starred(call: &mut Call<'_>) -> Outcome {
     let (thing, me) = (named(call)?, access::acts_as_user(call.caller)?);
-    let starred = call
-        .world
-        .collections
-        .collection(&stars(thing.id))
-        .is_some_and(|collection| collection.get(&me.to_string()).is_some());
-    if starred { Ok(Reply::empty(StatusCode::NO_CONTENT)) } else { Err(ApiError::NotFound) }
+    let starred = has_star(call, &thing, me);
+    Reply::no_content_if(starred)
 }
 
 fn star(call: &mut Call<'_>) -> Outcome {
-    let (gist, me, now) = (named(call)?, access::acts_as_user(call.caller)?, call.now);
-    let thing = StoredItem { id: me, fields: Map::new(), created_at: now, updated_at: now };
-    call.world.collections.put(&stars(gist.id), &me.to_string(), thing)?;
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    let (gist, me) = (named(call)?, access::acts_as_user(call.caller)?);
+    call.store(&stars(gist.id), &me.to_string(), me, Map::new())?;
+    Ok(Reply::no_content())
 }
 
 fn unstar(call: &mut Call<'_>) -> Outcome {
     let (gist, me, now) = (named(call)?, access::acts_as_user(call.caller)?, call.now);
     call.world.collections.take(&stars(gist.id), &me.to_string(), now);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }

@@ -12,12 +12,12 @@ use strum::VariantArray;
 
 use crate::emulator::auth::access;
 use crate::emulator::http::validators::lists;
-use crate::emulator::http::{ApiError, Body, Code, Fields, Reply, Tag, http_date, iso};
+use crate::emulator::http::{ApiError, Body, Fields, Reply, Tag, http_date, iso};
 use crate::emulator::migrations::PER_ACCOUNT_MAX;
 use crate::emulator::migrations::download::{self, Refused};
-use crate::emulator::render::{Renderer, node_id};
+use crate::emulator::render::{node_id, object};
 use crate::emulator::resources::notifications::is_unchanged_since;
-use crate::emulator::routing::{Call, Need, Outcome, Role, Route, USUAL, pagination};
+use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
 use crate::emulator::world::{Flag, Migration, MigrationState, Repository, guid};
 
 /// Requires the account owner with a classic credential.
@@ -41,23 +41,16 @@ pub const ROUTES: &[Route] = &[
     Route::get("/_archives/{file}", Need::Nothing, download).free(),
 ];
 
-fn me(call: &Call<'_>) -> Result<u64, ApiError> {
-    call.caller.user().ok_or(ApiError::RequiresAuthentication)
-}
-
 /// Migrations of others are hidden.
 fn named<'a>(call: &'a Call<'_>) -> Result<&'a Migration, ApiError> {
-    let (id, me) = (call.params.id("migration_id")?, me(call)?);
-    call.world
-        .migrations
-        .get(id)
-        .filter(|migration| migration.owner == me)
-        .ok_or(ApiError::NotFound)
+    let (id, me) = (call.params.id("migration_id")?, call.me()?);
+    let migration = call.world.migrations.get(id);
+    migration.filter(|migration| migration.owner == me).ok_or(ApiError::NotFound)
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
-    let mine = call.world.migrations.of(me(call)?).collect();
-    Ok(pagination::page(call, USUAL, mine, |migration| render(call, migration, Attributes::All)))
+    let mine = call.world.migrations.of(call.me()?);
+    call.page(mine, |_, migration| render(call, migration, Attributes::All))
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
@@ -85,7 +78,7 @@ fn requested_attributes(call: &Call<'_>) -> Attributes {
 }
 
 fn start(call: &mut Call<'_>) -> Outcome {
-    let me = me(call)?;
+    let me = call.me()?;
     let mut fields = Fields::parse("Migration", call.body)?;
     let flags: BTreeSet<Flag> = Flag::VARIANTS
         .iter()
@@ -112,8 +105,7 @@ fn start(call: &mut Call<'_>) -> Outcome {
     let (id, now) = (call.world.next_id(), call.now);
     call.world.migrations.add(Migration::new(id, guid(id), me, repositories, flags, now));
     let migration = call.world.migrations.get(id).ok_or(ApiError::NotFound)?;
-    let location = url(call, migration);
-    Ok(Reply::created(render(call, migration, attributes), &location))
+    Ok(Reply::created_at_url(render(call, migration, attributes)))
 }
 
 fn exclude(fields: &mut Fields) -> Attributes {
@@ -125,9 +117,7 @@ fn exclude(fields: &mut Fields) -> Attributes {
 }
 
 fn repository_names(fields: &mut Fields) -> Vec<String> {
-    if !fields.has(REPOSITORIES) {
-        fields.reject(REPOSITORIES, Code::MissingField, "repositories is required");
-    }
+    fields.require(REPOSITORIES);
     let names = fields.strings(REPOSITORIES).unwrap_or_default();
     if names.len() > REPOSITORIES_MAX {
         fields.invalid(REPOSITORIES, format!("repositories may name at most {REPOSITORIES_MAX}"));
@@ -150,18 +140,19 @@ fn repositories(
         let found =
             name.split_once('/').and_then(|(owner, name)| call.world.repository_named(owner, name));
         let shown: String = name.chars().take(SHOWN_CHARACTERS_MAX).collect();
-        match found.filter(|repository| access::sees(call.world, call.caller, repository)) {
-            None => fields
-                .invalid(REPOSITORIES, format!("{shown} is not a repository that can be migrated")),
+        let fault = match found.filter(|repository| call.sees(repository)) {
+            None => "is not a repository that can be migrated",
             Some(repository) if locks && !administers(call, repository) => {
-                fields.invalid(
-                    REPOSITORIES,
-                    format!("{shown} can only be locked by its administrator"),
-                );
+                "can only be locked by its administrator"
             }
-            Some(repository) if !ids.contains(&repository.id) => ids.push(repository.id),
-            Some(_) => {}
-        }
+            Some(repository) => {
+                if !ids.contains(&repository.id) {
+                    ids.push(repository.id);
+                }
+                continue;
+            }
+        };
+        fields.invalid(REPOSITORIES, format!("{shown} {fault}"));
     }
     if names.is_empty() && fields.value(REPOSITORIES).is_some_and(|given| *given == json!([])) {
         fields
@@ -171,9 +162,8 @@ fn repositories(
 }
 
 fn administers(call: &Call<'_>, repository: &Repository) -> bool {
-    call.caller
-        .token()
-        .is_some_and(|token| access::role_of_token(call.world, token, repository) >= Role::Admin)
+    let role = |token| access::role_of_token(call.world, token, repository);
+    call.caller.token().is_some_and(|token| role(token) >= Role::Admin)
 }
 
 /// 403 before the export, the only documented refusal, and 404 for a deleted archive.
@@ -184,15 +174,9 @@ fn redirect_to_archive(call: &mut Call<'_>) -> Outcome {
             "The archive can be downloaded once the migration is exported.",
         ));
     }
-    if migration.archive.is_none() {
-        return Err(ApiError::NotFound);
-    }
-    let hides = |id: &u64| {
-        call.world
-            .repositories
-            .get(id)
-            .is_some_and(|repository| !access::sees(call.world, call.caller, repository))
-    };
+    ApiError::not_found_unless(migration.archive.is_some())?;
+    let hides =
+        |id: &u64| call.world.repositories.get(id).is_some_and(|repository| !call.sees(repository));
     if migration.repositories.iter().any(hides) {
         return Err(ApiError::Forbidden(
             "The archive has repositories that the token may not see.",
@@ -200,16 +184,12 @@ fn redirect_to_archive(call: &mut Call<'_>) -> Outcome {
     }
     // The archive never changes, so its GUID is its tag. The address differs every time.
     let tag = format!("\"{}\"", migration.guid);
-    let requested = call
-        .headers
-        .get_all(header::IF_NONE_MATCH)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .collect::<Vec<_>>();
-    let unchanged = if requested.is_empty() {
+    let tags = call.headers.get_all(header::IF_NONE_MATCH).iter();
+    let mut tags = tags.filter_map(|value| value.to_str().ok()).peekable();
+    let unchanged = if tags.peek().is_none() {
         is_unchanged_since(call, migration.since)
     } else {
-        requested.into_iter().any(|list| lists(list, &migration.guid))
+        tags.any(|list| lists(list, &migration.guid))
     };
     let reply = if unchanged {
         Reply::empty(StatusCode::NOT_MODIFIED)
@@ -248,18 +228,12 @@ fn download(call: &mut Call<'_>) -> Outcome {
 
 fn delete_archive(call: &mut Call<'_>) -> Outcome {
     let id = named(call)?.id;
-    if call.world.migrations.delete_archive(id) {
-        Ok(Reply::empty(StatusCode::NO_CONTENT))
-    } else {
-        Err(ApiError::NotFound)
-    }
+    Reply::no_content_if(call.world.migrations.delete_archive(id))
 }
 
 fn list_repositories(call: &mut Call<'_>) -> Outcome {
-    let migration = named(call)?;
-    let renderer = Renderer::of(call);
-    let repositories = shown(call, migration).collect();
-    Ok(pagination::page(call, USUAL, repositories, |repository| renderer.repository(repository)))
+    let repositories = shown(call, named(call)?);
+    call.page(repositories, |renderer, repository| renderer.repository(repository))
 }
 
 /// 403 before the export, and 404 for a repository that is not locked.
@@ -267,10 +241,8 @@ fn unlock(call: &mut Call<'_>) -> Outcome {
     let migration = named(call)?;
     let name = call.params.get("repo_name");
     let is_named = |id: &&u64| {
-        call.world
-            .repositories
-            .get(id)
-            .is_some_and(|repository| repository.name.eq_ignore_ascii_case(name))
+        let repository = call.world.repositories.get(id);
+        repository.is_some_and(|repository| repository.name.eq_ignore_ascii_case(name))
     };
     let repository = *migration.locked.iter().find(is_named).ok_or(ApiError::NotFound)?;
     if matches!(migration.state, MigrationState::Pending | MigrationState::Exporting) {
@@ -280,7 +252,7 @@ fn unlock(call: &mut Call<'_>) -> Outcome {
     }
     let (id, now) = (migration.id, call.now);
     call.world.migrations.unlock(id, repository, now);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,38 +262,28 @@ enum Attributes {
 }
 
 fn shown<'a>(call: &'a Call<'_>, migration: &'a Migration) -> impl Iterator<Item = &'a Repository> {
-    let repositories =
-        migration.repositories.iter().filter_map(|id| call.world.repositories.get(id));
-    repositories.filter(|repository| access::sees(call.world, call.caller, repository))
-}
-
-fn url(call: &Call<'_>, migration: &Migration) -> String {
-    format!("{}/user/migrations/{}", call.urls.api, migration.id)
+    let repositories = migration.repositories.iter();
+    let repositories = repositories.filter_map(|id| call.world.repositories.get(id));
+    repositories.filter(|repository| call.sees(repository))
 }
 
 /// Renders a migration; two flags are added for published clients.
 fn render(call: &Call<'_>, migration: &Migration, attributes: Attributes) -> Value {
-    let renderer = Renderer::of(call);
-    let mut map = crate::emulator::render::object([
+    let renderer = call.renderer();
+    let mut map = object([
         ("id", json!(migration.id)),
         ("node_id", json!(node_id("Migration", migration.id))),
         ("owner", renderer.user_summary(migration.owner)),
         ("guid", json!(migration.guid)),
-        ("state", json!(migration.state.into_str())),
-        ("url", json!(url(call, migration))),
+        ("state", json!(migration.state.name())),
+        ("url", json!(format!("{}/user/migrations/{}", call.urls.api, migration.id))),
         ("created_at", json!(iso(migration.created_at))),
         ("updated_at", json!(iso(migration.updated_at))),
     ]);
-    map.extend(
-        Flag::VARIANTS
-            .iter()
-            .map(|flag| (flag.into_str().to_owned(), Value::Bool(migration.wants(*flag)))),
-    );
+    map.extend(object(Flag::ALL.map(|flag| (flag.name(), json!(migration.wants(flag))))));
     if attributes == Attributes::All {
-        map.insert(
-            REPOSITORIES.to_owned(),
-            shown(call, migration).map(|repository| renderer.repository(repository)).collect(),
-        );
+        let shown = shown(call, migration).map(|repository| renderer.repository(repository));
+        map.insert(REPOSITORIES.to_owned(), shown.collect());
     }
     Value::Object(map)
 }

@@ -2,9 +2,8 @@
 
 use crate::emulator::auth::access;
 use crate::emulator::http::{ApiError, Reply};
-use crate::emulator::render::Renderer;
-use crate::emulator::routing::{Call, Need, Outcome, Route, USUAL, pagination};
-use crate::emulator::world::{Owner, Repository};
+use crate::emulator::routing::{Call, Need, Outcome, Route};
+use crate::emulator::world::{Organization, Owner};
 
 pub const ROUTES: &[Route] = &[
     Route::get("/user", Need::User, me),
@@ -17,78 +16,56 @@ pub const ROUTES: &[Route] = &[
 ];
 
 fn me(call: &mut Call<'_>) -> Outcome {
-    let user = call
-        .caller
-        .user()
-        .and_then(|id| call.world.users.get(&id))
-        .ok_or(ApiError::RequiresAuthentication)?;
-    Ok(Reply::ok(Renderer::of(call).user(user)).changed_at(user.updated_at))
+    let user = call.caller.user().and_then(|id| call.world.users.get(&id));
+    let user = user.ok_or(ApiError::RequiresAuthentication)?;
+    Ok(Reply::ok(call.renderer().user(user)).changed_at(user.updated_at))
 }
 
 fn user(call: &mut Call<'_>) -> Outcome {
     match call.world.owner(call.params.get("username")).ok_or(ApiError::NotFound)? {
         Owner::User(id) => {
             let user = call.world.users.get(&id).ok_or(ApiError::NotFound)?;
-            Ok(Reply::ok(Renderer::of(call).user(user)).changed_at(user.updated_at))
+            Ok(Reply::ok(call.renderer().user(user)).changed_at(user.updated_at))
         }
         Owner::Organization(id) => {
-            let organization = call.world.organizations.get(&id).ok_or(ApiError::NotFound)?;
-            Ok(Reply::ok(Renderer::of(call).organization(organization))
-                .changed_at(organization.updated_at))
+            render(call, call.world.organizations.get(&id).ok_or(ApiError::NotFound)?)
         }
     }
 }
 
 fn organization(call: &mut Call<'_>) -> Outcome {
-    let organization =
-        call.world.organization_by_login(call.params.get("org")).ok_or(ApiError::NotFound)?;
-    Ok(Reply::ok(Renderer::of(call).organization(organization)).changed_at(organization.updated_at))
+    render(call, access::organization_of_path(call)?)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "handlers end with this call")]
+fn render(call: &Call<'_>, organization: &Organization) -> Outcome {
+    Ok(Reply::ok(call.renderer().organization(organization)).changed_at(organization.updated_at))
 }
 
 fn my_organizations(call: &mut Call<'_>) -> Outcome {
-    let me = call.caller.user().ok_or(ApiError::RequiresAuthentication)?;
-    let mine = call
-        .world
-        .organizations
-        .values()
-        .filter(|organization| organization.members.contains(&me))
-        .collect();
-    let renderer = Renderer::of(call);
-    Ok(pagination::page(call, USUAL, mine, |organization| {
-        renderer.organization_summary(organization)
-    }))
+    let me = call.me()?;
+    let all = call.world.organizations.values();
+    call.page_of_organizations(all.filter(|organization| organization.members.contains(&me)))
 }
 
 fn my_repositories(call: &mut Call<'_>) -> Outcome {
-    let me = call.caller.user().ok_or(ApiError::RequiresAuthentication)?;
-    let world = &*call.world;
+    let me = call.me()?;
     let is_mine = |owner: Owner| match owner {
         Owner::User(id) => id == me,
-        Owner::Organization(id) => world
-            .organizations
-            .get(&id)
-            .is_some_and(|organization| organization.members.contains(&me)),
+        Owner::Organization(id) => call.is_member(id, me),
     };
-    let chosen = |repository: &&Repository| {
-        is_mine(repository.owner) || repository.collaborators.contains(&me)
-    };
-    Ok(list(call, world.repositories.values().filter(chosen)))
+    let all = call.world.repositories.values();
+    call.page_of_repositories(
+        all.filter(|one| is_mine(one.owner) || one.collaborators.contains(&me)),
+    )
 }
 
 fn repositories_of_user(call: &mut Call<'_>) -> Outcome {
     let owner = call.world.owner(call.params.get("username")).ok_or(ApiError::NotFound)?;
-    Ok(list(call, call.world.repositories_of(owner)))
+    call.page_of_repositories(call.world.repositories_of(owner))
 }
 
 fn repositories_of_organization(call: &mut Call<'_>) -> Outcome {
-    let id = call.world.organization_by_login(call.params.get("org")).ok_or(ApiError::NotFound)?.id;
-    Ok(list(call, call.world.repositories_of(Owner::Organization(id))))
-}
-
-/// Sorted by id. Such lists have no `Last-Modified`.
-fn list<'a>(call: &'a Call<'_>, chosen: impl Iterator<Item = &'a Repository>) -> Reply {
-    let shown =
-        chosen.filter(|repository| access::sees(call.world, call.caller, repository)).collect();
-    let renderer = Renderer::of(call);
-    pagination::page(call, USUAL, shown, |repository| renderer.repository(repository))
+    let owner = Owner::Organization(access::organization_of_path(call)?.id);
+    call.page_of_repositories(call.world.repositories_of(owner))
 }

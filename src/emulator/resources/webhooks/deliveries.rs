@@ -2,13 +2,13 @@
 //! "Deliveries").
 
 use http::StatusCode;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::hooks::{self, READ, WRITE};
 use crate::emulator::events::delivery::{envelope, queue};
 use crate::emulator::events::webhooks::{self, EventPayload, WebhookEvent};
 use crate::emulator::http::{ApiError, Reply, iso};
-use crate::emulator::render::{Renderer, extend};
+use crate::emulator::render::extend;
 use crate::emulator::routing::{Call, Outcome, Route, USUAL, pagination};
 use crate::emulator::world::{Attempt, DELIVERIES_MAX, Delivery, Hook, HookKey, Receipt};
 
@@ -39,50 +39,35 @@ fn attempt(call: &mut Call<'_>) -> Outcome {
 
 /// Lists deliveries newest first, starting at the cursor from the previous page's link.
 pub fn page(call: &Call<'_>, hook: &Hook, wanted: Option<Wanted>) -> Outcome {
-    if call
-        .query
-        .get("per_page")
-        .is_some_and(|given| !given.is_empty() && given.parse::<u64>().is_err())
-    {
+    let per_page = call.query.get("per_page").filter(|given| !given.is_empty());
+    if per_page.is_some_and(|given| given.parse::<u64>().is_err()) {
         return Err(ApiError::invalid("HookDelivery", "per_page", "per_page is not an integer"));
     }
     let from =
         call.query.get("cursor").filter(|cursor| !cursor.is_empty()).map(cursor_id).transpose()?;
-    let asked: Vec<&Delivery> = hook
-        .deliveries
-        .iter()
-        .rev()
-        .filter(|delivery| wanted.is_none_or(|wanted| wanted.takes(&delivery.receipt)))
-        .collect();
+    let is_wanted = |one: &&Delivery| wanted.is_none_or(|wanted| wanted.takes(&one.receipt));
+    let listed: Vec<&Delivery> = hook.deliveries.iter().rev().filter(is_wanted).collect();
     let per_page = pagination::per_page(call, USUAL);
     let first =
-        asked.iter().take_while(|delivery| from.is_some_and(|from| delivery.id > from)).count();
-    let starting_at = |at: usize| {
-        asked.get(at).map(|delivery| {
-            pagination::address(call, "cursor", &format!("{CURSOR_PREFIX}{}", delivery.id))
-        })
+        listed.iter().take_while(|delivery| from.is_some_and(|from| delivery.id > from)).count();
+    let link = |relation, at: usize| {
+        let cursor = format!("{CURSOR_PREFIX}{}", listed.get(at)?.id);
+        Some((relation, pagination::address(call, "cursor", &cursor)))
     };
-    let previous = (first > 0).then(|| starting_at(first.saturating_sub(per_page))).flatten();
-    let next = starting_at(first.saturating_add(per_page));
-    let links: Vec<(&str, String)> = previous
-        .map(|address| ("prev", address))
-        .into_iter()
-        .chain(next.map(|address| ("next", address)))
-        .collect();
-    let mut reply = Reply::ok(
-        asked.iter().skip(first).take(per_page).map(|delivery| summary(delivery)).collect(),
-    );
+    let previous = (first > 0).then(|| link("prev", first.saturating_sub(per_page))).flatten();
+    let next = link("next", first.saturating_add(per_page));
+    let links: Vec<(&str, String)> = previous.into_iter().chain(next).collect();
+    let shown = listed.iter().skip(first).take(per_page);
+    let mut reply = Reply::ok(shown.map(|delivery| summary(delivery)).collect());
     reply.headers.extend(pagination::header(&links));
     Ok(reply)
 }
 
 /// A malformed cursor answers 400.
 fn cursor_id(cursor: &str) -> Result<u64, ApiError> {
-    let id = cursor
-        .strip_prefix(CURSOR_PREFIX)
-        .filter(|id| is_number(id))
-        .and_then(|id| id.parse().ok());
-    id.ok_or_else(|| ApiError::BadRequest("Invalid cursor".to_owned()))
+    let id = cursor.strip_prefix(CURSOR_PREFIX).filter(|id| is_number(id));
+    id.and_then(|id| id.parse().ok())
+        .ok_or_else(|| ApiError::BadRequest("Invalid cursor".to_owned()))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,14 +85,12 @@ impl Wanted {
 
 /// The values are undocumented.
 fn status_filter(call: &Call<'_>) -> Result<Option<Wanted>, ApiError> {
-    match call.query.get("status") {
-        None | Some("") => Ok(None),
-        Some("success") => Ok(Some(Wanted::Successes)),
-        Some("failure") => Ok(Some(Wanted::Failures)),
-        Some(_) => {
-            Err(ApiError::invalid("HookDelivery", "status", "status must be success or failure"))
-        }
-    }
+    let named = |name: &str| match name {
+        "success" => Some(Wanted::Successes),
+        "failure" => Some(Wanted::Failures),
+        _ => None,
+    };
+    call.choice("HookDelivery", "status", named, "status must be success or failure")
 }
 
 fn is_number(text: &str) -> bool {
@@ -136,11 +119,8 @@ pub struct Again {
 pub fn again(call: &Call<'_>, hook: &Hook) -> Result<Again, ApiError> {
     let delivery = named(call, hook)?.clone();
     if hook.deliveries.waiting() >= DELIVERIES_MAX {
-        return Err(ApiError::invalid(
-            "HookDelivery",
-            "base",
-            "too many deliveries are waiting already",
-        ));
+        let message = "too many deliveries are waiting already";
+        return Err(ApiError::invalid("HookDelivery", "base", message));
     }
     Ok(Again { hook_key: hook.hook_key(), delivery })
 }
@@ -165,9 +145,8 @@ pub fn redeliver(call: &mut Call<'_>, again: Again) -> Outcome {
 fn ping(call: &mut Call<'_>) -> Outcome {
     let hook = hooks::named(call)?;
     let hook_key = hook.hook_key();
-    let organization =
-        call.world.organizations.get(&call.organization).ok_or(ApiError::NotFound)?;
-    let renderer = Renderer::of(call);
+    let organization = call.organization()?;
+    let renderer = call.renderer();
     // The payload is undocumented; it is the running service's.
     let payload = json!({
         "zen": "Say what you do, do what you say.",
@@ -176,16 +155,11 @@ fn ping(call: &mut Call<'_>) -> Outcome {
         "organization": renderer.organization_summary(organization),
         "sender": renderer.user_summary(call.actor()),
     });
-    let letter =
-        EventPayload { repository: None, installation: None, payload: payload.to_string().into() };
-    webhooks::deliver(
-        call.world,
-        call.now,
-        hook_key,
-        WebhookEvent { name: "ping", action: None },
-        letter,
-    );
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    let payload = payload.to_string().into();
+    let event_payload = EventPayload { repository: None, installation: None, payload };
+    let event = WebhookEvent { name: "ping", action: None };
+    webhooks::deliver(call.world, call.now, hook_key, event, event_payload);
+    Ok(Reply::no_content())
 }
 
 fn summary(delivery: &Delivery) -> Value {
@@ -231,7 +205,6 @@ pub fn detail(call: &Call<'_>, hook: &Hook) -> Outcome {
 }
 
 fn object(headers: &[(String, String)]) -> Value {
-    Value::Object(
-        headers.iter().map(|(name, value)| (name.clone(), json!(value))).collect::<Map<_, _>>(),
-    )
+    let pairs = headers.iter().map(|(name, value)| (name.clone(), json!(value)));
+    Value::Object(pairs.collect())
 }

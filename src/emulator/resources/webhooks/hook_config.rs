@@ -84,12 +84,7 @@ fn can_receive(uri: &Uri) -> bool {
 }
 
 fn content_type(fields: &mut Fields) -> Option<ContentType> {
-    let given = fields.string("content_type")?;
-    let known = given.parse().ok();
-    if known.is_none() {
-        fields.invalid("content_type", "content_type must be json or form");
-    }
-    known
+    fields.choice("content_type", ContentType::named, "content_type must be json or form")
 }
 
 /// Accepts a string or a number.

@@ -1,28 +1,20 @@
 //! Organisation webhooks: create, list, change, delete, configuration (SPECIFICATION, "Webhooks").
 
-use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::hook_config::{self, Given};
 use crate::emulator::accounts::Level;
 use crate::emulator::http::{ApiError, Fields, Reply, iso, segment};
-use crate::emulator::routing::{
-    Call, Need, OrganizationNeed, OrganizationRole, Outcome, Route, USUAL, Unscoped, pagination,
-};
-use crate::emulator::world::{Config, DeliveryLog, Hook, HookKey, Organization, Target};
+use crate::emulator::routing::{Call, Need, OrganizationRole, Outcome, Route, Unscoped};
+use crate::emulator::world::{Config, DeliveryLog, Hook, HookKey, Target};
 
 pub const READ: Need = need(Level::Read);
 pub const WRITE: Need = need(Level::Write);
 
 /// Classic tokens need `admin:org_hook`. 404 is the only documented refusal.
 const fn need(level: Level) -> Need {
-    Need::Organization(OrganizationNeed {
-        permission: "organization_hooks",
-        level,
-        scopes: &["admin:org_hook"],
-        role: OrganizationRole::Owner,
-        unscoped: Unscoped::NotFound,
-    })
+    let (scopes, role) = (&["admin:org_hook"], OrganizationRole::Owner);
+    Need::organization("organization_hooks", level, scopes, role, Unscoped::NotFound)
 }
 
 /// The most webhooks of an organisation, because each keeps a log. Undocumented.
@@ -44,20 +36,16 @@ pub const ROUTES: &[Route] = &[
 /// OAuth apps reach only their own webhooks, and users none of those (SPECIFICATION, "Webhooks").
 pub fn named<'a>(call: &'a Call<'_>) -> Result<&'a Hook, ApiError> {
     let id = call.params.id("hook_id")?;
-    organization(call)?.hooks.get(&id).filter(|hook| is_mine(call, hook)).ok_or(ApiError::NotFound)
+    call.organization()?.hooks.get(&id).filter(|hook| is_mine(call, hook)).ok_or(ApiError::NotFound)
 }
 
 fn is_mine(call: &Call<'_>, hook: &Hook) -> bool {
     hook.created_by_app == call.caller.token().and_then(|token| token.oauth_app)
 }
 
-fn organization<'a>(call: &'a Call<'_>) -> Result<&'a Organization, ApiError> {
-    call.world.organizations.get(&call.organization).ok_or(ApiError::NotFound)
-}
-
 fn list(call: &mut Call<'_>) -> Outcome {
-    let hooks = organization(call)?.hooks.values().filter(|hook| is_mine(call, hook)).collect();
-    Ok(pagination::page(call, USUAL, hooks, |hook| render(call, hook)))
+    let hooks = call.organization()?.hooks.values().filter(|hook| is_mine(call, hook));
+    call.page(hooks, |_, hook| render(call, hook))
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
@@ -71,45 +59,31 @@ fn create(call: &mut Call<'_>) -> Outcome {
     {
         fields.invalid("name", "name must be web");
     }
-    if !fields.has("config") {
-        fields.missing("config");
-    }
+    fields.require("config");
     let config =
         fields.object("config").map(|inner| new_config(&mut fields, inner)).unwrap_or_default();
     let events = events(&mut fields).unwrap_or_else(|| vec!["push".to_owned()]);
     let active = fields.boolean("active").unwrap_or(true);
     fields.check()?;
-    if organization(call)?.hooks.len() >= HOOKS_MAX {
-        return Err(ApiError::invalid(
-            "Hook",
-            "base",
-            format!("there are {HOOKS_MAX} webhooks already"),
-        ));
+    if call.organization()?.hooks.len() >= HOOKS_MAX {
+        let message = format!("there are {HOOKS_MAX} webhooks already");
+        return Err(ApiError::invalid("Hook", "base", message));
     }
-    let (now, id, target) =
-        (call.now, call.world.next_id(), Target::Organization(call.organization));
-    let created_by_app = call.caller.token().and_then(|token| token.oauth_app);
+    let id = call.world.next_id();
     let hook = Hook {
         id,
-        target,
-        created_by_app,
+        target: Target::Organization(call.organization),
+        created_by_app: call.caller.token().and_then(|token| token.oauth_app),
         config,
         events,
         active,
-        created_at: now,
-        updated_at: now,
+        created_at: call.now,
+        updated_at: call.now,
         deliveries: DeliveryLog::default(),
     };
     let value = render(call, &hook);
-    let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
-    let organization = call.organization;
-    call.world
-        .organizations
-        .get_mut(&organization)
-        .ok_or(ApiError::NotFound)?
-        .hooks
-        .insert(id, hook);
-    Ok(Reply::created(value, &location))
+    call.organization_mut()?.hooks.insert(id, hook);
+    Ok(Reply::created_at_url(value))
 }
 
 /// Every update without a secret removes the stored one, even an update without `config`
@@ -142,20 +116,17 @@ fn hook_mut<'a>(call: &'a mut Call<'_>, hook_key: HookKey) -> Result<&'a mut Hoo
 
 fn delete(call: &mut Call<'_>) -> Outcome {
     let hook_key = named(call)?.hook_key();
-    let organization = call.organization;
-    call.world
-        .organizations
-        .get_mut(&organization)
-        .ok_or(ApiError::NotFound)?
-        .hooks
-        .remove(&hook_key.hook);
+    call.organization_mut()?.hooks.remove(&hook_key.hook);
     call.world.delivery_queue.forget(hook_key);
-    Ok(Reply::empty(StatusCode::NO_CONTENT))
+    Ok(Reply::no_content())
 }
 
 fn get_config(call: &mut Call<'_>) -> Outcome {
-    let hook = named(call)?;
-    Ok(Reply::ok(hook_config::render(&hook.config)).changed_at(hook.updated_at))
+    Ok(show_config(named(call)?))
+}
+
+pub fn show_config(hook: &Hook) -> Reply {
+    Reply::ok(hook_config::render(&hook.config)).changed_at(hook.updated_at)
 }
 
 /// Changes only the given fields, unlike an update of the webhook itself.
@@ -187,11 +158,8 @@ fn whole_config(fields: &mut Fields, mut inner: Fields) -> Given {
 
 /// `username` and `password` are accepted only here; updates ignore them and keep these.
 fn new_config(fields: &mut Fields, mut inner: Fields) -> Config {
-    let credential = |inner: &mut Fields, name| {
-        hook_config::short_string(inner, name).filter(|text| !text.is_empty())
-    };
-    let (username, password) =
-        (credential(&mut inner, "username"), credential(&mut inner, "password"));
+    let [username, password] = ["username", "password"]
+        .map(|name| hook_config::short_string(&mut inner, name).filter(|text| !text.is_empty()));
     whole_config(fields, inner).change(Config { username, password, ..Config::default() })
 }
 
@@ -212,7 +180,7 @@ fn events(fields: &mut Fields) -> Option<Vec<String>> {
 }
 
 pub fn render(call: &Call<'_>, hook: &Hook) -> Value {
-    let organization = organization(call).map_or("", |organization| &organization.login);
+    let organization = call.organization().map_or("", |organization| &organization.login);
     let url = format!("{}/orgs/{}/hooks/{}", call.urls.api, segment(organization), hook.id);
     json!({
         "id": hook.id,

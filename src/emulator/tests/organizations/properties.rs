@@ -415,86 +415,76 @@ fn the_permission_is_read_write_or_admin() {
     );
 }
 
-#[test]
-fn no_body_makes_a_route_of_properties_or_fields_fail() {
-    const NAMES: &[&str] = &[
-        "properties",
-        "property_name",
-        "value_type",
-        "required",
-        "default_value",
-        "description",
-        "allowed_values",
-        "values_editable_by",
-        "repository_names",
-        "value",
-        "options",
-        "name",
-        "data_type",
-        "visibility",
-        "color",
-        "priority",
-        "ignored",
-        "last_read_at",
-    ];
-    const TEXTS: &[&str] = &[
-        "x",
-        "",
-        "service",
-        "teams",
-        "widgets",
-        "acme/gadgets",
-        "single_select",
-        "multi_select",
-        "text",
-        "red",
-        "🦀\u{0}",
-        "../..",
-    ];
-    fn value(dice: &mut Rng, depth: u32) -> Value {
-        let word = |dice: &mut Rng| dice.pick(TEXTS).copied().unwrap_or("");
-        match dice.below(if depth == 0 { 4 } else { 7 }) {
-            0 => dice
-                .pick(&[
-                    Value::Null,
-                    json!(true),
-                    json!(3),
-                    json!(-1),
-                    json!(1e300),
-                    json!(u64::MAX),
-                ])
-                .cloned()
-                .unwrap_or_default(),
-            1..=3 => json!(word(dice)),
-            4 => (0..dice.below(4)).map(|_| value(dice, depth - 1)).collect(),
-            _ => Value::Object(
-                (0..dice.below(6))
-                    .map(|_| {
-                        (dice.pick(NAMES).copied().unwrap_or("").to_owned(), value(dice, depth - 1))
-                    })
-                    .collect(),
-            ),
-        }
+/// Names of fields of the routes below.
+const NAMES: &[&str] = &[
+    "properties",
+    "property_name",
+    "value_type",
+    "required",
+    "default_value",
+    "description",
+    "allowed_values",
+    "values_editable_by",
+    "repository_names",
+    "value",
+    "options",
+    "name",
+    "data_type",
+    "visibility",
+    "color",
+    "priority",
+    "ignored",
+    "last_read_at",
+];
+
+const TEXTS: &[&str] = &[
+    "x",
+    "",
+    "service",
+    "teams",
+    "widgets",
+    "acme/gadgets",
+    "single_select",
+    "multi_select",
+    "text",
+    "red",
+    "🦀\u{0}",
+    "../..",
+];
+
+fn random_value(dice: &mut Rng, depth: u32) -> Value {
+    let word = |dice: &mut Rng| dice.pick(TEXTS).copied().unwrap_or("");
+    match dice.below(if depth == 0 { 4 } else { 7 }) {
+        0 => dice
+            .pick(&[Value::Null, json!(true), json!(3), json!(-1), json!(1e300), json!(u64::MAX)])
+            .cloned()
+            .unwrap_or_default(),
+        1..=3 => json!(word(dice)),
+        4 => (0..dice.below(4)).map(|_| random_value(dice, depth - 1)).collect(),
+        _ => Value::Object(
+            (0..dice.below(6))
+                .map(|_| {
+                    (
+                        dice.pick(NAMES).copied().unwrap_or("").to_owned(),
+                        random_value(dice, depth - 1),
+                    )
+                })
+                .collect(),
+        ),
     }
-    let mut upstream = Upstream::new();
+}
+
+/// Sends random bodies to each route in turn; none may fail. Returns the number that were accepted.
+fn send_random_bodies(upstream: &mut Upstream, routes: &[(Method, &str)]) -> u32 {
+    const BODIES_EACH: usize = 860;
     for name in ["core", "points.rest", "content.minute", "content.hour"] {
         upstream.set_limit(name, 1_000_000_000);
     }
     let mut dice = Rng::new(20_270_115);
-    let field = upstream.get(ADA, "/orgs/acme/issue-fields").items()[0]["id"].clone();
-    let targets = [
-        (Method::PATCH, SCHEMA.to_owned()),
-        (Method::PUT, format!("{SCHEMA}/service")),
-        (Method::PATCH, VALUES.to_owned()),
-        (Method::PATCH, "/repos/acme/widgets/properties/values".to_owned()),
-        (Method::POST, "/orgs/acme/issue-fields".to_owned()),
-        (Method::PATCH, format!("/orgs/acme/issue-fields/{field}")),
-        (Method::PUT, "/notifications".to_owned()),
-    ];
-    let mut taken = 0;
-    for turn in 0..cases(6_000) as usize {
-        let (method, path) = &targets[turn % targets.len()];
-        let mut body = value(&mut dice, 3);
+    let mut accepted = 0;
+    for turn in 0..BODIES_EACH * routes.len() {
+        let (method, path) = &routes[turn % routes.len()];
+        let mut body = random_value(&mut dice, 3);
         if !body.is_object() {
             body = json!({ "properties": [body.clone()], "repository_names": ["widgets"], "value_type": "string", "name": body.clone(), "options": [body] });
         }
@@ -504,9 +494,23 @@ fn no_body_makes_a_route_of_properties_or_fields_fail() {
             "turn {turn}: {method} {path} {body} → {}",
             answer.status
         );
-        taken += u32::from(answer.status < 300);
+        accepted += u32::from(answer.status < 300);
     }
-    assert!(taken > 100, "some are well formed: {taken}");
+    accepted
+}
+
+#[test]
+fn no_body_makes_a_route_of_properties_fail() {
+    let mut upstream = Upstream::new();
+    let one = format!("{SCHEMA}/service");
+    let routes = [
+        (Method::PATCH, SCHEMA),
+        (Method::PUT, one.as_str()),
+        (Method::PATCH, VALUES),
+        (Method::PATCH, "/repos/acme/widgets/properties/values"),
+    ];
+    let accepted = send_random_bodies(&mut upstream, &routes);
+    assert!(accepted > 100, "some are well formed: {accepted}");
     assert!(
         upstream
             .get(ADA, SCHEMA)
@@ -514,4 +518,18 @@ fn no_body_makes_a_route_of_properties_or_fields_fail() {
             .iter()
             .all(|definition| definition["value_type"].is_string())
     );
+}
+
+#[test]
+fn no_body_makes_a_route_of_fields_or_notifications_fail() {
+    let mut upstream = Upstream::new();
+    let field = upstream.get(ADA, "/orgs/acme/issue-fields").items()[0]["id"].clone();
+    let one = format!("/orgs/acme/issue-fields/{field}");
+    let routes = [
+        (Method::POST, "/orgs/acme/issue-fields"),
+        (Method::PATCH, one.as_str()),
+        (Method::PUT, "/notifications"),
+    ];
+    let accepted = send_random_bodies(&mut upstream, &routes);
+    assert!(accepted > 100, "some are well formed: {accepted}");
 }
