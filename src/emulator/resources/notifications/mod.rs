@@ -300,7 +300,8 @@ fn render(call: &Call<'_>, thread: &Thread) -> Value {
 }
 
 /// Renders `{title, url, latest_comment_url, type}`, all of them strings. The upstream documents
-/// only the type `Issue`; other types and their titles follow the running service where it has them.
+/// only the type `Issue`; the others, and their titles, follow the running service where it has
+/// them.
 fn subject(renderer: Renderer<'_>, repository: &Repository, thread: &Thread) -> Value {
     let base = renderer.repository_url(repository);
     let full_name = renderer.world.full_name(repository);

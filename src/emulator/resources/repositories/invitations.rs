@@ -7,6 +7,7 @@ use crate::emulator::auth::access;
 use crate::emulator::http::{ApiError, Fields, Reply, SITE, iso};
 use crate::emulator::render::{node_id, object};
 use crate::emulator::routing::{Call, Need, Outcome, Role, Route};
+use crate::emulator::world::storage::collections::Collection;
 use crate::emulator::world::{RepositoryRole, StoredItem};
 
 const READ: Need = Need::repository("administration", Level::Read, Role::Push);
@@ -29,8 +30,8 @@ fn collection(repository: u64) -> String {
 
 fn to(call: &Call<'_>, repository: u64) -> Vec<StoredItem> {
     let collection = call.world.collections.collection(&collection(repository));
-    let things = collection.into_iter().flat_map(|collection| collection.in_order());
-    things.map(|(_, thing)| thing.clone()).collect()
+    let things = collection.map(Collection::in_order).unwrap_or_default();
+    things.into_iter().map(|(_, thing)| thing.clone()).collect()
 }
 
 fn number(thing: &StoredItem, field: &str) -> u64 {

@@ -99,7 +99,7 @@ fn join_or_invite(
         purpose: Purpose::Teams,
         actor,
     };
-    invite(call.world, now, request).map(drop)
+    invite(call.world, now, request).map(|_| ())
 }
 
 /// Creates an invitation and returns its id. No e-mail is sent.
