@@ -82,14 +82,14 @@ fn patch(call: &mut Call<'_>) -> Outcome {
 fn delete(call: &mut Call<'_>) -> Outcome {
     let id = may_change(call)?;
     let now = call.now;
-    let gone = comment_objects(&call.renderer(), call.repository, id);
+    let objects = comment_objects(&call.renderer(), call.repository, id);
     let repository = call.repository_mut()?;
     let comment = repository.comments.remove(&id).ok_or(ApiError::NotFound)?;
     if let Some(issue) = repository.issues.get_mut(&comment.issue) {
         issue.comments.retain(|kept| *kept != id);
         issue.updated_at = now;
     }
-    webhooks::publish(call, WebhookEvent::new("issue_comment", "deleted"), |_| gone);
+    webhooks::publish(call, WebhookEvent::new("issue_comment", "deleted"), |_| objects);
     Ok(Reply::no_content())
 }
 

@@ -133,8 +133,8 @@ fn delete(call: &mut Call<'_>) -> Outcome {
     let team = own(call)?;
     must_administer(call, team)?;
     let id = team.id;
-    let gone: Vec<u64> = call.organization()?.teams_below(id).into_iter().chain([id]).collect();
-    for id in gone {
+    let deleted: Vec<u64> = call.organization()?.teams_below(id).into_iter().chain([id]).collect();
+    for id in deleted {
         let team = organization_events::shown_team(call, call.organization()?, id);
         forget(call.organization_mut()?, id);
         organization_events::team(call, "deleted", &team);

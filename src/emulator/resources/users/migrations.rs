@@ -206,13 +206,11 @@ fn redirect_to_archive(call: &mut Call<'_>) -> Outcome {
 /// Serves the archive for a signed address that has not expired.
 fn download(call: &mut Call<'_>) -> Outcome {
     let guid = call.params.get("file").strip_suffix(".tar.gz").ok_or(ApiError::NotFound)?;
-    download::verify(guid, &call.query, call.now).map_err(|refused| match refused {
-        Refused::WrongSignature => {
-            ApiError::Forbidden("The address is not one that was handed out.")
-        }
-        Refused::Expired => {
-            ApiError::Forbidden("The address has expired; ask the migration for another one.")
-        }
+    download::verify(guid, &call.query, call.now).map_err(|error| {
+        ApiError::Forbidden(match error {
+            Refused::WrongSignature => "The address is not one that was handed out.",
+            Refused::Expired => "The address has expired; ask the migration for another one.",
+        })
     })?;
     let migration = call.world.migrations.by_guid(guid).ok_or(ApiError::NotFound)?;
     let archive = migration.archive.clone().ok_or(ApiError::NotFound)?;
