@@ -89,11 +89,10 @@ pub struct TokenState {
 pub fn of(gateway: &Gateway) -> Budgets {
     let (now, snapshot) = accounts_of(gateway);
     let mut tokens = token_states(gateway, now);
-    let accounts = snapshot.into_iter().map(|account| {
-        let tokens = tokens.remove(&account.account).unwrap_or_default();
-        let reserve =
-            gateway.env.config.account(account.account).map_or(0, |account| account.reserve);
-        AccountBudgets::new(&account, reserve, tokens)
+    let accounts = snapshot.into_iter().map(|snapshot| {
+        let tokens = tokens.remove(&snapshot.account).unwrap_or_default();
+        let account = gateway.env.config.account(snapshot.account);
+        AccountBudgets::new(&snapshot, account.map_or(0, |account| account.reserve), tokens)
     });
     Budgets {
         now: now.as_secs_ceil(),
@@ -106,9 +105,8 @@ pub fn of(gateway: &Gateway) -> Budgets {
 /// Returns the budgets of the current config's accounts, with the time of the snapshot.
 pub(super) fn accounts_of(gateway: &Gateway) -> (Timestamp, Vec<AccountSnapshot>) {
     let (now, mut snapshot) = gateway.dispatcher.admissions().snapshot();
-    snapshot.retain(|account| {
-        gateway.env.config.account(account.account).is_some_and(|account| !account.retired)
-    });
+    let account = |id| gateway.env.config.account(id);
+    snapshot.retain(|kept| account(kept.account).is_some_and(|account| !account.retired));
     (now, snapshot)
 }
 

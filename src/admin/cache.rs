@@ -79,18 +79,13 @@ pub fn figures(gateway: &Gateway) -> Figures {
         add(&mut prefixes, beginning(key.path_and_query()), bytes);
     });
     let (entries, bytes) = gateway.cache.store().size();
+    let answers = gateway.env.metrics.answers_by_cache().into_iter();
     Figures {
         entries,
         bytes,
         max_bytes: gateway.env.config.cache.max_size,
         evictions: gateway.env.metrics.evictions(),
-        answers: gateway
-            .env
-            .metrics
-            .answers_by_cache()
-            .into_iter()
-            .map(|(cache, count)| (cache.to_owned(), count))
-            .collect(),
+        answers: answers.map(|(cache, count)| (cache.to_owned(), count)).collect(),
         scopes: largest(scopes),
         prefixes: largest(prefixes),
     }
@@ -126,12 +121,10 @@ pub fn purge(gateway: &Gateway, body: &[u8]) -> Reply {
 
 fn scope_name(gateway: &Gateway, scope: Scope) -> String {
     match scope {
-        Scope::Pool(pool) => gateway
-            .env
-            .config
-            .pools
-            .get(pool as usize)
-            .map_or_else(|| format!("pool {pool}"), |pool| format!("pool {}", pool.name)),
+        Scope::Pool(pool) => match gateway.env.config.pools.get(pool as usize) {
+            Some(pool) => format!("pool {}", pool.name),
+            None => format!("pool {pool}"),
+        },
         Scope::Account(account) => {
             format!("account {}", gateway.env.account_name(crate::decision::AccountId(account)))
         }

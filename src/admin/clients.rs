@@ -59,14 +59,7 @@ pub struct Waits {
 
 /// Takes a snapshot of all clients.
 pub fn of(gateway: &Gateway) -> Clients {
-    let clients = gateway
-        .env
-        .config
-        .clients
-        .iter()
-        .zip(gateway.dispatcher.waiting())
-        .filter(|(client, _)| !client.retired);
-    let clients = clients.map(|(client, waiting)| {
+    let clients = active_clients(gateway).map(|(client, waiting)| {
         let figures = gateway.env.metrics.client_figures(Some(&client.name));
         ClientUse {
             client: client.name.to_string(),
@@ -85,7 +78,7 @@ pub fn of(gateway: &Gateway) -> Clients {
 
 /// Returns the clients of the current config, each with its waiting requests.
 pub(super) fn active_clients(gateway: &Gateway) -> impl Iterator<Item = (&Client, u64)> {
-    let clients = gateway.config().clients.iter().zip(gateway.waiting());
+    let clients = gateway.env.config.clients.iter().zip(gateway.dispatcher.waiting());
     let active = clients.filter(|(client, _)| !client.retired);
     active.map(|(client, waiting)| (client, waiting.load(Ordering::Relaxed)))
 }

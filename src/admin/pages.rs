@@ -17,7 +17,7 @@ pub fn text(status: StatusCode, text: &str) -> Reply {
 }
 
 /// `GET /readyz`: readiness for requests.
-pub fn readiness(gateway: &Gateway) -> Response<Full<Bytes>> {
+pub fn readiness(gateway: &Gateway) -> Reply {
     if gateway.env.is_draining() {
         text(StatusCode::SERVICE_UNAVAILABLE, "draining")
     } else if !gateway.dispatcher.has_usable_token() {
@@ -40,25 +40,17 @@ fn token_report(gateway: &Gateway) -> String {
     let states = token_states(gateway, gateway.env.clock.now());
     let accounts = gateway.env.config.accounts.iter().enumerate();
     let lines = accounts.flat_map(|(index, account)| {
-        let unhealthy = states
-            .get(&gateway.env.config.account_id(index))
-            .into_iter()
-            .flatten()
-            .filter(|token| !token.healthy);
-        unhealthy.map(|token| {
-            format!(
-                "\n{}, token {}: {}",
-                account.name,
-                token.token,
-                token.reason.as_deref().unwrap_or(&token.state)
-            )
+        let tokens = states.get(&gateway.env.config.account_id(index)).into_iter().flatten();
+        tokens.filter(|token| !token.healthy).map(|token| {
+            let reason = token.reason.as_deref().unwrap_or(&token.state);
+            format!("\n{}, token {}: {reason}", account.name, token.token)
         })
     });
     std::iter::once("no upstream token can be used".to_owned()).chain(lines).collect()
 }
 
 /// `GET /metrics`.
-pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
+pub fn metrics(gateway: &Gateway) -> Reply {
     let (entries, bytes) = gateway.cache.store().size();
     let (now, snapshot) = accounts_of(gateway);
     gateway.audit.report_broken_invariants();
@@ -68,26 +60,16 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
         for (state, writes) in gateway.writes.queue().counts() {
             metrics.set_writes(state.name(), writes);
         }
-        metrics.set_oldest_write(
-            gateway.writes.queue().oldest().map(|oldest| now.since(oldest)).unwrap_or_default(),
-        );
+        let oldest = gateway.writes.queue().oldest();
+        metrics.set_oldest_write(oldest.map(|oldest| now.since(oldest)).unwrap_or_default());
         // Writes with a waiting connection pass through the queue too, and are forgotten at their
         // end.
         let on_wire = gateway.dispatcher.writes_on_wire();
         metrics.set_writes(WriteState::Sending.name(), on_wire);
-        metrics.set_writes(
-            WriteState::Queued.name(),
-            (gateway.writes.turns().writes() as u64).saturating_sub(on_wire),
-        );
-        for (client, waiting) in gateway
-            .env
-            .config
-            .clients
-            .iter()
-            .zip(gateway.dispatcher.waiting())
-            .filter(|(client, _)| !client.retired)
-        {
-            metrics.set_waiting(&client.name, waiting.load(Ordering::Relaxed));
+        let queued = (gateway.writes.turns().writes() as u64).saturating_sub(on_wire);
+        metrics.set_writes(WriteState::Queued.name(), queued);
+        for (client, waiting) in active_clients(gateway) {
+            metrics.set_waiting(&client.name, waiting);
         }
         for account in &snapshot {
             for book in account.windows.iter().filter(|book| book.known) {
@@ -113,11 +95,9 @@ pub fn metrics(gateway: &Gateway) -> Response<Full<Bytes>> {
             }
         }
         for token in &health {
-            metrics.set_token_healthy(
-                gateway.env.account_name(token.account),
-                &token.token.to_string(),
-                token.state.is_healthy(),
-            );
+            let (account, name) =
+                (gateway.env.account_name(token.account), token.token.to_string());
+            metrics.set_token_healthy(account, &name, token.state.is_healthy());
         }
     });
     page(StatusCode::OK, HeaderValue::from_static(CONTENT_TYPE), body)

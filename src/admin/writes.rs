@@ -215,8 +215,8 @@ fn selection(gateway: &Gateway, query: &str) -> Result<Selection, String> {
                     Some(state.ok_or_else(|| format!("state is one of {}", names()))?);
             }
             "client" if !value.is_empty() => {
-                let place =
-                    gateway.env.config.clients.iter().position(|client| *client.name == *value);
+                let mut clients = gateway.env.config.clients.iter();
+                let place = clients.position(|client| *client.name == *value);
                 let place = place.and_then(|place| u32::try_from(place).ok());
                 let unknown = || format!("the config has no client {}", shortened(&value));
                 selection.client = Some(place.ok_or_else(unknown)?);
@@ -244,7 +244,7 @@ fn shortened(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
-async fn show(gateway: &Gateway, id: WriteId) -> Response<Full<Bytes>> {
+async fn show(gateway: &Gateway, id: WriteId) -> Reply {
     match gateway.writes.queue().look_up(id).await {
         Ok(Some(listed)) => {
             pages::page(StatusCode::OK, JSON, gateway.responder.write_status(listed, None))
@@ -254,7 +254,7 @@ async fn show(gateway: &Gateway, id: WriteId) -> Response<Full<Bytes>> {
     }
 }
 
-async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Response<Full<Bytes>> {
+async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Reply {
     match gateway.writes.queue().cancel(id, "an operator").await {
         Ok(()) => {
             tracing::info!(write = %id, "an operator has cancelled a write");
@@ -292,11 +292,7 @@ fn retry_order(body: Option<&Bytes>) -> Result<Repetition, (StatusCode, String)>
     }
 }
 
-async fn retry(
-    gateway: &Arc<Gateway>,
-    id: WriteId,
-    repetition: Repetition,
-) -> Response<Full<Bytes>> {
+async fn retry(gateway: &Arc<Gateway>, id: WriteId, repetition: Repetition) -> Reply {
     match gateway.writes.retry_write(id, repetition).await {
         Ok(()) => {
             tracing::info!(write = %id, even_if_executed = repetition == Repetition::EvenIfExecuted, "an operator has a write tried again");
@@ -317,12 +313,8 @@ async fn retry(
         Err(NotRetried::NotChanged(why)) => not_changed(id, why),
         Err(NotRetried::NotAllowed(message)) => {
             let state = gateway.writes.queue().standing(id).map(|standing| standing.state);
-            not_done(
-                StatusCode::CONFLICT,
-                id,
-                state,
-                &format!("the config in force has no place for it: {message}"),
-            )
+            let message = format!("the config in force has no place for it: {message}");
+            conflict(id, state, &message)
         }
     }
 }

@@ -19,6 +19,7 @@ pub struct Failure {
     problem: String,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers pass an error on")]
 impl Failure {
     /// Creates the failure of bad usage or a bad config.
     pub fn bad_config(problem: impl ToString) -> Self {

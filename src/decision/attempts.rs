@@ -322,7 +322,7 @@ pub struct PermissionAttempts {
 
 impl PermissionAttempts {
     /// True if an attempt may use an idle connection.
-    pub fn may_reuse(&self) -> bool {
+    pub fn may_reuse(self) -> bool {
         !self.has_met_stale
     }
 

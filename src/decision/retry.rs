@@ -81,7 +81,7 @@ impl Policy {
     /// Returns the step after a failure of attempt number `attempt`, counted from 1. `jitter` is a
     /// random number from 0 to 1.
     pub fn next(
-        &self,
+        self,
         now: Timestamp,
         method: &Method,
         attempt: u32,

@@ -82,7 +82,7 @@ impl Gateway {
             writes: Writes::new(&env, &router, &cache, turns, queue),
             responder: Responder::new(&env, before.map(|before| &before.responder)),
             downstream: Downstream::new(&env.config, before.map(|before| &before.downstream)),
-            monitor: WebhookMonitor::new(&env, &dispatcher, &cache.coverage, &webhooks),
+            monitor: WebhookMonitor::new(&env, &dispatcher, cache.coverage(), &webhooks),
             audit: before.map_or_else(
                 || Audit::new(&env, dispatcher.admissions()),
                 |before| Arc::clone(&before.audit),
@@ -93,120 +93,5 @@ impl Gateway {
             webhooks,
             env,
         }
-    }
-
-    /// The config that the gateway goes by.
-    pub fn config(&self) -> &Arc<Config> {
-        &self.env.config
-    }
-
-    /// The source of `now`.
-    pub fn clock(&self) -> &Clock {
-        &self.env.clock
-    }
-
-    /// Counters and gauges.
-    pub fn metrics(&self) -> &Arc<Metrics> {
-        &self.env.metrics
-    }
-
-    /// The upstream credentials.
-    pub fn tokens(&self) -> &Arc<Tokens> {
-        self.dispatcher.tokens()
-    }
-
-    /// The quota ledger and the wait queue before it.
-    pub fn admissions(&self) -> &Arc<Admissions> {
-        self.dispatcher.admissions()
-    }
-
-    /// Stored answers.
-    pub fn store(&self) -> &Arc<Store> {
-        &self.cache.store
-    }
-
-    /// Compressed forms of stored answers.
-    pub fn compressed_forms(&self) -> &CompressedForms {
-        &self.responder.compressed_forms
-    }
-
-    /// Fetches under way.
-    pub fn single_flight(&self) -> &Arc<SingleFlight> {
-        &self.cache.single_flight
-    }
-
-    /// Memory for the bodies of waiting writes.
-    pub fn bodies(&self) -> &Arc<BodyMemory> {
-        self.downstream.bodies()
-    }
-
-    /// Room for deliveries of webhooks.
-    pub fn deliveries(&self) -> &Deliveries {
-        self.webhooks.deliveries()
-    }
-
-    /// Writes in their lanes.
-    pub fn turns(&self) -> &Arc<Turns> {
-        self.writes.turns()
-    }
-
-    /// Accepted writes.
-    pub fn queue(&self) -> &Arc<Queue> {
-        self.writes.queue()
-    }
-
-    /// Requests in progress.
-    pub fn active(&self) -> &Arc<Active> {
-        &self.env.active
-    }
-
-    /// The number of each client's requests that wait for a turn or for admission.
-    pub fn waiting(&self) -> &[Arc<AtomicU64>] {
-        self.dispatcher.waiting()
-    }
-
-    /// The number of writes that are on their way upstream.
-    pub fn writes_on_wire(&self) -> u64 {
-        self.dispatcher.writes_on_wire()
-    }
-
-    /// True while the gateway shuts down.
-    pub fn is_draining(&self) -> bool {
-        self.env.is_draining()
-    }
-
-    /// True if some token can be used.
-    pub fn has_usable_token(&self) -> bool {
-        self.dispatcher.has_usable_token()
-    }
-
-    /// The config's name of an account; accounts that the config does not know share one name.
-    pub fn account_name(&self, account: AccountId) -> &str {
-        self.env.account_name(account)
-    }
-
-    /// The number of webhook checks that have ended.
-    pub fn webhook_checks(&self) -> u64 {
-        self.monitor.checks()
-    }
-
-    /// Counts and logs the invariants that were broken since the last report.
-    pub fn report_broken_invariants(&self) {
-        self.audit.report_broken_invariants();
-    }
-
-    /// Invalidates stored answers.
-    pub fn invalidate_paths(&self, stale: &[Invalidation], now: Timestamp) {
-        self.cache.invalidate_paths(stale, now);
-    }
-
-    /// Renders a queued write for operators, in JSON.
-    pub fn write_status(&self, listed: crate::gateway::write::queue::Listed) -> bytes::Bytes {
-        self.responder.write_status(listed, None)
-    }
-
-    /// Puts a write that has ended into the queue again.
-    pub async fn retry_write(&self, id: WriteId, repetition: Repetition) -> Result<(), NotRetried> {
-        self.writes.retry_write(id, repetition).await
     }
 }

@@ -153,7 +153,7 @@ impl Current {
         }
         if has_other_rules {
             // Lifetimes were fixed when the answers arrived.
-            gateway.store().log.changed_below("/", gateway.clock().now());
+            gateway.cache.store().log.changed_below("/", gateway.env.clock.now());
         }
         self.keep_checking_webhooks(&gateway);
         gateway.dispatcher.tokens().reevaluate();

@@ -62,19 +62,18 @@ impl<'s> Report<'s> {
         if self.lines.is_multiple_of(HEAD_EVERY) {
             print_row(COLUMNS.each_ref().map(|(title, _)| title as &dyn Display));
         }
-        let counters = self.bots.counters();
-        println!(
-            "{:>8} {:>10} {:>9} {:>9} {:>9} {:>8} {:>7} {:>8} {:>11}",
-            self.lines,
-            read(&counters.requests),
-            self.arrived.requests,
-            percent(read(&counters.free_reads), read(&counters.reads)),
-            self.arrived.not_modified,
-            self.arrived.refused,
-            read(&counters.writes),
-            self.stage.gateway.dispatcher.admissions().waiting(),
-            self.budget_left(),
-        );
+        let counters = &self.bots.counters;
+        print_row([
+            &self.lines,
+            &read(&counters.requests),
+            &self.arrived.requests,
+            &percent(read(&counters.free_reads), read(&counters.reads)),
+            &self.arrived.not_modified,
+            &self.arrived.refused,
+            &read(&counters.writes),
+            &self.stage.gateway.dispatcher.admissions().waiting(),
+            &self.budget_left(),
+        ]);
         self.lines += 1;
     }
 

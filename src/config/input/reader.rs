@@ -244,6 +244,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads `name` by `read`. `Some(None)` when it is not set, `None` when it is faulty.
+    #[expect(clippy::option_option, reason = "an absent setting is not a faulty one")]
     pub(crate) fn if_set<T>(
         &mut self,
         name: &'static str,

@@ -96,8 +96,8 @@ impl Client {
         }
         let reads = read_pool(reader, pools);
         let writes = reader.if_set("writes", |entry| accounts.resolve(entry));
-        let writer = writes.flatten().and_then(|index| accounts.get(index));
-        if writer.is_some_and(|writer| writer.kind == AccountKind::Anonymous) {
+        let account = writes.flatten().and_then(|index| accounts.get(index));
+        if account.is_some_and(|account| account.kind == AccountKind::Anonymous) {
             let problem = "an anonymous account cannot write";
             reader.refuse::<()>("writes", problem, "an account with a credential");
         }

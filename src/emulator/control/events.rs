@@ -142,8 +142,9 @@ fn push(world: &mut World, mut trigger: WebhookTrigger<'_>) -> Result<Value, Api
         .and_then(|head| head.files.get(&path).cloned())
         .unwrap_or_default();
     // Appends, so that every push changes the file, even with an equal text.
-    let content = Some(Bytes::from([&was[..], text.as_bytes(), b"\n"].concat()));
-    let commit = pushes::commit(world, context, &branch, text, Edit { path, content });
+    let longer = Bytes::from([&was[..], text.as_bytes(), b"\n"].concat());
+    let commit =
+        pushes::commit(world, context, &branch, text, Edit { path, content: Some(longer) });
     let full = |_: HistoryFull| {
         ApiError::invalid("Event", "repository", "the repository holds too much already")
     };

@@ -164,42 +164,13 @@ fn object(body: &[u8], otherwise: &str) -> Result<Map<String, Value>, JsonReply>
 
 fn world(state: &State) -> Value {
     let world = &state.world;
-    let organizations: Vec<Value> = world
-        .organizations
-        .values()
-        .map(|organization| {
-            let logins = |ids: &std::collections::BTreeSet<u64>| ids.iter().map(|id| world.login(*id)).collect::<Vec<_>>();
-            json!({ "id": organization.id, "login": organization.login, "enterprise_cloud": world.enterprise_cloud.contains(&organization.id), "owner": organization.owners.first().map(|owner| world.login(*owner)), "owners": logins(&organization.owners), "members": logins(&organization.members), "teams": world.team_views(organization), "invitations": world.invitation_views(organization) })
-        })
-        .collect();
-    let hooks: Vec<Value> = world
-        .organizations
-        .values()
-        .flat_map(|organization| organization.hooks.values().map(move |hook| (organization, hook)))
-        .map(|(organization, hook)| json!({ "id": hook.id, "organization": organization.login, "url": hook.config.url, "events": hook.events, "deliveries": hook.deliveries.len() }))
-        .collect();
-    let threads: Vec<Value> = world
-        .threads
-        .values()
-        .map(|thread| json!({ "id": thread.id, "user": world.login(thread.user), "repository": thread.repository, "number": thread.topic.number(), "reason": thread.reason.into_str() }))
-        .collect();
-    let apps: Vec<Value> = world
-        .apps
-        .iter()
-        .map(|app| {
-            let installations: Vec<Value> = app
-                .installations
-                .iter()
-                .map(|(id, organization)| json!({ "id": id, "organization": world.owner_login(Owner::Organization(*organization)) }))
-                .collect();
-            let webhook = world.app_hooks.get(&app.id).map(|hook| json!({ "id": hook.id, "url": hook.config.url, "events": hook.events, "deliveries": hook.deliveries.len() }));
-            json!({ "app_id": app.id, "slug": app.slug, "owner": world.owner_login(app.owner), "private_key": app.private_key, "installations": installations, "webhook": webhook })
-        })
-        .collect();
-    let organizations: Vec<Value> = organizations
-        .into_iter()
-        .map(|line| notification_triggers::with_schemas(world, line))
-        .collect();
+    let repository = |one| repository_line(state, one);
+    let user = |user: &User| json!({ "id": user.id, "login": user.login });
+    let oauth_app = |app: &OauthApp| json!({ "id": app.id, "client_id": app.client_id, "client_secret": app.client_secret, "owner": world.owner_login(app.owner) });
+    let thread = |thread: &Thread| json!({ "id": thread.id, "user": world.login(thread.user), "repository": thread.repository, "number": thread.topic.number(), "reason": thread.reason.into_str() });
+    let hooks = world.organizations.values().flat_map(|organization| {
+        organization.hooks.values().map(|hook| json!({ "id": hook.id, "organization": organization.login, "url": hook.config.url, "events": hook.events, "deliveries": hook.deliveries.len() }))
+    });
     json!({
         "dialect": state.options.dialect,
         "seed": state.options.seed,
@@ -320,10 +291,7 @@ fn put_migration(state: &mut State, now: Timestamp, id: &str, body: &[u8]) -> Co
     };
     let name = fields.string("state").unwrap_or_default();
     let Ok(wanted) = name.parse::<MigrationState>() else {
-        return refuse(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "state must be pending, exporting, exported or failed",
-        );
+        return unprocessable("state must be pending, exporting, exported or failed");
     };
     let put = id
         .parse()

@@ -95,7 +95,7 @@ pub fn of(call: &Call<'_>, template: &str, rest: &str, rule: &Rule) -> Result<Ad
             }
             // Undocumented steps are taken word by word.
             Some("*rest") => {
-                rest.split('/').for_each(|word| step(segment(&decode_segment(word)), UNLISTED))
+                rest.split('/').for_each(|word| step(segment(&decode_segment(word)), UNLISTED));
             }
             Some(param) => {
                 let param = param.trim_start_matches('*');

@@ -66,10 +66,10 @@ static GITHUB: LazyLock<Vec<Facts>> = LazyLock::new(|| facts(Dialect::Github));
 fn facts(dialect: Dialect) -> Vec<Facts> {
     let neutral = Table::embedded(Dialect::Service);
     let methods = shape::methods(neutral);
-    let named = Table::embedded(dialect).endpoints().iter();
-    named
-        .map(|endpoint| Facts::of(endpoint, neutral.endpoint(endpoint.id), dialect, &methods))
-        .collect()
+    let of = |endpoint: &'static Endpoint| {
+        Facts::of(endpoint, neutral.endpoint(endpoint.id), dialect, &methods)
+    };
+    Table::embedded(dialect).endpoints().iter().map(of).collect()
 }
 
 impl Facts {

@@ -192,7 +192,7 @@ impl Object<'_, '_, '_> {
         if let Node::Mutation = self.thing {
             return mutation::field(&mut self.call.borrow_mut(), name, arguments);
         }
-        let field = Field { call: &**self.call.borrow(), budget: self.budget, name, arguments };
+        let field = Field { call: &self.call.borrow(), budget: self.budget, name, arguments };
         match &self.thing {
             Node::Query | Node::Mutation => query::field(field),
             Node::RateLimit => Ok(query::rate_limit(field)),

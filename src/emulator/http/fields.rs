@@ -48,6 +48,10 @@ impl Fields {
         }
     }
 
+    fn new(resource: &'static str, map: Map<String, Value>) -> Self {
+        Self { resource, map, faults: Vec::new() }
+    }
+
     /// Parses a body that may also be the array `member` alone.
     pub fn parse_list(resource: &'static str, member: &str, body: &[u8]) -> Result<Self, ApiError> {
         let Ok(items @ Value::Array(_)) = serde_json::from_slice(body) else {

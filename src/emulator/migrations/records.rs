@@ -150,7 +150,7 @@ impl<'a> Subject<'a> {
                 "user": self.user_url(milestone.creator),
                 "title": milestone.title,
                 "description": milestone.description,
-                "state": milestone.state.name(),
+                "state": milestone.state.into_str(),
                 "due_on": null,
                 "created_at": iso(milestone.created_at),
                 "updated_at": iso(milestone.updated_at),
@@ -159,30 +159,9 @@ impl<'a> Subject<'a> {
         })
     }
 
-    fn milestone(&self, repository: &Repository, milestone: &Milestone) -> Value {
-        json!({
-            "type": "milestone",
-            "url": format!("{}/milestones/{}", self.url(repository), milestone.number),
-            "repository": self.url(repository),
-            "user": self.user_url(milestone.creator),
-            "title": milestone.title,
-            "description": milestone.description,
-            "state": milestone.state.into_str(),
-            "due_on": null,
-            "created_at": iso(milestone.created_at),
-            "updated_at": iso(milestone.updated_at),
-            "closed_at": null,
-        })
-    }
-
-    pub fn only_issues(&self) -> impl Iterator<Item = Value> {
-        self.repositories.iter().flat_map(move |repository| {
-            repository
-                .issues
-                .values()
-                .filter(|issue| issue.pull_from.is_none())
-                .map(move |issue| self.issue(repository, issue))
-        })
+    pub fn only_issues(&'a self, repository: &'a Repository) -> impl Iterator<Item = Value> {
+        let issues = repository.issues.values().filter(|issue| issue.pull_from.is_none());
+        issues.map(|issue| self.issue(repository, issue))
     }
 
     /// Lists the pull requests; their commits are in the archive's Git data.

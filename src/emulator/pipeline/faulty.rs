@@ -164,8 +164,12 @@ impl State {
             self.denial_counts.denied_secondary += 1;
             self.secondary.begin_denied(id, caller.account, until);
         } else {
-            let (content, tokens) = (Content::None, TokenRequest::No);
-            let weight = Weight { points: 0, content, tokens, ..demand.weight };
+            let weight = Weight {
+                points: 0,
+                content: Content::None,
+                tokens: TokenRequest::No,
+                ..demand.weight
+            };
             self.secondary.begin(id, caller.account, weight);
         }
         if was_announced {

@@ -34,8 +34,9 @@ impl World {
 
     pub fn remove_organization(&mut self, id: u64) {
         let owner = Owner::Organization(id);
-        let owned: Vec<u64> = self.repositories_of(owner).map(|repository| repository.id).collect();
-        for repository in owned {
+        let repositories: Vec<u64> =
+            self.repositories_of(owner).map(|repository| repository.id).collect();
+        for repository in repositories {
             self.remove_repository(repository);
         }
         if let Some(organization) = self.organizations.remove(&id) {

@@ -82,7 +82,7 @@ async fn mint(dispatcher: &Dispatcher, minting: Minting) {
                 | MintFailure::Refused(problem)
                 | MintFailure::Later(_, problem) => problem.clone(),
             };
-            tokens.mint_failed(minting, now, failure, unit_random());
+            minting.failed(now, failure, unit_random());
             Err(problem)
         }
     };

@@ -83,8 +83,7 @@ impl WebhookMonitor {
 
     async fn check_hook(&self, place: usize) -> Option<Duration> {
         let hook = self.env.config.webhooks.as_ref()?.hooks.get(place)?;
-        let (watched, receiver) =
-            (self.coverage.watched.get(place)?, self.webhooks.receiver.as_ref()?);
+        let (watched, receiver) = (self.coverage.watched.get(place)?, self.webhooks.receiver()?);
         match self.read_hook(hook, watched).await {
             Ok(check) => {
                 let findings =

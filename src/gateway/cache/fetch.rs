@@ -192,7 +192,7 @@ impl ReadCache {
     ) -> Entry {
         let length = bytes.len();
         let body = if is_json(&answer.headers) {
-            self.env.urls.with_url_offsets(without_secrets(bytes))
+            self.env.urls.with_url_offsets(blank_secrets(bytes))
         } else {
             Body::opaque(bytes)
         };

@@ -13,10 +13,10 @@ use std::sync::Arc;
 pub struct ReadCache {
     pub(super) env: Arc<Environment>,
     pub(super) dispatcher: Arc<Dispatcher>,
-    pub store: Arc<Store>,
-    pub single_flight: Arc<SingleFlight>,
+    pub(super) store: Arc<Store>,
+    pub(super) single_flight: Arc<SingleFlight>,
     pub(super) registry: Arc<BodyRegistry>,
-    pub coverage: Arc<WebhookCoverage>,
+    pub(super) coverage: Arc<WebhookCoverage>,
     pub(super) pagination: Arc<PaginationChanges>,
     pub(super) predictor: Option<Arc<Predictor>>,
 }
@@ -46,5 +46,20 @@ impl ReadCache {
             pagination: before.map_or_else(Arc::default, |before| Arc::clone(&before.pagination)),
             predictor: Predictor::of(config).map(|new| earlier.unwrap_or(new)),
         })
+    }
+
+    /// Stored answers.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Fetches under way.
+    pub fn single_flight(&self) -> &SingleFlight {
+        &self.single_flight
+    }
+
+    /// The health of webhooks, as far as answers depend on it.
+    pub fn coverage(&self) -> &Arc<WebhookCoverage> {
+        &self.coverage
     }
 }

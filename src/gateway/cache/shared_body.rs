@@ -26,7 +26,9 @@ use crate::decision::cache::key::CacheKey;
 use crate::gateway::cache::spool::Spool;
 use crate::gateway::cache::store::Vary;
 use crate::gateway::dispatch::answer::{Answer, AnswerBody, Held};
+use crate::gateway::http::media_type::is_json;
 use crate::gateway::upstream::fetch::Exchange;
+use crate::gateway::url_rewrite::json_stream::JsonStream;
 
 /// The window in memory. Chosen here: eight reads; 32 MiB for all large bodies.
 const WINDOW_BYTES: u64 = 512 * 1024;
@@ -59,6 +61,8 @@ pub struct SharedBody {
 
 struct Source {
     exchange: Box<Exchange>,
+    /// Blanks the secrets of JSON, which must not reach a file (SPECIFICATION, "Promises" 6).
+    blanking: Option<JsonStream>,
     #[expect(dead_code, reason = "its slot of the upstream's concurrency, freed at the end")]
     held: Held,
 }
@@ -202,12 +206,15 @@ impl SharedBody {
     /// Shares the body of an answer. `is_for_others`: more than one reader may have it.
     pub fn new(answer: Answer, vary: Option<Box<Vary>>, is_for_others: bool) -> Self {
         let Answer { status, headers, body, requested_at, .. } = answer;
-        let (first, source) = match body {
+        let mut blanking = (is_for_others && is_json(&headers)).then(JsonStream::for_secrets);
+        let (mut first, exchange) = match body {
             AnswerBody::Whole(bytes) => (bytes, None),
-            AnswerBody::SharedBody { first, exchange, held } => {
-                (first, Some(Source { exchange, held }))
-            }
+            AnswerBody::SharedBody { first, exchange, held } => (first, Some((exchange, held))),
         };
+        if let Some(blanking) = &mut blanking {
+            first = blanking.push(&first);
+        }
+        let source = exchange.map(|(exchange, held)| Source { exchange, blanking, held });
         let end = source.is_none().then_some(Ok(()));
         let mut delivery = Delivery { end, ..Delivery::default() };
         delivery.push(first);
@@ -232,19 +239,20 @@ impl SharedBody {
 
     async fn read(&self, reader: usize) {
         let mut source = self.source.lock().await;
-        let oldest = {
+        let (oldest, may_spill) = {
             let delivery = self.delivery.lock();
             // Another reader may have done so meanwhile.
             if !delivery.is_at_end(reader) {
                 return;
             }
-            delivery.window.front().filter(|_| delivery.is_full()).cloned()
+            let oldest = delivery.window.front().filter(|_| delivery.is_full()).cloned();
+            (oldest, delivery.may_spill())
         };
         if let Some((offset, piece)) = oldest {
             return self.spill(offset, piece).await;
         }
         let read = match source.as_mut() {
-            Some(source) => source.exchange.read_body().await.map_err(|_| Lost),
+            Some(source) => source.read(may_spill).await,
             None => Err(Lost),
         };
         let end = match read {
@@ -292,7 +300,25 @@ impl SharedBody {
     }
 }
 
+impl Source {
+    async fn read(&mut self, may_spill: bool) -> Result<Option<Bytes>, Lost> {
+        let piece = self.exchange.read_body().await.map_err(|_| Lost)?;
+        if !may_spill {
+            self.blanking = None;
+        }
+        Ok(match &mut self.blanking {
+            Some(blanking) => piece.map(|piece| blanking.push(&piece)),
+            None => piece,
+        })
+    }
+}
+
 impl Delivery {
+    /// True if it has several readers or may get them.
+    fn may_spill(&self) -> bool {
+        self.join != JoinState::Closed || self.readers.iter().flatten().count() > 1
+    }
+
     fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             let offset = self.read_bytes;
@@ -409,7 +435,7 @@ impl BodyRegistry {
 mod tests {
     use super::*;
 
-    const PIECE: [u8; 50_000] = [b'x'; 50_000];
+    static PIECE: [u8; 50_000] = [b'x'; 50_000];
 
     /// A body with this many readers that no further one can join.
     fn delivery(readers: usize) -> Delivery {

@@ -9,7 +9,7 @@ use crate::gateway::cache::shared_body::{JoinGuard, Reader, SharedBody};
 use crate::gateway::cache::single_flight::Role;
 use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::answer::Answer;
-use crate::gateway::http::media_type::has_json_type;
+use crate::gateway::http::media_type::{has_json_type, is_json};
 use crate::telemetry::Fetch;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +29,8 @@ impl ReadCache {
         // RFC 9111 §5.2.2.5.
         let is_for_others = !CacheControl::parse(&answer.headers).no_store;
         let is_failure = answer.status.is_server_error();
-        // SPECIFICATION D2: JSON may hold secrets, which never reach a disk.
-        let may_hold_secrets = has_json_type(&answer.headers);
+        // Secrets in encoded JSON cannot be blanked.
+        let may_hold_secrets = has_json_type(&answer.headers) && !is_json(&answer.headers);
         let body = Arc::new(SharedBody::new(answer, vary, is_for_others));
         if may_hold_secrets {
             body.keep_in_memory();

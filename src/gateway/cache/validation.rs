@@ -55,8 +55,8 @@ impl Fingerprints {
                 }
             }
         }
-        let [a, b, c, d, e, f, ..] = fingerprint.finish().to_le_bytes();
-        Fingerprint([[a, b], [c, d], [e, f]].map(u16::from_le_bytes))
+        let bytes = fingerprint.finish().to_le_bytes();
+        Fingerprint([0, 2, 4].map(|at| u16::from_le_bytes([bytes[at], bytes[at + 1]])))
     }
 }
 

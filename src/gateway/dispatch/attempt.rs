@@ -62,8 +62,14 @@ pub struct UpstreamAnswer {
 }
 
 impl UpstreamAnswer {
-    pub async fn read(mut exchange: Exchange, bytes_max: usize) -> Result<Self, FetchError> {
-        let (status, headers) = (exchange.status(), exchange.take_headers());
+    /// Reads a body up to `held_max` bytes, and that of a refusal up to `refusal_max` if more.
+    pub async fn read(
+        mut exchange: Exchange,
+        held_max: usize,
+        refusal_max: usize,
+    ) -> Result<Self, FetchError> {
+        let (status, headers) = exchange.take_head();
+        let bytes_max = if status.is_success() { held_max } else { held_max.max(refusal_max) };
         Ok(Self { status, headers, body: exchange.collect(bytes_max).await? })
     }
 }
@@ -97,14 +103,8 @@ impl Dispatcher {
             return self.finish(job, progress, prepared, Err(FetchError::Cancelled));
         }
         let answered = async {
-            let mut exchange = self.send(&prepared, progress, reuse).await?;
-            let (status, headers) = exchange.take_head();
-            let bytes_max = if status.is_success() {
-                job.hold_max
-            } else {
-                job.hold_max.max(REFUSAL_BYTES_MAX)
-            };
-            UpstreamAnswer::read(exchange, bytes_max).await
+            let exchange = self.send(&prepared, progress, reuse).await?;
+            UpstreamAnswer::read(exchange, job.hold_max, REFUSAL_BYTES_MAX).await
         };
         let result = answered.instrument(prepared.span.clone()).await;
         self.finish(job, progress, prepared, result)

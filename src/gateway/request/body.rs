@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::gateway::counted::grow;
-use crate::gateway::dispatch::body_limits::HELD_BYTES_MAX;
+use crate::gateway::dispatch::dispatcher::HELD_BYTES_MAX;
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::chunks::{BadChunk, ChunkReader};
 use crate::gateway::request::validate::BodyFraming;

@@ -9,10 +9,8 @@ use crate::gateway::url_rewrite::map::Origin;
 
 pub struct Downstream {
     public_base: Option<String>,
-    /// This gateway's address for spans.
-    pub server_address: String,
-    /// Memory for the bodies of waiting writes.
-    pub bodies: Arc<BodyMemory>,
+    server_address: String,
+    bodies: Arc<BodyMemory>,
 }
 
 impl Downstream {
@@ -42,5 +40,15 @@ impl Downstream {
         // shape that the client uses elsewhere.
         let root = if valid.service == Service::Uploads { Root::V3 } else { valid.root };
         Origin { base, root }
+    }
+
+    /// This gateway's address for spans.
+    pub fn server_address(&self) -> &str {
+        &self.server_address
+    }
+
+    /// Memory for the bodies of waiting writes.
+    pub fn bodies(&self) -> &Arc<BodyMemory> {
+        &self.bodies
     }
 }

@@ -18,7 +18,7 @@ use ring::hmac;
 
 use crate::config::Config;
 use crate::decision::{AccountId, cache::key::CredentialKey};
-use crate::gateway::dispatch::client_credential::{ClientCredential, DynamicAccount};
+use crate::gateway::dispatch::job::{ClientCredential, DynamicAccount};
 use crate::gateway::random;
 use crate::tokens::TokenId;
 

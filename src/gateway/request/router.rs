@@ -16,11 +16,9 @@ use crate::api::{
 use crate::config::Config;
 use crate::decision::permissions::needs::{AccountTokens, unmet};
 use crate::decision::{AccountId, WriteSpacing, cache::freshness::Mode, cache::key::Scope};
-use crate::gateway::dispatch::candidates::{Accounts, Place, Territories};
+use crate::gateway::dispatch::candidates::{AccountLists, Accounts, Place, Territories};
 use crate::gateway::dispatch::route::{MINT, Route};
-use crate::gateway::dispatch::{
-    account_lists::AccountLists, client_credential::ClientCredential, dispatcher::Dispatcher,
-};
+use crate::gateway::dispatch::{dispatcher::Dispatcher, job::ClientCredential};
 use crate::gateway::environment::Environment;
 use crate::gateway::error::{GatewayError, Malformed};
 use crate::gateway::http::headers::{Repeated, only_value};
@@ -32,12 +30,12 @@ use crate::tokens::{Tokens, Wanted};
 /// Routes requests under one config: their client, endpoint, scope, accounts and cost.
 pub struct Router {
     env: Arc<Environment>,
-    pub dispatcher: Arc<Dispatcher>,
+    dispatcher: Arc<Dispatcher>,
     tokens: Arc<Tokens>,
     accounts: Arc<AccountLists>,
     table: &'static Table,
     roots_about_caller: Arc<BTreeSet<String>>,
-    pub clients: Clients,
+    clients: Clients,
     dynamic_accounts: Arc<DynamicAccounts>,
     graphql_prices: Arc<GraphqlPrices>,
 }
@@ -69,6 +67,16 @@ impl Router {
             graphql_prices: before
                 .map_or_else(Arc::default, |before| Arc::clone(&before.graphql_prices)),
         })
+    }
+
+    /// The clients and their keys.
+    pub fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    /// The way of a routed request to its account.
+    pub fn dispatcher(&self) -> &Arc<Dispatcher> {
+        &self.dispatcher
     }
 
     /// Methods that are served: those that the service documents, or, for a plain HTTP cache, all.

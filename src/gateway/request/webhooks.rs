@@ -38,9 +38,8 @@ impl Deliveries {
 }
 
 pub struct Webhooks {
-    /// `None`: the config has no webhooks.
-    pub receiver: Option<Receiver>,
-    pub deliveries: Arc<Deliveries>,
+    receiver: Option<Receiver>,
+    deliveries: Arc<Deliveries>,
 }
 
 impl Webhooks {
@@ -51,6 +50,16 @@ impl Webhooks {
             .map(|new| if let Some(before) = earlier { new.after(before) } else { new });
         let deliveries = before.map_or_else(Arc::default, |before| Arc::clone(&before.deliveries));
         Arc::new(Self { receiver, deliveries })
+    }
+
+    /// The receiver of deliveries; `None`: the config has no webhooks.
+    pub fn receiver(&self) -> Option<&Receiver> {
+        self.receiver.as_ref()
+    }
+
+    /// Deliveries under way.
+    pub fn deliveries(&self) -> &Deliveries {
+        &self.deliveries
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 pub struct Responder {
     pub(super) env: Arc<Environment>,
-    pub compressed_forms: Arc<CompressedForms>,
+    pub(super) compressed_forms: Arc<CompressedForms>,
 }
 
 impl Responder {
@@ -18,5 +18,10 @@ impl Responder {
             |before| Arc::clone(&before.compressed_forms),
         );
         Self { env: Arc::clone(env), compressed_forms }
+    }
+
+    /// Compressed forms of stored answers.
+    pub fn compressed_forms(&self) -> &CompressedForms {
+        &self.compressed_forms
     }
 }

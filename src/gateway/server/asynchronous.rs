@@ -30,10 +30,10 @@ use crate::gateway::server::{
 };
 use crate::gateway::upstream::outgoing::OutgoingBody;
 use crate::gateway::url_rewrite::map::Origin;
-use crate::gateway::write::attended::{SyncWait, not_readable};
 use crate::gateway::write::queue::{
     Accepted, Class, New, NotAccepted, NotChanged, PATIENCE, SyncWaiter,
 };
+use crate::gateway::write::writes::{SyncWait, not_readable};
 use crate::telemetry::CacheOutcome;
 use crate::writes::record::{Address, Key, Shape};
 use crate::writes::{Write, WriteId};
@@ -63,7 +63,7 @@ impl Handler {
         }
         let key = idempotency_key(&request.headers)?;
         // No credential is stored, neither the client's own nor one that the upstream issues.
-        let (query, clients) = (from.valid.query.as_deref(), &self.gateway.router.clients);
+        let (query, clients) = (from.valid.query.as_deref(), self.gateway.router.clients());
         let is_kept = request.identity.client_credential.is_none()
             && !carries_credential(route.endpoint, &request.headers, query, clients);
         if key.is_some() && !is_kept {
@@ -108,10 +108,10 @@ impl Handler {
         let class = Class { client, content: route.content, resource };
         let waiter = (!terms.is_async).then(|| {
             let waits = gateway.dispatcher.waiting().get(client as usize).map(Counted::new);
-            Box::new(SyncWaiter::new(
-                request.progress.clone(),
-                request.span.clone(),
-                request.interims.clone(),
+            Box::new(SyncWaiter {
+                request_progress: request.progress.clone(),
+                span: Some(request.span.clone()),
+                interims: request.interims.clone(),
                 waits,
                 is_held: false,
             })

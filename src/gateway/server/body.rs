@@ -39,7 +39,8 @@ impl Handler {
     ) -> Result<BodyRead, Stop> {
         let gateway = &self.gateway;
         let pause_max = gateway.env.config.listen.body_timeout;
-        let read = gateway.downstream.bodies.read(session, valid.body, bytes_max, pause_max).await;
+        let read =
+            gateway.downstream.bodies().read(session, valid.body, bytes_max, pause_max).await;
         Ok(request.body_read(read, |identity| {
             // The rest of the body is still on its way.
             session.set_keepalive(None);

@@ -59,12 +59,11 @@ impl Handler {
         {
             return Ok(Classification::Delivery(Box::new(valid)));
         }
-        let client = match &request.identity.known {
-            Some(known) => &known.client,
-            None => {
-                let clients = &gateway.router.clients;
-                clients.identify(&request.headers).map_err(GatewayError::Unauthenticated)?
-            }
+        let client = if let Some(known) = &request.identity.known {
+            &known.client
+        } else {
+            let clients = gateway.router.clients();
+            clients.identify(&request.headers).map_err(GatewayError::Unauthenticated)?
         };
         let client = Arc::clone(client);
         request.outcome.client = Some(Arc::clone(&client.name));

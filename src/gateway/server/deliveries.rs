@@ -35,7 +35,7 @@ impl Handler {
     ) -> Result<Reply, Stop> {
         let gateway = &self.gateway;
         request.outcome.endpoint = WEBHOOKS_PATH;
-        let Some(receiver) = &gateway.webhooks.receiver else {
+        let Some(receiver) = gateway.webhooks.receiver() else {
             return Err(GatewayError::NoSuchResource.into());
         };
         let reject = |error: GatewayError| {
@@ -70,7 +70,7 @@ impl Handler {
     ) -> Result<HeldBody, GatewayError> {
         let gateway = &self.gateway;
         let deadline = gateway.env.clock.now() + WHOLE_WITHIN;
-        let Deliveries { places, bodies } = &*gateway.webhooks.deliveries;
+        let Deliveries { places, bodies } = gateway.webhooks.deliveries();
         let Ok(_place) = places.try_acquire() else {
             return Err(GatewayError::DeliveriesFull);
         };

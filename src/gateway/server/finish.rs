@@ -7,14 +7,11 @@ use crate::api::ResourceName;
 use crate::clock::Timestamp;
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::head_writer::MapHead;
-use crate::gateway::response::budget_headers::RateView;
-use crate::gateway::response::error::render_error;
-use crate::gateway::response::gateway_headers::GatewayHeaders;
-use crate::gateway::response::render::Content;
-use crate::gateway::response::reply::Reply;
-use crate::gateway::response::reply::ReplyBody;
-use crate::gateway::server::handler::Handler;
-use crate::gateway::server::request::Request;
+use crate::gateway::response::{
+    budget_headers::RateView, error::render_error, gateway_headers::GatewayHeaders,
+    render::Content, reply::Reply, reply::ReplyBody,
+};
+use crate::gateway::server::{handler::Handler, request::Request};
 use crate::telemetry::{LogText, log, spans};
 
 impl Handler {
@@ -26,7 +23,6 @@ impl Handler {
         render_error(error, &request.origin, self.gateway.env.clock.now())
     }
 
-    /// Renders a request's answer for its session.
     pub(super) fn render(&self, request: &mut Request, content: Content) -> (MapHead, ReplyBody) {
         let now = self.gateway.env.clock.now();
         let added = Some(self.gateway_headers(request, now));
@@ -48,12 +44,11 @@ impl Handler {
                 .as_ref()
                 .or_else(|| request.routed.as_ref().map(|routed| &routed.endpoint.resource));
             let resource = booked.cloned().unwrap_or(ResourceName::core());
-            let accounts = match &request.routed {
-                Some(routed) => Arc::clone(&routed.view),
-                None => {
-                    let credential = request.identity.client_credential.as_deref();
-                    self.gateway.router.view_for(client, credential, true)
-                }
+            let accounts = if let Some(routed) = &request.routed {
+                Arc::clone(&routed.view)
+            } else {
+                let credential = request.identity.client_credential.as_deref();
+                self.gateway.router.view_for(client, credential, true)
             };
             let (view, now) = self.gateway.dispatcher.admissions().view(&accounts, &resource);
             (RateView::served(&view, now), resource)

@@ -32,7 +32,7 @@ const SOCKET_MODE: u32 = 0o660;
 
 /// Opens a Unix socket and replaces a stale one that no process listens on.
 fn bind_socket(path: &Path) -> io::Result<UnixListener> {
-    let failed = |error| cannot_listen(path.display(), error);
+    let failed = |error| cannot_listen(path.display(), &error);
     if let Ok(there) = std::fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {
             let kind = io::ErrorKind::AlreadyExists;
@@ -50,7 +50,7 @@ fn bind_socket(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn cannot_listen(at: impl Display, error: io::Error) -> io::Error {
+fn cannot_listen(at: impl Display, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot listen on {at}: {error}"))
 }
 
@@ -82,7 +82,7 @@ impl Listening {
         let mut addresses = Vec::new();
         for address in &gateway.env.config.listen.http {
             let listener =
-                TcpListener::bind(address).map_err(|error| cannot_listen(address, error))?;
+                TcpListener::bind(address).map_err(|error| cannot_listen(address, &error))?;
             listener.set_nonblocking(true)?;
             let bound = listener.local_addr()?;
             fds.add(bound.to_string(), listener.into_raw_fd());

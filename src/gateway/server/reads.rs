@@ -5,29 +5,13 @@
 
 use std::sync::Arc;
 
-use crate::decision::cache::request_directives::RequestDirectives;
-use crate::decision::permissions::AccessQuery;
-use crate::gateway::cache::lookup::{CacheLookup, CacheRequest, ReadAnswer};
-use crate::gateway::dispatch::job::Job;
-use crate::gateway::dispatch::progress::RequestProgress;
-use crate::gateway::dispatch::route::Route;
-use crate::gateway::error::GatewayError;
-use crate::gateway::http::headers;
-use crate::gateway::request::clients::Client;
-use crate::gateway::request::validate::ValidRequest;
-use crate::gateway::response::render::{Compression, Content, Selection};
-use crate::gateway::server::handler::Handler;
-use crate::gateway::server::request::{Request, Stop};
-use crate::gateway::upstream::outgoing::OutgoingBody;
-use crate::gateway::upstream::outgoing::OutgoingRequest;
 use http::Method;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use tracing::Instrument;
 
 use crate::decision::{cache::request_directives::RequestDirectives, permissions::AccessQuery};
-use crate::gateway::cache::cache_request::CacheRequest;
-use crate::gateway::cache::lookup::{CacheLookup, ReadAnswer};
+use crate::gateway::cache::lookup::{CacheLookup, CacheRequest, ReadAnswer};
 use crate::gateway::dispatch::{job::Job, progress::RequestProgress, route::Route};
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers;
@@ -137,8 +121,12 @@ impl Handler {
         let mut job = self.job(request, &from, route, OutgoingBody::Absent);
         job.request.method = Method::GET;
         let directives = RequestDirectives::of(&request.headers, self.gateway.env.mode);
-        let cache_request =
-            Arc::new(CacheRequest { job, scope, headers: Arc::clone(&request.asked), directives });
+        let cache_request = Arc::new(CacheRequest {
+            job,
+            scope,
+            headers: Arc::clone(&request.headers),
+            directives,
+        });
         self.gateway.cache.read(cache_request, lookup, progress).await
     }
 
@@ -146,7 +134,7 @@ impl Handler {
         let (responder, form) = (&self.gateway.responder, request.form());
         match answered {
             ReadAnswer::Entry(entry, _) => {
-                let forms = &responder.compressed_forms;
+                let forms = responder.compressed_forms();
                 let gzip = forms.gzipped(&self.gateway.env, &entry, &form).await;
                 let selection = responder
                     .select(&entry, &form, Compression::Done(gzip))

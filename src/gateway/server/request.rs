@@ -11,9 +11,7 @@ use crate::decision::AccountId;
 use crate::gateway::address::decode_unreserved;
 use crate::gateway::assembly::Gateway;
 use crate::gateway::cache::lookup::ReadAnswer;
-use crate::gateway::dispatch::{
-    client_credential::ClientCredential, progress::RequestProgress, route::Route,
-};
+use crate::gateway::dispatch::{job::ClientCredential, progress::RequestProgress, route::Route};
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::{headers, interim::Interims};
 use crate::gateway::random;
@@ -112,7 +110,7 @@ impl Request {
         let span = spans::server_span(
             &headers,
             MethodName::from(&method),
-            &gateway.downstream.server_address,
+            gateway.downstream.server_address(),
         );
         let origin = gateway.downstream.unknown_origin();
         Self {
@@ -165,7 +163,7 @@ impl Request {
     }
 
     pub(super) fn form(&self) -> Form<'_> {
-        Form { method: &self.method, headers: &self.asked, origin: &self.origin }
+        Form { method: &self.method, headers: &self.headers, origin: &self.origin }
     }
 }
 

@@ -160,9 +160,8 @@ impl Handler {
         session.set_keepalive(None);
         let origin = self.gateway.downstream.unknown_origin();
         let now = self.gateway.env.clock.now();
-        let content = Content::Made(render_error(&refused, &origin, now));
-        let headers = HeaderMap::new();
-        let form = Form { method: &Method::GET, headers: &headers, origin: &origin };
+        let content = Content::Made(render_error(&error, &origin, now));
+        let form = Form { method: &Method::GET, headers: &HeaderMap::new(), origin: &origin };
         let (head, body) = self.gateway.responder.render_for_session(content, &form, None, now);
         let reason = error.reason();
         self.gateway.env.metrics.refused(None, reason);

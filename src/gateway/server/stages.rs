@@ -87,12 +87,11 @@ impl Handler {
         known: Option<Result<Classification, GatewayError>>,
     ) -> Result<Content, Stop> {
         let was_looked_for = known.is_some();
-        let classified = match known {
-            Some(classified) => classified?,
-            None => {
-                let valid = self.validate(session, request)?;
-                self.classify(request, valid)?
-            }
+        let classified = if let Some(classified) = known {
+            classified?
+        } else {
+            let valid = self.validate(session, request)?;
+            self.classify(request, valid)?
         };
         if takes_interims(session) {
             request.take_interims();

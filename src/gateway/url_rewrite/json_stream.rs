@@ -1,5 +1,5 @@
 //! Rewrites the URLs of JSON bodies that are too large to hold, with bounded memory. It also blanks
-//! short-lived secrets, because several clients may share one body.
+//! short-lived secrets, because several clients may share one body, and may do only that.
 //!
 //! A piece may end anywhere, even inside a URL or an escape. Undecided bytes wait for the next
 //! piece.
@@ -12,8 +12,8 @@ use crate::gateway::url_rewrite::map::{Origin, UrlMap, is_secret_key, is_url_key
 const KEY_BYTES_MAX: usize = 64;
 
 pub struct JsonStream {
-    map: UrlMap,
-    origin: Origin,
+    /// The URLs to rewrite and their client's address; `None`: they stay.
+    urls: Option<(UrlMap, Origin)>,
     position: Position,
     /// The previous string, which may be a key.
     last_string: Vec<u8>,
@@ -39,9 +39,13 @@ enum Position {
 
 impl JsonStream {
     pub fn new(map: UrlMap, origin: Origin) -> Self {
+        Self { urls: Some((map, origin)), ..Self::for_secrets() }
+    }
+
+    /// Only blanks secrets.
+    pub fn for_secrets() -> Self {
         Self {
-            map,
-            origin,
+            urls: None,
             position: Position::Outside,
             last_string: Vec::new(),
             is_url_next: false,
@@ -102,7 +106,7 @@ impl JsonStream {
                 self.position = Position::String { escaped: false };
             }
             b':' => {
-                self.is_url_next = is_url_key(&self.last_string);
+                self.is_url_next = self.urls.is_some() && is_url_key(&self.last_string);
                 self.is_secret_next = is_secret_key(&self.last_string);
             }
             b',' | b'{' | b'}' | b'[' | b']' => {
@@ -122,12 +126,13 @@ impl JsonStream {
 
     /// Passes on the held beginning once no further byte can change the decision.
     fn decide(&mut self, byte: u8, out: &mut BytesMut) {
+        let Some((map, origin)) = &self.urls else { return };
         let ended = byte == b'"';
-        if !ended && byte != b'\\' && self.held.len() <= self.map.longest_prefix() {
+        if !ended && byte != b'\\' && self.held.len() <= map.longest_prefix() {
             return;
         }
         let held = std::mem::take(&mut self.held);
-        match self.map.rewrite_beginning(&held, &self.origin) {
+        match map.rewrite_beginning(&held, origin) {
             Some(rewritten) => out.extend_from_slice(&rewritten),
             None => out.extend_from_slice(&held),
         }
@@ -198,6 +203,17 @@ mod tests {
             let whole = streamed(cut, 5);
             assert!(whole.len() + 60 >= cut.len(), "{cut}");
             assert!(!whole.is_empty() || cut.is_empty());
+        }
+    }
+
+    #[test]
+    fn it_may_blank_secrets_alone() {
+        let json = "{\"temp_clone_token\":\"a\\\"b\",\"url\":\"https://upstream.test/x\",\"n\":1}";
+        for cut in 0..json.len() {
+            let mut stream = JsonStream::for_secrets();
+            let (begun, rest) = json.as_bytes().split_at(cut);
+            let sent = [stream.push(begun), stream.push(rest), stream.finish()].concat();
+            assert_eq!(sent, json.replace("a\\\"b", "").as_bytes(), "cut at {cut}");
         }
     }
 }

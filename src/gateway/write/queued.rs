@@ -82,7 +82,7 @@ impl Writes {
         };
         let client = self
             .router
-            .clients
+            .clients()
             .named(&write.client)
             .ok_or_else(|| gone(format!("the client {} was taken out of", write.client)))?;
         let own = client.account.map(|account| self.env.account_name(account));

@@ -394,7 +394,7 @@ fn kept_response(env: &Environment, answer: Answer) -> Response {
     let mut headers = to_client(&answer.headers, env.mode);
     let body = match answer.body {
         AnswerBody::Whole(bytes) if is_json(&answer.headers) => {
-            let blanked = blank_secrets(&bytes);
+            let blanked = blank_secrets(bytes.clone());
             if blanked != bytes {
                 remove_digests(&mut headers);
             }

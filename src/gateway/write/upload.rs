@@ -93,8 +93,7 @@ impl Writes {
         if self.pass_on(session, job, &mut exchange, body).await? == Sending::GoesOn {
             exchange.finish_streamed(job.interims.as_deref()).await?;
         }
-        let (status, headers) = exchange.take_head();
-        Ok((status, headers, exchange.collect(job.hold_max).await.map_err(Stopped::failed)?))
+        Ok(UpstreamAnswer::read(exchange, job.hold_max, 0).await?)
     }
 
     /// Passes the body on at the pace of the slower side, until the upstream answers.

@@ -43,7 +43,7 @@ impl Writes {
     ) -> Arc<Self> {
         Arc::new(Self {
             env: Arc::clone(env),
-            dispatcher: Arc::clone(&router.dispatcher),
+            dispatcher: Arc::clone(router.dispatcher()),
             router: Arc::clone(router),
             cache: Arc::clone(cache),
             turns,

@@ -353,3 +353,33 @@ async fn a_truncated_body_is_truncated_for_a_slow_reader() {
     fixture.assert_no_second_request();
     eventually(|| fixture.concurrency() == 0).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_of_json_gets_the_rest_without_secrets() {
+    let fixture = Fixture::new().await;
+    let json = |secret: &str, text: &str| {
+        format!("{{\"temp_clone_token\":\"{secret}\",\"url\":\"none\",\"text\":\"{text}\"}}")
+    };
+    let text = text(VAST_BYTES / 2);
+    let (body, blanked) = (json("of the first token", &text), json("", &text));
+    // Without chunks, so that the body is what follows the head.
+    let mut slow = Connection::open(fixture.world.address).await;
+    let request =
+        format!("GET {LABELS} HTTP/1.0\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n");
+    slow.send(request.as_bytes()).await;
+    let mut connection = fixture.upstream.next().await;
+    let fast = fixture.asks(&[]);
+    fixture.world.all_waiting_for_one_fetch(2).await;
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    let sending = tokio::spawn(async move { connection.try_send(head + &body).await });
+    let fast = fast.await.unwrap();
+    assert!(fast.body == blanked.as_bytes(), "{} bytes", fast.body.len());
+    assert!(sending.await.unwrap());
+    let received = slow.read_to_close().await;
+    let (_, received) = received.split_once("\r\n\r\n").unwrap();
+    assert!(received == blanked, "{} bytes", received.len());
+    fixture.assert_no_second_request();
+}

@@ -343,7 +343,7 @@ async fn unfinished_deliveries_take_no_client_memory_and_time_out() {
     const MOST: usize = 256;
     let world = setup().start().await;
     let mut connections = begin_unsigned(&world, MOST, 25 * 1024 * 1024).await;
-    eventually(|| world.gateway.webhooks.deliveries.under_way() == MOST).await;
+    eventually(|| world.gateway.webhooks.deliveries().under_way() == MOST).await;
     let answer =
         world.post(&format!("{REPOSITORY}/issues"), json!({ "title": "all the same" })).await;
     answer.assert_status(201);
@@ -355,12 +355,12 @@ async fn unfinished_deliveries_take_no_client_memory_and_time_out() {
     for connection in &mut connections {
         connection.send(b" ").await;
     }
-    assert_eq!(world.gateway.webhooks.deliveries.under_way(), MOST);
+    assert_eq!(world.gateway.webhooks.deliveries().under_way(), MOST);
     seconds(&world, 1);
     for connection in &mut connections {
         assert!(connection.read_to_close().await.starts_with("HTTP/1.1 408 "));
     }
-    assert_eq!(world.gateway.webhooks.deliveries.under_way(), 0);
+    assert_eq!(world.gateway.webhooks.deliveries().under_way(), 0);
     signed(&world, "issues", "g-1", &issue_event(3)).await.assert_status(202);
 }
 
@@ -368,6 +368,6 @@ async fn unfinished_deliveries_take_no_client_memory_and_time_out() {
 async fn a_delivery_is_charged_for_the_bytes_received() {
     let world = setup().start().await;
     let connections = begin_unsigned(&world, 20, 25 * 1024 * 1024).await;
-    eventually(|| world.gateway.webhooks.deliveries.under_way() == connections.len()).await;
+    eventually(|| world.gateway.webhooks.deliveries().under_way() == connections.len()).await;
     signed(&world, "issues", "g-1", &issue_event(3)).await.assert_status(202);
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::emulator::world::World;
 use crate::emulator::world::notifications::thread::Mentions;
+use crate::emulator::world::{Team, World};
 
 /// The most `@` examined in one text.
 const MENTIONS_MAX: usize = 1_000;

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{EventContext, EventScope, WebhookEvent, publish, publish_in};
+use super::{EventScope, WebhookEvent, publish, publish_at};
 use crate::emulator::http::ApiError;
 use crate::emulator::render::Renderer;
 use crate::emulator::render::team::MembershipState;

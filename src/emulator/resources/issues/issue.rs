@@ -205,7 +205,7 @@ pub fn state(fields: &mut Fields) -> Option<IssueState> {
 }
 
 pub fn state_named(name: &str) -> Option<IssueState> {
-    [IssueState::Open, IssueState::Closed].into_iter().find(|state| state.name() == name)
+    name.parse().ok()
 }
 
 /// Applies a new state and returns the event's action.

@@ -289,7 +289,7 @@ fn render(call: &Call<'_>, thread: &Thread) -> Value {
         "id": thread.id.to_string(),
         "repository": repository.map(|repository| renderer.repository(repository)),
         "subject": repository.map(|repository| subject(renderer, repository, thread)),
-        "reason": thread.reason.name(),
+        "reason": thread.reason.into_str(),
         "unread": thread.state == ThreadState::Unread,
         "updated_at": iso(thread.updated_at),
         // Never null: for a thread never read, the date when the user joined.

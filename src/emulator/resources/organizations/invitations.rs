@@ -29,7 +29,7 @@ pub const ROUTES: &[Route] = &[
 fn list_pending(call: &mut Call<'_>) -> Outcome {
     let named = |name: &str| match name {
         "all" => Some(None),
-        name => InvitationRole::named(name).map(Some),
+        name => name.parse::<InvitationRole>().ok().map(Some),
     };
     let message = "role must be a role of invitations or all";
     let wanted = call.choice("OrganizationInvitation", "role", named, message)?.flatten();
@@ -71,7 +71,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let organization = call.organization()?;
     let invitee = invitee(&mut fields, call.world, organization);
     let message = "role must be direct_member, admin, billing_manager, hiring_manager or reinstate";
-    let role = fields.choice("role", InvitationRole::named, message);
+    let role = fields.choice("role", |name| name.parse::<InvitationRole>().ok(), message);
     let teams = team_ids(&mut fields, organization);
     fields.check()?;
     let request = Request {

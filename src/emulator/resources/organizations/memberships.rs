@@ -115,11 +115,8 @@ fn delete(call: &mut Call<'_>) -> Outcome {
 
 fn list_own(call: &mut Call<'_>) -> Outcome {
     let me = call.me()?;
-    let named = |name: &str| {
-        [MembershipState::Active, MembershipState::Pending]
-            .into_iter()
-            .find(|state| state.name() == name)
-    };
+    let states = [MembershipState::Active, MembershipState::Pending];
+    let named = |name: &str| states.into_iter().find(|state| state.into_str() == name);
     let message = "state must be active or pending";
     let wanted = call.choice("Membership", "state", named, message)?;
     let all = call.world.organizations.values().filter_map(|organization| {

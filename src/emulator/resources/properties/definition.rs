@@ -71,7 +71,7 @@ impl Definition {
 
 fn value_type(fields: &mut Fields) -> ValueType {
     let given = fields.required_string("value_type");
-    let known = ValueType::ALL.into_iter().find(|known| known.name() == given);
+    let known = given.parse().ok();
     if known.is_none() && !given.is_empty() {
         let message = "value_type must be string, single_select, multi_select or true_false";
         fields.invalid("value_type", message);
@@ -83,7 +83,7 @@ fn value_type(fields: &mut Fields) -> ValueType {
 fn editors(fields: &mut Fields) -> Editors {
     let given = fields.nullable_string("values_editable_by").value();
     let known = [Editors::OrgActors, Editors::OrgAndRepoActors];
-    let editors = known.into_iter().find(|known| given.as_deref() == Some(known.name()));
+    let editors = known.into_iter().find(|known| given.as_deref() == Some(known.into_str()));
     if given.is_some() && editors.is_none() {
         let message = "values_editable_by must be org_actors or org_and_repo_actors";
         fields.invalid("values_editable_by", message);

@@ -9,7 +9,7 @@ use crate::emulator::events::webhooks::organizations as organization_events;
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
 use crate::emulator::routing::{Call, Need, OrganizationRole, Outcome, Role, Route, Unscoped};
 use crate::emulator::seed::SEEDED_BELOW;
-use crate::emulator::world::{FEATURES, Owner, Repository, Visibility};
+use crate::emulator::world::{Owner, Repository, Visibility};
 
 /// SPECIFICATION, "Permissions".
 const ADMINISTER: Need = Need::repository("administration", Level::Write, Role::Admin);
@@ -79,33 +79,8 @@ fn is_taken(call: &Call<'_>, owner: Owner, name: &str) -> bool {
 fn new(call: &mut Call<'_>, plan: Plan) -> Result<Repository, ApiError> {
     ApiError::unless_spammed("Repository", call.world.repositories.range(SEEDED_BELOW..).count())?;
     let (id, now) = (call.world.next_id(), call.now);
-    let Plan { owner, name, description, visibility } = plan;
-    let readme = format!("# {name}\n");
-    Ok(Repository {
-        id,
-        owner,
-        name,
-        visibility,
-        description,
-        homepage: None,
-        language: None,
-        topics: Vec::new(),
-        features: FEATURES.iter().copied().collect(),
-        default_branch: "main".to_owned(),
-        created_at: now,
-        pushed_at: now,
-        updated_at: now,
-        collaborators: BTreeSet::new(),
-        stars: BTreeMap::new(),
-        fork_of: None,
-        forks: BTreeSet::new(),
-        readme,
-        labels: BTreeMap::new(),
-        milestones: BTreeMap::new(),
-        issues: BTreeMap::new(),
-        comments: BTreeMap::new(),
-        releases: BTreeMap::new(),
-    })
+    let repository = Repository::new(id, plan.owner, plan.name, plan.visibility, now);
+    Ok(Repository { description: plan.description, ..repository })
 }
 
 fn shown(call: &mut Call<'_>, repository: Repository, status: StatusCode) -> Outcome {

@@ -1,6 +1,7 @@
 //! Invitations to a repository: accepting one makes the invitee a collaborator.
 
 use serde_json::{Value, json};
+use strum::VariantArray;
 
 use crate::emulator::accounts::Level;
 use crate::emulator::auth::access;
@@ -65,9 +66,9 @@ fn permission(call: &Call<'_>, field: &str) -> Result<&'static str, ApiError> {
     let named = |name: &str| match name {
         "read" => Some(RepositoryRole::Pull.role_name()),
         "write" => Some(RepositoryRole::Push.role_name()),
-        name => RepositoryRole::named(name).map(RepositoryRole::role_name),
+        name => name.parse().ok().map(RepositoryRole::role_name),
     };
-    let roles = RepositoryRole::ALL.map(RepositoryRole::name);
+    let roles: Vec<&str> = RepositoryRole::VARIANTS.iter().map(RepositoryRole::into_str).collect();
     let message = format!("{field} must be one of {}", roles.join(", "));
     let given = fields.choice(field, named, &message);
     fields.check()?;

@@ -152,7 +152,7 @@ fn watch(call: &mut Call<'_>, user: u64, subscription: Subscription) -> Result<(
         Subscription::Subscribed => watching.insert(id),
         Subscription::Ignored => watching.remove(&id),
     };
-    call.world.feed.shift(now);
+    call.world.feed.shifted_at = Some(now);
     // The repository shows its number of watchers, so its validators must change.
     call.repository_mut()?.updated_at = now;
     Ok(())

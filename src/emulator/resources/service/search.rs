@@ -85,7 +85,7 @@ fn issue_has(
         Some(("org" | "user", login)) => full_name.split('/').next() == Some(login),
         Some(("is" | "type", "issue")) => issue.pull_from.is_none(),
         Some(("is" | "type", "pr")) => issue.pull_from.is_some(),
-        Some(("is" | "state", state @ ("open" | "closed"))) => issue.state.name() == state,
+        Some(("is" | "state", state @ ("open" | "closed"))) => issue.state.into_str() == state,
         Some(("author", login)) => call.world.login(issue.author).eq_ignore_ascii_case(login),
         Some(("label", name)) => {
             let name = name.trim_matches('"');

@@ -123,14 +123,18 @@ pub fn description(fields: &mut Fields) -> Change<String> {
 }
 
 fn privacy(fields: &mut Fields) -> Option<Privacy> {
-    fields.choice("privacy", Privacy::named, "privacy must be secret or closed")
+    fields.choice(
+        "privacy",
+        |name| name.parse::<Privacy>().ok(),
+        "privacy must be secret or closed",
+    )
 }
 
 /// Reads the default right in repositories: only the two that map to the roles read and write.
 fn permission(fields: &mut Fields) -> Option<RepositoryRole> {
     let is_default =
         |role: &RepositoryRole| [RepositoryRole::Pull, RepositoryRole::Push].contains(role);
-    let named = |name: &str| RepositoryRole::named(name).filter(is_default);
+    let named = |name: &str| name.parse::<RepositoryRole>().ok().filter(is_default);
     fields.choice("permission", named, "permission must be pull or push")
 }
 

@@ -55,7 +55,11 @@ fn put(call: &mut Call<'_>) -> Outcome {
     let (team, authority) = (team.id, must_administer(call, team)?);
     let mut fields = Fields::parse("TeamMember", call.body)?;
     // The upstream documents only these two.
-    let role = fields.choice("role", TeamRole::named, "role must be member or maintainer");
+    let role = fields.choice(
+        "role",
+        |name| name.parse::<TeamRole>().ok(),
+        "role must be member or maintainer",
+    );
     fields.check()?;
     let user = joining::addable_user(call.world, call.params.get("username"))?;
     joining::put_in_team(call, team, user, role, authority)?;

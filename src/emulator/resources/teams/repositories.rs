@@ -45,7 +45,9 @@ fn list(call: &mut Call<'_>) -> Outcome {
 /// Renders the repository with the team's rights instead of the caller's.
 fn render(call: &Call<'_>, repository: &Repository, role: RepositoryRole) -> Value {
     let mut value = call.renderer().repository(repository);
-    let may = object(RepositoryRole::ALL.map(|lesser| (lesser.name(), json!(lesser <= role))));
+    let may = object(
+        RepositoryRole::VARIANTS.iter().map(|lesser| (lesser.into_str(), json!(*lesser <= role))),
+    );
     extend(&mut value, json!({ "permissions": may, "role_name": role.role_name() }));
     value
 }
@@ -70,7 +72,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
     let (team, usual) = (team.id, team.permission);
     let mut fields = Fields::parse("Team", call.body)?;
     let message = "permission must be pull, triage, push, maintain or admin";
-    let role = fields.choice("permission", RepositoryRole::named, message);
+    let role = fields.choice("permission", |name| name.parse::<RepositoryRole>().ok(), message);
     fields.check()?;
     if call.repository()?.owner != Owner::Organization(call.organization) {
         let message = "the repository must belong to the organization";

@@ -37,7 +37,7 @@ fn members(call: &mut Call<'_>) -> Outcome {
 fn role_filter(call: &Call<'_>) -> Result<Option<TeamRole>, ApiError> {
     let named = |name: &str| match name {
         "all" => Some(None),
-        name => TeamRole::named(name).map(Some),
+        name => name.parse::<TeamRole>().ok().map(Some),
     };
     let message = "role must be member, maintainer or all";
     Ok(call.choice("TeamMember", "role", named, message)?.flatten())

@@ -273,12 +273,14 @@ fn render(call: &Call<'_>, migration: &Migration, attributes: Attributes) -> Val
         ("node_id", json!(node_id("Migration", migration.id))),
         ("owner", renderer.user_summary(migration.owner)),
         ("guid", json!(migration.guid)),
-        ("state", json!(migration.state.name())),
+        ("state", json!(migration.state.into_str())),
         ("url", json!(format!("{}/user/migrations/{}", call.urls.api, migration.id))),
         ("created_at", json!(iso(migration.created_at))),
         ("updated_at", json!(iso(migration.updated_at))),
     ]);
-    map.extend(object(Flag::ALL.map(|flag| (flag.name(), json!(migration.wants(flag))))));
+    map.extend(object(
+        Flag::VARIANTS.iter().map(|flag| (flag.into_str(), json!(migration.wants(*flag)))),
+    ));
     if attributes == Attributes::All {
         let shown = shown(call, migration).map(|repository| renderer.repository(repository));
         map.insert(REPOSITORIES.to_owned(), shown.collect());

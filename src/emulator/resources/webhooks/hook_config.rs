@@ -84,7 +84,11 @@ fn can_receive(uri: &Uri) -> bool {
 }
 
 fn content_type(fields: &mut Fields) -> Option<ContentType> {
-    fields.choice("content_type", ContentType::named, "content_type must be json or form")
+    fields.choice(
+        "content_type",
+        |name| name.parse::<ContentType>().ok(),
+        "content_type must be json or form",
+    )
 }
 
 /// Accepts a string or a number.

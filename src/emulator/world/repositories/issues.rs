@@ -1,6 +1,6 @@
 //! Issues and what belongs to them: labels, milestones and comments.
 
-use strum::IntoStaticStr;
+use strum::{EnumString, IntoStaticStr};
 
 use crate::clock::Timestamp;
 
@@ -24,7 +24,7 @@ pub struct Milestone {
     pub updated_at: Timestamp,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, EnumString)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub enum IssueState {
     Open,
