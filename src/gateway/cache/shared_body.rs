@@ -10,6 +10,7 @@
 //! writes to clients.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -132,13 +133,17 @@ pub struct Reader {
 
 impl Reader {
     /// Adds a reader at the beginning; `None` if the beginning is dropped or the body is exclusive.
-    pub fn join(body: &Arc<SharedBody>) -> Option<Self> {
+    /// `no_store`: nothing of it may go to a file from now on (RFC 9111 §5.2.1.5).
+    pub fn join(body: &Arc<SharedBody>, no_store: bool) -> Option<Self> {
         let mut delivery = body.delivery.lock();
         if delivery.join == JoinState::Closed {
             return None;
         }
         if !body.is_for_others {
             delivery.join = JoinState::Closed;
+        }
+        if no_store {
+            delivery.spool.close();
         }
         delivery.readers.push(Some(Progress::default()));
         Some(Self { body: Arc::clone(body), index: delivery.readers.len() - 1 })
@@ -170,7 +175,10 @@ impl Reader {
                 Step::TakeSpooled(range) => {
                     let spool = Arc::clone(&body.delivery.lock().spool);
                     let read = spawn_blocking(move || spool.read(range)).await;
-                    read.ok().and_then(Result::ok).ok_or(Lost)?
+                    read.unwrap_or_else(|error| Err(error.into())).map_err(|error| {
+                        warn_of_fault(&error);
+                        Lost
+                    })?
                 }
                 Step::End => return Ok(None),
                 Step::Read => {
@@ -197,7 +205,7 @@ impl Drop for Reader {
     fn drop(&mut self) {
         self.body.change(|delivery| {
             delivery.readers[self.index] = None;
-            delivery.stalled_since = None;
+            delivery.end_stall(timer_now());
         });
     }
 }
@@ -245,6 +253,10 @@ impl SharedBody {
             if !delivery.is_at_end(reader) {
                 return;
             }
+            // The last fault of the file, or its bound, may be as new.
+            if delivery.is_full() && !delivery.spool_has_room() {
+                return;
+            }
             let oldest = delivery.window.front().filter(|_| delivery.is_full()).cloned();
             (oldest, delivery.may_spill())
         };
@@ -277,7 +289,7 @@ impl SharedBody {
                 delivery.drop_before(end);
             }
             Err(error) => {
-                tracing::warn!(%error, "the temporary file of a large answer failed");
+                warn_of_fault(&error);
                 delivery.spool.close();
             }
         });
@@ -360,13 +372,28 @@ impl Delivery {
             self.settle();
         }
         // Before it is closed, the slowest reader may still come.
-        if !self.is_full() || self.join == JoinState::Closed && self.spool.has_room() {
+        if !self.is_full() || self.join == JoinState::Closed && self.spool_has_room() {
             return Ok(Step::Read);
         }
         let since = *self.stalled_since.get_or_insert(now);
         let slowest = self.readers.iter().flatten().filter(|reader| reader.offset == self.slowest);
         let held_up = slowest.map(|reader| reader.held_up).max().unwrap_or_default();
         Ok(Step::Wait(since + PATIENCE.saturating_sub(held_up)))
+    }
+
+    /// True if the file may take the oldest piece of the window.
+    fn spool_has_room(&self) -> bool {
+        let end = self.window.front().map_or(0, |(offset, piece)| offset + piece.len() as u64);
+        self.spool.has_room(end.saturating_sub(self.slowest))
+    }
+
+    /// Charges the slowest readers with the time that others waited for them.
+    fn end_stall(&mut self, now: Instant) {
+        let Some(since) = self.stalled_since.take() else { return };
+        let readers = self.readers.iter_mut().flatten();
+        for reader in readers.filter(|reader| reader.offset == self.slowest) {
+            reader.held_up += now.saturating_duration_since(since);
+        }
     }
 
     fn took(&mut self, reader: usize, bytes: usize, now: Instant) {
@@ -409,6 +436,10 @@ impl Delivery {
     fn drop_before(&mut self, offset: u64) {
         while self.window.pop_front_if(|(start, _)| *start < offset).is_some() {}
     }
+}
+
+fn warn_of_fault(error: &io::Error) {
+    tracing::warn!(%error, "the temporary file of a large answer failed");
 }
 
 /// The shared bodies that a later request can join at the beginning.

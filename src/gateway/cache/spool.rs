@@ -1,10 +1,12 @@
 //! The spool of a shared body (`shared_body.rs`): an anonymous temporary file with the bytes that
 //! left memory before the slowest reader had them.
 //!
-//! A byte has the same offset in the file and in the body, so a repeated write changes nothing.
+//! The file is a ring: a byte's place in it follows from its offset in the body. A repeated write
+//! changes nothing, and what all readers have makes room.
 //! Reads and writes block; callers run them beside the runtime's workers.
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -12,8 +14,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The bound of one spool, which its last piece may exceed: 1 GiB. Chosen here: more than clients
-/// of an API download at once.
+/// The bound of one spool, from the slowest reader to the window: 1 GiB. Chosen here: more than
+/// clients of an API download at once.
 const BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// The bound of all spools: 4 GiB. Chosen here: temporary folders usually have more.
 const ALL_BYTES_MAX: u64 = 4 * BYTES_MAX;
@@ -25,22 +27,26 @@ static ALL_BYTES: AtomicU64 = AtomicU64::new(0);
 pub struct Spool {
     /// Created by the first write.
     file: OnceLock<File>,
+    /// The size of the file.
     bytes: AtomicU64,
     all_bytes: &'static AtomicU64,
     is_closed: AtomicBool,
+    /// A write that was given up still ends before the next one begins.
+    writing: Mutex<()>,
 }
 
 impl Default for Spool {
     fn default() -> Self {
-        let (file, bytes, is_closed) = Default::default();
-        Self { file, bytes, all_bytes: &ALL_BYTES, is_closed }
+        let (file, bytes, is_closed, writing) = Default::default();
+        Self { file, bytes, all_bytes: &ALL_BYTES, is_closed, writing }
     }
 }
 
 impl Spool {
-    pub fn has_room(&self) -> bool {
+    /// True if it may hold `bytes` of the body at once.
+    pub fn has_room(&self, bytes: u64) -> bool {
         !self.is_closed.load(Ordering::Relaxed)
-            && self.bytes.load(Ordering::Relaxed) < BYTES_MAX
+            && bytes <= BYTES_MAX
             && self.all_bytes.load(Ordering::Relaxed) < ALL_BYTES_MAX
     }
 
@@ -50,22 +56,31 @@ impl Spool {
     }
 
     pub fn write(&self, offset: u64, piece: &[u8]) -> io::Result<()> {
+        let _writing = self.writing.lock();
         if self.file.get().is_none() {
             let file = tempfile::tempfile()?;
             self.file.get_or_init(|| file);
         }
-        self.file()?.write_all_at(piece, offset)?;
-        for sum in [&self.bytes, self.all_bytes] {
-            sum.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        let mut piece = piece;
+        let mut place = offset % BYTES_MAX;
+        while !piece.is_empty() {
+            let fits = usize::try_from(BYTES_MAX - place).unwrap_or(usize::MAX).min(piece.len());
+            let (part, rest) = piece.split_at(fits);
+            self.file()?.write_all_at(part, place)?;
+            let size = place + part.len() as u64;
+            let before = self.bytes.fetch_max(size, Ordering::Relaxed);
+            self.all_bytes.fetch_add(size.saturating_sub(before), Ordering::Relaxed);
+            (piece, place) = (rest, 0);
         }
         Ok(())
     }
 
     /// Reads the first bytes of this range.
     pub fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
-        let bytes = (range.end - range.start).min(READ_BYTES);
+        let place = range.start % BYTES_MAX;
+        let bytes = (range.end - range.start).min(READ_BYTES).min(BYTES_MAX - place);
         let mut piece = vec![0; usize::try_from(bytes).unwrap_or_default()];
-        self.file()?.read_exact_at(&mut piece, range.start)?;
+        self.file()?.read_exact_at(&mut piece, place)?;
         Ok(piece.into())
     }
 
@@ -108,11 +123,24 @@ mod tests {
         static ALL: AtomicU64 = AtomicU64::new(ALL_BYTES_MAX - 3);
         let (one, other) = (spool(&ALL), spool(&ALL));
         one.write(0, b"one").unwrap();
-        assert!(!one.has_room() && !other.has_room());
+        assert!(!one.has_room(1) && !other.has_room(1));
         drop(one);
-        assert!(other.has_room(), "its space is free again");
-        other.bytes.store(BYTES_MAX, Ordering::Relaxed);
-        assert!(!other.has_room());
+        assert!(other.has_room(BYTES_MAX), "its space is free again");
+        assert!(!other.has_room(BYTES_MAX + 1));
+    }
+
+    #[test]
+    fn the_end_of_the_file_is_followed_by_its_beginning() {
+        static ALL: AtomicU64 = AtomicU64::new(0);
+        let spool = spool(&ALL);
+        let begin = 3 * BYTES_MAX - 2;
+        spool.write(begin, b"four").unwrap();
+        spool.write(begin, b"four").unwrap();
+        assert_eq!(spool.read(begin..begin + 4).unwrap(), "fo");
+        assert_eq!(spool.read(begin + 2..begin + 4).unwrap(), "ur");
+        assert_eq!(ALL.load(Ordering::Relaxed), BYTES_MAX);
+        drop(spool);
+        assert_eq!(ALL.load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -120,7 +148,7 @@ mod tests {
         let spool = Spool::default();
         spool.write(0, b"one").unwrap();
         spool.close();
-        assert!(!spool.has_room());
+        assert!(!spool.has_room(1));
         assert_eq!(spool.read(0..3).unwrap(), "one");
     }
 }

@@ -62,10 +62,6 @@ pub fn read_shared(
     cache_request: &CacheRequest,
     role: Role,
 ) -> Option<ReadAnswer> {
-    let reader = Reader::join(body)?;
-    // RFC 9111 §5.2.1.5: not in a file either.
-    if cache_request.directives.no_store {
-        body.keep_in_memory();
-    }
+    let reader = Reader::join(body, cache_request.directives.no_store)?;
     Some(ReadAnswer::Streamed(Box::new(reader), role.outcome(Fetch::TooLarge)))
 }

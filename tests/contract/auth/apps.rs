@@ -190,7 +190,7 @@ async fn a_revoked_token_is_minted_again_unnoticed() {
 }
 
 #[tokio::test]
-async fn a_refused_installation_is_quarantined_and_probed_later() {
+async fn a_refused_installation_is_benched_and_probed_later() {
     let world = setup().manual_clock().start().await;
     ready(&world).await;
     for _ in 0..2 {

@@ -74,7 +74,7 @@ async fn a_clients_key_never_reaches_the_upstream() {
 }
 
 #[tokio::test]
-async fn a_rejected_token_is_quarantined_and_another_account_answers() {
+async fn a_rejected_token_is_benched_and_another_account_answers() {
     let world = Setup::new().accounts(2).broken_token(0).start().await;
     for _ in 0..4 {
         world.get(REPOSITORY).await.assert_status(200);

@@ -186,7 +186,7 @@ async fn denials_of_a_credential_are_passed_on_and_harm_no_other() {
     world.arm(&denied);
     get_as(&world, CLEO, GADGETS).await.assert_status(403);
     assert_eq!(accounts_used(&world)[1..], ["cleo"]);
-    // Neither the credential nor the pool is quarantined.
+    // Neither the credential nor the pool is benched.
     get_as(&world, "emu_unknown_token", WIDGETS).await.assert_status(401);
     get_as(&world, CLEO, GADGETS).await.assert_status(200);
     world.get(WIDGETS).await.assert_status(200);

@@ -201,7 +201,7 @@ async fn a_redirect_to_another_host_passes_unchanged() {
 }
 
 #[tokio::test]
-async fn a_401_about_the_route_quarantines_no_token() {
+async fn a_401_about_the_route_benches_no_token() {
     let upstream = Broken::start(Keeps("HTTP/1.1 401 Unauthorized\r\nContent-Type: application/json\r\nContent-Length: 52\r\n\r\n{\"message\":\"A JSON web token could not be decoded\"} ")).await;
     let world = upstream.world().await;
     let answer = world.get("/repos/acme/widgets/traffic/views").await;
