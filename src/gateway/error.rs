@@ -16,6 +16,7 @@ pub const HELP_PATH: &str = "/_weir/help";
 /// A gateway error: the reason why the gateway answers a request itself. Displays its message for
 /// the client.
 #[derive(Clone, Debug, thiserror::Error, strum::IntoStaticStr)]
+#[cfg_attr(test, derive(strum::VariantNames))]
 #[strum(serialize_all = "snake_case")]
 pub enum GatewayError {
     /// Not exactly one well-formed request; the connection closes.
@@ -125,13 +126,14 @@ pub enum Malformed {
     Method,
     #[error("The request target is longer than 8192 bytes.")]
     TargetTooLong,
-    /// 431, head above [`HEAD_BYTES_MAX`] or more than [`HEADERS_MAX`] fields.
+    /// 431.
     #[error("The request head is larger than 32 KiB or has more than 100 headers.")]
     HeadTooLarge,
 }
 
 /// The reason why a request belongs to no client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
+#[cfg_attr(test, derive(strum::VariantNames))]
 #[strum(serialize_all = "snake_case")]
 pub enum Unknown {
     #[error("Requires authentication: send the key that your gateway's operator gave you.")]
@@ -218,5 +220,34 @@ impl From<StoreError> for GatewayError {
             StoreError::Full(_) => Self::NotKept,
             StoreError::Failed(_) => Self::MayBeKept,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use strum::VariantNames;
+
+    use super::*;
+
+    /// Others rely on these words, which follow from the names of variants.
+    #[test]
+    fn the_specification_lists_every_reason_and_no_other() {
+        let paper = include_str!("../../SPECIFICATION.md");
+        let (_, section) = paper.split_once("### Gateway errors\n").unwrap();
+        let (section, _) = section.split_once("### Limit refusals").unwrap();
+        let words = |text: &'static str| text.split('`').skip(1).step_by(2);
+        let table = section.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
+        let own: BTreeSet<&str> = GatewayError::VARIANTS
+            .iter()
+            .chain(Unknown::VARIANTS)
+            .copied()
+            // The words of what they carry stand in their place.
+            .filter(|word| !["unauthenticated", "limited"].contains(word))
+            .collect();
+        let listed: BTreeSet<&str> = words(section).collect();
+        assert_eq!(own.difference(&listed).next(), None);
+        assert_eq!(table.flat_map(words).find(|word| !own.contains(word)), None);
     }
 }

@@ -217,3 +217,17 @@ fn a_scrape_never_sees_the_half_drawn_gauges_of_another() {
         }
     });
 }
+
+/// Dashboards rely on these names, which follow from the names of variants.
+#[test]
+fn the_specification_lists_every_metric_and_no_other() {
+    let paper = include_str!("../../../SPECIFICATION.md");
+    let (_, section) = paper.split_once("\n## Metrics\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let mut listed: Vec<&str> = rows.collect();
+    let mut own: Vec<&str> = Metric::ALL.iter().map(|metric| (*metric).into()).collect();
+    listed.sort_unstable();
+    own.sort_unstable();
+    assert_eq!(listed, own);
+}
