@@ -71,6 +71,7 @@ check: setup
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --bin weir --no-default-features -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --lib --document-private-items
 	@if cargo deny fetch db; then \
 	    cargo deny check --hide-inclusion-graph; \
 	else \

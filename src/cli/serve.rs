@@ -12,7 +12,7 @@ use super::process::{FAILED, Failure, ProcessSignal, Signals, runtime};
 use crate::admin::Admin;
 use crate::clock::Clock;
 use crate::config::{self, Config, WriteStore};
-use crate::gateway::{Current, Drained, Listening, Recovery, tell_doubts};
+use crate::gateway::{Current, Drained, Listening, Recovery, log_warnings};
 use crate::telemetry::{self, LogFormat, LogLevel, Metrics, TelemetrySettings};
 use crate::writes::Store;
 use crate::writes::file::FileStore;
@@ -57,7 +57,7 @@ impl Serve {
 struct Logged;
 
 async fn serve(config: Arc<Config>, path: PathBuf, mut signals: Signals) -> Result<(), Logged> {
-    tell_doubts(&config);
+    log_warnings(&config);
     let (store, recovery) = open_writes(&config.writes.store).map_err(|fault| {
         error!(error = %fault, "cannot keep writes");
         Logged

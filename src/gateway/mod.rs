@@ -39,7 +39,7 @@ mod write;
 
 pub use assembly::Gateway;
 pub use cache::invalidation::purge::Prefix;
-pub use reload::{Current, NotReloaded, Reloaded, tell_doubts};
+pub use reload::{Current, NotReloaded, Reloaded, log_warnings};
 pub use server::listen::{Drained, Listening};
 pub use write::queue::{Class, Listed, New, NotChanged, Repetition, Selection, Standing};
 pub use write::queued::NotRetried;

@@ -122,7 +122,7 @@ impl Current {
         };
         match config::load(source) {
             Ok(config) => {
-                tell_doubts(&config);
+                log_warnings(&config);
                 Ok(self.put_in_force(config))
             }
             Err(faults) => {
@@ -176,7 +176,7 @@ impl Current {
 }
 
 /// Logs accepted settings that are not active yet or deserve a warning.
-pub fn tell_doubts(config: &Config) {
+pub fn log_warnings(config: &Config) {
     for inactive in config.inactive() {
         tracing::warn!(key = inactive.key, "accepted, not active yet: {}", inactive.why);
     }

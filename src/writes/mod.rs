@@ -1,7 +1,7 @@
 //! Writes that outlive their request: their records and their stores (SPECIFICATION D7,
 //! "Asynchronous writes").
 //!
-//! [`record`] defines a queued write and its bytes; [`memory`] and [`file`] store those bytes. Left
+//! [`record`] defines a queued write and its bytes; [`memory`] and `file` store those bytes. Left
 //! out: sending and retries (`decision`, `gateway`), and HTTP.
 
 #[cfg(test)]

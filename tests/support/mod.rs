@@ -170,6 +170,12 @@ impl World {
         eventually(|| self.gateway.cache.single_flight().waiters() == waiters).await;
     }
 
+    /// True if some token reports a problem.
+    pub fn has_token_problem(&self) -> bool {
+        let health = self.gateway.dispatcher.tokens().health(self.clock.now());
+        health.iter().any(|token| token.message.is_some())
+    }
+
     /// Ends the emulator and keeps the gateway.
     pub async fn without_emulator(self) -> Alone {
         self.emulator.shutdown().await;

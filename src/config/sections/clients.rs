@@ -40,7 +40,7 @@ pub struct Client {
     pub allow: Vec<Allow>,
     /// Longest wait of a request in the gateway.
     pub max_wait: Duration,
-    /// True for a client that left the config, see [`Account::retired`]: its key is unknown.
+    /// True for a client that left the config, see `Account::retired`: its key is unknown.
     pub retired: bool,
 }
 

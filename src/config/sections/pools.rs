@@ -19,7 +19,7 @@ pub struct Pool {
     /// Its accounts, each once: indices into [`Config::accounts`](crate::config::Config::accounts);
     /// never empty.
     pub accounts: Vec<usize>,
-    /// True for a pool that no client has any more, see [`Account::retired`].
+    /// True for a pool that no client has any more, see `Account::retired`.
     pub retired: bool,
 }
 

@@ -60,7 +60,7 @@ const FREE: &str = "(free)";
 /// Ledger of all accounts.
 #[derive(Debug)]
 pub struct QuotaLedger {
-    /// Ordered by [`AccountLayout`](crate::decision::types::AccountLayout).
+    /// Ordered by [`AccountLayout`].
     accounts: Vec<Account>,
     layout: AccountLayout,
     /// Of new accounts; each has its own reserve.

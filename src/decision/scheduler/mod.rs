@@ -131,7 +131,7 @@ impl Admission {
         Decision::Waiting { ticket, by }
     }
 
-    /// Ends a lease (see [`QuotaLedger::settle`]), and decides the requests that this frees.
+    /// Ends a lease (see `QuotaLedger::settle`), and decides the requests that this frees.
     pub fn settle(
         &mut self,
         now: Timestamp,
@@ -143,7 +143,7 @@ impl Admission {
         self.reconsider(now, ended);
     }
 
-    /// Settles the head of a long answer (see [`QuotaLedger::answer_begun`]), and decides the
+    /// Settles the head of a long answer (see `QuotaLedger::answer_begun`), and decides the
     /// requests that waited for it.
     pub fn answer_begun(
         &mut self,

@@ -67,7 +67,7 @@ pub struct Settings {
     pub accounts: Vec<AccountSettings>,
     /// Places for the accounts behind credentials that clients present.
     pub dynamic_accounts: u32,
-    /// Clients; a [`ClientId`] is an index in this list. Others have the default share and
+    /// Clients; a `ClientId` is an index in this list. Others have the default share and
     /// priority.
     pub clients: Vec<ClientSettings>,
     /// Distribution of a primary budget over its window.

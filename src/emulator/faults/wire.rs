@@ -1,8 +1,8 @@
 //! Transport faults: the delays and truncations that only a socket can apply to a response.
 //!
 //! The emulator decides and `server` applies them. Callers without a socket find them in
-//! [`Arrival`](super::Arrival) and among the extensions of the response of
-//! [`Emulator::respond`](super::Emulator::respond).
+//! [`Arrival`](crate::emulator::Arrival) and among the extensions of the response of
+//! `Emulator::respond`.
 
 use crate::clock::Timestamp;
 
@@ -13,7 +13,7 @@ pub enum Wire {
     #[default]
     Whole,
     /// Complete, but not before this time, unless the emulator releases it earlier: see
-    /// [`Emulator::is_held_back`](super::Emulator::is_held_back). `FAR_FUTURE` is for ever.
+    /// `Emulator::is_held_back`. `FAR_FUTURE` is for ever.
     HeldBack {
         /// The latest time of sending.
         until: Timestamp,
@@ -41,7 +41,7 @@ pub enum Departure {
     /// No report is needed.
     #[default]
     Unwatched,
-    /// Report it with [`Emulator::departed`](super::Emulator::departed): an earlier response waits
+    /// Report it with `Emulator::departed`: an earlier response waits
     /// for this one to overtake it.
     Watched,
 }

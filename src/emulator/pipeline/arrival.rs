@@ -31,8 +31,8 @@ impl<'a> Incoming<'a> {
 /// The response to a request, with its delays.
 #[derive(Debug)]
 pub struct Arrival {
-    /// Pass it to [`finish`](super::Emulator::finish) when the response leaves, or to
-    /// [`abandon`](super::Emulator::abandon) when the client disconnects.
+    /// Pass it to `Emulator::finish` when the response leaves, or to
+    /// `Emulator::abandon` when the client disconnects.
     pub id: RequestId,
     /// The complete response. A `HEAD` has the headers of its `GET` and no body.
     pub response: Response<Bytes>,
@@ -40,6 +40,6 @@ pub struct Arrival {
     pub gate: Option<GateId>,
     /// Transport faults to apply once the gate is open.
     pub wire: Wire,
-    /// Says if [`departed`](super::Emulator::departed) must be called.
+    /// Says if `Emulator::departed` must be called.
     pub departure: Departure,
 }

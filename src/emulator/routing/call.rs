@@ -1,4 +1,4 @@
-//! Request context: response headers need a [`Context`], a route's handler a [`Call`].
+//! Request context: response headers need a `Context`, a route's handler a [`Call`].
 
 use std::sync::Arc;
 

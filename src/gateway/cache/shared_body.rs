@@ -253,11 +253,11 @@ impl SharedBody {
             if !delivery.is_at_end(reader) {
                 return;
             }
-            // The last fault of the file, or its bound, may be as new.
-            if delivery.is_full() && !delivery.spool_has_room() {
+            let oldest = delivery.window.front().filter(|_| delivery.is_full()).cloned();
+            // The file may have filled up or failed since this reader chose to read.
+            if oldest.is_some() && !delivery.spool_has_room() {
                 return;
             }
-            let oldest = delivery.window.front().filter(|_| delivery.is_full()).cloned();
             (oldest, delivery.may_spill())
         };
         if let Some((offset, piece)) = oldest {

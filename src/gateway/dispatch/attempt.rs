@@ -54,7 +54,7 @@ struct Admitted {
     expected: Option<LimitDenied>,
 }
 
-/// What the upstream sent, before it is settled.
+/// The upstream's answer before it is settled.
 pub struct UpstreamAnswer {
     status: StatusCode,
     headers: HeaderMap,

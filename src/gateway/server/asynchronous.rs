@@ -2,7 +2,7 @@
 //! resource (SPECIFICATION, "Asynchronous writes"; RFC 7240).
 //!
 //! `queue/` runs such a write. A write with a key whose client waits goes through the same queue,
-//! so that a repetition finds it even after a crash. [`credentials`] detects requests that must not
+//! so that a repetition finds it even after a crash. `credentials` detects requests that must not
 //! be stored.
 
 use std::sync::Arc;

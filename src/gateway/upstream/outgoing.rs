@@ -23,7 +23,7 @@ pub enum OutgoingBody {
     Absent,
     /// In memory, possibly empty; sent with its length.
     Whole(Bytes),
-    /// Sent in pieces by [`Exchange::send_body`], with this length or chunked.
+    /// Sent in pieces by `Exchange::send_body`, with this length or chunked.
     Streamed(Option<u64>),
 }
 

@@ -320,16 +320,7 @@ async fn a_failed_mint_is_retried_while_the_request_waits() {
         world.arm(&fault);
         let waiting = world.get(REPOSITORY);
         let time = async {
-            let failed = || {
-                world
-                    .gateway
-                    .dispatcher
-                    .tokens()
-                    .health(world.clock.now())
-                    .iter()
-                    .any(|token| token.message.is_some())
-            };
-            eventually(failed).await;
+            eventually(|| world.has_token_problem()).await;
             world.clock.advance(Duration::from_secs(1));
         };
         let (answer, ()) = tokio::join!(waiting, time);

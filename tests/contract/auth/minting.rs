@@ -58,16 +58,7 @@ async fn a_mint_whose_response_never_ends_is_abandoned() {
     let gate = world.close_gate("POST", MINT);
     world.held(gate, 1).await;
     world.clock.advance(Duration::from_mins(3));
-    let said = || {
-        world
-            .gateway
-            .dispatcher
-            .tokens()
-            .health(world.clock.now())
-            .iter()
-            .any(|token| token.message.is_some())
-    };
-    eventually(said).await;
+    eventually(|| world.has_token_problem()).await;
     world.open_gate(gate);
     world.clock.advance(Duration::from_secs(1));
     ready(&world).await;

@@ -204,7 +204,7 @@ fn merge(call: &mut Call<'_>) -> Outcome {
     ))
 }
 
-/// Returns the address that [`Renderer::requested_reviewers`] reads.
+/// Returns the address that `Renderer::requested_reviewers` reads.
 fn collection(call: &Call<'_>, number: u64) -> String {
     format!("repository/{}/pulls/{number}/requested_reviewers", call.repository)
 }

@@ -2,8 +2,10 @@
 //! "Asynchronous writes" and "Promises").
 //!
 //! In memory, the queue keeps some hundred bytes per write; the store (`writes/`) has requests and
-//! answers. Each state is stored before it becomes visible or has an effect. Left out: HTTP
-//! (`asynchronous`).
+//! answers. Each state is stored before it becomes visible or has an effect. `accept` takes writes
+//! in, `runner` executes them, and `journal` records each attempt before its first byte. `recovery`
+//! resumes the writes of an earlier process; `operator_actions` has the actions of clients and
+//! operators. Left out: HTTP (`asynchronous`).
 
 mod accept;
 mod counts;

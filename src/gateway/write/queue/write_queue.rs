@@ -41,7 +41,9 @@ pub struct Queue {
     pub(in crate::gateway::write) dispatch: Mutex<Dispatch<Class>>,
     /// Memory for bodies from the store; requests with theirs may wait for a write here.
     pub(in crate::gateway::write) carried: BodyMemory,
+    /// Notified when a write may start.
     pub(in crate::gateway::write) startable: Notify,
+    /// Notified when the next expiry moves forward.
     pub(in crate::gateway::write) expiring: Notify,
     /// Notified when an outcome could not be stored.
     pub(in crate::gateway::write) unkept: Notify,
@@ -81,6 +83,7 @@ impl Queue {
         })
     }
 
+    /// True if accepted writes survive the process.
     pub fn is_durable(&self) -> bool {
         self.store.is_durable()
     }
@@ -110,6 +113,7 @@ impl Queue {
         self.inner.lock().counts.oldest()
     }
 
+    /// Returns the status of a write; `None` if there is no such write.
     pub fn standing(&self, id: WriteId) -> Option<Standing> {
         let inner = self.inner.lock();
         if let Some(live) = inner.kept(id) {
@@ -120,6 +124,7 @@ impl Queue {
         Some(Standing { id, client: finished.class.client, state: finished.state, progress: None })
     }
 
+    /// The number of writes before this one in its lane.
     pub fn ahead(&self, id: WriteId) -> usize {
         self.inner.lock().live.get(&id.number).map_or(0, |live| live.turn.ahead())
     }
