@@ -1,9 +1,9 @@
 //! The delivery queue: the webhooks' turns and the results of their deliveries.
 //!
 //! The emulator sends nothing itself. The server takes the due deliveries
-//! (`Emulator::take_outgoing`), sends them and reports the results. Each webhook has at most one delivery under way, which keeps the order and isolates
-//! slow receivers. The bounded records of the webhooks hold the deliveries; this queue holds only
-//! their ids.
+//! (`Emulator::take_outgoing`), sends them and reports the results. Each webhook has at most one
+//! delivery under way, which keeps the order and isolates slow receivers. The bounded records of
+//! the webhooks hold the deliveries; this queue holds only their ids.
 
 use std::time::Duration;
 
