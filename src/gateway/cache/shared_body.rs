@@ -19,7 +19,6 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::{Timestamp, timer_now};
@@ -174,8 +173,7 @@ impl Reader {
                 Step::Take(piece) => piece,
                 Step::TakeSpooled(range) => {
                     let spool = Arc::clone(&body.delivery.lock().spool);
-                    let read = spawn_blocking(move || spool.read(range)).await;
-                    read.unwrap_or_else(|error| Err(error.into())).map_err(|error| {
+                    spool.read(range).await.map_err(|error| {
                         warn_of_fault(&error);
                         Lost
                     })?
@@ -282,8 +280,8 @@ impl SharedBody {
     /// Moves the oldest piece of the window to the spool.
     async fn spill(&self, offset: u64, piece: Bytes) {
         let (spool, end) = (Arc::clone(&self.delivery.lock().spool), offset + piece.len() as u64);
-        let written = spawn_blocking(move || spool.write(offset, &piece)).await;
-        self.change(|delivery| match written.unwrap_or_else(|error| Err(error.into())) {
+        let written = spool.write(offset, piece).await;
+        self.change(|delivery| match written {
             Ok(()) => {
                 delivery.stalled_since = None;
                 delivery.drop_before(end);
@@ -482,16 +480,15 @@ mod tests {
 
     /// Reads up to `bytes` from the upstream. Returns the bytes that this reader got, and the step
     /// that it cannot take.
-    fn read(delivery: &mut Delivery, reader: usize, bytes: u64) -> (u64, Result<Step, Lost>) {
+    async fn read(delivery: &mut Delivery, reader: usize, bytes: u64) -> (u64, Result<Step, Lost>) {
         let mut got = 0;
         loop {
             let piece = match delivery.step(reader, timer_now()) {
                 Ok(Step::Take(piece)) => piece,
-                Ok(Step::TakeSpooled(range)) => delivery.spool.read(range).unwrap(),
+                Ok(Step::TakeSpooled(range)) => delivery.spool.read(range).await.unwrap(),
                 Ok(Step::Read) if delivery.is_full() => {
-                    let (offset, piece) = delivery.window.front().unwrap();
-                    delivery.spool.write(*offset, piece).unwrap();
-                    delivery.window.pop_front();
+                    let (offset, piece) = delivery.window.pop_front().unwrap();
+                    delivery.spool.write(offset, piece).await.unwrap();
                     continue;
                 }
                 Ok(Step::Read) if delivery.read_bytes < bytes => {
@@ -509,39 +506,47 @@ mod tests {
     #[tokio::test]
     async fn a_slow_reader_gets_all_and_delays_nobody() {
         let (mut delivery, bytes) = (delivery(2), 40_000_000);
-        assert!(matches!(read(&mut delivery, 0, bytes), (got, Ok(Step::Read)) if got == bytes));
+        assert!(
+            matches!(read(&mut delivery, 0, bytes).await, (got, Ok(Step::Read)) if got == bytes)
+        );
         assert!(delivery.window_start() > bytes - 2 * WINDOW_BYTES, "the rest is in the file");
         delivery.end = Some(Ok(()));
-        assert!(matches!(read(&mut delivery, 1, bytes), (got, Ok(Step::End)) if got == bytes));
+        assert!(
+            matches!(read(&mut delivery, 1, bytes).await, (got, Ok(Step::End)) if got == bytes)
+        );
     }
 
     #[tokio::test]
     async fn a_break_comes_after_what_was_read() {
         let (mut delivery, bytes) = (delivery(2), 2_000_000);
-        let _ = read(&mut delivery, 0, bytes);
+        let _ = read(&mut delivery, 0, bytes).await;
         delivery.end = Some(Err(Lost));
-        assert!(matches!(read(&mut delivery, 0, bytes), (0, Err(Lost))));
-        assert!(matches!(read(&mut delivery, 1, bytes), (got, Err(Lost)) if got == bytes));
+        assert!(matches!(read(&mut delivery, 0, bytes).await, (0, Err(Lost))));
+        assert!(matches!(read(&mut delivery, 1, bytes).await, (got, Err(Lost)) if got == bytes));
     }
 
     #[tokio::test]
     async fn a_single_reader_needs_no_file() {
         let (mut delivery, bytes) = (without_file(1), 10_000_000);
-        assert!(matches!(read(&mut delivery, 0, bytes), (got, Ok(Step::Read)) if got == bytes));
+        assert!(
+            matches!(read(&mut delivery, 0, bytes).await, (got, Ok(Step::Read)) if got == bytes)
+        );
     }
 
     #[tokio::test]
     async fn a_slow_reader_is_cut_off_where_the_spool_is_full() {
         let (mut delivery, bytes) = (without_file(2), 10_000_000);
-        let (got, Ok(Step::Wait(deadline))) = read(&mut delivery, 0, bytes) else { unreachable!() };
+        let (got, Ok(Step::Wait(deadline))) = read(&mut delivery, 0, bytes).await else {
+            unreachable!()
+        };
         assert!(got > WINDOW_BYTES / 2 && got < bytes, "{got}");
         delivery.lose_patience(deadline - Duration::from_millis(1));
-        assert!(matches!(read(&mut delivery, 0, bytes), (0, Ok(Step::Wait(_)))));
+        assert!(matches!(read(&mut delivery, 0, bytes).await, (0, Ok(Step::Wait(_)))));
         delivery.lose_patience(deadline);
         delivery.settle();
-        assert!(matches!(read(&mut delivery, 1, bytes), (0, Err(Lost))));
+        assert!(matches!(read(&mut delivery, 1, bytes).await, (0, Err(Lost))));
         assert!(
-            matches!(read(&mut delivery, 0, bytes), (rest, Ok(Step::Read)) if rest == bytes - got)
+            matches!(read(&mut delivery, 0, bytes).await, (rest, Ok(Step::Read)) if rest == bytes - got)
         );
     }
 
@@ -549,14 +554,14 @@ mod tests {
     async fn the_delays_of_one_reader_add_up() {
         let (mut delivery, mut now) = (without_file(2), timer_now());
         for _ in 0..4 {
-            assert!(matches!(read(&mut delivery, 0, u64::MAX), (_, Ok(Step::Wait(_)))));
+            assert!(matches!(read(&mut delivery, 0, u64::MAX).await, (_, Ok(Step::Wait(_)))));
             delivery.stalled_since = Some(now);
             now += PATIENCE / 4;
             assert!(matches!(delivery.step(1, now), Ok(Step::Take(_))));
             delivery.took(1, PIECE.len(), now);
             delivery.settle();
         }
-        assert!(matches!(read(&mut delivery, 0, u64::MAX), (_, Ok(Step::Wait(_)))));
+        assert!(matches!(read(&mut delivery, 0, u64::MAX).await, (_, Ok(Step::Wait(_)))));
         delivery.lose_patience(timer_now());
         assert!(matches!(delivery.step(1, now), Err(Lost)));
     }
@@ -564,10 +569,10 @@ mod tests {
     #[tokio::test]
     async fn a_file_serves_what_it_has_after_a_fault() {
         let mut delivery = delivery(2);
-        let _ = read(&mut delivery, 0, 2_000_000);
+        let _ = read(&mut delivery, 0, 2_000_000).await;
         delivery.spool.close();
-        assert!(matches!(read(&mut delivery, 0, 20_000_000), (_, Ok(Step::Wait(_)))));
+        assert!(matches!(read(&mut delivery, 0, 20_000_000).await, (_, Ok(Step::Wait(_)))));
         let held = delivery.read_bytes;
-        assert!(matches!(read(&mut delivery, 1, 0), (got, Ok(Step::Read)) if got == held));
+        assert!(matches!(read(&mut delivery, 1, 0).await, (got, Ok(Step::Read)) if got == held));
     }
 }

@@ -2,17 +2,22 @@
 //! left memory before the slowest reader had them.
 //!
 //! The file is a ring: a byte's place in it follows from its offset in the body. A repeated write
-//! changes nothing, and what all readers have makes room.
-//! Reads and writes block; callers run them beside the runtime's workers.
+//! changes nothing, and what all readers have makes room. Reads and writes block, so they run on
+//! threads beside the runtime's workers.
 
-use bytes::Bytes;
-use parking_lot::Mutex;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 /// The bound of one spool, from the slowest reader to the window: 1 GiB. Chosen here: more than
 /// clients of an API download at once.
@@ -21,6 +26,12 @@ const BYTES_MAX: u64 = 1024 * 1024 * 1024;
 const ALL_BYTES_MAX: u64 = 4 * BYTES_MAX;
 /// The longest piece that a reader gets at once: one write to its client.
 const READ_BYTES: u64 = 64 * 1024;
+/// A disk that needs longer for a piece counts as failed. Chosen here: all readers wait for a write.
+const DISK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The threads that all spools may occupy. Chosen here: most pieces are copied to or from the page
+/// cache, and each thread keeps memory.
+static THREADS: Semaphore = Semaphore::const_new(2);
 
 static ALL_BYTES: AtomicU64 = AtomicU64::new(0);
 
@@ -55,33 +66,43 @@ impl Spool {
         self.is_closed.store(true, Ordering::Relaxed);
     }
 
-    pub fn write(&self, offset: u64, piece: &[u8]) -> io::Result<()> {
+    /// Writes a piece of the body. A write that timed out may still end later.
+    pub async fn write(self: &Arc<Self>, offset: u64, piece: Bytes) -> io::Result<()> {
+        let spool = Arc::clone(self);
+        on_a_thread(move || spool.write_now(offset, &piece)).await
+    }
+
+    /// Reads the first bytes of this range.
+    pub async fn read(self: &Arc<Self>, range: Range<u64>) -> io::Result<Bytes> {
+        let position = range.start % BYTES_MAX;
+        let bytes = (range.end - range.start).min(READ_BYTES).min(BYTES_MAX - position);
+        let spool = Arc::clone(self);
+        // From the memory of this thread, which lasts; those of the spools come and go.
+        let mut piece = vec![0; usize::try_from(bytes).unwrap_or_default()];
+        on_a_thread(move || {
+            spool.file()?.read_exact_at(&mut piece, position)?;
+            Ok(piece.into())
+        })
+        .await
+    }
+
+    fn write_now(&self, offset: u64, mut piece: &[u8]) -> io::Result<()> {
         let _writing = self.writing.lock();
         if self.file.get().is_none() {
             let file = tempfile::tempfile()?;
             self.file.get_or_init(|| file);
         }
-        let mut piece = piece;
-        let mut place = offset % BYTES_MAX;
+        let mut position = offset % BYTES_MAX;
         while !piece.is_empty() {
-            let fits = usize::try_from(BYTES_MAX - place).unwrap_or(usize::MAX).min(piece.len());
+            let fits = usize::try_from(BYTES_MAX - position).unwrap_or(usize::MAX).min(piece.len());
             let (part, rest) = piece.split_at(fits);
-            self.file()?.write_all_at(part, place)?;
-            let size = place + part.len() as u64;
+            self.file()?.write_all_at(part, position)?;
+            let size = position + part.len() as u64;
             let before = self.bytes.fetch_max(size, Ordering::Relaxed);
             self.all_bytes.fetch_add(size.saturating_sub(before), Ordering::Relaxed);
-            (piece, place) = (rest, 0);
+            (piece, position) = (rest, 0);
         }
         Ok(())
-    }
-
-    /// Reads the first bytes of this range.
-    pub fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
-        let place = range.start % BYTES_MAX;
-        let bytes = (range.end - range.start).min(READ_BYTES).min(BYTES_MAX - place);
-        let mut piece = vec![0; usize::try_from(bytes).unwrap_or_default()];
-        self.file()?.read_exact_at(&mut piece, place)?;
-        Ok(piece.into())
     }
 
     fn file(&self) -> io::Result<&File> {
@@ -95,60 +116,93 @@ impl Drop for Spool {
     }
 }
 
+/// Runs this beside the runtime's workers; fails if the disk does not answer.
+async fn on_a_thread<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let working = async {
+        let permit = THREADS.acquire().await.map_err(io::Error::other)?;
+        let work = spawn_blocking(move || {
+            let _permit = permit;
+            work()
+        });
+        work.await.unwrap_or_else(|error| Err(error.into()))
+    };
+    timeout(DISK_TIMEOUT, working).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn spool(all_bytes: &'static AtomicU64) -> Spool {
+    fn spool(all_bytes: &'static AtomicU64) -> Arc<Spool> {
         let mut spool = Spool::default();
         spool.all_bytes = all_bytes;
-        spool
+        Arc::new(spool)
     }
 
-    #[test]
-    fn each_reader_reads_at_its_own_offset() {
-        let spool = Spool::default();
-        assert!(spool.read(10..13).is_err(), "nothing was written");
-        spool.write(10, b"one").unwrap();
-        spool.write(13, b"two").unwrap();
-        spool.write(10, b"one").unwrap();
-        assert_eq!(
-            (spool.read(10..16).unwrap(), spool.read(12..14).unwrap()),
-            ("onetwo".into(), "et".into())
-        );
+    async fn write(spool: &Arc<Spool>, offset: u64, text: &'static str) {
+        spool.write(offset, Bytes::from_static(text.as_bytes())).await.unwrap();
     }
 
-    #[test]
-    fn each_spool_and_all_together_have_a_bound() {
+    #[tokio::test]
+    async fn each_reader_reads_at_its_own_offset() {
+        let spool = Arc::new(Spool::default());
+        assert!(spool.read(10..13).await.is_err(), "nothing was written");
+        write(&spool, 10, "one").await;
+        write(&spool, 13, "two").await;
+        write(&spool, 10, "one").await;
+        assert_eq!(spool.read(10..16).await.unwrap(), "onetwo");
+        assert_eq!(spool.read(12..14).await.unwrap(), "et");
+    }
+
+    #[tokio::test]
+    async fn each_spool_and_all_together_have_a_bound() {
         static ALL: AtomicU64 = AtomicU64::new(ALL_BYTES_MAX - 3);
         let (one, other) = (spool(&ALL), spool(&ALL));
-        one.write(0, b"one").unwrap();
+        write(&one, 0, "one").await;
         assert!(!one.has_room(1) && !other.has_room(1));
         drop(one);
         assert!(other.has_room(BYTES_MAX), "its space is free again");
         assert!(!other.has_room(BYTES_MAX + 1));
     }
 
-    #[test]
-    fn the_end_of_the_file_is_followed_by_its_beginning() {
+    #[tokio::test]
+    async fn the_end_of_the_file_is_followed_by_its_beginning() {
         static ALL: AtomicU64 = AtomicU64::new(0);
         let spool = spool(&ALL);
         let begin = 3 * BYTES_MAX - 2;
-        spool.write(begin, b"four").unwrap();
-        spool.write(begin, b"four").unwrap();
-        assert_eq!(spool.read(begin..begin + 4).unwrap(), "fo");
-        assert_eq!(spool.read(begin + 2..begin + 4).unwrap(), "ur");
+        write(&spool, begin, "four").await;
+        write(&spool, begin, "four").await;
+        assert_eq!(spool.read(begin..begin + 4).await.unwrap(), "fo");
+        assert_eq!(spool.read(begin + 2..begin + 4).await.unwrap(), "ur");
         assert_eq!(ALL.load(Ordering::Relaxed), BYTES_MAX);
         drop(spool);
         assert_eq!(ALL.load(Ordering::Relaxed), 0);
     }
 
-    #[test]
-    fn a_closed_spool_takes_nothing_and_keeps_what_it_has() {
-        let spool = Spool::default();
-        spool.write(0, b"one").unwrap();
+    #[tokio::test]
+    async fn a_closed_spool_takes_nothing_and_keeps_its_bytes() {
+        let spool = Arc::new(Spool::default());
+        write(&spool, 0, "one").await;
         spool.close();
         assert!(!spool.has_room(1));
-        assert_eq!(spool.read(0..3).unwrap(), "one");
+        assert_eq!(spool.read(0..3).await.unwrap(), "one");
+    }
+
+    #[test]
+    fn a_disk_that_hangs_is_given_up() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+        let spool = Arc::new(Spool::default());
+        let hanging = spool.writing.lock();
+        let fault = runtime.block_on(async {
+            let mut write = Box::pin(spool.write(0, Bytes::from_static(b"one")));
+            assert!(futures_util::poll!(&mut write).is_pending());
+            tokio::time::advance(DISK_TIMEOUT).await;
+            write.await.unwrap_err()
+        });
+        drop(hanging);
+        assert_eq!(fault.kind(), io::ErrorKind::TimedOut);
     }
 }

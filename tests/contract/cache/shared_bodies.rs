@@ -383,3 +383,31 @@ async fn a_slow_reader_of_json_gets_the_rest_without_secrets() {
     assert!(received == blanked, "{} bytes", received.len());
     fixture.assert_no_second_request();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_is_cut_off_where_no_file_may_have_the_body() {
+    // Secrets in encoded JSON cannot be blanked. A client's `no-store` holds for what it joins.
+    let encoded = "Content-Type: application/json\r\nContent-Encoding: gzip\r\n";
+    for (request, response) in
+        [("", encoded), ("Cache-Control: no-store\r\n", "Content-Type: text/plain\r\n")]
+    {
+        let fixture = Fixture::new().await;
+        let body = text(VAST_BYTES);
+        let mut slow = fixture.connects("GET", "").await;
+        let mut connection = fixture.upstream.next().await;
+        let mut fast = fixture.connects("GET", request).await;
+        fixture.world.all_waiting_for_one_fetch(2).await;
+        let answer =
+            format!("HTTP/1.1 200 OK\r\n{response}Content-Length: {}\r\n\r\n{body}", body.len());
+        let sending = tokio::spawn(async move { connection.try_send(answer).await });
+        fast.read_head().await;
+        let received = fast.read_bytes_or_less(body.len()).await;
+        assert!(received == body.as_bytes(), "{response}: {} bytes", received.len());
+        assert!(sending.await.unwrap());
+        slow.read_head().await;
+        let received = slow.read_bytes_or_less(body.len()).await;
+        assert!(body.as_bytes().starts_with(&received), "{response}: other bytes");
+        assert!(received.len() < body.len(), "{response}: the body was kept for a slow reader");
+        fixture.assert_no_second_request();
+    }
+}
