@@ -47,6 +47,14 @@ pub(super) enum Next {
     },
 }
 
+/// The result of a request that the fast path took.
+#[expect(clippy::large_enum_variant, reason = "a box would cost each hit an allocation")]
+enum Lookup {
+    /// A hit, or a request for the session.
+    Served(Served),
+    Miss(Box<Miss>),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
     /// The first request has not arrived yet.
@@ -79,19 +87,21 @@ impl Frontend {
             }
             let listen = &handler.gateway.env.config.listen;
             let _active = handler.gateway.env.active.enter();
-            let looked = if *shutdown.borrow() {
+            let lookup = if *shutdown.borrow() {
                 None
             } else {
-                handler.look(connection.ahead(), &mut memo, &mut buffer)
+                handler.look_up(connection.ahead(), &mut memo, &mut buffer)
             };
             let deadline =
                 || if age == Age::New { until } else { timer_now() + listen.header_timeout };
-            let Some((looked, head_bytes)) = looked else {
+            let Some((lookup, head_bytes)) = lookup else {
                 return for_a_session(connection, watch, deadline()).await;
             };
-            let served = match looked {
-                Ok(served) => served,
-                Err(miss) => handler.ask_here(connection, *miss, shutdown, &mut buffer).await,
+            let served = match lookup {
+                Lookup::Served(served) => served,
+                Lookup::Miss(miss) => {
+                    handler.fetch_for_connection(connection, *miss, shutdown, &mut buffer).await
+                }
             };
             // For a session, the buffer has interim answers that the client has not taken yet.
             let is_written = !matches!(served, Served::ClientGone(_))
@@ -184,16 +194,16 @@ fn lines_of(rest: &[u8]) -> Option<Lines> {
 
 impl Handler {
     /// Looks up the answer to the request at the beginning of `read`, and writes a hit into
-    /// `buffer`. Returns the length of the head too.
+    /// `buffer`. Returns the result and the length of the head.
     ///
     /// `memo` is that of the connection and is replaced by that of this request. `None` if the
     /// request is not for the fast path.
-    fn look(
+    fn look_up(
         &self,
         read: &[u8],
         memo: &mut Option<HeaderMemo>,
         buffer: &mut Vec<u8>,
-    ) -> Option<(Result<Served, Box<Miss>>, usize)> {
+    ) -> Option<(Lookup, usize)> {
         let (RequestLine { method, target }, rest) = RequestLine::of(read)?;
         let known = memo.as_ref().filter(|memo| memo.lines.begin(rest));
         let new = if known.is_none() { Some(lines_of(rest)?) } else { None };
@@ -214,19 +224,19 @@ impl Handler {
             .map_err(GatewayError::Malformed)
             .and_then(|valid| self.classify(&mut request, valid));
         let Ok(Classification::Read(routed)) = classified else {
-            return Some((Ok(Served::known(request, classified)), head.len()));
+            return Some((Lookup::Served(Served::known(request, classified)), head.len()));
         };
         if let Some(lines) = new {
             *memo = HeaderMemo::new(lines, &routed.from.valid.host, &routed.from.client);
         }
-        let served = match self.stored(&mut request, &routed, now) {
-            Err(lookup) => Err(Box::new(Miss { request, read: routed, lookup })),
-            Ok(entry) => Ok(match self.put(entry, &mut request, now, buffer) {
+        let lookup = match self.stored(&mut request, &routed, now) {
+            Err(lookup) => Lookup::Miss(Box::new(Miss { request, read: routed, lookup })),
+            Ok(entry) => Lookup::Served(match self.put(entry, &mut request, now, buffer) {
                 Ok(body_bytes) => Served::Buffered(request, body_bytes),
                 Err(_) => Served::known(request, Ok(Classification::Read(routed))),
             }),
         };
-        Some((served, head.len()))
+        Some((lookup, head.len()))
     }
 
     /// Renders a stored answer into the buffer. Returns the bytes of its body, or the entry when

@@ -65,7 +65,7 @@ impl Handler {
     /// Fetches the answer while the client stays; bytes that the client sends meanwhile are kept.
     /// Interim answers are written as the client takes them. Those left in the buffer, which then
     /// holds nothing else, go before the answer.
-    pub(super) async fn ask_here(
+    pub(super) async fn fetch_for_connection(
         &self,
         connection: &mut Connection,
         Miss { mut request, read, lookup }: Miss,

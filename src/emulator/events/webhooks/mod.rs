@@ -1,8 +1,8 @@
 //! Webhook events: every route that changes data raises one, and each subscribed webhook gets a
 //! delivery (SPECIFICATION, "Events").
 //!
-//! Handlers call [`publish`], code without a call [`publish_in`]. The upstream does not document the
-//! catalogue of events, actions and payloads; the names are the running service's. `events`
+//! Handlers call [`publish`], code without a call [`publish_in`]. The upstream does not document
+//! the catalogue of events, actions and payloads; the names are the running service's. `events`
 //! notifies users.
 
 pub mod issues;
