@@ -26,7 +26,7 @@ const BYTES_MAX: u64 = 1024 * 1024 * 1024;
 const ALL_BYTES_MAX: u64 = 4 * BYTES_MAX;
 /// The longest piece that a reader gets at once: one write to its client.
 const READ_BYTES: u64 = 64 * 1024;
-/// A disk that needs longer for a piece counts as failed. Chosen here: all readers wait for a write.
+/// A disk that needs longer for a piece has failed. Chosen here: all readers wait for a write.
 const DISK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The threads that all spools may occupy. Chosen here: most pieces are copied to or from the page
