@@ -36,7 +36,7 @@ const TOKEN: &str = "emu_classic_ada_all_scopes";
 /// Each has a connection of its own.
 const CLIENTS: u64 = 1_000;
 /// The upstream's limit (SPECIFICATION, "Secondary rate limits").
-const PLACES: u32 = 100;
+const CONCURRENCY_MAX: u32 = 100;
 /// Default latency of the upstream: slow, so that a slot is free for little of the time.
 const LATENCY: Duration = Duration::from_secs(1);
 /// Length of the measurement. With a thousand clients and a second's latency each request waits for
@@ -185,11 +185,11 @@ async fn measure(latency: Duration) -> Result<ExitCode, String> {
         all.len(),
         average / latency.as_secs_f64()
     );
-    println!("most in flight at once     {most} of {PLACES}");
+    println!("most in flight at once     {most} of {CONCURRENCY_MAX}");
     println!("in flight on average       {average:.1} at least");
     println!("refused by the upstream    {refused}");
     stage.emulator.shutdown().await;
-    Ok(if most > PLACES || refused > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if most > CONCURRENCY_MAX || refused > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "milliseconds of a minute, times a hundred")]

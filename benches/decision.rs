@@ -55,7 +55,7 @@ struct Bench {
     open: VecDeque<Grant>,
     used: Vec<u32>,
     now: Timestamp,
-    asked: usize,
+    requests: usize,
 }
 
 impl Bench {
@@ -99,19 +99,19 @@ impl Bench {
             open: VecDeque::new(),
             used: vec![0; accounts as usize],
             now: BEGINNING,
-            asked: 0,
+            requests: 0,
         }
     }
 
-    fn ask(&mut self) -> Decision {
-        self.asked += 1;
+    fn request(&mut self) -> Decision {
+        self.requests += 1;
         let demand = Demand {
-            client: ClientId(u32::try_from(self.asked).unwrap_or(0) % CLIENTS),
+            client: ClientId(u32::try_from(self.requests).unwrap_or(0) % CLIENTS),
             held_bytes: 0,
-            candidates: Arc::clone(&self.lists[self.asked % self.lists.len()]),
+            candidates: Arc::clone(&self.lists[self.requests % self.lists.len()]),
             prefer: None,
             resource: ResourceName::core(),
-            endpoint: self.endpoints[self.asked % self.endpoints.len()],
+            endpoint: self.endpoints[self.requests % self.endpoints.len()],
             cost: 1,
             points: 1,
             graphql: false,
@@ -149,11 +149,11 @@ impl Bench {
     /// Makes every account known and, if requests are to wait, full.
     fn warm_up(&mut self, waiting: usize) {
         for _ in 0..self.used.len() * 2 {
-            self.ask();
+            self.request();
             self.answer();
         }
         while waiting > 0 && self.admission.waiting() < waiting {
-            self.ask();
+            self.request();
         }
     }
 }
@@ -178,7 +178,7 @@ fn measure(clock: &Clock, accounts: u32, waiting: usize, shape: Shape) -> Figure
         for _ in 0..ROUND / round {
             let begun = busy(clock);
             for _ in 0..round {
-                bench.ask();
+                bench.request();
                 if waiting == 0 {
                     bench.answer();
                 }

@@ -93,7 +93,7 @@ impl Upstream {
         Self { emulator, now: BEGINNING + Duration::from_secs(10) }
     }
 
-    fn ask(&mut self, request: &Request<Bytes>) -> (StatusCode, usize) {
+    fn respond(&mut self, request: &Request<Bytes>) -> (StatusCode, usize) {
         self.now = self.now + STEP;
         let response = self.emulator.respond(self.now, request, PEER);
         (response.status(), response.body().len())
@@ -138,21 +138,21 @@ impl Upstream {
         for (row, request) in
             rows.iter().zip(&requests).filter_map(|(row, turns)| Some((row, turns.first()?)))
         {
-            let (status, length) = self.ask(request);
+            let (status, length) = self.respond(request);
             assert_eq!(status.as_u16(), row.4, "{}", row.0);
             bytes += length;
         }
-        let (begun, mut asked) = (busy(clock), 0_u32);
+        let (begun, mut sent) = (busy(clock), 0_u32);
         loop {
             for turn in 0..ROUND {
                 for request in requests.iter().filter_map(|turns| turns.get(turn % turns.len())) {
-                    std::hint::black_box(self.ask(request));
-                    asked += 1;
+                    std::hint::black_box(self.respond(request));
+                    sent += 1;
                 }
             }
             let elapsed = busy(clock).saturating_sub(begun);
             if elapsed >= MEASURED {
-                return (f64::from(asked) / elapsed.as_secs_f64(), bytes);
+                return (f64::from(sent) / elapsed.as_secs_f64(), bytes);
             }
         }
     }

@@ -34,7 +34,7 @@ from beside_nginx import (
 )
 
 
-def serve_origin(kind, listener, asked):
+def serve_origin(kind, listener, requests):
     """Runs the upstream, which may be slow: only the first request for each URL reaches it."""
     origin = listener.getsockname()[1]
 
@@ -42,8 +42,8 @@ def serve_origin(kind, listener, asked):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self):
-            with asked.get_lock():
-                asked.value += 1
+            with requests.get_lock():
+                requests.value += 1
             body = answer(kind, int(self.path.rsplit("/", 1)[1]), origin)
             head = {
                 "Content-Type": "application/json; charset=utf-8",
@@ -73,8 +73,10 @@ def serve_origin(kind, listener, asked):
 def compare(options, folder, processes):
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     origin = listener.getsockname()[1]
-    asked = multiprocessing.Value("Q", 0)
-    upstream = multiprocessing.Process(target=serve_origin, args=(options.answer, listener, asked))
+    requests = multiprocessing.Value("Q", 0)
+    upstream = multiprocessing.Process(
+        target=serve_origin, args=(options.answer, listener, requests)
+    )
     upstream.start()
     processes.append(upstream)
 
@@ -105,10 +107,10 @@ def compare(options, folder, processes):
         fill(name, port)
         stored = dict(fill(name, port))
         print(f"{name}: {stored.get('Cache-Status') or stored.get('cache-status') or 'filled'}")
-    before = asked.value
+    before = requests.value
     medians = measure(servers, options.rounds, options.seconds)
-    if asked.value != before:
-        sys.exit(f"{asked.value - before} requests reached the origin, so they were not hits")
+    if requests.value != before:
+        sys.exit(f"{requests.value - before} requests reached the origin, so they were not hits")
     report(medians, "hits")
 
 

@@ -129,7 +129,7 @@ class Origin(asyncio.Protocol):
     """
 
     def __init__(self, length, api):
-        self.length, self.api, self.asked, self.may_write = length, api, b"", asyncio.Event()
+        self.length, self.api, self.received, self.may_write = length, api, b"", asyncio.Event()
         self.may_write.set()
 
     def connection_made(self, transport):
@@ -147,10 +147,10 @@ class Origin(asyncio.Protocol):
         self.may_write.set()
 
     def data_received(self, data):
-        self.asked += data
-        while b"\r\n\r\n" in self.asked:
-            asked, self.asked = self.asked.split(b"\r\n\r\n", 1)
-            last = asked.split(b" ", 2)[1].decode().split("?")[0].rsplit("/", 1)[1]
+        self.received += data
+        while b"\r\n\r\n" in self.received:
+            request, self.received = self.received.split(b"\r\n\r\n", 1)
+            last = request.split(b" ", 2)[1].decode().split("?")[0].rsplit("/", 1)[1]
             if last.isdigit():
                 body = issue(int(last), self.length, self.api)
                 self.transport.write(text_of(head(int(last), body)) + body)
@@ -203,7 +203,7 @@ def resident(pid):
     )
 
 
-def ask(connection, path):
+def get(connection, path):
     connection.request(
         "GET",
         path,
@@ -223,7 +223,7 @@ def fill(port, numbers):
         connection = http.client.HTTPConnection("127.0.0.1", port)
         hit = 0
         for number in mine:
-            response = ask(connection, f"/repos/acme/widgets/issues/{number}")
+            response = get(connection, f"/repos/acme/widgets/issues/{number}")
             response.read()
             hit += "hit" in response.headers["cache-status"]
         with lock:

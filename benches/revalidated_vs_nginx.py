@@ -48,15 +48,15 @@ class Origin:
         issues.mkdir(parents=True)
         for number in range(1, URLS + 1):
             (issues / str(number)).write_bytes(answer(kind, number, self.port))
-        self.log = folder / "asked.log"
+        self.log = folder / "requests.log"
         self.process = start_nginx(folder, self.config(folder), LOAD_CORE)
         self.read = 0
 
     def config(self, folder):
         # X-Accel-Expires makes answers stale in nginx at once; the other headers are the service's.
         return f"""{nginx_base(folder, log=None)}
-    log_format asked "$status $http_if_modified_since";
-    access_log {self.log} asked buffer=64k flush=100ms;
+    log_format requests "$status $http_if_modified_since";
+    access_log {self.log} requests buffer=64k flush=100ms;
     open_file_cache max=2000 inactive=1h;
     open_file_cache_valid 1h;
     types {{ }}
@@ -76,7 +76,7 @@ class Origin:
 }}
 """
 
-    def asked(self, at_least):
+    def count_requests(self, at_least):
         """Counts the requests since the last call by (status, conditional).
 
         It waits up to 5 s until the log has `at_least` as many and stops growing.
@@ -98,13 +98,13 @@ class Origin:
         return counts
 
 
-def confirmed(name, counts, answers, in_flight):
+def check_revalidations(name, counts, answers, in_flight):
     """Checks that each answer caused one conditional request with status 304.
 
     Up to `in_flight` further ones may come from requests that the end of the load cut off.
     """
-    confirmations = counts[(304, True)]
-    if counts.total() != confirmations or not answers <= confirmations <= answers + in_flight:
+    revalidations = counts[(304, True)]
+    if counts.total() != revalidations or not answers <= revalidations <= answers + in_flight:
         sys.exit(
             f"{name}: {answers} answers,"
             f" but the origin counted (status, conditional): {dict(counts)}"
@@ -146,21 +146,21 @@ def compare(options, folder, processes):
     )
     for name, (port, _) in servers.items():
         fill(name, port)
-        filled = origin.asked(URLS)
+        filled = origin.count_requests(URLS)
         if filled != {(200, False): URLS}:
             sys.exit(
                 f"{name}: while the cache was filled,"
                 f" the origin counted (status, conditional): {dict(filled)}"
             )
         stored = dict(fill(name, port))
-        confirmed(name, origin.asked(URLS), URLS, in_flight=0)
+        check_revalidations(name, origin.count_requests(URLS), URLS, in_flight=0)
         print(f"{name}: {stored.get('Cache-Status') or stored.get('cache-status') or 'filled'}")
     medians = measure(
         servers,
         options.rounds,
         options.seconds,
-        lambda name, result: confirmed(
-            name, origin.asked(result["requests"]), result["requests"], CONNECTIONS
+        lambda name, result: check_revalidations(
+            name, origin.count_requests(result["requests"]), result["requests"], CONNECTIONS
         ),
     )
     report(medians, "revalidated")

@@ -233,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn a_time_for_people_is_rfc_3339_in_utc_and_never_before_the_time() {
+    fn an_rfc_3339_time_is_in_utc_and_rounded_up() {
         assert_eq!(Timestamp::from_millis(1_709_164_799_001).rfc3339(), "2024-02-29T00:00:00Z");
         assert_eq!(Timestamp::EPOCH.rfc3339(), "1970-01-01T00:00:00Z");
         assert_eq!(Timestamp::FAR_FUTURE.rfc3339(), "9999-12-31T23:59:59Z");
     }
 
     #[test]
-    fn a_manual_clock_moves_only_when_told() {
+    fn a_manual_clock_moves_only_by_advance() {
         let clock = Clock::manual(Timestamp::from_secs(10));
         assert_eq!(clock.now(), Timestamp::from_secs(10));
         clock.clone().advance(Duration::from_secs(5));

@@ -147,8 +147,8 @@ impl TokenState {
     }
 }
 
-fn or(message: String, silence: &str) -> String {
-    if message.is_empty() { silence.to_owned() } else { message }
+fn or(message: String, default: &str) -> String {
+    if message.is_empty() { default.to_owned() } else { message }
 }
 
 impl AccountBudgets {

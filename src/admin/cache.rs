@@ -98,25 +98,25 @@ pub fn purge(gateway: &Gateway, body: &[u8]) -> Reply {
         let message = format!("the body is not JSON; it is to be like {EXAMPLE}");
         return pages::error(StatusCode::BAD_REQUEST, &message);
     }
-    let order: PurgeRequest = match serde_json::from_slice(body) {
-        Ok(order) => order,
+    let request: PurgeRequest = match serde_json::from_slice(body) {
+        Ok(request) => request,
         Err(fault) => {
             return pages::unprocessable(&format!("{fault}; the body is to be like {EXAMPLE}"));
         }
     };
-    let Some(prefix) = Prefix::new(&order.prefix) else {
+    let Some(prefix) = Prefix::new(&request.prefix) else {
         return pages::unprocessable("prefix is to begin with a slash; \"/\" alone is everything");
     };
     let purged = gateway.cache.store().purge(&prefix, gateway.env.clock.now());
     gateway.responder.compressed_forms().forget();
     tracing::info!(
-        prefix = order.prefix,
+        prefix = request.prefix,
         entries = purged.entries,
         bytes = purged.bytes,
         "stored answers were purged"
     );
     let (entries, bytes) = (purged.entries, purged.bytes);
-    pages::json(StatusCode::OK, &Purged { prefix: order.prefix, entries, bytes })
+    pages::json(StatusCode::OK, &Purged { prefix: request.prefix, entries, bytes })
 }
 
 fn scope_name(gateway: &Gateway, scope: Scope) -> String {

@@ -31,7 +31,7 @@ pub struct ClientUse {
     /// Requests that wait right now.
     pub waiting: u64,
     #[serde(flatten)]
-    pub asked: RequestCounts,
+    pub counts: RequestCounts,
     pub waits: Waits,
 }
 
@@ -67,7 +67,7 @@ pub fn of(gateway: &Gateway) -> Clients {
             weight: client.weight.get(),
             waiting,
             waits: Waits::from(&figures),
-            asked: figures.into(),
+            counts: figures.into(),
         }
     });
     Clients {

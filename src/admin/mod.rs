@@ -38,7 +38,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest body. Our choice: a prefix to purge is part of a path, and no request head is longer
 /// than this.
-const ORDER_BYTES_MAX: usize = 32 * 1024;
+const BODY_BYTES_MAX: usize = 32 * 1024;
 
 /// Message of a 413.
 const NO_BODY: &str = "the body is too long, or did not come";
@@ -68,7 +68,7 @@ impl Admin {
         Ok(Self { address: Some(address) })
     }
 
-    /// Returns its address.
+    /// Returns the bound address; `None` without an admin listener.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
@@ -106,7 +106,7 @@ async fn read(head: &Parts, body: Incoming) -> Option<Bytes> {
     if head.method != Method::POST {
         return Some(Bytes::new());
     }
-    let collected = timeout(HEAD_TIMEOUT, Limited::new(body, ORDER_BYTES_MAX).collect()).await;
+    let collected = timeout(HEAD_TIMEOUT, Limited::new(body, BODY_BYTES_MAX).collect()).await;
     collected.ok()?.ok().map(Collected::to_bytes)
 }
 

@@ -72,14 +72,14 @@ pub fn metrics(gateway: &Gateway) -> Reply {
             metrics.set_waiting(&client.name, waiting);
         }
         for account in &snapshot {
-            for book in account.windows.iter().filter(|book| book.known) {
+            for window in account.windows.iter().filter(|window| window.known) {
                 metrics.set_budget(
                     &account.name,
-                    book.resource.as_str(),
-                    book.limit.into(),
-                    book.remaining.into(),
-                    book.reserved.into(),
-                    book.reset,
+                    window.resource.as_str(),
+                    window.limit.into(),
+                    window.remaining.into(),
+                    window.reserved.into(),
+                    window.reset,
                 );
             }
         }

@@ -111,7 +111,7 @@ impl<'p> Page<'p> {
         }
     }
 
-    fn is_order(self) -> bool {
+    fn is_action(self) -> bool {
         matches!(self, Self::Cancel(_) | Self::Retry(_))
     }
 
@@ -122,7 +122,7 @@ impl<'p> Page<'p> {
         request: &Parts,
         body: Option<&Bytes>,
     ) -> Reply {
-        match (self.is_order(), &request.method) {
+        match (self.is_action(), &request.method) {
             (true, &Method::POST) | (false, &Method::GET | &Method::HEAD) => {}
             (true, _) => return only_post(),
             (false, _) => return only_get(),
@@ -137,7 +137,7 @@ impl<'p> Page<'p> {
         match self {
             Self::List | Self::Show(_) => show(gateway, id).await,
             Self::Cancel(_) => cancel(gateway, id).await,
-            Self::Retry(_) => match retry_order(body) {
+            Self::Retry(_) => match parse_retry(body) {
                 Ok(repetition) => retry(gateway, id, repetition).await,
                 Err((status, message)) => pages::error(status, &message),
             },
@@ -272,7 +272,7 @@ async fn cancel(gateway: &Arc<Gateway>, id: WriteId) -> Reply {
 }
 
 /// Parses the body of a retry, or returns status and message of an error.
-fn retry_order(body: Option<&Bytes>) -> Result<Repetition, (StatusCode, String)> {
+fn parse_retry(body: Option<&Bytes>) -> Result<Repetition, (StatusCode, String)> {
     const EXAMPLE: &str = "the body may be empty, or like {\"even_if_executed\": true}";
     let Some(body) = body else {
         return Err((StatusCode::PAYLOAD_TOO_LARGE, NO_BODY.into()));

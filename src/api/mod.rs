@@ -2,8 +2,7 @@
 //! limits, denials and invalidations.
 //!
 //! Facts only, no policy: permissions and admission are in `decision/`. The facts come from
-//! SPECIFICATION, "Upstream API" and "Upstream behaviour". Whatever those leave open stays unknown
-//! here.
+//! SPECIFICATION, "Upstream API" and "Upstream behaviour". Facts that those omit stay unknown here.
 
 mod endpoint;
 mod graphql;

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_valid_config_is_printed_and_what_is_doubtful_is_said_beside_it() {
+    fn a_valid_config_is_printed_with_notes_and_warnings() {
         let (outcome, out, err) = checked(&fixture::text(SECTIONS));
         assert_eq!(outcome, Outcome::Valid);
         assert!(out.starts_with("[listen]\n") && !out.contains("s3cret"), "{out}");
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_faulty_config_prints_its_faults_and_nothing_else() {
+    fn a_faulty_config_prints_only_its_faults() {
         let (outcome, out, err) = checked("[upstream]\nurl = 3\ncolour = 1\n");
         assert_eq!((outcome, out.as_str()), (Outcome::Faulty, ""));
         assert!(

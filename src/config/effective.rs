@@ -68,8 +68,8 @@ impl Config {
             key: format!("accounts[{index}]"),
             problem: format!("account `{}` is in no pool and writes for no client: its budget is never spent", account.name),
         });
-        let doubtful = self.accounts.iter().enumerate().filter_map(|(index, account)| {
-            let problem = self.doubt_about(index)?;
+        let questionable = self.accounts.iter().enumerate().filter_map(|(index, account)| {
+            let problem = self.budget_problem(index)?;
             Some(Warning {
                 key: format!("accounts[{index}]"),
                 problem: format!("account `{}` {problem}", account.name),
@@ -80,11 +80,11 @@ impl Config {
             key: "cache.predicted_etags".into(),
             problem: "is used with `dialect = \"github\"` only: of other upstreams no form of ETags is known".into(),
         });
-        in_clear.chain(unused).chain(doubtful).chain(unpredictable).collect()
+        in_clear.chain(unused).chain(questionable).chain(unpredictable).collect()
     }
 
     /// Returns a likely mistake about the budget of an account.
-    fn doubt_about(&self, index: usize) -> Option<&'static str> {
+    fn budget_problem(&self, index: usize) -> Option<&'static str> {
         let account = self.accounts.get(index)?;
         let kinds =
             || self.tokens.iter().filter(|token| token.account == index).map(|token| token.kind);

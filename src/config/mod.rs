@@ -74,18 +74,18 @@ pub struct Config {
     /// Logs and traces.
     pub telemetry: Telemetry,
     /// [`AccountId`]s of the accounts.
-    pub places: AccountLayout,
+    pub account_layout: AccountLayout,
 }
 
 impl Config {
     /// Returns the id of the account at this index of [`Config::accounts`].
     pub fn account_id(&self, index: usize) -> AccountId {
-        self.places.id(index)
+        self.account_layout.id(index)
     }
 
     /// Returns an account; `None` for one behind a client's own credential.
     pub fn account(&self, id: AccountId) -> Option<&Account> {
-        self.accounts.get(self.places.index(id)?)
+        self.accounts.get(self.account_layout.index(id)?)
     }
 
     /// Settings of the quota ledger and the scheduler. The bodies of waiting requests hold
@@ -101,7 +101,7 @@ impl Config {
             |client: &Client| ClientSettings { weight: client.weight, priority: client.priority };
         Settings {
             accounts: self.accounts.iter().map(account).collect(),
-            dynamic_accounts: self.places.dynamic,
+            dynamic_accounts: self.account_layout.dynamic,
             clients: self.clients.iter().map(client).collect(),
             pace: self.limits.pace,
             batch_floor: self.limits.batch_floor,
@@ -190,9 +190,9 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
     let mut accounts = accounts.finish()?;
     let apps = apps.finish(&mut accounts)?;
     let passthrough = passthrough?;
-    let places = AccountLayout {
+    let account_layout = AccountLayout {
         first: u32::try_from(accounts.len()).unwrap_or(u32::MAX),
-        dynamic: passthrough.places(),
+        dynamic: passthrough.reserved_ids(),
     };
     Some(Config {
         listen: listen?,
@@ -209,6 +209,6 @@ fn read(root: &mut Reader<'_>) -> Option<Config> {
         state: state?,
         webhooks: webhooks?,
         telemetry: telemetry?,
-        places,
+        account_layout,
     })
 }

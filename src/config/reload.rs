@@ -62,7 +62,7 @@ impl Config {
         merge(&mut self.clients, &old.clients, |new, old| new.name == old.name, Client::retired);
         let is_same_route = |new: &CacheRule, before: &CacheRule| new.route == before.route;
         merge(&mut self.cache.rules, &old.cache.rules, is_same_route, CacheRule::retired);
-        self.places = old.places;
+        self.account_layout = old.account_layout;
         let at_next_start = self.keep(old);
         Reload { config: self, at_next_start }
     }
@@ -97,7 +97,7 @@ impl Config {
         // The number of ids for clients' credentials is fixed at the start: pass-through can be
         // switched off, but not on without any.
         let (passthrough, before) = (&mut self.passthrough, &old.passthrough);
-        if old.places.dynamic == 0 || passthrough.enabled {
+        if old.account_layout.dynamic == 0 || passthrough.enabled {
             restart.keep("passthrough.enabled", &mut passthrough.enabled, &before.enabled);
         }
         let (max, max_before) = (&mut passthrough.credentials_max, &before.credentials_max);
@@ -182,21 +182,21 @@ fn merge<T: Clone>(
     retired: impl Fn(&T) -> T,
 ) -> Vec<usize> {
     let mut merged: Vec<Option<T>> = old.iter().map(|_| None).collect();
-    let mut places = Vec::with_capacity(new.len());
+    let mut indices = Vec::with_capacity(new.len());
     for item in new.drain(..) {
         let mut slots = old.iter().zip(&merged);
-        let place = slots.position(|(before, taken)| taken.is_none() && is_same(&item, before));
-        let place = place.unwrap_or_else(|| {
+        let index = slots.position(|(before, taken)| taken.is_none() && is_same(&item, before));
+        let index = index.unwrap_or_else(|| {
             merged.push(None);
             merged.len() - 1
         });
-        merged[place] = Some(item);
-        places.push(place);
+        merged[index] = Some(item);
+        indices.push(index);
     }
     let old = old.iter().map(Some).chain(std::iter::repeat(None));
     let merged = merged.into_iter().zip(old);
     new.extend(merged.filter_map(|(item, before)| item.or_else(|| before.map(&retired))));
-    places
+    indices
 }
 
 #[cfg(test)]
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_in_both_keeps_its_place_and_whoever_is_new_comes_after() {
+    fn a_kept_entry_keeps_its_index_and_a_new_one_is_appended() {
         let old = two();
         let bots = [("new", "acme", "s3"), ("b", "acme", "s2")];
         let Reload { config, at_next_start } = config(
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_sees_something_else_is_another_one() {
+    fn a_pool_with_another_view_is_a_new_pool() {
         let old = two();
         let other_reach = config(
             &[("a", "corp", "s1"), ("b", "acme", "s2")],
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_accounts_leave_the_places_of_guests_alone() {
+    fn account_ids_skip_those_reserved_for_passthrough() {
         let old = config(
             &[("a", "acme", "s1")],
             &[("one", "a")],
@@ -351,11 +351,11 @@ mod tests {
         assert_eq!(at_next_start, ["passthrough.credentials_max"]);
         assert_eq!((config.account_id(0), config.account_id(1)), (AccountId(0), AccountId(8)));
         assert_eq!(config.account(AccountId(8)).map(|account| &*account.name), Some("b"));
-        assert!(config.account(AccountId(1)).is_none() && config.passthrough.places() == 7);
+        assert!(config.account(AccountId(1)).is_none() && config.passthrough.reserved_ids() == 7);
     }
 
     #[test]
-    fn what_cannot_change_while_it_runs_stays_and_is_named() {
+    fn a_restart_key_keeps_its_value_and_is_reported() {
         let old = two();
         let more = "graphql_url = \"http://127.0.0.1:9/q\"\n[listen]\nhttp = [\"127.0.0.1:1\"]\nheader_timeout = \"3s\"\n[cache]\nmax_size = \"1MiB\"\n\
                     stale_if_error = \"0s\"\n[writes]\nqueue_max = 3\n[telemetry]\nsample_ratio = 0.5\n[passthrough]\nenabled = true";
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn an_admin_listener_that_stays_where_it_is_keeps_its_token() {
+    fn an_admin_listener_with_the_same_address_keeps_its_token() {
         let admin = |text: &str| {
             config(
                 &[("a", "acme", "s1")],
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_keep_their_places_and_those_that_are_gone_say_nothing() {
+    fn a_rule_keeps_its_index_and_loses_effect_when_removed() {
         let rules = |rules: &[(&str, &str)]| {
             let rules: Vec<_> = rules
                 .iter()
@@ -419,13 +419,13 @@ mod tests {
         };
         let old = rules(&[("/meta", "1h"), ("/zen", "2h")]);
         let config = rules(&[("/emojis", "3h"), ("/zen", "4h")]).reloaded_over(&old).config;
-        let told: Vec<_> = config
+        let lifetimes: Vec<_> = config
             .cache
             .rules
             .iter()
             .map(|rule| (&*rule.route, rule.ttl.map(|ttl| ttl.as_secs() / 3_600)))
             .collect();
-        assert_eq!(told, [("/meta", None), ("/zen", Some(4)), ("/emojis", Some(3))]);
+        assert_eq!(lifetimes, [("/meta", None), ("/zen", Some(4)), ("/emojis", Some(3))]);
     }
 
     #[test]

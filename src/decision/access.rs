@@ -33,7 +33,7 @@ enum Methods {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pattern {
     Everything,
-    Segments { head: Vec<Piece>, rest: Rest },
+    Segments { head: Vec<Piece>, rest: PathRest },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ enum Piece {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
+enum PathRest {
     Nothing,
     Anything,
 }
@@ -113,9 +113,9 @@ fn parse_path(word: &str) -> Result<Pattern, RuleError> {
     }
     let inner = word.strip_prefix('/').ok_or(RuleError::Path)?;
     let (inner, rest) = match inner.strip_suffix("**") {
-        Some("") => ("", Rest::Anything),
-        Some(before) => (before.strip_suffix('/').ok_or(RuleError::Star)?, Rest::Anything),
-        None => (inner, Rest::Nothing),
+        Some("") => ("", PathRest::Anything),
+        Some(before) => (before.strip_suffix('/').ok_or(RuleError::Star)?, PathRest::Anything),
+        None => (inner, PathRest::Nothing),
     };
     if inner.is_empty() && word != "/" && word != "/**" {
         return Err(RuleError::Segment);
@@ -143,9 +143,9 @@ impl Pattern {
     fn fits(&self, path: &str) -> bool {
         let Self::Segments { head, rest } = self else { return true };
         let Some(inner) = path.strip_prefix('/') else { return false };
-        let mut asked = segments(inner);
-        head.iter().all(|piece| asked.next().is_some_and(|segment| piece.fits(segment)))
-            && (*rest == Rest::Anything || asked.next().is_none())
+        let mut requested = segments(inner);
+        head.iter().all(|piece| requested.next().is_some_and(|segment| piece.fits(segment)))
+            && (*rest == PathRest::Anything || requested.next().is_none())
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_alone_is_every_path() {
+    fn a_lone_star_matches_every_path() {
         assert!(permits("GET *", "GET", "/"));
         assert!(permits("GET *", "GET", "/repos/a/b%2Fc"));
         assert!(!permits("GET *", "POST", "/repos"));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_inside_is_exactly_one_segment() {
+    fn a_star_segment_matches_exactly_one_segment() {
         assert!(permits("POST /repos/acme/*/issues", "POST", "/repos/acme/widgets/issues"));
         assert!(!permits("POST /repos/acme/*/issues", "POST", "/repos/acme/widgets/x/issues"));
         assert!(!permits("POST /repos/acme/*/issues", "POST", "/repos/acme/issues"));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn two_stars_at_the_end_are_any_rest() {
+    fn a_final_double_star_matches_any_rest() {
         for path in ["/repos/acme", "/repos/acme/a", "/repos/acme/a/b/c"] {
             assert!(permits("GET /repos/acme/**", "GET", path), "{path}");
         }
@@ -221,13 +221,13 @@ mod tests {
     }
 
     #[test]
-    fn another_spelling_of_a_segment_is_the_same_segment() {
+    fn an_encoded_segment_equals_its_decoded_form() {
         assert!(permits("GET /repos/acme/*", "GET", "/repos/%61cme/w"));
         assert!(permits("GET /repos/%61cme/*", "GET", "/repos/acme/w"));
     }
 
     #[test]
-    fn an_encoded_slash_never_makes_two_segments_of_one() {
+    fn an_encoded_slash_does_not_split_a_segment() {
         assert!(!permits("GET /repos/acme/w", "GET", "/repos/acme%2Fw"));
         assert!(!permits("GET /repos/acme", "GET", "/repos/acme%2f"));
         assert!(permits("GET /repos/a/b/branches/*", "GET", "/repos/a/b/branches/feature%2Fx"));
@@ -235,14 +235,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_decoded_fits_no_segment() {
+    fn an_undecodable_segment_matches_no_rule() {
         for path in ["/repos/%", "/repos/%z1", "/repos/a%4"] {
             assert!(!permits("GET /repos/*", "GET", path), "{path}");
         }
     }
 
     #[test]
-    fn a_rule_that_cannot_be_read_says_why() {
+    fn a_malformed_rule_names_its_fault() {
         for (text, error) in [
             ("", RuleError::Shape),
             ("GET", RuleError::Shape),

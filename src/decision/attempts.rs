@@ -1,9 +1,9 @@
 //! The attempts of one request: what follows each of them, until there is an answer to deliver or
 //! an error to report.
 //!
-//! A state machine without I/O: it is given how an attempt ended and the time, and says what to do
-//! next. How often and how soon a request is repeated is decided by [`Policy`]; which account
-//! carries the next attempt is decided by admission.
+//! A state machine without I/O: each call takes the end of an attempt and the time, and returns the
+//! next step. [`Policy`] decides the number and the times of repetitions; admission chooses the
+//! account of the next attempt.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::clock::Timestamp;
 /// Rejected tokens that one request goes through. Ours: more than the tokens of an account that are
 /// revoked at once.
 const REJECTIONS_MAX: u32 = 20;
-/// The longest pause that a queued write spends in its place before the accounts. Ours: what lasts
-/// longer is spent in the queue.
+/// The longest pause that a queued write spends in dispatch. Ours: a longer one is spent in the
+/// queue.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Upstream limits that a permission retry goes through. Ours: it costs budget and helps seldom.
 const RETRY_LIMITS_MAX: u32 = 3;
@@ -39,9 +39,9 @@ pub enum Ended {
         /// Further credentials that may be tried.
         others: usize,
     },
-    /// The upstream refused it for a limit.
+    /// An upstream limit denied it.
     Limited {
-        /// The time at which the account may be asked again.
+        /// End of the account's closure.
         until: Timestamp,
     },
     /// An idle connection was closed by the upstream, most likely before the request.
@@ -59,9 +59,8 @@ pub enum Ended {
 /// The decision after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decided {
-    /// The fact that the record of a kept write states first.
+    /// The record that a kept write stores before the step.
     pub record: Option<Record>,
-    /// The next action.
     pub step: Step,
 }
 
@@ -129,7 +128,7 @@ pub struct Attempts {
     /// The method that counts for repetitions.
     method: Method,
     is_read: bool,
-    /// Somebody keeps the request and reports its outcome.
+    /// A queue keeps the request and reports its outcome.
     is_kept: bool,
     candidates: usize,
     deadline: Timestamp,
@@ -160,7 +159,7 @@ pub struct Attempted {
 }
 
 impl Attempts {
-    /// The attempts of a request before the first of this run.
+    /// Creates the state of a request before its first attempt in this run.
     pub fn new(request: Attempted) -> Self {
         let Attempted { policy, method, is_read, kept, candidates, deadline } = request;
         let (attempt, may_have_run) = kept.unwrap_or_default();
@@ -195,8 +194,8 @@ impl Attempts {
         match ended {
             Ended::Answered => only(Step::Deliver),
             Ended::ServerError => self.server_error(now, jitter),
-            // Each rejection takes a token out of use or has it replaced; the bound is for an
-            // upstream that takes back whatever it gives.
+            // Each rejection quarantines a token or replaces it; the bound is for an upstream that
+            // rejects every new one.
             Ended::TokenRejected => {
                 self.attempt -= 1;
                 self.rejections += 1;
@@ -208,7 +207,7 @@ impl Attempts {
                 };
                 Decided { record, step }
             }
-            // It is remembered as denied, so that another one goes first.
+            // The denial is recorded, so another credential goes first.
             Ended::CredentialUnfit { others } if self.is_read && self.unfit < others => {
                 self.attempt -= 1;
                 self.unfit += 1;
@@ -216,7 +215,7 @@ impl Attempts {
             }
             Ended::CredentialUnfit { .. } => only(Step::Fail(Failed::Unfit)),
             Ended::Limited { until } => self.limited(now, until, jitter),
-            // At once, and on a connection of its own. There is an attempt left for it.
+            // At once, on a new connection. An attempt is left for it.
             Ended::StaleConnection => {
                 self.has_met_stale = true;
                 self.may_have_run = true;
@@ -261,8 +260,8 @@ impl Attempts {
     }
 
     fn limited(&mut self, now: Timestamp, until: Timestamp, jitter: f64) -> Decided {
-        // Each limit closes an account or a budget, so that a read goes to the next one. An
-        // upstream that goes on refusing all of them is not asked any more.
+        // Each limit closes an account or a budget, so that a read goes to the next one. The read
+        // fails when all of them are limited.
         if self.is_read {
             self.attempt -= 1;
             self.limited += 1;
@@ -270,8 +269,8 @@ impl Attempts {
             let step = if is_over { Step::Fail(Failed::Limited) } else { Step::Send };
             return Decided { record: None, step };
         }
-        // Admission knows until when; a kept write has to know it by itself, should this process
-        // not live to see it.
+        // Admission knows the end of the limit. The record of a kept write states it too, because
+        // this process may end before.
         match self.next(now, Failure::UpstreamLimit { until }, jitter) {
             Next::Retry { not_before } => {
                 let record = Some(Record { not_before, may_have_run: false });
@@ -402,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_write_that_finds_an_obstacle_is_unknown() {
+    fn a_client_error_on_a_repeated_write_leaves_it_unknown() {
         let mut attempts = of(Method::PUT, None);
         assert!(matches!(steps(&mut attempts, Ended::Lost, 1)[..], [Step::Wait(_)]));
         assert!(attempts.outcome_is_unknown(Finished::ClientError));
@@ -410,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsent_write_is_repeated_and_known() {
+    fn an_unsent_write_is_repeated_with_a_known_outcome() {
         let mut attempts = of(Method::POST, None);
         assert!(matches!(steps(&mut attempts, Ended::NotSent, 1)[..], [Step::Wait(_)]));
         assert!(!attempts.outcome_is_unknown(Finished::Failed));
@@ -426,14 +425,14 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_that_rejects_every_token_is_given_up() {
+    fn a_read_fails_at_the_21st_rejected_token() {
         let steps = steps(&mut of(Method::GET, None), Ended::TokenRejected, 21);
         assert_eq!(steps.last(), Some(&Step::Fail(Failed::TokensRejected)));
         assert_eq!(steps[..20], [Step::Send; 20]);
     }
 
     #[test]
-    fn a_stale_connection_is_met_once() {
+    fn a_stale_connection_is_retried_on_a_new_connection() {
         let mut attempts = of(Method::GET, None);
         assert!(attempts.begin(NOW, 0.0));
         let decided = attempts.ended(NOW, Ended::StaleConnection, 0.0);
@@ -453,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_error_after_the_last_attempt_is_delivered() {
+    fn a_second_server_error_on_a_read_is_delivered() {
         let steps = steps(&mut of(Method::GET, None), Ended::ServerError, 2);
         assert!(matches!(steps[..], [Step::Wait(_), Step::Deliver]), "{steps:?}");
         let mut write = of(Method::POST, None);
@@ -463,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permission_retry_goes_through_three_limits_and_one_stale_connection() {
+    fn a_permission_retry_survives_three_upstream_limits() {
         let mut attempts = PermissionAttempts::default();
         assert!(attempts.may_reuse() && attempts.is_sent_again(Ended::StaleConnection));
         assert!(!attempts.may_reuse());
@@ -474,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_waits_for_nineteen_tokens() {
+    fn an_attempt_waits_for_at_most_19_tokens() {
         let mut waits = TokenWaits::default();
         assert!((0..19).all(|_| waits.begin()) && !waits.begin());
     }

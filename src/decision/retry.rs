@@ -20,8 +20,8 @@ const WAITING: Pauses =
 /// hour loses no write at any jitter. The end of an outage is noticed within a quarter of an hour.
 const QUEUED: Pauses =
     Pauses { first: Duration::from_secs(1), factor: 4, longest: Duration::from_secs(900) };
-/// Retries of a read after a 5xx. Ours: one retry tells a passing fault from a lasting one; each
-/// costs budget.
+/// Retries of a read after a 5xx. Ours: one retry separates a passing fault from a lasting one;
+/// each costs budget.
 const READ_5XX_RETRIES: u32 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +47,8 @@ struct Pauses {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Provably not executed: no connection, or the upstream said so (a refused stream, a GOAWAY
-    /// below ours).
+    /// Provably not executed: no connection, or the upstream reported so (a refused stream, a
+    /// GOAWAY below ours).
     Connect,
     /// Denied by an upstream limit, hence not executed.
     UpstreamLimit {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_was_not_executed_is_tried_again_until_the_attempts_are_spent() {
+    fn an_unexecuted_request_is_retried_until_the_last_attempt() {
         for method in [Method::GET, Method::POST, Method::DELETE] {
             assert_eq!(next(&method, 1, Failure::Connect), in_millis(200));
             assert_eq!(next(&method, 2, Failure::Connect), in_millis(400));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_read_moves_to_another_account_at_once() {
+    fn a_limited_read_moves_to_another_account_at_once() {
         let failure = Failure::UpstreamLimit { until: NOW + Duration::from_mins(1) };
         assert_eq!(next(&Method::GET, 1, failure), Next::RetryElsewhere);
         assert_eq!(next(&Method::HEAD, 7, failure), Next::RetryElsewhere);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_write_waits_for_its_account() {
+    fn a_limited_write_waits_for_its_account() {
         let failure = Failure::UpstreamLimit { until: NOW + Duration::from_mins(1) };
         assert_eq!(next(&Method::POST, 1, failure), in_millis(60_000));
         assert_eq!(next(&Method::PUT, 8, failure), Next::Fail);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_answered_with_5xx_is_asked_once_more_and_then_delivered() {
+    fn a_5xx_to_a_read_is_retried_once_and_then_delivered() {
         assert_eq!(next(&Method::GET, 1, Failure::Upstream5xx), in_millis(200));
         assert_eq!(next(&Method::GET, 2, Failure::Upstream5xx), Next::Deliver);
     }

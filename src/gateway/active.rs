@@ -16,18 +16,18 @@ pub struct Active {
 }
 
 /// Guard: counts one request or connection until it is dropped.
-pub struct Entered {
+pub struct ActiveGuard {
     active: Arc<Active>,
     counter: fn(&Active) -> &AtomicUsize,
 }
 
 impl Active {
-    pub fn enter(self: &Arc<Self>) -> Entered {
+    pub fn enter(self: &Arc<Self>) -> ActiveGuard {
         self.count_one(|active| &active.requests)
     }
 
     /// Counts one more connection that sends after its requests have ended: HTTP/2 queues answers.
-    pub fn connect(self: &Arc<Self>) -> Entered {
+    pub fn connect(self: &Arc<Self>) -> ActiveGuard {
         self.count_one(|active| &active.connections)
     }
 
@@ -65,13 +65,13 @@ impl Active {
         }
     }
 
-    fn count_one(self: &Arc<Self>, counter: fn(&Self) -> &AtomicUsize) -> Entered {
+    fn count_one(self: &Arc<Self>, counter: fn(&Self) -> &AtomicUsize) -> ActiveGuard {
         counter(self).fetch_add(1, Ordering::AcqRel);
-        Entered { active: Arc::clone(self), counter }
+        ActiveGuard { active: Arc::clone(self), counter }
     }
 }
 
-impl Drop for Entered {
+impl Drop for ActiveGuard {
     fn drop(&mut self) {
         if (self.counter)(&self.active).fetch_sub(1, Ordering::AcqRel) == 1 {
             self.active.changed.notify_waiters();

@@ -1,6 +1,6 @@
 //! The errors that the gateway answers itself: their words, statuses and messages.
 //!
-//! The rendering of an error as an answer is left to `response::error`.
+//! Left out: the rendering of an error as an answer (`response/error.rs`).
 
 use http::StatusCode;
 
@@ -243,7 +243,7 @@ mod tests {
             .iter()
             .chain(Unknown::VARIANTS)
             .copied()
-            // The words of what they carry stand in their place.
+            // Both have the reasons of their contents.
             .filter(|word| !["unauthenticated", "limited"].contains(word))
             .collect();
         let listed: BTreeSet<&str> = words(section).collect();

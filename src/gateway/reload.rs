@@ -29,7 +29,7 @@ pub struct Current {
     gateway: ArcSwap<Gateway>,
     source: OnceLock<PathBuf>,
     /// Serializes reloads.
-    succession: Mutex<()>,
+    reload_lock: Mutex<()>,
 }
 
 /// The result of a reload.
@@ -77,7 +77,7 @@ impl Current {
         let current = Arc::new(Self {
             gateway: ArcSwap::from(Arc::clone(&gateway)),
             source: OnceLock::new(),
-            succession: Mutex::new(()),
+            reload_lock: Mutex::new(()),
         });
         // Weak: a background task must not keep an abandoned gateway alive.
         let weak = Arc::downgrade(&current);
@@ -114,7 +114,7 @@ impl Current {
         let source = self.source.get().ok_or(NotReloaded::NoFile)?;
         // Serialized from the reading on, so that the latest reading wins. A file that cannot be
         // read to its end must not pile up reloads.
-        let Some(_alone) = self.succession.try_lock_for(PATIENCE) else {
+        let Some(_alone) = self.reload_lock.try_lock_for(PATIENCE) else {
             tracing::error!(
                 "the config was not read again: an earlier reload has not come to its end"
             );
@@ -134,7 +134,7 @@ impl Current {
 
     /// Applies a config.
     pub fn apply_config(self: &Arc<Self>, config: Config) -> Reloaded {
-        let _alone = self.succession.lock();
+        let _alone = self.reload_lock.lock();
         self.put_in_force(config)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Bots with work of their own (pollers, crawlers, commenters, bursts) keep their rhythm whatever
 //! happens, so that denials show what is missing. Saturating bots have the next request ready at
-//! once and, after a denial, return when they were told to, like client libraries.
+//! once. After a denial they return at the named time, like client libraries.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ pub(super) enum Habit {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct BotRequest {
     pub method: Method,
     /// Includes the query.
     pub path: String,
@@ -100,13 +100,13 @@ impl Bot {
     }
 
     /// Returns its requests of now.
-    pub fn asks(&mut self, installation: u64) -> Vec<Ask> {
+    pub fn requests(&mut self, installation: u64) -> Vec<BotRequest> {
         let several = match self.habit {
             Habit::Burst { size, .. } => size,
             Habit::KeepWaiting { in_hand } => in_hand.saturating_sub(self.pending),
             _ => 1,
         };
-        (0..several).map(|_| self.ask(installation)).collect()
+        (0..several).map(|_| self.next_request(installation)).collect()
     }
 
     /// Returns the time of its next request after an answer; `None` when this answer triggers none.
@@ -128,7 +128,7 @@ impl Bot {
         Some(now + rests)
     }
 
-    fn ask(&mut self, installation: u64) -> Ask {
+    fn next_request(&mut self, installation: u64) -> BotRequest {
         self.turn += 1;
         let (number, turn) = (self.number, self.turn);
         let mut patience = None;
@@ -169,7 +169,7 @@ impl Bot {
                 "{}".to_owned(),
             ),
         };
-        Ask { method, path, body: body.into(), patience }
+        BotRequest { method, path, body: body.into(), patience }
     }
 
     fn comment(&mut self) -> (Method, String, String) {

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_come_by_time_and_those_of_one_moment_as_they_were_put_down() {
+    fn events_come_by_time_and_then_by_insertion() {
         let mut event_queue = EventQueue::new();
         for (at, event) in [(5, 'c'), (1, 'a'), (5, 'd'), (3, 'b'), (9, 'e')] {
             event_queue.put(Timestamp::from_secs(at), event);

@@ -58,7 +58,7 @@ pub struct Plan {
     pub clients: Vec<Client>,
     /// Number of bots, assigned to the clients in turn.
     pub bots: u32,
-    /// Their requests.
+    /// Source of the requests: bots or a recorded log.
     pub demand: Demanded,
     /// The upstream.
     pub upstream: Upstream,
@@ -106,7 +106,7 @@ pub enum Narration {
 /// A client, as far as it matters here.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Name.
+    /// Name in the config or in the recorded log.
     pub name: Arc<str>,
     /// Its pool in the keys of stored answers.
     pub pool: u32,
@@ -134,7 +134,7 @@ pub struct Upstream {
 /// An account at the upstream.
 #[derive(Clone, Debug)]
 pub struct UpstreamAccount {
-    /// Name.
+    /// Name of the account in the settings.
     pub name: Arc<str>,
     /// Primary limit per hour for ordinary requests.
     pub core_limit: u32,
@@ -157,7 +157,7 @@ pub enum Duty {
 pub struct InjectedRefusal {
     /// Account whose next request is denied.
     pub account: AccountId,
-    /// Earliest time.
+    /// Earliest time of the denial.
     pub at: Timestamp,
     /// Value of `retry-after`.
     pub retry_after_secs: u64,

@@ -36,7 +36,7 @@ const WRITER: &str = "Bearer emu_classic_ada_all_scopes";
 /// Requests and changes, by their time since the beginning.
 #[derive(Debug, Default)]
 pub(super) struct Polling {
-    pub asks: Vec<Polled>,
+    pub polls: Vec<Polled>,
     /// Times and resource indices.
     pub changes: Vec<(Duration, usize)>,
     /// Path and current version of each.
@@ -53,7 +53,7 @@ pub(super) struct Polled {
 
 impl Polling {
     pub fn new(seed: u64, bots: u32, length: Duration) -> Self {
-        let asks = (0..bots).flat_map(|bot| Self::rounds(seed, bot, length)).collect();
+        let polls = (0..bots).flat_map(|bot| Self::rounds(seed, bot, length)).collect();
         let mut dice = Rng::for_purpose(seed, 500);
         let mut changes = Vec::new();
         for minute in 0..u32::try_from(length.as_secs() / 60).unwrap_or(u32::MAX) {
@@ -63,7 +63,7 @@ impl Polling {
             }
         }
         Self {
-            asks,
+            polls,
             changes,
             resources: (0..RESOURCES).map(|resource| (path_of(resource), 0)).collect(),
         }
@@ -75,11 +75,11 @@ impl Polling {
         let is_scheduled = bot.is_multiple_of(SCHEDULED);
         let every = Duration::from_secs(dice.between(ROUND_SECS.0, ROUND_SECS.1));
         let mut begins = if is_scheduled { Duration::ZERO } else { every.mul_f64(dice.unit()) };
-        let mut asks = Vec::new();
+        let mut polls = Vec::new();
         while begins < length {
             for resource in &watched {
                 let spread = if is_scheduled { 0 } else { dice.below(ROUND_MILLIS) };
-                asks.push(Polled {
+                polls.push(Polled {
                     after: begins + Duration::from_millis(spread),
                     bot: usize::try_from(bot).unwrap_or(0),
                     resource: *resource,
@@ -87,7 +87,7 @@ impl Polling {
             }
             begins += if is_scheduled { MINUTE } else { every.mul_f64(0.9 + 0.2 * dice.unit()) };
         }
-        asks
+        polls
     }
 
     /// Finds the polled resource of this path.
@@ -147,15 +147,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_trace_is_that_of_its_seed_and_two_resources_change_each_minute() {
+    fn a_polling_trace_depends_on_its_seed_alone() {
         let hour = Duration::from_hours(1);
         let (one, again, other) =
             (Polling::new(1, 50, hour), Polling::new(1, 50, hour), Polling::new(2, 50, hour));
-        let asked = |polling: &Polling| {
-            polling.asks.iter().map(|ask| (ask.after, ask.resource)).collect::<Vec<_>>()
+        let polls_of = |polling: &Polling| {
+            polling.polls.iter().map(|poll| (poll.after, poll.resource)).collect::<Vec<_>>()
         };
-        assert_eq!(asked(&one), asked(&again));
-        assert_ne!(asked(&one), asked(&other));
+        assert_eq!(polls_of(&one), polls_of(&again));
+        assert_ne!(polls_of(&one), polls_of(&other));
         assert_eq!(one.changes.len(), 120);
         for minute in one.changes.chunks(2) {
             assert_ne!(minute[0].1, minute[1].1);

@@ -18,8 +18,9 @@ pub struct Report {
     pub accounts: Vec<AccountReport>,
     /// The clients in the order of the plan.
     pub clients: Vec<ClientReport>,
-    /// Our requests sent although an answer had told us to wait: must be 0.
-    pub sent_while_told: u64,
+    /// Our requests sent before the retry time of an answer: must be 0.
+    #[serde(rename = "sent_while_told")]
+    pub sent_too_early: u64,
     /// Our requests on other accounts while one had to be silent after a secondary limit.
     pub sent_elsewhere_meanwhile: u64,
     /// The emulator's count of requests during a limit, which includes those already under way and
@@ -59,7 +60,7 @@ pub struct Tally {
 /// An account by the upstream's counts.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct AccountReport {
-    /// Name.
+    /// Name in the plan.
     pub name: String,
     /// Our requests that arrived.
     pub sent: u64,
@@ -74,7 +75,7 @@ pub struct AccountReport {
 /// A primary budget over its complete windows.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct BudgetReport {
-    /// Resource.
+    /// Resource by the upstream's name, such as `core`.
     pub resource: String,
     /// Complete windows.
     pub windows: u64,
@@ -87,7 +88,7 @@ pub struct BudgetReport {
 /// A secondary limit over a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LimitReport {
-    /// Name.
+    /// Name as in the printed table.
     pub limit: String,
     /// The limit within its window.
     pub max: u64,
@@ -95,19 +96,20 @@ pub struct LimitReport {
     pub most: u64,
     /// Sum over the run.
     pub total: u64,
-    /// Length of the window.
+    /// Length of the window, in seconds.
     pub seconds: u64,
-    /// Length of the runs together.
+    /// Length of the runs together, in seconds.
     pub run_seconds: u64,
 }
 
-/// A client.
+/// Figures of one client.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ClientReport {
-    /// Name.
+    /// Name in the plan.
     pub name: String,
     /// Requests of its bots.
-    pub asked: u64,
+    #[serde(rename = "asked")]
+    pub requests: u64,
     /// Requests answered by the upstream or from the store.
     pub served: u64,
     /// Requests denied by the gateway, by limit.
@@ -146,7 +148,7 @@ impl Report {
             return;
         }
         self.runs += other.runs;
-        self.sent_while_told += other.sent_while_told;
+        self.sent_too_early += other.sent_too_early;
         self.sent_elsewhere_meanwhile += other.sent_elsewhere_meanwhile;
         self.sent_while_limited += other.sent_while_limited;
         self.banned += other.banned;
@@ -166,13 +168,13 @@ impl Report {
     }
 
     /// Counts the requests of all bots.
-    pub fn asked(&self) -> u64 {
-        self.clients.iter().map(|client| client.asked).sum()
+    pub fn requests(&self) -> u64 {
+        self.clients.iter().map(|client| client.requests).sum()
     }
 
     /// Counts the requests that we denied.
-    pub fn turned_away(&self) -> u64 {
-        self.clients.iter().map(ClientReport::turned_away).sum()
+    pub fn denied(&self) -> u64 {
+        self.clients.iter().map(ClientReport::denied).sum()
     }
 
     /// Counts the complete windows of one resource over all accounts.
@@ -205,15 +207,15 @@ impl Report {
 
     /// Returns the fraction of requests that we denied or did not answer in time.
     pub fn refused_share(&self) -> f64 {
-        ratio(self.turned_away(), self.asked())
+        ratio(self.denied(), self.requests())
     }
 
     /// Like [`Report::refused_share`], without denials for this reason.
     pub fn refused_share_but(&self, limit: LimitKind) -> f64 {
         let refused = |client: &ClientReport| {
-            client.turned_away() - client.refused.get(limit.name()).copied().unwrap_or(0)
+            client.denied() - client.refused.get(limit.name()).copied().unwrap_or(0)
         };
-        ratio(self.clients.iter().map(refused).sum(), self.asked())
+        ratio(self.clients.iter().map(refused).sum(), self.requests())
     }
 
     fn budgets<'r>(&'r self, resource: &'r str) -> impl Iterator<Item = &'r BudgetReport> {
@@ -253,7 +255,7 @@ impl LimitReport {
 
 impl ClientReport {
     /// Counts the requests that we denied for any limit.
-    pub fn turned_away(&self) -> u64 {
+    pub fn denied(&self) -> u64 {
         self.refused.values().sum()
     }
 
@@ -263,7 +265,7 @@ impl ClientReport {
     }
 
     fn merge(&mut self, other: &Self) {
-        self.asked += other.asked;
+        self.requests += other.requests;
         self.served += other.served;
         self.failed += other.failed;
         self.unknown += other.unknown;

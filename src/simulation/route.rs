@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::Method;
 
-use super::bots::Ask;
+use super::bots::BotRequest;
 use super::plan::Client;
 use crate::api::{Classified, Dialect, Endpoint, GRAPHQL_QUERY_POINTS, Table, lane_of};
 use crate::decision::cache::key::Scope;
@@ -32,10 +32,10 @@ pub(super) struct Route {
 impl Route {
     /// Classifies a request; `None` when the client has no account for it. A recorded GraphQL
     /// request of unknown kind counts as a query.
-    pub fn of(ask: &Ask, client: &Client) -> Option<Self> {
-        let path = ask.path.split('?').next().unwrap_or("/");
+    pub fn of(request: &BotRequest, client: &Client) -> Option<Self> {
+        let path = request.path.split('?').next().unwrap_or("/");
         let Classified { endpoint, .. } =
-            Table::embedded(Dialect::Service).classify(&ask.method, path);
+            Table::embedded(Dialect::Service).classify(&request.method, path);
         if path == "/graphql" {
             return Some(Self {
                 endpoint,
@@ -48,7 +48,7 @@ impl Route {
                 spacing: WriteSpacing::None,
             });
         }
-        let is_read = matches!(ask.method, Method::GET | Method::HEAD);
+        let is_read = matches!(request.method, Method::GET | Method::HEAD);
         let (scope, candidates) = if is_read && !endpoint.about_caller {
             (Scope::Pool(client.pool), Arc::clone(&client.reads))
         } else {

@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::{Plan, Report, Unplayable, play};
 use crate::decision::LimitKind;
 
-/// Greatest tolerated fraction of requests that we deny. Our choice: nobody complains about one in
-/// a thousand.
+/// Greatest tolerated fraction of requests that we deny. Our choice: one in a thousand causes no
+/// complaint.
 pub const TOLERATED: f64 = 0.001;
 /// Most accounts tried.
 pub const ACCOUNTS_MAX: u32 = 128;
@@ -86,14 +86,14 @@ mod tests {
     }
 
     #[test]
-    fn what_no_number_of_accounts_would_serve_does_not_count_as_a_want_of_accounts() {
+    fn denials_that_accounts_cannot_prevent_do_not_count() {
         let sizing = size(|accounts| readers(Workload::Mixed, accounts)).unwrap();
         assert!(sizing.report.refused_share() > TOLERATED, "{:?}", sizing.tried);
         assert_eq!(sizing.enough, Some(1));
     }
 
     #[test]
-    fn the_search_ends_where_twice_as_many_accounts_serve_no_more() {
+    fn the_search_ends_when_more_accounts_serve_no_more() {
         // One account writes for all of them, at most once an hour.
         let plan = |accounts: u32| {
             let mut plan = readers(Workload::Content, accounts);

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_a_whole_window_old_is_not_in_it_any_more() {
+    fn an_entry_as_old_as_the_window_is_dropped() {
         let mut sliding = Sliding::new(Duration::from_secs(60));
         for at in [0, 30, 59, 60, 90] {
             sliding.add(Timestamp::from_secs(at), 2);

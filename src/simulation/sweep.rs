@@ -106,5 +106,5 @@ fn sum(outcomes: BTreeMap<u64, Outcome>) -> Result<Sweep, Unplayable> {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a million")]
 fn badness(report: &Report) -> (u64, u64, u64, u64) {
     let unused = 1.0 - report.used("core").unwrap_or(1.0);
-    (report.broken(), report.sent_while_told, report.refusals(), (unused * 1e6) as u64)
+    (report.broken(), report.sent_too_early, report.refusals(), (unused * 1e6) as u64)
 }

@@ -49,14 +49,14 @@ pub struct Recorded {
     pub after: Duration,
     /// Index of its client in [`Trace::clients`].
     pub client: usize,
-    /// Method.
+    /// Method as logged.
     pub method: Method,
-    /// Path.
+    /// Path without a query, which the log lacks.
     pub path: String,
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct LogLine {
     time: String,
     message: Option<String>,
     client: Option<String>,
@@ -112,7 +112,7 @@ impl Trace {
         if line.trim_ascii().is_empty() {
             return Ok(None);
         }
-        let line: Line = serde_json::from_slice(line)
+        let line: LogLine = serde_json::from_slice(line)
             .map_err(|fault| format!("not a line of the JSON log: {fault}"))?;
         if line.message.as_deref() != Some("request") {
             return Ok(None);
@@ -176,7 +176,7 @@ mod tests {
     const SECOND: &str = r#"{"time":"2026-07-01T10:00:04.500000Z","level":"INFO","message":"request","client":"scan","method":"POST","path":"/graphql","duration_ms":500.0}"#;
 
     #[test]
-    fn requests_come_when_they_began_not_when_they_were_logged() {
+    fn requests_are_replayed_at_their_start_times() {
         let trace = read(&format!("{FIRST}\n{SECOND}\n"));
         let seen: Vec<_> = trace
             .requests
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_counted_with_their_numbers_and_spoil_nothing() {
+    fn bad_lines_are_counted_and_skipped() {
         let long = "x".repeat(200_000);
         let other = r#"{"time":"2026-07-01T10:00:00Z","level":"INFO","message":"listening"}"#;
         let timeless = FIRST.replace("2026-07-01T10", "yesterday");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_request_has_none() {
+    fn a_file_without_requests_makes_an_empty_trace() {
         assert!(read("").requests.is_empty());
         assert!(Trace::read(&[0xFF, 0xFE, b'\n', 0, 1][..]).unwrap().requests.is_empty());
     }

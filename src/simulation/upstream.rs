@@ -97,11 +97,11 @@ impl Upstream {
     pub fn request(
         &mut self,
         now: Timestamp,
-        (account, whose): (usize, Sender),
+        (account, sender): (usize, Sender),
         (method, path, body): (&Method, &str, &Bytes),
         validators: Option<&Validators>,
     ) -> Result<Request<Bytes>, Unplayable> {
-        let credential = match self.credentials.get(account).map(|both| &both[whose as usize]) {
+        let credential = match self.credentials.get(account).map(|both| &both[sender as usize]) {
             Some(Some(bearer)) => bearer.clone(),
             _ => self.app.authorization(now)?,
         };
@@ -129,10 +129,10 @@ impl Upstream {
     }
 
     /// Returns the emulator's counts at the end: `sent_while_limited`, and banned accounts.
-    pub fn verdict(&mut self, now: Timestamp) -> (u64, u64) {
-        let books = control(&mut self.emulator, now, "/_emulator/books");
-        let sent = books.get("sent_while_limited").and_then(Value::as_u64).unwrap_or(0);
-        let banned = books.get("banned").map_or(0, |banned| match banned {
+    pub fn final_counts(&mut self, now: Timestamp) -> (u64, u64) {
+        let counts = control(&mut self.emulator, now, "/_emulator/books");
+        let sent = counts.get("sent_while_limited").and_then(Value::as_u64).unwrap_or(0);
+        let banned = counts.get("banned").map_or(0, |banned| match banned {
             Value::Array(list) => list.len() as u64,
             other => other.as_u64().unwrap_or(0),
         });

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_begins_at_most_a_32nd_below_what_is_in_it() {
+    fn a_bucket_starts_at_most_a_32nd_below_its_values() {
         for millis in (0..5_000).chain([30_000, 59_999, 3_600_000, 86_400_000]) {
             let start = start_of(bucket_of(millis));
             assert!(start <= millis && millis - start <= millis / 32, "{millis} begins at {start}");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_two_runs_are_those_of_both_together() {
+    fn merged_waits_have_the_percentiles_of_both_runs() {
         let (mut one, mut other) = (Waits::default(), Waits::default());
         (1..=50).for_each(|millis| one.add(millis));
         (51..=100).for_each(|millis| other.add(millis));

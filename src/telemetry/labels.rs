@@ -1,5 +1,5 @@
 //! Label sets of the metrics. Every value is a name from the config, a route template or a word of
-//! a closed set, never a path, a token or a key (SPECIFICATION, "Metrics").
+//! a closed set. None is a path, a token or a key (SPECIFICATION, "Metrics").
 //!
 //! Names are shared: a label set for a lookup allocates nothing if its names are `Arc<str>`
 //! already.
@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 
-/// Label value of everything beyond a metric's full number of label sets.
+/// Label value that all label sets beyond a family's bound share.
 const OVERFLOW: &str = "_overflow";
 
 /// A label set of a bounded family.
 pub(super) trait LabelSet:
     EncodeLabelSet + Clone + Debug + Eq + Hash + Send + Sync + 'static
 {
-    /// Returns the label set of all that have no room.
+    /// Returns the label set that counts all those without room.
     fn overflow() -> Self;
 }
 

@@ -49,7 +49,7 @@ pub struct Outcome {
     pub cache: CacheOutcome,
     /// Account that served it, if any.
     pub account: Option<Arc<str>>,
-    /// Upstream resource (budget) it was booked under, or waited for.
+    /// Upstream resource (budget) that it was charged to, or waited for.
     pub resource: Option<Arc<str>>,
     /// Requests sent upstream for it.
     pub upstream_attempts: u32,
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_looks_like_a_credential_is_not_logged() {
+    fn a_likely_credential_is_not_logged() {
         let token = format!("ghp_{}", "a1B2".repeat(9));
         assert_eq!(LogText::path(&format!("/x/{token}/y")).as_str(), "/x/[redacted]/y");
         assert_eq!(LogText::error(&format!("bad key `{token}`")).as_str(), "bad key `[redacted]`");

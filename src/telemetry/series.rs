@@ -93,7 +93,7 @@ mod tests {
     const TEMPLATES: [&str; 4] = ["/a", "/b", "/c", "/d"];
 
     #[test]
-    fn past_its_limit_a_family_counts_what_is_new_in_one_place() {
+    fn a_full_family_counts_new_label_sets_as_overflow() {
         let mut registry = Registry::default();
         let series = Series::<EndpointLabels, Counter>::with_max(Counter::default, 2)
             .registered(&mut registry, Metric::RequestsTotal);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn past_its_limit_a_family_has_no_room_for_a_level() {
+    fn a_full_family_has_no_room_for_a_new_gauge() {
         let series = Series::<EndpointLabels, Counter>::with_max(Counter::default, 2);
         let has_room =
             TEMPLATES.map(|endpoint| series.fitting(&EndpointLabels { endpoint }).is_some());

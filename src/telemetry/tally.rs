@@ -78,8 +78,8 @@ impl Default for Waits {
 }
 
 impl Waits {
-    fn add(&self, held: Duration) {
-        let millis = u64::try_from(held.as_millis()).unwrap_or(u64::MAX);
+    fn add(&self, wait: Duration) {
+        let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         if millis > 0 {
             self.counts[step(millis)].fetch_add(1, Ordering::Relaxed);
             self.total_ms.fetch_add(millis, Ordering::Relaxed);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn half_and_all_but_one_of_a_hundred() {
+    fn figures_have_the_median_and_the_99th_percentile() {
         let tally = Tally::default();
         for _ in 0..98 {
             tally.request(Duration::from_millis(10));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_never_waited_has_waits_of_no_time() {
+    fn a_client_without_waits_has_zero_quantiles() {
         let tally = Tally::default();
         tally.request(Duration::ZERO);
         assert_eq!(tally.figures(), ClientFigures { requests: 1, ..ClientFigures::default() });

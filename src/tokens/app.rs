@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jwt_refused_for_its_time_is_signed_again_by_the_upstreams_clock_and_only_once() {
+    fn a_jwt_refused_for_its_time_is_signed_again_once() {
         let bed = bed();
         for ahead in [300_i64, -300, 40_000] {
             *bed.offset.lock() = ClockOffset::default();
@@ -242,13 +242,13 @@ mod tests {
             *bed.app.bench.lock() = super::super::bench::Bench::default();
             let theirs = Timestamp::from_secs(NOW.as_secs().saturating_add_signed(ahead));
             let (token, _) = bed.jwt(NOW);
-            let verdict = bed.refused(token, NOW, theirs);
+            let rejection = bed.refused(token, NOW, theirs);
             if ahead == 300 {
                 // Within the ten minutes its time is right.
-                assert_eq!(verdict, Rejection::Benched);
+                assert_eq!(rejection, Rejection::Benched);
                 continue;
             }
-            assert_eq!(verdict, Rejection::Replaced, "{ahead}");
+            assert_eq!(rejection, Rejection::Replaced, "{ahead}");
             let (second, claims) = bed.jwt(NOW);
             assert_ne!(second, token);
             assert!(
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_corrected_makes_a_jwt_that_fits_it() {
+    fn a_corrected_clock_makes_a_new_jwt_with_its_times() {
         let bed = bed();
         let (first, _) = bed.jwt(NOW);
         bed.offset.lock().correct(NOW - Duration::from_secs(300), NOW);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_key_nor_jwt_shows() {
+    fn neither_key_nor_jwt_is_in_the_debug_text() {
         let bed = bed();
         let (_, authorization, _) = bed.app.jwt(NOW, &bed.offset, &bed.ids).expect("a JWT");
         let shown = format!("{:?}", bed.app);

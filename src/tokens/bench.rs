@@ -65,7 +65,7 @@ struct Benched {
 
 pub type SharedBench = Arc<Mutex<Bench>>;
 
-/// The request that probes a benched credential. Dropped without a verdict, it leaves the probe to
+/// The request that probes a benched credential. Dropped without a result, it leaves the probe to
 /// the next request.
 #[derive(Debug)]
 pub struct Probe {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_credential_rests_and_is_then_tried_by_exactly_one_request() {
+    fn a_benched_credential_is_probed_by_one_request() {
         let bench = SharedBench::default();
         refuse(&bench, START, &Permit::Plain);
         assert!(take(&bench, START + PAUSE_MIN - Duration::from_millis(1)).is_none());
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn many_that_were_under_way_at_the_first_refusal_count_once() {
+    fn concurrent_refusals_count_once() {
         let bench = SharedBench::default();
         for _ in 0..100 {
             refuse(&bench, START, &Permit::Plain);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_brings_no_verdict_leaves_the_trial_to_the_next() {
+    fn a_dropped_probe_leaves_the_probe_to_the_next_request() {
         let bench = SharedBench::default();
         refuse(&bench, START, &Permit::Plain);
         let due = START + PAUSE_MIN;
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_success_does_not_heal() {
+    fn an_earlier_success_does_not_end_the_pause() {
         let bench = SharedBench::default();
         let early = take(&bench, START).expect("healthy");
         refuse(&bench, START, &Permit::Plain);

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn two_answers_that_agree_are_believed() {
+    fn two_answers_that_agree_move_the_offset() {
         let mut offset = ClockOffset::default();
         offset.observe(AHEAD, NOW, Duration::ZERO);
         offset.observe(AHEAD, NOW + Duration::from_millis(900), Duration::ZERO);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_took_long_says_nothing() {
+    fn a_slow_answer_moves_no_offset() {
         let mut offset = ClockOffset::default();
         for _ in 0..3 {
             offset.observe(AHEAD, NOW, Duration::from_secs(6));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_date_of_an_answer_is_read_or_is_not_there() {
+    fn a_missing_or_malformed_date_is_none() {
         let mut headers = HeaderMap::new();
         assert_eq!(date_of(&headers), None);
         headers.insert(DATE, http::HeaderValue::from_static("Tue, 01 Jul 2025 00:00:00 GMT"));

@@ -1,4 +1,4 @@
-//! Mints over all installations: which are due, and what requests that wait for them learn.
+//! Mints over all installations: the due ones, and the answers to requests that wait for them.
 //!
 //! `installation` decides when a single installation wants a token; the gateway sends.
 
@@ -123,7 +123,7 @@ impl Tokens {
         now: Timestamp,
         deadline: Timestamp,
     ) -> bool {
-        // Each is asked, even after one will come.
+        // Each installation gets the request, even after one can deliver.
         let coming = self.minted_for(accounts, accepted).filter(|installation| {
             installation.want(now, deadline, self.app_bench_state(installation, now))
         });
@@ -159,18 +159,18 @@ impl Tokens {
     ) -> Option<Lack> {
         let installation = self.minted_for(accounts, accepted).next()?;
         let app = self.app_of(installation)?;
-        let app_said = app
+        let app_message = app
             .bench
             .lock()
             .message()
             .map(|message| format!("the upstream does not accept app {}: {message}", app.id));
         let (state, message) = installation.health(now, BenchState::Healthy);
-        let cause = if app_said.is_some() || matches!(state, HealthState::Benched { .. }) {
+        let cause = if app_message.is_some() || matches!(state, HealthState::Benched { .. }) {
             Cause::Refused
         } else {
             Cause::Passing
         };
-        let message = app_said.or(message).unwrap_or_else(|| "its token is being minted".into());
+        let message = app_message.or(message).unwrap_or_else(|| "its token is being minted".into());
         let until = installation
             .earliest(now, self.app_bench_state(installation, now))
             .filter(|at| *at > now);

@@ -85,7 +85,7 @@ pub enum Rejection {
 
 /// Readiness of a request to probe a benched credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trial {
+pub enum ProbeReadiness {
     /// The request can be sent again with another credential.
     Willing,
     /// The request probes only when there is no other credential.
@@ -99,7 +99,7 @@ impl Tokens {
         self.slots(account).iter().filter_map(Slot::kind)
     }
 
-    /// Lists the places whose credentials an endpoint accepts in order of use, unusable ones
+    /// Lists the slots whose credentials an endpoint accepts in order of use, unusable ones
     /// included.
     pub fn fitting(
         &self,
@@ -123,7 +123,7 @@ impl Tokens {
         })
     }
 
-    /// Lists the places of `account` for an endpoint that takes `accepted`, to be tried in turn
+    /// Lists the slots of `account` for an endpoint that takes `accepted`, to be tried in turn
     /// until [`Tokens::take`] finds a usable credential. One that is due for a probe comes first,
     /// if the request can be repeated; then `preferred`; then the account's first.
     pub fn order(
@@ -131,15 +131,15 @@ impl Tokens {
         account: AccountId,
         accepted: TokenKinds,
         preferred: Option<TokenId>,
-        trial: Trial,
+        readiness: ProbeReadiness,
         now: Timestamp,
     ) -> Vec<SlotId> {
         let mut fitting: Vec<&Slot> =
             self.slots(account).iter().filter(|slot| slot.fits(accepted)).collect();
         if fitting.len() > 1 {
-            fitting.sort_by_cached_key(|slot| match (slot.bench_state(now), trial) {
-                (BenchState::Due(_), Trial::Willing) => 0,
-                (BenchState::Due(_), Trial::Reluctant) => 3,
+            fitting.sort_by_cached_key(|slot| match (slot.bench_state(now), readiness) {
+                (BenchState::Due(_), ProbeReadiness::Willing) => 0,
+                (BenchState::Due(_), ProbeReadiness::Reluctant) => 3,
                 _ if preferred.is_some_and(|token| slot.owns(token)) => 1,
                 _ => 2,
             });
@@ -147,7 +147,7 @@ impl Tokens {
         fitting.into_iter().map(Slot::id).collect()
     }
 
-    /// Takes the credential of a place for one request, if it is usable.
+    /// Takes the credential of a slot for one request, if it is usable.
     pub fn take(&self, slot: SlotId, now: Timestamp) -> Option<Credential> {
         let slot = self.slot(slot)?;
         let signed = |(token, value, permit)| (token, Some(value), permit);

@@ -1,7 +1,7 @@
 //! The credentials of a config, and their survival of a reload.
 //!
-//! A credential in both configs keeps its place, its bench and its minted or signed tokens, so
-//! requests of either config share its state. A place is never given to another credential.
+//! A credential in both configs keeps its slot, its bench and its minted or signed tokens, so
+//! requests of either config share its state. A slot is never given to another credential.
 
 use std::sync::Arc;
 
@@ -41,9 +41,9 @@ impl Tokens {
     }
 
     fn by(config: &Config, before: Option<(&Self, &Config)>) -> Self {
-        let places = config.accounts.len() + config.places.dynamic as usize;
+        let accounts = config.accounts.len() + config.account_layout.dynamic as usize;
         let blank = Self {
-            by_account: (0..places).map(|_| Vec::new()).collect(),
+            by_account: (0..accounts).map(|_| Vec::new()).collect(),
             owners: Vec::new(),
             unhealthy: Arc::new(UnhealthyAccounts::new([])),
             apps: Vec::new(),
@@ -83,7 +83,7 @@ impl Tokens {
         if before.is_some() {
             // Requests of both configs share this set; accounts with changed credentials need a
             // check.
-            (0..places).for_each(|account| tokens.unhealthy.recheck(numbered(account)));
+            (0..accounts).for_each(|account| tokens.unhealthy.recheck(numbered(account)));
         } else {
             let without_token = tokens.installations.iter();
             without_token.for_each(|installation| tokens.unhealthy.recheck(installation.account));
@@ -110,7 +110,7 @@ impl RegistryBuilder<'_> {
         let configured = match known {
             Some(Slot::Configured(known)) => Configured { position, ..known.clone() },
             _ => Configured {
-                id: TokenId(self.place(account).0),
+                id: TokenId(self.new_slot(account).0),
                 position,
                 kind: token.kind,
                 authorization,
@@ -138,7 +138,7 @@ impl RegistryBuilder<'_> {
             let Ok(key) = rsa_key(configured.private_key.expose_secret()) else { return };
             Arc::new(App::new(
                 configured.app_id,
-                self.place(account),
+                self.new_slot(account),
                 key,
                 Arc::clone(&self.tokens.signals.due),
             ))
@@ -164,7 +164,7 @@ impl RegistryBuilder<'_> {
         } else {
             Arc::new(Installation::new(
                 id,
-                self.place(account),
+                self.new_slot(account),
                 account,
                 app,
                 Arc::clone(&self.tokens.signals),
@@ -176,7 +176,7 @@ impl RegistryBuilder<'_> {
 
     fn anonymous(&mut self, account: AccountId) {
         let known = self.known(account, |slot| matches!(slot, Slot::Anonymous(_))).cloned();
-        let slot = known.unwrap_or_else(|| Slot::Anonymous(TokenId(self.place(account).0)));
+        let slot = known.unwrap_or_else(|| Slot::Anonymous(TokenId(self.new_slot(account).0)));
         self.add(account, slot);
     }
 
@@ -185,8 +185,8 @@ impl RegistryBuilder<'_> {
         self.before?.0.slots(account).iter().find(|slot| is_it(slot))
     }
 
-    /// Allocates a place that no credential ever had.
-    fn place(&mut self, account: AccountId) -> SlotId {
+    /// Allocates a slot that no credential ever had.
+    fn new_slot(&mut self, account: AccountId) -> SlotId {
         self.tokens.owners.push(account);
         SlotId(self.tokens.owners.len() as u64 - 1)
     }

@@ -1,6 +1,6 @@
-//! One place for a credential in the config: its content, the endpoints that accept it, its health.
+//! One slot for a credential in the config: its content, the endpoints that accept it, its health.
 //!
-//! The parent module chooses among an account's places.
+//! The parent module chooses among an account's slots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,16 +17,16 @@ use crate::clock::Timestamp;
 
 /// Identifies one credential as long as its secret stays the same. Validators belong to it
 /// (SPECIFICATION D3), so a renewed token has another id. A configured token has the number of its
-/// place; a minted or signed one adds a number of its own in the upper half.
+/// slot; a minted or signed one adds a number of its own in the upper half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TokenId(pub u64);
 
-/// Identifies one place for a credential, across renewals of its token. Permissions learned from
+/// Identifies one slot for a credential, across renewals of its token. Permissions learned from
 /// answers belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SlotId(pub u64);
 
-/// Bits of a [`TokenId`] that hold its place.
+/// Bits of a [`TokenId`] that hold its slot.
 const SLOT_BITS: u32 = 32;
 
 /// Allocates the [`TokenId`]s of minted and signed credentials.
@@ -61,13 +61,13 @@ pub(super) struct Configured {
 }
 
 impl TokenId {
-    /// Returns the id of the `number`th credential that a client sent, which has no place in the
+    /// Returns the id of the `number`th credential that a client sent, which has no slot in the
     /// config.
     pub const fn of_client(number: u32) -> Self {
         Self((number as u64) << SLOT_BITS | u32::MAX as u64)
     }
 
-    /// Returns the place that it is or was in.
+    /// Returns the slot that it is or was in.
     pub const fn slot(self) -> SlotId {
         SlotId(self.0 & ((1 << SLOT_BITS) - 1))
     }
@@ -85,7 +85,7 @@ impl Ids {
 
 impl Wanted {
     /// Returns what `endpoint` accepts. Reads that are not about the caller and for which the table
-    /// names neither scope nor permission are open to anybody.
+    /// names neither scope nor permission are open to all.
     pub fn by(endpoint: &Endpoint) -> Self {
         let is_named = endpoint.permission.is_some() || !endpoint.scopes.is_empty();
         let is_open = endpoint.method == http::Method::GET
@@ -131,7 +131,7 @@ impl Slot {
             Self::Configured(token) => takes(token.kind),
             Self::Installation(_) => takes(TokenKind::Installation),
             Self::App(_) => accepted.accepts_app_jwt() == Some(true),
-            // An endpoint that says anything about credentials requires one.
+            // An endpoint with a specified kind requires a credential.
             Self::Anonymous(_) => accepted.is_unknown(),
         }
     }

@@ -15,7 +15,7 @@ use crate::config;
 const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 const BOT: AccountId = AccountId(0);
 const INSTALLED: AccountId = AccountId(1);
-const NOBODY: AccountId = AccountId(2);
+const ANONYMOUS: AccountId = AccountId(2);
 const APP: AccountId = AccountId(3);
 
 /// A user with tokens of several kinds, an installation, an anonymous account, and the app's own.
@@ -61,7 +61,7 @@ impl Tokens {
         preferred: Option<TokenId>,
         now: Timestamp,
     ) -> Option<Credential> {
-        self.pick_for(account, accepted, preferred, Trial::Willing, now)
+        self.pick_for(account, accepted, preferred, ProbeReadiness::Willing, now)
     }
 
     fn pick_for(
@@ -69,10 +69,10 @@ impl Tokens {
         account: AccountId,
         accepted: TokenKinds,
         preferred: Option<TokenId>,
-        trial: Trial,
+        readiness: ProbeReadiness,
         now: Timestamp,
     ) -> Option<Credential> {
-        let order = self.order(account, accepted, preferred, trial, now);
+        let order = self.order(account, accepted, preferred, readiness, now);
         order.into_iter().find_map(|slot| self.take(slot, now))
     }
 
@@ -129,14 +129,15 @@ fn a_users_own_tokens_go_before_those_of_apps() {
 }
 
 #[test]
-fn a_refused_token_is_tried_again_by_one_request_after_its_pause() {
+fn a_refused_token_is_probed_by_one_request_after_its_pause() {
     let tokens = tokens();
     let refused = tokens.pick(BOT, TokenKinds::UNKNOWN, None, NOW).expect("a token");
     assert_eq!(reject(&tokens, &refused, NOW), Rejection::Benched);
     assert_eq!(picked(&tokens, BOT, TokenKinds::UNKNOWN, NOW), Some(configured(2)));
     let later = NOW + PAUSE_MIN;
-    let reluctant =
-        tokens.pick_for(BOT, TokenKinds::UNKNOWN, None, Trial::Reluctant, later).expect("a token");
+    let reluctant = tokens
+        .pick_for(BOT, TokenKinds::UNKNOWN, None, ProbeReadiness::Reluctant, later)
+        .expect("a token");
     assert_eq!(reluctant.source, configured(2), "its body cannot be sent again");
     let probe = tokens.pick(BOT, TokenKinds::UNKNOWN, None, later).expect("a token");
     assert_eq!(probe.source, configured(1));
@@ -153,20 +154,20 @@ fn a_refused_token_is_tried_again_by_one_request_after_its_pause() {
 fn an_apps_jwt_serves_the_routes_that_take_it_and_no_others() {
     let tokens = tokens();
     assert!(tokens.has_kind(APP, only("jwt,!*")) && !tokens.has_kind(APP, TokenKinds::UNKNOWN));
-    assert!(!tokens.has_kind(BOT, only("jwt,!*")) && !tokens.has_kind(NOBODY, only("jwt,!*")));
+    assert!(!tokens.has_kind(BOT, only("jwt,!*")) && !tokens.has_kind(ANONYMOUS, only("jwt,!*")));
     assert_eq!(picked(&tokens, APP, only("jwt,!*"), NOW), Some(Source::App(301)));
 }
 
 #[test]
-fn a_request_of_the_anonymous_account_carries_no_credential_and_only_reads_what_is_open() {
+fn the_anonymous_account_reads_only_public_data() {
     let tokens = tokens();
     let credential =
-        tokens.pick(NOBODY, TokenKinds::UNKNOWN, None, NOW).expect("nothing is needed");
+        tokens.pick(ANONYMOUS, TokenKinds::UNKNOWN, None, NOW).expect("nothing is needed");
     assert!(credential.authorization.is_none());
-    assert_eq!(tokens.account_of(credential.token), Some(NOBODY), "validators may be its own");
+    assert_eq!(tokens.account_of(credential.token), Some(ANONYMOUS), "validators may be its own");
     let table = Table::embedded(Dialect::Service);
     let may_carry = |method: Method, path: &str| {
-        tokens.may_carry(NOBODY, Wanted::by(table.classify(&method, path).endpoint))
+        tokens.may_carry(ANONYMOUS, Wanted::by(table.classify(&method, path).endpoint))
     };
     for path in [
         "/repos/acme/widgets",
@@ -191,7 +192,7 @@ fn a_request_of_the_anonymous_account_carries_no_credential_and_only_reads_what_
 }
 
 #[test]
-fn a_renewed_token_is_another_one_to_validators_and_the_old_one_is_forgotten() {
+fn a_renewed_token_has_a_new_id_and_the_old_id_is_unknown() {
     let tokens = tokens();
     assert!(
         !tokens.is_usable(INSTALLED, TokenKinds::UNKNOWN, NOW)
@@ -236,7 +237,7 @@ fn the_end_of_a_token_is_read_by_the_upstreams_clock() {
 }
 
 #[test]
-fn an_app_that_is_not_accepted_stops_the_minting_for_its_installations() {
+fn a_refused_app_stops_the_minting_for_its_installations() {
     let tokens = tokens();
     let jwt = tokens.pick(APP, only("jwt,!*"), None, NOW).expect("a JWT");
     assert_eq!(reject(&tokens, &jwt, NOW), Rejection::Benched);
@@ -281,7 +282,7 @@ fn health_names_every_credential_and_shows_no_secret() {
 }
 
 #[test]
-fn a_place_keeps_its_name_when_its_token_is_renewed() {
+fn a_renewed_token_keeps_its_slot() {
     let tokens = tokens();
     let minted = || {
         mint(&tokens, "s3cret-minted", NOW + Duration::from_hours(1)).expect("it is good");
@@ -299,7 +300,7 @@ fn a_place_keeps_its_name_when_its_token_is_renewed() {
 }
 
 #[test]
-fn an_account_is_impaired_from_the_refusal_until_the_trial_has_succeeded() {
+fn an_account_is_unhealthy_while_a_token_is_unusable() {
     let tokens = tokens();
     assert_eq!(tokens.unhealthy_accounts(NOW), [INSTALLED], "which has no token yet");
     mint(&tokens, "s3cret-minted", NOW + Duration::from_hours(1)).expect("it is good");
@@ -324,7 +325,7 @@ fn an_account_is_impaired_from_the_refusal_until_the_trial_has_succeeded() {
 }
 
 #[test]
-fn a_token_that_ends_before_it_could_be_sent_is_a_mint_that_failed() {
+fn a_token_without_enough_time_left_is_a_failed_mint() {
     let tokens = tokens();
     assert!(mint(&tokens, "s3cret", NOW + Duration::from_secs(3)).is_err());
     assert!(tokens.want(&[INSTALLED], TokenKinds::UNKNOWN, NOW, NOW + Duration::from_mins(1)));
@@ -332,7 +333,7 @@ fn a_token_that_ends_before_it_could_be_sent_is_a_mint_that_failed() {
 }
 
 #[test]
-fn a_token_that_ends_sooner_than_the_one_before_is_missed_when_it_does() {
+fn a_shorter_lived_renewal_is_unhealthy_at_its_own_end() {
     let tokens = tokens();
     mint(&tokens, "s3cret", NOW + Duration::from_hours(1)).expect("taken");
     assert!(
@@ -350,7 +351,7 @@ fn a_token_that_ends_sooner_than_the_one_before_is_missed_when_it_does() {
 }
 
 #[test]
-fn whoever_mints_hears_of_every_end_of_an_apps_trial() {
+fn every_end_of_an_apps_probe_wakes_the_minting_task() {
     type End = fn(&Tokens, Credential, Timestamp);
     let later = NOW + PAUSE_MIN;
     let ends: [End; 3] = [
@@ -363,15 +364,15 @@ fn whoever_mints_hears_of_every_end_of_an_apps_trial() {
         let as_app = |now| tokens.pick(APP, only("jwt,!*"), None, now).expect("a JWT");
         reject(&tokens, &as_app(NOW), NOW);
         let probe = as_app(later);
-        let heard = tokens.due_changed();
+        let notified = tokens.due_changed();
         assert_eq!(tokens.next_due(later), None, "while it is tried nobody knows");
         end(&tokens, probe, later);
-        assert!(heard.now_or_never().is_some());
+        assert!(notified.now_or_never().is_some());
     }
 }
 
 #[test]
-fn what_is_known_of_a_credential_goes_on_by_another_config_and_no_place_is_given_to_another() {
+fn a_reload_keeps_credential_states_and_reuses_no_slot() {
     let key = |_: &str| Some(include_str!("../emulator/seed/app_key.pem").to_owned());
     let parse = |text: &str| {
         config::parse(text, "test", &key, Path::new("."))
@@ -411,9 +412,9 @@ fn what_is_known_of_a_credential_goes_on_by_another_config_and_no_place_is_given
     assert!(after.pick(INSTALLED, TokenKinds::UNKNOWN, None, NOW).is_none());
     assert_eq!(
         after
-            .pick(NOBODY, TokenKinds::UNKNOWN, None, NOW)
+            .pick(ANONYMOUS, TokenKinds::UNKNOWN, None, NOW)
             .and_then(|none| before.account_of(none.token)),
-        Some(NOBODY)
+        Some(ANONYMOUS)
     );
     // Requests of both configs share the state.
     let probe = before

@@ -108,7 +108,7 @@ mod tests {
     const B: AccountId = AccountId(2);
 
     #[test]
-    fn while_all_are_whole_nobody_is_looked_at() {
+    fn no_account_is_checked_while_all_are_healthy() {
         let unhealthy = UnhealthyAccounts::new([A, B]);
         assert!(unhealthy.now(NOW, |_| Usability::Lasting).is_empty());
         assert!(unhealthy.now(NOW, |_| panic!("looked at")).is_empty());
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_by_itself_is_looked_at_when_it_does() {
+    fn an_account_is_checked_when_its_token_ends() {
         let unhealthy = UnhealthyAccounts::new([B, A]);
         let end = NOW + Duration::from_secs(60);
         let looked = Cell::new(0);

@@ -16,7 +16,7 @@ const EVERY_EVENT: &str = "*";
 
 /// Settings of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct HookSettings {
     /// True if it delivers.
     pub active: bool,
     /// Its events, sorted.
@@ -27,7 +27,7 @@ pub struct Terms {
 
 /// One attempt to deliver, in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedDelivery {
     /// Identifies the attempt, for a redelivery.
     pub id: u64,
     /// Identifies the delivery.
@@ -40,7 +40,7 @@ pub struct Listed {
     pub event: Cow<'static, str>,
 }
 
-impl Terms {
+impl HookSettings {
     /// Reads the settings of a webhook, or of an app, which has no `active`.
     pub fn read(body: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(body).ok()?;
@@ -54,13 +54,13 @@ impl Terms {
     }
 
     /// Returns true if it announces all of these events.
-    pub fn tells_of(&self, events: &[&str]) -> bool {
+    pub fn announces(&self, events: &[&str]) -> bool {
         let has = |event: &str| self.events.iter().any(|own| own == event);
         self.active && (has(EVERY_EVENT) || events.iter().all(|event| has(event)))
     }
 }
 
-impl Listed {
+impl ListedDelivery {
     /// Reads a page of deliveries.
     pub fn read_page(body: &[u8]) -> Option<Vec<Self>> {
         let items: Vec<Value> = serde_json::from_slice(body).ok()?;
@@ -86,30 +86,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_webhook_is_read_with_its_events_and_one_that_is_not_understood_is_none() {
-        let terms = Terms::read(
+    fn a_malformed_webhook_counts_as_none() {
+        let settings = HookSettings::read(
             br#"{"active":true,"events":["push","issues"],"updated_at":"2026-01-01T00:00:00Z"}"#,
         )
         .unwrap();
         assert!(
-            terms.tells_of(&["push"])
-                && terms.tells_of(&["push", "issues"])
-                && !terms.tells_of(&["push", "label"])
+            settings.announces(&["push"])
+                && settings.announces(&["push", "issues"])
+                && !settings.announces(&["push", "label"])
         );
-        let all = Terms::read(br#"{"events":["*"]}"#).unwrap();
-        assert!(all.tells_of(&["whatever"]));
-        let off = Terms::read(br#"{"events":["*"],"active":false}"#).unwrap();
-        assert!(!off.tells_of(&["push"]) && !off.tells_of(&[]));
+        let all = HookSettings::read(br#"{"events":["*"]}"#).unwrap();
+        assert!(all.announces(&["whatever"]));
+        let off = HookSettings::read(br#"{"events":["*"],"active":false}"#).unwrap();
+        assert!(!off.announces(&["push"]) && !off.announces(&[]));
         for body in ["", "[]", "{}", r#"{"events":"*"}"#] {
-            assert_eq!(Terms::read(body.as_bytes()), None, "{body}");
+            assert_eq!(HookSettings::read(body.as_bytes()), None, "{body}");
         }
     }
 
     #[test]
     fn a_page_is_read_whole_or_not_at_all() {
         let good = r#"{"id":5,"guid":"g","delivered_at":"2027-01-15T08:00:01Z","status_code":502,"event":"issues"}"#;
-        let page = Listed::read_page(format!("[{good}]").as_bytes()).unwrap();
-        let expected = Listed {
+        let page = ListedDelivery::read_page(format!("[{good}]").as_bytes()).unwrap();
+        let expected = ListedDelivery {
             id: 5,
             guid: "g".into(),
             delivered_at: 1_800_000_001,
@@ -119,14 +119,17 @@ mod tests {
         assert_eq!(page, [expected]);
         for (from, to) in [("502", "\"x\""), ("\"g\"", "7"), ("2027", "27"), ("\"id\":5,", "")] {
             assert_eq!(
-                Listed::read_page(format!("[{good},{}]", good.replace(from, to)).as_bytes()),
+                ListedDelivery::read_page(
+                    format!("[{good},{}]", good.replace(from, to)).as_bytes()
+                ),
                 None,
                 "{to}"
             );
         }
         for (status, failed) in [("0", false), ("202", false), ("401", true)] {
             let page =
-                Listed::read_page(format!("[{}]", good.replace("502", status)).as_bytes()).unwrap();
+                ListedDelivery::read_page(format!("[{}]", good.replace("502", status)).as_bytes())
+                    .unwrap();
             assert_eq!(page[0].failed, failed, "{status}");
         }
     }

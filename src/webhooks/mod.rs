@@ -24,7 +24,7 @@ use crate::clock::Timestamp;
 
 use seen::Seen;
 
-pub use listing::{Listed, Terms};
+pub use listing::{HookSettings, ListedDelivery};
 pub use signature::{Keys, Signature};
 pub use watch::{Check, Findings, SLACK, Watch};
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_names_what_it_changed_by_name_and_by_number() {
+    fn an_event_invalidates_paths_by_name_and_by_number() {
         let stale =
             stale(receive(&receiver(), &headers("issues", "g-1", "application/json"), BODY));
         for path in ["/repos/acme/widgets/issues", "/repositories/7/issues"] {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_read_as_json_is_and_signed_as_it_is_sent() {
+    fn a_form_is_signed_as_sent_and_read_as_its_json() {
         let form = format!(
             "payload={}",
             percent_encoding::utf8_percent_encode(BODY, percent_encoding::NON_ALPHANUMERIC)
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_was_not_received() {
+    fn a_malformed_delivery_does_not_count_as_received() {
         let receiver = receiver();
         let headers = headers("issues", "g-1", "application/json");
         for body in ["", "{", "[]", "\"issues\"", "payload={}"] {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_nobody_knows_changes_all_that_it_names() {
+    fn an_unknown_event_invalidates_all_that_it_names() {
         let (received, changed) =
             receive(&receiver(), &headers("brewed", "g-1", "application/json"), BODY);
         assert_eq!(received.unwrap().event, "unknown");

@@ -12,7 +12,7 @@ use crate::clock::Timestamp;
 /// effect again when it is repeated.
 const SEEN_MAX: usize = 100_000;
 
-/// Enough of a GUID's digest to tell all of them apart.
+/// Prefix of a GUID's digest, long enough to be unique.
 type GuidDigest = [u8; 16];
 
 #[derive(Default)]
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_is_forgotten_first_and_what_is_kept_is_bounded() {
+    fn the_oldest_delivery_is_forgotten_beyond_the_bound() {
         let (mut seen, signature) = (Seen::default(), Signature::by(b"k", b"b"));
         for number in 0..=SEEN_MAX {
             seen.note(&number.to_string(), &signature, Timestamp::from_millis(number as u64));

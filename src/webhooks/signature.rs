@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_check_vector_is_right_and_nothing_else_is() {
+    fn only_the_signature_of_the_check_vector_is_valid() {
         let signature = signed(&[("x-hub-signature-256", &format!("sha256={HEX}"))]).unwrap();
         let keys = Keys::new([SECRET]);
         assert!(keys.verify(&signature, BODY));
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_secret_is_replaced_both_are_good() {
+    fn both_secrets_are_valid_during_a_rotation() {
         let keys = Keys::new([b"new".as_slice(), b"old"]);
         for secret in [b"new", b"old"] {
             assert!(keys.verify(&Signature::by(secret, BODY), BODY));

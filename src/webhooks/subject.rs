@@ -11,7 +11,7 @@ use crate::api::Subject;
 /// Longer than any name at the upstream.
 const WORD_BYTES_MAX: usize = 100;
 
-/// Path parameters and their places in payloads.
+/// Path parameters and their JSON pointers in payloads.
 const VALUES: [(&str, &[&str]); 4] = [
     ("number", &["/issue/number", "/pull_request/number", "/number"]),
     ("comment", &["/comment/id"]),
@@ -31,8 +31,8 @@ const VALUES: [(&str, &[&str]); 4] = [
 /// Reads the payload of this event.
 pub fn read(event: &str, payload: &Value) -> Subject {
     let mut subject = Subject::default();
-    for place in ["/repository", "/changes/new_repository"] {
-        if let Some(repository) = payload.pointer(place) {
+    for pointer in ["/repository", "/changes/new_repository"] {
+        if let Some(repository) = payload.pointer(pointer) {
             add_repository(&mut subject, payload, repository);
         }
     }
@@ -49,7 +49,7 @@ pub fn read(event: &str, payload: &Value) -> Subject {
     add_team(&mut subject, payload);
     let person = ["/member", "/membership/user", "/collaborator"]
         .into_iter()
-        .find_map(|place| payload.pointer(place));
+        .find_map(|pointer| payload.pointer(pointer));
     // For stars and watches the sender is the subject.
     let person =
         person.or_else(|| payload.pointer("/sender").filter(|_| matches!(event, "star" | "watch")));
@@ -57,9 +57,11 @@ pub fn read(event: &str, payload: &Value) -> Subject {
         subject.users.extend(word(person, "/login").map(|login| format!("/users/{login}")));
         subject.users.extend(number(person, "/id").map(|id| format!("/user/{id}")));
     }
-    for (name, places) in VALUES {
-        let value = places.iter().find_map(|place| {
-            number(payload, place).map(|value| value.to_string()).or_else(|| word(payload, place))
+    for (name, pointers) in VALUES {
+        let value = pointers.iter().find_map(|pointer| {
+            number(payload, pointer)
+                .map(|value| value.to_string())
+                .or_else(|| word(payload, pointer))
         });
         subject.values.extend(value.map(|value| (name, value)));
     }
@@ -152,19 +154,20 @@ fn add_team(subject: &mut Subject, payload: &Value) {
     let (name, id) = (word(team, "/slug"), number(team, "/id"));
     let by_slug = |organization: &String| Some(format!("{organization}/teams/{}", name.as_ref()?));
     let by_id = |organization: &String| Some(format!("{organization}/team/{}", id?));
-    let teams = subject.organizations.iter().filter_map(|place| {
-        if place.starts_with("/orgs/") { by_slug(place) } else { by_id(place) }
-    });
+    let teams = subject
+        .organizations
+        .iter()
+        .filter_map(|path| if path.starts_with("/orgs/") { by_slug(path) } else { by_id(path) });
     subject.teams.extend(teams);
     subject.teams.extend(id.map(|id| format!("/teams/{id}")));
 }
 
-fn number(value: &Value, place: &str) -> Option<u64> {
-    value.pointer(place)?.as_u64()
+fn number(value: &Value, pointer: &str) -> Option<u64> {
+    value.pointer(pointer)?.as_u64()
 }
 
-fn word(value: &Value, place: &str) -> Option<String> {
-    fit(value.pointer(place)?.as_str()?)
+fn word(value: &Value, pointer: &str) -> Option<String> {
+    fit(value.pointer(pointer)?.as_str()?)
 }
 
 /// Returns `word` if it can be a path segment unescaped.
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_has_its_name_its_number_and_the_name_that_it_had() {
+    fn a_repository_is_named_by_name_number_and_former_name() {
         let widgets = json!({ "id": 7, "full_name": "acme/widgets" });
         assert_eq!(
             repositories(&json!({ "repository": widgets })),
@@ -205,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_come_to_be_is_named_by_all_its_addresses() {
+    fn a_new_resource_is_named_by_all_its_addresses() {
         let fork = json!({ "repository": { "full_name": "o/r" }, "forkee": { "id": 70, "full_name": "u/r", "owner": { "login": "u" } } });
         let subject = read("fork", &fork);
         assert_eq!(subject.made, ["/repos/u/r", "/repositories/70"]);
@@ -227,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_that_was_or_that_had_another_name_is_named_too() {
+    fn a_former_owner_or_owner_name_is_included() {
         let from = json!({ "repository": { "full_name": "o/r" }, "changes": { "owner": { "from": { "organization": { "login": "prev" } } } } });
         assert!(read("repository", &from).organizations.contains(&"/orgs/prev".to_owned()));
         let renamed = json!({ "organization": { "login": "o", "id": 3 }, "changes": { "login": { "from": "prev" } } });
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_cannot_be_one_names_nothing() {
+    fn an_impossible_name_is_omitted() {
         for name in [
             "acme/../secrets",
             "acme/wid/gets",

@@ -60,7 +60,7 @@ fn progress_leaves_the_request_as_it_is() {
 }
 
 #[test]
-fn of_a_write_that_is_not_there_no_progress_is_kept() {
+fn the_progress_of_an_unknown_write_is_ignored() {
     each_store(|store| {
         assert_eq!(block_on(store.apply(Change::Progress(1, "done".into()))), Ok(()));
         assert_eq!(block_on(store.load(1)), Ok(None));
@@ -88,7 +88,7 @@ fn a_body_of_the_largest_size_is_kept_whole() {
 }
 
 #[test]
-fn changes_are_made_in_the_order_of_the_calls_also_when_nobody_waits_for_them() {
+fn changes_are_made_in_call_order_even_if_not_awaited() {
     each_store(|store| {
         drop(store.apply(Change::Insert(3, stored("a", "0"))));
         for progress in 1..500 {
@@ -102,7 +102,7 @@ fn changes_are_made_in_the_order_of_the_calls_also_when_nobody_waits_for_them() 
 }
 
 #[test]
-fn only_one_that_survives_says_so() {
+fn only_the_file_store_is_durable() {
     assert!(!MemoryStore::default().is_durable());
     assert!(opened(&TempDir::new().unwrap()).0.is_durable());
 }
@@ -160,7 +160,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(24), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_store_keeps_what_a_plain_map_keeps(steps in steps(60)) {
+    fn every_store_behaves_like_a_plain_map(steps in steps(60)) {
         let directory = TempDir::new().unwrap();
         let (memory, mut file) = (MemoryStore::default(), Some(opened(&directory).0));
         let mut expected = BTreeMap::new();

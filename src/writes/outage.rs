@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_begins_once_and_ends_when_what_was_refused_would_be_kept() {
+    fn an_outage_ends_when_a_refused_size_fits_again() {
         let mut outage = Outage::default();
         assert!(!outage.is_over_with(usize::MAX), "nothing has begun");
         assert_eq!([500, 200, 900].map(|size| outage.refused(size)), [true, false, false]);

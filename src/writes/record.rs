@@ -44,7 +44,7 @@ pub enum WriteState {
     Queued,
     /// An attempt is under way: from right before its first byte until its result is known.
     Sending,
-    /// The upstream answered, and its answer is the outcome, whatever its status.
+    /// The upstream answered, and its answer of any status is the outcome.
     Done,
     /// It was not executed and will not be: the gateway gave up.
     Failed,
@@ -126,7 +126,7 @@ pub struct Progress {
     /// Time at which an unsent write is given up.
     pub deadline: Timestamp,
     /// True if only a waiting client knows of it: without the client it is not begun.
-    pub attended: bool,
+    pub has_waiter: bool,
     /// True if an attempt so far may have been executed.
     pub may_have_run: bool,
     /// Time of its end.
@@ -188,7 +188,7 @@ impl Progress {
             attempts: 0,
             not_before: now,
             deadline,
-            attended: false,
+            has_waiter: false,
             may_have_run: false,
             finished: None,
             response: None,
@@ -205,7 +205,7 @@ impl Progress {
             attempts: self.attempts,
             not_before: self.not_before.as_millis(),
             deadline: self.deadline.as_millis(),
-            attended: self.attended,
+            has_waiter: self.has_waiter,
             may_have_run: self.may_have_run,
             finished: self.finished.map(Timestamp::as_millis),
             status: response.map(|response| response.status.as_u16()),
@@ -232,7 +232,7 @@ impl Progress {
             attempts: head.attempts,
             not_before: Timestamp::from_millis(head.not_before),
             deadline: Timestamp::from_millis(head.deadline),
-            attended: head.attended,
+            has_waiter: head.has_waiter,
             may_have_run: head.may_have_run,
             finished: head.finished.map(Timestamp::from_millis),
             response,
@@ -341,8 +341,8 @@ struct ProgressHead {
     attempts: u32,
     not_before: u64,
     deadline: u64,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    attended: bool,
+    #[serde(rename = "attended", default, skip_serializing_if = "std::ops::Not::not")]
+    has_waiter: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     may_have_run: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mutation_must_not_be_done_twice_whatever_its_method() {
+    fn a_mutation_is_idempotent_by_no_method() {
         let by = |address, method| {
             Write { method, address, ..write(Vec::new(), Vec::new(), None) }.is_idempotent()
         };
@@ -459,7 +459,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_kept_is_read_back_as_it_was(
+        fn a_record_decodes_to_the_encoded_value(
             body in prop::collection::vec(any::<u8>(), 0..200),
             value in prop::collection::vec((0x20_u8..=0xff).prop_filter("DEL", |byte| *byte != 0x7f), 0..20),
             key in prop::option::of(any::<[u8; 32]>()),
@@ -474,7 +474,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_cut_short_or_foreign_is_an_error_and_never_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..100), cut in any::<prop::sample::Index>()) {
+        fn truncated_or_foreign_bytes_are_an_error(bytes in prop::collection::vec(any::<u8>(), 0..100), cut in any::<prop::sample::Index>()) {
             prop_assert!(Write::decode(&bytes.clone().into()).is_err());
             prop_assert!(Progress::decode(&bytes.into()).is_err());
             let whole = write(Vec::new(), b"x".to_vec(), None).encode();

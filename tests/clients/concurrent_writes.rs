@@ -148,8 +148,8 @@ fn assert_each_was_taken(virtual_time: &VirtualTime) {
         virtual_time.transcript().into_iter().filter(|entry| entry.method == "POST").collect();
     assert_eq!(posts.len(), COMMENTS);
     assert!(posts.iter().all(|entry| entry.status == 201 && entry.refused.is_none()));
-    let books = virtual_time.ask_emulator(Method::GET, "/_emulator/books", &Value::Null);
+    let counters = virtual_time.ask_emulator(Method::GET, "/_emulator/books", &Value::Null);
     let figures = ["refused_primary", "refused_secondary", "sent_while_limited"]
-        .map(|name| books[name].as_u64());
-    assert_eq!(figures, [Some(0); 3], "{books}");
+        .map(|name| counters[name].as_u64());
+    assert_eq!(figures, [Some(0); 3], "{counters}");
 }

@@ -98,13 +98,10 @@ impl Client {
             .write_all(plan.to_string().as_bytes())
             .expect("the driver reads its plan");
         let output = child.wait_with_output().expect("the driver ends");
-        let (said, complained) =
+        let (stdout, stderr) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        serde_json::from_str(&said).unwrap_or_else(|fault| {
-            panic!(
-                "{:?}, {scenario}, {}: {fault}\n{said}\n{complained}",
-                self.library, output.status
-            )
+        serde_json::from_str(&stdout).unwrap_or_else(|fault| {
+            panic!("{:?}, {scenario}, {}: {fault}\n{stdout}\n{stderr}", self.library, output.status)
         })
     }
 }

@@ -231,9 +231,9 @@ fn an_exhausted_budget_is_recognised_as_a_rate_limit(library: Library) {
     let refusals = report.exchanges.iter().filter(|exchange| exchange.status != Some(200)).count();
     assert_eq!(refusals, 1, "no retry of its own accord: {:?}", report.wire());
 
-    let books = setup.upstream.control("books");
+    let counters = setup.upstream.control("books");
     assert_eq!(
-        (&books["refused_primary"], &books["sent_while_limited"]),
+        (&counters["refused_primary"], &counters["sent_while_limited"]),
         (&json!(0), &json!(0)),
         "the upstream never had to refuse"
     );
@@ -301,8 +301,11 @@ fn assert_written_in_order(setup: &Setup, values: &Value) {
     let posts = transcript.iter().filter(|request| request["method"] == "POST").count();
     assert_eq!(posts, COMMENTS);
     assert!(transcript.iter().all(|request| request["refused"].is_null()));
-    let books = setup.upstream.control("books");
-    assert_eq!((&books["refused_primary"], &books["refused_secondary"]), (&json!(0), &json!(0)));
+    let counters = setup.upstream.control("books");
+    assert_eq!(
+        (&counters["refused_primary"], &counters["refused_secondary"]),
+        (&json!(0), &json!(0))
+    );
 }
 
 /// The response of `/_emulator/world`.

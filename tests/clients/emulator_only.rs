@@ -192,11 +192,11 @@ impl Receiving {
         // By host name, so that the driver does not take the URL for one of the API.
         let url =
             format!("http://localhost:{}/hook", listener.local_addr().expect("it is bound").port());
-        let (tell, deliveries) = mpsc::channel();
+        let (sender, deliveries) = mpsc::channel();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 // The test may have ended already.
-                let _ = receive(stream).map(|delivery| tell.send(delivery));
+                let _ = receive(stream).map(|delivery| sender.send(delivery));
             }
         });
         Self { url, deliveries }

@@ -109,10 +109,10 @@ fn run(command: &mut Command, need: &str) {
     let output = command.output().unwrap_or_else(|fault| {
         panic!("{need}\ncannot run {}: {fault}", command.get_program().display())
     });
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
-        "{need}, and to reach their package registries the first time\n{command:?} ended with {}\n{said}",
+        "{need}, and to reach their package registries the first time\n{command:?} ended with {}\n{stderr}",
         output.status
     );
 }

@@ -34,11 +34,11 @@ impl Process {
             Output::Stdout => Box::new(child.stdout.take().expect("a pipe")),
             Output::Stderr => Box::new(child.stderr.take().expect("a pipe")),
         };
-        let (tell, lines) = mpsc::channel();
+        let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stream).lines().map_while(Result::ok) {
                 // Read to the end, even without a receiver: a full pipe would block the process.
-                let _ = tell.send(line);
+                let _ = sender.send(line);
             }
         });
         Self { child, lines }
@@ -46,14 +46,14 @@ impl Process {
 
     /// The first text that `find` recognises in a line of the output.
     fn announced(&self, find: impl Fn(&str) -> Option<String>) -> String {
-        let mut said = String::new();
+        let mut printed = String::new();
         loop {
             match self.lines.recv_timeout(START_WAIT) {
                 Ok(line) => match find(&line) {
                     Some(found) => return found,
-                    None => said = said + &line + "\n",
+                    None => printed = printed + &line + "\n",
                 },
-                Err(fault) => panic!("nothing was announced ({fault}), only:\n{said}"),
+                Err(fault) => panic!("nothing was announced ({fault}), only:\n{printed}"),
             }
         }
     }

@@ -18,10 +18,10 @@ use super::virtual_time::VirtualTime;
 /// A relay that lives as long as its gateway's runtime.
 pub struct Relay {
     pub address: String,
-    line: Arc<Line>,
+    queue: Arc<WriteQueue>,
 }
 
-struct Line {
+struct WriteQueue {
     gateway: Arc<Gateway>,
     /// Held by the connection whose write is forwarded.
     turn: tokio::sync::Mutex<()>,
@@ -33,7 +33,7 @@ impl Relay {
     /// Starts in front of this gateway. None of its writes may end before [`Relay::all_received`]
     /// returns.
     pub fn start(virtual_time: &VirtualTime) -> Self {
-        let line = Arc::new(Line {
+        let queue = Arc::new(WriteQueue {
             gateway: Arc::clone(&virtual_time.gateway),
             turn: tokio::sync::Mutex::default(),
             received: Mutex::default(),
@@ -43,35 +43,35 @@ impl Relay {
             .block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
             .expect("a port");
         let address = listener.local_addr().expect("its address").to_string();
-        let (upstream, shared) = (virtual_time.address().to_owned(), Arc::clone(&line));
+        let (upstream, shared) = (virtual_time.address().to_owned(), Arc::clone(&queue));
         virtual_time.runtime.spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let (upstream, line) = (upstream.clone(), Arc::clone(&shared));
+                let (upstream, queue) = (upstream.clone(), Arc::clone(&shared));
                 tokio::spawn(async move {
                     // Either end may close the connection.
-                    let _ = line.pass_on(client, &upstream).await;
+                    let _ = queue.pass_on(client, &upstream).await;
                 });
             }
         });
-        Self { address, line }
+        Self { address, queue }
     }
 
     /// Waits until the gateway holds this many writes. Returns their bodies in the order of
     /// arrival.
     pub async fn all_received(&self, count: usize) -> Vec<String> {
-        while self.line.received.lock().len() < count {
+        while self.queue.received.lock().len() < count {
             tokio::task::yield_now().await;
         }
-        self.line.received.lock().clone()
+        self.queue.received.lock().clone()
     }
 }
 
-impl Line {
+impl WriteQueue {
     async fn pass_on(&self, client: TcpStream, gateway: &str) -> io::Result<()> {
-        let (mut asked, mut answers) = client.into_split();
+        let (mut incoming, mut answers) = client.into_split();
         let (mut answered, mut requests) = TcpStream::connect(gateway).await?.into_split();
         tokio::spawn(async move { tokio::io::copy(&mut answered, &mut answers).await });
-        while let Some(request) = read_request(&mut asked).await? {
+        while let Some(request) = read_request(&mut incoming).await? {
             self.let_in(&request, &mut requests).await?;
         }
         requests.shutdown().await
@@ -114,8 +114,8 @@ async fn read_request(from: &mut OwnedReadHalf) -> io::Result<Option<Whole>> {
         bytes.extend(byte);
     }
     let head = bytes.len();
-    let said = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
-    let length = said
+    let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
+    let length = text
         .split("content-length: ")
         .nth(1)
         .and_then(|rest| rest.split("\r\n").next()?.parse().ok())

@@ -9,7 +9,7 @@ use weir::simulation::plan::Outside;
 use crate::kit::{SEEDS, assert_used, minutes, played, played_without_refusal, stormy, with_core};
 
 #[test]
-fn saturated_budgets_are_99_per_cent_used_without_a_refusal() {
+fn saturated_budgets_are_99_percent_used_without_a_limit() {
     let plan = minutes(with_core(stormy(Workload::Saturating), 400), 130);
     let report = played_without_refusal(&plan, SEEDS);
     assert!(report.windows("core") >= 2 * SEEDS, "windows end within the run");
@@ -18,7 +18,7 @@ fn saturated_budgets_are_99_per_cent_used_without_a_refusal() {
 }
 
 #[test]
-fn an_outside_consumer_costs_few_refusals_and_little_budget() {
+fn an_outside_consumer_causes_few_limits_and_little_waste() {
     // One outside request a second on a budget of 5,000 an hour; budget and consumer are scaled
     // down alike.
     let mut plan = minutes(with_core(stormy(Workload::Saturating), 500), 130);
@@ -49,10 +49,14 @@ fn a_write_with_a_lost_response_is_never_executed_twice() {
     let mut plan = minutes(stormy(Workload::Content), 60);
     plan.network.lost_percent = 5.0;
     let report = played_without_refusal(&plan, 3);
-    let (asked, refused) = report.clients.iter().fold((0, 0), |(asked, refused), client| {
-        (asked + client.asked, refused + client.turned_away())
-    });
+    let (requested, refused) =
+        report.clients.iter().fold((0, 0), |(requested, refused), client| {
+            (requested + client.requests, refused + client.denied())
+        });
     let sent: u64 = report.accounts.iter().map(|account| account.sent).sum();
     assert!(report.clients.iter().any(|client| client.unknown > 0));
-    assert!(sent <= asked - refused, "{sent} sent of {asked} asked, {refused} of them refused");
+    assert!(
+        sent <= requested - refused,
+        "{sent} sent of {requested} asked, {refused} of them refused"
+    );
 }

@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn it_prints_figures_for_people_and_the_same_as_json() {
+fn the_command_prints_a_table_or_json() {
     let table = simulate("--hours 0.02 --bots 8 --workload mixed");
     assert_eq!(table.status.code(), Some(0), "{}", text(&table.stderr));
     let table = text(&table.stdout);
@@ -37,7 +37,7 @@ fn it_prints_figures_for_people_and_the_same_as_json() {
 
 #[test]
 fn bad_usage_exits_with_2_and_lists_what_is_accepted() {
-    for (arguments, said) in [
+    for (arguments, expected) in [
         ("--workload nothing", "saturating"),
         ("--trace /not/here", "cannot be read"),
         ("--config /not/here.toml", "cannot be read"),
@@ -45,7 +45,7 @@ fn bad_usage_exits_with_2_and_lists_what_is_accepted() {
     ] {
         let output = simulate(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments}");
-        assert!(text(&output.stderr).contains(said), "{arguments}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(expected), "{arguments}: {}", text(&output.stderr));
     }
 }
 
@@ -62,7 +62,7 @@ fn the_help_names_every_workload() {
 }
 
 #[test]
-fn it_finds_how_many_accounts_a_demand_needs() {
+fn the_command_finds_the_accounts_that_a_demand_needs() {
     let output = text(&simulate("--hours 0.2 --bots 60 --workload mixed --accounts auto").stdout);
     assert!(output.contains("would do"), "{output}");
 }

@@ -7,7 +7,7 @@ use crate::kit::{minutes, played_without_refusal, reordered, with_points};
 #[test]
 fn four_clients_that_always_wait_are_served_by_their_weights() {
     // Points become free in bursts of 120, so the heaviest client needs more than 60 waiting
-    // requests. The unequal start, when nobody waits yet, loses its effect over a few hours.
+    // requests. The unequal start, when no request waits yet, loses its effect over a few hours.
     let mut plan = with_points(minutes(reordered(Workload::Shares), 110), 60);
     plan.bots = 20;
     let report = played_without_refusal(&plan, 1);

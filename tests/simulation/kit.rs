@@ -62,7 +62,7 @@ pub fn played(plan: &Plan, seeds: u64) -> Report {
     };
     assert!(swept.failures.is_empty(), "failed seeds: {:?}", swept.failures);
     assert_eq!(
-        (swept.total.sent_while_told, swept.total.banned),
+        (swept.total.sent_too_early, swept.total.banned),
         (0, 0),
         "worst seed {:?}",
         swept.worst.map(|worst| worst.seed)

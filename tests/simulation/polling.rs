@@ -14,8 +14,8 @@ fn hour() -> Plan {
     Plan { length: Duration::from_hours(1), ..Plan::new(Workload::Polling, 5, 50) }
 }
 
-fn asked(report: &weir::simulation::Report) -> u64 {
-    report.clients.iter().map(|client| client.asked).sum()
+fn requests(report: &weir::simulation::Report) -> u64 {
+    report.clients.iter().map(|client| client.requests).sum()
 }
 
 #[test]
@@ -24,16 +24,16 @@ fn polling_costs_a_fraction_of_its_cost_through_other_caches() {
     let [weir, every, per_token] = [0, 1, 2].map(|place| rivals[place].report());
     for rival in &rivals {
         let report = rival.report();
-        let turned_away: u64 = report.clients.iter().map(ClientReport::turned_away).sum();
+        let denied: u64 = report.clients.iter().map(ClientReport::denied).sum();
         assert_eq!(
-            (report.tally.stale, report.refusals(), turned_away),
+            (report.tally.stale, report.refusals(), denied),
             (0, 0, 0),
             "{}",
             rival.rules.name()
         );
         assert_eq!(
-            (asked(report), report.tally.changes),
-            (asked(weir), 120),
+            (requests(report), report.tally.changes),
+            (requests(weir), 120),
             "all are asked the same"
         );
     }

@@ -28,7 +28,7 @@ fn every_recorded_request_is_made_by_its_own_client() {
     let figures: Vec<(&str, u64, u64)> = report
         .clients
         .iter()
-        .map(|client| (client.name.as_str(), client.asked, client.served))
+        .map(|client| (client.name.as_str(), client.requests, client.served))
         .collect();
     assert_eq!(figures, [("ci", 200, 200), ("scan", 400, 400)]);
     assert_eq!(report.accounts[0].sent, 600);

@@ -12,7 +12,7 @@ fn figures(plan: &Plan) -> String {
 }
 
 #[test]
-fn the_same_seed_is_the_same_run_and_another_seed_is_not() {
+fn equal_seeds_make_equal_runs() {
     for workload in [Workload::Mixed, Workload::Saturating, Workload::Content] {
         let plan = minutes(stormy(workload), 1);
         assert_eq!(figures(&plan), figures(&plan), "{}", workload.name());
@@ -26,7 +26,7 @@ fn the_same_seed_is_the_same_run_and_another_seed_is_not() {
 }
 
 #[test]
-fn an_upstream_refusal_is_reported_with_its_history() {
+fn an_upstream_limit_is_reported_with_its_history() {
     // Settings that allow more than the upstream does.
     let mut plan = with_points(minutes(stormy(Workload::Points), 3), 300);
     plan.settings.limits.rest_points_per_minute = 400;

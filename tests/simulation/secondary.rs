@@ -69,7 +69,7 @@ fn an_app_requests_at_most_2000_tokens_an_hour() {
 }
 
 #[test]
-fn at_most_100_and_nearly_100_requests_are_in_flight() {
+fn in_flight_requests_reach_but_never_exceed_100() {
     let mut plan = minutes(reordered(Workload::Concurrency), 3);
     plan.bots = 300;
     let report = played_without_refusal(&plan, 1);
@@ -77,14 +77,14 @@ fn at_most_100_and_nearly_100_requests_are_in_flight() {
 }
 
 #[test]
-fn after_a_secondary_limit_others_carry_the_accounts_reads() {
+fn other_accounts_carry_the_reads_after_a_secondary_limit() {
     let mut plan = minutes(stormy(Workload::Secondary), 4);
     plan.bots = 10;
     let report = played(&plan, 5);
     let struck: u64 =
         report.accounts.iter().filter_map(|account| account.refusals.get("fault")).sum();
     assert_eq!(struck, 5, "each run was refused once");
-    assert_eq!(report.sent_while_told, 0);
+    assert_eq!(report.sent_too_early, 0);
     assert!(
         report.sent_elsewhere_meanwhile > 5 * 100,
         "{} carried by others",

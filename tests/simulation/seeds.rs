@@ -11,7 +11,7 @@ struct Failed {
     workload: Workload,
     core: u32,
     minutes: u64,
-    #[expect(dead_code, reason = "for whoever reads the list")]
+    #[expect(dead_code, reason = "documents the seed")]
     because: &'static str,
 }
 

@@ -209,14 +209,14 @@ mod tests {
 
     use super::{Table, Test, complaints};
     use crate::evidence::{Evidence, Outcome, Trigger};
-    use crate::kit::{NOBODY, Upstream};
+    use crate::kit::{ANONYMOUS, Upstream};
     use crate::recorder::observe;
     use crate::shape::{Object, Type, assert_shape, field};
     use crate::table::{credential, endpoint, rule, transition, value};
     use crate::tests;
 
-    fn asks_for_the_limits() {
-        Upstream::new().get(NOBODY, "/rate_limit").expect_status(200);
+    fn requests_the_limits() {
+        Upstream::new().get(ANONYMOUS, "/rate_limit").expect_status(200);
     }
 
     fn fails() {
@@ -233,7 +233,7 @@ mod tests {
     fn switches_a_lamp() {
         assert_shape(&json!({ "state": "on", "watts": 4 }), &LAMP);
         observe("lamp", "off");
-        asks_for_the_limits();
+        requests_the_limits();
         observe("lamp", "on");
     }
 
@@ -259,12 +259,12 @@ mod tests {
         assert!(
             complaint(rule("a", "b", &[], tests![does_nothing])).contains("no evidence of Ran")
         );
-        assert_eq!(complaint(rule("a", "b", &[], tests![asks_for_the_limits])), "");
+        assert_eq!(complaint(rule("a", "b", &[], tests![requests_the_limits])), "");
     }
 
     #[test]
     fn the_table_refuses_an_endpoint_with_an_untested_status() {
-        const TESTS: &[Test] = tests![asks_for_the_limits];
+        const TESTS: &[Test] = tests![requests_the_limits];
         assert_eq!(complaint(endpoint("a", "GET", ROUTE, &[200], TESTS)), "");
         assert!(complaint(endpoint("a", "GET", ROUTE, &[200, 404], TESTS)).contains("status: 404"));
         assert!(complaint(endpoint("a", "PUT", ROUTE, &[200], TESTS)).contains("PUT"));
@@ -277,7 +277,7 @@ mod tests {
     fn the_table_refuses_fields_and_values_that_were_not_compared() {
         const TESTS: &[Test] = tests![switches_a_lamp];
         assert_eq!(complaints(&[Table::fields(9, 2, &LAMP, TESTS)]), Vec::<String>::new());
-        assert_eq!(complaints(&[Table::fields(9, 2, &LAMP, tests![asks_for_the_limits])]).len(), 2);
+        assert_eq!(complaints(&[Table::fields(9, 2, &LAMP, tests![requests_the_limits])]).len(), 2);
         assert_eq!(complaint(value("lamp", "state", "on", TESTS)), "");
         assert!(complaint(value("lamp", "state", "off", TESTS)).contains("off"));
     }
@@ -285,24 +285,25 @@ mod tests {
     #[test]
     fn the_table_refuses_a_transition_unseen_around_its_trigger() {
         const TESTS: &[Test] = tests![switches_a_lamp];
-        const ASKED: Trigger = Trigger::Request("GET", ROUTE);
-        assert_eq!(complaint(transition("a", "lamp", &["off"], ASKED, "on", TESTS)), "");
+        const REQUESTED: Trigger = Trigger::Request("GET", ROUTE);
+        assert_eq!(complaint(transition("a", "lamp", &["off"], REQUESTED, "on", TESTS)), "");
         assert!(
-            complaint(transition("a", "lamp", &["on"], ASKED, "off", TESTS)).contains("Transition")
+            complaint(transition("a", "lamp", &["on"], REQUESTED, "off", TESTS))
+                .contains("Transition")
         );
         assert!(
             complaint(transition("a", "lamp", &["off"], Trigger::Passing(60), "on", TESTS))
                 .contains("Transition")
         );
         assert!(
-            complaint(transition("a", "lamp", &["off", "on"], ASKED, "on", TESTS))
+            complaint(transition("a", "lamp", &["off", "on"], REQUESTED, "on", TESTS))
                 .contains("Transition")
         );
     }
 
     #[test]
     fn the_table_refuses_a_credential_that_was_not_tried_both_ways() {
-        const TESTS: &[Test] = tests![asks_for_the_limits];
+        const TESTS: &[Test] = tests![requests_the_limits];
         assert_eq!(complaint(credential("a", "b", &[("", "none")], &[], TESTS)), "");
         assert!(
             complaint(credential("a", "b", &[("", "none")], &[("bearer", "jwt")], TESTS))
@@ -314,7 +315,7 @@ mod tests {
 
     #[test]
     fn the_table_refuses_a_line_too_few_or_too_many() {
-        let row = rule("a", "b", &[], tests![asks_for_the_limits]);
+        let row = rule("a", "b", &[], tests![requests_the_limits]);
         assert!(
             complaints(&[Table::new(9, "a table", 2, &[row])]).join("").contains("1 lines of 2")
         );

@@ -8,13 +8,13 @@ use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
 use serde_json::{Map, Value, json};
 use weir::emulator::TokenView;
 
-use crate::kit::{Ask, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, TestRequest, Upstream};
 use crate::recorder::Caller;
 
 impl Upstream {
     /// The current response of `/_emulator/world`.
     pub fn world(&mut self) -> Value {
-        self.get(NOBODY, "/_emulator/world").expect_status(200).body
+        self.get(ANONYMOUS, "/_emulator/world").expect_status(200).body
     }
 
     /// The first response of `/_emulator/world`: enough for what no request changes, such as apps
@@ -146,7 +146,7 @@ impl Upstream {
             format!("/app/installations/{}/access_tokens", self.installation_id(organization));
         let jwt = self.jwt();
         let answer = self
-            .send(&Ask::new("POST", &path).by(&jwt).json(&json!({ "permissions": given })))
+            .send(&TestRequest::new("POST", &path).by(&jwt).json(&json!({ "permissions": given })))
             .expect_status(201);
         let token = answer.body["token"].as_str().expect("a minted token").to_owned();
         let mut grants: Vec<String> =

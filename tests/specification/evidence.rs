@@ -40,7 +40,6 @@ pub enum Evidence {
     },
 }
 
-/// The permissions of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granted {
     /// None but repository metadata.
@@ -50,7 +49,6 @@ pub enum Granted {
     Everything,
 }
 
-/// The treatment of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// For a credential: 2xx or 304. For a grant: anything but 401 and 403, from a known route.
@@ -59,7 +57,6 @@ pub enum Outcome {
     Refused,
 }
 
-/// The trigger of a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
     /// A successful request (2xx).
@@ -112,7 +109,6 @@ impl Evidence {
         }
     }
 
-    /// The route of the evidence.
     pub fn route(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Answer { method, template, .. }

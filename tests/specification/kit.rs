@@ -25,9 +25,8 @@ const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 /// The base of `url` fields and links.
 pub const BASE: &str = "http://upstream.test";
 /// No credential.
-pub const NOBODY: &str = "";
+pub const ANONYMOUS: &str = "";
 
-/// An emulator and the time.
 pub struct Upstream {
     pub(crate) emulator: Emulator,
     pub now: Timestamp,
@@ -40,7 +39,6 @@ pub struct Upstream {
     sequence: u64,
 }
 
-/// A response with its body.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -52,26 +50,25 @@ pub struct Answer {
     pub endpoint: String,
 }
 
-/// A request under construction.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct TestRequest {
     method: Method,
     path: String,
     headers: Vec<(String, String)>,
     body: Bytes,
 }
 
-impl Ask {
+impl TestRequest {
     pub fn new(method: &str, path: &str) -> Self {
         let method = Method::from_bytes(method.as_bytes()).expect("a method");
         Self { method, path: path.to_owned(), headers: Vec::new(), body: Bytes::new() }
     }
 
     /// Adds a credential: a token as Bearer, `CLIENT_ID:CLIENT_SECRET` as Basic, and nothing for
-    /// [`NOBODY`].
+    /// [`ANONYMOUS`].
     pub fn by(self, credential: &str) -> Self {
         match credential {
-            NOBODY => self,
+            ANONYMOUS => self,
             pair if pair.contains(':') => {
                 self.header("authorization", &format!("Basic {}", STANDARD.encode(pair)))
             }
@@ -102,7 +99,7 @@ impl Ask {
             .map_or("", |(_, value)| value)
     }
 
-    fn request(&self) -> Request<Bytes> {
+    fn to_http(&self) -> Request<Bytes> {
         let mut builder = Request::builder()
             .method(self.method.clone())
             .uri(&self.path)
@@ -150,23 +147,23 @@ impl Upstream {
     }
 
     /// Sends a request and takes its response at once.
-    pub fn send(&mut self, ask: &Ask) -> Answer {
-        let (answer, id) = self.begin(ask);
+    pub fn send(&mut self, request: &TestRequest) -> Answer {
+        let (answer, id) = self.begin(request);
         self.end(id);
         answer
     }
 
     /// Sends a request that stays in flight until [`Upstream::end`].
-    pub fn begin(&mut self, ask: &Ask) -> (Answer, RequestId) {
-        let arrival = self.emulator.arrive(self.now, &ask.request(), self.peer);
-        (self.answer(ask, arrival.response), arrival.id)
+    pub fn begin(&mut self, request: &TestRequest) -> (Answer, RequestId) {
+        let arrival = self.emulator.arrive(self.now, &request.to_http(), self.peer);
+        (self.answer(request, arrival.response), arrival.id)
     }
 
     pub fn end(&mut self, id: RequestId) {
         self.emulator.finish(self.now, id);
     }
 
-    fn answer(&mut self, ask: &Ask, response: Response<Bytes>) -> Answer {
+    fn answer(&mut self, request: &TestRequest, response: Response<Bytes>) -> Answer {
         let (parts, bytes) = response.into_parts();
         let entries = self.emulator.transcript(self.sequence);
         let endpoint = entries.last().map_or_else(String::new, |entry| entry.endpoint.clone());
@@ -174,17 +171,17 @@ impl Upstream {
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         let answer =
             Answer { status: parts.status.as_u16(), headers: parts.headers, body, bytes, endpoint };
-        let path = ask.path.split('?').next().unwrap_or_default();
+        let path = request.path.split('?').next().unwrap_or_default();
         if ["/_emulator/reset", "/_emulator/seed"].contains(&path) {
             // The transcript and the world start over.
             self.sequence = 0;
             self.first_world = None;
         }
         record(Event::Answered(Answered {
-            method: ask.method.to_string(),
+            method: request.method.to_string(),
             path: path.strip_prefix("/api/v3").unwrap_or(path).to_owned(),
             status: answer.status,
-            caller: self.caller(ask.authorization()),
+            caller: self.caller(request.authorization()),
             endpoint: answer.endpoint.clone(),
             resource: answer.peek("x-ratelimit-resource").to_owned(),
             limit: answer.peek("x-ratelimit-limit").parse().ok(),
@@ -214,46 +211,46 @@ impl Upstream {
     }
 
     pub fn get(&mut self, token: &str, path: &str) -> Answer {
-        self.send(&Ask::new("GET", path).by(token))
+        self.send(&TestRequest::new("GET", path).by(token))
     }
 
     pub fn post(&mut self, token: &str, path: &str, body: &Value) -> Answer {
-        self.send(&Ask::new("POST", path).by(token).json(body))
+        self.send(&TestRequest::new("POST", path).by(token).json(body))
     }
 
     pub fn put(&mut self, token: &str, path: &str, body: &Value) -> Answer {
-        self.send(&Ask::new("PUT", path).by(token).json(body))
+        self.send(&TestRequest::new("PUT", path).by(token).json(body))
     }
 
     pub fn patch(&mut self, token: &str, path: &str, body: &Value) -> Answer {
-        self.send(&Ask::new("PATCH", path).by(token).json(body))
+        self.send(&TestRequest::new("PATCH", path).by(token).json(body))
     }
 
     pub fn delete(&mut self, token: &str, path: &str) -> Answer {
-        self.send(&Ask::new("DELETE", path).by(token))
+        self.send(&TestRequest::new("DELETE", path).by(token))
     }
 
     /// A write without a body, as the legacy routes require (SPECIFICATION, "Conventions").
     pub fn put_empty(&mut self, token: &str, path: &str) -> Answer {
-        self.send(&Ask::new("PUT", path).by(token).header("content-length", "0"))
+        self.send(&TestRequest::new("PUT", path).by(token).header("content-length", "0"))
     }
 
     pub fn set_limit(&mut self, name: &str, value: u64) {
-        self.put(NOBODY, "/_emulator/limits", &json!({ name: value })).expect_status(200);
+        self.put(ANONYMOUS, "/_emulator/limits", &json!({ name: value })).expect_status(200);
     }
 
     /// The value of a limit by its name.
     pub fn limit(&mut self, name: &str) -> Option<u64> {
-        self.get(NOBODY, "/_emulator/limits").body["limits"][name].as_u64()
+        self.get(ANONYMOUS, "/_emulator/limits").body["limits"][name].as_u64()
     }
 
-    pub fn books(&mut self) -> Value {
-        self.get(NOBODY, "/_emulator/books").expect_status(200).body
+    pub fn usage(&mut self) -> Value {
+        self.get(ANONYMOUS, "/_emulator/books").expect_status(200).body
     }
 
     /// Makes an event happen in the world.
     pub fn event(&mut self, event: &Value) -> Answer {
-        self.post(NOBODY, "/_emulator/events", event).expect_status(201)
+        self.post(ANONYMOUS, "/_emulator/events", event).expect_status(201)
     }
 
     /// Sends `after` requests that must pass and one that the secondary limit must refuse, and
@@ -262,10 +259,10 @@ impl Upstream {
         &mut self,
         limit: &'static str,
         after: u64,
-        mut ask: impl FnMut(&mut Self, u64) -> Answer,
+        mut send: impl FnMut(&mut Self, u64) -> Answer,
     ) {
         for n in 0..after {
-            let answer = ask(self, n);
+            let answer = send(self, n);
             assert!(
                 !answer.is_secondary_refusal(),
                 "{limit} refused number {} of {after}: {}",
@@ -273,7 +270,7 @@ impl Upstream {
                 answer.body
             );
         }
-        let answer = ask(self, after);
+        let answer = send(self, after);
         assert!(
             answer.is_secondary_refusal(),
             "{limit} let number {} through: {} {}",
@@ -298,7 +295,6 @@ impl Answer {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
     }
 
-    /// A numeric header.
     pub fn number(&self, name: &str) -> u64 {
         self.header(name)
             .parse()
@@ -320,7 +316,6 @@ impl Answer {
         names_a_route(&self.endpoint)
     }
 
-    /// The items of a list.
     #[track_caller]
     pub fn items(&self) -> &Vec<Value> {
         self.body.as_array().unwrap_or_else(|| panic!("no list: {} {}", self.status, self.body))

@@ -5,7 +5,6 @@
 
 use std::cell::RefCell;
 
-/// An event during a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Answered(Answered),
@@ -39,7 +38,6 @@ impl Event {
     }
 }
 
-/// A response and its caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answered {
     pub method: String,

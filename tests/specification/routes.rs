@@ -3,7 +3,6 @@
 //! The method `ANY` means that the document names a route without a method: one known method
 //! suffices.
 
-/// The methods of routes.
 pub const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
 /// One method of one template.

@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::recorder::{Event, record};
 
-/// An object with its documented fields.
 #[derive(Debug)]
 pub struct Object {
     pub name: &'static str,
@@ -88,7 +87,7 @@ pub fn faults(value: &Value, object: &'static Object) -> Vec<String> {
             None => faults.push(format!("{} is missing", field.name)),
             Some(Fit::Wrong(what)) => faults.push(format!("{}: {what}", field.name)),
             Some(Fit::Unseen) => {}
-            Some(Fit::Seen(text)) => {
+            Some(Fit::Compared(text)) => {
                 record(Event::Compared { object: object.name, field: field.name, text });
             }
         }
@@ -99,7 +98,7 @@ pub fn faults(value: &Value, object: &'static Object) -> Vec<String> {
 /// The result of comparing a value with a type.
 enum Fit {
     /// Compared, with the text of a closed set.
-    Seen(Option<String>),
+    Compared(Option<String>),
     /// Not wrong, but nothing to compare.
     Unseen,
     Wrong(String),
@@ -117,20 +116,24 @@ fn fit(value: &Value, ty: &'static Type) -> Fit {
         Type::Url => text.is_some_and(is_url),
         Type::Map => value.is_object(),
         Type::OneOf(values) => match text {
-            Some(text) if values.contains(&text) => return Fit::Seen(Some(text.to_owned())),
+            Some(text) if values.contains(&text) => return Fit::Compared(Some(text.to_owned())),
             _ => false,
         },
         Type::Nullable(inner) => {
             return if value.is_null() { Fit::Unseen } else { fit(value, inner) };
         }
         Type::MaybeNull(inner) => {
-            return if value.is_null() { Fit::Seen(None) } else { fit(value, inner) };
+            return if value.is_null() { Fit::Compared(None) } else { fit(value, inner) };
         }
         Type::Array(item) => return fit_items(value, item, Fit::Unseen),
-        Type::MaybeEmpty(item) => return fit_items(value, item, Fit::Seen(None)),
+        Type::MaybeEmpty(item) => return fit_items(value, item, Fit::Compared(None)),
         Type::Object(object) => {
             let faults = faults(value, object);
-            return if faults.is_empty() { Fit::Seen(None) } else { Fit::Wrong(faults.join("; ")) };
+            return if faults.is_empty() {
+                Fit::Compared(None)
+            } else {
+                Fit::Wrong(faults.join("; "))
+            };
         }
         Type::Either(types) => {
             let fitting =
@@ -138,20 +141,20 @@ fn fit(value: &Value, ty: &'static Type) -> Fit {
             return fitting.unwrap_or_else(|| Fit::Wrong(format!("{value} is none of {types:?}")));
         }
     };
-    if fits { Fit::Seen(None) } else { Fit::Wrong(format!("{value} is not {ty:?}")) }
+    if fits { Fit::Compared(None) } else { Fit::Wrong(format!("{value} is not {ty:?}")) }
 }
 
 fn fit_items(value: &Value, item: &'static Type, empty: Fit) -> Fit {
     let Some(items) = value.as_array() else { return Fit::Wrong(format!("{value} is no list")) };
-    let mut seen = empty;
+    let mut result = empty;
     for value in items {
         match fit(value, item) {
             Fit::Wrong(what) => return Fit::Wrong(what),
             Fit::Unseen => {}
-            Fit::Seen(_) => seen = Fit::Seen(None),
+            Fit::Compared(_) => result = Fit::Compared(None),
         }
     }
-    seen
+    result
 }
 
 /// "ISO 8601, `YYYY-MM-DDTHH:MM:SSZ` (some responses carry a numeric UTC offset instead of Z)"
@@ -216,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_wrong_is_found_at_once() {
+    fn all_faults_of_an_object_are_found_at_once() {
         let faults = faults(
             &json!({ "id": "1", "at": "yesterday", "state": "ajar", "note": 1, "tags": [2] }),
             &THING,

@@ -16,7 +16,7 @@ pub enum Behaviour {
     /// Never answers.
     Silence,
     /// Sends this and closes.
-    Says(&'static str),
+    Sends(&'static str),
     /// Sends this for every request of a connection.
     Keeps(&'static str),
     /// Sends this for the first request of a connection and closes on the second.
@@ -37,14 +37,11 @@ impl Broken {
         let requests = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&requests);
         let is_silent = Arc::<AtomicBool>::default();
-        let falls_silent = Arc::clone(&is_silent);
+        let silent = Arc::clone(&is_silent);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let behaviour = if falls_silent.load(Ordering::SeqCst) {
-                    Behaviour::Silence
-                } else {
-                    behaviour
-                };
+                let behaviour =
+                    if silent.load(Ordering::SeqCst) { Behaviour::Silence } else { behaviour };
                 tokio::spawn(answer(stream, behaviour, Arc::clone(&counter)));
             }
         });
@@ -52,7 +49,7 @@ impl Broken {
     }
 
     /// Leaves every later connection unanswered.
-    pub fn falls_silent(&self) {
+    pub fn stops_answering(&self) {
         self.is_silent.store(true, Ordering::SeqCst);
     }
 
@@ -84,7 +81,7 @@ async fn answer(mut stream: TcpStream, behaviour: Behaviour, counter: Arc<Atomic
         let (text, keeps) = match behaviour {
             Behaviour::Close => ("", false),
             Behaviour::Silence => return std::future::pending().await,
-            Behaviour::Says(text) => (text, false),
+            Behaviour::Sends(text) => (text, false),
             Behaviour::Keeps(text) => (text, true),
             Behaviour::DiesIdle(text) => (if seen == 1 { text } else { "" }, seen == 1),
         };

@@ -3,7 +3,7 @@
 /// The usual number of cases of a property test: `proptest`'s own.
 const USUAL: u32 = 256;
 
-/// Returns `all` random cases, or a share of them where `PROPTEST_CASES` asks for fewer than usual.
+/// Returns `all` random cases, or a share of them where `PROPTEST_CASES` names fewer than usual.
 pub fn cases(all: u32) -> u32 {
     let wanted = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
     let share: u32 = wanted.unwrap_or(USUAL).min(USUAL);

@@ -14,7 +14,7 @@ pub struct ScriptedUpstream {
 pub struct ScriptedConnection {
     stream: TcpStream,
     /// The head of the request and any bytes read with it.
-    pub asked: String,
+    pub request: String,
 }
 
 impl ScriptedUpstream {
@@ -32,7 +32,7 @@ impl ScriptedUpstream {
     /// Accepts the next connection and reads its first request head.
     pub async fn next(&self) -> ScriptedConnection {
         let (stream, _) = self.listener.accept().await.unwrap();
-        let mut connection = ScriptedConnection { stream, asked: String::new() };
+        let mut connection = ScriptedConnection { stream, request: String::new() };
         connection.read_request().await;
         connection
     }
@@ -45,18 +45,18 @@ impl ScriptedConnection {
         while !head.windows(4).any(|end| end == b"\r\n\r\n") {
             assert!(self.stream.read_buf(&mut head).await.unwrap() > 0, "the gateway has left");
         }
-        self.asked = String::from_utf8(head).unwrap();
+        self.request = String::from_utf8(head).unwrap();
     }
 
     /// Reads the rest of a request body of this length.
     pub async fn read_body(&mut self, length: usize) {
-        let came = self.asked.split_once("\r\n\r\n").map_or(0, |(_, body)| body.len());
+        let came = self.request.split_once("\r\n\r\n").map_or(0, |(_, body)| body.len());
         let mut rest = vec![0; length - came];
         self.stream.read_exact(&mut rest).await.unwrap();
     }
 
     /// Closes the sending side only.
-    pub async fn falls_silent(&mut self) {
+    pub async fn half_closes(&mut self) {
         self.stream.shutdown().await.unwrap();
     }
 

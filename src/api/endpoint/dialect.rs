@@ -31,7 +31,7 @@ impl Dialect {
         }
     }
 
-    /// Response header that names the permissions an endpoint wants from app and fine-grained
+    /// Response header that names the permissions an endpoint requires of app and fine-grained
     /// tokens.
     pub const fn accepted_permissions_header(self) -> &'static str {
         match self {

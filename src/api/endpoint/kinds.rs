@@ -98,13 +98,13 @@ impl TokenKinds {
     /// Returns true where the endpoint takes this kind, and `None` where the specification does not
     /// say.
     pub const fn accepts(self, kind: TokenKind) -> Option<bool> {
-        self.says(kind.bit())
+        self.accepts_bit(kind.bit())
     }
 
     /// Returns true where the endpoint takes an app's JWT, and `None` where the specification does
     /// not say.
     pub const fn accepts_app_jwt(self) -> Option<bool> {
-        self.says(JWT)
+        self.accepts_bit(JWT)
     }
 
     /// Returns true where no kind is specified.
@@ -112,7 +112,7 @@ impl TokenKinds {
         self.accepted == 0 && self.rejected == 0
     }
 
-    const fn says(self, bit: u8) -> Option<bool> {
+    const fn accepts_bit(self, bit: u8) -> Option<bool> {
         if self.accepted & bit != 0 {
             Some(true)
         } else if self.rejected & bit != 0 {
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_said_stays_unknown() {
+    fn an_unspecified_token_kind_stays_unknown() {
         let kinds = TokenKinds::parse("app-user,!installation").unwrap_or_default();
         assert_eq!(kinds.accepts(TokenKind::AppUser), Some(true));
         assert_eq!(kinds.accepts(TokenKind::Installation), Some(false));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_both_accepted_and_rejected_or_misspelt_is_no_set() {
+    fn a_contradictory_or_misspelt_kind_is_rejected() {
         assert_eq!(TokenKinds::parse("classic,!classic"), None);
         assert_eq!(TokenKinds::parse("clasic"), None);
         assert_eq!(TokenKinds::parse("*"), None);

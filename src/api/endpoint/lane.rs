@@ -14,7 +14,7 @@
 use super::owner_root::root_segments;
 
 /// Segments that only group collections: the next segment is the collection.
-const SHELVES: [&str; 6] =
+const GROUPING_SEGMENTS: [&str; 6] =
     ["actions", "code-scanning", "codespaces", "dependabot", "notifications", "secret-scanning"];
 
 /// Collections with members that the upstream names by a number or a digest and never reuses. Other
@@ -67,14 +67,14 @@ pub fn lane_of(path: &str) -> String {
         ["repos", owner, _, "properties", ..] => vec!["orgs", owner, "properties"],
         // A team has one number, with or without its organization's number before it.
         ["teams", team, ..] | ["organizations", _, "team", team, ..] => vec!["teams", number(team)],
-        _ => below_place(&segments, root_segments(&path)),
+        _ => lane_below_root(&segments, root_segments(&path)),
     };
     format!("/{}", lane.join("/"))
 }
 
-fn below_place<'p>(segments: &[&'p str], place: usize) -> Vec<&'p str> {
-    let (place, below) = segments.split_at_checked(place).unwrap_or((segments, &[]));
-    let mut lane = place.to_vec();
+fn lane_below_root<'p>(segments: &[&'p str], root_segments: usize) -> Vec<&'p str> {
+    let (root, below) = segments.split_at_checked(root_segments).unwrap_or((segments, &[]));
+    let mut lane = root.to_vec();
     if let Some(kind) = lane.first_mut() {
         *kind = collection(kind);
     }
@@ -82,7 +82,7 @@ fn below_place<'p>(segments: &[&'p str], place: usize) -> Vec<&'p str> {
     while let Some(name) = below.next() {
         let name = collection(name);
         lane.push(name);
-        if SHELVES.contains(&name) {
+        if GROUPING_SEGMENTS.contains(&name) {
             continue;
         }
         match below.peek().filter(|_| MADE_ONCE.contains(&name)) {
@@ -123,7 +123,7 @@ mod tests {
         template.split('/').map(fill).collect::<Vec<_>>().join("/")
     }
 
-    fn written() -> BTreeSet<&'static str> {
+    fn write_templates() -> BTreeSet<&'static str> {
         let writes = Table::embedded(Dialect::Service)
             .endpoints()
             .iter()
@@ -192,15 +192,15 @@ mod tests {
     }
 
     #[test]
-    fn a_collection_and_its_members_are_one_lane_in_the_whole_table_unless_they_are_made_once() {
-        let written = written();
+    fn collections_share_a_lane_with_members_not_made_once() {
+        let write_templates = write_templates();
         let mut pairs = 0;
-        for collection in &written {
+        for collection in &write_templates {
             let Some(name) = collection.rsplit('/').next().filter(|name| !name.starts_with('{'))
             else {
                 continue;
             };
-            for member in written.iter().filter(|member| {
+            for member in write_templates.iter().filter(|member| {
                 member.strip_prefix(collection).is_some_and(|rest| rest.starts_with("/{"))
             }) {
                 pairs += 1;
@@ -228,7 +228,7 @@ mod tests {
             "/orgs/{org}",
             "/orgs/{org}/repos",
         ];
-        for template in written().into_iter().filter(|template| !whole.contains(template)) {
+        for template in write_templates().into_iter().filter(|template| !whole.contains(template)) {
             let lane = lane_of(&filled(template, "x"));
             let segments = lane.split('/').count() - 1;
             assert!(
@@ -241,7 +241,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_lane_does_not_depend_on_the_case_of_letters(at in any::<prop::sample::Index>(), value in "[a-zA-Z0-9._-]{1,12}") {
-            let templates: Vec<_> = written().into_iter().collect();
+            let templates: Vec<_> = write_templates().into_iter().collect();
             let template = at.get(&templates);
             prop_assert_eq!(lane_of(&filled(template, &value)), lane_of(&filled(template, &value.to_ascii_uppercase())));
         }

@@ -179,7 +179,7 @@ metrics /repos/{}/{}/community/profile /repos/{}/{}/stats...
 ";
 
 /// Expands `a/(b|c)`.
-fn spelt_out(route: &str) -> Vec<String> {
+fn alternatives(route: &str) -> Vec<String> {
     let Some((before, rest)) = route.split_once('(') else { return vec![route.to_owned()] };
     let (inside, after) = rest.split_once(')').expect("a closing parenthesis");
     inside.split('|').map(|one| format!("{before}{one}{after}")).collect()
@@ -208,7 +208,7 @@ fn rows() -> BTreeSet<Row> {
         };
         for method in methods.split(',') {
             let (name, mark) = method.split_at(method.trim_end_matches(['m', 'u']).len());
-            rows.extend(spelt_out(route).into_iter().map(|route| {
+            rows.extend(alternatives(route).into_iter().map(|route| {
                 (name.to_owned(), route, permission.to_owned(), mark == "m", mark == "u")
             }));
         }
@@ -217,7 +217,7 @@ fn rows() -> BTreeSet<Row> {
 }
 
 /// Rows of the table for the routes of these sources.
-fn told(table: &Table) -> BTreeSet<Row> {
+fn table_rows(table: &Table) -> BTreeSet<Row> {
     let mut rows = BTreeSet::new();
     let listed = table.endpoints().iter().filter(|endpoint| {
         matches!(endpoint.source, Source::Matrix | Source::Document2) && !endpoint.generic
@@ -238,14 +238,14 @@ fn told(table: &Table) -> BTreeSet<Row> {
 }
 
 #[test]
-fn every_row_of_the_permission_matrix_is_in_the_table_as_it_stands_there() {
-    let told = told(Table::embedded(Dialect::Service));
-    let missing: Vec<_> = rows().into_iter().filter(|row| !told.contains(row)).collect();
+fn the_table_has_every_row_of_the_permission_matrix() {
+    let in_table = table_rows(Table::embedded(Dialect::Service));
+    let missing: Vec<_> = rows().into_iter().filter(|row| !in_table.contains(row)).collect();
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
 #[test]
-fn the_table_takes_nothing_from_the_matrix_that_is_not_in_it() {
+fn the_table_adds_no_permission_to_the_matrix() {
     let rows = rows();
     let by_a_word = |row: &Row| {
         let own = row.1.strip_prefix("/repos/{}/{}").unwrap_or("");
@@ -260,7 +260,7 @@ fn the_table_takes_nothing_from_the_matrix_that_is_not_in_it() {
             .any(|name| row.2.starts_with(name))
             || row.1.starts_with("/organizations/{}/team/{}/")
     };
-    let more: Vec<_> = told(Table::embedded(Dialect::Service))
+    let more: Vec<_> = table_rows(Table::embedded(Dialect::Service))
         .into_iter()
         .filter(|row| !rows.contains(row) && !by_a_word(row) && !of_document_2(row))
         .collect();
@@ -268,7 +268,7 @@ fn the_table_takes_nothing_from_the_matrix_that_is_not_in_it() {
 }
 
 #[test]
-fn both_app_tokens_are_taken_by_every_row_that_is_not_marked() {
+fn every_unmarked_row_takes_both_app_tokens() {
     for (method, route, permission, _, uat_only) in rows() {
         let table = Table::embedded(Dialect::Service);
         let endpoint = table.endpoints().iter().find(|endpoint| {
@@ -285,7 +285,7 @@ fn both_app_tokens_are_taken_by_every_row_that_is_not_marked() {
 }
 
 #[test]
-fn every_route_of_the_inventory_is_in_the_table() {
+fn the_table_has_every_route_of_the_inventory() {
     let table = Table::embedded(Dialect::Service);
     let mut methods: BTreeMap<String, BTreeSet<&Method>> = BTreeMap::new();
     for endpoint in table.endpoints().iter().filter(|endpoint| !endpoint.generic) {
@@ -293,7 +293,7 @@ fn every_route_of_the_inventory_is_in_the_table() {
     }
     for line in INVENTORY.lines().filter(|line| !line.is_empty()) {
         let (group, routes) = line.split_once(' ').expect("a group and routes");
-        for route in routes.split(' ').flat_map(spelt_out) {
+        for route in routes.split(' ').flat_map(alternatives) {
             let Some(prefix) = route.strip_suffix("...") else {
                 assert!(methods.contains_key(&route), "{group}: {route}");
                 continue;

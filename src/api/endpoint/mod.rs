@@ -88,22 +88,22 @@ pub enum PermissionOwner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString)]
 #[strum(serialize_all = "lowercase")]
 pub enum Access {
-    /// Read.
+    /// Permits reads.
     Read,
-    /// Change.
+    /// Permits changes of the object.
     Write,
-    /// Change the rules themselves, such as definitions of custom properties.
+    /// Permits changes of the rules themselves, such as definitions of custom properties.
     Admin,
 }
 
-/// Permission that an endpoint wants of app and fine-grained tokens.
+/// Permission that an endpoint requires of app and fine-grained tokens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Permission {
     /// Owner of the object.
     pub owner: PermissionOwner,
     /// Name in lower case with `_` for spaces: `self_hosted_runners`.
     pub name: String,
-    /// Level.
+    /// Lowest level that suffices.
     pub access: Access,
 }
 
@@ -125,7 +125,7 @@ pub struct Endpoint {
     /// Route with its parameters in braces: `/repos/{owner}/{repo}/issues`. A family or class ends
     /// in `{*rest}` or is a word in parentheses.
     pub template: String,
-    /// Method; GET includes HEAD. The class of methods that are none of the five is `OPTIONS`.
+    /// Method; GET includes HEAD. `OPTIONS` stands for all methods without a tree of their own.
     pub method: Method,
     /// Group of the route inventory, or one of our own for routes beyond it.
     pub group: String,

@@ -18,7 +18,7 @@ const OWNER_ROOTS: [(&str, usize); 11] = [
 
 /// Returns the number of leading segments in the root of `path`; 0 without a root.
 pub(in crate::api) fn root_segments(path: &str) -> usize {
-    // Comparing bytes is faster for short texts, and each request asks several times.
+    // Comparing bytes is faster for short texts, and each request needs several lookups.
     let first = path.as_bytes().split(|byte| *byte == b'/').nth(1).unwrap_or_default();
     OWNER_ROOTS
         .iter()

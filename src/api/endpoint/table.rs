@@ -71,7 +71,7 @@ impl Table {
     /// Classifies a request. `path` begins with `/`, has no `/api/v3` and no query. HEAD counts as
     /// GET.
     pub fn classify<'t, 'p>(&'t self, method: &Method, path: &'p str) -> Classified<'t, 'p> {
-        let place = place_of(method);
+        let place = method_index(method);
         let found = self.trees.get(place).and_then(|tree| tree.at(path).ok());
         let (id, params) = match found {
             None => (self.unknown[place], Params::default()),
@@ -125,7 +125,7 @@ impl Table {
             .collect();
         for (endpoint, template) in by_number.iter().filter(|(endpoint, _)| !endpoint.family) {
             let class = class_of(&endpoints, &endpoint.method, template)
-                .unwrap_or(unknown[place_of(&endpoint.method)]);
+                .unwrap_or(unknown[method_index(&endpoint.method)]);
             // On a conflict the address by number has a line of its own, which stays.
             let _ = insert(&mut trees, endpoint, template, Some(class));
         }
@@ -160,7 +160,7 @@ fn begins_with_number(params: &Params<'_, '_>) -> bool {
     first.is_some_and(|(_, value)| value.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-fn place_of(method: &Method) -> usize {
+fn method_index(method: &Method) -> usize {
     match *method {
         Method::GET | Method::HEAD => 0,
         Method::POST => 1,
@@ -178,14 +178,16 @@ fn insert(
     unless_number: Option<EndpointId>,
 ) -> Result<(), InsertError> {
     let route = Route { endpoint: endpoint.id, unless_number };
-    trees.get_mut(place_of(&endpoint.method)).map_or(Ok(()), |tree| tree.insert(template, route))
+    trees
+        .get_mut(method_index(&endpoint.method))
+        .map_or(Ok(()), |tree| tree.insert(template, route))
 }
 
 /// Inserts a family's catch-all. A tree cannot hold `{*rest}` beside `{name}`: there the family
 /// takes the free places next to and below `{name}`.
 fn insert_family(trees: &mut [Router<Route>], endpoint: &Endpoint, template: &str) {
     let route = Route { endpoint: endpoint.id, unless_number: None };
-    let Some(tree) = trees.get_mut(place_of(&endpoint.method)) else { return };
+    let Some(tree) = trees.get_mut(method_index(&endpoint.method)) else { return };
     let mut above = template.trim_end_matches("{*rest}").to_owned();
     for depth in segment_count(template)..SEGMENTS_MAX {
         // A trailing slash is another, unknown route. On a conflict a route or a deeper family is

@@ -95,7 +95,7 @@ fn head_is_classified_as_get() {
 }
 
 #[test]
-fn routes_of_every_group_are_found_with_their_permission_and_tokens() {
+fn every_sample_route_has_its_permission_and_tokens() {
     for line in
         SAMPLES.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
     {
@@ -110,17 +110,17 @@ fn routes_of_every_group_are_found_with_their_permission_and_tokens() {
             permission,
             "{line}"
         );
-        assert_eq!(told(found.tokens), tokens, "{line}");
+        assert_eq!(token_signs(found.tokens), tokens, "{line}");
     }
 }
 
 /// Facts about classic, fine-grained, OAuth, app user and installation tokens and about the app's
 /// JWT.
-fn told(tokens: TokenKinds) -> String {
+fn token_signs(tokens: TokenKinds) -> String {
     use TokenKind::{AppUser, Classic, FineGrained, Installation, Oauth};
     let kinds =
         [Classic, FineGrained, Oauth, AppUser, Installation].map(|kind| tokens.accepts(kind));
-    let sign = |said| match said {
+    let sign = |accepted| match accepted {
         Some(true) => '+',
         Some(false) => '-',
         None => '?',
@@ -128,7 +128,7 @@ fn told(tokens: TokenKinds) -> String {
     kinds.into_iter().chain([tokens.accepts_app_jwt()]).map(sign).collect()
 }
 
-/// Method, template, permission, and the text of [`told`].
+/// Method, template, permission, and the text of [`token_signs`].
 const SAMPLES: &str = "
 # Document 2
 GET /orgs/{org}/teams/{team_slug}/invitations org/members:read +++++?
@@ -389,7 +389,7 @@ fn the_other_facts_are_those_of_the_documents() {
 }
 
 #[test]
-fn writes_that_people_notice_are_marked() {
+fn notifying_and_content_writes_are_marked() {
     for path in [
         "/orgs/o/invitations",
         "/repos/o/r/commits/c/comments",
@@ -426,7 +426,7 @@ fn writes_that_people_notice_are_marked() {
 }
 
 #[test]
-fn every_route_about_an_apps_access_tokens_is_a_token_request_and_no_other_is() {
+fn only_routes_of_access_tokens_are_token_requests() {
     for (method, path) in [
         ("POST", "/app/installations/5/access_tokens"),
         ("POST", "/applications/c/token"),
@@ -463,7 +463,7 @@ fn every_route_about_an_apps_access_tokens_is_a_token_request_and_no_other_is() 
 
 /// Slow reference lookup: tries every route and prefers the match that is literal at the first
 /// difference.
-fn by_trying_each<'t>(table: &'t Table, method: &Method, path: &str) -> &'t str {
+fn linear_search<'t>(table: &'t Table, method: &Method, path: &str) -> &'t str {
     let rank = |template: &str, open_end: bool| -> Option<Vec<u8>> {
         let mut ranks = Vec::new();
         let mut given = path.split('/');
@@ -533,7 +533,7 @@ fn near_path() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn a_place_is_what_a_path_names_first() {
+fn a_place_is_the_first_resource_that_a_path_names() {
     assert_eq!(Table::place("/repos/acme/widgets/issues/5"), Some("/repos/acme/widgets"));
     assert_eq!(Table::place("/repos/{owner}/{repo}"), Some("/repos/{owner}/{repo}"));
     assert_eq!(Table::place("/orgs/acme/teams"), Some("/orgs/acme"));
@@ -547,11 +547,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_trees_find_what_trying_each_route_finds(path in near_path(), method in prop::sample::select(crate::api::endpoint::table_text::METHODS.to_vec())) {
+    fn the_trees_agree_with_a_linear_search(path in near_path(), method in prop::sample::select(crate::api::endpoint::table_text::METHODS.to_vec())) {
         let numbered = ["/repositories/", "/organizations/", "/user/"].iter().any(|first| path.starts_with(first));
         prop_assume!(!numbered);
         let table = Table::embedded(Dialect::Service);
-        prop_assert_eq!(&table.classify(&method, &path).endpoint.template, by_trying_each(table, &method, &path));
+        prop_assert_eq!(&table.classify(&method, &path).endpoint.template, linear_search(table, &method, &path));
     }
 
     #[test]

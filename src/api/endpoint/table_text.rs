@@ -199,7 +199,7 @@ mod tests {
             "[hooks document-3 tokens=classic]\nGET,POST /orgs/{org}/hooks org/webhooks content # why\n",
         );
         assert_eq!(lines.faults, Vec::<String>::new());
-        let told: Vec<_> = lines
+        let facts: Vec<_> = lines
             .endpoints
             .iter()
             .map(|endpoint| {
@@ -213,7 +213,7 @@ mod tests {
             .collect();
         let permission = |level: &str| Some(format!("org/webhooks:{level}"));
         assert_eq!(
-            told,
+            facts,
             [("GET", 1, false, permission("read")), ("POST", 5, true, permission("write"))]
         );
     }
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_a_fault_with_its_line() {
+    fn an_unreadable_line_is_a_fault_with_its_number() {
         for bad in [
             "GET relative",
             "GET /a/",

@@ -67,7 +67,7 @@ fn may_be_read_as_json_alone(headers: &HeaderMap, body: &[u8]) -> bool {
 #[derive(Deserialize)]
 struct Text<'b>(#[serde(borrow)] Cow<'b, str>);
 
-/// Members that decide.
+/// Members that decide which operation runs.
 const DECIDING: [&str; 3] = ["query", "operationName", "extensions"];
 
 impl<'de> Deserialize<'de> for Envelope<'de> {

@@ -2,8 +2,8 @@
 //! notifications.
 //!
 //! The document is parsed, not validated: the schema belongs to the upstream. Everything that is
-//! not plainly a query counts as a mutation, because a mutation taken for a query would be repeated
-//! after a lost answer (SPECIFICATION, "Promises" 3). Permissions and limits are decided elsewhere.
+//! not plainly a query counts as a mutation. A mutation taken for a query would be repeated after a
+//! lost answer (SPECIFICATION, "Promises" 3). Permissions and limits are decided elsewhere.
 
 mod envelope;
 mod mutations;
@@ -94,7 +94,7 @@ impl GraphqlRequest {
         let executable = Executable::of(&document)?;
         let candidates = executable.candidates(envelope.operation_name.as_deref());
         let effect = candidates.iter().map(|operation| executable.effect(operation)).max()?;
-        let is_priced = candidates.iter().all(|operation| executable.asks_its_cost(operation));
+        let is_priced = candidates.iter().all(|operation| executable.selects_cost(operation));
         Some(Self {
             effect,
             priced: is_priced.then(|| OperationKey::of(text, envelope.operation_name.as_deref())),
@@ -160,7 +160,7 @@ impl<'d> Executable<'d> {
         }
     }
 
-    fn asks_its_cost(&self, operation: &'d OperationDefinition) -> bool {
+    fn selects_cost(&self, operation: &'d OperationDefinition) -> bool {
         let has_cost = |field: &Field| {
             let selects = |selection: &Selection| {
                 selection

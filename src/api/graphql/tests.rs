@@ -21,7 +21,7 @@ fn effect(document: &str) -> GraphqlEffect {
 }
 
 #[test]
-fn what_only_mentions_a_mutation_is_a_query() {
+fn a_query_may_contain_the_word_mutation() {
     for document in [
         "{ viewer { login } }",
         "query { mutation }",
@@ -57,7 +57,7 @@ fn a_mutation_is_recognised_wherever_it_stands() {
 }
 
 #[test]
-fn of_several_operations_the_named_one_counts() {
+fn the_named_operation_of_several_counts() {
     let document = "query A { a } mutation B { closeIssue { id } } query C { c } mutation D { addComment { id } }";
     let named = |name: Value| effect_of(&json!({ "query": document, "operationName": name }));
     assert_eq!(
@@ -67,7 +67,7 @@ fn of_several_operations_the_named_one_counts() {
 }
 
 #[test]
-fn where_the_name_does_not_decide_no_mutation_may_pass_for_a_query() {
+fn an_ambiguous_operation_name_counts_as_the_worst() {
     let mixed = "query A { a } mutation B { addComment { id } }";
     let queries = "query A { a } query C { c }";
     for name in [json!(null), json!(""), json!("X"), json!("a"), json!("A "), json!(" A")] {
@@ -84,7 +84,7 @@ fn where_the_name_does_not_decide_no_mutation_may_pass_for_a_query() {
 }
 
 #[test]
-fn what_cannot_be_read_is_unclear() {
+fn an_ambiguous_or_malformed_body_is_unclear() {
     for body in [
         "",
         "{",
@@ -140,7 +140,7 @@ fn a_document_that_does_not_parse_is_unclear() {
 }
 
 #[test]
-fn members_that_do_not_decide_are_skipped_whatever_they_are() {
+fn irrelevant_members_of_any_value_are_skipped() {
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     let body = format!(
         "{{\"variables\":{deep},\"query\":\"{{a}}\",\"variables\":1,\"operationName\":null,\"extensions\":{{\"client\":{{}}}}}}"
@@ -196,7 +196,7 @@ fn only_a_post_of_json_is_plainly_a_query() {
 }
 
 #[test]
-fn a_mutation_does_what_its_fields_do() {
+fn a_mutation_has_the_effect_of_its_fields() {
     for (fields, expected) in [
         ("addComment(input: {}) { subject { id } }", Creates),
         ("createIssue { issue { id } }", Creates),
@@ -232,7 +232,7 @@ fn a_mutation_does_what_its_fields_do() {
 }
 
 #[test]
-fn an_operation_that_asks_its_cost_has_a_key_of_its_own() {
+fn an_operation_that_selects_its_cost_has_its_own_key() {
     let key = |document: &str, name: Value| {
         let body = json!({ "query": document, "operationName": name, "variables": { "n": 5 } })
             .to_string();
@@ -437,7 +437,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn documents_of_known_effect_are_read_as_what_they_are((known, spaces) in operations(), wanted in 0..5_usize, escapes in any::<bool>()) {
+    fn generated_documents_get_their_known_effect((known, spaces) in operations(), wanted in 0..5_usize, escapes in any::<bool>()) {
         let document: String = known.iter().zip(&spaces).map(|(operation, space)| format!("{space}{}{space}", operation.text)).collect::<Vec<_>>().concat();
         let fragment = "fragment mutation on Mutation{addComment}";
         let name = (wanted < 4).then(|| format!("O{wanted}"));
@@ -449,7 +449,7 @@ proptest! {
     }
 
     #[test]
-    fn soup_that_is_taken_for_a_query_names_no_mutation(
+    fn token_soup_read_as_a_query_names_no_mutation(
         tokens in prop::collection::vec(prop::sample::select(vec![
             "mutation", "mutation{a}", "query", "{", "}", "{a}", "a", "\"", "\"\"\"", "\\\"", "\\\"\"\"", "\\", "#", "\n", "\r", "(", ")", "x:1", "\u{2028}", " ", "@d",
             "$x:Int", "...", "on", "[", "]", "\u{feff}", ",", "é",

@@ -99,8 +99,8 @@ fn wild_segments(path: &str, is_wild: impl Fn(&str) -> bool) -> u32 {
     segments.filter(|(_, segment)| is_wild(segment)).fold(0, |bits, (at, _)| bits | 1 << at)
 }
 
-/// Returns true when `path` begins as `pattern` says. With `starred`, a `*` in the path matches a
-/// number.
+/// Returns true when the beginning of `path` matches `pattern`. With `starred`, a `*` in the path
+/// matches a number.
 fn is_below(pattern: &str, path: &str, starred: bool) -> bool {
     matches(pattern, path, |wanted, segment| {
         Fit::from(match wanted {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_name_has_a_number_too() {
+    fn a_name_and_a_number_are_aliases_of_each_other() {
         assert_eq!(aliases_of("/repos/acme/widgets/issues/5"), ["/repositories/*/issues/5"]);
         assert_eq!(aliases_of("/repositories/7/issues"), ["/repos/*/*/issues"]);
         assert_eq!(
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_with_a_star_is_found_by_every_path_that_it_may_mean() {
+    fn a_wild_form_is_found_by_every_path_that_it_matches() {
         for (noted, path) in [
             ("/repositories/*/issues/5", "/repositories/7/issues/5"),
             ("/repos/*/*/issues", "/repos/acme/widgets/issues"),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_that_nobody_looks_for_has_no_form() {
+    fn an_unused_wildcard_has_no_form() {
         for path in [
             "/repos/acme/widgets/issues",
             "/repos/*/widgets/issues",

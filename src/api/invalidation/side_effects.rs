@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_write_changes_elsewhere_is_stale_by_all_its_addresses() {
+    fn a_write_invalidates_its_side_effects_by_every_alias() {
         for (written, stale) in [
             ("/notifications", "/repos/*/*/notifications"),
             ("/notifications", "/repositories/*/notifications"),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_is_there_once_and_changes_a_route_that_exists() {
+    fn every_row_is_unique_and_changes_an_existing_route() {
         let table = Table::embedded(Dialect::Service);
         for (written, changed) in ROWS {
             assert_eq!(ROWS.iter().filter(|(other, _)| other == written).count(), 1, "{written}");

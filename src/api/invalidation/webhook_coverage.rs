@@ -9,7 +9,7 @@
 //! - git's history and files (a push of many tags causes no event, and names may be tags)
 //! - commit comments, runs, checks and deployments (deletions, progress), releases (download
 //!   counts)
-//! - people, teams and their rights, keys (last use), secrets, variables, webhooks, traffic,
+//! - people, teams and their permissions, keys (last use), secrets, variables, webhooks, traffic,
 //!   reactions
 //!
 //! No event covers the foreign data in these answers: names of people and owners, names of issue
@@ -44,7 +44,7 @@ mod tests {
     use crate::api::{Dialect, Table, events_of};
 
     #[test]
-    fn every_route_that_events_tell_of_exists_and_has_an_event_of_its_own() {
+    fn every_covered_route_exists_and_has_its_own_event() {
         for dialect in [Dialect::Service, Dialect::Github] {
             let table = Table::embedded(dialect);
             for route in COVERED_ROUTES {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_without_an_event_is_told_of_by_none() {
+    fn a_route_that_changes_silently_has_no_events() {
         for route in [
             "/orgs/{org}/issue-fields",
             "/orgs/{org}/hooks",

@@ -159,7 +159,7 @@ fn subject_of_repository(head: &str) -> Subject {
         repositories: addresses(head),
         owners: [&organizations[..], &addresses(&format!("/users/{owner}"))].concat(),
         organizations,
-        users: anybody(),
+        users: any_user(),
         ..Subject::default()
     }
 }
@@ -185,7 +185,7 @@ fn caused_in_organization(path: &str) -> Vec<Invalidation> {
         territories: vec![format!("/repos/{}", name.unwrap_or("*"))],
         // The number and the name of a team, or of a person, cannot be matched.
         teams: addresses("/teams/*"),
-        users: anybody(),
+        users: any_user(),
         repositories: repository_of_team(&tail)
             .map_or_else(Vec::new, |repository| addresses(&repository)),
         ..Subject::default()
@@ -198,7 +198,7 @@ fn repository_of_team(tail: &str) -> Option<String> {
     Some(format!("/repos/{names}"))
 }
 
-fn anybody() -> Vec<String> {
+fn any_user() -> Vec<String> {
     addresses("/users/*")
 }
 
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_that_changes_changes_its_owners_lists() {
+    fn a_repository_write_invalidates_the_lists_of_its_owner() {
         for path in ["/repos/o/r", "/repos/o/r/transfer"] {
             for list in [
                 "/repos/o/r",
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn branches_of_the_tree_that_show_the_same_change_together() {
+    fn a_write_invalidates_other_views_of_its_change() {
         for (written, stale) in [
             ("/repos/o/r/issues/5", "/repos/o/r/pulls/5"),
             ("/repos/o/r/issues/5", "/repositories/*/issues/5"),
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_leaves_alone_what_it_cannot_change() {
+    fn a_write_keeps_paths_that_it_cannot_change() {
         for (written, kept) in [
             ("/repos/o/r/issues/5", "/repos/o/r/issues/6"),
             ("/repos/o/r/issues/5", "/repos/o/r/commits"),
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_below_something_changes_with_it_unless_it_was_only_added_to() {
+    fn a_write_other_than_post_invalidates_everything_below() {
         for (written, below) in [
             ("/orgs/o/hooks/5", "/orgs/o/hooks/5/**"),
             ("/repos/o/r/hooks/5", "/repositories/*/hooks/5/**"),
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_and_removed_many_at_a_time_is_doubtful_one_by_one() {
+    fn a_bulk_addition_or_removal_invalidates_each_member() {
         for written in
             ["organizations/add", "organizations/remove", "memberships/add", "memberships/remove"]
         {
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_written_by_its_number_may_be_anybodys() {
+    fn a_repository_written_by_number_may_have_any_owner() {
         for stale in [
             "/orgs/*",
             "/orgs/*/teams",
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shows_a_milestone_changes_with_its_counters() {
+    fn a_milestone_in_an_answer_invalidates_the_issues() {
         let stale = stale_by_milestone("/repos/o/r/issues/5");
         assert!(
             stale.contains(&Invalidation::Below("/repos/o/r/issues".to_owned()))
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_mutation_changes_is_not_known() {
+    fn a_mutation_invalidates_everything() {
         assert_eq!(after_write("/graphql"), ["everything"]);
         assert_eq!(after_write("/unknown/path"), ["/unknown", "/unknown/path"]);
     }

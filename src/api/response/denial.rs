@@ -54,9 +54,13 @@ impl Denial {
             StatusCode::FORBIDDEN => {
                 let message = message(body);
                 let by_token = message.starts_with(TOKEN_WORDS);
-                let rights = lacks_scope(headers)
+                let is_permission = lacks_scope(headers)
                     || PERMISSION_WORDS.iter().any(|words| message.starts_with(words));
-                Some(if rights { Self::MissingPermission { by_token } } else { Self::Forbidden })
+                Some(if is_permission {
+                    Self::MissingPermission { by_token }
+                } else {
+                    Self::Forbidden
+                })
             }
             _ => None,
         }
@@ -68,11 +72,11 @@ impl Denial {
 pub struct AcceptedPermission<'h> {
     /// Name, such as `contents`.
     pub name: &'h str,
-    /// Level.
+    /// Lowest level that suffices.
     pub access: Access,
 }
 
-/// Returns the one permission that an endpoint wants, which each answer names. Returns `None`
+/// Returns the one permission that an endpoint requires, which each answer names. Returns `None`
 /// without the header, and for several permissions or a choice (a comma is "and", a semicolon
 /// "or"): the missing one is then unknown.
 pub fn accepted_permission(
@@ -150,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_403_says_whether_it_is_about_rights() {
+    fn a_403_is_classified_by_its_message() {
         assert_eq!(
             forbidden("Resource not accessible by integration"),
             Some(Denial::MissingPermission { by_token: true })
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_404_is_about_rights_when_the_token_has_none_of_the_accepted_scopes() {
+    fn a_404_without_an_accepted_scope_is_a_missing_permission() {
         let denial = |has, accepts| {
             Denial::read(
                 StatusCode::NOT_FOUND,

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_or_malformed_number_spoils_the_whole() {
+    fn a_missing_or_malformed_number_rejects_all_headers() {
         for name in ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"] {
             for bad in [
                 "-",
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_in_milliseconds_is_not_believed() {
+    fn a_reset_in_milliseconds_is_rejected() {
         assert_eq!(RateHeaders::parse(&with(&[("x-ratelimit-reset", "1700000000000")])), None);
     }
 

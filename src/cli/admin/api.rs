@@ -31,7 +31,7 @@ const DEFAULT_CONFIG: &str = "weir.toml";
 const TOKEN_VARIABLE: &str = "WEIR_ADMIN_TOKEN";
 /// Timeout of the whole exchange. Our choice: an operator waits at a terminal; an answer takes
 /// milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer: 10,000 accounts with ten resources each take a fifth of it.
 const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
 
@@ -73,7 +73,7 @@ pub enum Fault {
         "nothing answers at {address}: {problem}\nis the gateway running there, and does its config have `admin = \"{address}\"` in [listen]?"
     )]
     Unreachable { address: String, problem: io::Error },
-    #[error("{0} took the question and did not answer within {PATIENCE:?}")]
+    #[error("{0} took the question and did not answer within {EXCHANGE_TIMEOUT:?}")]
     Timeout(String),
     /// The token is missing or wrong.
     #[error(
@@ -113,7 +113,7 @@ impl Fault {
 impl AdminArguments {
     /// Runs `request` against the gateway, prints its output, and returns the exit code
     /// (SPECIFICATION, "Commands").
-    pub fn ask(
+    pub fn run(
         self,
         command: &str,
         question: impl AsyncFnOnce(&AdminApi) -> Result<String, Fault>,
@@ -169,21 +169,21 @@ impl AdminApi {
         self.request(Method::POST, path, body.to_string().into()).await
     }
 
-    /// Formats an answer: with `json` as it is, else by `tell`. It is parsed in both cases, because
+    /// Formats an answer: with `json` as it is, else by `format`. It is parsed in both cases, because
     /// the next program in a pipe must get what it expects.
     pub fn printed<T: DeserializeOwned>(
         &self,
         body: &[u8],
         json: bool,
         mismatch: &str,
-        tell: impl FnOnce(&T) -> String,
+        format: impl FnOnce(&T) -> String,
     ) -> Result<String, Fault> {
         let answer: T = serde_json::from_slice(body).map_err(|_| self.not_admin(&mismatch))?;
-        Ok(if json { String::from_utf8_lossy(body).into_owned() + "\n" } else { tell(&answer) })
+        Ok(if json { String::from_utf8_lossy(body).into_owned() + "\n" } else { format(&answer) })
     }
 
     async fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, Fault> {
-        timeout(PATIENCE, self.exchange(method, path, body))
+        timeout(EXCHANGE_TIMEOUT, self.exchange(method, path, body))
             .await
             .unwrap_or_else(|_| Err(Fault::Timeout(self.address.clone())))
     }
@@ -318,34 +318,34 @@ mod tests {
     "#;
 
     #[test]
-    fn address_and_token_come_from_the_config_whatever_else_is_missing_from_it() {
+    fn an_incomplete_config_provides_address_and_token() {
         let api = resolved(None, Some(CONFIG), Some("other")).unwrap();
         assert_eq!((api.address.as_str(), token(&api)), ("127.0.0.1:9191", Some("sesame")));
     }
 
     #[test]
-    fn an_address_that_is_given_goes_before_that_of_the_config() {
+    fn a_given_address_overrides_that_of_the_config() {
         let api = resolved(Some("[::1]:9"), Some(CONFIG), None).unwrap();
         assert_eq!((api.address.as_str(), token(&api)), ("[::1]:9", Some("sesame")));
     }
 
     #[test]
-    fn without_a_config_the_token_comes_from_the_environment() {
+    fn the_environment_provides_the_token_without_a_config() {
         let api = resolved(Some("weir.internal:9090"), None, Some("sesame")).unwrap();
         assert_eq!((api.address.as_str(), token(&api)), ("weir.internal:9090", Some("sesame")));
         assert_eq!(token(&resolved(Some("weir.internal:9090"), None, Some("")).unwrap()), None);
     }
 
     #[test]
-    fn nothing_to_go_by_is_bad_usage_and_so_is_a_bad_config() {
-        for (config, said) in [
+    fn a_missing_address_or_a_bad_config_is_bad_usage() {
+        for (config, message) in [
             (None, "--admin ADDR"),
             (Some("[upstream]\n"), "--admin ADDR"),
             (Some("[listen]\nadmin = 3"), "listen.admin"),
         ] {
             let fault = resolved(None, config, None).unwrap_err();
             assert_eq!(fault.code(), BAD_CONFIG);
-            assert!(fault.to_string().contains(said), "{fault}");
+            assert!(fault.to_string().contains(message), "{fault}");
         }
     }
 
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_not_in_what_is_printed_about_the_question() {
+    fn no_output_about_the_api_shows_its_token() {
         let api = resolved(None, Some(CONFIG), None).unwrap();
         assert!(!format!("{api:?} {}", api.unauthorized()).contains("sesame"));
     }

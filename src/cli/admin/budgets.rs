@@ -46,11 +46,11 @@ pub struct Budgets {
 impl Budgets {
     pub fn run(self) -> ExitCode {
         let GatewayOptions { gateway, json } = self.options;
-        gateway.ask("weir budgets", async |api| ask(api, json).await)
+        gateway.run("weir budgets", async |api| fetch(api, json).await)
     }
 }
 
-async fn ask(api: &AdminApi, json: bool) -> Result<String, Fault> {
+async fn fetch(api: &AdminApi, json: bool) -> Result<String, Fault> {
     let body = api.get("/api/budgets").await?;
     let mismatch = "its answer is not the books of a gateway";
     api.printed(&body, json, mismatch, |answer: &Snapshot| render(answer, &api.address))
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_shown_with_the_time_until_it_is_whole_again() {
+    fn a_budget_shows_its_units_left_and_its_reset() {
         let text = rendered(vec![account("build-bot", 2_500)]);
         let expected = "weir at 127.0.0.1:9090, 2027-01-15T08:00:00Z: 1 account, 2 requests waiting\n\
             \n\
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn unhealthy_tokens_come_first_then_closed_accounts_then_the_emptiest() {
+    fn accounts_are_sorted_by_severity() {
         let mut unhealthy = account("revoked", 5_000);
         unhealthy.tokens[0] = TokenState {
             token: "4".into(),
@@ -283,11 +283,11 @@ mod tests {
             account("empty", 3),
             unhealthy,
         ]);
-        let places: Vec<usize> = ["\nrevoked ", "\nclosed ", "\nempty ", "\nlow ", "\nfull "]
+        let positions: Vec<usize> = ["\nrevoked ", "\nclosed ", "\nempty ", "\nlow ", "\nfull "]
             .iter()
             .map(|name| text.find(name).expect("it is listed"))
             .collect();
-        assert!(places.is_sorted(), "{text}");
+        assert!(positions.is_sorted(), "{text}");
         assert!(
             text.contains(
                 "  revoked: token 4 is not used: benched for 300 s: 401 Bad credentials\n"
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_presumed_is_not_shown_as_known() {
+    fn a_presumed_budget_is_not_shown_as_known() {
         let mut fresh = account("fresh", 5_000);
         fresh.resources[0].known = false;
         let mut idle = account("idle", 5_000);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn secondary_limits_in_use_are_shown_and_full_ones_complained_about() {
+    fn used_secondary_limits_are_shown_and_full_ones_reported() {
         let mut busy = account("busy", 5_000);
         busy.secondary = vec![
             SecondaryUse { limit: "concurrency".into(), in_use: 100, max: 100 },
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_from_upstream_cannot_command_the_terminal() {
+    fn a_name_from_upstream_cannot_control_the_terminal() {
         let mut odd = account("odd", 5_000);
         odd.resources[0].resource = "core\u{1b}[2J\n".into();
         assert!(
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_told_in_the_unit_that_matters() {
+    fn a_time_is_shown_in_a_suitable_unit() {
         let details: Vec<String> = [0, 1, 119, 120, 700, 7_199, 7_200, 86_399]
             .iter()
             .map(|after| when(NOW + after, NOW))

@@ -36,16 +36,16 @@ impl Cache {
             Some(Action::Purge { prefix, options }) => (options, Some(prefix)),
             None => (self.options, None),
         };
-        options.gateway.ask("weir cache", async |api| ask(api, prefix, options.json).await)
+        options.gateway.run("weir cache", async |api| fetch(api, prefix, options.json).await)
     }
 }
 
-async fn ask(api: &AdminApi, prefix: Option<String>, json: bool) -> Result<String, Fault> {
+async fn fetch(api: &AdminApi, prefix: Option<String>, json: bool) -> Result<String, Fault> {
     let mismatch = "its answer is not about a cache";
     match prefix {
         Some(prefix) => {
-            let order = serde_json::json!({ "prefix": prefix });
-            let body = api.post("/api/cache/purge", &order).await?;
+            let request = serde_json::json!({ "prefix": prefix });
+            let body = api.post("/api/cache/purge", &request).await?;
             api.printed(&body, json, mismatch, details)
         }
         None => api.printed(&api.get("/api/cache").await?, json, mismatch, table),

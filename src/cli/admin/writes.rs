@@ -92,22 +92,22 @@ impl Writes {
         const COMMAND: &str = "weir writes";
         match self.action {
             Action::List(list) => {
-                list.options.gateway.clone().ask(COMMAND, async |api| list.ask(api).await)
+                list.options.gateway.clone().run(COMMAND, async |api| list.fetch(api).await)
             }
-            Action::Show(One { id, options }) => options.gateway.ask(COMMAND, async |api| {
+            Action::Show(One { id, options }) => options.gateway.run(COMMAND, async |api| {
                 let body = api.get(&format!("/api/writes/{id}")).await?;
                 api.printed(&body, options.json, MISMATCH, shown)
             }),
-            Action::Cancel(One { id, options }) => options.gateway.ask(COMMAND, async |api| {
+            Action::Cancel(One { id, options }) => options.gateway.run(COMMAND, async |api| {
                 let body = api.post(&format!("/api/writes/{id}/cancel"), &json!({})).await?;
-                api.printed(&body, options.json, MISMATCH, standing)
+                api.printed(&body, options.json, MISMATCH, summary)
             }),
             Action::Retry { even_if_executed, one: One { id, options } } => {
-                options.gateway.ask(COMMAND, async |api| {
-                    let order = json!({ "even_if_executed": even_if_executed });
-                    let body = api.post(&format!("/api/writes/{id}/retry"), &order).await;
+                options.gateway.run(COMMAND, async |api| {
+                    let request = json!({ "even_if_executed": even_if_executed });
+                    let body = api.post(&format!("/api/writes/{id}/retry"), &request).await;
                     let body = body.map_err(|fault| in_our_words(id, fault))?;
-                    api.printed(&body, options.json, MISMATCH, standing)
+                    api.printed(&body, options.json, MISMATCH, summary)
                 })
             }
         }
@@ -115,7 +115,7 @@ impl Writes {
 }
 
 impl List {
-    async fn ask(&self, api: &AdminApi) -> Result<String, Fault> {
+    async fn fetch(&self, api: &AdminApi) -> Result<String, Fault> {
         let mut path = format!("/api/writes?limit={}", self.limit);
         for (name, value) in [
             ("state", &self.state),
@@ -128,8 +128,8 @@ impl List {
             }
         }
         let body = api.get(&path).await?;
-        let tell = |listing: &Listing| table(listing, &api.address);
-        api.printed(&body, self.options.json, MISMATCH, tell)
+        let format = |listing: &Listing| table(listing, &api.address);
+        api.printed(&body, self.options.json, MISMATCH, format)
     }
 }
 
@@ -147,7 +147,7 @@ fn in_our_words(id: WriteId, fault: Fault) -> Fault {
     }
 }
 
-fn standing(details: &WriteDetails) -> String {
+fn summary(details: &WriteDetails) -> String {
     format!("{} is {}\n", plain(&details.write.id), details.write.state.name())
 }
 
@@ -158,7 +158,7 @@ fn shown(details: &WriteDetails) -> String {
     let lines = [
         ("write", Some(write.id.clone())),
         ("state", Some(write.state.name().to_owned())),
-        ("what", Some(what(write))),
+        ("what", Some(method_and_path(write))),
         ("client", write.client.clone()),
         ("account", write.account.clone()),
         ("attempts", write.attempts.map(|attempts| attempts.to_string())),
@@ -212,11 +212,11 @@ fn table(listing: &Listing, address: &str) -> String {
     let width = |column: usize| rows.iter().map(|(cells, _)| cells[column].chars().count()).max();
     let widths: [usize; 7] = std::array::from_fn(|column| width(column).unwrap_or(0));
     text.push('\n');
-    for (cells, what) in &rows {
+    for (cells, target) in &rows {
         for (cell, width) in cells.iter().zip(widths) {
             let _ = write!(text, "{cell:width$}  ");
         }
-        let _ = writeln!(text, "{what}");
+        let _ = writeln!(text, "{target}");
     }
     if let Some(next) = &listing.next {
         let _ = writeln!(text, "\nthere are more: add --after {}", plain(next));
@@ -239,10 +239,10 @@ fn row(write: &Item, now_iso: &str) -> ([String; 7], String) {
     let [client, account, accepted] =
         [&write.client, &write.account, &write.accepted_at].map(|text| cell(text.as_ref()));
     let state = write.state.name().into();
-    ([plain(&write.id), state, client, account, accepted, attempts, so_far], what(write))
+    ([plain(&write.id), state, client, account, accepted, attempts, so_far], method_and_path(write))
 }
 
-fn what(write: &Item) -> String {
+fn method_and_path(write: &Item) -> String {
     format!("{} {}", cell(write.method.as_ref()), cell(write.path.as_ref()))
 }
 
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn each_write_is_a_line_with_what_has_come_of_it() {
+    fn each_write_is_a_line_with_its_result() {
         let queued = Item {
             not_before: Some("2027-01-15T08:00:31Z".into()),
             ..item("2-0000000000000007", WriteState::Queued)
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_from_outside_cannot_command_the_terminal() {
+    fn text_from_outside_cannot_control_the_terminal() {
         let odd = "x\u{1b}[2J\n".to_owned();
         let write = Item {
             path: Some(odd.clone()),

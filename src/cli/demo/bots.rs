@@ -133,7 +133,6 @@ impl Bots {
 }
 
 impl Running {
-    /// Waits for all bots.
     pub async fn finished(mut self) {
         while self.0.join_next().await.is_some() {}
     }
@@ -196,7 +195,6 @@ impl Bot {
         }
     }
 
-    /// Writes a comment.
     async fn comment(&self) {
         let number = self.commented.load(Ordering::Relaxed) + 1;
         let body = json!({ "body": format!("bot-{} says {number}", self.number) }).to_string();

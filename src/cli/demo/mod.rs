@@ -86,7 +86,7 @@ impl Demo {
                 _ = ticks.tick() => report.line(),
                 () = &mut over => break,
                 // There is no config file to reload.
-                asked = signals.next() => if asked == ProcessSignal::End { break },
+                signal = signals.next() => if signal == ProcessSignal::End { break },
             }
         }
         // Bots finish their current requests, so that every write has an outcome. A second Ctrl-C
@@ -98,10 +98,10 @@ impl Demo {
             _ = signals.next() => {}
         }
         report.close();
-        let verdict = report.summary(&bots.truth(&stage));
+        let exit_code = report.summary(&bots.truth(&stage));
         listening.drain(Duration::from_secs(5)).await;
         stage.close().await;
-        Ok(verdict)
+        Ok(exit_code)
     }
 }
 

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_prints_its_address_and_its_tokens_by_kind() {
+    async fn the_banner_shows_the_address_and_the_tokens_by_kind() {
         let (text, address) = shown(|clock| Emulator::new(Options::default(), clock.now())).await;
         assert!(text.starts_with(&format!("listening on http://{address}")));
         for kind in
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_replaying_one_has_no_tokens_to_show() {
+    async fn the_banner_of_a_replay_shows_no_tokens() {
         let (text, _) = shown(|clock| {
             Emulator::replaying(Options::default(), Recording::default(), clock.now())
         })

@@ -154,13 +154,14 @@ mod tests {
     use crate::cli::process::BAD_CONFIG;
 
     #[derive(Parser)]
-    struct Line {
+    struct TestCommand {
         #[command(flatten)]
         emulate: Emulate,
     }
 
     fn parsed(arguments: &[&str]) -> Result<Emulate, clap::Error> {
-        Line::try_parse_from(std::iter::once(&"weir").chain(arguments)).map(|line| line.emulate)
+        TestCommand::try_parse_from(std::iter::once(&"weir").chain(arguments))
+            .map(|command| command.emulate)
     }
 
     fn file(text: &str) -> (tempfile::TempDir, String) {
@@ -184,7 +185,7 @@ mod tests {
         (emulate, handle)
     }
 
-    fn asked(handle: &Handle, path: &str) -> serde_json::Value {
+    fn get(handle: &Handle, path: &str) -> serde_json::Value {
         let request = Request::get(path).body(bytes::Bytes::new()).expect("well formed");
         let peer = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let answer = handle
@@ -199,40 +200,40 @@ mod tests {
         );
         let (_, handle) = started(&["--config", &path, "--seed", "6"]).await;
         assert_eq!(
-            asked(&handle, "/_emulator/seed"),
+            get(&handle, "/_emulator/seed"),
             serde_json::json!({ "seed": 6, "repositories": 7, "dialect": "service" })
         );
-        assert_eq!(asked(&handle, "/_emulator/limits")["limits"]["core.user"], 9);
-        assert_eq!(asked(&handle, "/_emulator/faults")["faults"][0]["fault"], "lost");
+        assert_eq!(get(&handle, "/_emulator/limits")["limits"]["core.user"], 9);
+        assert_eq!(get(&handle, "/_emulator/faults")["faults"][0]["fault"], "lost");
         handle.shutdown().await;
         let (_, handle) = started(&[]).await;
         assert_eq!(
-            asked(&handle, "/_emulator/seed"),
+            get(&handle, "/_emulator/seed"),
             serde_json::json!({ "seed": 1, "repositories": 20, "dialect": "service" })
         );
         handle.shutdown().await;
     }
 
     #[tokio::test]
-    async fn a_reload_takes_the_limits_and_faults_and_a_bad_file_leaves_the_old_ones() {
+    async fn a_reload_applies_limits_and_faults_of_a_valid_file() {
         let (_folder, path) = file("[limits]\ncore = 9\n[[faults]]\nfault = \"lost\"\n");
         let (emulate, handle) = started(&["--config", &path]).await;
         std::fs::write(&path, "[limits]\ncore = \"x\"\n").expect("a file");
         emulate.reload(&handle);
-        assert_eq!(asked(&handle, "/_emulator/limits")["limits"]["core.user"], 9);
+        assert_eq!(get(&handle, "/_emulator/limits")["limits"]["core.user"], 9);
         std::fs::write(&path, "[limits]\nsearch = 3\n").expect("a file");
         emulate.reload(&handle);
-        let limits = asked(&handle, "/_emulator/limits");
+        let limits = get(&handle, "/_emulator/limits");
         assert_eq!(
             (&limits["limits"]["core.user"], &limits["limits"]["search"]),
             (&5_000.into(), &3.into())
         );
-        assert_eq!(asked(&handle, "/_emulator/faults")["faults"], serde_json::json!([]));
+        assert_eq!(get(&handle, "/_emulator/faults")["faults"], serde_json::json!([]));
         handle.shutdown().await;
     }
 
     #[test]
-    fn a_bad_file_and_a_file_that_is_not_there_are_bad_config() {
+    fn a_bad_or_missing_file_is_bad_config() {
         let (_folder, path) = file("colour = 1\n");
         for path in [path, "/none/such.toml".to_owned()] {
             let emulate = parsed(&["--config", &path]).expect("well-formed arguments");

@@ -216,7 +216,7 @@ seconds = 0.5
 "#;
 
     #[test]
-    fn everything_can_be_said_in_the_file() {
+    fn every_setting_can_be_given_in_the_file() {
         let settings = parse(WHOLE).unwrap_or_else(|faults| panic!("{faults}"));
         assert_eq!(settings.listen, "127.0.0.1:9999".parse().ok());
         assert_eq!(
@@ -236,25 +236,25 @@ seconds = 0.5
     fn the_example_is_valid_and_has_every_key() {
         let example = include_str!("../../../config/emulate.toml").replace("# replay", "replay");
         let settings = parse(&example).unwrap_or_else(|faults| panic!("{faults}"));
-        let said = (
+        let is_given = (
             settings.listen.is_some(),
             settings.dialect.is_some(),
             settings.seed.is_some(),
             settings.repositories.is_some(),
         );
-        assert_eq!(said, (true, true, true, true));
+        assert_eq!(is_given, (true, true, true, true));
         assert!(
             settings.speed.is_some() && settings.latency.is_some() && settings.replay.is_some()
         );
     }
 
     #[test]
-    fn every_fault_is_told_at_once_with_line_key_and_what_is_accepted() {
+    fn all_errors_of_the_file_are_reported_at_once() {
         let text = "listen = 5\ndialect = \"other\"\nseed = -1\nrepositories = 5\nspeed = \"fast\"\nlatency = 20\ncolour = 1\n\n[limits]\n\
             \"core.user\" = \"x\"\nno-such = 1\n\n[[faults]]\nfault = \"stall\"\nseconds = nan\n\n[faults.match]\nnth = 0\ntimes = 2\nmethdo = \"GET\"\n\n\
             [[faults]]\nstatus = 500\n\n[[faults]]\nfault = \"flood\"\n";
         let Err(faults) = parse(text) else { panic!("nothing in it is right") };
-        let told = faults.to_string();
+        let report = faults.to_string();
         for expected in [
             "emulate.toml:1: listen: wrong type: an integer (accepted: an IP address and a port",
             "emulate.toml:2: dialect: unknown value `other` (accepted: service, github)",
@@ -271,13 +271,13 @@ seconds = 0.5
             "emulate.toml:22: faults[1].fault: missing (accepted: one of status, stall, ",
             "emulate.toml:26: faults[2].fault: unknown value (accepted: one of status, stall, ",
         ] {
-            assert!(told.contains(expected), "{expected}\nnot in\n{told}");
+            assert!(report.contains(expected), "{expected}\nnot in\n{report}");
         }
-        assert_eq!(faults.iter().count(), 14, "{told}");
+        assert_eq!(faults.iter().count(), 14, "{report}");
     }
 
     #[test]
-    fn what_is_no_table_is_refused_where_one_is_needed() {
+    fn a_value_of_the_wrong_type_is_refused() {
         for (text, expected) in [
             ("limits = 3", "limits: wrong type: an integer (accepted: a table of names"),
             ("faults = {}", "faults: wrong type: a table (accepted: a list"),
@@ -292,7 +292,7 @@ seconds = 0.5
     }
 
     #[test]
-    fn only_a_speed_that_lets_time_pass_is_accepted() {
+    fn a_speed_that_stops_time_is_refused() {
         assert_eq!(speed("60"), Ok(60.0));
         for wrong in ["0", "-1", "NaN", "inf", "fast"] {
             assert!(speed(wrong).is_err(), "{wrong}");

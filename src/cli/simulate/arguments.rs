@@ -19,15 +19,14 @@ pub const LENGTH: Duration = Duration::from_secs(24 * 3_600);
 const HOURS_MAX: f64 = 366.0 * 24.0;
 /// More bots do not fit into memory.
 const BOTS_MAX: i64 = 1_000_000;
-const DOCUMENTED: &str = "\
-Plays a workload in virtual time: bots, the same decision core as the gateway's, a network that can delay, reorder and lose, and the upstream emulator.
-Nothing is sent anywhere, and a day takes seconds. All figures are those of the emulator's own books, not of ours.
-
-The same arguments make the same run, to the last request. When an invariant of the decision core breaks, the seed and the command that shows it
-again are printed and the exit code is 1.
-
-How many tokens do we need? Describe your bots with --workload, or record what they do with the JSON log and give it with --trace; then compare
---accounts 1, 2, 3, or let --accounts auto look for the least number with which at most one request in a thousand is refused.";
+const DOCUMENTED: &str = concat!(
+    "Plays a workload in virtual time: bots, the same decision core as the gateway's, a network that can delay, reorder and lose, and the upstream emulator.\n",
+    "Nothing is sent anywhere, and a day takes seconds. All figures are those of the emulator's own books, not of ours.\n\n",
+    "The same arguments make the same run, to the last request. When an invariant of the decision core breaks, the seed and the command that shows it\n",
+    "again are printed and the exit code is 1.\n\n",
+    "How many tokens do we need? Describe your bots with --workload, or record what they do with the JSON log and give it with --trace; then compare\n",
+    "--accounts 1, 2, 3, or let --accounts auto look for the least number with which at most one request in a thousand is refused.",
+);
 
 /// The arguments of `weir simulate`.
 #[derive(Args, Clone, Debug)]

@@ -47,10 +47,10 @@ impl Simulate {
             played.map_err(|unplayable| unplayable.to_string())
         });
         match played {
-            Ok((text, verdict)) => {
+            Ok((text, exit_code)) => {
                 // A closed pager is no error.
                 let _ = io::stdout().lock().write_all(text.as_bytes());
-                verdict
+                exit_code
             }
             Err(problem) => {
                 eprintln!("weir simulate: {problem}");
@@ -67,7 +67,7 @@ impl Simulate {
         let config = config.map_err(|faults| faults.to_string())?;
         let trace = self.trace.as_deref().map(read_trace).transpose()?.map(Arc::new);
         if let (Some(config), Some(trace)) = (&config, &trace) {
-            say_who_is_left_out(config, trace)?;
+            report_left_out(config, trace)?;
         }
         Ok(Sources { config, trace })
     }
@@ -102,10 +102,10 @@ impl Simulate {
     }
 
     fn play(&self, sources: &Sources) -> Result<(String, ExitCode), Unplayable> {
-        let plan = self.plan(sources, self.accounts_wanted());
-        let shows = self.seeds.get() > 1 && io::stderr().is_terminal();
-        let tell = |ended: u64| {
-            if shows {
+        let plan = self.plan(sources, self.fixed_accounts());
+        let shows_progress = self.seeds.get() > 1 && io::stderr().is_terminal();
+        let report_progress = |ended: u64| {
+            if shows_progress {
                 eprint!("\r{ended} of {} seeds ", self.seeds);
             }
         };
@@ -114,11 +114,11 @@ impl Simulate {
             narration: if self.seeds.get() > 1 { Narration::Silent } else { plan.narration },
             ..plan.clone()
         };
-        let mut swept = sweep(&silent, self.seeds.get(), self.threads(), &tell)?;
-        if shows {
+        let mut swept = sweep(&silent, self.seeds.get(), self.threads(), &report_progress)?;
+        if shows_progress {
             eprint!("\r                        \r");
         }
-        self.retell(&plan, &mut swept)?;
+        self.replay_worst(&plan, &mut swept)?;
         if self.strict {
             fail_refused(&mut swept);
         }
@@ -130,11 +130,11 @@ impl Simulate {
         }
         let text =
             if self.json { self.as_json(&swept) } else { table::of_sweep(self, &plan, &swept) };
-        Ok((text, verdict(!swept.failures.is_empty())))
+        Ok((text, exit_code(!swept.failures.is_empty())))
     }
 
     /// Plays the worst seed again with its story.
-    fn retell(&self, plan: &Plan, swept: &mut Sweep) -> Result<(), Unplayable> {
+    fn replay_worst(&self, plan: &Plan, swept: &mut Sweep) -> Result<(), Unplayable> {
         let has_story = self.seeds.get() > 1 && self.explain;
         if let Some(worst) = swept.worst.as_mut().filter(|_| has_story)
             && worst.report.refusals() > 0
@@ -145,7 +145,7 @@ impl Simulate {
         Ok(())
     }
 
-    fn accounts_wanted(&self) -> Option<u32> {
+    fn fixed_accounts(&self) -> Option<u32> {
         match self.accounts {
             Some(Accounts::Number(accounts)) => Some(accounts.get()),
             Some(Accounts::Auto) | None => None,
@@ -158,7 +158,7 @@ impl Simulate {
     }
 
     fn compare(&self, sources: &Sources) -> Result<(String, ExitCode), Unplayable> {
-        let plan = self.plan(sources, self.accounts_wanted());
+        let plan = self.plan(sources, self.fixed_accounts());
         let rivals = rivals::compare(&plan, self.seeds.get(), self.threads())?;
         let mut has_failed = false;
         for rival in &rivals {
@@ -181,7 +181,7 @@ impl Simulate {
         } else {
             table::of_rivals(self, &plan, &rivals)
         };
-        Ok((text, verdict(has_failed)))
+        Ok((text, exit_code(has_failed)))
     }
 
     fn threads(&self) -> usize {
@@ -194,9 +194,9 @@ impl Simulate {
         let sizing: Sizing = sizing::size(|accounts| self.plan(sources, Some(accounts)))?;
         let text =
             if self.json { format!("{}\n", json!(sizing)) } else { table::of_sizing(&sizing) };
-        let is_refused = sizing.report.refusals() + sizing.report.sent_while_told > 0;
+        let is_refused = sizing.report.refusals() + sizing.report.sent_too_early > 0;
         let has_failed = sizing.report.broken() > 0 || (self.strict && is_refused);
-        Ok((text, verdict(has_failed)))
+        Ok((text, exit_code(has_failed)))
     }
 
     fn as_json(&self, swept: &Sweep) -> String {
@@ -215,22 +215,22 @@ impl Simulate {
     }
 }
 
-fn verdict(has_failed: bool) -> ExitCode {
+fn exit_code(has_failed: bool) -> ExitCode {
     if has_failed { FAILED.into() } else { ExitCode::SUCCESS }
 }
 
 /// Makes a denial by the upstream a failure of the worst seed.
 fn fail_refused(swept: &mut Sweep) {
     let Some(worst) = &swept.worst else { return };
-    let (refusals, told) = (swept.total.refusals(), swept.total.sent_while_told);
-    if refusals + told > 0 {
-        swept.failures.push((worst.seed, format!("{refusals} refusals by the upstream in all seeds, {told} sent although told to wait")));
+    let (refusals, sent_early) = (swept.total.refusals(), swept.total.sent_too_early);
+    if refusals + sent_early > 0 {
+        swept.failures.push((worst.seed, format!("{refusals} refusals by the upstream in all seeds, {sent_early} sent although told to wait")));
     }
 }
 
 /// Reports on standard error the requests of clients unknown to the config, which are not played.
 /// Fails when those are all requests.
-fn say_who_is_left_out(config: &Config, trace: &Trace) -> Result<(), String> {
+fn report_left_out(config: &Config, trace: &Trace) -> Result<(), String> {
     let has = |name: &Arc<str>| config.clients.iter().any(|known| known.name == *name);
     let is_known = |client: usize| trace.clients.get(client).is_some_and(has);
     let left_out = trace.requests.iter().filter(|request| !is_known(request.client)).count();

@@ -50,11 +50,11 @@ pub fn of_sweep(arguments: &Simulate, plan: &Plan, swept: &Sweep) -> String {
         }
         if arguments.explain {
             writeln!(text, "\nwhat led to the first refusal by the upstream:")?;
-            let told = swept.worst.as_ref().map_or(&swept.total, |worst| &worst.report);
-            for event in &told.story {
+            let explained = swept.worst.as_ref().map_or(&swept.total, |worst| &worst.report);
+            for event in &explained.story {
                 writeln!(text, "  {event}")?;
             }
-            if told.story.is_empty() {
+            if explained.story.is_empty() {
                 writeln!(text, "  there was none")?;
             }
         }
@@ -76,8 +76,8 @@ pub fn of_rivals(arguments: &Simulate, plan: &Plan, rivals: &[Rival]) -> String 
             let (report, tally) = (rival.report(), rival.report().tally);
             #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
             let beside = format!("{:.1} x", tally.spent as f64 / ours.tally.spent.max(1) as f64);
-            let refused = report.refusals() + report.turned_away();
-            let figures = [report.asked(), tally.sent, tally.not_modified, tally.spent]
+            let refused = report.refusals() + report.denied();
+            let figures = [report.requests(), tally.sent, tally.not_modified, tally.spent]
                 .map(|figure| format!("{figure:>12}"))
                 .concat();
             let (name, stale) = (rival.rules.name(), tally.stale);
@@ -155,7 +155,7 @@ fn totals(text: &mut String, report: &Report) -> fmt::Result {
     writeln!(
         text,
         "sent although told to wait  {}   (by the emulator's books {}, banned {})",
-        report.sent_while_told, report.sent_while_limited, report.banned
+        report.sent_too_early, report.sent_while_limited, report.banned
     )?;
     if report.sent_elsewhere_meanwhile > 0 {
         writeln!(text, "carried by others meanwhile {}", report.sent_elsewhere_meanwhile)?;
@@ -171,8 +171,8 @@ fn totals(text: &mut String, report: &Report) -> fmt::Result {
     writeln!(
         text,
         "refused by us               {} of {}, {}{}",
-        report.turned_away(),
-        report.asked(),
+        report.denied(),
+        report.requests(),
         percent(report.refused_share()),
         in_brackets(reasons)
     )
@@ -203,9 +203,9 @@ fn client(text: &mut String, client: &ClientReport) -> fmt::Result {
         text,
         "{:<20} {:>9} {:>9} {:>9} {:>7} {:>7} {:>9} {p50:>8} {p99:>8} {max:>8}",
         client.name,
-        client.asked,
+        client.requests,
         client.served,
-        client.turned_away(),
+        client.denied(),
         client.failed,
         client.unknown,
         client.saved()

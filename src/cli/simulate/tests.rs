@@ -5,14 +5,16 @@ use clap::Parser;
 use super::*;
 
 #[derive(Parser)]
-struct Alone {
+struct TestCommand {
     #[command(flatten)]
     simulate: Simulate,
 }
 
 fn parse(arguments: &str) -> Result<Simulate, String> {
     let words = std::iter::once("simulate").chain(arguments.split_whitespace());
-    Alone::try_parse_from(words).map(|alone| alone.simulate).map_err(|fault| fault.to_string())
+    TestCommand::try_parse_from(words)
+        .map(|command| command.simulate)
+        .map_err(|fault| fault.to_string())
 }
 
 fn sources() -> Sources {
@@ -30,7 +32,7 @@ fn the_defaults_are_a_day_of_fifty_bots_on_two_accounts() {
 }
 
 #[test]
-fn what_is_wrong_with_an_argument_is_said_with_what_is_accepted() {
+fn a_bad_argument_is_reported_with_accepted_values() {
     for (arguments, accepted) in [
         ("--workload none", "mixed, saturating"),
         ("--accounts 0", "auto, or a whole number"),
@@ -45,7 +47,7 @@ fn what_is_wrong_with_an_argument_is_said_with_what_is_accepted() {
 }
 
 #[test]
-fn the_command_of_a_seed_makes_the_same_plan_again() {
+fn the_printed_command_of_a_seed_makes_the_same_plan() {
     let first = parse(
         "--hours 0.25 --bots 7 --accounts 3 --workload points --outside 30/m --lost 1.5 --wobble 1000 --reorder --strict --spacing 0s",
     )
@@ -62,7 +64,7 @@ fn the_command_of_a_seed_makes_the_same_plan_again() {
 }
 
 #[test]
-fn a_config_is_played_without_its_secrets() {
+fn a_config_is_simulated_without_its_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("weir.toml");
     let text = r#"
@@ -122,7 +124,7 @@ fn a_log_of_other_clients_than_the_configs_is_bad_usage() {
 }
 
 #[test]
-fn a_search_plays_one_seed_and_says_so() {
+fn a_search_for_accounts_accepts_one_seed_only() {
     for arguments in ["--accounts auto --seeds 2", "--accounts auto --explain"] {
         assert!(
             parse(arguments).unwrap().sources().is_err_and(|problem| problem.contains("one seed")),

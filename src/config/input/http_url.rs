@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_taken_apart_and_written_back_in_one_way() {
+    fn a_base_address_is_parsed_and_normalised() {
         for (written, text, authority, host, port, prefix) in [
             (
                 "https://api.example.com",
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plain_base_address_is_refused() {
+    fn a_malformed_or_extended_base_address_is_refused() {
         for written in [
             "",
             "/",

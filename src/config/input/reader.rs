@@ -1,8 +1,8 @@
 //! Reads tables key by key and collects faults instead of stopping at the first.
 //!
-//! A section asks its [`Reader`] for each key it knows, with the type and the default; any other
-//! key is unknown. An unreadable value becomes a fault at once and `None` for the section, so that
-//! the rest of the section is still read. [`Read`] defines the syntax of each type.
+//! A section requests each key it knows from its [`Reader`], with the type and the default. Any
+//! other key is unknown. An unreadable value becomes a fault at once and `None` for the section, so
+//! that the rest of the section is still read. [`Read`] defines the syntax of each type.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

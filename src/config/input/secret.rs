@@ -111,7 +111,7 @@ fn resolve<T: Read>(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
         if entry.document.secrets == Secrets::Presumed
             && [&env, &file, &value].into_iter().flatten().count() == 1
         {
-            return Some(stand_in(entry));
+            return Some(placeholder(entry));
         }
         match (env, file, value) {
             (Some(env), None, None) => from_environment(&env),
@@ -126,7 +126,7 @@ fn resolve<T: Read>(entry: &Entry<'_>) -> Option<Zeroizing<String>> {
 }
 
 /// Returns a placeholder that every reader accepts: with a colon for Basic, and unique to its key.
-fn stand_in(entry: &Entry<'_>) -> Zeroizing<String> {
+fn placeholder(entry: &Entry<'_>) -> Zeroizing<String> {
     Zeroizing::new(format!("presumed: {}", entry.path))
 }
 

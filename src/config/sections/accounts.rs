@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_in_reach_brings_its_repositories_and_a_repository_only_itself() {
+    fn an_owner_in_reach_includes_its_repositories() {
         let repository = Territory::Repository { owner: "corp".into(), name: "tools".into() };
         let reach = Reach::Only(vec![Territory::Owner("acme".into()), repository]);
         assert!(reach.covers_owner("Acme") && reach.covers_repository("ACME", "widgets"));

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_means_the_route_of_the_table_whatever_it_calls_the_parameters() {
+    fn a_rule_matches_its_route_by_any_parameter_names() {
         let route =
             |written: &str| route_like(written, Dialect::Service).map(|route| route.to_string());
         assert_eq!(

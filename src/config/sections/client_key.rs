@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_is_read_as_it_is_printed() {
+    fn a_printed_hash_is_read_back() {
         assert_eq!(from_hex(&digest_hex(b"key")), Some(digest(b"key")));
         // FIPS 180-2, B.1.
         assert!(digest_hex(b"abc").starts_with("ba7816bf8f01cfea"));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_long_random_and_no_client_takes_it_for_something_else() {
+    fn a_generated_key_is_random_and_has_the_key_prefix() {
         let random = SystemRandom::new();
         let keys = [generate(&random), generate(&random)]
             .map(|key| key.map(|key| key.expose_secret().to_owned()).unwrap_or_default());

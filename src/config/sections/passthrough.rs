@@ -11,7 +11,7 @@ const CREDENTIALS_MAX: NonZeroU32 = NonZeroU32::new(256).unwrap();
 const CREDENTIALS_MAX_MAX: u32 = 10_000;
 
 /// Name of the account behind every client's own credential in logs, metrics and `X-Weir-Account`.
-/// It never tells one credential from another.
+/// It distinguishes no credential from another.
 pub const PASSTHROUGH_ACCOUNT: &str = "passthrough";
 
 /// The section `[passthrough]`.
@@ -39,7 +39,7 @@ impl Passthrough {
     }
 
     /// Returns the number of account ids reserved for clients' credentials.
-    pub fn places(&self) -> u32 {
+    pub fn reserved_ids(&self) -> u32 {
         if self.enabled { self.credentials_max.get() } else { 0 }
     }
 

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn graphql_and_uploads_of_the_service_have_a_path_and_a_host_of_their_own() {
+    fn graphql_and_uploads_follow_from_the_api_host() {
         let (graphql, uploads) = derived(Scheme::Https, "api.example.com", 443, "");
         assert_eq!(
             (graphql.as_str(), uploads.as_str()),
@@ -104,13 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn uploads_of_a_host_that_is_no_api_host_have_a_path_of_their_own() {
+    fn uploads_of_another_host_are_below_api_uploads() {
         let (_, uploads) = derived(Scheme::Http, "127.0.0.1", 8090, "");
         assert_eq!(uploads, "http://127.0.0.1:8090/api/uploads");
     }
 
     #[test]
-    fn graphql_and_uploads_of_a_self_hosted_service_are_beside_its_api_v3() {
+    fn self_hosted_graphql_and_uploads_are_beside_api_v3() {
         let (graphql, uploads) = derived(Scheme::Https, "api.code.corp", 8443, "/api/v3");
         assert_eq!(
             (graphql.as_str(), uploads.as_str()),

@@ -105,7 +105,7 @@ impl Hook {
     }
 
     /// Returns the path of its settings.
-    pub fn terms_at(&self) -> &str {
+    pub fn settings_path(&self) -> &str {
         if &*self.at == APP_HOOK { "/app" } else { &self.at }
     }
 }

@@ -58,7 +58,7 @@ fn an_app_names_its_account_among_several() {
 }
 
 #[test]
-fn two_apps_never_share_an_account_and_an_account_is_an_apps() {
+fn each_app_has_its_own_account_of_kind_app() {
     let shared = app_account("one")
         + &app(1, "APP_KEY", "account = \"one\"")
         + &app(2, "OTHER_APP_KEY", "account = \"one\"");
@@ -93,7 +93,7 @@ fn two_installations_never_share_an_account() {
 }
 
 #[test]
-fn keys_are_taken_in_pkcs_1_and_pkcs_8_and_with_escaped_line_breaks() {
+fn pkcs_1_and_pkcs_8_keys_are_accepted() {
     let der = BASE64_STANDARD
         .decode(APP_KEY.lines().filter(|line| !line.starts_with('-')).collect::<String>())
         .unwrap();
@@ -120,7 +120,7 @@ fn keys_are_taken_in_pkcs_1_and_pkcs_8_and_with_escaped_line_breaks() {
 }
 
 #[test]
-fn a_key_that_cannot_sign_is_refused_with_its_line_and_what_is_accepted() {
+fn an_unusable_key_is_a_fault_with_its_line() {
     let cut = &APP_KEY[..800];
     let damaged = APP_KEY.replacen("MII", "M*I", 1);
     let other = APP_KEY.replacen("MIIEpQ", "MIIEqQ", 1);
@@ -211,7 +211,7 @@ fn an_account_may_spend_another_users_budget_as_well() {
 }
 
 #[test]
-fn one_account_without_a_credential_is_all_there_can_be() {
+fn only_one_account_may_be_anonymous() {
     let anonymous = |name| format!("[[accounts]]\nname = \"{name}\"\nkind = \"anonymous\"\n");
     accepted(&with(&anonymous("a")));
     let fault = only_fault(&with(&(anonymous("a") + &anonymous("b"))));
@@ -219,8 +219,8 @@ fn one_account_without_a_credential_is_all_there_can_be() {
 }
 
 #[test]
-fn budgets_that_may_not_be_what_they_seem_are_worth_a_warning() {
-    let doubts = |text: &str| {
+fn a_questionable_budget_is_worth_a_warning() {
+    let budget_warnings = |text: &str| {
         let warnings = accepted(text).warnings().into_iter();
         warnings
             .map(|warning| warning.problem)
@@ -238,14 +238,14 @@ fn budgets_that_may_not_be_what_they_seem_are_worth_a_warning() {
                 + &token("run", "workflow")),
         )
     };
-    assert!(doubts(&workflow("reach = [\"acme/widgets\"]")).is_empty());
+    assert!(budget_warnings(&workflow("reach = [\"acme/widgets\"]")).is_empty());
     for reach in ["", "reach = [\"acme\"]", "reach = [\"acme/widgets\", \"acme/other\"]"] {
         assert!(
-            matches!(doubts(&workflow(reach)).as_slice(), [problem] if problem.contains("exactly one repository")),
+            matches!(budget_warnings(&workflow(reach)).as_slice(), [problem] if problem.contains("exactly one repository")),
             "{reach}"
         );
     }
     assert!(
-        matches!(doubts(&with(&token("bot", "oauth"))).as_slice(), [problem] if problem.contains("also_spends"))
+        matches!(budget_warnings(&with(&token("bot", "oauth"))).as_slice(), [problem] if problem.contains("also_spends"))
     );
 }

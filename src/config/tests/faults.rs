@@ -470,7 +470,7 @@ const FAULTS_OF_SECRETS: &[Case] = &[
 ];
 
 #[test]
-fn each_fault_is_reported_alone_with_its_line_its_key_and_what_is_accepted() {
+fn each_fault_has_a_line_a_key_and_accepted_values() {
     for (from, to, line, key, message) in
         [FAULTS_OF_VALUES, FAULTS_OF_ENTRIES, FAULTS_OF_SECRETS].concat()
     {
@@ -519,14 +519,14 @@ colour = "red"
 }
 
 #[test]
-fn an_empty_file_says_what_the_least_is() {
+fn an_empty_file_lists_the_required_keys() {
     let faults = parsed("").unwrap_err();
     let keys: Vec<&str> = faults.iter().map(|fault| fault.key.as_str()).collect();
     assert_eq!(keys, ["upstream.url", "accounts", "clients"], "{faults}");
 }
 
 #[test]
-fn a_section_of_the_wrong_shape_is_one_fault_and_blames_nobody_else() {
+fn a_misshapen_section_causes_no_faults_elsewhere() {
     for (from, to) in [
         ("[[accounts]]\nname = \"bot\"", "[accounts]\nname = \"bot\""),
         ("[upstream]", "upstream = 3\n[other]"),
@@ -541,7 +541,7 @@ fn a_section_of_the_wrong_shape_is_one_fault_and_blames_nobody_else() {
 }
 
 #[test]
-fn what_is_not_toml_is_refused_with_its_line() {
+fn a_file_that_is_not_toml_is_refused_with_a_line() {
     for (text, line, part) in [
         ("{\n  \"listen\": {}\n}", 1, "if this is JSON"),
         ("[\n  {\"listen\": 1}\n]", 2, "if this is JSON"),
@@ -569,7 +569,7 @@ fn a_file_too_large_or_too_deep_is_refused() {
 }
 
 #[test]
-fn a_list_of_faults_that_is_cut_short_says_so() {
+fn a_truncated_list_of_faults_ends_with_a_note() {
     let keys: Vec<String> = (0..1_100).map(|number| format!("key{number} = 1")).collect();
     let faults = parsed(&keys.join("\n")).unwrap_err();
     assert_eq!(faults.0.len(), 1_001);

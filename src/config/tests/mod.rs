@@ -131,7 +131,7 @@ fn references_are_resolved_and_defaults_filled_in() {
 }
 
 #[test]
-fn without_pools_there_is_one_of_all_accounts_and_every_client_reads_from_it() {
+fn the_default_pool_has_all_accounts_and_clients() {
     let without_pools = VALID.replace("reads = \"readers\"\n", "").replace("reads = \"all\"\n", "");
     let (before, rest) = without_pools.split_once("[[pools]]").unwrap();
     let config = accepted(&format!("{before}{}", &rest[rest.find("[[clients]]").unwrap()..]));
@@ -143,7 +143,7 @@ fn without_pools_there_is_one_of_all_accounts_and_every_client_reads_from_it() {
 }
 
 #[test]
-fn what_is_just_within_the_bounds_is_accepted() {
+fn values_at_their_bounds_are_accepted() {
     for (from, to) in [
         ("\"5s\"", "\"366d\""),
         ("\"5s\"", "\"1ms\""),
@@ -168,7 +168,7 @@ fn a_small_cache_has_no_object_larger_than_itself() {
 }
 
 #[test]
-fn secrets_come_from_files_beside_the_config_without_the_line_break_at_their_end() {
+fn a_secret_file_is_read_without_its_final_line_break() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("token"), "file-s3cret\r\n").unwrap();
     std::fs::write(
@@ -195,7 +195,7 @@ fn listen_is_read_alone_from_any_config() {
 const EVERYTHING: &str = include_str!("everything.toml");
 
 #[test]
-fn every_section_of_the_contract_is_accepted_and_what_is_not_active_is_said() {
+fn every_section_is_accepted_and_inactive_keys_are_listed() {
     let config = accepted(EVERYTHING);
     let inactive: Vec<&str> = config.inactive().iter().map(|inactive| inactive.key).collect();
     let expected = ["listen.https", "writes.store", "state.redis", "state.replicas_max"];
@@ -257,7 +257,7 @@ fn no_secret_and_no_key_hash_is_ever_shown() {
 }
 
 #[test]
-fn the_effective_config_means_what_the_file_means() {
+fn the_effective_config_parses_to_itself() {
     for text in [VALID, EVERYTHING] {
         let effective = accepted(text).redacted_toml();
         let mut position = 0;
@@ -344,7 +344,7 @@ proptest! {
 }
 
 #[test]
-fn no_account_has_the_name_of_clients_own_credentials_when_these_are_used() {
+fn the_account_name_passthrough_is_reserved_when_enabled() {
     let named = VALID.replace("\"acme-app\"", "\"passthrough\"");
     assert!(!accepted(&named).passthrough.enabled);
     let faults =

@@ -71,7 +71,7 @@ impl CacheControl {
                 continue;
             };
             directives.by_ref().for_each(|(name, value)| read.take(name, value));
-            if directives.is_torn {
+            if directives.is_unclosed {
                 // The end of the quotes is unknown: prohibitions in the line count, permissions do
                 // not.
                 (read.confused, read.must_revalidate, read.private) = (true, true, true);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_show_a_resource_are_stored() {
+    fn answers_with_a_cacheable_status_are_stored() {
         for status in [200, 204, 301, 404, 410] {
             assert!(
                 storable(
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn no_store_and_vary_star_are_not_stored() {
+    fn answers_with_no_store_or_vary_star_are_not_stored() {
         assert!(!storable(
             StatusCode::OK,
             &headers(&[("cache-control", "max-age=60"), ("cache-control", "No-Store")])
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lifetime_for_shared_caches_goes_first() {
+    fn the_shared_cache_lifetime_precedes_max_age() {
         assert_eq!(seconds(&[("cache-control", "private, max-age=60, s-maxage=30")]), 30);
         assert_eq!(seconds(&[("cache-control", "max-age=\"60\"")]), 60);
         assert_eq!(
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn time_spent_in_other_caches_is_taken_off() {
+    fn the_age_header_is_the_initial_age() {
         let age = |lines: &[(&'static str, &'static str)]| initial_age(&headers(lines));
         assert_eq!(age(&[]), Duration::ZERO);
         assert_eq!(age(&[("age", "20")]), Duration::from_secs(20));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn an_age_that_is_not_one_number_is_older_than_any_lifetime() {
+    fn a_malformed_age_exceeds_any_lifetime() {
         for line in ["abc", "-7200", "7200.0", "7200,0", "0, 0", "7200;foo=bar", ""] {
             assert!(
                 initial_age(&headers(&[("age", line)])) > Duration::from_secs(u32::MAX.into()),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_between_quotes_is_no_directive() {
+    fn a_quoted_string_contains_no_directive() {
         let control = |line: &'static str| headers(&[("cache-control", line)]);
         for line in [
             r#"max-age=0, ext="x, s-maxage=1000""#,
@@ -311,14 +311,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_one_user_has_the_lifetime_that_is_named_for_shared_caches_or_none() {
+    fn a_private_answer_is_fresh_only_for_its_s_maxage() {
         assert_eq!(seconds(&[("cache-control", "private, max-age=3600")]), 0);
         assert_eq!(seconds(&[("cache-control", "private=\"x-user\", max-age=3600")]), 0);
         assert_eq!(seconds(&[("cache-control", "private, max-age=60, s-maxage=30")]), 30);
     }
 
     #[test]
-    fn what_must_be_confirmed_is_never_served_stale() {
+    fn restrictive_directives_forbid_stale_use() {
         for directive in
             ["must-revalidate", "proxy-revalidate", "no-cache", "s-maxage=2", "no-store"]
         {
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn how_stale_an_answer_may_be_is_what_it_says_least_of() {
+    fn the_shortest_stale_if_error_counts() {
         let read =
             |line: &'static str| stale_if_error(&headers(&[("cache-control", line)])).as_secs();
         for (line, seconds) in [
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_is_stale() {
+    fn contradictory_directives_make_an_answer_stale() {
         assert_eq!(seconds(&[("cache-control", "max-age=60, max-age=90")]), 0);
         assert_eq!(seconds(&[("cache-control", "max-age=60, max-age=60")]), 60);
         assert_eq!(seconds(&[("cache-control", "max-age=soon")]), 0);

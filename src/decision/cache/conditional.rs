@@ -51,10 +51,10 @@ pub fn fails(
         return false;
     }
     if !request.contains_key(header::IF_MATCH) {
-        let asked = request.get(header::IF_UNMODIFIED_SINCE).and_then(date);
-        return asked
+        let requested = request.get(header::IF_UNMODIFIED_SINCE).and_then(date);
+        return requested
             .zip(last_modified.and_then(date))
-            .is_some_and(|(asked, last_modified)| last_modified > asked);
+            .is_some_and(|(requested, last_modified)| last_modified > requested);
     }
     let strong = etag.filter(|etag| !etag.starts_with(b"W/"));
     let mut lines = request.get_all(header::IF_MATCH).iter().map(HeaderValue::as_bytes);
@@ -107,12 +107,15 @@ fn list(mut line: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// The same value as ours, or a date that is not before it.
-fn not_modified_since(asked: Option<&HeaderValue>, last_modified: Option<&HeaderValue>) -> bool {
-    let (Some(asked), Some(last_modified)) = (asked, last_modified) else { return false };
-    asked == last_modified
+fn not_modified_since(
+    requested: Option<&HeaderValue>,
+    last_modified: Option<&HeaderValue>,
+) -> bool {
+    let (Some(requested), Some(last_modified)) = (requested, last_modified) else { return false };
+    requested == last_modified
         || date(last_modified)
-            .zip(date(asked))
-            .is_some_and(|(last_modified, asked)| last_modified <= asked)
+            .zip(date(requested))
+            .is_some_and(|(last_modified, requested)| last_modified <= requested)
 }
 
 pub(super) fn date(value: &HeaderValue) -> Option<SystemTime> {
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_etag_that_does_not_match_is_not_outvoted_by_a_date() {
+    fn if_none_match_overrides_if_modified_since() {
         assert_eq!(
             outcome(&[("if-none-match", "\"x\""), ("if-modified-since", DATE)]),
             Outcome::Full
@@ -201,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_match_matches_strongly_or_the_answer_is_refused() {
+    fn if_match_compares_etags_strongly() {
         let fails_with = |name: &'static str, value: &'static str, etag: Option<&str>, status| {
             let headers = HeaderMap::from_iter([(
                 name.parse::<http::HeaderName>().unwrap(),
@@ -242,8 +245,8 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_exact_when_its_second_was_over_as_the_answer_was_made_or_came() {
-        let said = |name: &'static str, value: &'static str| {
+    fn a_date_is_exact_once_ten_seconds_have_passed() {
+        let with_header = |name: &'static str, value: &'static str| {
             HeaderMap::from_iter([(
                 name.parse::<http::HeaderName>().unwrap(),
                 value.parse().unwrap(),
@@ -254,9 +257,9 @@ mod tests {
         for (headers, received_at, expected) in [
             (HeaderMap::new(), soon, false),
             (HeaderMap::new(), later, true),
-            (said("date", "now"), soon, false),
-            (said("date", "Tue, 01 Jul 2025 00:00:05 GMT"), later, false),
-            (said("date", "Tue, 01 Jul 2025 00:00:11 GMT"), soon, true),
+            (with_header("date", "now"), soon, false),
+            (with_header("date", "Tue, 01 Jul 2025 00:00:05 GMT"), later, false),
+            (with_header("date", "Tue, 01 Jul 2025 00:00:11 GMT"), soon, true),
         ] {
             assert_eq!(is_exact(&headers, Some(&modified), received_at), expected, "{headers:?}");
             assert!(
@@ -267,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_304_is_given_only_when_asked_and_only_for_a_success() {
+    fn a_304_needs_a_condition_and_a_success() {
         assert_eq!(outcome(&[]), Outcome::Full);
         assert_eq!(with_status(&[("if-none-match", "*")], StatusCode::NOT_FOUND), Outcome::Full);
     }

@@ -26,7 +26,7 @@ pub enum Directive {
 pub struct Directives<'l> {
     rest: &'l str,
     /// True without a closing quote: permissions of the line then do not count.
-    pub is_torn: bool,
+    pub is_unclosed: bool,
 }
 
 impl<'l> Directives<'l> {
@@ -34,7 +34,7 @@ impl<'l> Directives<'l> {
     pub fn of(line: &'l [u8]) -> Option<Self> {
         let is_visible = line.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
         let rest = std::str::from_utf8(line).ok().filter(|_| is_visible)?;
-        Some(Self { rest, is_torn: false })
+        Some(Self { rest, is_unclosed: false })
     }
 }
 
@@ -45,8 +45,8 @@ impl<'l> Iterator for Directives<'l> {
         if self.rest.is_empty() {
             return None;
         }
-        let end = if self.is_torn { None } else { end_of_first(self.rest) };
-        self.is_torn |= end.is_none();
+        let end = if self.is_unclosed { None } else { end_of_first(self.rest) };
+        self.is_unclosed |= end.is_none();
         let (directive, rest) = match end {
             Some(end) => (self.rest.get(..end), self.rest.get(end + 1..)),
             None => self
@@ -87,12 +87,12 @@ mod tests {
 
     fn read(line: &str) -> (Vec<(&str, Option<&str>)>, bool) {
         let mut directives = Directives::of(line.as_bytes()).unwrap();
-        (directives.by_ref().filter(|(name, _)| !name.is_empty()).collect(), directives.is_torn)
+        (directives.by_ref().filter(|(name, _)| !name.is_empty()).collect(), directives.is_unclosed)
     }
 
     #[test]
-    fn a_comma_between_quotes_ends_nothing() {
-        let (directives, is_torn) =
+    fn a_quoted_comma_does_not_end_a_directive() {
+        let (directives, is_unclosed) =
             read(r#"max-age=0, ext="x, s-maxage=1000" , a = "b\", c=1",,no-store"#);
         let wanted = [
             ("max-age", Some("0")),
@@ -100,11 +100,11 @@ mod tests {
             ("a", Some(r#"b\", c=1"#)),
             ("no-store", None),
         ];
-        assert_eq!((directives, is_torn), (wanted.to_vec(), false));
+        assert_eq!((directives, is_unclosed), (wanted.to_vec(), false));
     }
 
     #[test]
-    fn quotes_that_do_not_end_hide_nothing_and_leave_nothing_to_be_believed() {
+    fn an_unclosed_quote_hides_no_directive() {
         let wanted = [("max-age", Some("60")), ("ext", Some("\"x")), ("no-store", None)];
         assert_eq!(read(r#"max-age=60, ext="x, no-store"#), (wanted.to_vec(), true));
         for line in [r#"max-age="60"#, r#"max-age=60""#, r#"a="b\""#] {

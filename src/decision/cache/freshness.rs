@@ -108,13 +108,13 @@ impl Stored {
         }
         self.poll_interval =
             cache_control::poll_interval(headers).map_or(self.poll_interval, Seconds::from);
-        let learns_date = headers
+        let has_new_date = headers
             .get(header::LAST_MODIFIED)
             .is_some_and(|date| self.known.date().as_ref() != Some(date));
-        self.learn_validators(token, headers);
+        self.record_validators(token, headers);
         // Exactness of another date, or of none, proves nothing about this one. Until it is exact,
         // only owners of an `ETag` revalidate, so the `ETag` has matched.
-        self.is_date_exact = self.is_date_exact && !learns_date
+        self.is_date_exact = self.is_date_exact && !has_new_date
             || is_exact(headers, self.known.date().as_ref(), now);
     }
 
@@ -233,9 +233,9 @@ impl Stored {
         self.status.is_success() && self.known.has_date()
     }
 
-    fn learn_validators(&mut self, token: Option<TokenKey>, headers: &HeaderMap) {
-        let said = headers.get(header::LAST_MODIFIED);
-        let learned = token.zip(headers.get(header::ETAG));
+    fn record_validators(&mut self, token: Option<TokenKey>, headers: &HeaderMap) {
+        let last_modified = headers.get(header::LAST_MODIFIED);
+        let token_etag = token.zip(headers.get(header::ETAG));
         let is_known = |token, etag: &HeaderValue| {
             self.known.last_owner() == Some(token)
                 && self
@@ -243,12 +243,12 @@ impl Stored {
                     .of(token)
                     .is_some_and(|known| weakly_equal(known.as_bytes(), etag.as_bytes()))
         };
-        if said.is_none_or(|date| self.known.date().as_ref() == Some(date))
-            && learned.is_none_or(|(token, etag)| is_known(token, etag))
+        if last_modified.is_none_or(|date| self.known.date().as_ref() == Some(date))
+            && token_etag.is_none_or(|(token, etag)| is_known(token, etag))
         {
             return;
         }
-        self.known.learn(said, learned);
+        self.known.record(last_modified, token_etag);
     }
 }
 
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_date_another_token_fetches_and_the_owner_is_preferred() {
+    fn an_answer_without_a_date_prefers_the_etag_owner() {
         let entry = stored(200, &[("etag", "\"a\"")]);
         assert_eq!(entry.plan(NOW, Mode::Revalidate, OTHER), Plan::Fetch);
         assert_eq!(entry.preferred_token(), MINE);
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_that_may_be_of_the_second_that_its_answer_shows_is_no_condition_of_its_own() {
+    fn an_inexact_date_is_no_condition_of_its_own() {
         let fresh = [("etag", "\"a\""), ("last-modified", DATE), ("date", DATE)];
         let mut entry = stored(200, &fresh);
         assert_eq!(
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_that_only_a_304_names_is_weighed_like_one_that_came_with_the_answer() {
+    fn a_date_from_a_304_is_checked_for_exactness_too() {
         let mut entry = stored(200, &[("etag", "\"a\""), ("date", DATE)]);
         entry.revalidate(
             NOW,
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_404_is_never_confirmed_by_its_date() {
+    fn a_stored_404_is_never_revalidated_by_its_date() {
         let entry = stored(404, &[("last-modified", DATE)]);
         assert_eq!(entry.plan(NOW, Mode::Revalidate, MINE), Plan::Fetch);
         let entry = stored(404, &[("etag", "\"a\""), ("last-modified", DATE)]);
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn every_hit_is_confirmed_unless_the_mode_or_a_rule_says_otherwise() {
+    fn a_hit_is_revalidated_unless_its_mode_or_ttl_makes_it_fresh() {
         let cache_control = [("cache-control", "private, max-age=60, s-maxage=60")];
         let entry = stored(200, &cache_control);
         assert!(!entry.is_fresh(NOW, Mode::Revalidate));
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_not_asked_for_again_before_its_poll_interval_is_over_also_when_that_rises() {
+    fn an_answer_stays_fresh_for_its_poll_interval() {
         let mut polled = stored(200, &[("x-poll-interval", "60"), ("last-modified", DATE)]);
         let after = |secs| NOW + Duration::from_secs(secs);
         assert!(
@@ -464,8 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_change_it_is_good_as_long_as_the_change_has_not_settled_and_no_longer_than_without_it()
-     {
+    fn trust_after_a_change_only_shortens_freshness() {
         let ruled =
             Stored::new(NOW, StatusCode::OK, &headers(&[]), MINE, Some(Duration::from_secs(60)));
         let (after, until) =
@@ -483,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn second_looks_after_a_change_keep_to_the_poll_interval() {
+    fn rechecks_after_a_change_keep_to_the_poll_interval() {
         let polled = stored(200, &[("x-poll-interval", "60")]);
         let now = NOW + Duration::from_secs(3);
         assert!(polled.current().is_fresh_after(now, Mode::Revalidate, || Trust::Until(NOW), None));
@@ -494,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_webhook_watches_it_another_lifetime_holds() {
+    fn a_webhook_gives_a_covered_answer_its_own_lifetime() {
         let (plain, six_hours) = (stored(200, &[]), Some(Duration::from_hours(6)));
         let is_fresh = |after, trust| {
             plain.current().is_fresh_after(NOW + after, Mode::Revalidate, || trust, six_hours)
@@ -507,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_makes_it_stale_whatever_its_ttl() {
+    fn an_invalidation_ends_a_ttl() {
         let mut entry = Stored::new(
             NOW,
             StatusCode::OK,
@@ -520,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_304_makes_it_new_and_teaches_the_etag_of_its_token() {
+    fn a_304_restarts_freshness_and_adds_the_tokens_etag() {
         let mut entry = stored(
             200,
             &[("etag", "W/\"a\""), ("last-modified", DATE), ("cache-control", "max-age=60")],
@@ -534,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expires_in_a_304_does_not_outvote_the_cache_control_that_is_stored() {
+    fn an_expires_in_a_304_does_not_override_cache_control() {
         let late = headers(&[
             ("expires", "Tue, 01 Jul 2025 01:00:00 GMT"),
             ("date", "Tue, 01 Jul 2025 00:00:00 GMT"),
@@ -548,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn where_every_hit_is_confirmed_the_time_in_other_caches_does_not_count() {
+    fn the_age_header_counts_only_in_rfc9111_mode() {
         let aged = stored(200, &[("age", "7200")]);
         assert_eq!(
             aged.current().age(NOW + Duration::from_secs(1), Mode::Revalidate),
@@ -561,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_etags_is_bounded_and_the_oldest_goes() {
+    fn the_oldest_etag_is_dropped_beyond_the_maximum() {
         let mut entry = stored(200, &[("etag", "\"a\"")]);
         for token in 2..40 {
             entry.revalidate(NOW, &headers(&[("etag", "\"b\"")]), Some(TokenKey(token)), None);

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_plain_json_is_one() {
+    fn all_spellings_of_plain_json_normalise_alike() {
         assert_eq!(Accept::normalise(None), Accept::Json);
         for header in [
             "",
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn other_representations_are_others() {
+    fn other_representations_stay_distinct() {
         let others = [
             "application/vnd.github.raw",
             "application/vnd.github.raw+json",
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn several_previews_are_a_set() {
+    fn preview_types_form_an_unordered_set() {
         let one =
             accept("application/vnd.github.a-preview+json, application/vnd.github.b-preview+json");
         assert_eq!(
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_never_share_an_answer() {
+    fn scopes_never_share_a_key() {
         let [one, other] =
             [1, 2].map(|byte| Scope::Credential(CredentialKey::of_digest(&[byte; 32])));
         let keys = [Scope::Pool(1), Scope::Pool(2), Scope::Account(1), one, other, Scope::Public]
@@ -336,13 +336,13 @@ mod tests {
     }
 
     #[test]
-    fn the_scope_comes_out_as_it_went_in() {
+    fn a_key_returns_its_scope_and_path_unchanged() {
         let numbers = [0, 1, 9, 10, 255, 256, 65_536, u32::MAX];
-        let id_map =
+        let numbered =
             numbers.into_iter().flat_map(|number| [Scope::Pool(number), Scope::Account(number)]);
         let credentials =
             [0, 10, 255].map(|byte| Scope::Credential(CredentialKey::of_digest(&[byte; 32])));
-        let scopes: Vec<_> = id_map.chain(credentials).chain([Scope::Public]).collect();
+        let scopes: Vec<_> = numbered.chain(credentials).chain([Scope::Public]).collect();
         let keys: Vec<_> =
             scopes.iter().map(|scope| key(*scope, "/a\u{e9}?b", Some("text/html"))).collect();
         for (place, (scope, one)) in scopes.iter().zip(&keys).enumerate() {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_a_credential_is_not_printed() {
+    fn a_credential_key_is_not_printed() {
         let scope = Scope::Credential(CredentialKey::of_digest(&[171; 32]));
         assert_eq!(format!("{scope:?}"), "Credential(CredentialKey(..))");
         assert_eq!(

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_304_brings_every_header_up_to_date_and_leaves_the_others() {
+    fn a_304_updates_its_headers_and_keeps_the_others() {
         let mut stored = headers(&[
             ("link", "<old>"),
             ("date", "old"),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_describes_the_stored_body_stays() {
+    fn headers_about_the_stored_body_are_kept() {
         let own = [
             ("content-type", "Application/JSON"),
             ("content-length", "9"),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_passed_as_it_is_takes_the_type_that_a_304_names() {
+    fn a_304_updates_a_non_json_type_only_in_rfc9111_mode() {
         let mut stored = headers(&[("content-type", "text/plain")]);
         let not_modified = headers(&[("content-type", "text/plain;charset=utf-8")]);
         merge_not_modified(&mut stored, &not_modified, Mode::Revalidate);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_connection_is_not_taken_over() {
+    fn hop_by_hop_headers_of_a_304_are_not_stored() {
         let mut stored = HeaderMap::new();
         merge_not_modified(
             &mut stored,

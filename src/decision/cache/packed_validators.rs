@@ -76,7 +76,7 @@ impl PackedValidators {
         unpacked(form, text)
     }
 
-    pub(super) fn learn(
+    pub(super) fn record(
         &mut self,
         date: Option<&HeaderValue>,
         etag: Option<(TokenKey, &HeaderValue)>,
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_validator_comes_out_as_it_came_in() {
+    fn validators_are_unpacked_unchanged() {
         let dates = [
             "Tue, 01 Jul 2025 00:00:00 GMT",
             "Tuesday, 01-Jul-25 00:00:00 GMT",
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_service_sends_takes_half_a_line() {
+    fn a_usual_date_and_etag_take_47_bytes() {
         let etag =
             HeaderValue::try_from(format!("W/\"{}\"", "0123456789abcdef".repeat(4))).unwrap();
         let known = PackedValidators::new(
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_to_be_a_validator_is_not_kept() {
+    fn an_overlong_validator_is_not_kept() {
         let long = HeaderValue::try_from(format!("\"{}\"", "a".repeat(300))).unwrap();
         let known = PackedValidators::new(
             Some(&long),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_received_the_same_body_keep_their_etags_and_the_last_its_place() {
+    fn etags_of_other_tokens_for_the_same_body_are_kept() {
         let of = |token, etag: &'static str| {
             PackedValidators::new(None, &[(TokenKey(token), HeaderValue::from_static(etag))])
         };

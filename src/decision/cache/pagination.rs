@@ -19,12 +19,12 @@ const CURSORS: [&str; 2] = ["cursor", "after"];
 /// Role of an answer as a page of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Page {
-    /// No list, or the last page of one, with free places.
+    /// No list, or a last page that is not full.
     #[default]
     Other,
     /// Names later pages, whose number may have changed.
     Followed,
-    /// The last page, without a free place.
+    /// The last page, and full.
     FullAndLast,
 }
 
@@ -52,7 +52,7 @@ impl Page {
     }
 
     /// Returns true when a 304 proves nothing. The answer's request left at `requested_at` and has
-    /// this `trust`. An adjacent page or the list last changed at `neighbour_changed_at`.
+    /// this `trust`. An adjacent page or the list last changed at `adjacent_changed_at`.
     ///
     /// A page that only names later pages is fetched anew once after each known change of its list:
     /// a full fetch costs budget, and most changes leave the number of pages alone.
@@ -60,14 +60,14 @@ impl Page {
         self,
         requested_at: Timestamp,
         trust: Trust,
-        neighbour_changed_at: impl FnOnce() -> Option<Timestamp>,
+        adjacent_changed_at: impl FnOnce() -> Option<Timestamp>,
     ) -> bool {
         match self {
             Self::Other => false,
             Self::Followed => trust == Trust::Invalidated,
             Self::FullAndLast => {
                 trust != Trust::Settled
-                    || neighbour_changed_at().is_some_and(|changed_at| requested_at <= changed_at)
+                    || adjacent_changed_at().is_some_and(|changed_at| requested_at <= changed_at)
             }
         }
     }
@@ -85,9 +85,9 @@ pub fn continues_list(target: &str, body: &[u8]) -> bool {
 }
 
 fn size_of_page(target: &str, sizes: PageSizes) -> usize {
-    let asked =
+    let requested =
         parameter(target, "per_page").and_then(|size| size.parse().ok()).filter(|size| *size > 0);
-    asked.unwrap_or(sizes.default).clamp(1, sizes.max.max(1)) as usize
+    requested.unwrap_or(sizes.default).clamp(1, sizes.max.max(1)) as usize
 }
 
 fn parameter<'t>(target: &'t str, name: &str) -> Option<&'t str> {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_full_when_it_has_as_many_items_as_were_asked_for() {
+    fn a_page_with_per_page_items_is_full() {
         for target in
             ["/a", "/a?per_page=3&page=2", "/a?page=2&per_page=3", "/a?per_page=0", "/a?per_page=x"]
         {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_names_the_next_is_not_the_last() {
+    fn a_page_that_links_to_a_later_page_is_not_the_last() {
         let of = |link| Page::of("/a", SIZES, &links(link), THREE);
         for link in [
             r#"<https://x/a?page=1>; rel="prev", <https://x/a?page=3>; rel="next", <https://x/a?page=9>; rel="last""#,
@@ -163,10 +163,9 @@ mod tests {
     }
 
     #[test]
-    fn a_304_proves_nothing_after_a_change_beside_it_or_of_its_own_path_and_only_of_a_full_last_page()
-     {
+    fn a_304_for_a_full_last_page_proves_nothing_after_a_change() {
         let later = AT + Duration::from_millis(1);
-        let hides = |trust, neighbour| Page::FullAndLast.may_hide_next(AT, trust, || neighbour);
+        let hides = |trust, adjacent| Page::FullAndLast.may_hide_next(AT, trust, || adjacent);
         assert!(hides(Trust::Settled, Some(AT)) && hides(Trust::Settled, Some(later)));
         assert!(hides(Trust::Invalidated, None) && hides(Trust::Until(later), None));
         assert!(
@@ -177,8 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_names_others_is_asked_for_anew_once_after_a_change_of_its_list_and_not_for_what_was_seen_beside_it()
-     {
+    fn a_followed_page_is_refetched_only_when_invalidated() {
         assert!(Page::Followed.may_hide_next(AT, Trust::Invalidated, || None));
         for trust in [Trust::Settled, Trust::Until(AT)] {
             assert!(!Page::Followed.may_hide_next(AT, trust, || Some(AT)), "{trust:?}");
@@ -186,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_page_with_something_on_it_shows_that_the_list_goes_on() {
+    fn a_nonempty_later_page_shows_that_the_list_continues() {
         for target in ["/a?page=2", "/a?per_page=5&page=7", "/a?cursor=v1_5", "/a?after=x"] {
             assert!(continues_list(target, THREE) && !continues_list(target, b"[ ]"), "{target}");
         }

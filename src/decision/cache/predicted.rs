@@ -22,7 +22,7 @@ use super::packed_validators::hexadecimal_etag;
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
 /// Right predictions in a row that prove a route. Ours: one could not be chance, but a route may
 /// have several kinds of answers.
-const RIGHTS_MIN: u8 = 5;
+const RIGHT_IN_A_ROW_MIN: u8 = 5;
 /// Part of a proved route's answers that is checked. Ours: a wrong prediction costs a full answer
 /// and is detected at once.
 const CHECKED_ONE_IN: u8 = 16;
@@ -53,7 +53,7 @@ pub enum Evidence {
     Right,
     /// The answer has another `ETag`, or came whole for the predicted body.
     Wrong,
-    /// The prediction brought a whole answer that a date alone would have avoided: accounts see
+    /// The prediction caused a whole answer that a date alone would have avoided: accounts see
     /// different bodies of the same date. The form is right.
     Dearer,
 }
@@ -72,8 +72,8 @@ pub struct Predictions {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Route {
-    /// Right predictions in a row, up to [`RIGHTS_MIN`].
-    rights: u8,
+    /// Right predictions in a row, up to [`RIGHT_IN_A_ROW_MIN`].
+    right_in_a_row: u8,
     /// Answers since the last check.
     unchecked: u8,
     closed_until: Timestamp,
@@ -110,7 +110,8 @@ impl Predictions {
             Evidence::Right => {
                 let was_proved = route.is_proved();
                 route.unchecked = 0;
-                route.rights = route.rights.saturating_add(1).min(RIGHTS_MIN);
+                route.right_in_a_row =
+                    route.right_in_a_row.saturating_add(1).min(RIGHT_IN_A_ROW_MIN);
                 (route.is_proved() && !was_proved).then_some(Turn::Proved)
             }
             Evidence::Wrong => {
@@ -128,7 +129,7 @@ impl Predictions {
 impl Route {
     /// One wrong prediction resets the count.
     const fn is_proved(self) -> bool {
-        self.rights >= RIGHTS_MIN
+        self.right_in_a_row >= RIGHT_IN_A_ROW_MIN
     }
 }
 
@@ -151,7 +152,7 @@ mod tests {
 
     fn proved() -> Predictions {
         let mut predictions = Predictions::default();
-        for _ in 0..RIGHTS_MIN {
+        for _ in 0..RIGHT_IN_A_ROW_MIN {
             predictions.note(widgets(), Evidence::Right, NOW);
         }
         assert!(predictions.may_be_sent(widgets(), true, NOW));
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prediction_is_the_hash_of_what_was_observed() {
+    fn a_prediction_hashes_accept_credential_and_body() {
         let value = HeaderValue::from_static;
         // printf 'a/b:Bearer x:{}' | sha256sum
         let both = "\"fb153f90a18522713abdeda64e2aef9b66e8ca98e6c67b34bef99b6ed1cc66c3\"";
@@ -175,9 +176,9 @@ mod tests {
     }
 
     #[test]
-    fn a_route_is_proved_by_several_rights_in_a_row_and_each_counts_until_then() {
+    fn a_route_is_proved_by_right_predictions_in_a_row() {
         let mut predictions = Predictions::default();
-        for _ in 1..RIGHTS_MIN {
+        for _ in 1..RIGHT_IN_A_ROW_MIN {
             assert!(predictions.wants_check(widgets(), NOW));
             assert_eq!(predictions.note(widgets(), Evidence::Right, NOW), None);
             assert!(!predictions.may_be_sent(widgets(), false, NOW));
@@ -192,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_closes_a_route_for_hours_after_which_it_begins_anew() {
+    fn a_wrong_prediction_closes_a_route_for_hours() {
         for mut predictions in [Predictions::default(), proved()] {
             assert_eq!(predictions.note(widgets(), Evidence::Wrong, NOW), Some(Turn::Closed));
             assert_eq!(predictions.note(widgets(), Evidence::Wrong, NOW), None);
             let late = NOW + CLOSED_FOR - Duration::from_millis(1);
             assert!(!predictions.wants_check(widgets(), late));
-            for _ in 0..RIGHTS_MIN {
+            for _ in 0..RIGHT_IN_A_ROW_MIN {
                 assert_eq!(predictions.note(widgets(), Evidence::Right, late), None);
             }
             assert!(!predictions.may_be_sent(widgets(), false, late));
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_proved_route_a_sample_is_checked() {
+    fn a_sample_of_a_proved_route_is_checked() {
         let mut predictions = proved();
         let mut round =
             || (0..CHECKED_ONE_IN).filter(|_| predictions.wants_check(widgets(), NOW)).count();
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn where_accounts_see_different_bodies_of_one_date_it_is_left_to_the_date() {
+    fn a_dearer_prediction_leaves_dated_answers_to_the_date() {
         let mut predictions = proved();
         assert_eq!(predictions.note(widgets(), Evidence::Dearer, NOW), None);
         assert!(

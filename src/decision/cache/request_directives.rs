@@ -43,16 +43,16 @@ impl RequestDirectives {
     /// Parses all lines of the headers. Most requests have neither, which one pass over their names
     /// shows.
     pub fn of(request: &HeaderMap, mode: Mode) -> Self {
-        let (mut speaks, mut has_pragma, mut is_conditional) = (false, false, false);
+        let (mut has_cache_control, mut has_pragma, mut is_conditional) = (false, false, false);
         for name in request.keys() {
-            speaks |= *name == header::CACHE_CONTROL;
+            has_cache_control |= *name == header::CACHE_CONTROL;
             has_pragma |= *name == header::PRAGMA;
             is_conditional |= *name == header::IF_NONE_MATCH || *name == header::IF_MODIFIED_SINCE;
         }
-        let is_meant = mode == Mode::Rfc9111 || !is_conditional;
-        if speaks {
-            Self::of_cache_control(request, is_meant)
-        } else if has_pragma && is_meant {
+        let no_cache_counts = mode == Mode::Rfc9111 || !is_conditional;
+        if has_cache_control {
+            Self::of_cache_control(request, no_cache_counts)
+        } else if has_pragma && no_cache_counts {
             // §5.4: `Pragma` counts only without `Cache-Control`, and only `no-cache` of it.
             let lines =
                 request.get_all(header::PRAGMA).iter().filter_map(|line| line.to_str().ok());
@@ -65,9 +65,8 @@ impl RequestDirectives {
         }
     }
 
-    /// `is_meant` is false where a `no-cache` does not count.
-    fn of_cache_control(request: &HeaderMap, is_meant: bool) -> Self {
-        let (mut read, mut stale_is_confused) = (Self::default(), false);
+    fn of_cache_control(request: &HeaderMap, no_cache_counts: bool) -> Self {
+        let (mut read, mut max_stale_is_malformed) = (Self::default(), false);
         for line in request.get_all(header::CACHE_CONTROL) {
             // A line with other characters than visible ASCII may mean anything; a validated answer
             // is always right.
@@ -76,12 +75,12 @@ impl RequestDirectives {
                 continue;
             };
             for (name, value) in directives.by_ref() {
-                stale_is_confused |= !read.take(name, value, is_meant);
+                max_stale_is_malformed |= !read.take(name, value, no_cache_counts);
             }
             // The intent of unclosed quotes is unknown.
-            read.no_cache |= directives.is_torn;
+            read.no_cache |= directives.is_unclosed;
         }
-        if stale_is_confused {
+        if max_stale_is_malformed {
             read.max_stale = None;
         }
         // §5.2.1.1: no stored answer is younger than its validation, so this demands a validation.
@@ -91,11 +90,11 @@ impl RequestDirectives {
 
     /// Takes one directive. Returns false for a malformed `max-stale`. A strict directive that is
     /// malformed or contradictory demands a validation (§4.2.1 treats answers so).
-    fn take(&mut self, name: &str, value: Option<&str>, is_no_cache_meant: bool) -> bool {
+    fn take(&mut self, name: &str, value: Option<&str>, no_cache_counts: bool) -> bool {
         let Ok(directive) = name.parse::<Directive>() else { return true };
         let seconds = value.and_then(delta_seconds);
         match directive {
-            Directive::NoCache => self.no_cache |= is_no_cache_meant,
+            Directive::NoCache => self.no_cache |= no_cache_counts,
             Directive::NoStore => self.no_store = true,
             Directive::OnlyIfCached => self.only_if_cached = true,
             Directive::NoTransform => self.no_transform = true,
@@ -142,15 +141,15 @@ impl Validated<'_> {
         if directives.max_age.is_some_and(|age_max| self.age(now, mode) > age_max) {
             return false;
         }
-        let worth = self.worth(now, mode, watched);
+        let freshness = self.freshness(now, mode, watched);
         let left = match trust() {
             Trust::Invalidated => return false,
             Trust::Until(end) if end <= now => return false,
-            Trust::Until(end) => worth.left.min(end.since(now)),
-            Trust::Settled => worth.left,
+            Trust::Until(end) => freshness.left.min(end.since(now)),
+            Trust::Settled => freshness.left,
         };
         if left.is_zero() {
-            return self.may_be_stale_for(directives, worth);
+            return self.may_be_stale_for(directives, freshness);
         }
         // §5.2.1.3: fresh for this long still.
         directives.min_fresh.is_none_or(|left_min| left >= left_min)
@@ -167,26 +166,26 @@ impl Validated<'_> {
                 !directives.no_cache
                     && directives.min_fresh.is_none()
                     && directives.max_age.is_none_or(|age_max| self.age(now, mode) <= age_max)
-                    && self.worth(now, mode, None).over <= over_max
+                    && self.freshness(now, mode, None).over <= over_max
             }
         }
     }
 
     /// §5.2.1.2: stale by no more than this, unless the answer forbids it (§4.2.4), in both modes.
     /// A client's directive is not the operator's.
-    fn may_be_stale_for(self, directives: &RequestDirectives, worth: Worth) -> bool {
+    fn may_be_stale_for(self, directives: &RequestDirectives, freshness: Freshness) -> bool {
         let is_taken = directives.min_fresh.is_none()
-            && directives.max_stale.is_some_and(|over_max| worth.over <= over_max);
+            && directives.max_stale.is_some_and(|over_max| freshness.over <= over_max);
         is_taken && !self.stored.forbids_stale
     }
 
     pub(super) fn over(self, now: Timestamp, mode: Mode) -> Duration {
-        self.worth(now, mode, None).over
+        self.freshness(now, mode, None).over
     }
 
-    fn worth(self, now: Timestamp, mode: Mode, watched: Option<Duration>) -> Worth {
+    fn freshness(self, now: Timestamp, mode: Mode, watched: Option<Duration>) -> Freshness {
         let since = now.since(self.requested_at);
-        let of = |lifetime: Duration, age: Duration| Worth {
+        let of = |lifetime: Duration, age: Duration| Freshness {
             left: lifetime.saturating_sub(age),
             over: age.saturating_sub(lifetime),
         };
@@ -196,12 +195,12 @@ impl Validated<'_> {
             (None, Mode::Revalidate) => of(Duration::ZERO, since),
         };
         let Some(watched) = watched.map(|ttl| of(ttl, since)) else { return own };
-        Worth { left: own.left.max(watched.left), over: own.over.min(watched.over) }
+        Freshness { left: own.left.max(watched.left), over: own.over.min(watched.over) }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Worth {
+struct Freshness {
     left: Duration,
     over: Duration,
 }
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pragma_is_looked_at_only_without_cache_control() {
+    fn pragma_counts_only_without_cache_control() {
         assert!(of(&headers(&[("pragma", "foo"), ("pragma", "x, No-Cache")])).no_cache);
         assert!(!of(&headers(&[("pragma", "no-cache"), ("cache-control", "max-stale")])).no_cache);
         assert_eq!(
@@ -274,19 +273,19 @@ mod tests {
     }
 
     #[test]
-    fn a_no_cache_beside_a_condition_is_meant_only_in_a_plain_cache() {
+    fn no_cache_with_a_condition_counts_only_in_rfc9111_mode() {
         for condition in
             [("if-none-match", "\"a\""), ("if-modified-since", "Tue, 01 Jul 2025 00:00:00 GMT")]
         {
             for no_cache in [("cache-control", "no-cache"), ("pragma", "no-cache")] {
-                let asked = headers(&[condition, no_cache]);
+                let request = headers(&[condition, no_cache]);
                 assert_eq!(
-                    RequestDirectives::of(&asked, Mode::Revalidate),
+                    RequestDirectives::of(&request, Mode::Revalidate),
                     RequestDirectives::default(),
                     "{condition:?} {no_cache:?}"
                 );
                 assert!(
-                    of(&asked).no_cache
+                    of(&request).no_cache
                         && RequestDirectives::of(&headers(&[no_cache]), Mode::Revalidate).no_cache
                 );
             }
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_looked_at_and_what_says_nothing_changes_nothing() {
+    fn unknown_directives_are_ignored() {
         for line in [
             "",
             ",",
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_as_those_of_answers_are() {
+    fn directive_values_are_parsed_strictly() {
         for (line, seconds) in [
             ("Max-Age=5", 5),
             ("max-age = \"5\"", 5),
@@ -364,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_says_no_cache_gets_nothing_unconfirmed_in_either_mode() {
+    fn no_cache_demands_a_validation_in_both_modes() {
         for line in ["no-cache", "max-age=0", "no-cache, max-stale", "max-age=0, max-stale"] {
             assert!(!answers_in_a_plain_cache(PLAIN, line, 0), "{line}");
             assert!(
@@ -376,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn the_upstreams_word_on_polling_goes_before_a_clients() {
+    fn the_poll_interval_overrides_request_directives() {
         let polled = stored(&[("x-poll-interval", "60")], None);
         for line in ["no-cache", "max-age=1", "min-fresh=600"] {
             assert!(answers(&polled, line, 59, Mode::Revalidate, Trust::Until(NOW)), "{line}");
@@ -389,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn an_age_that_a_client_names_shortens_a_lifetime_and_never_makes_it_longer() {
+    fn a_requested_max_age_only_shortens_a_lifetime() {
         assert!(
             answers_in_a_plain_cache(PLAIN, "max-age=30", 30)
                 && !answers_in_a_plain_cache(PLAIN, "max-age=30", 31)
@@ -410,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_stay_fresh_for_a_while_is_counted_from_now() {
+    fn min_fresh_counts_from_now() {
         assert!(
             answers_in_a_plain_cache(PLAIN, "min-fresh=10", 50)
                 && !answers_in_a_plain_cache(PLAIN, "min-fresh=10", 51)
@@ -440,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_may_take_what_is_stale_unless_the_answer_forbids_it_or_it_is_doubtful() {
+    fn max_stale_is_honoured_unless_the_answer_forbids_it() {
         assert!(
             answers_in_a_plain_cache(PLAIN, "max-stale=30", 90)
                 && !answers_in_a_plain_cache(PLAIN, "max-stale=30", 91)
@@ -458,8 +457,8 @@ mod tests {
                 );
             }
         }
-        let doubtful = [Trust::Invalidated, Trust::Until(NOW)];
-        assert!(doubtful.into_iter().all(|trust| !answers(
+        let untrusted = [Trust::Invalidated, Trust::Until(NOW)];
+        assert!(untrusted.into_iter().all(|trust| !answers(
             &stored(PLAIN, None),
             "max-stale",
             90,
@@ -473,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_something_new_gets_nothing_old_in_the_place_of_a_failure() {
+    fn strict_directives_reject_a_stale_answer() {
         let may_serve_stale = |line, pairs| {
             let stored = stored(pairs, None);
             stored.validated(NOW, NOW).accepts_stale(

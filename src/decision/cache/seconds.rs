@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ttl_comes_out_as_it_went_in_and_the_longest_is_not_none() {
+    fn a_packed_ttl_is_unpacked_unchanged() {
         for span in [
             None,
             Some(Duration::ZERO),

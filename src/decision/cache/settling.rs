@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_before_a_change_is_doubtful_and_in_the_same_instant_too() {
+    fn an_answer_requested_before_a_change_is_invalidated() {
         assert_eq!(
             Trust::after(Some(CHANGE), CHANGE - Duration::from_millis(1)),
             Trust::Invalidated
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_right_after_it_holds_for_two_seconds_and_then_for_ten() {
+    fn an_answer_requested_soon_after_a_change_is_rechecked() {
         for (requested, end) in [(1, 2_000), (1_999, 2_000), (2_000, 10_000), (9_999, 10_000)] {
             assert_eq!(trust(requested), Trust::Until(after(end)), "{requested}");
             assert!(
@@ -89,14 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_ten_seconds_after_it_is_trusted() {
+    fn an_answer_requested_ten_seconds_later_is_trusted() {
         assert_eq!(trust(10_000), Trust::Settled);
         assert!(Trust::Settled.holds(Timestamp::FAR_FUTURE));
         assert_eq!(Trust::after(None, Timestamp::EPOCH), Trust::Settled);
     }
 
     #[test]
-    fn a_popular_answer_is_asked_for_three_times_after_a_change_and_then_no_more() {
+    fn a_popular_answer_is_fetched_three_times_after_a_change() {
         // Requests every 100 ms for a minute, answered at once.
         let (mut requested_at, mut fetches) = (CHANGE - FIRST_RECHECK, Vec::new());
         for millis in (1..60_000).step_by(100) {

@@ -38,8 +38,8 @@ impl StaleReason {
         }
     }
 
-    /// True when the operator's setting applies. A plain HTTP cache delivers the upstream's answer,
-    /// whatever it is.
+    /// True when the operator's setting applies. A plain HTTP cache delivers any answer of the
+    /// upstream.
     fn is_for_operator(self, mode: Mode) -> bool {
         match self {
             Self::Limited | Self::NoAnswer => true,
@@ -62,8 +62,8 @@ impl Validated<'_> {
         let stale_for = self.stale_for(now, mode);
         // `stale-if-error` overrides the client's other directives, which are about available
         // answers. It bounds the other permissions too.
-        let asked_for = directives.stale_if_error.filter(|_| reason.is_error());
-        if !asked_for.map_or_else(
+        let by_client = directives.stale_if_error.filter(|_| reason.is_error());
+        if !by_client.map_or_else(
             || self.accepts_stale(directives, now, mode),
             |over_max| stale_for <= over_max,
         ) {
@@ -76,7 +76,7 @@ impl Validated<'_> {
         let over_max = Duration::from(self.stored.stale_if_error);
         let by_answer = !over_max.is_zero() && stale_for <= over_max;
         by_operator
-            || reason.is_error() && !self.stored.forbids_stale && (by_answer || asked_for.is_some())
+            || reason.is_error() && !self.stored.forbids_stale && (by_answer || by_client.is_some())
     }
 
     /// Staleness by its own lifetime or the operator's. In [`Mode::Revalidate`] too: an answer that

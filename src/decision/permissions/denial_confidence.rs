@@ -1,14 +1,14 @@
 //! The confidence in a denial: final, open, or void because another account has seen the resource.
 //!
 //! A denial by an account that never sees the place mostly proves nothing. An account that has seen
-//! the resource before, or sees its place, can tell that it is gone. The caller decides about each
+//! the resource before, or sees its place, can show that it is gone. The caller decides about each
 //! case.
 
 use crate::clock::Timestamp;
 
 use super::memory::Mark;
 use super::plan::union;
-use super::{About, AccessQuery, KnownAccounts, Permissions};
+use super::{AccessQuery, DenialSubject, KnownAccounts, Permissions};
 use crate::decision::types::{AccountId, TokenKey};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +32,14 @@ pub struct Denials<'d> {
     pub stored: Option<&'d [AccountId]>,
     /// Accounts without any working token, in ascending order. The pool no longer sees their
     /// resources.
-    pub hopeless: &'d [AccountId],
+    pub unusable: &'d [AccountId],
 }
 
 impl Denials<'_> {
-    /// Owners by the stored answer that can be asked again.
+    /// Owners by the stored answer that can be tried again.
     pub(super) fn owners(&self) -> impl Iterator<Item = AccountId> {
         let owners = self.stored.unwrap_or_default().iter().copied();
-        owners.filter(|owner| self.hopeless.binary_search(owner).is_err())
+        owners.filter(|owner| self.unusable.binary_search(owner).is_err())
     }
 }
 
@@ -66,7 +66,7 @@ impl Permissions {
         known: &KnownAccounts,
     ) -> DenialConfidence {
         let out = union(
-            &union(denials.hopeless, known.bad.iter().map(|(account, _)| *account)),
+            &union(denials.unusable, known.bad.iter().map(|(account, _)| *account)),
             denials.by.iter().copied(),
         );
         if out.len() >= base.len() {
@@ -89,11 +89,11 @@ impl Permissions {
         };
         if is_seen && !denials.by.iter().any(|account| may_know(*account)) {
             DenialConfidence::Void
-        } else if query.subject == About::Thing
+        } else if query.subject == DenialSubject::Resource
             && denials.by.len() > 1
             && denials.by.iter().any(|account| sees_place(*account))
         {
-            // Two agree, and one of them sees the place. Asking a whole pool for each missing
+            // Two agree, and one of them sees the place. Trying a whole pool for each missing
             // resource would cost too much.
             DenialConfidence::Final
         } else {

@@ -58,7 +58,7 @@ pub(super) enum Mark {
     Denied,
 }
 
-/// Mark, its time, and the time from which a bad token may be tried as a last resort.
+/// A mark, its time, and the time from which a bad token may be tried as a last resort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) mark: Mark,
@@ -67,15 +67,15 @@ pub(super) struct Record {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct TokenRecord {
     holder: Holder,
     record: Record,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    young: HashMap<Key, Vec<Line>>,
-    old: HashMap<Key, Vec<Line>>,
+    young: HashMap<Key, Vec<TokenRecord>>,
+    old: HashMap<Key, Vec<TokenRecord>>,
 }
 
 impl Mark {
@@ -88,7 +88,7 @@ impl Mark {
     }
 }
 
-impl Line {
+impl TokenRecord {
     fn holds(&self, now: Timestamp) -> bool {
         now.since(self.record.at) < self.record.mark.lasts()
     }
@@ -100,32 +100,32 @@ impl Line {
 
 impl Records {
     pub(super) fn put(&mut self, now: Timestamp, key: Key, holder: Holder, mark: Mark) {
-        let lines = self.lines_mut(key);
-        let was_bad = lines.iter().any(|line| line.holder == holder && line.is_bad(now));
-        lines.retain(|line| line.holder != holder && line.holds(now));
-        if lines.len() >= TOKENS_MAX {
-            let oldest = lines
+        let records = self.records_mut(key);
+        let was_bad = records.iter().any(|one| one.holder == holder && one.is_bad(now));
+        records.retain(|one| one.holder != holder && one.holds(now));
+        if records.len() >= TOKENS_MAX {
+            let oldest = records
                 .iter()
                 .enumerate()
-                .min_by_key(|(_, line)| line.record.at)
+                .min_by_key(|(_, one)| one.record.at)
                 .map(|(index, _)| index);
-            oldest.map(|index| lines.swap_remove(index));
+            oldest.map(|index| records.swap_remove(index));
         }
         let again = if was_bad { now + REPEATED_AFTER } else { now };
-        lines.push(Line { holder, record: Record { mark, at: now, again } });
+        records.push(TokenRecord { holder, record: Record { mark, at: now, again } });
     }
 
     pub(super) fn forget_holder(&mut self, key: Key, holder: Holder) {
-        self.lines_mut(key).retain(|line| line.holder != holder);
+        self.records_mut(key).retain(|one| one.holder != holder);
     }
 
     pub(super) fn forget(&mut self, key: Key, mark: Mark) {
-        self.lines_mut(key).retain(|line| line.record.mark != mark);
+        self.records_mut(key).retain(|one| one.record.mark != mark);
     }
 
     pub(super) fn of(&self, now: Timestamp, key: Key, holder: Holder) -> Option<Record> {
-        let mut lines = self.lines(key).iter();
-        lines.find(|line| line.holder == holder && line.holds(now)).map(|line| line.record)
+        let mut records = self.records(key).iter();
+        records.find(|one| one.holder == holder && one.holds(now)).map(|one| one.record)
     }
 
     pub(super) fn is(&self, now: Timestamp, key: Key, holder: Holder, mark: Mark) -> bool {
@@ -134,15 +134,15 @@ impl Records {
 
     /// Returns true with any record, expired ones included.
     pub(super) fn knows(&self, key: Key) -> bool {
-        !self.lines(key).is_empty()
+        !self.records(key).is_empty()
     }
 
     pub(super) fn has_bad(&self, now: Timestamp, key: Key) -> bool {
-        self.lines(key).iter().any(|line| line.is_bad(now))
+        self.records(key).iter().any(|one| one.is_bad(now))
     }
 
     pub(super) fn holders(&self, key: Key) -> impl Iterator<Item = Holder> {
-        self.lines(key).iter().map(|line| line.holder)
+        self.records(key).iter().map(|one| one.holder)
     }
 
     #[cfg(test)]
@@ -150,17 +150,17 @@ impl Records {
         self.young.len() + self.old.len()
     }
 
-    fn lines(&self, key: Key) -> &[Line] {
+    fn records(&self, key: Key) -> &[TokenRecord] {
         self.young.get(&key).or_else(|| self.old.get(&key)).map_or(&[], Vec::as_slice)
     }
 
-    fn lines_mut(&mut self, key: Key) -> &mut Vec<Line> {
+    fn records_mut(&mut self, key: Key) -> &mut Vec<TokenRecord> {
         let kept = self.old.remove(&key);
         if self.young.len() >= ENTRIES_MAX && !self.young.contains_key(&key) {
             self.old = std::mem::take(&mut self.young);
         }
-        let lines = self.young.entry(key).or_default();
-        lines.extend(kept.into_iter().flatten());
-        lines
+        let records = self.young.entry(key).or_default();
+        records.extend(kept.into_iter().flatten());
+        records
     }
 }

@@ -1,9 +1,9 @@
 //! Observed permissions of tokens: the accounts of a pool that are likely to be served, the retry
 //! of a denial (`probe_budget`), and the confidence in it (`denial_confidence`).
 //!
-//! The endpoint table and the config say which accounts may be asked at all; `needs` words the
-//! missing permission when none may. The rest is observed and recorded for a while (`memory`): for
-//! one token, one place (a repository, an organization), and one endpoint.
+//! The endpoint table and the config name the candidates; `needs` words the missing permission when
+//! there is none. The rest is observed and recorded for a while (`memory`): for one token, one
+//! place (a repository, an organization), and one endpoint.
 //!
 //! | answer | record |
 //! |---|---|
@@ -17,7 +17,7 @@
 //! good. Without a bad account all are alike, and the budgets alone spread the load.
 //!
 //! A record never denies a request. When all accounts are bad, the one with the oldest record is
-//! asked. When the others cannot send now, the bad ones are tried, each at once and then once a
+//! tried. When the others cannot send now, the bad ones are tried, each at once and then once a
 //! minute.
 
 pub mod denial_confidence;
@@ -52,18 +52,18 @@ pub struct ResourceScope(u64);
 pub struct AccessQuery {
     endpoint: EndpointId,
     place: ResourceScope,
-    subject: About,
+    subject: DenialSubject,
     /// The table's single permission, by its name in the header of accepted permissions.
     wants: Option<(u64, Access)>,
 }
 
 /// Possible subject of a 404.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum About {
+enum DenialSubject {
     /// The place, or everything that the endpoint shows of it.
-    ResourceScope,
+    Place,
     /// One resource in the place, which may be missing.
-    Thing,
+    Resource,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,7 +76,7 @@ pub struct Holder {
 pub enum Observation {
     /// Answered without a denial.
     Served,
-    /// Denied, and no other account was asked.
+    /// Denied, and no other account was tried.
     Denied(Denial),
     /// Denied, while another token was served with the same request.
     ServedElsewhere(Denial),
@@ -128,9 +128,9 @@ impl AccessQuery {
         let within = Table::place(&endpoint.template)
             .and_then(|place| endpoint.template.strip_prefix(place));
         let subject = if within.is_some_and(|rest| rest.contains('{')) {
-            About::Thing
+            DenialSubject::Resource
         } else {
-            About::ResourceScope
+            DenialSubject::Place
         };
         // Organization permissions have other names in the header. A route marked [M] wants more
         // than one permission, or another one.
@@ -187,7 +187,7 @@ impl Permissions {
             }
             Observation::Denied(Denial::Forbidden | Denial::NotFound) => {
                 let sees_place = self.memory.is(now, query.by_place(), holder, Mark::Good);
-                if query.subject == About::ResourceScope || !sees_place {
+                if query.subject == DenialSubject::Place || !sees_place {
                     self.memory.put(now, query.by_endpoint(), holder, Mark::Denied);
                 }
             }
@@ -240,7 +240,7 @@ impl Permissions {
 
     /// State of one token. Records of the endpoint itself override records of its permission and
     /// place.
-    pub(super) fn standing(
+    pub(super) fn token_state(
         &self,
         now: Timestamp,
         query: AccessQuery,
@@ -252,7 +252,7 @@ impl Permissions {
             // The denial may have been about one resource; since then the token has been seen to
             // see the place.
             Some(Record { mark: Mark::Denied, .. })
-                if query.subject == About::Thing && sees_place =>
+                if query.subject == DenialSubject::Resource && sees_place =>
             {
                 AccountState::Unknown
             }
@@ -267,7 +267,7 @@ impl Permissions {
     }
 
     /// State of an account: that of its best token.
-    fn of_account(
+    fn account_state(
         &self,
         now: Timestamp,
         query: AccessQuery,
@@ -276,7 +276,7 @@ impl Permissions {
     ) -> AccountState {
         tokens
             .iter()
-            .map(|token| self.standing(now, query, Holder { account, token: *token }))
+            .map(|token| self.token_state(now, query, Holder { account, token: *token }))
             .min()
             .unwrap_or(AccountState::Unknown)
     }
@@ -311,7 +311,7 @@ impl Permissions {
                     .filter(|holder| holder.account == account);
                 tokens = remembered.map(|holder| holder.token).collect();
             }
-            match self.of_account(now, query, account, &tokens) {
+            match self.account_state(now, query, account, &tokens) {
                 AccountState::Good => known.good.push(account),
                 AccountState::Bad(denied) => known.bad.push((account, denied)),
                 AccountState::Unknown => {}
@@ -329,7 +329,7 @@ impl Permissions {
         account: AccountId,
         tokens: &mut [TokenKey],
     ) {
-        tokens.sort_by_key(|token| self.standing(now, query, Holder { account, token: *token }));
+        tokens.sort_by_key(|token| self.token_state(now, query, Holder { account, token: *token }));
     }
 
     /// Ends a permission retry; its result determines the frequency of further ones.

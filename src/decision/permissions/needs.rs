@@ -37,7 +37,7 @@ pub fn unmet(endpoint: &Endpoint, named: &str, accounts: &[AccountTokens<'_>]) -
                 reason,
                 ", nor may one call {call}: {}; {}",
                 needed(endpoint),
-                what_there_is(&all)
+                available_tokens(&all)
             );
         }
         return reason;
@@ -50,20 +50,20 @@ pub fn unmet(endpoint: &Endpoint, named: &str, accounts: &[AccountTokens<'_>]) -
     format!(
         "no account of this client {those}may call {call}: {}; {}",
         needed(endpoint),
-        what_there_is(&reaching)
+        available_tokens(&reaching)
     )
 }
 
 fn needed(endpoint: &Endpoint) -> String {
-    let says = |wanted| {
+    let kinds_with = |wanted| {
         TokenKind::ALL.into_iter().filter(move |kind| endpoint.tokens.accepts(*kind) == wanted)
     };
-    if says(Some(true)).next().is_none() && endpoint.tokens.accepts_app_jwt() == Some(true) {
+    if kinds_with(Some(true)).next().is_none() && endpoint.tokens.accepts_app_jwt() == Some(true) {
         return "it needs an app's own credential (a JWT), so an account of kind app with an entry in [[apps]]".into();
     }
     // Where some kinds are accepted, the unspecified ones may work or not.
-    let named: Vec<TokenKind> = says(Some(true)).collect();
-    let kinds = if named.is_empty() { says(None).collect() } else { named };
+    let named: Vec<TokenKind> = kinds_with(Some(true)).collect();
+    let kinds = if named.is_empty() { kinds_with(None).collect() } else { named };
     let mut text = format!("it needs {} token", one_of(&kinds));
     if let Some(permission) = &endpoint.permission {
         let _ = write!(text, " with the permission {permission}");
@@ -104,7 +104,7 @@ fn one_of(kinds: &[TokenKind]) -> String {
     }
 }
 
-fn what_there_is(accounts: &[&AccountTokens<'_>]) -> String {
+fn available_tokens(accounts: &[&AccountTokens<'_>]) -> String {
     let held = |account: &&AccountTokens<'_>| {
         let mut kinds: Vec<&str> = account.tokens.iter().map(|kind| kind.as_str()).collect();
         kinds.dedup();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_kind_is_named_with_the_permission_it_would_need() {
+    fn a_missing_token_kind_is_named_with_its_permission() {
         let basic = held("build-app", AccountKind::OauthApp, &[TokenKind::Basic]);
         assert_eq!(
             reason(&Method::GET, "/orgs/acme/actions/runners", &[basic]),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_only_route_says_that_an_installation_will_not_do() {
+    fn the_reason_for_a_user_only_route_excludes_installations() {
         let installation = held("acme-app", AccountKind::Installation, &[]);
         let reason = reason(&Method::PUT, "/orgs/acme/public_members/ada", &[installation]);
         assert!(
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_for_apps_themselves_says_so() {
+    fn an_app_only_route_names_the_jwt() {
         let classic =
             held("build-bot", AccountKind::User, &[TokenKind::Classic, TokenKind::Classic]);
         let reason = reason(&Method::GET, "/app/hook/config", &[classic]);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn reach_is_told_apart_from_kind() {
+    fn missing_reach_is_reported_apart_from_a_missing_kind() {
         let account = |accepted, reaches| AccountTokens {
             accepted,
             reaches,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_that_takes_several_permissions_says_that_too_and_a_large_pool_is_not_listed() {
+    fn a_reason_lists_at_most_five_accounts() {
         let accounts: Vec<_> =
             (0..8).map(|_| held("bot", AccountKind::User, &[TokenKind::Classic])).collect();
         let reason = reason(&Method::GET, "/orgs/acme/teams/t/repos/acme/widgets", &accounts);

@@ -16,7 +16,7 @@ use super::{AccessQuery, Denied, KnownAccounts, Permissions};
 use crate::decision::types::{AccountId, TokenKey};
 
 /// Time that a request waits for a good account while others might be good. Ours: longer than an
-/// answer that frees a place, shorter than a person notices.
+/// answer that frees a slot, shorter than a person notices.
 pub const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// Part of a pool; the accounts are in ascending order.
@@ -49,7 +49,7 @@ pub enum DenialRole {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage {
-    pub who: AccountSet,
+    pub accounts: AccountSet,
     pub patience: WaitLimit,
     pub resort: DenialRole,
 }
@@ -60,7 +60,7 @@ pub enum PermissionRetry {
     /// Retry with one of these accounts, and wait so long; [`Permissions::retry_ended`] must
     /// follow.
     By(AccountSet, WaitLimit),
-    /// Ask again when a retry in progress has ended.
+    /// Decide again when a retry in progress has ended.
     Later,
     /// No retry: no account could see more, or retries of this endpoint hardly ever find anything.
     No,
@@ -78,7 +78,7 @@ impl Permissions {
         unusable: &[AccountId],
         tokens_of: &dyn Fn(AccountId) -> Vec<TokenKey>,
     ) -> Vec<Stage> {
-        // A single account is asked in any case.
+        // A single account is tried in any case.
         let known = if base.len() > 1 {
             self.known(now, query, base, tokens_of)
         } else {
@@ -107,7 +107,7 @@ impl Permissions {
         if out.len() >= base.len() {
             return PermissionRetry::No;
         }
-        // Owners of the resource are asked as if the denial had not come.
+        // Owners of the resource are tried as if no denial had come.
         let is_void = self.confidence(now, query, base, denials, &known) == DenialConfidence::Void;
         let good = union(&[], known.good.iter().copied().chain(denials.owners()));
         let good: Vec<AccountId> = good
@@ -147,7 +147,7 @@ fn stages(
     let bad: Vec<(AccountId, Denied)> =
         known.bad.iter().copied().filter(|(account, _)| usable(account)).collect();
     let out = union(unusable, bad.iter().map(|(account, _)| *account));
-    let stage = |who, patience, resort| Stage { who, patience, resort };
+    let stage = |accounts, patience, resort| Stage { accounts, patience, resort };
     let only = |mut accounts: Vec<AccountId>| {
         accounts.sort_unstable();
         AccountSet::Only(accounts)

@@ -16,7 +16,7 @@ const CREDIT_MAX: u32 = 5 * COST;
 /// Credit for a successful retry: retries go on while one in four succeeds.
 const FOUND: u32 = 4 * COST;
 /// Credit for a denial without a retry: of unsuccessful ones, every twentieth is retried.
-const UNLOOKED: u32 = 1;
+const UNRETRIED: u32 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryResult {
@@ -57,7 +57,7 @@ impl ProbeBudget {
         if account.under_way > 0 {
             return Pass::Awaited;
         }
-        account.credit += UNLOOKED;
+        account.credit += UNRETRIED;
         Pass::Refused
     }
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     /// Number of retries of `denials` when every `finds`th finds something.
-    fn looks_at(denials: u32, finds: Option<u32>) -> u32 {
+    fn retries_of(denials: u32, finds: Option<u32>) -> u32 {
         let mut probe_budget = ProbeBudget::default();
         let mut made = 0;
         for _ in 0..denials {
@@ -115,21 +115,21 @@ mod tests {
     }
 
     #[test]
-    fn looks_that_find_nothing_become_rare_but_do_not_end() {
-        assert!(looks_at(100, None) <= 10, "{}", looks_at(100, None));
-        let later = looks_at(10_100, None) - looks_at(100, None);
+    fn unsuccessful_retries_become_rare_but_do_not_end() {
+        assert!(retries_of(100, None) <= 10, "{}", retries_of(100, None));
+        let later = retries_of(10_100, None) - retries_of(100, None);
         assert!((400..=500).contains(&later), "{later}");
     }
 
     #[test]
-    fn looks_go_on_while_one_in_four_finds_something() {
-        assert_eq!(looks_at(1_000, Some(1)), 1_000);
-        assert_eq!(looks_at(1_000, Some(4)), 1_000);
-        assert!(looks_at(1_000, Some(20)) < 200);
+    fn retries_go_on_while_one_in_four_succeeds() {
+        assert_eq!(retries_of(1_000, Some(1)), 1_000);
+        assert_eq!(retries_of(1_000, Some(4)), 1_000);
+        assert!(retries_of(1_000, Some(20)) < 200);
     }
 
     #[test]
-    fn a_look_that_was_not_made_costs_nothing() {
+    fn an_unsent_retry_costs_nothing() {
         let mut probe_budget = ProbeBudget::default();
         for _ in 0..100 {
             assert_eq!(probe_budget.take(endpoint()), Pass::Given);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_at_once_those_beyond_the_credit_await_what_the_others_find() {
+    fn simultaneous_retries_beyond_the_credit_wait_for_results() {
         let mut probe_budget = ProbeBudget::default();
         let mut passes = (0..8).map(|_| probe_budget.take(endpoint())).collect::<Vec<_>>();
         assert_eq!(passes.split_off(5), [Pass::Awaited; 3]);

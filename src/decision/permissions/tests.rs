@@ -13,7 +13,8 @@ const NOW: Timestamp = Timestamp::from_secs(1_000_000);
 const MINUTE: std::time::Duration = std::time::Duration::from_mins(1);
 const SHORT_WAIT: WaitLimit = WaitLimit::Moment;
 const NOT_FOUND: Observation = Observation::Denied(Denial::NotFound);
-const NO_RIGHT: Observation = Observation::Denied(Denial::MissingPermission { by_token: true });
+const NO_PERMISSION: Observation =
+    Observation::Denied(Denial::MissingPermission { by_token: true });
 
 fn query(path: &str) -> AccessQuery {
     AccessQuery::of(Table::embedded(Dialect::Service).classify(&Method::GET, path).endpoint, path)
@@ -33,12 +34,12 @@ fn own_token(account: AccountId) -> Vec<TokenKey> {
 }
 
 fn only(accounts: impl IntoIterator<Item = u32>, patience: WaitLimit, resort: DenialRole) -> Stage {
-    Stage { who: AccountSet::Only(ids(accounts)), patience, resort }
+    Stage { accounts: AccountSet::Only(ids(accounts)), patience, resort }
 }
 
 fn all_but(accounts: impl IntoIterator<Item = u32>) -> Stage {
     Stage {
-        who: AccountSet::AllBut(ids(accounts)),
+        accounts: AccountSet::AllBut(ids(accounts)),
         patience: WaitLimit::Whole,
         resort: DenialRole::Ordinary,
     }
@@ -68,7 +69,7 @@ impl Known4 {
     }
 
     fn permission_retry(&mut self, path: &str, first: u32) -> PermissionRetry {
-        let denials = Denials { by: &[AccountId(first)], stored: None, hopeless: &[] };
+        let denials = Denials { by: &[AccountId(first)], stored: None, unusable: &[] };
         self.0.permission_retry(
             NOW,
             query(path),
@@ -82,7 +83,7 @@ impl Known4 {
 }
 
 #[test]
-fn while_nobody_is_known_to_be_bad_all_are_alike() {
+fn accounts_are_alike_while_none_was_denied() {
     let mut known = Known4::default();
     assert_eq!(known.plan("/repos/o/r"), [all_but([])]);
     known.record("/repos/o/r", 1, Observation::Served);
@@ -90,7 +91,7 @@ fn while_nobody_is_known_to_be_bad_all_are_alike() {
 }
 
 #[test]
-fn who_was_denied_is_left_out_while_another_may_be_served() {
+fn a_denied_account_is_left_out() {
     let mut known = Known4::default();
     known.record("/repos/o/r/issues", 2, NOT_FOUND);
     assert_eq!(known.plan("/repos/o/r/issues"), [all_but([2])]);
@@ -104,7 +105,7 @@ fn who_was_denied_is_left_out_while_another_may_be_served() {
 }
 
 #[test]
-fn who_was_served_goes_first_where_another_was_not() {
+fn a_served_account_goes_before_unknown_ones() {
     let mut known = Known4::default();
     known.record("/repos/o/r/issues", 0, NOT_FOUND);
     known.record("/repos/o/r/issues", 3, Observation::Served);
@@ -115,7 +116,7 @@ fn who_was_served_goes_first_where_another_was_not() {
 }
 
 #[test]
-fn where_more_were_served_than_denied_the_unknown_are_asked_like_the_good() {
+fn unknown_accounts_count_as_good_where_most_were_served() {
     let mut known = Known4::default();
     known.record("/repos/o/r/issues", 0, NOT_FOUND);
     known.record("/repos/o/r/issues", 2, Observation::Served);
@@ -124,7 +125,7 @@ fn where_more_were_served_than_denied_the_unknown_are_asked_like_the_good() {
 }
 
 #[test]
-fn who_does_not_see_a_place_that_another_sees_is_asked_for_nothing_there() {
+fn an_account_that_cannot_see_a_place_is_left_out_there() {
     let mut known = Known4::default();
     known.record("/repos/o/r/issues", 3, Observation::Served);
     known.record("/repos/o/r/issues", 0, Observation::ServedElsewhere(Denial::NotFound));
@@ -135,15 +136,15 @@ fn who_does_not_see_a_place_that_another_sees_is_asked_for_nothing_there() {
 }
 
 #[test]
-fn a_success_makes_good_what_was_thought_bad() {
+fn a_success_clears_an_earlier_denial() {
     let mut known = Known4::default();
-    known.record("/repos/o/r/hooks", 0, NO_RIGHT);
+    known.record("/repos/o/r/hooks", 0, NO_PERMISSION);
     known.record("/repos/o/r/hooks", 0, Observation::Served);
     assert_eq!(known.plan("/repos/o/r/hooks"), [all_but([])]);
 }
 
 #[test]
-fn a_missing_thing_says_nothing_of_who_sees_its_place() {
+fn a_missing_resource_is_no_evidence_against_an_account() {
     let mut known = Known4::default();
     known.record("/repos/o/r", 0, Observation::Served);
     known.record("/repos/o/r/issues/99", 0, NOT_FOUND);
@@ -162,7 +163,7 @@ fn a_missing_thing_says_nothing_of_who_sees_its_place() {
 }
 
 #[test]
-fn who_was_denied_and_is_served_now_clears_those_who_were_denied_with_it() {
+fn a_success_clears_uncertain_denials_of_all_accounts() {
     let mut known = Known4::default();
     for account in 0..4 {
         known.record("/repos/o/r/issues/99", account, NOT_FOUND);
@@ -172,7 +173,7 @@ fn who_was_denied_and_is_served_now_clears_those_who_were_denied_with_it() {
 }
 
 #[test]
-fn a_lacking_permission_is_lacking_wherever_it_is_wanted_in_the_place() {
+fn a_missing_permission_counts_at_other_endpoints_too() {
     let mut known = Known4::default();
     let wants = |access| AcceptedPermission { name: "actions", access };
     let (runs, secrets) = (query("/repos/o/r/actions/runs"), query("/repos/o/r/actions/secrets"));
@@ -184,7 +185,7 @@ fn a_lacking_permission_is_lacking_wherever_it_is_wanted_in_the_place() {
         Observation::Served,
         Some(&wants(Access::Write)),
     );
-    known.0.record(NOW, runs, holder(0), NO_RIGHT, Some(&wants(Access::Read)));
+    known.0.record(NOW, runs, holder(0), NO_PERMISSION, Some(&wants(Access::Read)));
     let plan = |query| ordinary(known.0.plan(NOW, query, &ids(0..4), &[], &own_token));
     assert_eq!(plan(secrets), [all_but([0])], "who may not read may not write");
     assert_eq!(plan(query("/repos/o/x/actions/secrets")), [all_but([])]);
@@ -198,7 +199,7 @@ fn a_lacking_permission_is_lacking_wherever_it_is_wanted_in_the_place() {
 }
 
 #[test]
-fn when_all_are_bad_the_oldest_lesson_is_tried_again_first_and_then_all() {
+fn the_oldest_denial_is_retried_first_when_all_are_bad() {
     let mut known = Known4::default();
     for (second, account) in [(0, 2), (1, 0), (2, 3), (3, 1)] {
         let at = NOW + std::time::Duration::from_secs(second);
@@ -212,12 +213,12 @@ fn when_all_are_bad_the_oldest_lesson_is_tried_again_first_and_then_all() {
 }
 
 #[test]
-fn the_bad_are_a_last_resort_at_once_and_after_a_second_denial_once_a_minute() {
+fn denied_accounts_are_a_last_resort_once_a_minute() {
     let mut known = Known4::default();
     let last = only([2], WaitLimit::None, DenialRole::Last);
-    known.record("/repos/o/r/hooks", 2, NO_RIGHT);
+    known.record("/repos/o/r/hooks", 2, NO_PERMISSION);
     assert_eq!(known.plan_at(NOW, "/repos/o/r/hooks"), [all_but([2]), last.clone()]);
-    known.record("/repos/o/r/hooks", 2, NO_RIGHT);
+    known.record("/repos/o/r/hooks", 2, NO_PERMISSION);
     assert_eq!(
         known.plan_at(NOW + MINUTE - std::time::Duration::from_secs(1), "/repos/o/r/hooks"),
         [all_but([2])]
@@ -226,9 +227,9 @@ fn the_bad_are_a_last_resort_at_once_and_after_a_second_denial_once_a_minute() {
 }
 
 #[test]
-fn lessons_are_forgotten_a_lacking_right_after_ten_minutes_a_404_after_five() {
+fn a_denial_is_forgotten_after_five_or_ten_minutes() {
     let mut known = Known4::default();
-    known.record("/repos/o/r/hooks", 0, NO_RIGHT);
+    known.record("/repos/o/r/hooks", 0, NO_PERMISSION);
     known.record("/repos/o/r", 1, NOT_FOUND);
     let left_out = |now, path| known.plan_at(now, path)[0] != all_but([]);
     assert!(
@@ -241,23 +242,29 @@ fn lessons_are_forgotten_a_lacking_right_after_ten_minutes_a_404_after_five() {
 }
 
 #[test]
-fn an_account_is_as_good_as_the_best_of_its_tokens() {
-    let mut rights = Permissions::default();
+fn an_account_is_as_good_as_its_best_token() {
+    let mut permissions = Permissions::default();
     let query = query("/repos/o/r");
     let (first, second) = (TokenKey(10), TokenKey(11));
     let two =
         |account: AccountId| if account.0 == 0 { vec![first, second] } else { own_token(account) };
-    rights.record(NOW, query, Holder { account: AccountId(0), token: first }, NOT_FOUND, None);
-    assert_eq!(rights.plan(NOW, query, &ids(0..2), &[], &two), [all_but([])]);
+    permissions.record(NOW, query, Holder { account: AccountId(0), token: first }, NOT_FOUND, None);
+    assert_eq!(permissions.plan(NOW, query, &ids(0..2), &[], &two), [all_but([])]);
     let mut tokens = [first, second];
-    rights.rank(NOW, query, AccountId(0), &mut tokens);
+    permissions.rank(NOW, query, AccountId(0), &mut tokens);
     assert_eq!(tokens, [second, first]);
-    rights.record(NOW, query, Holder { account: AccountId(0), token: second }, NOT_FOUND, None);
-    assert_eq!(ordinary(rights.plan(NOW, query, &ids(0..2), &[], &two)), [all_but([0])]);
+    permissions.record(
+        NOW,
+        query,
+        Holder { account: AccountId(0), token: second },
+        NOT_FOUND,
+        None,
+    );
+    assert_eq!(ordinary(permissions.plan(NOW, query, &ids(0..2), &[], &two)), [all_but([0])]);
 }
 
 #[test]
-fn accounts_without_a_working_token_are_in_no_list_and_who_is_alone_is_asked_whatever_is_known() {
+fn accounts_without_a_working_token_are_never_offered() {
     let mut known = Known4::default();
     known.record("/repos/o/r", 0, NOT_FOUND);
     let plan = |base: &[AccountId], unusable: &[AccountId]| {
@@ -270,7 +277,7 @@ fn accounts_without_a_working_token_are_in_no_list_and_who_is_alone_is_asked_wha
 }
 
 #[test]
-fn a_second_look_is_taken_by_who_was_served_else_by_whoever_is_not_known_to_be_bad() {
+fn a_permission_retry_prefers_accounts_that_were_served() {
     let mut known = Known4::default();
     assert_eq!(
         known.permission_retry("/repos/o/r", 1),
@@ -290,7 +297,7 @@ fn a_second_look_is_taken_by_who_was_served_else_by_whoever_is_not_known_to_be_b
 }
 
 #[test]
-fn there_is_no_second_look_where_everybody_else_is_known_to_be_denied() {
+fn a_permission_retry_needs_an_account_not_yet_denied() {
     let mut known = Known4::default();
     for account in [0, 2, 3] {
         known.record("/repos/o/r", account, NOT_FOUND);
@@ -299,7 +306,7 @@ fn there_is_no_second_look_where_everybody_else_is_known_to_be_denied() {
 }
 
 #[test]
-fn where_another_account_is_known_to_be_good_the_look_is_always_taken() {
+fn a_known_good_account_always_permits_a_retry() {
     let mut known = Known4::default();
     known.record("/repos/o/r/issues", 0, NOT_FOUND);
     known.record("/repos/o/r/issues", 1, Observation::Served);
@@ -330,17 +337,17 @@ impl Known4 {
         path: &str,
         by: &[u32],
         stored: Option<&[u32]>,
-        hopeless: &[u32],
+        unusable: &[u32],
     ) -> DenialConfidence {
-        let [by, hopeless] = [by, hopeless].map(|accounts| ids(accounts.iter().copied()));
+        let [by, unusable] = [by, unusable].map(|accounts| ids(accounts.iter().copied()));
         let stored = stored.map(|accounts| ids(accounts.iter().copied()));
-        let denials = Denials { by: &by, stored: stored.as_deref(), hopeless: &hopeless };
+        let denials = Denials { by: &by, stored: stored.as_deref(), unusable: &unusable };
         self.0.denial_confidence(NOW, query(path), &ids(0..4), &denials, &own_token)
     }
 }
 
 #[test]
-fn a_denial_is_final_when_nobody_is_left_who_was_not_denied() {
+fn a_denial_by_every_usable_account_is_final() {
     let mut known = Known4::default();
     known.record("/repos/o/r", 0, NOT_FOUND);
     assert_eq!(known.denial_confidence("/repos/o/r", &[0], None, &[]), DenialConfidence::Open);
@@ -355,7 +362,7 @@ fn a_denial_is_final_when_nobody_is_left_who_was_not_denied() {
 }
 
 #[test]
-fn a_denial_of_what_another_has_seen_is_void_until_one_who_has_seen_it_denies_it() {
+fn a_denial_of_a_resource_seen_by_others_is_void() {
     let mut known = Known4::default();
     let path = "/repos/o/r";
     known.record(path, 0, NOT_FOUND);
@@ -380,7 +387,7 @@ fn a_denial_of_what_another_has_seen_is_void_until_one_who_has_seen_it_denies_it
 }
 
 #[test]
-fn of_a_thing_that_is_missing_two_suffice_of_whom_one_sees_the_place() {
+fn two_denials_confirm_a_missing_resource_in_a_seen_place() {
     let mut known = Known4::default();
     let path = "/repos/o/r/issues/99";
     known.record("/repos/o/r", 0, Observation::Served);
@@ -392,36 +399,39 @@ fn of_a_thing_that_is_missing_two_suffice_of_whom_one_sees_the_place() {
 }
 
 #[test]
-fn a_hundred_missing_places_cost_ten_second_looks() {
+fn a_hundred_missing_places_cost_ten_retries() {
     let mut known = Known4::default();
-    let mut probe_budget = 0;
+    let mut retries = 0;
     for place in 0..100 {
         let path = format!("/repos/o/missing-{place}");
         known.record(&path, 0, NOT_FOUND);
         if known.permission_retry(&path, 0) != PermissionRetry::No {
             known.0.retry_ended(query(&path), RetryResult::Nothing);
-            probe_budget += 1;
+            retries += 1;
         }
     }
-    assert!(probe_budget <= 10, "{probe_budget}");
+    assert!(retries <= 10, "{retries}");
 }
 
 #[test]
-fn memory_is_bounded_and_what_is_in_use_stays() {
-    let mut rights = Permissions::default();
+fn the_memory_is_bounded_and_keeps_entries_in_use() {
+    let mut permissions = Permissions::default();
     let in_use = query("/repos/o/used");
     for place in 0..3 * ENTRIES_MAX {
-        rights.record(NOW, query(&format!("/repos/o/r{place}")), holder(0), NOT_FOUND, None);
+        permissions.record(NOW, query(&format!("/repos/o/r{place}")), holder(0), NOT_FOUND, None);
         if place % (ENTRIES_MAX / 2) == 0 {
-            rights.record(NOW, in_use, holder(0), NOT_FOUND, None);
+            permissions.record(NOW, in_use, holder(0), NOT_FOUND, None);
         }
     }
-    assert!(rights.memory.len() <= 2 * ENTRIES_MAX);
-    assert_eq!(ordinary(rights.plan(NOW, in_use, &ids(0..2), &[], &own_token)), [all_but([0])]);
+    assert!(permissions.memory.len() <= 2 * ENTRIES_MAX);
+    assert_eq!(
+        ordinary(permissions.plan(NOW, in_use, &ids(0..2), &[], &own_token)),
+        [all_but([0])]
+    );
     for account in 0..1_000 {
-        rights.record(NOW, in_use, holder(account), NOT_FOUND, None);
+        permissions.record(NOW, in_use, holder(account), NOT_FOUND, None);
     }
-    assert_eq!(rights.memory.holders(in_use.by_endpoint()).count(), TOKENS_MAX);
+    assert_eq!(permissions.memory.holders(in_use.by_endpoint()).count(), TOKENS_MAX);
 }
 
 fn observation() -> impl Strategy<Value = Observation> {
@@ -440,26 +450,26 @@ fn observation() -> impl Strategy<Value = Observation> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Some account is asked while any token works, and every account once a minute has passed.
+    /// Some account is offered while any token works, and every account after a minute.
     #[test]
-    fn what_was_learned_never_leaves_a_request_without_an_account(
-        lessons in prop::collection::vec((0..5_u32, 0..4_usize, observation(), 0..400_u64), 0..60),
+    fn observations_never_leave_a_request_without_an_account(
+        observations in prop::collection::vec((0..5_u32, 0..4_usize, observation(), 0..400_u64), 0..60),
         unusable in prop::collection::btree_set(0..5_u32, 0..5),
     ) {
         let paths = ["/repos/o/r", "/repos/o/r/issues", "/repos/o/r/issues/1", "/repos/o/r/hooks"];
-        let mut rights = Permissions::default();
+        let mut permissions = Permissions::default();
         let mut now = NOW;
         let permission = AcceptedPermission { name: "issues", access: Access::Read };
-        for (account, path, observation, seconds) in lessons {
+        for (account, path, observation, seconds) in observations {
             now = now + std::time::Duration::from_secs(seconds);
-            rights.record(now, query(paths[path]), holder(account), observation, Some(&permission));
+            permissions.record(now, query(paths[path]), holder(account), observation, Some(&permission));
         }
         let (base, unusable) = (ids(0..5), ids(unusable));
         let listed = |now, path: &str| {
-            let plan = rights.plan(now, query(path), &base, &unusable, &own_token);
+            let plan = permissions.plan(now, query(path), &base, &unusable, &own_token);
             let mut listed: Vec<AccountId> = Vec::new();
             for stage in plan {
-                let members: Vec<AccountId> = match stage.who {
+                let members: Vec<AccountId> = match stage.accounts {
                     AccountSet::Only(accounts) => accounts,
                     AccountSet::AllBut(out) => base.iter().copied().filter(|account| !out.contains(account)).collect(),
                 };
@@ -472,9 +482,9 @@ proptest! {
         };
         let usable: Vec<AccountId> = base.iter().copied().filter(|account| !unusable.contains(account)).collect();
         for path in paths {
-            let asked_now = listed(now, path);
-            prop_assert_eq!(asked_now.is_empty(), usable.is_empty());
-            prop_assert!(asked_now.iter().all(|account| usable.contains(account)));
+            let offered_now = listed(now, path);
+            prop_assert_eq!(offered_now.is_empty(), usable.is_empty());
+            prop_assert!(offered_now.iter().all(|account| usable.contains(account)));
             prop_assert_eq!(&listed(now + MINUTE, path), &usable);
         }
     }

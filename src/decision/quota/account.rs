@@ -1,6 +1,6 @@
 //! One account in the ledger: its primary windows, its secondary limits and its cooldown.
 //!
-//! All of them are asked together and settled together; each has a module of its own.
+//! All of them are checked together and settled together; each has a module of its own.
 
 use http::StatusCode;
 
@@ -8,10 +8,10 @@ use super::account_choice::Offer;
 use super::limits::block::{Block, both};
 use super::limits::cooldown::{Cooldown, Named};
 use super::limits::primary::{
-    Answer, Charge, Headroom, PrimaryWindow, Terms, WHOLE, WOBBLE, WindowDemand,
+    Charge, Headroom, ObservedAnswer, PrimaryWindow, Terms, WHOLE, WOBBLE, WindowDemand,
 };
 use super::limits::secondary::{Secondary, TICK, Weight};
-use super::ranking::{Standing, Sums};
+use super::ranking::{Availability, Sums};
 use super::{FREE, Lease, OVERFLOW};
 use crate::api::{RateHeaders, ResourceName, UpstreamLimit, UpstreamLimitKind};
 use crate::clock::Timestamp;
@@ -78,7 +78,7 @@ impl Account {
     }
 
     /// State for a resource, independent of a request's weight beyond one unit.
-    pub fn standing(&self, now: Timestamp, resource: &ResourceName) -> Standing {
+    pub fn availability(&self, now: Timestamp, resource: &ResourceName) -> Availability {
         let window = self.window(resource);
         let sums = self.sums(now, window, resource);
         // A window that ends changes the view, whatever else closes the account.
@@ -91,7 +91,7 @@ impl Account {
             Err(block) => (0, block.end(), block.wake),
         };
         let wake = wake.unwrap_or(Timestamp::FAR_FUTURE).min(over).max(now + TICK);
-        Standing { rank, until, wake, sums }
+        Availability { rank, until, wake, sums }
     }
 
     /// Headroom of a request of one unit in this window, as far as general limits are concerned.
@@ -197,12 +197,12 @@ impl Account {
         let is_own = named == ended.window;
         window.answered(lease, ended.cost, if is_own { cost } else { 0 });
         if let Some(window) = named.and_then(|place| self.window_at(place)) {
-            window.observe(now, Answer { rate, cost, mark: ended.mark.filter(|_| is_own) });
+            window.observe(now, ObservedAnswer { rate, cost, mark: ended.mark.filter(|_| is_own) });
         }
     }
 
-    /// Closes what an upstream limit closes (SPECIFICATION D6).
-    pub(super) fn heed(
+    /// Closes the windows or the account for an upstream limit (SPECIFICATION D6).
+    pub(super) fn apply_limit(
         &mut self,
         now: Timestamp,
         ended: &Lease,

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fullest_budget_is_better_then_the_least_busy() {
+    fn the_fullest_budget_ranks_first_then_the_least_busy() {
         assert!(rank(20, 9) > rank(10, 0));
         assert!(rank(20, 1) > rank(20, 2));
         assert!(rank(0, u32::MAX) > 0 && rank(WHOLE, 0) > rank(WHOLE, 5_000));

@@ -51,15 +51,15 @@ impl QuotaLedger {
 
     /// Clears a dynamic account, so that another may use its place. Returns false while it has
     /// requests in flight or waiting.
-    pub fn vacate(&mut self, now: Timestamp, guest: AccountId) -> bool {
-        let at = place(guest);
+    pub fn vacate(&mut self, now: Timestamp, id: AccountId) -> bool {
+        let at = place(id);
         let is_idle =
             self.accounts.get(at).is_some_and(|account| account.secondary.in_flight() == 0);
-        if !is_idle || !self.layout.is_dynamic(guest) || self.candidates.is_waited_on(guest) {
+        if !is_idle || !self.layout.is_dynamic(id) || self.candidates.is_waited_on(id) {
             return false;
         }
         self.accounts[at] = self.new_dynamic_account();
-        self.candidates.changed(now, guest, &self.accounts[at]);
+        self.candidates.changed(now, id, &self.accounts[at]);
         true
     }
 

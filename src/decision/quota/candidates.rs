@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use super::account::Account;
 use super::place;
-use super::ranking::{Ranking, Standing, Sums};
+use super::ranking::{Availability, Ranking, Sums};
 
 /// Above this number of lists, plus [`LISTS_PER_ACCOUNT`], the less recently used are dropped.
 /// Ours: the pools of a large config, and their subsets by route.
@@ -104,7 +104,7 @@ pub struct Candidates {
     /// Union-find parents by account; index 0 belongs to lists without an account.
     component: Vec<u32>,
     unions: Vec<Union>,
-    questions: u64,
+    lookups: u64,
 }
 
 impl Candidates {
@@ -116,7 +116,7 @@ impl Candidates {
     }
 
     pub fn find(&mut self, accounts: &Arc<[AccountId]>) -> ListId {
-        self.questions += 1;
+        self.lookups += 1;
         let known = self
             .by_allocation
             .get(&allocation(accounts))
@@ -124,7 +124,7 @@ impl Candidates {
             .copied();
         let id = known.unwrap_or_else(|| self.add(accounts));
         if let Some(list) = self.lists.get_mut(id.index()) {
-            list.used = self.questions;
+            list.used = self.lookups;
         }
         id
     }
@@ -138,21 +138,21 @@ impl Candidates {
         accounts: &[Account],
     ) -> Option<&mut Ranking> {
         let list = self.lists.get_mut(id.index())?;
-        let standing = |id: &AccountId| {
+        let availability = |id: &AccountId| {
             accounts
                 .get(place(*id))
-                .map_or(Standing::NOBODY, |account| account.standing(now, resource))
+                .map_or(Availability::NONE, |account| account.availability(now, resource))
         };
         if !list.rankings.iter().any(|(name, _)| name == resource) {
             if list.rankings.len() >= RANKINGS_MAX {
                 list.rankings.remove(0);
             }
-            let ranking = Ranking::new(list.accounts.iter().map(standing));
+            let ranking = Ranking::new(list.accounts.iter().map(availability));
             list.rankings.push((resource.clone(), ranking));
         }
         let (_, ranking) = list.rankings.iter_mut().find(|(name, _)| name == resource)?;
         while let Some(due) = ranking.due(now) {
-            ranking.set(due, list.accounts.get(due).map_or(Standing::NOBODY, standing));
+            ranking.set(due, list.accounts.get(due).map_or(Availability::NONE, availability));
         }
         Some(ranking)
     }
@@ -187,7 +187,7 @@ impl Candidates {
         for (list, at) in of_account.get(place(id)).into_iter().flatten() {
             let Some(list) = lists.get_mut(list.index()) else { continue };
             for (resource, ranking) in &mut list.rankings {
-                ranking.set(*at as usize, account.standing(now, resource));
+                ranking.set(*at as usize, account.availability(now, resource));
             }
         }
     }
@@ -246,8 +246,8 @@ impl Candidates {
         self.by_allocation.insert(allocation(accounts), id);
         self.by_content.insert(Arc::clone(accounts), id);
         for (at, account) in (0..).zip(accounts.iter()) {
-            if let Some(stands) = self.of_account.get_mut(place(*account)) {
-                stands.push((id, at));
+            if let Some(positions) = self.of_account.get_mut(place(*account)) {
+                positions.push((id, at));
             }
         }
         self.unite(accounts);
@@ -267,8 +267,8 @@ impl Candidates {
             self.by_allocation.remove(&allocation(&list.accounts));
             self.by_content.remove(&list.accounts);
             for account in list.accounts.iter() {
-                if let Some(stands) = self.of_account.get_mut(place(*account)) {
-                    stands.retain(|(list, _)| list.index() != *id);
+                if let Some(positions) = self.of_account.get_mut(place(*account)) {
+                    positions.retain(|(list, _)| list.index() != *id);
                 }
             }
         }

@@ -24,15 +24,16 @@ pub enum Scope {
     All,
 }
 
-pub struct Refused {
+/// The blocks of a request's accounts, combined.
+pub struct Blocks {
     /// Account that opens first, and the time of the next check.
     pub nearest: Option<(AccountId, Block)>,
     pub scope: Scope,
     pub cost: u32,
 }
 
-impl Refused {
-    pub fn by(&mut self, id: AccountId, block: Block) {
+impl Blocks {
+    pub fn add(&mut self, id: AccountId, block: Block) {
         // A window with too few units until its end may serve a cheaper request.
         let is_too_dear = self.cost > 1
             && block.limit == LimitKind::Primary
@@ -51,7 +52,7 @@ impl Refused {
     }
 
     pub fn blocked(self, wake: Option<Timestamp>, resource: ResourceName) -> Blocked {
-        let Some((account, block)) = self.nearest else { return nobody(resource) };
+        let Some((account, block)) = self.nearest else { return no_account(resource) };
         let refusal = LimitDenied {
             limit: block.limit,
             account: Some(account),
@@ -67,7 +68,7 @@ impl Refused {
     }
 }
 
-pub fn nobody(resource: ResourceName) -> Blocked {
+pub fn no_account(resource: ResourceName) -> Blocked {
     let until = Until::Time(Timestamp::FAR_FUTURE);
     Blocked {
         refusal: LimitDenied { limit: LimitKind::NoAccount, account: None, resource, until },

@@ -4,7 +4,7 @@
 //! Each account has a primary window for each resource (`limits::primary`, SPECIFICATION D4),
 //! secondary limits (`limits::secondary`, D5) and a cooldown after an upstream limit
 //! (`limits::cooldown`, D6). An admission takes a place in all of them at once, and a settlement
-//! frees it in all of them. `candidates` and `ranking` find the best account without asking each.
+//! frees it in all of them. `candidates` and `ranking` find the best account without checking each.
 //! `view` holds the figures for clients and operators, and [`crate::decision::scheduler`] the
 //! waiting requests.
 //!
@@ -44,15 +44,15 @@ use account::{Account, WindowIndex};
 use candidates::{Candidates, Closed};
 pub(super) use candidates::{Component, ListId, Union};
 pub(super) use denial::{Blocked, Scope};
-use denial::{Refused, nobody};
+use denial::{Blocks, no_account};
 pub use view::{AccountSnapshot, BudgetView, SecondarySnapshot, WindowSnapshot};
 
 /// Name of the shared window for further resources; no header can spell it.
 const OVERFLOW: &str = "(others)";
 
-/// Longest list in which each account is asked when none can send. The earliest time is then exact.
+/// Longest list whose accounts are all checked when none can send. The earliest time is then exact.
 /// Ours: it takes a microsecond.
-const ASKED_EACH_MAX: usize = 16;
+const CHECKED_EACH_MAX: usize = 16;
 
 /// Ranking key of requests that need no window; no window has this name.
 const FREE: &str = "(free)";
@@ -231,7 +231,7 @@ impl QuotaLedger {
             Settlement::Answered { status, rate, refusal } => {
                 let rate = rate.filter(|_| status != StatusCode::UNAUTHORIZED && ended.cost > 0);
                 account.settle_primary(now, lease, &ended, status, rate, refusal.is_some());
-                account.heed(now, &ended, rate, refusal, jitter);
+                account.apply_limit(now, &ended, rate, refusal, jitter);
                 if refusal.is_none() {
                     self.elapsed.took(ended.weight.endpoint, took);
                 }
@@ -297,17 +297,17 @@ impl QuotaLedger {
         let prefer = demand.prefer.filter(is_listed);
         let ranked_by = if demand.cost == 0 { &*free } else { resource };
         let Some(ranking) = candidates.ranking(now, list, ranked_by, accounts) else {
-            return Err(nobody(resource.clone()));
+            return Err(no_account(resource.clone()));
         };
-        // The second payer is charged as far as possible and never asked: otherwise an app's budget
-        // beyond the user's own would be useless.
-        let mut ask = |id: AccountId| {
+        // The second payer is charged as far as possible and never checked: otherwise an app's
+        // budget beyond the user's own would be useless.
+        let mut offer_by = |id: AccountId| {
             accounts.get_mut(place(id)).map(|account| account.offer(now, weight, wanted, resource))
         };
-        let is_short = demand.candidates.len() <= ASKED_EACH_MAX;
-        let mut refused = Refused { nearest: None, scope: Scope::All, cost: demand.cost };
+        let is_short = demand.candidates.len() <= CHECKED_EACH_MAX;
+        let mut blocks = Blocks { nearest: None, scope: Scope::All, cost: demand.cost };
         if let (Some(prefer), Some(best)) = (prefer, ranking.best())
-            && let Some(Ok(offer)) = ask(prefer)
+            && let Some(Ok(offer)) = offer_by(prefer)
             && is_about_as_good(offer.share, share_of(ranking.rank_of(best)))
         {
             return Ok(prefer);
@@ -317,13 +317,13 @@ impl QuotaLedger {
         for at in best.into_iter().chain(
             best.into_iter().flat_map(|best| ranking.best_first().filter(move |at| *at != best)),
         ) {
-            match demand.candidates.get(at).and_then(|id| Some((*id, ask(*id)?))) {
+            match demand.candidates.get(at).and_then(|id| Some((*id, offer_by(*id)?))) {
                 Some((id, Ok(_))) => return Ok(id),
-                Some((id, Err(block))) => refused.by(id, block),
+                Some((id, Err(block))) => blocks.add(id, block),
                 None => {}
             }
             if !is_short
-                && let Some((_, block)) = &mut refused.nearest
+                && let Some((_, block)) = &mut blocks.nearest
                 && block.limit == LimitKind::BatchFloor
             {
                 // The other accounts have less; one of them may have more first.
@@ -337,8 +337,8 @@ impl QuotaLedger {
             let closed =
                 demand.candidates.iter().enumerate().filter(|(at, _)| ranking.rank_of(*at) == 0);
             for (_, id) in closed {
-                if let Some(Err(block)) = ask(*id) {
-                    refused.by(*id, block);
+                if let Some(Err(block)) = offer_by(*id) {
+                    blocks.add(*id, block);
                 }
             }
         } else if let Some(id) = ranking.nearest().and_then(|at| demand.candidates.get(at).copied())
@@ -348,13 +348,13 @@ impl QuotaLedger {
         {
             // Of long lists only general closures are known; other limits may end earlier
             // elsewhere.
-            refused.by(id, block);
+            blocks.add(id, block);
         }
         let closed = Closed::of(ranking, ranked_by, !is_short);
-        // No account is asked again while the list is closed, whatever else changes.
+        // No account is checked again while the list is closed, whatever else changes.
         let wake = Some(ranking.all().wake)
             .filter(|wake| (!is_short || closed.is_some()) && *wake < Timestamp::FAR_FUTURE);
-        Err(Blocked { closed, ..refused.blocked(wake, resource.clone()) })
+        Err(Blocked { closed, ..blocks.blocked(wake, resource.clone()) })
     }
 
     fn open(

@@ -34,7 +34,7 @@ fn wide() -> SecondaryLimits {
 
 /// A client always sends one more request, until `end`.
 struct Saturation {
-    windows: QuotaLedger,
+    ledger: QuotaLedger,
     upstream: Upstream,
     demand: Demand,
     now: Timestamp,
@@ -47,7 +47,7 @@ struct Saturation {
 impl Saturation {
     fn new(accounts: u32, limits: SecondaryLimits, world: World, seed: u64) -> Self {
         Self {
-            windows: QuotaLedger::new(settings(accounts, limits)),
+            ledger: QuotaLedger::new(settings(accounts, limits)),
             upstream: Upstream::new(world, seed),
             demand: demand(accounts),
             now: START,
@@ -72,17 +72,17 @@ impl Saturation {
                 }
             }
             if self.upstream.chance.percent(1) {
-                assert_eq!(self.windows.audit(), Vec::new());
+                assert_eq!(self.ledger.audit(), Vec::new());
             }
         }
-        assert_eq!(self.windows.audit(), Vec::new());
+        assert_eq!(self.ledger.audit(), Vec::new());
     }
 
     fn admit_all(&mut self) -> Option<Timestamp> {
         loop {
             let lease = LeaseId(self.next_lease);
-            let list = self.windows.candidates.find(&self.demand.candidates);
-            match self.windows.admit(self.now, lease, &self.demand, list) {
+            let list = self.ledger.candidates.find(&self.demand.candidates);
+            match self.ledger.admit(self.now, lease, &self.demand, list) {
                 Ok(grant) => {
                     self.next_lease += 1;
                     assert!(
@@ -90,7 +90,7 @@ impl Saturation {
                         "sent to a closed account"
                     );
                     if self.upstream.chance.percent(2) {
-                        self.windows.settle(self.now, lease, Settlement::NeverSent, 0.5);
+                        self.ledger.settle(self.now, lease, Settlement::NeverSent, 0.5);
                         continue;
                     }
                     self.sent += 1;
@@ -102,10 +102,10 @@ impl Saturation {
     }
 
     fn settle(&mut self, at: Timestamp, lease: LeaseId, ending: &Ending) {
-        let account = self.windows.leases.get(lease.0).expect("every lease ends once").account;
+        let account = self.ledger.leases.get(lease.0).expect("every lease ends once").account;
         match ending {
             Ending::Lost => {
-                self.windows.settle(at, lease, Settlement::Unknown, 0.5);
+                self.ledger.settle(at, lease, Settlement::Unknown, 0.5);
             }
             Ending::Answered { status, rate, refusal } => {
                 let settlement = Settlement::Answered {
@@ -113,7 +113,7 @@ impl Saturation {
                     rate: Some(rate),
                     refusal: refusal.as_ref(),
                 };
-                self.windows.settle(at, lease, settlement, 0.5);
+                self.ledger.settle(at, lease, settlement, 0.5);
             }
         }
         if let Ending::Answered {
@@ -145,7 +145,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(8), ..ProptestConfig::default() })]
 
     #[test]
-    fn saturated_books_are_never_refused_and_waste_next_to_nothing(seed in any::<u64>(), accounts in 1u32..4) {
+    fn a_saturated_ledger_meets_no_limit_and_wastes_little(seed in any::<u64>(), accounts in 1u32..4) {
         let mut run = Saturation::new(accounts, wide(), hourly(1_000), seed);
         run.run(START + Duration::from_hours(3) + Duration::from_mins(10));
         prop_assert_eq!(run.upstream.refused, 0);
@@ -154,7 +154,7 @@ proptest! {
     }
 
     #[test]
-    fn short_windows_roll_over_without_a_refusal(seed in any::<u64>(), limit in 5u32..60, lost in 0u64..10) {
+    fn short_windows_end_without_an_upstream_limit(seed in any::<u64>(), limit in 5u32..60, lost in 0u64..10) {
         let world = World { limit, window: Duration::from_mins(1), lost, free: 20, ..hourly(0) };
         let mut run = Saturation::new(2, wide(), world, seed);
         run.run(START + Duration::from_mins(30));
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn after_a_sudden_refusal_an_account_is_silent_until_the_named_time(seed in any::<u64>()) {
+    fn an_account_is_silent_until_a_sudden_limit_ends(seed in any::<u64>()) {
         let world = World { sudden: 1, ..hourly(1_000) };
         let mut run = Saturation::new(3, wide(), world, seed);
         run.run(START + Duration::from_hours(2));
@@ -182,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn somebody_else_on_the_account_costs_few_refusals_and_never_one_before_the_named_time(seed in any::<u64>()) {
+    fn an_outside_consumer_causes_few_upstream_limits(seed in any::<u64>()) {
         let world = World { outside_per_second: 1, ..hourly(4_000) };
         let mut run = Saturation::new(1, wide(), world, seed);
         run.run(START + Duration::from_hours(3) + Duration::from_mins(10));
@@ -191,15 +191,15 @@ proptest! {
     }
 
     #[test]
-    fn points_and_concurrency_are_kept_as_the_upstream_counts_them(seed in any::<u64>(), points in 10u32..60, concurrency in 1u32..20) {
+    fn points_and_concurrency_hold_by_the_upstreams_count(seed in any::<u64>(), points in 10u32..60, concurrency in 1u32..20) {
         let limits = SecondaryLimits { concurrency, rest_points_per_minute: points, ..SecondaryLimits::default() };
-        let mut windows = QuotaLedger::new(settings(1, limits));
+        let mut ledger = QuotaLedger::new(settings(1, limits));
         let mut upstream = Upstream::new(World { lost: 0, ..hourly(1_000_000) }, seed);
         let (mut now, mut arrivals, mut in_flight) = (START, Vec::new(), Vec::<(Timestamp, LeaseId)>::new());
         for number in 0..600 {
             let demand = demand(1);
-            let list = windows.candidates.find(&demand.candidates);
-            match windows.admit(now, LeaseId(number), &demand, list) {
+            let list = ledger.candidates.find(&demand.candidates);
+            match ledger.admit(now, LeaseId(number), &demand, list) {
                 Ok(grant) => {
                     let arrival = now + upstream.chance.millis(3_000);
                     arrivals.push(arrival);
@@ -213,12 +213,12 @@ proptest! {
                     while let Some((at, lease)) = in_flight.first().copied().filter(|(at, _)| *at <= now) {
                         in_flight.remove(0);
                         let rate = RateHeaders { limit: 5_000, remaining: 4_000, used: None, reset: START + Duration::from_hours(9), resource: None };
-                        windows.settle(at, lease, Settlement::Answered { status: StatusCode::OK, rate: Some(&rate), refusal: None }, 0.0);
+                        ledger.settle(at, lease, Settlement::Answered { status: StatusCode::OK, rate: Some(&rate), refusal: None }, 0.0);
                     }
                 }
             }
         }
         prop_assert!(most_in_any(Duration::from_mins(1), &mut arrivals) <= points as usize);
-        prop_assert_eq!(windows.audit(), Vec::new());
+        prop_assert_eq!(ledger.audit(), Vec::new());
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BinaryHeap;
 use crate::clock::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Availability {
     /// Rank among the open accounts ([`crate::decision::quota::account_choice::Offer::rank`]); 0
     /// when closed.
     pub rank: u32,
@@ -41,8 +41,8 @@ impl Sums {
     }
 }
 
-impl Standing {
-    pub const NOBODY: Self = Self {
+impl Availability {
+    pub const NONE: Self = Self {
         rank: 0,
         until: Timestamp::FAR_FUTURE,
         wake: Timestamp::FAR_FUTURE,
@@ -61,11 +61,11 @@ impl Standing {
 struct Best(u64);
 
 impl Best {
-    const NOBODY: Self = Self(0);
+    const NONE: Self = Self(0);
 
     fn new(rank: u32, place: usize) -> Self {
         let place = u32::MAX - u32::try_from(place).unwrap_or(u32::MAX);
-        if rank == 0 { Self::NOBODY } else { Self(u64::from(rank) << 32 | u64::from(place)) }
+        if rank == 0 { Self::NONE } else { Self(u64::from(rank) << 32 | u64::from(place)) }
     }
 
     fn rank(self) -> u32 {
@@ -75,7 +75,7 @@ impl Best {
     fn place(self) -> Option<usize> {
         #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
         let place = (u32::MAX - self.0 as u32) as usize;
-        (self != Self::NOBODY).then_some(place)
+        (self != Self::NONE).then_some(place)
     }
 }
 
@@ -119,7 +119,7 @@ struct Family {
 }
 
 impl Family {
-    const NOBODY: Self = Self { best: [Best::NOBODY; CHILDREN], ends: [Ends::NEVER; CHILDREN] };
+    const NONE: Self = Self { best: [Best::NONE; CHILDREN], ends: [Ends::NEVER; CHILDREN] };
 
     fn best(&self) -> Best {
         let [one, two, three, four] = self.best;
@@ -146,14 +146,14 @@ pub struct Ranking {
 }
 
 impl Ranking {
-    pub fn new(standings: impl ExactSizeIterator<Item = Standing>) -> Self {
+    pub fn new(accounts: impl ExactSizeIterator<Item = Availability>) -> Self {
         let (mut leaves, mut nodes) = (1, 0);
-        while leaves < standings.len() {
+        while leaves < accounts.len() {
             leaves *= CHILDREN;
             nodes += leaves;
         }
-        let families = vec![Family::NOBODY; nodes / CHILDREN];
-        let root = Standing::NOBODY.node(0);
+        let families = vec![Family::NONE; nodes / CHILDREN];
+        let root = Availability::NONE.node(0);
         let mut new = Self {
             root,
             families,
@@ -161,11 +161,11 @@ impl Ranking {
             units: Vec::new(),
             all_units: [0; 2],
         };
-        let is_one = standings.len() == 1;
-        for (place, standing) in standings.enumerate() {
-            let units = [standing.sums.limit, standing.sums.free];
+        let is_one = accounts.len() == 1;
+        for (place, availability) in accounts.enumerate() {
+            let units = [availability.sums.limit, availability.sums.free];
             new.all_units = [0, 1].map(|kind| new.all_units[kind] + units[kind]);
-            new.put(new.first_leaf + place, standing.node(place));
+            new.put(new.first_leaf + place, availability.node(place));
             if !is_one {
                 new.units.push(units);
             }
@@ -188,15 +188,15 @@ impl Ranking {
         }
     }
 
-    pub fn set(&mut self, place: usize, standing: Standing) {
-        let units = [standing.sums.limit, standing.sums.free];
+    pub fn set(&mut self, place: usize, availability: Availability) {
+        let units = [availability.sums.limit, availability.sums.free];
         let before = match self.units.get_mut(place) {
             Some(before) => std::mem::replace(before, units),
             None if place == 0 => self.all_units,
             None => return,
         };
         self.all_units = [0, 1].map(|kind| self.all_units[kind] - before[kind] + units[kind]);
-        let Node { best, ends } = standing.node(place);
+        let Node { best, ends } = availability.node(place);
         if self.families.is_empty() {
             self.root = Node { best, ends };
         } else {
@@ -230,10 +230,10 @@ impl Ranking {
         }
     }
 
-    pub fn all(&self) -> Standing {
+    pub fn all(&self) -> Availability {
         let Node { best, ends: Ends { until, wake, reset } } = self.root;
         let [limit, free] = self.all_units;
-        Standing { rank: best.rank(), until, wake, sums: Sums { limit, free, reset } }
+        Availability { rank: best.rank(), until, wake, sums: Sums { limit, free, reset } }
     }
 
     pub fn rank_of(&self, place: usize) -> u32 {
@@ -266,7 +266,7 @@ impl Ranking {
             Some(family) => best_first.open(0, family),
             None => best_first
                 .frontier
-                .extend((self.root.best != Best::NOBODY).then_some((self.root.best, 0))),
+                .extend((self.root.best != Best::NONE).then_some((self.root.best, 0))),
         }
         best_first
     }
@@ -297,9 +297,8 @@ pub struct BestFirst<'r> {
 impl BestFirst<'_> {
     fn open(&mut self, number: usize, family: &Family) {
         let children = (CHILDREN * number..).zip(family.best);
-        self.frontier.extend(
-            children.filter(|(_, best)| *best != Best::NOBODY).map(|(at, best)| (best, at)),
-        );
+        self.frontier
+            .extend(children.filter(|(_, best)| *best != Best::NONE).map(|(at, best)| (best, at)));
     }
 }
 
@@ -325,9 +324,9 @@ mod tests {
 
     use super::*;
 
-    fn standing(rank: u32, until: u64) -> Standing {
+    fn availability(rank: u32, until: u64) -> Availability {
         let at = Timestamp::from_secs(until);
-        Standing {
+        Availability {
             rank,
             until: at,
             wake: at,
@@ -336,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_has_nobody() {
+    fn an_empty_list_has_no_best_account() {
         let ranking = Ranking::new(std::iter::empty());
         assert_eq!(
             (ranking.best(), ranking.nearest(), ranking.due(Timestamp::from_secs(9))),
@@ -347,15 +346,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_finds_what_a_look_at_all_of_them_finds(
+        fn the_tree_agrees_with_a_full_scan(
             first in prop::collection::vec((0_u32..6, 0_u64..9), 1..40),
             changes in prop::collection::vec((any::<prop::sample::Index>(), 0_u32..6, 0_u64..9), 0..60),
         ) {
-            let mut plain: Vec<Standing> = first.into_iter().map(|(rank, until)| standing(rank, until)).collect();
+            let mut plain: Vec<Availability> = first.into_iter().map(|(rank, until)| availability(rank, until)).collect();
             let mut ranking = Ranking::new(plain.iter().copied());
             for (index, rank, until) in changes {
                 let place = index.index(plain.len());
-                plain[place] = standing(rank, until);
+                plain[place] = availability(rank, until);
                 ranking.set(place, plain[place]);
             }
             let mut open: Vec<usize> = (0..plain.len()).filter(|place| plain[*place].rank > 0).collect();

@@ -25,7 +25,7 @@ impl QuotaLedger {
     }
 }
 
-fn windows(accounts: u32) -> QuotaLedger {
+fn ledger(accounts: u32) -> QuotaLedger {
     with_reserve(accounts, 0)
 }
 
@@ -52,12 +52,12 @@ fn demand(accounts: u32) -> Demand {
     Demand::read((0..accounts).map(AccountId).collect::<Vec<_>>(), "/repos/a/b")
 }
 
-fn says(limit: u32, remaining: u32) -> RateHeaders {
+fn rate_headers(limit: u32, remaining: u32) -> RateHeaders {
     RateHeaders { limit, remaining, used: None, reset: RESET, resource: Some(ResourceName::core()) }
 }
 
-fn answer(windows: &mut QuotaLedger, lease: u64, rate: Option<&RateHeaders>) {
-    windows.settle(
+fn answer(ledger: &mut QuotaLedger, lease: u64, rate: Option<&RateHeaders>) {
+    ledger.settle(
         NOW,
         LeaseId(lease),
         Settlement::Answered { status: OK, rate, refusal: None },
@@ -65,34 +65,34 @@ fn answer(windows: &mut QuotaLedger, lease: u64, rate: Option<&RateHeaders>) {
     );
 }
 
-fn refuse(windows: &mut QuotaLedger, lease: u64, rate: &RateHeaders, refusal: &UpstreamLimit) {
+fn refuse(ledger: &mut QuotaLedger, lease: u64, rate: &RateHeaders, refusal: &UpstreamLimit) {
     let settlement = Settlement::Answered {
         status: StatusCode::FORBIDDEN,
         rate: Some(rate),
         refusal: Some(refusal),
     };
-    windows.settle(NOW, LeaseId(lease), settlement, 0.0);
+    ledger.settle(NOW, LeaseId(lease), settlement, 0.0);
 }
 
 /// Lets every account answer once, so that it is known to have `remaining` of 100 left.
-fn warm(windows: &mut QuotaLedger, remaining: &[u32]) {
+fn warm(ledger: &mut QuotaLedger, remaining: &[u32]) {
     for (account, remaining) in (0..).zip(remaining) {
         let lease = 900_000 + account;
         let alone =
             Demand { candidates: [AccountId(u32::try_from(account).unwrap())].into(), ..demand(1) };
-        windows.try_admit(NOW, LeaseId(lease), &alone).unwrap();
-        answer(windows, lease, Some(&says(100, *remaining)));
+        ledger.try_admit(NOW, LeaseId(lease), &alone).unwrap();
+        answer(ledger, lease, Some(&rate_headers(100, *remaining)));
     }
 }
 
 #[test]
-fn three_cold_accounts_of_fifty_admit_exactly_150_and_then_name_the_earliest_reset() {
-    let mut windows = windows(3);
+fn three_cold_accounts_of_50_units_admit_exactly_150() {
+    let mut ledger = ledger(3);
     let mut left = [50u32; 3];
     let mut open = std::collections::VecDeque::new();
     let mut admitted = 0;
     for lease in 0..200 {
-        match windows.try_admit(NOW, LeaseId(lease), &demand(3)) {
+        match ledger.try_admit(NOW, LeaseId(lease), &demand(3)) {
             Ok(grant) => {
                 admitted += 1;
                 open.push_back(grant);
@@ -116,9 +116,9 @@ fn three_cold_accounts_of_fifty_admit_exactly_150_and_then_name_the_earliest_res
                 *remaining -= 1;
                 let rate = RateHeaders {
                     reset: RESET + Duration::from_mins(grant.account.0.into()),
-                    ..says(50, *remaining)
+                    ..rate_headers(50, *remaining)
                 };
-                answer(&mut windows, grant.lease.0, Some(&rate));
+                answer(&mut ledger, grant.lease.0, Some(&rate));
             }
         }
     }
@@ -127,97 +127,97 @@ fn three_cold_accounts_of_fifty_admit_exactly_150_and_then_name_the_earliest_res
 }
 
 #[test]
-fn cold_accounts_are_probed_side_by_side() {
-    let mut windows = windows(3);
+fn cold_accounts_are_probed_in_parallel() {
+    let mut ledger = ledger(3);
     let accounts: Vec<u32> = (0..3)
-        .map(|lease| windows.try_admit(NOW, LeaseId(lease), &demand(3)).unwrap().account.0)
+        .map(|lease| ledger.try_admit(NOW, LeaseId(lease), &demand(3)).unwrap().account.0)
         .collect();
     assert_eq!(accounts, [0, 1, 2]);
-    let refusal = windows.try_admit(NOW, LeaseId(3), &demand(3)).unwrap_err();
+    let refusal = ledger.try_admit(NOW, LeaseId(3), &demand(3)).unwrap_err();
     assert_eq!((refusal.limit, refusal.until), (LimitKind::Probe, Until::Event));
 }
 
 #[test]
-fn the_same_lease_is_admitted_once_and_settled_once() {
-    let mut windows = windows(1);
-    warm(&mut windows, &[10]);
-    let first = windows.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
-    assert_eq!(windows.try_admit(NOW, LeaseId(1), &demand(1)), Ok(first));
-    assert_eq!(windows.open_leases(), 1);
-    windows.settle(NOW, LeaseId(1), Settlement::Unknown, 0.0);
-    windows.settle(NOW, LeaseId(1), Settlement::Unknown, 0.0);
-    assert_eq!(windows.view(NOW, &[AccountId(0)].into(), &ResourceName::core()).remaining, 9);
+fn a_lease_is_admitted_once_and_settled_once() {
+    let mut ledger = ledger(1);
+    warm(&mut ledger, &[10]);
+    let first = ledger.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
+    assert_eq!(ledger.try_admit(NOW, LeaseId(1), &demand(1)), Ok(first));
+    assert_eq!(ledger.open_leases(), 1);
+    ledger.settle(NOW, LeaseId(1), Settlement::Unknown, 0.0);
+    ledger.settle(NOW, LeaseId(1), Settlement::Unknown, 0.0);
+    assert_eq!(ledger.view(NOW, &[AccountId(0)].into(), &ResourceName::core()).remaining, 9);
 }
 
 #[test]
 fn a_pool_empties_evenly() {
-    let mut windows = windows(3);
-    warm(&mut windows, &[90, 30, 60]);
+    let mut ledger = ledger(3);
+    warm(&mut ledger, &[90, 30, 60]);
     for lease in 0..120 {
-        windows.try_admit(NOW, LeaseId(lease), &demand(3)).unwrap();
+        ledger.try_admit(NOW, LeaseId(lease), &demand(3)).unwrap();
     }
     let left = [0, 1, 2].map(|account| {
-        windows.view(NOW, &[AccountId(account)].into(), &ResourceName::core()).remaining
+        ledger.view(NOW, &[AccountId(account)].into(), &ResourceName::core()).remaining
     });
     assert_eq!(left, [20, 20, 20]);
 }
 
 #[test]
-fn the_owner_of_an_etag_is_taken_while_it_is_about_as_good() {
-    let mut windows = windows(2);
-    warm(&mut windows, &[26, 90]);
+fn the_etag_owner_is_preferred_while_about_as_good() {
+    let mut ledger = ledger(2);
+    warm(&mut ledger, &[26, 90]);
     let demand = Demand { prefer: Some(AccountId(0)), ..demand(2) };
-    assert_eq!(windows.try_admit(NOW, LeaseId(0), &demand).unwrap().account, AccountId(0));
+    assert_eq!(ledger.try_admit(NOW, LeaseId(0), &demand).unwrap().account, AccountId(0));
     assert_eq!(
-        windows.try_admit(NOW, LeaseId(1), &demand).unwrap().account,
+        ledger.try_admit(NOW, LeaseId(1), &demand).unwrap().account,
         AccountId(1),
         "a quarter is left to it"
     );
 }
 
 #[test]
-fn an_answer_that_names_another_resource_settles_that_and_teaches_the_whole_template() {
-    let mut windows = windows(1);
-    warm(&mut windows, &[50]);
-    let search = RateHeaders { resource: Some(ResourceName::search()), ..says(30, 4) };
-    windows.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
-    answer(&mut windows, 1, Some(&search));
+fn a_reported_resource_overrides_the_endpoint_table() {
+    let mut ledger = ledger(1);
+    warm(&mut ledger, &[50]);
+    let search = RateHeaders { resource: Some(ResourceName::search()), ..rate_headers(30, 4) };
+    ledger.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
+    answer(&mut ledger, 1, Some(&search));
     assert_eq!(
-        windows.resource_for(demand(1).endpoint, &ResourceName::core()),
+        ledger.resource_for(demand(1).endpoint, &ResourceName::core()),
         ResourceName::search()
     );
-    let mut view = |resource| windows.view(NOW, &[AccountId(0)].into(), &resource).remaining;
+    let mut view = |resource| ledger.view(NOW, &[AccountId(0)].into(), &resource).remaining;
     assert_eq!((view(ResourceName::core()), view(ResourceName::search())), (50, 4));
     for lease in 2..6 {
-        windows.try_admit(NOW, LeaseId(lease), &demand(1)).unwrap();
+        ledger.try_admit(NOW, LeaseId(lease), &demand(1)).unwrap();
     }
     assert_eq!(
-        windows.try_admit(NOW, LeaseId(6), &demand(1)).unwrap_err().resource,
+        ledger.try_admit(NOW, LeaseId(6), &demand(1)).unwrap_err().resource,
         ResourceName::search()
     );
     assert_eq!(
-        windows.resources_seen(&[AccountId(0)]),
+        ledger.resources_seen(&[AccountId(0)]),
         [ResourceName::core(), ResourceName::search()]
     );
 }
 
 #[test]
-fn unknown_resources_get_books_of_their_own_up_to_a_bound() {
-    let mut windows = windows(1);
+fn unknown_resources_get_windows_up_to_a_bound() {
+    let mut ledger = ledger(1);
     for lease in 0..500 {
-        windows.try_admit(NOW, LeaseId(lease), &demand(1)).unwrap();
+        ledger.try_admit(NOW, LeaseId(lease), &demand(1)).unwrap();
         let resource = Some(ResourceName::new(&format!("unheard-of-{lease}")));
-        answer(&mut windows, lease, Some(&RateHeaders { resource, ..says(100, 50) }));
+        answer(&mut ledger, lease, Some(&RateHeaders { resource, ..rate_headers(100, 50) }));
     }
-    assert_eq!(windows.resources_seen(&[AccountId(0)]).len(), account::WINDOWS_MAX + 1);
-    assert_eq!(windows.audit(), Vec::new());
+    assert_eq!(ledger.resources_seen(&[AccountId(0)]).len(), account::WINDOWS_MAX + 1);
+    assert_eq!(ledger.audit(), Vec::new());
 }
 
 #[test]
-fn a_primary_refusal_closes_that_resource_of_that_account_only() {
-    let mut windows = windows(2);
-    warm(&mut windows, &[90, 80]);
-    assert_eq!(windows.try_admit(NOW, LeaseId(1), &demand(2)).unwrap().account, AccountId(0));
+fn a_primary_limit_closes_one_resource_of_one_account() {
+    let mut ledger = ledger(2);
+    warm(&mut ledger, &[90, 80]);
+    assert_eq!(ledger.try_admit(NOW, LeaseId(1), &demand(2)).unwrap().account, AccountId(0));
     let refusal = UpstreamLimit {
         kind: UpstreamLimitKind::Primary,
         retry_after: None,
@@ -225,20 +225,20 @@ fn a_primary_refusal_closes_that_resource_of_that_account_only() {
         remaining: Some(0),
         resource: None,
     };
-    refuse(&mut windows, 1, &says(100, 0), &refusal);
+    refuse(&mut ledger, 1, &rate_headers(100, 0), &refusal);
     let alone = Demand { candidates: [AccountId(0)].into(), ..demand(1) };
-    assert_eq!(windows.try_admit(NOW, LeaseId(2), &alone).unwrap_err().limit, LimitKind::Primary);
+    assert_eq!(ledger.try_admit(NOW, LeaseId(2), &alone).unwrap_err().limit, LimitKind::Primary);
     let search =
         Demand { resource: ResourceName::search(), endpoint: endpoint("/search/issues"), ..alone };
-    assert!(windows.try_admit(NOW, LeaseId(2), &search).is_ok());
-    assert_eq!(windows.try_admit(NOW, LeaseId(3), &demand(2)).unwrap().account, AccountId(1));
+    assert!(ledger.try_admit(NOW, LeaseId(2), &search).is_ok());
+    assert_eq!(ledger.try_admit(NOW, LeaseId(3), &demand(2)).unwrap().account, AccountId(1));
 }
 
 #[test]
-fn a_primary_refusal_that_names_another_resource_without_numbers_closes_both() {
-    let mut windows = windows(1);
-    warm(&mut windows, &[50]);
-    windows.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
+fn a_primary_limit_without_numbers_closes_the_leased_window() {
+    let mut ledger = ledger(1);
+    warm(&mut ledger, &[50]);
+    ledger.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
     let refusal = UpstreamLimit {
         kind: UpstreamLimitKind::Primary,
         retry_after: Some(Duration::ZERO),
@@ -248,8 +248,8 @@ fn a_primary_refusal_that_names_another_resource_without_numbers_closes_both() {
     };
     let settlement =
         Settlement::Answered { status: StatusCode::FORBIDDEN, rate: None, refusal: Some(&refusal) };
-    windows.settle(NOW, LeaseId(1), settlement, 0.0);
-    let refused = windows.try_admit(NOW, LeaseId(2), &demand(1)).unwrap_err();
+    ledger.settle(NOW, LeaseId(1), settlement, 0.0);
+    let refused = ledger.try_admit(NOW, LeaseId(2), &demand(1)).unwrap_err();
     assert_eq!(
         (refused.limit, refused.until),
         (LimitKind::Primary, Until::Time(NOW + Duration::from_secs(1)))
@@ -257,10 +257,10 @@ fn a_primary_refusal_that_names_another_resource_without_numbers_closes_both() {
 }
 
 #[test]
-fn a_secondary_refusal_closes_the_account_for_everything_and_the_others_go_on() {
-    let mut windows = windows(2);
-    warm(&mut windows, &[90, 80]);
-    windows.try_admit(NOW, LeaseId(1), &demand(2)).unwrap();
+fn a_secondary_limit_closes_one_account_for_everything() {
+    let mut ledger = ledger(2);
+    warm(&mut ledger, &[90, 80]);
+    ledger.try_admit(NOW, LeaseId(1), &demand(2)).unwrap();
     let pause = Duration::from_secs(30);
     let refusal = UpstreamLimit {
         kind: UpstreamLimitKind::Secondary,
@@ -269,49 +269,49 @@ fn a_secondary_refusal_closes_the_account_for_everything_and_the_others_go_on() 
         remaining: Some(88),
         resource: None,
     };
-    refuse(&mut windows, 1, &says(100, 88), &refusal);
+    refuse(&mut ledger, 1, &rate_headers(100, 88), &refusal);
     let search =
         Demand { candidates: [AccountId(0)].into(), resource: ResourceName::search(), ..demand(1) };
-    let refused = windows.try_admit(NOW, LeaseId(2), &search).unwrap_err();
+    let refused = ledger.try_admit(NOW, LeaseId(2), &search).unwrap_err();
     assert_eq!((refused.limit, refused.until), (LimitKind::Cooldown, Until::Time(NOW + pause)));
-    assert_eq!(windows.try_admit(NOW, LeaseId(3), &demand(2)).unwrap().account, AccountId(1));
-    assert_eq!(windows.snapshot(NOW)[0].cooldown_until, Some(NOW + pause));
+    assert_eq!(ledger.try_admit(NOW, LeaseId(3), &demand(2)).unwrap().account, AccountId(1));
+    assert_eq!(ledger.snapshot(NOW)[0].cooldown_until, Some(NOW + pause));
 }
 
 #[test]
-fn rate_headers_on_a_401_describe_somebody_else() {
-    let mut windows = windows(1);
-    warm(&mut windows, &[90]);
-    windows.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
+fn rate_headers_on_a_401_are_ignored() {
+    let mut ledger = ledger(1);
+    warm(&mut ledger, &[90]);
+    ledger.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
     let settlement = Settlement::Answered {
         status: StatusCode::UNAUTHORIZED,
-        rate: Some(&says(60, 0)),
+        rate: Some(&rate_headers(60, 0)),
         refusal: None,
     };
-    windows.settle(NOW, LeaseId(1), settlement, 0.0);
-    assert_eq!(windows.view(NOW, &[AccountId(0)].into(), &ResourceName::core()).remaining, 89);
+    ledger.settle(NOW, LeaseId(1), settlement, 0.0);
+    assert_eq!(ledger.view(NOW, &[AccountId(0)].into(), &ResourceName::core()).remaining, 89);
 }
 
 #[test]
-fn a_request_that_costs_nothing_neither_reserves_nor_teaches() {
-    let mut windows = windows(1);
-    warm(&mut windows, &[0]);
+fn an_uncounted_request_changes_no_window() {
+    let mut ledger = ledger(1);
+    warm(&mut ledger, &[0]);
     let free = Demand { cost: 0, ..demand(1) };
-    windows.try_admit(NOW, LeaseId(1), &free).unwrap();
+    ledger.try_admit(NOW, LeaseId(1), &free).unwrap();
     answer(
-        &mut windows,
+        &mut ledger,
         1,
-        Some(&RateHeaders { reset: RESET + Duration::from_hours(1), ..says(100, 100) }),
+        Some(&RateHeaders { reset: RESET + Duration::from_hours(1), ..rate_headers(100, 100) }),
     );
-    assert!(windows.try_admit(NOW, LeaseId(2), &demand(1)).is_err());
-    assert_eq!(windows.audit(), Vec::new());
+    assert!(ledger.try_admit(NOW, LeaseId(2), &demand(1)).is_err());
+    assert_eq!(ledger.audit(), Vec::new());
 }
 
 #[test]
-fn a_demand_that_no_account_may_carry_is_never_admitted() {
-    let mut windows = windows(1);
+fn a_demand_without_a_known_account_is_never_admitted() {
+    let mut ledger = ledger(1);
     for candidates in [Vec::new(), vec![AccountId(7)]] {
-        let refusal = windows
+        let refusal = ledger
             .try_admit(NOW, LeaseId(1), &Demand { candidates: candidates.into(), ..demand(1) })
             .unwrap_err();
         assert_eq!(
@@ -323,13 +323,13 @@ fn a_demand_that_no_account_may_carry_is_never_admitted() {
 
 #[test]
 fn a_view_sums_the_pool_without_leases_and_reserves() {
-    let mut windows = with_reserve(3, 10);
-    warm(&mut windows, &[90, 5]);
-    windows
+    let mut ledger = with_reserve(3, 10);
+    warm(&mut ledger, &[90, 5]);
+    ledger
         .try_admit(NOW, LeaseId(1), &Demand { candidates: [AccountId(0)].into(), ..demand(1) })
         .unwrap();
     let pool = [AccountId(0), AccountId(1), AccountId(2)];
-    let view = windows.view(NOW, &pool.into(), &ResourceName::core());
+    let view = ledger.view(NOW, &pool.into(), &ResourceName::core());
     assert_eq!(
         (view.limit, view.remaining),
         (100 + 100 + 5_000, 79 + 4_990),
@@ -339,17 +339,17 @@ fn a_view_sums_the_pool_without_leases_and_reserves() {
 }
 
 #[test]
-fn a_reset_shown_is_always_in_the_future() {
-    let mut windows = windows(1);
-    warm(&mut windows, &[5]);
+fn a_reported_reset_is_always_in_the_future() {
+    let mut ledger = ledger(1);
+    warm(&mut ledger, &[5]);
     for now in [RESET, RESET + Duration::from_secs(1), RESET + Duration::from_hours(5)] {
         assert!(
-            windows.view(now, &[AccountId(0)].into(), &ResourceName::core()).reset.as_secs()
+            ledger.view(now, &[AccountId(0)].into(), &ResourceName::core()).reset.as_secs()
                 > now.as_secs()
         );
     }
     assert_eq!(
-        windows
+        ledger
             .view(RESET + Duration::from_secs(2), &[AccountId(0)].into(), &ResourceName::core())
             .remaining,
         100,
@@ -358,11 +358,11 @@ fn a_reset_shown_is_always_in_the_future() {
 }
 
 #[test]
-fn a_snapshot_names_every_book_and_every_limit() {
-    let mut windows = windows(1);
-    warm(&mut windows, &[40]);
-    windows.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
-    let [account] = windows.snapshot(NOW).try_into().unwrap();
+fn a_snapshot_contains_every_window_and_every_limit() {
+    let mut ledger = ledger(1);
+    warm(&mut ledger, &[40]);
+    ledger.try_admit(NOW, LeaseId(1), &demand(1)).unwrap();
+    let [account] = ledger.snapshot(NOW).try_into().unwrap();
     let [core] = account.windows.try_into().unwrap();
     let expected = WindowSnapshot {
         resource: ResourceName::core(),
@@ -389,8 +389,8 @@ fn a_snapshot_names_every_book_and_every_limit() {
 }
 
 #[test]
-fn refusals_without_headers_do_not_show_that_nothing_is_counted() {
-    let mut windows = windows(1);
+fn limits_without_headers_do_not_make_a_resource_unmetered() {
+    let mut ledger = ledger(1);
     let refusal = UpstreamLimit {
         kind: UpstreamLimitKind::Primary,
         retry_after: Some(Duration::from_secs(1)),
@@ -400,28 +400,28 @@ fn refusals_without_headers_do_not_show_that_nothing_is_counted() {
     };
     for number in 0..5 {
         let now = NOW + Duration::from_secs(10) * u32::try_from(number).unwrap();
-        assert!(windows.try_admit(now, LeaseId(number), &demand(1)).is_ok());
-        assert!(windows.try_admit(now, LeaseId(100), &demand(1)).is_err(), "one probe at a time");
+        assert!(ledger.try_admit(now, LeaseId(number), &demand(1)).is_ok());
+        assert!(ledger.try_admit(now, LeaseId(100), &demand(1)).is_err(), "one probe at a time");
         let settlement = Settlement::Answered {
             status: StatusCode::FORBIDDEN,
             rate: None,
             refusal: Some(&refusal),
         };
-        windows.settle(now, LeaseId(number), settlement, 0.0);
+        ledger.settle(now, LeaseId(number), settlement, 0.0);
     }
 }
 
 #[test]
-fn rate_headers_on_the_head_of_a_401_describe_somebody_else() {
-    let mut windows = windows(1);
-    warm(&mut windows, &[40]);
-    assert!(windows.try_admit(NOW, LeaseId(1), &demand(1)).is_ok());
-    windows.answer_begun(NOW, LeaseId(1), StatusCode::UNAUTHORIZED, Some(&says(60, 0)));
-    assert!(windows.try_admit(NOW, LeaseId(2), &demand(1)).is_ok());
+fn rate_headers_on_the_head_of_a_401_are_ignored() {
+    let mut ledger = ledger(1);
+    warm(&mut ledger, &[40]);
+    assert!(ledger.try_admit(NOW, LeaseId(1), &demand(1)).is_ok());
+    ledger.answer_begun(NOW, LeaseId(1), StatusCode::UNAUTHORIZED, Some(&rate_headers(60, 0)));
+    assert!(ledger.try_admit(NOW, LeaseId(2), &demand(1)).is_ok());
 }
 
 #[test]
-fn batch_waits_for_the_account_whose_window_ends_first() {
+fn batch_requests_wait_for_the_earliest_window_end() {
     let account = |number: u32| AccountSettings {
         name: format!("{number}").into(),
         kind: AccountKind::User,
@@ -439,15 +439,16 @@ fn batch_waits_for_the_account_whose_window_ends_first() {
             batch_floor: 0.5,
             ..Settings::default()
         };
-        let mut windows = QuotaLedger::new(settings);
+        let mut ledger = QuotaLedger::new(settings);
         for number in 0..accounts {
             let one = Demand { candidates: [AccountId(number)].into(), ..demand(1) };
-            assert!(windows.try_admit(NOW, LeaseId(number.into()), &one).is_ok());
+            assert!(ledger.try_admit(NOW, LeaseId(number.into()), &one).is_ok());
             let reset = if number == 1 { NOW + Duration::from_secs(5) } else { RESET };
-            let rate = RateHeaders { reset, ..says(100, if number == 1 { 10 } else { 20 }) };
-            answer(&mut windows, number.into(), Some(&rate));
+            let rate =
+                RateHeaders { reset, ..rate_headers(100, if number == 1 { 10 } else { 20 }) };
+            answer(&mut ledger, number.into(), Some(&rate));
         }
-        let refusal = windows.try_admit(NOW, LeaseId(100), &demand(accounts)).unwrap_err();
+        let refusal = ledger.try_admit(NOW, LeaseId(100), &demand(accounts)).unwrap_err();
         assert_eq!(
             (refusal.limit, refusal.until),
             (LimitKind::BatchFloor, Until::Time(NOW + Duration::from_secs(7)))
@@ -457,85 +458,85 @@ fn batch_waits_for_the_account_whose_window_ends_first() {
 
 #[test]
 fn absurd_costs_and_points_break_nothing() {
-    let mut windows = windows(1);
+    let mut ledger = ledger(1);
     let much = Demand { cost: u32::MAX, points: u32::MAX, ..demand(1) };
-    assert!(windows.try_admit(NOW, LeaseId(0), &much).is_ok());
-    answer(&mut windows, 0, None);
+    assert!(ledger.try_admit(NOW, LeaseId(0), &much).is_ok());
+    answer(&mut ledger, 0, None);
     for number in 1..6 {
         let now = NOW + Duration::from_secs(100 * number);
         let other = Demand { endpoint: endpoint("/repos/a/b/issues"), ..much.clone() };
-        let _ = windows.try_admit(now, LeaseId(number), &much);
-        let _ = windows.try_admit(now, LeaseId(100 + number), &other);
-        assert_eq!(windows.audit(), Vec::new());
-        windows.settle(
+        let _ = ledger.try_admit(now, LeaseId(number), &much);
+        let _ = ledger.try_admit(now, LeaseId(100 + number), &other);
+        assert_eq!(ledger.audit(), Vec::new());
+        ledger.settle(
             now,
             LeaseId(number),
             Settlement::Answered { status: OK, rate: None, refusal: None },
             0.0,
         );
-        assert_eq!(windows.audit(), Vec::new());
-        windows.settle(now, LeaseId(100 + number), Settlement::Unknown, 0.0);
+        assert_eq!(ledger.audit(), Vec::new());
+        ledger.settle(now, LeaseId(100 + number), Settlement::Unknown, 0.0);
     }
 }
 
 #[test]
-fn endless_names_of_resources_take_no_endless_memory() {
-    let mut windows = windows(2);
+fn the_number_of_rankings_is_bounded() {
+    let mut ledger = ledger(2);
     for number in 0..500 {
         let named = ResourceName::new(&format!("resource-{number}"));
         let now = NOW + Duration::from_secs(number);
-        let Ok(grant) = windows.try_admit(now, LeaseId(number), &demand(2)) else { continue };
-        let rate = RateHeaders { resource: Some(named), ..says(50, 40) };
-        windows.settle(
+        let Ok(grant) = ledger.try_admit(now, LeaseId(number), &demand(2)) else { continue };
+        let rate = RateHeaders { resource: Some(named), ..rate_headers(50, 40) };
+        ledger.settle(
             now,
             grant.lease,
             Settlement::Answered { status: OK, rate: Some(&rate), refusal: None },
             0.0,
         );
     }
-    assert!(windows.candidates.rankings() <= 80, "{}", windows.candidates.rankings());
+    assert!(ledger.candidates.rankings() <= 80, "{}", ledger.candidates.rankings());
 }
 
 /// Two accounts of the config and one dynamic account, which is number 2.
-fn with_guest() -> (QuotaLedger, Demand) {
+fn with_dynamic_account() -> (QuotaLedger, Demand) {
     let account = |number: u32| AccountSettings {
         name: format!("account-{number}").into(),
         kind: AccountKind::User,
         reserve: 0,
         also_spends: None,
     };
-    let windows = QuotaLedger::new(Settings {
+    let ledger = QuotaLedger::new(Settings {
         accounts: (0..2).map(account).collect(),
         dynamic_accounts: 1,
         ..Settings::default()
     });
-    (windows, Demand { candidates: [AccountId(2)].into(), ..demand(1) })
+    (ledger, Demand { candidates: [AccountId(2)].into(), ..demand(1) })
 }
 
 #[test]
-fn a_guest_has_the_books_of_any_account_until_its_place_is_anothers() {
-    let (mut windows, of_guest) = with_guest();
-    windows.try_admit(NOW, LeaseId(1), &of_guest).unwrap();
-    assert!(!windows.vacate(NOW, AccountId(2)), "something of it is in flight");
-    answer(&mut windows, 1, Some(&says(100, 0)));
+fn a_vacated_dynamic_account_forgets_its_budget() {
+    let (mut ledger, of_dynamic) = with_dynamic_account();
+    ledger.try_admit(NOW, LeaseId(1), &of_dynamic).unwrap();
+    assert!(!ledger.vacate(NOW, AccountId(2)), "something of it is in flight");
+    answer(&mut ledger, 1, Some(&rate_headers(100, 0)));
     assert_eq!(
-        windows.try_admit(NOW, LeaseId(2), &of_guest).unwrap_err().limit,
+        ledger.try_admit(NOW, LeaseId(2), &of_dynamic).unwrap_err().limit,
         LimitKind::Primary
     );
-    assert_eq!(windows.view(NOW, &of_guest.candidates, &ResourceName::core()).remaining, 0);
-    assert!(windows.vacate(NOW, AccountId(2)));
-    assert_eq!(windows.view(NOW, &of_guest.candidates, &ResourceName::core()).remaining, 5_000);
-    assert_eq!(windows.try_admit(NOW, LeaseId(3), &of_guest).unwrap().account, AccountId(2));
-    assert!(windows.audit().is_empty());
+    assert_eq!(ledger.view(NOW, &of_dynamic.candidates, &ResourceName::core()).remaining, 0);
+    assert!(ledger.vacate(NOW, AccountId(2)));
+    assert_eq!(ledger.view(NOW, &of_dynamic.candidates, &ResourceName::core()).remaining, 5_000);
+    assert_eq!(ledger.try_admit(NOW, LeaseId(3), &of_dynamic).unwrap().account, AccountId(2));
+    assert!(ledger.audit().is_empty());
 }
 
 #[test]
-fn accounts_of_the_config_are_never_vacated_and_alone_are_shown_to_operators() {
-    let (mut windows, _) = with_guest();
+fn accounts_of_the_config_are_never_vacated() {
+    let (mut ledger, _) = with_dynamic_account();
     assert!(
-        !windows.vacate(NOW, AccountId(0))
-            && !windows.vacate(NOW, AccountId(1))
-            && !windows.vacate(NOW, AccountId(3))
+        !ledger.vacate(NOW, AccountId(0))
+            && !ledger.vacate(NOW, AccountId(1))
+            && !ledger.vacate(NOW, AccountId(3))
     );
-    assert_eq!(windows.snapshot(NOW).len(), 2);
+    assert_eq!(ledger.snapshot(NOW).len(), 2);
 }

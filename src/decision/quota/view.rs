@@ -32,20 +32,20 @@ pub struct BudgetView {
 pub struct AccountSnapshot {
     /// Index in the config.
     pub account: AccountId,
-    /// Name.
+    /// Name in the config.
     pub name: Arc<str>,
     /// End of the cooldown after a secondary limit, which closes the account for all requests.
     pub cooldown_until: Option<Timestamp>,
     /// Primary windows by resource.
     pub windows: Vec<WindowSnapshot>,
-    /// Secondary limits.
+    /// Secondary limits in a fixed order, concurrency first.
     pub secondary: Vec<SecondarySnapshot>,
 }
 
 /// One primary window for an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowSnapshot {
-    /// Resource.
+    /// Resource by the upstream's name, such as `core`.
     pub resource: ResourceName,
     /// Units per window.
     pub limit: u32,
@@ -66,9 +66,9 @@ pub struct WindowSnapshot {
 pub struct SecondarySnapshot {
     /// Limit; of the points per endpoint the fullest.
     pub limit: LimitKind,
-    /// Amount in use.
+    /// Amount in use, in flight or still counting.
     pub in_use: u32,
-    /// Maximum.
+    /// Maximum, in the unit of `in_use`.
     pub max: u32,
 }
 

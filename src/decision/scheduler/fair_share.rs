@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_alone_has_nearly_all_and_the_next_nearly_all_of_the_rest() {
+    fn each_client_gets_nearly_all_of_the_remaining_capacity() {
         let mut free = 10_000;
         let mut shares = Vec::new();
         for _ in 0..4 {
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_room_can_be_filled_by_one() {
+    fn one_client_can_fill_a_small_capacity() {
         for room in 1..=16 {
             assert!((0..room).all(|held| may_take(held, 1, room - held)) && !may_take(room, 1, 0));
         }
@@ -45,7 +45,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_holds_nothing_finds_room_as_long_as_there_is_any(takers in prop::collection::vec(0_usize..5, 0..300), room in 1_u64..100) {
+        fn a_client_without_units_always_gets_a_free_one(takers in prop::collection::vec(0_usize..5, 0..300), room in 1_u64..100) {
             let (mut held, mut free) = ([0_u64; 5], room);
             for taker in takers {
                 if may_take(held[taker], 1, free) {

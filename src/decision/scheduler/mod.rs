@@ -115,7 +115,7 @@ impl Admission {
                 Err(blocked) => blocked,
             },
         };
-        if deadline <= now || is_hopeless(&blocked.refusal, deadline) {
+        if deadline <= now || ends_after_deadline(&blocked.refusal, deadline) {
             return Decision::Refused(blocked.refusal);
         }
         if !self.make_room(&demand, &blocked) {
@@ -170,7 +170,7 @@ impl Admission {
                 queues.extend(self.queue.queues_of(list));
             }
             if is_undone {
-                self.queue.doubt(&queues);
+                self.queue.invalidate_blocks(&queues);
             }
         }
         // A denied request may have stood before one that needs less.
@@ -245,8 +245,8 @@ impl Admission {
     }
 
     /// Frees the place of a dynamic account; see [`QuotaLedger::vacate`].
-    pub fn vacate(&mut self, now: Timestamp, guest: AccountId) -> bool {
-        self.ledger.vacate(now, guest)
+    pub fn vacate(&mut self, now: Timestamp, id: AccountId) -> bool {
+        self.ledger.vacate(now, id)
     }
 
     /// Number of waiting requests.
@@ -298,7 +298,7 @@ impl Admission {
                 self.decide(ticket, Ok(grant));
                 true
             }
-            // Others of the queue use other endpoints, or turned out to count elsewhere.
+            // Others of the queue use other endpoints, or count against another resource.
             Err(blocked)
                 if blocked.scope == Scope::Endpoint || blocked.refusal.resource != key.resource =>
             {
@@ -375,7 +375,7 @@ fn queue_full(blocked: &LimitDenied) -> LimitDenied {
     }
 }
 
-fn is_hopeless(refusal: &LimitDenied, deadline: Timestamp) -> bool {
+fn ends_after_deadline(refusal: &LimitDenied, deadline: Timestamp) -> bool {
     matches!(refusal.until, Until::Time(until) if until > deadline)
 }
 

@@ -164,10 +164,10 @@ impl Scene {
         };
         if chance.percent(10) {
             self.queue.answer_begun(now, lease, StatusCode::OK, Some(&rate));
-            self.nobody_is_overlooked();
+            self.assert_none_overlooked();
         }
         self.queue.settle(now, lease, settlement, 0.5);
-        self.nobody_is_overlooked();
+        self.assert_none_overlooked();
     }
 
     fn event(&mut self) {
@@ -182,7 +182,7 @@ impl Scene {
                     Decision::Refused(refusal)
                         if refusal.limit != LimitKind::QueueFull && wait > Duration::ZERO =>
                     {
-                        self.is_refused_rightly(&demand);
+                        self.assert_denied_rightly(&demand);
                     }
                     Decision::Refused(_) => {}
                 }
@@ -195,12 +195,12 @@ impl Scene {
             }
             _ => return self.settle(),
         }
-        self.nobody_is_overlooked();
+        self.assert_none_overlooked();
     }
 
     /// A request that could be sent now is never denied, unless it stands behind one with the same
     /// needs.
-    fn is_refused_rightly(&mut self, demand: &Demand) {
+    fn assert_denied_rightly(&mut self, demand: &Demand) {
         if self.waiting.is_empty() {
             assert!(
                 self.queue.try_one(self.now, demand).is_err(),
@@ -209,7 +209,7 @@ impl Scene {
         }
     }
 
-    fn nobody_is_overlooked(&mut self) {
+    fn assert_none_overlooked(&mut self) {
         for (ticket, decision) in self.queue.take_decided().collect::<Vec<_>>() {
             assert!(self.waiting.remove(&ticket).is_some(), "decided twice, or never asked");
             self.open.extend(decision.ok());
@@ -242,7 +242,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(24), ..ProptestConfig::default() })]
 
     #[test]
-    fn nobody_waits_who_is_next_and_could_be_sent(seed in any::<u64>()) {
+    fn no_admissible_head_of_a_queue_waits(seed in any::<u64>()) {
         let mut scene = Scene::new(seed);
         for _ in 0..400 {
             let step = scene.chance.millis(400);
@@ -250,7 +250,7 @@ proptest! {
             while let Some(at) = scene.queue.next_wakeup().filter(|at| *at <= until) {
                 scene.now = at;
                 scene.queue.tick(at);
-                scene.nobody_is_overlooked();
+                scene.assert_none_overlooked();
             }
             scene.now = until;
             scene.event();

@@ -82,11 +82,11 @@ impl Plain {
         }
     }
 
-    /// True when a request, as it looks now, could not be admitted in time.
+    /// True when a request, by the present state, could not be admitted in time.
     fn waits_in_vain(&mut self, now: Timestamp, demand: &Demand, deadline: Timestamp) -> bool {
         match self.ledger.try_admit(now, LeaseId(u64::MAX), demand) {
             Ok(_) => false,
-            Err(refusal) => deadline <= now || is_hopeless(&refusal, deadline),
+            Err(refusal) => deadline <= now || ends_after_deadline(&refusal, deadline),
         }
     }
 }
@@ -256,7 +256,7 @@ fn duel(seed: u64) {
     let mut now = START;
     for _ in 0..600 {
         now = now + chance.millis(400);
-        // Time alone comes first, at the moments that the queue asked for.
+        // Time alone comes first, at the queue's own wake-ups.
         while let Some(at) = duel.queue.next_wakeup().filter(|at| *at <= now) {
             duel.tick(at);
         }
@@ -285,7 +285,7 @@ fn duel(seed: u64) {
 
 /// Cases that once failed.
 #[test]
-fn the_line_decides_as_the_plainest_line_does_where_it_once_did_not() {
+fn seeds_of_former_failures_decide_as_the_plain_list_does() {
     let seeds = [
         12_695_538_524_920_215_744,
         8_960_620_224_587_517_916,
@@ -299,12 +299,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(48), ..ProptestConfig::default() })]
 
     #[test]
-    fn the_line_decides_as_the_plainest_line_does(seed in any::<u64>()) {
+    fn the_queue_decides_as_the_plain_list_does(seed in any::<u64>()) {
         duel(seed);
     }
 
     #[test]
-    fn every_ticket_is_decided_once_or_abandoned_in_time_and_every_lease_comes_back(seed in any::<u64>()) {
+    fn every_ticket_is_decided_once_and_every_lease_returns(seed in any::<u64>()) {
         let mut chance = Chance(seed);
         let mut queue = Admission::new(Settings { waiting_max: 50, ..settings() });
         let mut now = START;

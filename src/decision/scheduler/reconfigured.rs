@@ -63,17 +63,17 @@ fn waits(queue: &mut Admission, demand: Demand) -> Ticket {
 }
 
 #[test]
-fn accounts_that_come_later_stand_behind_the_guests_and_nobodys_number_changes() {
-    let places = AccountLayout { first: 2, dynamic: 3 };
-    let ids = [0, 1, 2, 3].map(|index| places.id(index));
+fn later_accounts_get_ids_behind_the_dynamic_ones() {
+    let layout = AccountLayout { first: 2, dynamic: 3 };
+    let ids = [0, 1, 2, 3].map(|index| layout.id(index));
     assert_eq!(ids, [0, 1, 5, 6].map(AccountId));
-    assert_eq!(ids.map(|id| places.index(id)), [0, 1, 2, 3].map(Some));
-    assert!([2, 3, 4].map(AccountId).iter().all(|guest| places.is_dynamic(*guest)));
+    assert_eq!(ids.map(|id| layout.index(id)), [0, 1, 2, 3].map(Some));
+    assert!([2, 3, 4].map(AccountId).iter().all(|id| layout.is_dynamic(*id)));
     assert_eq!(AccountLayout { first: 2, dynamic: 0 }.id(2), AccountId(2));
 }
 
 #[test]
-fn a_new_account_carries_requests_and_the_old_ones_keep_their_books() {
+fn a_new_account_serves_and_the_old_ones_keep_their_usage() {
     let mut queue = Admission::new(settings(1, 2, 1));
     let first = grant(&mut queue, demand([AccountId(0)]));
     queue.reconfigure(NOW, settings(2, 2, 1));
@@ -92,7 +92,7 @@ fn a_new_account_carries_requests_and_the_old_ones_keep_their_books() {
 }
 
 #[test]
-fn a_raised_limit_lets_those_go_at_once_whom_it_held() {
+fn a_raised_limit_admits_waiting_requests_at_once() {
     let mut queue = queue(settings(1, 0, 1));
     grant(&mut queue, demand([AccountId(0)]));
     let ticket = waits(&mut queue, demand([AccountId(0)]));
@@ -102,7 +102,7 @@ fn a_raised_limit_lets_those_go_at_once_whom_it_held() {
 }
 
 #[test]
-fn a_lowered_limit_breaks_nothing_and_holds_from_now_on() {
+fn a_lowered_limit_holds_from_now_on() {
     let mut queue = queue(settings(1, 0, 3));
     let open: Vec<_> = (0..3).map(|_| grant(&mut queue, demand([AccountId(0)]))).collect();
     queue.reconfigure(NOW, settings(1, 0, 1));
@@ -120,7 +120,7 @@ fn a_lowered_limit_breaks_nothing_and_holds_from_now_on() {
 }
 
 #[test]
-fn what_weighed_more_than_a_lowered_limit_holds_nothing_for_ever() {
+fn a_lease_above_a_lowered_limit_is_released_fully() {
     let mut queue = Admission::new(settings(1, 0, 3));
     let heavy = Demand { points: 5, ..demand([AccountId(0)]) };
     let open = grant(&mut queue, heavy.clone());
@@ -139,7 +139,7 @@ fn what_weighed_more_than_a_lowered_limit_holds_nothing_for_ever() {
 }
 
 #[test]
-fn a_client_has_its_new_weight_and_priority_and_the_gateway_itself_the_lowest() {
+fn a_reload_applies_new_weights_and_priorities() {
     let mut queue = Admission::new(settings(1, 0, 1));
     let client =
         ClientSettings { weight: NonZeroU32::new(4).unwrap(), priority: Priority::Interactive };
@@ -160,13 +160,13 @@ fn a_client_has_its_new_weight_and_priority_and_the_gateway_itself_the_lowest() 
 }
 
 #[test]
-fn lists_without_a_known_account_compete_with_nobody_also_when_accounts_come() {
+fn lists_without_a_known_account_compete_with_none() {
     let mut queue = Admission::new(settings(1, 0, 1));
-    let nobodys = Arc::from([AccountId(9)]);
-    let nobody = queue.ledger.candidates.find(&nobodys);
-    let before = queue.ledger.candidates.component_of(nobody);
+    let unknown_accounts = Arc::from([AccountId(9)]);
+    let unknown_list = queue.ledger.candidates.find(&unknown_accounts);
+    let before = queue.ledger.candidates.component_of(unknown_list);
     queue.reconfigure(NOW, settings(3, 0, 1));
     let new = queue.ledger.candidates.find(&demand([AccountId(1)]).candidates);
-    assert_eq!(queue.ledger.candidates.component_of(nobody), before);
+    assert_eq!(queue.ledger.candidates.component_of(unknown_list), before);
     assert_ne!(queue.ledger.candidates.component_of(new), before);
 }

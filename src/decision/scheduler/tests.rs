@@ -98,7 +98,7 @@ fn decided(queue: &mut Admission) -> Vec<(Ticket, Result<AccountId, LimitKind>)>
 }
 
 #[test]
-fn all_wait_for_the_probe_and_are_admitted_by_its_answer() {
+fn requests_wait_for_the_probe_and_its_answer_admits_them() {
     let mut queue = queue(1, SecondaryLimits::default());
     let probe = granted(queue.request(NOW, demand(1), SOON));
     let tickets = [0; 3].map(|_| waiting(queue.request(NOW, demand(1), SOON)));
@@ -109,7 +109,7 @@ fn all_wait_for_the_probe_and_are_admitted_by_its_answer() {
 }
 
 #[test]
-fn a_lost_probe_is_followed_by_the_first_who_waits() {
+fn the_first_waiting_request_follows_a_lost_probe() {
     let mut queue = queue(1, SecondaryLimits::default());
     let probe = granted(queue.request(NOW, demand(1), SOON));
     let [first, _second] = [0; 2].map(|_| waiting(queue.request(NOW, demand(1), SOON)));
@@ -119,7 +119,7 @@ fn a_lost_probe_is_followed_by_the_first_who_waits() {
 }
 
 #[test]
-fn those_who_wait_are_refused_as_soon_as_it_is_clear_that_they_wait_in_vain() {
+fn a_waiting_request_is_denied_once_its_wait_is_hopeless() {
     let mut queue = queue(1, SecondaryLimits::default());
     let probe = granted(queue.request(NOW, demand(1), SOON));
     let short = waiting(queue.request(NOW, demand(1), SOON));
@@ -135,7 +135,7 @@ fn those_who_wait_are_refused_as_soon_as_it_is_clear_that_they_wait_in_vain() {
 }
 
 #[test]
-fn a_reset_nearer_than_the_longest_wait_is_waited_for_and_a_farther_one_refuses_at_once() {
+fn a_reset_after_the_deadline_denies_at_once() {
     let mut queue = queue(1, SecondaryLimits::default());
     let probe = granted(queue.request(NOW, demand(1), SOON));
     answer(&mut queue, NOW, probe.lease, 0);
@@ -150,7 +150,7 @@ fn a_reset_nearer_than_the_longest_wait_is_waited_for_and_a_farther_one_refuses_
 }
 
 #[test]
-fn a_request_that_may_not_wait_is_refused_rather_than_queued() {
+fn a_request_that_may_not_wait_is_denied() {
     let mut queue = queue(1, one_at_a_time());
     granted(queue.request(NOW, demand(1), NOW));
     assert_eq!(refused(queue.request(NOW, demand(1), NOW)).until, Until::Event);
@@ -158,7 +158,7 @@ fn a_request_that_may_not_wait_is_refused_rather_than_queued() {
 }
 
 #[test]
-fn a_deadline_that_comes_is_a_refusal_with_the_limit_that_held() {
+fn an_expired_wait_names_the_blocking_limit() {
     let mut queue = queue(1, one_at_a_time());
     let busy = granted(queue.request(NOW, demand(1), SOON));
     answer(&mut queue, NOW, busy.lease, 50);
@@ -171,7 +171,7 @@ fn a_deadline_that_comes_is_a_refusal_with_the_limit_that_held() {
 }
 
 #[test]
-fn the_same_demand_is_served_in_order_of_arrival() {
+fn equal_demands_are_served_in_order_of_arrival() {
     let mut queue = queue(1, one_at_a_time());
     let mut lease = granted(queue.request(NOW, demand(1), SOON)).lease;
     let tickets = [0; 4].map(|_| waiting(queue.request(NOW, demand(1), SOON)));
@@ -186,7 +186,7 @@ fn the_same_demand_is_served_in_order_of_arrival() {
 }
 
 #[test]
-fn of_several_demands_the_one_that_waits_longest_goes_first() {
+fn the_demand_that_has_waited_longest_goes_first() {
     let mut queue = queue(1, one_at_a_time());
     let busy = granted(queue.request(NOW, demand(1), SOON));
     let other = Demand { endpoint: endpoint("/repos/a/b/issues"), ..demand(1) };
@@ -199,7 +199,7 @@ fn of_several_demands_the_one_that_waits_longest_goes_first() {
 }
 
 #[test]
-fn a_full_line_refuses_the_next_one() {
+fn a_full_queue_denies_the_next_request() {
     let mut queue = Admission { waiting_max: 2, ..queue(1, one_at_a_time()) };
     granted(queue.request(NOW, demand(1), SOON));
     let [gone, _] = [0; 2].map(|_| waiting(queue.request(NOW, demand(1), SOON)));
@@ -209,7 +209,7 @@ fn a_full_line_refuses_the_next_one() {
 }
 
 #[test]
-fn one_who_leaves_does_not_hold_up_those_behind() {
+fn an_abandoned_request_does_not_block_the_next() {
     let mut queue = queue(1, one_at_a_time());
     let busy = granted(queue.request(NOW, demand(1), SOON));
     let [gone, next] = [0; 2].map(|_| waiting(queue.request(NOW, demand(1), SOON)));
@@ -219,7 +219,7 @@ fn one_who_leaves_does_not_hold_up_those_behind() {
 }
 
 #[test]
-fn a_grant_whose_asker_has_left_goes_to_the_next() {
+fn an_unused_grant_goes_to_the_next_request() {
     let mut queue = queue(1, one_at_a_time());
     let busy = granted(queue.request(NOW, demand(1), SOON));
     let [_gone, next] = [0; 2].map(|_| waiting(queue.request(NOW, demand(1), SOON)));
@@ -232,7 +232,7 @@ fn a_grant_whose_asker_has_left_goes_to_the_next() {
 }
 
 #[test]
-fn writes_wake_when_their_distance_is_kept() {
+fn writes_wake_when_their_spacing_has_passed() {
     let mut queue = queue(1, SecondaryLimits::default());
     let first = granted(queue.request(NOW, write(), SOON));
     let [second, third] = [0; 2].map(|_| waiting(queue.request(NOW, write(), SOON)));
@@ -253,7 +253,7 @@ fn writes_wake_when_their_distance_is_kept() {
 }
 
 #[test]
-fn an_account_that_becomes_free_by_time_is_seen_while_another_is_waited_for() {
+fn an_account_that_opens_by_time_admits_a_waiting_request() {
     let mut queue = queue(2, SecondaryLimits::default());
     let probes = [0; 2].map(|_| granted(queue.request(NOW, demand(2), SOON)));
     let pause = Some(SECOND * 5);
@@ -278,7 +278,7 @@ fn an_account_that_becomes_free_by_time_is_seen_while_another_is_waited_for() {
 }
 
 #[test]
-fn a_closed_account_refuses_those_whose_deadline_comes_first() {
+fn a_cooldown_denies_requests_with_earlier_deadlines() {
     let mut queue = queue(1, one_at_a_time());
     let busy = granted(queue.request(NOW, demand(1), SOON));
     let ticket = waiting(queue.request(NOW, demand(1), SOON));
@@ -296,7 +296,7 @@ fn a_closed_account_refuses_those_whose_deadline_comes_first() {
 }
 
 #[test]
-fn two_hundred_at_once_on_three_cold_accounts_of_fifty_make_150_requests() {
+fn three_cold_accounts_of_50_units_make_150_requests() {
     let mut queue = queue(3, SecondaryLimits::default());
     let mut left = [50u32; 3];
     let (mut open, mut refusals, mut sent) = (Vec::new(), 0, 0);
@@ -337,7 +337,7 @@ fn two_hundred_at_once_on_three_cold_accounts_of_fifty_make_150_requests() {
 }
 
 #[test]
-fn the_head_of_a_long_answer_lets_those_go_who_waited_for_what_it_says() {
+fn the_head_of_a_long_answer_admits_waiting_requests() {
     let mut queue = queue(1, SecondaryLimits { concurrency: 3, ..SecondaryLimits::default() });
     let probe = granted(queue.request(NOW, demand(1), SOON));
     for _ in 0..3 {
@@ -363,14 +363,14 @@ fn the_head_of_a_long_answer_lets_those_go_who_waited_for_what_it_says() {
 }
 
 #[test]
-fn who_asks_for_more_than_it_can_get_has_its_share_all_the_same() {
+fn clients_with_unequal_demand_get_equal_shares() {
     let mut queue = queue(1, one_at_a_time());
     let mut served = [0; 3];
     let mut open: Option<(Grant, usize)> = None;
-    let mut asked = BTreeMap::new();
+    let mut client_of = BTreeMap::new();
     for step in 0..4_000_u64 {
         let now = NOW + Duration::from_millis(50) * u32::try_from(step).unwrap();
-        // Two answers a second are shared by clients that ask twenty times, ten times and once a
+        // Two answers a second are shared by clients that send twenty, ten and one request a
         // second.
         for (client, every) in [(0, 1), (1, 2), (2, 20)] {
             if step % every == 0 {
@@ -381,7 +381,7 @@ fn who_asks_for_more_than_it_can_get_has_its_share_all_the_same() {
                     now + SECOND * 5,
                 ) {
                     Decision::Granted(grant) => open = Some((grant, client)),
-                    Decision::Waiting { ticket, .. } => drop(asked.insert(ticket, client)),
+                    Decision::Waiting { ticket, .. } => drop(client_of.insert(ticket, client)),
                     Decision::Refused(_) => {}
                 }
             }
@@ -394,14 +394,14 @@ fn who_asks_for_more_than_it_can_get_has_its_share_all_the_same() {
             answer(&mut queue, now, grant.lease, 5_000);
         }
         for (ticket, decision) in queue.take_decided().collect::<Vec<_>>() {
-            open = decision.ok().map(|grant| (grant, asked[&ticket])).or(open);
+            open = decision.ok().map(|grant| (grant, client_of[&ticket])).or(open);
         }
     }
     assert!(served.iter().all(|count| (105..=155).contains(count)), "{served:?}");
 }
 
 #[test]
-fn who_needs_much_does_not_make_hopeless_who_needs_little() {
+fn an_expensive_request_does_not_block_a_cheap_one() {
     let mut queue = queue(1, SecondaryLimits::default());
     let probe = granted(queue.request(NOW, demand(1), SOON));
     answer(&mut queue, NOW, probe.lease, 50);
@@ -411,7 +411,7 @@ fn who_needs_much_does_not_make_hopeless_who_needs_little() {
 }
 
 #[test]
-fn what_costs_nothing_does_not_wait_behind_what_costs() {
+fn a_free_request_does_not_wait_behind_counted_ones() {
     let mut queue = queue(1, SecondaryLimits { concurrency: 2, ..SecondaryLimits::default() });
     let free = || Demand { cost: 0, ..demand(1) };
     let probe = granted(queue.request(NOW, demand(1), SOON));
@@ -424,7 +424,7 @@ fn what_costs_nothing_does_not_wait_behind_what_costs() {
 }
 
 #[test]
-fn when_the_first_leaves_the_next_is_tried_that_needs_less() {
+fn a_smaller_request_is_tried_when_the_first_leaves() {
     let mut queue =
         queue(1, SecondaryLimits { graphql_points_per_minute: 10, ..SecondaryLimits::default() });
     let query =
@@ -439,7 +439,7 @@ fn when_the_first_leaves_the_next_is_tried_that_needs_less() {
 }
 
 #[test]
-fn a_lease_that_another_account_pays_too_wakes_those_who_wait_for_that_one() {
+fn a_refunded_unit_wakes_requests_of_the_paying_account() {
     let account = |name: &str, also_spends| AccountSettings {
         name: name.into(),
         kind: AccountKind::User,
@@ -458,7 +458,7 @@ fn a_lease_that_another_account_pays_too_wakes_those_who_wait_for_that_one() {
 }
 
 #[test]
-fn an_app_goes_on_when_the_user_that_pays_too_has_nothing_left() {
+fn an_app_continues_when_the_paying_user_is_spent() {
     let account = |name: &str, also_spends| AccountSettings {
         name: name.into(),
         kind: AccountKind::User,
@@ -475,7 +475,7 @@ fn an_app_goes_on_when_the_user_that_pays_too_has_nothing_left() {
 }
 
 #[test]
-fn time_may_stand_at_its_end() {
+fn the_last_timestamp_breaks_nothing() {
     let mut queue = queue(1, one_at_a_time());
     let first = granted(queue.request(NOW, demand(1), SOON));
     waiting(queue.request(NOW, demand(1), Timestamp::FAR_FUTURE));
@@ -485,7 +485,7 @@ fn time_may_stand_at_its_end() {
 }
 
 #[test]
-fn a_write_that_was_never_sent_keeps_no_later_one_at_a_distance() {
+fn an_unsent_write_does_not_space_the_next_one() {
     let mut queue = queue(1, one_at_a_time());
     let unwanted = granted(queue.request(NOW, write(), SOON));
     waiting(queue.request(NOW, demand(1), SOON));

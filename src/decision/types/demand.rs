@@ -121,7 +121,7 @@ pub struct Grant {
 /// Denial by a limit: the limit, its account, and the earliest time of admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitDenied {
-    /// Limit that denies.
+    /// The denying limit.
     pub limit: LimitKind,
     /// Account of the limit; of several accounts the one that opens first. `None` for limits
     /// without an account.
@@ -189,7 +189,8 @@ impl LimitKind {
 /// End of a granted request, as the limits see it.
 #[derive(Clone, Copy, Debug)]
 pub enum Settlement<'a> {
-    /// Provably not executed: no byte was sent, or the upstream said that it ignored the request.
+    /// Provably not executed: no byte was sent, or the upstream reported that it ignored the
+    /// request.
     NeverSent,
     /// Sent without an answer.
     Unknown,

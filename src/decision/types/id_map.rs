@@ -34,21 +34,21 @@ impl<T> Default for IdMap<T> {
 }
 
 impl<T> IdMap<T> {
-    pub fn insert(&mut self, name: u64, value: T) {
-        self.remove(name);
+    pub fn insert(&mut self, key: u64, value: T) {
+        self.remove(key);
         let place = u32::try_from(self.values.insert(value)).unwrap_or(NOWHERE);
         if self.row.is_empty() {
-            self.first = name;
+            self.first = key;
         }
         let most = KEPT * self.values.len() + KEPT_BESIDE;
-        match name.checked_sub(self.first).and_then(|at| usize::try_from(at).ok()) {
+        match key.checked_sub(self.first).and_then(|at| usize::try_from(at).ok()) {
             Some(at) if at < self.row.len() => self.row[at] = place,
             Some(at) if at < most => {
                 self.row.resize(at, NOWHERE);
                 self.row.push_back(place);
             }
             Some(_) | None => {
-                self.others.insert(name, place);
+                self.others.insert(key, place);
             }
         }
         while self.row.len() > most {
@@ -58,14 +58,14 @@ impl<T> IdMap<T> {
         }
     }
 
-    pub fn remove(&mut self, name: u64) -> Option<T> {
-        let place = match self.in_row(name) {
+    pub fn remove(&mut self, key: u64) -> Option<T> {
+        let place = match self.in_row(key) {
             Some((at, place)) => {
                 self.row[at] = NOWHERE;
                 place
             }
             None if self.others.is_empty() => return None,
-            None => self.others.remove(&name)?,
+            None => self.others.remove(&key)?,
         };
         while self.row.pop_front_if(|place| *place == NOWHERE).is_some() {
             self.first += 1;
@@ -73,16 +73,16 @@ impl<T> IdMap<T> {
         self.values.try_remove(place as usize)
     }
 
-    pub fn get(&self, name: u64) -> Option<&T> {
-        self.values.get(self.place(name)?)
+    pub fn get(&self, key: u64) -> Option<&T> {
+        self.values.get(self.place(key)?)
     }
 
-    pub fn get_mut(&mut self, name: u64) -> Option<&mut T> {
-        self.values.get_mut(self.place(name)?)
+    pub fn get_mut(&mut self, key: u64) -> Option<&mut T> {
+        self.values.get_mut(self.place(key)?)
     }
 
-    pub fn contains(&self, name: u64) -> bool {
-        self.place(name).is_some()
+    pub fn contains(&self, key: u64) -> bool {
+        self.place(key).is_some()
     }
 
     pub fn values(&self) -> impl Iterator<Item = &T> {
@@ -98,16 +98,16 @@ impl<T> IdMap<T> {
     }
 
     /// Index in the row and slot of a key that the row holds.
-    fn in_row(&self, name: u64) -> Option<(usize, u32)> {
-        let at = usize::try_from(name.checked_sub(self.first)?).ok()?;
+    fn in_row(&self, key: u64) -> Option<(usize, u32)> {
+        let at = usize::try_from(key.checked_sub(self.first)?).ok()?;
         self.row.get(at).filter(|place| **place != NOWHERE).map(|place| (at, *place))
     }
 
-    fn place(&self, name: u64) -> Option<usize> {
-        let place = match self.in_row(name) {
+    fn place(&self, key: u64) -> Option<usize> {
+        let place = match self.in_row(key) {
             Some((_, place)) => place,
             None if self.others.is_empty() => return None,
-            None => *self.others.get(&name)?,
+            None => *self.others.get(&key)?,
         };
         Some(place as usize)
     }
@@ -120,12 +120,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_stays_does_not_keep_the_names_of_those_that_have_gone() {
+    fn a_long_lived_key_does_not_lengthen_the_row() {
         let mut id_map = IdMap::default();
-        for name in 0..100_000 {
-            id_map.insert(name, name);
-            if name > 0 {
-                assert_eq!(id_map.remove(name), Some(name));
+        for key in 0..100_000 {
+            id_map.insert(key, key);
+            if key > 0 {
+                assert_eq!(id_map.remove(key), Some(key));
             }
         }
         assert!(id_map.row.len() <= 2 * KEPT + KEPT_BESIDE && id_map.row.capacity() < 2_000);
@@ -135,12 +135,12 @@ mod tests {
     proptest! {
         /// Compares with a `BTreeMap`: mostly the next key, now and then an older or a distant one.
         #[test]
-        fn it_finds_what_a_plain_map_finds(steps in prop::collection::vec((0_u8..6, 0_u64..4_000), 1..600)) {
+        fn the_map_agrees_with_a_plain_map(steps in prop::collection::vec((0_u8..6, 0_u64..4_000), 1..600)) {
             let mut id_map = IdMap::default();
             let mut plain = std::collections::BTreeMap::new();
             let mut next = 1_000;
             for (step, number) in steps {
-                let name = match step {
+                let key = match step {
                     0 => number,
                     1 => next + number,
                     _ => { next += 1; next }
@@ -149,13 +149,13 @@ mod tests {
                     let oldest = plain.keys().nth(usize::try_from(number % 7).unwrap()).copied().unwrap_or(number);
                     prop_assert_eq!(id_map.remove(oldest), plain.remove(&oldest));
                 } else {
-                    id_map.insert(name, number);
-                    plain.insert(name, number);
+                    id_map.insert(key, number);
+                    plain.insert(key, number);
                 }
-                prop_assert_eq!((id_map.get(name), id_map.len()), (plain.get(&name), plain.len()));
+                prop_assert_eq!((id_map.get(key), id_map.len()), (plain.get(&key), plain.len()));
                 prop_assert_eq!(id_map.values().sum::<u64>(), plain.values().sum::<u64>());
             }
-            prop_assert!(plain.iter().all(|(name, number)| id_map.get(*name) == Some(number)));
+            prop_assert!(plain.iter().all(|(key, number)| id_map.get(*key) == Some(number)));
         }
     }
 }

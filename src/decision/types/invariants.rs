@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_invariant_has_a_number_and_a_name_of_its_own() {
+    fn every_invariant_has_its_own_number_and_name() {
         for (place, invariant) in Invariant::VARIANTS.iter().enumerate() {
             assert_eq!(invariant.number(), place + 1);
             assert!(
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(debug_assertions, should_panic(expected = "invariant 3"))]
-    fn a_broken_invariant_stops_a_debug_build_and_is_counted_otherwise() {
+    fn a_broken_invariant_stops_a_debug_build_or_is_counted() {
         let mut broken = Broken::default();
         broken.check(Invariant::ConcurrencyWithinLimit, false);
         assert_eq!(broken.counts().map(|(_, count)| count).sum::<u64>(), 1);

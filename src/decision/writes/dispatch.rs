@@ -13,13 +13,13 @@ use std::num::NonZeroUsize;
 #[derive(Debug)]
 pub struct Dispatch<C> {
     at_once: NonZeroUsize,
-    classes: HashMap<C, Class>,
+    classes: HashMap<C, ClassQueue>,
     /// Writes that may start and that [`Dispatch::take_next`] has not returned yet.
     starting: VecDeque<(C, u64)>,
 }
 
 #[derive(Debug, Default)]
-struct Class {
+struct ClassQueue {
     ready: BTreeSet<u64>,
     under_way: usize,
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_of_a_class_are_under_way_and_the_oldest_starts_next() {
+    fn the_oldest_ready_write_of_a_class_starts_next() {
         let mut dispatch = two_at_once();
         assert_eq!(
             [1, 2, 5, 4].map(|number| dispatch.ready(&"ci", number)),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_withdrawn_is_not_started() {
+    fn a_withdrawn_write_is_not_started() {
         let mut dispatch = two_at_once();
         (1..=3).for_each(|number| assert_eq!(dispatch.ready(&"ci", number), number <= 2));
         dispatch.take_next();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_withdrawn_right_before_its_start_leaves_its_place_to_the_next() {
+    fn a_write_withdrawn_before_its_start_frees_its_slot() {
         let mut dispatch = two_at_once();
         (1..=4).for_each(|number| assert_eq!(dispatch.ready(&"ci", number), number <= 2));
         assert!(dispatch.withdraw(&"ci", 1));
@@ -151,7 +151,7 @@ mod tests {
         /// Compares with plain lists. 0: a write becomes ready; 1: a write in progress ends; 2: a
         /// ready write is withdrawn.
         #[test]
-        fn never_more_than_may_be_and_never_fewer_than_could_be(steps in prop::collection::vec((0_u8..3, 0_u8..3), 1..200)) {
+        fn the_dispatcher_runs_as_many_writes_as_permitted(steps in prop::collection::vec((0_u8..3, 0_u8..3), 1..200)) {
             let mut dispatch = Dispatch::new(NonZeroUsize::new(2).unwrap());
             let mut ready = vec![Vec::new(); 3];
             let mut under_way = [0_usize; 3];

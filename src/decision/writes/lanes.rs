@@ -38,7 +38,7 @@ pub struct LanesFull;
 pub struct Lanes {
     tickets_max: usize,
     next_ticket: u64,
-    lines: HashMap<Arc<LaneKey>, BTreeSet<LaneTicket>>,
+    lanes: HashMap<Arc<LaneKey>, BTreeSet<LaneTicket>>,
     tickets: HashMap<LaneTicket, Arc<LaneKey>>,
     by_client: HashMap<u32, usize>,
 }
@@ -48,7 +48,7 @@ impl Lanes {
         Self {
             tickets_max,
             next_ticket: 0,
-            lines: HashMap::new(),
+            lanes: HashMap::new(),
             tickets: HashMap::new(),
             by_client: HashMap::new(),
         }
@@ -70,10 +70,10 @@ impl Lanes {
         self.next_ticket += 1;
         *self.by_client.entry(key.client).or_default() += 1;
         let key = self
-            .lines
+            .lanes
             .get_key_value(&key)
             .map_or_else(|| Arc::new(key), |(shared, _)| Arc::clone(shared));
-        let lane = self.lines.entry(Arc::clone(&key)).or_default();
+        let lane = self.lanes.entry(Arc::clone(&key)).or_default();
         lane.insert(ticket);
         let place = if lane.len() == 1 { LanePosition::Head } else { LanePosition::Behind };
         self.tickets.insert(ticket, key);
@@ -89,12 +89,12 @@ impl Lanes {
                 held.remove();
             }
         }
-        let lane = self.lines.get_mut(&key)?;
+        let lane = self.lanes.get_mut(&key)?;
         let was_head = lane.first() == Some(&ticket);
         lane.remove(&ticket);
         let head = lane.first().copied();
         if head.is_none() {
-            self.lines.remove(&key);
+            self.lanes.remove(&key);
         }
         head.filter(|_| was_head)
     }
@@ -105,7 +105,7 @@ impl Lanes {
     }
 
     fn lane_of(&self, ticket: LaneTicket) -> Option<&BTreeSet<LaneTicket>> {
-        self.lines.get(self.tickets.get(&ticket)?)
+        self.lanes.get(self.tickets.get(&ticket)?)
     }
 
     /// Number of writes in all lanes, heads included.
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn other_clients_and_other_resources_do_not_wait_for_each_other() {
+    fn writes_of_other_clients_or_resources_do_not_wait() {
         let mut lanes = Lanes::new(10);
         assert_eq!(lanes.enter(key(1, "/a")).unwrap().1, LanePosition::Head);
         assert_eq!(lanes.enter(key(2, "/a")).unwrap().1, LanePosition::Head);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_leaves_from_the_middle_wakes_nobody() {
+    fn a_write_that_leaves_the_middle_starts_no_other() {
         let mut lanes = Lanes::new(10);
         let (first, _) = lanes.enter(key(1, "/a")).unwrap();
         let (gone, _) = lanes.enter(key(1, "/a")).unwrap();
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_twice_changes_nothing() {
+    fn a_second_leave_changes_nothing() {
         let mut lanes = Lanes::new(10);
         let (first, _) = lanes.enter(key(1, "/a")).unwrap();
         let (second, _) = lanes.enter(key(1, "/a")).unwrap();
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_holds_fifteen_times_what_is_free_gets_no_more() {
+    fn a_client_with_15_times_the_free_capacity_gets_no_more() {
         let mut lanes = Lanes::new(32);
         let tickets = [(); 31].map(|()| lanes.enter(key(1, "/a")).unwrap().0);
         assert_eq!(lanes.enter(key(1, "/b")), Err(LanesFull));

@@ -31,10 +31,10 @@ pub fn caller(
     let (scheme, secret) = text.trim().split_once(' ').ok_or(BadCredentials)?;
     let secret = secret.trim();
     match scheme.to_ascii_lowercase().as_str() {
-        "bearer" if jwt::looks_like_one(secret) => app(world, secret, now),
+        "bearer" if jwt::is_jwt(secret) => app(world, secret, now),
         "bearer" => token(world, secret, now),
         // A JSON web token must use `Bearer`; the scheme `token` is for other credentials.
-        "token" if !jwt::looks_like_one(secret) => token(world, secret, now),
+        "token" if !jwt::is_jwt(secret) => token(world, secret, now),
         "basic" => {
             let decoded = STANDARD.decode(secret).map_err(|_| BadCredentials)?;
             let text = String::from_utf8(decoded).map_err(|_| BadCredentials)?;
@@ -83,7 +83,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
     const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    fn ask(authorization: &str) -> Result<Caller, BadCredentials> {
+    fn authenticate(authorization: &str) -> Result<Caller, BadCredentials> {
         let mut headers = HeaderMap::new();
         headers
             .insert(AUTHORIZATION, HeaderValue::from_str(authorization).expect("a header value"));
@@ -97,8 +97,8 @@ mod tests {
     #[test]
     fn bearer_and_token_are_accepted_in_any_case() {
         for scheme in ["Bearer", "bearer", "token", "Token"] {
-            let caller =
-                ask(&format!("{scheme} emu_classic_ada_all_scopes")).expect("a known token");
+            let caller = authenticate(&format!("{scheme} emu_classic_ada_all_scopes"))
+                .expect("a known token");
             assert_eq!(
                 caller.token().map(|token| token.kind),
                 Some(crate::api::TokenKind::Classic)
@@ -108,11 +108,11 @@ mod tests {
 
     #[test]
     fn a_json_web_token_must_use_bearer() {
-        assert_eq!(ask("token aaa.bbb.ccc").unwrap_err(), BadCredentials);
+        assert_eq!(authenticate("token aaa.bbb.ccc").unwrap_err(), BadCredentials);
     }
 
     #[test]
-    fn no_credential_is_an_anonymous_caller_of_its_address() {
+    fn a_request_without_a_credential_is_anonymous() {
         let caller =
             caller(&World::default(), &HeaderMap::new(), PEER, NOW).expect("anonymous is allowed");
         assert_eq!(caller.account, AccountId::Anonymous(PEER));
@@ -120,16 +120,16 @@ mod tests {
 
     #[test]
     fn an_oauth_app_uses_client_id_and_secret_as_basic_credentials() {
-        let caller =
-            ask(&basic("emu_client_id", "emu_client_secret")).expect("the app of the seed");
+        let caller = authenticate(&basic("emu_client_id", "emu_client_secret"))
+            .expect("the app of the seed");
         assert!(matches!(caller.account, AccountId::OauthApp(_)));
-        assert_eq!(ask(&basic("emu_client_id", "wrong")).unwrap_err(), BadCredentials);
+        assert_eq!(authenticate(&basic("emu_client_id", "wrong")).unwrap_err(), BadCredentials);
     }
 
     #[test]
     fn a_token_may_be_the_password_or_the_user_of_basic() {
-        assert!(ask(&basic("ada", "emu_classic_ada_all_scopes")).is_ok());
-        assert!(ask(&basic("emu_classic_ada_all_scopes", "x-oauth-basic")).is_ok());
+        assert!(authenticate(&basic("ada", "emu_classic_ada_all_scopes")).is_ok());
+        assert!(authenticate(&basic("emu_classic_ada_all_scopes", "x-oauth-basic")).is_ok());
     }
 
     #[test]
@@ -143,7 +143,7 @@ mod tests {
             "Basic !!!",
             &basic("a", "b"),
         ] {
-            assert_eq!(ask(value).unwrap_err(), BadCredentials, "{value}");
+            assert_eq!(authenticate(value).unwrap_err(), BadCredentials, "{value}");
         }
     }
 }

@@ -90,7 +90,7 @@ fn beside(template: &str) -> Grant {
 }
 
 /// The prefix of a route, and the list for the rest of it.
-const PLACES: &[(&str, Unlisted)] = &[
+const UNLISTED_BY_PREFIX: &[(&str, Unlisted)] = &[
     ("/repos/{owner}/{repo}", REPOSITORY),
     ("/networks/{owner}/{repo}", REPOSITORY),
     ("/orgs/{org}/teams/{team_slug}", TEAM),
@@ -210,9 +210,10 @@ fn unlisted(template: &str, method: &Method) -> Option<Grant> {
     let below = |prefix: &str| {
         template.strip_prefix(prefix).filter(|own| own.is_empty() || own.starts_with('/'))
     };
-    let (own, list) = PLACES.iter().find_map(|(prefix, list)| Some((below(prefix)?, list)))?;
+    let (own, list) =
+        UNLISTED_BY_PREFIX.iter().find_map(|(prefix, list)| Some((below(prefix)?, list)))?;
     let name =
-        list.iter().find(|(beginning, _)| own.starts_with(beginning)).map_or(&"", |(_, name)| name);
+        list.iter().find(|(prefix, _)| own.starts_with(prefix)).map_or(&"", |(_, name)| name);
     // Topics belong to administrators; the other writes are about the caller.
     let (name, level) = match (*name, level) {
         ("metadata", Level::Write) if own == "/topics" => ("administration", level),
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_the_matrix_are_those_of_the_wire() {
+    fn documented_permissions_have_their_header_names() {
         for (method, path, expected) in [
             (Method::PUT, "/orgs/o/actions/permissions", "organization_administration=write"),
             (Method::GET, "/orgs/o/actions/runners", "organization_self_hosted_runners=read"),
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn two_permissions_of_one_owner_are_alternatives_and_of_two_owners_both_needed() {
+    fn only_permissions_of_one_owner_are_alternatives() {
         let seats = "organization_administration=read; organization_assistant_seat_management=read";
         assert_eq!(
             header(&Method::GET, "/orgs/o/assistant/billing/seats", Dialect::Service),
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_document_lists_takes_the_running_services_permission() {
+    fn an_undocumented_route_takes_the_services_permission() {
         for (method, path, expected) in [
             (Method::GET, "/repos/o/r/branches", "contents=read"),
             (Method::POST, "/repos/o/r/check-runs", "checks=write"),
@@ -298,12 +299,12 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_beginning_stands_before_a_shorter_one_of_it() {
-        for (_, list) in PLACES {
-            for (place, (beginning, _)) in list.iter().enumerate() {
+    fn a_longer_prefix_precedes_its_own_prefix() {
+        for (_, list) in UNLISTED_BY_PREFIX {
+            for (index, (prefix, _)) in list.iter().enumerate() {
                 let shadowed =
-                    list[..place].iter().find(|(earlier, _)| beginning.starts_with(earlier));
-                assert_eq!(shadowed, None, "{beginning}");
+                    list[..index].iter().find(|(earlier, _)| prefix.starts_with(earlier));
+                assert_eq!(shadowed, None, "{prefix}");
             }
         }
     }

@@ -23,7 +23,7 @@ pub fn public_key(pem: &str) -> Vec<u8> {
     RsaKeyPair::from_der(&der).map(|pair| pair.public_key().as_ref().to_vec()).unwrap_or_default()
 }
 
-pub fn looks_like_one(secret: &str) -> bool {
+pub fn is_jwt(secret: &str) -> bool {
     secret.split('.').count() == 3
 }
 

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_includes_no_level_that_does_not_exist() {
+    fn the_full_grant_includes_only_existing_levels() {
         assert!(!Permissions::All.include(&BTreeMap::from([("metadata", Level::Write)])));
         assert!(Permissions::All.include(&BTreeMap::from([("issues", Level::Write)])));
         assert_eq!(named("telepathy"), None);

@@ -1,5 +1,5 @@
 //! The reach of app tokens: the installation's organisation and chosen repositories, and the
-//! token's own narrowing. An app that acts for a user reaches the places of its installations.
+//! token's own narrowing. An app that acts for a user reaches what its installations reach.
 //! `access` checks the user's own rights.
 
 use crate::api::TokenKind;

@@ -8,7 +8,7 @@
 //! "acme/widgets", "payload": {…}}`, where `organization` may replace `repository`, and `{"type":
 //! "invitation_accepted" | "invitation_failed", "organization": "acme", "user": "hugo", "text":
 //! "…"}`. [`notification_triggers`] has the other types. Only `type`, `event`, `user` of an
-//! invitation and the place are required.
+//! invitation and its repository or organization are required.
 
 use bytes::Bytes;
 use http::StatusCode;

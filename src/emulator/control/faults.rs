@@ -121,7 +121,12 @@ fn found(shown: Option<Value>, otherwise: &str) -> ControlResult {
 
 /// Parses `GET /_emulator/gates/{id}?held=N` or `GET /_emulator/faults/{id}?struck=N`, which wait
 /// for N held requests or strikes, into the id and N.
-pub fn awaited(method: &Method, uri: &Uri, collection: &str, counted: &str) -> Option<(u64, u64)> {
+pub fn parse_wait(
+    method: &Method,
+    uri: &Uri,
+    collection: &str,
+    counted: &str,
+) -> Option<(u64, u64)> {
     let canonical = canonical(uri.path());
     if method != Method::GET || canonical.area != ApiArea::Control {
         return None;

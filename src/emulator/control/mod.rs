@@ -2,12 +2,12 @@
 //! emulator's state. It is neither counted nor authenticated, so the emulator listens on loopback
 //! by default. Cross-origin pages are refused (`offer`).
 
-mod books;
 mod events;
 mod faults;
 mod notification_triggers;
 mod offer;
 mod seed;
+mod usage;
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
 
-pub use self::faults::awaited;
+pub use self::faults::parse_wait;
 use crate::clock::Timestamp;
 use crate::emulator::faults::{Members, WrongMember};
 use crate::emulator::http::{
@@ -85,7 +85,7 @@ fn handle(
     match (request.method().as_str(), segments) {
         ("GET", ["world"]) => Ok(success(world(state))),
         ("GET", ["transcript"]) => transcript(state, &query),
-        ("GET", ["books"]) => Ok(success(books::books(state, now))),
+        ("GET", ["books"]) => Ok(success(usage::usage(state, now))),
         ("GET", ["limits"]) => Ok(success(limits(state))),
         ("PUT", ["limits"]) => set_limits(state, body),
         ("POST", ["events"]) => {

@@ -34,7 +34,7 @@ pub const KINDS: [&str; 10] = [
 ];
 
 /// The id or number of the result, or the error.
-type Happened = Result<u64, &'static str>;
+type TriggerResult = Result<u64, &'static str>;
 
 #[derive(Debug)]
 struct Trigger {
@@ -57,7 +57,7 @@ pub fn respond(state: &mut State, now: Timestamp, kind: &str, mut fields: Fields
         let messages: Vec<String> = errors.into_iter().map(|error| error.message).collect();
         return unprocessable(&messages.join("; "));
     }
-    match trigger.happen(&mut state.world, kind) {
+    match trigger.apply(&mut state.world, kind) {
         Ok(id) => Ok((StatusCode::CREATED, json!({ "id": id }))),
         Err(problem) => unprocessable(problem),
     }
@@ -99,7 +99,7 @@ fn person(world: &World, fields: &mut Fields, name: &str, default: &str) -> u64 
 }
 
 impl Trigger {
-    fn happen(&self, world: &mut World, kind: &str) -> Happened {
+    fn apply(&self, world: &mut World, kind: &str) -> TriggerResult {
         let Self { now, repository, actor, user, number, .. } = *self;
         match kind {
             "assign" => self.assign(world),
@@ -120,14 +120,14 @@ impl Trigger {
                 Ok(number)
             }
             "state_change" => self.change_state(world),
-            "ci_activity" => self.tell(world, Reason::CiActivity),
-            "approval_requested" => self.tell(world, Reason::ApprovalRequested),
+            "ci_activity" => self.notify_user(world, Reason::CiActivity),
+            "approval_requested" => self.notify_user(world, Reason::ApprovalRequested),
             "invitation" => {
                 // The user accepted an invitation to the repository and may push from now on.
                 self.repository_mut(world)?.collaborators.insert(user);
-                self.tell(world, Reason::Invitation)
+                self.notify_user(world, Reason::Invitation)
             }
-            "member_feature_requested" => self.ask_owners(world),
+            "member_feature_requested" => self.notify_owners(world),
             watching => {
                 let user = world.users.get_mut(&user).ok_or("there is no such user")?;
                 let _ = if watching == "watch" {
@@ -144,7 +144,7 @@ impl Trigger {
         world.repositories.get_mut(&self.repository).ok_or("there is no such repository")
     }
 
-    fn assign(&self, world: &mut World) -> Happened {
+    fn assign(&self, world: &mut World) -> TriggerResult {
         let found = self.repository_mut(world)?;
         let issue = found.issues.get_mut(&self.number).ok_or("there is no such issue")?;
         if !issue.assignees.contains(&self.user) {
@@ -156,7 +156,7 @@ impl Trigger {
     }
 
     /// Toggles between open and closed.
-    fn change_state(&self, world: &mut World) -> Happened {
+    fn change_state(&self, world: &mut World) -> TriggerResult {
         let found = self.repository_mut(world)?;
         let issue = found.issues.get_mut(&self.number).ok_or("there is no such issue")?;
         let (state, closed_at, action) = match issue.state {
@@ -176,7 +176,7 @@ impl Trigger {
 
     /// Notifies the user of a new subject that is neither issue nor pull request, and returns its
     /// id.
-    fn tell(&self, world: &mut World, reason: Reason) -> Happened {
+    fn notify_user(&self, world: &mut World, reason: Reason) -> TriggerResult {
         if !notifications::may_see(world, self.user, self.repository) {
             return Err("user does not see the repository");
         }
@@ -187,7 +187,7 @@ impl Trigger {
     }
 
     /// Notifies the owners of a request by members of the organisation.
-    fn ask_owners(&self, world: &mut World) -> Happened {
+    fn notify_owners(&self, world: &mut World) -> TriggerResult {
         let Owner::Organization(organization) = self.repository_mut(world)?.owner else {
             return Err("the repository has no organisation");
         };

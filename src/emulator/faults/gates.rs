@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_in_a_gates_path_stands_for_anything() {
+    fn a_star_in_a_path_pattern_matches_any_characters() {
         assert!(matches_pattern("/repos/*/issues", "/repos/acme/widgets/issues"));
         assert!(matches_pattern("*", "/"));
         assert!(!matches_pattern("/repos/*/issues", "/repos/acme/widgets/issues/1"));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_shut_after_a_reset_is_none_that_was_shut_before() {
+    fn a_gate_shut_after_a_reset_has_a_new_id() {
         let mut before = Gates::default();
         let old = before.shut(None, "*".to_owned()).expect("there is room");
         before.hold(RequestId(1), &Method::GET, "/user");
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_held_by_one_gate_and_goes_on_when_that_one_opens() {
+    fn a_request_is_held_by_its_first_matching_gate_alone() {
         let mut gates = Gates::default();
         let first = gates.shut(None, "/user".to_owned()).expect("there is room");
         let second = gates.shut(None, "*".to_owned()).expect("there is room");
@@ -152,12 +152,12 @@ mod tests {
         gates.release(RequestId(2));
         assert_eq!(gates.open(first), Some(1));
         gates.hold(RequestId(3), &Method::GET, "/user");
-        assert_eq!(gates.open_all(), 1, "what went on before is not let go again");
+        assert_eq!(gates.open_all(), 1, "a released request is not released again");
         assert!(gates.is_open(first) && gates.is_open(second));
     }
 
     #[test]
-    fn more_than_a_thousand_gates_are_refused() {
+    fn a_gate_beyond_the_maximum_is_refused() {
         let mut gates = Gates::default();
         for _ in 0..GATES_MAX {
             assert!(gates.shut(None, "/".to_owned()).is_some());

@@ -22,7 +22,7 @@ struct HeldResponse {
 #[derive(Debug)]
 struct Overtaking {
     account: String,
-    left_to_go: u32,
+    remaining: u32,
     later: BTreeSet<RequestId>,
 }
 
@@ -50,7 +50,7 @@ impl Holds {
         after: u32,
     ) {
         let overtaking =
-            Overtaking { account: account.to_owned(), left_to_go: after, later: BTreeSet::new() };
+            Overtaking { account: account.to_owned(), remaining: after, later: BTreeSet::new() };
         self.held.insert(request, HeldResponse { fault, until, overtaking: Some(overtaking) });
     }
 
@@ -79,9 +79,9 @@ impl Holds {
         self.held.retain(|_, held| {
             let Some(overtaking) = &mut held.overtaking else { return true };
             if overtaking.later.remove(&request) {
-                overtaking.left_to_go = overtaking.left_to_go.saturating_sub(1);
+                overtaking.remaining = overtaking.remaining.saturating_sub(1);
             }
-            overtaking.left_to_go > 0
+            overtaking.remaining > 0
         });
     }
 
@@ -109,7 +109,7 @@ mod tests {
     const FAULT: FaultId = FaultId(1);
 
     #[test]
-    fn an_answer_is_held_until_enough_later_ones_of_its_account_have_left() {
+    fn a_reordered_response_leaves_after_enough_later_ones() {
         let mut holds = Holds::default();
         holds.reorder(RequestId(5), FAULT, LATER, "ada", 2);
         assert_eq!(holds.arrived(RequestId(4), "ada"), Departure::Unwatched, "it came before");

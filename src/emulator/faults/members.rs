@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_wrong_is_named_at_once_with_what_is_accepted() {
+    fn all_invalid_members_are_reported_at_once() {
         let value = json!({ "nth": "x", "flag": 1, "seconds": -1, "which": "c", "inner": { "nth": 0, "other": 1 }, "empty": null });
         let mut members = Members::of(value.as_object().expect("an object"));
         assert_eq!(members.whole("nth", 1..=5), None);

@@ -69,12 +69,12 @@ struct Condition {
 struct Armed {
     spec: FaultSpec,
     /// Matching requests so far.
-    seen: u64,
+    matched: u64,
     struck: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct FaultCandidate<'a> {
     pub method: &'a Method,
     pub path: &'a str,
     pub caller: &'a Caller,
@@ -153,7 +153,7 @@ impl Faults {
         }
         self.next += 1;
         let id = FaultId(self.next);
-        self.armed.insert(id, Armed { spec, seen: 0, struck: 0 });
+        self.armed.insert(id, Armed { spec, matched: 0, struck: 0 });
         Some(id)
     }
 
@@ -178,7 +178,7 @@ impl Faults {
         let mut shown = armed.spec.given.clone();
         let more = [
             ("id", json!(id.0)),
-            ("seen", json!(armed.seen)),
+            ("seen", json!(armed.matched)),
             ("struck", json!(armed.struck)),
             ("holding", json!(self.holds.count(id))),
             ("spent", json!(armed.is_spent())),
@@ -189,15 +189,15 @@ impl Faults {
 
     /// Every due distortion strikes, and of the due endings the first armed. Later endings do not
     /// see the request at all.
-    pub fn strike(&mut self, seen: &Seen<'_>) -> Strike {
+    pub fn strike(&mut self, candidate: &FaultCandidate<'_>) -> Strike {
         let mut strike = Strike::default();
         for (id, armed) in &mut self.armed {
             let is_ended = strike.ending.is_some() && matches!(armed.spec.kind, Kind::Ending(_));
-            if is_ended || !armed.spec.concerns(seen) {
+            if is_ended || !armed.spec.concerns(candidate) {
                 continue;
             }
-            armed.seen += 1;
-            if armed.seen < armed.spec.condition.nth || armed.is_spent() {
+            armed.matched += 1;
+            if armed.matched < armed.spec.condition.nth || armed.is_spent() {
                 continue;
             }
             armed.struck += 1;
@@ -245,23 +245,23 @@ impl Faults {
 }
 
 impl FaultSpec {
-    fn concerns(&self, seen: &Seen<'_>) -> bool {
+    fn concerns(&self, candidate: &FaultCandidate<'_>) -> bool {
         let condition = &self.condition;
-        let is_read = matches!(*seen.method, Method::GET | Method::HEAD);
+        let is_read = matches!(*candidate.method, Method::GET | Method::HEAD);
         let can_strike = match &self.kind {
-            Kind::Ending(Ending::Revoke) => bearer(seen.caller).is_some(),
+            Kind::Ending(Ending::Revoke) => bearer(candidate.caller).is_some(),
             Kind::Distortion(Distortion::PristineRateLimit) => {
-                is_read && seen.path == "/rate_limit"
+                is_read && candidate.path == "/rate_limit"
             }
             Kind::Distortion(Distortion::StaleRead(_)) => is_read,
             Kind::Ending(_) | Kind::Distortion(_) => true,
         };
-        let token = seen.caller.token().map(|token| &token.value);
+        let token = candidate.caller.token().map(|token| &token.value);
         can_strike
-            && condition.method.as_ref().is_none_or(|method| method == seen.method)
-            && condition.account.as_ref().is_none_or(|account| account == seen.account)
+            && condition.method.as_ref().is_none_or(|method| method == candidate.method)
+            && condition.account.as_ref().is_none_or(|account| account == candidate.account)
             && condition.token.as_ref().is_none_or(|wanted| token == Some(wanted))
-            && matches_pattern(&condition.path, seen.path)
+            && matches_pattern(&condition.path, candidate.path)
     }
 }
 

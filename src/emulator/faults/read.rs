@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_can_be_asked_for_by_its_name() {
+    fn every_kind_of_fault_is_parsed_by_its_name() {
         for (name, _) in KINDS {
             let given = json!({ "fault": name, "seconds": 1 });
             let spec = FaultSpec::read(given.as_object().expect("an object")).or_else(|_| {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn each_wrong_member_is_named() {
+    fn each_invalid_member_is_named() {
         let cases = [
             (json!({}), vec!["fault"]),
             (json!({ "fault": "flood", "nth": 1 }), vec!["fault"]),

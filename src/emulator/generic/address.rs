@@ -4,7 +4,7 @@
 //! objects, case does not matter, and addresses by name and by id agree.
 
 use super::admission::{enterprise_of_path, organization_of_path};
-use super::rule::{PLACES, Rule, Subject, below};
+use super::rule::{Rule, SUBJECTS, Subject, below};
 use crate::emulator::auth::access::path_of;
 use crate::emulator::http::path::decode_segment;
 use crate::emulator::http::{ApiError, segment};
@@ -24,9 +24,9 @@ pub const UNLISTED: &str = "*";
 /// A resolved path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The address of the place itself.
-    place: String,
-    /// The path of the place, as responses name it.
+    /// The address of the subject itself.
+    root: String,
+    /// The path of the subject, as responses name it.
     path: String,
     pub steps: Vec<Step>,
 }
@@ -36,7 +36,7 @@ impl Address {
         self.steps
             .iter()
             .take(steps)
-            .fold(self.place.clone(), |address, step| format!("{address}/{}", step.text))
+            .fold(self.root.clone(), |address, step| format!("{address}/{}", step.text))
     }
 
     pub fn whole(&self) -> String {
@@ -56,19 +56,19 @@ impl Address {
     }
 
     pub fn sibling(&self, own: &str) -> String {
-        format!("{}{own}", self.place)
+        format!("{}{own}", self.root)
     }
 
-    /// Returns the path, as responses name it, of an address in the same place.
+    /// Returns the path, as responses name it, of an address of the same subject.
     pub fn path_of(&self, address: &str) -> String {
-        format!("{}{}", self.path, address.strip_prefix(&self.place).unwrap_or(address))
+        format!("{}{}", self.path, address.strip_prefix(&self.root).unwrap_or(address))
     }
 
     pub fn value(&self, param: &str) -> Option<&str> {
         self.steps.iter().find(|step| step.param == param).map(|step| step.text.as_str())
     }
 
-    /// The steps below the place: words as they are, parameters in braces.
+    /// The steps below the subject: words as they are, parameters in braces.
     pub fn pattern(&self, steps: usize) -> String {
         let step = |step: &Step| match step.param.as_str() {
             "" | UNLISTED => format!("/{}", step.text),
@@ -80,7 +80,7 @@ impl Address {
 
 /// `rest` is the unlisted end of a family's path, as sent. Unknown repositories are a 404.
 pub fn of(call: &Call<'_>, template: &str, rest: &str, rule: &Rule) -> Result<Address, ApiError> {
-    let (place, path) = place(call, template, rule)?;
+    let (root, path) = root_and_path(call, template, rule)?;
     let mut steps = Vec::new();
     let mut segments = own_part(template).split('/').skip(1).peekable();
     while let Some(word) = segments.next() {
@@ -103,7 +103,7 @@ pub fn of(call: &Call<'_>, template: &str, rest: &str, rule: &Rule) -> Result<Ad
             }
         }
     }
-    Ok(Address { place, path, steps })
+    Ok(Address { root, path, steps })
 }
 
 /// Names of people and organisations are case-insensitive.
@@ -117,12 +117,16 @@ fn value(call: &Call<'_>, param: &str) -> String {
     }
 }
 
-fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String), ApiError> {
-    let of_caller = |place: String| match call.caller.user() {
-        Some(user) if rule.about_caller => format!("{place}/of/{user}"),
-        _ => place,
+fn root_and_path(
+    call: &Call<'_>,
+    template: &str,
+    rule: &Rule,
+) -> Result<(String, String), ApiError> {
+    let of_caller = |root: String| match call.caller.user() {
+        Some(user) if rule.about_caller => format!("{root}/of/{user}"),
+        _ => root,
     };
-    Ok(match rule.place {
+    Ok(match rule.subject {
         Subject::Repository => (
             of_caller(format!("repository/{}", call.repository)),
             path_of(call.world, call.repository()?),
@@ -130,7 +134,7 @@ fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String
         Subject::Organization | Subject::Team => {
             let (Organization { id, login, .. }, team) = organization_of_path(call)?;
             let path = format!("/orgs/{}", segment(login));
-            match team.filter(|_| rule.place == Subject::Team) {
+            match team.filter(|_| rule.subject == Subject::Team) {
                 Some(team) => (
                     format!("organization/{id}/teams/{}", team.id),
                     format!("{path}/teams/{}", segment(&team.slug)),
@@ -164,8 +168,8 @@ fn place(call: &Call<'_>, template: &str, rule: &Rule) -> Result<(String, String
     })
 }
 
-/// Returns the part of a template below the place.
+/// Returns the part of a template below the subject.
 fn own_part(template: &str) -> &str {
-    let places = PLACES.iter().map(|(prefix, _)| *prefix);
-    places.chain(["/user"]).find_map(|prefix| below(template, prefix)).unwrap_or(template)
+    let subjects = SUBJECTS.iter().map(|(prefix, _)| *prefix);
+    subjects.chain(["/user"]).find_map(|prefix| below(template, prefix)).unwrap_or(template)
 }

@@ -19,9 +19,9 @@ const LACKS_RIGHTS: &str = "Must have admin rights to Repository.";
 /// The seed's tokens administer it. Provisioning paths name no enterprise and mean this one.
 const ENTERPRISE: &str = "initech";
 
-/// Records the repository or organisation in the path. Public places are open to all reads.
+/// Records the repository or organisation in the path. Public subjects are open to all reads.
 pub fn admit(call: &mut Call<'_>, rule: &Rule) -> Result<(), ApiError> {
-    match rule.place {
+    match rule.subject {
         Subject::Repository => repository(call, rule)?,
         Subject::Organization | Subject::Team => organization(call, rule)?,
         Subject::Enterprise => enterprise(call, rule)?,
@@ -103,7 +103,7 @@ fn organization(call: &mut Call<'_>, rule: &Rule) -> Result<(), ApiError> {
         let token = token(call, rule)?;
         let has_role = match (token.user, token.installed_on) {
             (Some(user), _) if organization.members.contains(&user) => {
-                let team = team.filter(|_| rule.place == Subject::Team);
+                let team = team.filter(|_| rule.subject == Subject::Team);
                 team.is_some_and(|team| team.people.get(&user) == Some(&TeamRole::Maintainer))
                     || organization.has_role(user, rule.organization_role)
             }

@@ -37,8 +37,8 @@ pub struct Source {
 }
 
 impl Source {
-    pub fn has(&self, thing: &StoredItem) -> bool {
-        self.only.as_ref().is_none_or(|(field, value)| thing.fields.get(*field) == Some(value))
+    pub fn has(&self, item: &StoredItem) -> bool {
+        self.only.as_ref().is_none_or(|(field, value)| item.fields.get(*field) == Some(value))
     }
 }
 
@@ -46,7 +46,7 @@ impl Source {
 pub fn source(call: &Call<'_>, facts: &Facts, address: &Address) -> Source {
     let own = || Source { collection: address.whole(), only: None };
     let known = ALIASES.iter().find(|(suffix, ..)| facts.template.ends_with(suffix));
-    known.map_or_else(own, |(_, place, field, param)| {
+    known.map_or_else(own, |(_, collection, field, param)| {
         let wanted = |value: String| {
             if *param == "ref" {
                 return json!(commit(call, &value));
@@ -54,7 +54,7 @@ pub fn source(call: &Call<'_>, facts: &Facts, address: &Address) -> Source {
             value.parse::<u64>().map_or_else(|_| json!(value), |number| json!(number))
         };
         let only = address.value(param).map(|value| (*field, wanted(decode_segment(value))));
-        Source { collection: address.sibling(place), only }
+        Source { collection: address.sibling(collection), only }
     })
 }
 

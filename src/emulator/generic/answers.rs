@@ -57,16 +57,16 @@ pub fn render(
     address: &Address,
     collection: &str,
     name: &str,
-    thing: &StoredItem,
+    stored: &StoredItem,
 ) -> Value {
-    let mut fields = thing.fields.clone();
-    let id = fields.remove(NAMED_ID).unwrap_or_else(|| json!(thing.id));
+    let mut fields = stored.fields.clone();
+    let id = fields.remove(NAMED_ID).unwrap_or_else(|| json!(stored.id));
     let own = json!({
         "id": id,
-        "node_id": node_id("Thing", thing.id),
+        "node_id": node_id("Thing", stored.id),
         "url": format!("{}{}/{name}", call.urls.api, address.path_of(collection)),
-        "created_at": iso(thing.created_at),
-        "updated_at": iso(thing.updated_at),
+        "created_at": iso(stored.created_at),
+        "updated_at": iso(stored.updated_at),
     });
     extended(Value::Object(fields), own)
 }
@@ -75,8 +75,8 @@ pub fn render(
 const NAMED_ID: &str = "_id";
 
 /// Renders the object that a whole address names.
-pub fn render_current(call: &Call<'_>, address: &Address, thing: &StoredItem) -> Value {
-    render(call, address, &address.parent(), address.name(), thing)
+pub fn render_current(call: &Call<'_>, address: &Address, stored: &StoredItem) -> Value {
+    render(call, address, &address.parent(), address.name(), stored)
 }
 
 fn list(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
@@ -87,11 +87,11 @@ fn list(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
         return Err(ApiError::BadRequest("Invalid cursor".to_owned()));
     }
     let source = alias::source(call, facts, address);
-    let mut things = seeds::items(call.world, &source.collection);
-    things.retain(|(_, thing)| source.has(thing));
-    let total = things.len();
-    let (shown, link) = pagination::cut(call, facts.caps(), things);
-    let items = shown.iter().map(|(name, thing)| item(call, address, &source, name, thing));
+    let mut listed = seeds::items(call.world, &source.collection);
+    listed.retain(|(_, stored)| source.has(stored));
+    let total = listed.len();
+    let (shown, link) = pagination::cut(call, facts.caps(), listed);
+    let items = shown.iter().map(|(name, stored)| item(call, address, &source, name, stored));
     let mut reply = Reply::ok(facts.wrapping.wrap(items.collect(), total));
     reply.headers.extend(link);
     Ok(if facts.endpoint.polls { polled(call, reply, &source) } else { reply })
@@ -100,7 +100,7 @@ fn list(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
 /// Responses for polling carry `Last-Modified` and the poll interval.
 fn polled(call: &mut Call<'_>, reply: Reply, source: &Source) -> Reply {
     let organization = || call.world.organizations.get(&call.organization);
-    // An untouched collection last changed when its place was created.
+    // An untouched collection last changed when its subject was created.
     let begun = call
         .repository()
         .map(|repository| repository.created_at)
@@ -117,10 +117,10 @@ fn item(
     address: &Address,
     source: &Source,
     name: &str,
-    thing: &StoredItem,
+    stored: &StoredItem,
 ) -> Value {
     let renderer = Renderer::of(call);
-    match thing.fields.get(CHOSEN).and_then(Value::as_str) {
+    match stored.fields.get(CHOSEN).and_then(Value::as_str) {
         Some("repository_id") => {
             let repository = name.parse().ok().and_then(|id: u64| call.world.repositories.get(&id));
             repository.map_or(Value::Null, |repository| renderer.repository(repository))
@@ -133,7 +133,7 @@ fn item(
             Ok(id) => json!({ "id": id }),
             Err(_) => json!({ "name": name, "slug": name }),
         },
-        None => render(call, address, &source.collection, name, thing),
+        None => render(call, address, &source.collection, name, stored),
     }
 }
 
@@ -152,9 +152,9 @@ fn create(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     seeds::settle(call.world, &source.collection)?;
     let id = call.world.next_id();
     let name = name_of_new(call, facts, &source, id, &mut fields)?;
-    let thing = StoredItem::new(id, fields, call.now);
-    call.world.collections.put(&source.collection, &name, thing.clone())?;
-    let value = render(call, address, &source.collection, &name, &thing);
+    let stored = StoredItem::new(id, fields, call.now);
+    call.world.collections.put(&source.collection, &name, stored.clone())?;
+    let value = render(call, address, &source.collection, &name, &stored);
     let location = value.get("url").and_then(Value::as_str).unwrap_or("").to_owned();
     let is_upload = facts.template.ends_with("/sarifs");
     let status = if is_upload { StatusCode::ACCEPTED } else { StatusCode::CREATED };
@@ -197,11 +197,11 @@ fn name_of_new(
 fn get(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     // Only the newest attempt of a run is kept: the run itself.
     let is_attempt = facts.template.ends_with("/attempts/{attempt_number}");
-    let place = address.steps.len().saturating_sub(if is_attempt { 3 } else { 1 });
-    let collection = address.leading(place);
-    let name = address.steps.get(place).map_or("", |step| &step.text);
-    let thing = seeds::get(call, &collection, name).ok_or(ApiError::NotFound)?;
-    Ok(Reply::ok(render(call, address, &collection, name, &thing)).changed_at(thing.updated_at))
+    let index = address.steps.len().saturating_sub(if is_attempt { 3 } else { 1 });
+    let collection = address.leading(index);
+    let name = address.steps.get(index).map_or("", |step| &step.text);
+    let stored = seeds::get(call, &collection, name).ok_or(ApiError::NotFound)?;
+    Ok(Reply::ok(render(call, address, &collection, name, &stored)).changed_at(stored.updated_at))
 }
 
 fn patch(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
@@ -219,8 +219,8 @@ pub fn change(
 ) -> Result<Value, ApiError> {
     let mut fields = seeds::current(call, address)?.fields;
     edit(&mut fields);
-    let thing = seeds::put(call, &address.parent(), address.name(), fields)?;
-    Ok(render_current(call, address, &thing))
+    let stored = seeds::put(call, &address.parent(), address.name(), fields)?;
+    Ok(render_current(call, address, &stored))
 }
 
 /// Numbered objects are created by POST alone and only changed here.
@@ -234,8 +234,8 @@ fn put(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     } else {
         fields.insert("name".to_owned(), json!(decode_segment(address.name())));
     }
-    let thing = seeds::put(call, &address.parent(), address.name(), fields)?;
-    let value = render_current(call, address, &thing);
+    let stored = seeds::put(call, &address.parent(), address.name(), fields)?;
+    let value = render_current(call, address, &stored);
     let is_secret = facts.template.ends_with("{secret_name}");
     Ok(if is_secret && is_new {
         Reply::json(StatusCode::CREATED, json!({}))
@@ -263,14 +263,14 @@ fn clear(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     let wanted = wanted.ok_or_else(|| {
         ApiError::field("Resource", "key", Code::MissingField, "key is required in the query")
     })?;
-    let mut gone = seeds::items(call.world, &source.collection);
-    gone.retain(|(_, thing)| thing.fields.get("key") == Some(&json!(wanted)));
-    for (name, _) in &gone {
+    let mut deleted = seeds::items(call.world, &source.collection);
+    deleted.retain(|(_, stored)| stored.fields.get("key") == Some(&json!(wanted)));
+    for (name, _) in &deleted {
         call.world.collections.take(&source.collection, name, call.now);
     }
-    let shown = gone.iter();
-    let items = shown.map(|(name, thing)| render(call, address, &source.collection, name, thing));
-    Ok(Reply::ok(facts.wrapping.wrap(items.collect(), gone.len())))
+    let shown = deleted.iter();
+    let items = shown.map(|(name, stored)| render(call, address, &source.collection, name, stored));
+    Ok(Reply::ok(facts.wrapping.wrap(items.collect(), deleted.len())))
 }
 
 fn choose_all(call: &mut Call<'_>, address: &Address) -> Outcome {
@@ -298,8 +298,8 @@ pub fn choose(
     param: &str,
 ) -> Result<(), ApiError> {
     let fields = Map::from_iter([(CHOSEN.to_owned(), json!(param))]);
-    let thing = StoredItem::new(call.world.next_id(), fields, call.now);
-    Ok(call.world.collections.put(collection, name, thing)?)
+    let stored = StoredItem::new(call.world.next_id(), fields, call.now);
+    Ok(call.world.collections.put(collection, name, stored)?)
 }
 
 /// A 302 to a download address, which is not on the API's host.
@@ -307,6 +307,6 @@ fn download(address: &Address) -> Outcome {
     if address.value("archive_format").is_some_and(|format| format != "zip") {
         return Err(ApiError::NotFound);
     }
-    let place = address.path_of(&address.whole());
-    Ok(Reply::empty(StatusCode::FOUND).with(header::LOCATION, &format!("{SITE}/downloads{place}")))
+    let path = address.path_of(&address.whole());
+    Ok(Reply::empty(StatusCode::FOUND).with(header::LOCATION, &format!("{SITE}/downloads{path}")))
 }

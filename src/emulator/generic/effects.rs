@@ -126,9 +126,9 @@ fn make_default(call: &mut Call<'_>, address: &Address, sent: &Members) -> Resul
     let Some(configuration) = address.value("configuration_id") else { return Ok(()) };
     let mut fields = bodies::kept(sent.clone());
     fields.insert("configuration_id".to_owned(), json!(configuration.parse::<u64>().unwrap_or(0)));
-    let thing = StoredItem::new(call.world.next_id(), fields, call.now);
+    let item = StoredItem::new(call.world.next_id(), fields, call.now);
     let defaults = address.sibling("/code-security/configurations/defaults");
-    Ok(call.world.collections.put(&defaults, configuration, thing)?)
+    Ok(call.world.collections.put(&defaults, configuration, item)?)
 }
 
 /// Returns the body of an action that has one.
@@ -171,8 +171,8 @@ fn register(call: &mut Call<'_>, address: &Address, sent: &Members) -> Outcome {
     let mut fields = seeds::object(
         json!({ "name": name, "os": "unknown", "status": "offline", "busy": false, "runner_group_id": sent.get("runner_group_id") }),
     );
-    let thing = StoredItem::new(id, fields.clone(), call.now);
-    call.world.collections.put(&address.parent(), &id.to_string(), thing)?;
+    let item = StoredItem::new(id, fields.clone(), call.now);
+    call.world.collections.put(&address.parent(), &id.to_string(), item)?;
     fields.insert("id".to_owned(), json!(id));
     let encoded = STANDARD.encode(format!("{{\"runner\":{id}}}"));
     Ok(Reply::json(StatusCode::CREATED, json!({ "runner": fields, "encoded_jit_config": encoded })))

@@ -41,11 +41,11 @@ pub fn recognise(facts: &Facts, address: &mut Address) {
     }
 }
 
-pub fn is_item(address: &Address, place: usize) -> bool {
-    let text = |place: usize| address.steps.get(place).map_or("", |step| step.text.as_str());
-    !is_list(text(place))
-        && (is_number(text(place))
-            || place.checked_sub(1).is_some_and(|before| is_list(text(before))))
+pub fn is_item(address: &Address, index: usize) -> bool {
+    let text = |index: usize| address.steps.get(index).map_or("", |step| step.text.as_str());
+    !is_list(text(index))
+        && (is_number(text(index))
+            || index.checked_sub(1).is_some_and(|before| is_list(text(before))))
 }
 
 fn form(facts: &Facts, address: &Address) -> Shape {

@@ -14,7 +14,7 @@ use crate::emulator::routing::Call;
 use crate::emulator::world::Repository;
 
 /// Parameters that do not name objects.
-const NO_THINGS: &[&str] = &[
+const NAMELESS_PARAMETERS: &[&str] = &[
     "archive_format",
     "basehead",
     "client_id",
@@ -30,10 +30,11 @@ const NO_THINGS: &[&str] = &[
 /// objects.
 pub fn require(call: &Call<'_>, facts: &Facts, address: &Address) -> Result<(), ApiError> {
     let last = address.steps.len();
-    for (place, step) in address.steps.iter().enumerate() {
-        let names_nothing = step.param.is_empty() || NO_THINGS.contains(&step.param.as_str());
+    for (index, step) in address.steps.iter().enumerate() {
+        let names_nothing =
+            step.param.is_empty() || NAMELESS_PARAMETERS.contains(&step.param.as_str());
         if names_nothing
-            || (step.param == UNLISTED && !(place + 1 < last && family::is_item(address, place)))
+            || (step.param == UNLISTED && !(index + 1 < last && family::is_item(address, index)))
         {
             continue;
         }
@@ -44,12 +45,12 @@ pub fn require(call: &Call<'_>, facts: &Facts, address: &Address) -> Result<(), 
         if is_number && text.parse::<u64>().is_err() {
             return Err(ApiError::NotFound);
         }
-        let pattern = address.pattern(place + 1);
-        let in_world = in_world(call, facts.rule.place, &pattern, &step.param, &text);
+        let pattern = address.pattern(index + 1);
+        let in_world = in_world(call, facts.rule.subject, &pattern, &step.param, &text);
         let exists = in_world.unwrap_or_else(|| {
             // A list under a parameter (`statuses/{sha}`) has no item of that name.
-            (place + 1 == last && facts.shape != Shape::List)
-                || seeds::get(call, &address.leading(place), &step.text).is_some()
+            (index + 1 == last && facts.shape != Shape::List)
+                || seeds::get(call, &address.leading(index), &step.text).is_some()
         });
         if !exists {
             return Err(ApiError::NotFound);
@@ -61,7 +62,7 @@ pub fn require(call: &Call<'_>, facts: &Facts, address: &Address) -> Result<(), 
 /// Says if an object exists; `None` where the world has no such objects.
 fn in_world(
     call: &Call<'_>,
-    place: Subject,
+    subject: Subject,
     pattern: &str,
     param: &str,
     text: &str,
@@ -77,7 +78,7 @@ fn in_world(
             repository.is_some_and(|repository| access::sees(call.world, call.caller, repository))
         }
         "installation_id" => text.parse().is_ok_and(|id| call.world.installation(id).is_some()),
-        _ if place == Subject::Repository => {
+        _ if subject == Subject::Repository => {
             return in_repository(call, call.repository().ok()?, pattern, text);
         }
         _ => return None,

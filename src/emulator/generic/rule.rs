@@ -1,5 +1,5 @@
-//! Access rules of the endpoint table in the emulator's terms: the place of a route, its scopes and
-//! permissions, and the required role.
+//! Access rules of the endpoint table in the emulator's terms: the subject of a route, its scopes
+//! and permissions, and the required role.
 //!
 //! Undocumented rules follow the running service roughly. Owners administer an organisation, writes
 //! to a repository take push rights and its administration admin rights; public data is readable.
@@ -34,7 +34,7 @@ pub enum Openness {
 
 #[derive(Clone, Debug)]
 pub struct Rule {
-    pub place: Subject,
+    pub subject: Subject,
     pub tokens: TokenKinds,
     /// Classic and OAuth tokens need one of these, if there are any.
     pub scopes: Vec<String>,
@@ -49,16 +49,16 @@ pub struct Rule {
 
 impl Rule {
     pub fn of(endpoint: &Endpoint, dialect: Dialect) -> Self {
-        let place = place(endpoint);
-        let openness = openness(place, endpoint);
+        let subject = subject(endpoint);
+        let openness = openness(subject, endpoint);
         let takes_permissions = [TokenKind::FineGrained, TokenKind::AppUser]
             .iter()
             .any(|kind| endpoint.tokens.accepts(*kind) != Some(false));
         Self {
-            place,
+            subject,
             tokens: endpoint.tokens,
             scopes: if endpoint.scopes.is_empty() {
-                usual_scopes(place, endpoint)
+                usual_scopes(subject, endpoint)
             } else {
                 endpoint.scopes.clone()
             },
@@ -71,7 +71,7 @@ impl Rule {
             organization_role: organization_role(endpoint),
             openness,
             about_caller: endpoint.about_caller
-                && !matches!(place, Subject::App | Subject::Installation | Subject::Service),
+                && !matches!(subject, Subject::App | Subject::Installation | Subject::Service),
         }
     }
 
@@ -91,8 +91,8 @@ impl Rule {
     }
 }
 
-/// Prefixes that name a place. A team's come before its organisation's.
-pub const PLACES: &[(&str, Subject)] = &[
+/// Prefixes that name a subject. A team's come before its organisation's.
+pub const SUBJECTS: &[(&str, Subject)] = &[
     ("/repos/{owner}/{repo}", Subject::Repository),
     ("/networks/{owner}/{repo}", Subject::Repository),
     ("/orgs/{org}/teams/{team_slug}", Subject::Team),
@@ -104,8 +104,8 @@ pub const PLACES: &[(&str, Subject)] = &[
     ("/users/{username}", Subject::Account),
 ];
 
-/// Prefixes of templates whose objects belong to a place that the path does not name.
-const UNNAMED_PLACES: &[(&str, Subject)] = &[
+/// Prefixes of templates whose objects belong to a subject that the path does not name.
+const UNNAMED_SUBJECTS: &[(&str, Subject)] = &[
     ("/scim", Subject::Enterprise),
     ("/applications/{client_id}", Subject::OauthApp),
     ("/installation", Subject::Installation),
@@ -119,14 +119,14 @@ pub fn below<'t>(template: &'t str, prefix: &str) -> Option<&'t str> {
     template.strip_prefix(prefix).filter(|own| own.is_empty() || own.starts_with('/'))
 }
 
-fn place(endpoint: &Endpoint) -> Subject {
+fn subject(endpoint: &Endpoint) -> Subject {
     if endpoint.tokens.accepts_app_jwt() == Some(true) {
         return Subject::App;
     }
-    let mut places = PLACES.iter().chain(UNNAMED_PLACES);
-    let named = places.find(|(prefix, _)| below(&endpoint.template, prefix).is_some());
+    let mut subjects = SUBJECTS.iter().chain(UNNAMED_SUBJECTS);
+    let named = subjects.find(|(prefix, _)| below(&endpoint.template, prefix).is_some());
     match named {
-        Some((_, place)) => *place,
+        Some((_, subject)) => *subject,
         None if endpoint.about_caller => Subject::Caller,
         None => Subject::Service,
     }
@@ -136,10 +136,10 @@ fn own_part(template: &str) -> &str {
     template.strip_prefix("/repos/{owner}/{repo}").unwrap_or("")
 }
 
-/// The default scopes of a place.
-fn usual_scopes(place: Subject, endpoint: &Endpoint) -> Vec<String> {
+/// The default scopes of a subject.
+fn usual_scopes(subject: Subject, endpoint: &Endpoint) -> Vec<String> {
     let reads = endpoint.method == Method::GET;
-    let scope = match place {
+    let scope = match subject {
         Subject::Repository => "repo",
         Subject::Organization if endpoint.about_caller => return Vec::new(),
         Subject::Organization | Subject::Team if reads => "read:org",
@@ -200,9 +200,9 @@ const PUBLIC_OF_ORGANIZATIONS: &[&str] = &[
     "/orgs/{org}/repos",
 ];
 
-fn openness(place: Subject, endpoint: &Endpoint) -> Openness {
+fn openness(subject: Subject, endpoint: &Endpoint) -> Openness {
     let reads = endpoint.method == Method::GET;
-    let is_public = match place {
+    let is_public = match subject {
         Subject::Repository => {
             reads && !CLOSED.iter().any(|part| own_part(&endpoint.template).starts_with(part))
         }

@@ -23,7 +23,7 @@ pub fn items(world: &World, address: &str) -> Vec<(String, StoredItem)> {
         Some(collection) => collection
             .in_order()
             .into_iter()
-            .map(|(name, thing)| (name.to_owned(), thing.clone()))
+            .map(|(name, item)| (name.to_owned(), item.clone()))
             .collect(),
         None => first(world, address),
     }
@@ -35,7 +35,7 @@ pub fn get(call: &Call<'_>, address: &str, name: &str) -> Option<StoredItem> {
         None => first(call.world, address)
             .into_iter()
             .find(|(known, _)| known == name)
-            .map(|(_, thing)| thing),
+            .map(|(_, item)| item),
     }
 }
 
@@ -53,10 +53,10 @@ pub fn put(
 ) -> Result<StoredItem, ApiError> {
     let (id, created_at) = get(call, collection, name)
         .map_or_else(|| (call.world.next_id(), call.now), |before| (before.id, before.created_at));
-    let thing = StoredItem { id, fields, created_at, updated_at: call.now };
+    let item = StoredItem { id, fields, created_at, updated_at: call.now };
     settle(call.world, collection)?;
-    call.world.collections.put(collection, name, thing.clone())?;
-    Ok(thing)
+    call.world.collections.put(collection, name, item.clone())?;
+    Ok(item)
 }
 
 /// Stores the initial items of a collection before its first change.
@@ -64,8 +64,8 @@ pub fn settle(world: &mut World, address: &str) -> Result<(), StorageFull> {
     if world.collections.collection(address).is_some() {
         return Ok(());
     }
-    let things = first(world, address);
-    world.collections.begin(address, things)
+    let initial = first(world, address);
+    world.collections.store_initial(address, initial)
 }
 
 fn first(world: &World, address: &str) -> Vec<(String, StoredItem)> {
@@ -85,7 +85,7 @@ fn first(world: &World, address: &str) -> Vec<(String, StoredItem)> {
     let made = |number: u64, fields: Value| {
         StoredItem::new(id_of(repository, number), object(fields), repository.created_at)
     };
-    let things = match own {
+    let initial = match own {
         "actions/workflows" => vec![made(
             1,
             json!({ "name": "ci", "path": ".ci/workflows/ci.yml", "state": "active" }),
@@ -115,11 +115,11 @@ fn first(world: &World, address: &str) -> Vec<(String, StoredItem)> {
             json!({ "ref": repository.default_branch, "sha": head, "task": "deploy", "environment": "production", "description": null, "payload": {} }),
         )],
         "environments" => {
-            let thing = made(
+            let item = made(
                 81,
                 json!({ "name": "production", "protection_rules": [], "deployment_branch_policy": null }),
             );
-            return vec![("production".to_owned(), thing)];
+            return vec![("production".to_owned(), item)];
         }
         "keys" => vec![made(
             91,
@@ -127,7 +127,7 @@ fn first(world: &World, address: &str) -> Vec<(String, StoredItem)> {
         )],
         _ => Vec::new(),
     };
-    things.into_iter().map(|thing| (thing.id.to_string(), thing)).collect()
+    initial.into_iter().map(|item| (item.id.to_string(), item)).collect()
 }
 
 /// No route creates a budget, but some change it.

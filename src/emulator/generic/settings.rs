@@ -23,16 +23,16 @@ pub fn answer(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
     match facts.endpoint.method {
         Method::GET => {
             let mut shown = begins_as(facts.template);
-            let Some(thing) = kept else { return Ok(Reply::ok(Value::Object(shown))) };
-            shown.extend(thing.fields);
-            Ok(Reply::ok(Value::Object(shown)).changed_at(thing.updated_at))
+            let Some(item) = kept else { return Ok(Reply::ok(Value::Object(shown))) };
+            shown.extend(item.fields);
+            Ok(Reply::ok(Value::Object(shown)).changed_at(item.updated_at))
         }
         Method::DELETE => {
             call.world.collections.take(&address.parent(), address.name(), call.now);
             Ok(Reply::empty(StatusCode::NO_CONTENT))
         }
         Method::PATCH => {
-            let mut fields = kept.map(|thing| thing.fields).unwrap_or_default();
+            let mut fields = kept.map(|item| item.fields).unwrap_or_default();
             fields.extend(bodies::kept(bodies::object(call)?));
             seeds::put(call, &address.parent(), address.name(), fields.clone())?;
             let mut shown = begins_as(facts.template);
@@ -63,8 +63,8 @@ fn replace(call: &mut Call<'_>, address: &Address) -> Result<StoredItem, ApiErro
 pub fn switch(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
     match facts.endpoint.method {
         Method::GET => {
-            let thing = seeds::current(call, address)?;
-            Ok(Reply::ok(render_current(call, address, &thing)).changed_at(thing.updated_at))
+            let item = seeds::current(call, address)?;
+            Ok(Reply::ok(render_current(call, address, &item)).changed_at(item.updated_at))
         }
         Method::DELETE => delete(call, address),
         Method::PATCH => {
@@ -72,10 +72,10 @@ pub fn switch(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome 
             Ok(Reply::ok(change(call, address, |fields| fields.extend(sent))?))
         }
         _ => {
-            let thing = replace(call, address)?;
+            let item = replace(call, address)?;
             let is_post = facts.endpoint.method == Method::POST;
             let status = if is_post { StatusCode::CREATED } else { StatusCode::OK };
-            Ok(Reply::json(status, render_current(call, address, &thing)))
+            Ok(Reply::json(status, render_current(call, address, &item)))
         }
     }
 }
@@ -111,13 +111,13 @@ pub fn names(call: &mut Call<'_>, facts: &Facts, address: &Address) -> Outcome {
                 ("name".to_owned(), json!(name)),
                 (member.trim_end_matches('s').to_owned(), json!(name)),
             ]);
-            let thing = StoredItem::new(call.world.next_id(), fields, call.now);
-            call.world.collections.put(&collection, &segment(name), thing)?;
+            let item = StoredItem::new(call.world.next_id(), fields, call.now);
+            call.world.collections.put(&collection, &segment(name), item)?;
         }
     }
-    let things = seeds::items(call.world, &collection);
-    let total = things.len();
-    let items = things.into_iter().map(|(_, thing)| Value::Object(thing.fields)).collect();
+    let stored = seeds::items(call.world, &collection);
+    let total = stored.len();
+    let items = stored.into_iter().map(|(_, item)| Value::Object(item.fields)).collect();
     let value = facts.wrapping.wrap(items, total);
     Ok(match facts.wrapping {
         Wrapping::Member(_) => Reply::ok(value),

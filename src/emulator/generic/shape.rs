@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_follows_from_what_lies_below_a_template_and_its_methods() {
+    fn a_shape_follows_from_nested_templates_and_methods() {
         for (method, path, expected) in [
             (Method::GET, "/orgs/o/code-security/configurations", Shape::List),
             (Method::PATCH, "/orgs/o/code-security/configurations/5", Shape::Item),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_of_a_template_that_is_listed_is_the_end_of_one() {
+    fn every_listed_suffix_belongs_to_a_template() {
         let known = |suffix: &str| {
             Table::embedded(Dialect::Service)
                 .endpoints()

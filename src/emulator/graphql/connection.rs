@@ -51,7 +51,7 @@ pub fn of(field: Field<'_, '_>, kind: &'static Kind, mut items: Vec<Node>) -> Re
     // Building and cutting the list is work too.
     budget.charge(items.len());
     let total = items.len();
-    let place = |name: &str| {
+    let position_of = |name: &str| {
         let Some(given) = arguments.text(name) else { return Ok(None) };
         let found =
             decode_cursor(given).and_then(|key| items.iter().position(|item| item.key() == key));
@@ -63,8 +63,8 @@ pub fn of(field: Field<'_, '_>, kind: &'static Kind, mut items: Vec<Node>) -> Re
             )
         })
     };
-    let mut start = place("after")?.map_or(0, |at| at + 1);
-    let mut end = place("before")?.unwrap_or(total).max(start);
+    let mut start = position_of("after")?.map_or(0, |at| at + 1);
+    let mut end = position_of("before")?.unwrap_or(total).max(start);
     let size = |name: &str| {
         arguments.integer(name).map(|size| usize::try_from(size).unwrap_or(usize::MAX))
     };

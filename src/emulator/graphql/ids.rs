@@ -22,18 +22,17 @@ pub fn node(call: &Call<'_>, node_id: &str) -> Result<Node, Problem> {
         Problem::not_found(format!("Could not resolve to a node with the global id of '{shown}'"))
     };
     let (kind, id) = decode(node_id).ok_or_else(unknown)?;
-    thing(call.world, &kind, id).filter(|thing| is_visible(call, thing)).ok_or_else(unknown)
+    find(call.world, &kind, id).filter(|node| is_visible(call, node)).ok_or_else(unknown)
 }
 
 /// Reading issues and pull requests may need a permission besides.
-fn is_visible(call: &Call<'_>, thing: &Node) -> bool {
-    thing
-        .repository()
+fn is_visible(call: &Call<'_>, node: &Node) -> bool {
+    node.repository()
         .and_then(|id| call.world.repositories.get(&id))
         .is_none_or(|repository| access::sees(call.world, call.caller, repository))
 }
 
-fn thing(world: &World, kind: &str, id: u64) -> Option<Node> {
+fn find(world: &World, kind: &str, id: u64) -> Option<Node> {
     let repository_with = |has: &dyn Fn(&Repository) -> bool| {
         let found = world.repositories.values().find(|repository| has(repository))?;
         Some(found.id)
@@ -74,7 +73,7 @@ mod tests {
     use crate::emulator::render::node_id;
 
     #[test]
-    fn a_node_id_of_rest_is_read_and_nonsense_is_not() {
+    fn a_node_id_of_rest_is_decoded_and_a_malformed_one_is_not() {
         assert_eq!(decode(&node_id("PullRequest", 17)), Some(("PullRequest".to_owned(), 17)));
         for text in [
             "",

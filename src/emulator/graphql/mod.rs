@@ -249,8 +249,8 @@ fn execute(call: &mut Call<'_>, prepared: &Prepared, cost: u32) -> QueryResult {
         Err(error) => return invalid(&error),
     };
     let budget = Budget::new(cost, prepared.size.nodes, call.limits);
-    let thing = if operation.is_mutation() { Node::Mutation } else { Node::Query };
-    let root = Object { call: &RefCell::new(call), budget: &budget, thing };
+    let node = if operation.is_mutation() { Node::Mutation } else { Node::Query };
+    let root = Object { call: &RefCell::new(call), budget: &budget, node };
     let executed = Execution::new(schema(), &prepared.document)
         .operation(operation)
         .coerced_variable_values(&prepared.variables)
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_mutations_counts_1_point_and_one_with_mutations_5() {
+    fn a_query_counts_1_point_and_a_mutation_5() {
         let close = "mutation { closeIssue(input: { issueId: \"x\" }) { issue { id } } }";
         assert_eq!(points(&json!({ "query": "{ viewer { login } }" })), 1);
         assert_eq!(points(&json!({ "query": format!("# mutation\n{close}") })), 5);

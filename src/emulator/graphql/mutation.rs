@@ -76,24 +76,24 @@ fn enter(call: &mut Call<'_>, id: u64) -> Result<()> {
 
 /// Comments use REST's issue routes, so they take their permission.
 fn subject(call: &mut Call<'_>, node_id: &str) -> Result<Node> {
-    let thing = ids::node(call, node_id)?;
-    let (Node::Issue(repository, _) | Node::Pull(repository, _)) = thing else {
+    let node = ids::node(call, node_id)?;
+    let (Node::Issue(repository, _) | Node::Pull(repository, _)) = node else {
         return Err(Problem::unprocessable(
             "subjectId does not name something that can be commented on.",
         ));
     };
     enter(call, repository)?;
-    Ok(thing)
+    Ok(node)
 }
 
 /// Pull requests have their own mutations in the real service.
 fn issue(call: &mut Call<'_>, node_id: &str) -> Result<Node> {
-    let thing = ids::node(call, node_id)?;
-    let Node::Issue(repository, _) = thing else {
+    let node = ids::node(call, node_id)?;
+    let Node::Issue(repository, _) = node else {
         return Err(Problem::unprocessable("The id does not name an issue."));
     };
     enter(call, repository)?;
-    Ok(thing)
+    Ok(node)
 }
 
 fn add_comment(call: &mut Call<'_>, subject: &Node, body: &str) -> Result<Node> {

@@ -92,8 +92,8 @@ impl FieldValue {
         Self::Value(value.into())
     }
 
-    pub fn maybe(thing: Option<Node>) -> Self {
-        thing.map_or_else(Self::null, Self::One)
+    pub fn maybe(node: Option<Node>) -> Self {
+        node.map_or_else(Self::null, Self::One)
     }
 
     pub fn number(value: u64) -> Self {
@@ -183,17 +183,17 @@ pub struct Object<'x, 'g, 'c> {
     /// Mutations change the world that later fields read.
     pub call: &'x RefCell<&'g mut Call<'c>>,
     pub budget: &'x Budget,
-    pub thing: Node,
+    pub node: Node,
 }
 
 impl Object<'_, '_, '_> {
     fn find(&self, info: &ResolveInfo<'_>) -> Result {
         let (name, arguments) = (info.field_name(), Arguments(info.arguments()));
-        if let Node::Mutation = self.thing {
+        if let Node::Mutation = self.node {
             return mutation::field(&mut self.call.borrow_mut(), name, arguments);
         }
         let field = Field { call: &self.call.borrow(), budget: self.budget, name, arguments };
-        match &self.thing {
+        match &self.node {
             Node::Query | Node::Mutation => query::field(field),
             Node::RateLimit => Ok(query::rate_limit(field)),
             Node::User(id) | Node::Bot(id) => people::user(field, *id),
@@ -215,7 +215,7 @@ impl Object<'_, '_, '_> {
 
 impl ObjectValue for Object<'_, '_, '_> {
     fn type_name(&self) -> &str {
-        match &self.thing {
+        match &self.node {
             Node::Query => "Query",
             Node::Mutation => "Mutation",
             Node::RateLimit => "RateLimit",
@@ -244,30 +244,30 @@ impl ObjectValue for Object<'_, '_, '_> {
             return Ok(ResolvedValue::SkipForPartialExecution);
         }
         let Self { call, budget, .. } = *self;
-        let object = move |thing| ResolvedValue::object(Object { call, budget, thing });
+        let object = move |node| ResolvedValue::object(Object { call, budget, node });
         match self.find(info)? {
             FieldValue::Value(value) => {
                 budget.charge(VALUE_BYTES + value.as_str().map_or(0, str::len));
                 Ok(ResolvedValue::Leaf(value))
             }
-            FieldValue::One(thing) => {
+            FieldValue::One(node) => {
                 budget.charge(VALUE_BYTES);
-                Ok(object(thing))
+                Ok(object(node))
             }
-            FieldValue::Many(things) => {
+            FieldValue::Many(nodes) => {
                 // Charged at once, so that fields without a look-up (`__typename`) count too.
                 let each: usize = info
                     .field_selections()
                     .iter()
                     .map(|field| selections(info, &field.selection_set))
                     .sum();
-                budget.charge(things.len().saturating_mul(each + 1).saturating_mul(VALUE_BYTES));
+                budget.charge(nodes.len().saturating_mul(each + 1).saturating_mul(VALUE_BYTES));
                 if budget.is_exhausted() {
                     return Ok(ResolvedValue::SkipForPartialExecution);
                 }
-                let objects = things.into_iter();
+                let objects = nodes.into_iter();
                 Ok(ResolvedValue::list(
-                    objects.map(move |thing| thing.map_or_else(ResolvedValue::null, object)),
+                    objects.map(move |node| node.map_or_else(ResolvedValue::null, object)),
                 ))
             }
         }

@@ -11,7 +11,7 @@ use crate::emulator::limits::Exceeded;
 const DOCUMENTATION: &str = "https://docs.example.com/rest";
 
 /// The most objects of one kind in one place, which bounds the memory.
-const THINGS_MAX: usize = 50_000;
+const OBJECTS_MAX: usize = 50_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiError {
@@ -78,7 +78,7 @@ impl ApiError {
 
     /// Bounds the memory; the upstream answers 422 for a spammed endpoint.
     pub fn unless_spammed(resource: &'static str, count: usize) -> Result<(), Self> {
-        if count < THINGS_MAX {
+        if count < OBJECTS_MAX {
             Ok(())
         } else {
             Err(Self::invalid(resource, "base", "there are too many already"))

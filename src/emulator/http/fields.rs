@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_wrong_field_is_named_at_once() {
+    fn all_invalid_fields_are_reported_at_once() {
         let mut fields = Fields::parse("Issue", br#"{"title": 3, "labels": [1], "draft": "no"}"#)
             .expect("it is JSON");
         assert_eq!(fields.required_string("title"), "");

@@ -27,7 +27,7 @@ pub enum DateValidity {
 }
 
 impl IssuedDates {
-    /// Judges the date `changed_at` in a response for `address` that leaves now.
+    /// Assesses the date `changed_at` in a response for `address` that leaves now.
     pub fn check(&mut self, address: &str, changed_at: Timestamp, now: Timestamp) -> DateValidity {
         let same_second = |millis: u64| millis / 1_000 == changed_at.as_secs();
         let shown = self.0.get(address).copied().filter(|millis| same_second(*millis));
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_change_within_the_second_makes_the_date_worthless_until_the_next() {
+    fn a_second_change_within_a_second_makes_its_date_ambiguous() {
         let mut issued_dates = IssuedDates::default();
         assert_eq!(issued_dates.check("/a", at(300), at(400)), DateValidity::Exact);
         assert_eq!(issued_dates.check("/a", at(700), at(800)), DateValidity::Ambiguous);
@@ -74,13 +74,13 @@ mod tests {
         assert_eq!(
             issued_dates.check("/b", at(700), at(9_000)),
             DateValidity::Exact,
-            "whom nobody asked in between"
+            "no request came in between"
         );
         assert_eq!(issued_dates.check("/a", at(9_500), at(9_600)), DateValidity::Exact);
     }
 
     #[test]
-    fn the_addresses_are_bounded() {
+    fn the_number_of_tracked_addresses_is_bounded() {
         let mut issued_dates = IssuedDates::default();
         for index in 0..ADDRESSES_MAX {
             issued_dates.check(&index.to_string(), at(0), at(1));

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_is_known_in_every_shape() {
+    fn an_upload_is_recognized_under_every_base_path() {
         for path in [
             "/repos/a/b/releases/1/assets",
             "/api/v3/repos/a/b/releases/1/assets",

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_http_date_survives_the_round_trip() {
+    fn an_http_date_survives_the_round_trip() {
         let at = Timestamp::from_secs(1_700_000_000);
         assert_eq!(parse_http_date(&http_date(at)), Some(at));
         assert!(http_date(Timestamp::FAR_FUTURE).contains("9999"));

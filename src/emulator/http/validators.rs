@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_of_no_worth_is_not_given_and_an_ambiguous_one_matches_nothing() {
+    fn an_ambiguous_date_never_validates() {
         assert_eq!(
             validators(&HeaderMap::new(), b"{}", Some(CHANGED), DateValidity::None).last_modified,
             None

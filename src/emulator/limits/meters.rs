@@ -145,22 +145,22 @@ mod tests {
     }
 
     #[test]
-    fn at_most_90_seconds_of_cpu_time_fit_into_60_seconds() {
+    fn cpu_time_is_limited_to_90_seconds_a_minute() {
         let (mut meters, limits) = (Meters::default(), limits());
         for second in 0..90 {
             let now = START + Duration::from_millis(second * 100);
             serve(&mut meters, now, &weight(Style::Rest, 1), &limits).expect("within the limit");
         }
         let now = START + Duration::from_secs(10);
-        let refusal = serve(&mut meters, now, &weight(Style::Rest, 1), &limits).unwrap_err();
-        assert_eq!(refusal, LimitDenial { exceeded: Exceeded::Cpu, until: START + MINUTE });
-        serve(&mut meters, refusal.until, &weight(Style::Rest, 1), &limits)
+        let denial = serve(&mut meters, now, &weight(Style::Rest, 1), &limits).unwrap_err();
+        assert_eq!(denial, LimitDenial { exceeded: Exceeded::Cpu, until: START + MINUTE });
+        serve(&mut meters, denial.until, &weight(Style::Rest, 1), &limits)
             .expect("the first second has left the window");
-        assert!(serve(&mut meters, refusal.until, &weight(Style::Rest, 1), &limits).is_err());
+        assert!(serve(&mut meters, denial.until, &weight(Style::Rest, 1), &limits).is_err());
     }
 
     #[test]
-    fn of_these_at_most_60_seconds_are_graphql() {
+    fn graphql_is_limited_to_60_seconds_of_cpu_time_a_minute() {
         let (mut meters, limits) = (Meters::default(), limits());
         for _ in 0..6 {
             serve(&mut meters, START, &weight(Style::Graphql, 10), &limits)
@@ -176,18 +176,18 @@ mod tests {
     }
 
     #[test]
-    fn much_compute_in_a_short_time_is_limited() {
+    fn a_burst_of_cpu_time_is_limited() {
         let (mut meters, limits) = (Meters::default(), Limits::default());
         serve(&mut meters, START, &weight(Style::Rest, 30), &limits)
             .expect("nothing was spent before");
-        let refusal = serve(&mut meters, START, &weight(Style::Rest, 1), &limits).unwrap_err();
-        assert_eq!(refusal.until, START + Duration::from_secs(10));
-        serve(&mut meters, refusal.until, &weight(Style::Rest, 1), &limits)
+        let denial = serve(&mut meters, START, &weight(Style::Rest, 1), &limits).unwrap_err();
+        assert_eq!(denial.until, START + Duration::from_secs(10));
+        serve(&mut meters, denial.until, &weight(Style::Rest, 1), &limits)
             .expect("the short window is over");
     }
 
     #[test]
-    fn cpu_time_of_a_request_in_flight_counts_already() {
+    fn cpu_time_of_a_request_in_flight_counts() {
         let (mut meters, limits) = (Meters::default(), limits());
         let long = weight(Style::Rest, 90);
         meters.begin(&long);
@@ -198,15 +198,15 @@ mod tests {
     }
 
     #[test]
-    fn apps_may_ask_for_2000_oauth_access_tokens_an_hour() {
+    fn oauth_token_requests_are_limited_to_2000_an_hour() {
         let (mut meters, limits) = (Meters::default(), Limits::default());
         let mint = Weight { tokens: TokenRequest::Counted, ..weight(Style::Rest, 0) };
         for _ in 0..2_000 {
             serve(&mut meters, START, &mint, &limits).expect("within the limit");
         }
-        let refusal = serve(&mut meters, START, &mint, &limits).unwrap_err();
+        let denial = serve(&mut meters, START, &mint, &limits).unwrap_err();
         assert_eq!(
-            refusal,
+            denial,
             LimitDenial { exceeded: Exceeded::OauthTokens, until: START + Duration::from_hours(1) }
         );
         serve(&mut meters, START, &weight(Style::Rest, 0), &limits)
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn some_endpoints_have_lower_content_limits() {
+    fn an_endpoint_can_have_a_lower_content_limit() {
         let (mut meters, mut limits) = (Meters::default(), Limits::default());
         limits.set("content.hour@GET /user", 2).expect("an endpoint may have its own");
         let content = Weight { content: Content::Generating, ..weight(Style::Rest, 0) };

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_begins_no_window() {
+    fn a_free_request_opens_no_window() {
         let mut primary = Primary::default();
         primary.spend(Timestamp::from_secs(1), ACCOUNT, Resource::CORE, 0, HOUR);
         assert_eq!(primary.windows(Timestamp::from_secs(1)).count(), 0);

@@ -306,13 +306,13 @@ mod tests {
         }
     }
 
-    struct Books {
+    struct Harness {
         secondary: Secondary,
         limits: Limits,
         next: u64,
     }
 
-    impl Books {
+    impl Harness {
         fn new() -> Self {
             Self { secondary: Secondary::default(), limits: Limits::default(), next: 0 }
         }
@@ -333,117 +333,117 @@ mod tests {
     }
 
     #[test]
-    fn at_most_100_requests_are_concurrent() {
-        let mut books = Books::new();
+    fn concurrency_is_limited_to_100_requests() {
+        let mut harness = Harness::new();
         let ids: Vec<_> =
-            (0..100).map(|_| books.arrive(START, read()).expect("within the limit")).collect();
-        assert_eq!(books.arrive(START, read()).unwrap_err().exceeded, Exceeded::Concurrency);
-        books.secondary.finish(START, ids[0], &books.limits);
-        assert!(books.arrive(START, read()).is_ok());
+            (0..100).map(|_| harness.arrive(START, read()).expect("within the limit")).collect();
+        assert_eq!(harness.arrive(START, read()).unwrap_err().exceeded, Exceeded::Concurrency);
+        harness.secondary.finish(START, ids[0], &harness.limits);
+        assert!(harness.arrive(START, read()).is_ok());
     }
 
     #[test]
-    fn rest_and_graphql_share_the_concurrent_places() {
-        let mut books = Books::new();
+    fn rest_and_graphql_share_the_concurrency_limit() {
+        let mut harness = Harness::new();
         let graphql = Weight { style: Style::Graphql, ..read() };
         for turn in 0..100 {
-            books
+            harness
                 .arrive(START, if turn % 2 == 0 { read() } else { graphql.clone() })
                 .expect("within the limit");
         }
-        assert_eq!(books.arrive(START, graphql).unwrap_err().exceeded, Exceeded::Concurrency);
+        assert_eq!(harness.arrive(START, graphql).unwrap_err().exceeded, Exceeded::Concurrency);
     }
 
     #[test]
-    fn an_endpoint_takes_900_points_a_minute_and_no_more() {
-        let mut books = Books::new();
+    fn an_endpoint_is_limited_to_900_points_a_minute() {
+        let mut harness = Harness::new();
         for _ in 0..180 {
-            books
+            harness
                 .serve(START, Weight { content: Content::None, ..create() })
                 .expect("180 writes are 900 points");
         }
-        let refusal =
-            books.serve(START, Weight { content: Content::None, ..create() }).unwrap_err();
+        let denial =
+            harness.serve(START, Weight { content: Content::None, ..create() }).unwrap_err();
         assert_eq!(
-            refusal,
+            denial,
             LimitDenial { exceeded: Exceeded::Points, until: START + Duration::from_mins(1) }
         );
-        assert!(books.serve(START, read()).is_ok(), "another endpoint has points of its own");
-        assert!(books.serve(refusal.until, create()).is_ok());
+        assert!(harness.serve(START, read()).is_ok(), "another endpoint has points of its own");
+        assert!(harness.serve(denial.until, create()).is_ok());
     }
 
     #[test]
     fn a_request_counts_until_a_minute_after_its_completion() {
-        let mut books = Books::new();
-        books.limits.set("points.rest", 1).expect("known");
-        let id = books.arrive(START, read()).expect("the first");
+        let mut harness = Harness::new();
+        harness.limits.set("points.rest", 1).expect("known");
+        let id = harness.arrive(START, read()).expect("the first");
         let completed = START + Duration::from_secs(30);
-        books.secondary.finish(completed, id, &books.limits);
-        assert!(books.serve(START + Duration::from_secs(70), read()).is_err());
-        assert!(books.serve(completed + Duration::from_mins(1), read()).is_ok());
+        harness.secondary.finish(completed, id, &harness.limits);
+        assert!(harness.serve(START + Duration::from_secs(70), read()).is_err());
+        assert!(harness.serve(completed + Duration::from_mins(1), read()).is_ok());
     }
 
     #[test]
-    fn a_request_in_flight_counts_already() {
-        let mut books = Books::new();
-        books.limits.set("points.rest", 1).expect("known");
-        books.arrive(START, read()).expect("the first");
+    fn points_of_a_request_in_flight_count() {
+        let mut harness = Harness::new();
+        harness.limits.set("points.rest", 1).expect("known");
+        harness.arrive(START, read()).expect("the first");
         assert_eq!(
-            books.arrive(START + Duration::from_hours(1), read()).unwrap_err().exceeded,
+            harness.arrive(START + Duration::from_hours(1), read()).unwrap_err().exceeded,
             Exceeded::Points
         );
     }
 
     #[test]
-    fn graphql_has_2000_points_a_minute() {
-        let mut books = Books::new();
+    fn graphql_is_limited_to_2000_points_a_minute() {
+        let mut harness = Harness::new();
         let mutation = Weight { style: Style::Graphql, points: 5, ..read() };
         for _ in 0..400 {
-            books.serve(START, mutation.clone()).expect("400 mutations are 2,000 points");
+            harness.serve(START, mutation.clone()).expect("400 mutations are 2,000 points");
         }
         assert_eq!(
-            books.serve(START, Weight { points: 1, ..mutation }).unwrap_err().exceeded,
+            harness.serve(START, Weight { points: 1, ..mutation }).unwrap_err().exceeded,
             Exceeded::Points
         );
     }
 
     #[test]
     fn content_is_limited_to_80_a_minute_and_500_an_hour() {
-        let mut books = Books::new();
+        let mut harness = Harness::new();
         let mut now = START;
         for turn in 0..500 {
             if turn > 0 && turn % 80 == 0 {
-                assert_eq!(books.serve(now, create()).unwrap_err().exceeded, Exceeded::Content);
+                assert_eq!(harness.serve(now, create()).unwrap_err().exceeded, Exceeded::Content);
                 now = now + Duration::from_mins(1);
             }
-            books.serve(now, create()).expect("within both limits");
+            harness.serve(now, create()).expect("within both limits");
         }
         now = now + Duration::from_mins(1);
-        let refusal = books.serve(now, create()).unwrap_err();
+        let denial = harness.serve(now, create()).unwrap_err();
         assert_eq!(
-            refusal,
+            denial,
             LimitDenial { exceeded: Exceeded::Content, until: START + Duration::from_hours(1) }
         );
     }
 
     #[test]
-    fn nothing_is_served_before_the_wait_of_a_refusal_is_over() {
-        let mut books = Books::new();
-        books.secondary.begin_denied(RequestId(77), ACCOUNT, START + Duration::from_mins(1));
-        assert!(books.serve(START, read()).is_ok(), "the caller does not know yet");
-        books.secondary.finish(START, RequestId(77), &books.limits);
-        assert_eq!(books.serve(START, read()).unwrap_err().exceeded, Exceeded::Waiting);
-        assert!(books.serve(START + Duration::from_mins(1), read()).is_ok());
+    fn a_delivered_denial_blocks_requests_until_its_wait_is_over() {
+        let mut harness = Harness::new();
+        harness.secondary.begin_denied(RequestId(77), ACCOUNT, START + Duration::from_mins(1));
+        assert!(harness.serve(START, read()).is_ok(), "the caller does not know yet");
+        harness.secondary.finish(START, RequestId(77), &harness.limits);
+        assert_eq!(harness.serve(START, read()).unwrap_err().exceeded, Exceeded::Waiting);
+        assert!(harness.serve(START + Duration::from_mins(1), read()).is_ok());
     }
 
     #[test]
     fn continued_requests_while_limited_lead_to_a_ban() {
-        let mut books = Books::new();
-        books.limits.set("ban.after", 3).expect("known");
+        let mut harness = Harness::new();
+        harness.limits.set("ban.after", 3).expect("known");
         for sent in 1..=3 {
-            assert!(!books.secondary.is_banned(ACCOUNT), "after {sent} requests");
-            books.secondary.note_sent_while_limited(ACCOUNT, &books.limits);
+            assert!(!harness.secondary.is_banned(ACCOUNT), "after {sent} requests");
+            harness.secondary.note_sent_while_limited(ACCOUNT, &harness.limits);
         }
-        assert!(books.secondary.is_banned(ACCOUNT));
+        assert!(harness.secondary.is_banned(ACCOUNT));
     }
 }

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn an_installation_gains_50_for_each_repository_and_user_beyond_20_and_never_passes_12500() {
+    fn an_installation_limit_scales_by_50_up_to_12500() {
         assert_eq!(installation(20, 20), 5_000);
         assert_eq!(installation(21, 20), 5_050);
         assert_eq!(installation(21, 22), 5_150);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn core_without_a_kind_sets_every_kind_and_an_account_can_have_its_own() {
+    fn a_bare_core_limit_applies_to_every_kind_of_account() {
         let mut limits = Limits::default();
         limits.set("core", 50).expect("core is a limit");
         limits.set("core@ada", 7).expect("an account may have its own");
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn each_caller_has_the_limit_of_document_1() {
+    fn each_kind_of_caller_has_its_documented_limit() {
         let limits = Limits::default();
         let of = |account| limits.primary(account, "x", Resource::CORE, Scale::default());
         assert_eq!(of(AccountId::User(1)), 5_000);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_enterprise_cloud_organisation_owns_has_15000() {
+    fn enterprise_cloud_apps_and_workflows_have_15000() {
         let limits = Limits::default();
         let of = |account| {
             limits.primary(

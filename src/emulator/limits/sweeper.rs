@@ -34,28 +34,28 @@ mod tests {
 
     /// Adds entries that never end. Returns how often an entry was visited, and the largest size.
     fn filled(entries: usize) -> (usize, usize) {
-        let (looked, mut most) = (Cell::new(0), 0);
+        let (visits, mut largest) = (Cell::new(0), 0);
         let (mut sweeper, mut map) = (Sweeper::<10>::default(), BTreeMap::new());
         for entry in 0..entries {
             sweeper.sweep(&mut map, |_: &usize| {
-                looked.set(looked.get() + 1);
+                visits.set(visits.get() + 1);
                 false
             });
             map.insert(entry, entry);
-            most = most.max(map.len());
+            largest = largest.max(map.len());
         }
-        (looked.get(), most)
+        (visits.get(), largest)
     }
 
     #[test]
-    fn each_new_entry_pays_for_a_constant_share_and_there_is_a_most() {
-        let (looked, most) = filled(10_000);
-        assert!(looked <= 3 * 10_000, "{looked}");
-        assert_eq!(most, 10 * GROWTH_MAX);
+    fn sweeping_is_amortized_and_bounds_the_map() {
+        let (visits, largest) = filled(10_000);
+        assert!(visits <= 3 * 10_000, "{visits}");
+        assert_eq!(largest, 10 * GROWTH_MAX);
     }
 
     #[test]
-    fn what_has_ended_goes_and_the_rest_stays() {
+    fn a_sweep_removes_only_ended_entries() {
         let mut map: BTreeMap<u32, u32> = (0..10).map(|entry| (entry, entry)).collect();
         Sweeper::<10>::default().sweep(&mut map, |entry| *entry < 7);
         assert_eq!(map.into_keys().collect::<Vec<_>>(), [7, 8, 9]);

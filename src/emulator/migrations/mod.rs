@@ -2,7 +2,7 @@
 //!
 //! The upstream does not document the transitions between states. Here the limits `migrations.…`
 //! time them: pending, then exporting, then exported with an archive of that moment. A migration
-//! fails when a repository is gone or the archive too large. `resources::migrations` has the
+//! fails when a repository was deleted or the archive is too large. `resources::migrations` has the
 //! routes.
 
 mod archive;

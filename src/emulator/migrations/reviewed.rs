@@ -14,7 +14,7 @@ impl<'a> Subject<'a> {
     fn collection(&self, repository: &Repository, own: &str) -> Vec<&'a StoredItem> {
         let address = format!("repository/{}/{own}", repository.id);
         let kept = self.world.collections.collection(&address).into_iter();
-        kept.flat_map(|kept| kept.in_order().into_iter().map(|(_, thing)| thing)).collect()
+        kept.flat_map(|kept| kept.in_order().into_iter().map(|(_, item)| item)).collect()
     }
 
     fn reviews_of(&self, repository: &Repository, pull: &Issue) -> Vec<&'a StoredItem> {
@@ -22,42 +22,42 @@ impl<'a> Subject<'a> {
     }
 
     /// Returns the author. Callers may send a `user` of their own, so only existing users count.
-    fn author(&self, thing: &StoredItem) -> Option<u64> {
-        let id = thing.fields.get("user")?.get("id")?.as_u64()?;
+    fn author(&self, item: &StoredItem) -> Option<u64> {
+        let id = item.fields.get("user")?.get("id")?.as_u64()?;
         self.world.users.contains_key(&id).then_some(id)
     }
 
     pub fn reviewers(&self, repository: &'a Repository) -> impl Iterator<Item = u64> {
         let comments = ["comments", "pulls/comments"].map(|own| self.collection(repository, own));
         let reviews = pulls_of(repository).flat_map(|pull| self.reviews_of(repository, pull));
-        comments.into_iter().flatten().chain(reviews).filter_map(|thing| self.author(thing))
+        comments.into_iter().flatten().chain(reviews).filter_map(|item| self.author(item))
     }
 
-    fn comment_fields(&self, thing: &StoredItem) -> Value {
+    fn comment_fields(&self, item: &StoredItem) -> Value {
         json!({
-            "user": self.author(thing).map(|user| self.user_url(user)),
-            "body": text(thing, "body"),
+            "user": self.author(item).map(|user| self.user_url(user)),
+            "body": text(item, "body"),
             "formatter": "markdown",
             "reactions": [],
-            "created_at": iso(thing.created_at),
-            "updated_at": iso(thing.updated_at),
+            "created_at": iso(item.created_at),
+            "updated_at": iso(item.updated_at),
         })
     }
 
     pub fn commit_comments(&'a self, repository: &'a Repository) -> impl Iterator<Item = Value> {
         let url = self.url(repository);
-        self.collection(repository, "comments").into_iter().map(move |thing| {
-            let sha = text(thing, "commit_id");
-            let mut value = self.comment_fields(thing);
+        self.collection(repository, "comments").into_iter().map(move |item| {
+            let sha = text(item, "commit_id");
+            let mut value = self.comment_fields(item);
             extend(
                 &mut value,
                 json!({
                     "type": "commit_comment",
-                    "url": format!("{url}/commit/{}#commitcomment-{}", segment(sha.unwrap_or("")), thing.id),
+                    "url": format!("{url}/commit/{}#commitcomment-{}", segment(sha.unwrap_or("")), item.id),
                     "repository": url,
                     "commit_id": sha,
-                    "path": text(thing, "path"),
-                    "position": number(thing, "position"),
+                    "path": text(item, "path"),
+                    "position": number(item, "position"),
                 }),
             );
             value
@@ -67,17 +67,17 @@ impl<'a> Subject<'a> {
     pub fn reviews(&'a self, repository: &'a Repository) -> impl Iterator<Item = Value> {
         pulls_of(repository).flat_map(move |pull| {
             let on = issue_url(&self.url(repository), pull);
-            self.reviews_of(repository, pull).into_iter().map(move |thing| {
-                let mut value = self.comment_fields(thing);
+            self.reviews_of(repository, pull).into_iter().map(move |item| {
+                let mut value = self.comment_fields(item);
                 extend(
                     &mut value,
                     json!({
                         "type": "pull_request_review",
-                        "url": format!("{on}#pullrequestreview-{}", thing.id),
+                        "url": format!("{on}#pullrequestreview-{}", item.id),
                         "pull_request": on,
-                        "head_sha": text(thing, "commit_id"),
-                        "state": review_state(thing),
-                        "submitted_at": iso(thing.created_at),
+                        "head_sha": text(item, "commit_id"),
+                        "state": review_state(item),
+                        "submitted_at": iso(item.created_at),
                     }),
                 );
                 value
@@ -88,22 +88,22 @@ impl<'a> Subject<'a> {
     /// Leaves out comments without a known pull request: a later change may have overwritten it.
     pub fn review_comments(&'a self, repository: &'a Repository) -> impl Iterator<Item = Value> {
         let comments = self.collection(repository, "pulls/comments").into_iter();
-        comments.filter_map(|thing| {
-            let pull = repository.issues.get(&number(thing, "pull_number")?);
+        comments.filter_map(|item| {
+            let pull = repository.issues.get(&number(item, "pull_number")?);
             let pull = pull.filter(|issue| issue.pull_from.is_some())?;
             let on = issue_url(&self.url(repository), pull);
-            let mut value = self.comment_fields(thing);
+            let mut value = self.comment_fields(item);
             extend(
                 &mut value,
                 json!({
                     "type": "review_comment",
-                    "url": format!("{on}#discussion_r{}", thing.id),
+                    "url": format!("{on}#discussion_r{}", item.id),
                     "pull_request": on,
-                    "commit_id": text(thing, "commit_id"),
-                    "path": text(thing, "path"),
-                    "position": number(thing, "position"),
-                    "diff_hunk": text(thing, "diff_hunk"),
-                    "in_reply_to": number(thing, "in_reply_to"),
+                    "commit_id": text(item, "commit_id"),
+                    "path": text(item, "path"),
+                    "position": number(item, "position"),
+                    "diff_hunk": text(item, "diff_hunk"),
+                    "in_reply_to": number(item, "in_reply_to"),
                 }),
             );
             Some(value)
@@ -117,8 +117,8 @@ impl<'a> Subject<'a> {
         branches.into_iter().filter_map(move |branch| {
             let name = segment(&branch);
             let address = format!("repository/{}/branches/{name}", repository.id);
-            let thing = self.world.collections.collection(&address)?.get("protection")?;
-            let mut value = Value::Object(thing.fields.clone());
+            let item = self.world.collections.collection(&address)?.get("protection")?;
+            let mut value = Value::Object(item.fields.clone());
             extend(
                 &mut value,
                 json!({
@@ -126,8 +126,8 @@ impl<'a> Subject<'a> {
                     "url": format!("{url}/protected_branches/{name}"),
                     "repository": url,
                     "name": branch,
-                    "created_at": iso(thing.created_at),
-                    "updated_at": iso(thing.updated_at),
+                    "created_at": iso(item.created_at),
+                    "updated_at": iso(item.updated_at),
                 }),
             );
             Some(value)
@@ -135,17 +135,17 @@ impl<'a> Subject<'a> {
     }
 }
 
-fn text<'a>(thing: &'a StoredItem, member: &str) -> Option<&'a str> {
-    thing.fields.get(member)?.as_str()
+fn text<'a>(item: &'a StoredItem, member: &str) -> Option<&'a str> {
+    item.fields.get(member)?.as_str()
 }
 
-fn number(thing: &StoredItem, member: &str) -> Option<u64> {
-    thing.fields.get(member)?.as_u64()
+fn number(item: &StoredItem, member: &str) -> Option<u64> {
+    item.fields.get(member)?.as_u64()
 }
 
 /// The review's state, else its event's; without either it was never submitted.
-fn review_state(thing: &StoredItem) -> &str {
-    text(thing, "state").unwrap_or(match text(thing, "event") {
+fn review_state(item: &StoredItem) -> &str {
+    text(item, "state").unwrap_or(match text(item, "event") {
         Some("APPROVE") => "APPROVED",
         Some("REQUEST_CHANGES") => "CHANGES_REQUESTED",
         Some("COMMENT") => "COMMENTED",

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_costs_its_base() {
+    fn a_failed_request_costs_its_base() {
         assert_eq!(
             micros(&Limits::default(), Style::Rest, Some(Verb::Get), &Err(ApiError::NotFound)),
             1_000

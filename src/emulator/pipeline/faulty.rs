@@ -15,7 +15,7 @@ use crate::clock::Timestamp;
 use crate::emulator::accounts::Caller;
 use crate::emulator::faults::wire::{Departure, Wire};
 use crate::emulator::faults::{
-    Canned, Distorted, Ending, Execution, FaultId, LimitDenial, Remaining, Seen, Strike,
+    Canned, Distorted, Ending, Execution, FaultCandidate, FaultId, LimitDenial, Remaining, Strike,
 };
 use crate::emulator::http::{ApiError, Reply, http_date, parse_http_date};
 use crate::emulator::limits::secondary::Weight;
@@ -60,7 +60,7 @@ impl State {
     fn strike(&mut self, incoming: &Incoming<'_>) -> Strike {
         let caller = self.known_caller(incoming);
         let account = self.world.account_name(caller.account);
-        self.faults.strike(&Seen {
+        self.faults.strike(&FaultCandidate {
             method: incoming.request.method(),
             path: incoming.canonical.path,
             caller: &caller,

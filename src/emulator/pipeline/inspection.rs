@@ -81,7 +81,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 
     #[test]
-    fn tokens_of_an_enrolled_user_spend_one_budget_and_the_last_request_can_be_seen() {
+    fn tokens_of_an_enrolled_user_share_one_budget() {
         let mut emulator = Emulator::new(Options::default(), NOW);
         emulator.keep_transcript(1);
         for token in emulator.enrol("a-bot", 2, NOW) {

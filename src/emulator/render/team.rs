@@ -54,7 +54,7 @@ impl Renderer<'_> {
     }
 
     /// With counts, times and its organisation.
-    pub fn whole_team(&self, organization: &Organization, team: &Team) -> Value {
+    pub fn full_team(&self, organization: &Organization, team: &Team) -> Value {
         let more = json!({
             "members_count": organization.everyone_in_team(team).len(),
             "repos_count": organization.team_repositories(team.id).len(),

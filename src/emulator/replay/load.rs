@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_elsewhere_is_not_served() {
+    fn a_record_of_another_host_is_not_served() {
         let record = serde_json::json!({ "scope": "https://codeload.github.com:443", "method": "get", "path": "/x", "status": 200 });
         assert!(exchange(&record).expect("it is well formed").is_none());
     }

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_hosts_become_the_emulators_address_and_other_hosts_stay() {
+    fn only_addresses_of_recorded_hosts_are_rewritten() {
         let mut value = serde_json::json!({
             "url": "https://api.github.com/user", "upload_url": "https://uploads.github.com/repos/a/b/releases/1/assets{?name,label}",
             "html_url": "https://github.com/a/b", "text": "see https://api.github.com/user", "evil": "https://api.github.com.example.org/x",

@@ -120,7 +120,7 @@ mod tests {
     use crate::emulator::accounts::Permissions;
 
     #[test]
-    fn whatever_a_route_asks_for_can_be_granted() {
+    fn every_required_permission_can_be_granted() {
         for route in all() {
             if let Some((name, level)) = route.need.permission() {
                 assert!(

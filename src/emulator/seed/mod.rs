@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_world_has_the_cases_that_tests_look_for() {
+    fn the_seed_world_has_the_cases_that_tests_need() {
         let world = seeded(1);
         let widgets = world.repository_named("acme", "widgets").expect("the first repository");
         assert!(widgets.issues.len() > 60, "issues over more than one page");
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_the_seed_world_lies_in_the_future() {
+    fn the_seed_world_has_no_future_timestamps() {
         let world = seeded(1);
         for repository in world.repositories.values() {
             assert!(repository.updated_at < NOW && repository.created_at <= repository.updated_at);

@@ -50,14 +50,14 @@ mod tests {
     const LENGTH: Duration = Duration::from_secs(60);
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_asked_keeps_a_connection_and_its_end_begins_the_count_anew() {
+    async fn a_connection_is_idle_only_without_a_request_in_flight() {
         let activity = Arc::new(Activity::default());
-        let asking = activity.begin();
+        let request = activity.begin();
         assert!(
             tokio::time::timeout(LENGTH * 4, activity.idle_for(LENGTH)).await.is_err(),
             "a request that takes long is not idle"
         );
-        drop(asking);
+        drop(request);
         activity.idle_for(LENGTH).await;
     }
 }

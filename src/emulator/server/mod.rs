@@ -26,8 +26,8 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use self::idle::Activity;
-use self::response_writer::{Broken, Sent, depart};
-use self::write_queue::{Ends, WriteQueue};
+use self::response_writer::{BrokenOff, SentBody, depart};
+use self::write_queue::{ConnectionControls, WriteQueue};
 use crate::clock::{Clock, Timestamp};
 use crate::emulator::control;
 use crate::emulator::events::delivery::sender::{self, WebhookSender};
@@ -51,7 +51,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(2);
 /// The longest wait of `GET /_emulator/gates/{id}?held=N` and `GET
 /// /_emulator/faults/{id}?struck=N`, which then answer with the current number.
-const HELD_WAIT: Duration = Duration::from_secs(10);
+const CONTROL_WAIT: Duration = Duration::from_secs(10);
 
 /// Starts emulators on sockets.
 #[derive(Debug)]
@@ -136,11 +136,11 @@ impl Handle {
     }
 
     /// Gives access to the emulator between two requests.
-    pub fn with_emulator<T>(&self, look: impl FnOnce(&mut Emulator) -> T) -> T {
-        let seen = look(&mut self.shared.emulator.lock());
+    pub fn with_emulator<T>(&self, access: impl FnOnce(&mut Emulator) -> T) -> T {
+        let result = access(&mut self.shared.emulator.lock());
         self.shared.changed.notify_waiters();
         self.shared.post.notify_one();
-        seen
+        result
     }
 
     /// Waits until every webhook delivery has been sent and reported.
@@ -225,12 +225,14 @@ async fn serve(
 ) {
     // A response is one small write; Nagle's algorithm would only add latency.
     let _ = stream.set_nodelay(true);
-    let (ends, activity) = (Arc::new(Ends::default()), Arc::new(Activity::default()));
-    let stream = WriteQueue { stream, ends: Arc::clone(&ends), shared: Arc::clone(&shared) };
-    let (ends_of_answers, requests) = (Arc::clone(&ends), Arc::clone(&activity));
+    let (controls, activity) =
+        (Arc::new(ConnectionControls::default()), Arc::new(Activity::default()));
+    let stream =
+        WriteQueue { stream, controls: Arc::clone(&controls), shared: Arc::clone(&shared) };
+    let (response_controls, requests) = (Arc::clone(&controls), Arc::clone(&activity));
     let service = service_fn(move |request| {
         let in_flight = requests.begin();
-        let answer = answer(request, peer, Arc::clone(&shared), Arc::clone(&ends_of_answers));
+        let answer = answer(request, peer, Arc::clone(&shared), Arc::clone(&response_controls));
         async move {
             let answer = answer.await;
             drop(in_flight);
@@ -242,14 +244,14 @@ async fn serve(
     tokio::select! {
         // A failed connection is the client's concern alone.
         _ = connection.as_mut() => return,
-        () = ends.wait_for_cut() => return,
+        () = controls.wait_for_cut() => return,
         () = activity.idle_for(IDLE_WAIT) => {}
         _ = stopped.changed() => {}
     }
     connection.as_mut().graceful_shutdown();
     tokio::select! {
         _ = connection => {}
-        () = ends.wait_for_cut() => {}
+        () = controls.wait_for_cut() => {}
         // A connection without a detected protocol does not react to a graceful shutdown.
         () = activity.idle_for(SHUTDOWN_WAIT) => {}
     }
@@ -259,8 +261,8 @@ async fn answer(
     request: Request<Incoming>,
     peer: IpAddr,
     shared: Arc<Shared>,
-    ends: Arc<Ends>,
-) -> Result<Response<Sent>, Broken> {
+    controls: Arc<ConnectionControls>,
+) -> Result<Response<SentBody>, BrokenOff> {
     let version = request.version();
     let request = match read(request).await {
         Ok(request) => request,
@@ -268,16 +270,16 @@ async fn answer(
     };
     // A late response with the current number lets a test report what is missing.
     let (method, uri) = (request.method(), request.uri());
-    if let Some((gate, count)) = control::awaited(method, uri, "/gates/", "held") {
+    if let Some((gate, count)) = control::parse_wait(method, uri, "/gates/", "held") {
         let gate = GateId(gate);
         let held = shared.wait_for(|emulator| {
             emulator.gate_is_open(gate) || emulator.held(gate) as u64 >= count
         });
-        let _ = tokio::time::timeout(HELD_WAIT, held).await;
+        let _ = tokio::time::timeout(CONTROL_WAIT, held).await;
     }
-    if let Some((fault, count)) = control::awaited(method, uri, "/faults/", "struck") {
+    if let Some((fault, count)) = control::parse_wait(method, uri, "/faults/", "struck") {
         let struck = shared.wait_until_struck(FaultId(fault), count);
-        let _ = tokio::time::timeout(HELD_WAIT, struck).await;
+        let _ = tokio::time::timeout(CONTROL_WAIT, struck).await;
     }
     let (arrival, has_outgoing) = {
         let mut emulator = shared.emulator.lock();
@@ -293,7 +295,7 @@ async fn answer(
         shared.wait_for(|emulator| emulator.gate_is_open(gate)).await;
     }
     if let Wire::HeldBack { until } = arrival.wire {
-        shared.wait_until_let_go(arrival.id, until).await;
+        shared.wait_until_released(arrival.id, until).await;
     }
     if !shared.latency.is_zero() {
         tokio::time::sleep(shared.latency).await;
@@ -301,9 +303,9 @@ async fn answer(
     in_flight.end = Emulator::finish;
     drop(in_flight);
     if arrival.departure == Departure::Watched {
-        ends.departs(arrival.id, arrival.response.body().len() as u64);
+        controls.departs(arrival.id, arrival.response.body().len() as u64);
     }
-    depart(arrival.response, arrival.wire, version, &ends).await
+    depart(arrival.response, arrival.wire, version, &controls).await
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,7 +316,7 @@ enum Unreadable {
 }
 
 impl Unreadable {
-    fn into_response(self) -> Response<Sent> {
+    fn into_response(self) -> Response<SentBody> {
         let (status, body) = match self {
             Self::Malformed => {
                 (StatusCode::BAD_REQUEST, r#"{"message":"Problems reading the request body"}"#)
@@ -367,7 +369,7 @@ impl Shared {
     }
 
     /// Waits until the fault releases the response, or until its time has come.
-    async fn wait_until_let_go(&self, id: RequestId, until: Timestamp) {
+    async fn wait_until_released(&self, id: RequestId, until: Timestamp) {
         tokio::select! {
             () = self.wait_for(|emulator| !emulator.is_held_back(self.clock.now(), id)) => {}
             () = self.clock.reach(until) => {}

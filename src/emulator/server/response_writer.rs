@@ -11,37 +11,40 @@ use http_body_util::{Either, Full};
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
 
-use super::write_queue::{Ends, Farewell};
+use super::write_queue::{CloseMode, ConnectionControls};
 use crate::emulator::faults::wire::{Framing, Wire};
 
-pub type Sent = Either<Full<Bytes>, Half>;
+pub type SentBody = Either<Full<Bytes>, HalfBody>;
 
 /// The response ends here, because of a fault.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("broken off by a fault that was asked for")]
-pub struct Broken;
+pub struct BrokenOff;
 
 /// In HTTP/2 a reset affects only the stream; a lost response ends its whole connection.
 pub async fn depart(
     response: Response<Bytes>,
     wire: Wire,
     version: Version,
-    ends: &Arc<Ends>,
-) -> Result<Response<Sent>, Broken> {
+    controls: &Arc<ConnectionControls>,
+) -> Result<Response<SentBody>, BrokenOff> {
     match wire {
         Wire::Whole | Wire::HeldBack { .. } => {
             Ok(response.map(|body| Either::Left(Full::new(body))))
         }
-        Wire::Half(framing) => Ok(halve(response, framing, version, ends)),
+        Wire::Half(framing) => Ok(halve(response, framing, version, controls)),
         // The HTTP/2 implementation resets the stream of a handler that fails.
-        Wire::Reset if version == Version::HTTP_2 => Err(Broken),
-        Wire::Reset => cut(ends, Farewell::Reset).await,
-        Wire::Lost => cut(ends, Farewell::Close).await,
+        Wire::Reset if version == Version::HTTP_2 => Err(BrokenOff),
+        Wire::Reset => cut(controls, CloseMode::Reset).await,
+        Wire::Lost => cut(controls, CloseMode::Close).await,
     }
 }
 
-async fn cut(ends: &Ends, farewell: Farewell) -> Result<Response<Sent>, Broken> {
-    ends.cut(farewell);
+async fn cut(
+    controls: &ConnectionControls,
+    mode: CloseMode,
+) -> Result<Response<SentBody>, BrokenOff> {
+    controls.cut(mode);
     // The connection is dropped, and this future with it.
     std::future::pending().await
 }
@@ -50,8 +53,8 @@ fn halve(
     mut response: Response<Bytes>,
     framing: Framing,
     version: Version,
-    ends: &Arc<Ends>,
-) -> Response<Sent> {
+    controls: &Arc<ConnectionControls>,
+) -> Response<SentBody> {
     let whole = response.body().len();
     if whole == 0 {
         if version < Version::HTTP_2 {
@@ -61,31 +64,31 @@ fn halve(
     }
     response.map(|body| {
         let half = body.slice(..whole / 2);
-        let sent = Some(ends.sent(half.len() as u64));
-        let (kept, whole, ends) = (Some(half), whole as u64, Arc::clone(ends));
-        Either::Right(Half { kept, whole, framing, version, sent, ends })
+        let sent = Some(controls.sent(half.len() as u64));
+        let (kept, whole, controls) = (Some(half), whole as u64, Arc::clone(controls));
+        Either::Right(HalfBody { kept, whole, framing, version, sent, controls })
     })
 }
 
 #[derive(Debug)]
-pub struct Half {
+pub struct HalfBody {
     kept: Option<Bytes>,
     whole: u64,
     framing: Framing,
     version: Version,
     /// `None` once the bytes are sent.
     sent: Option<oneshot::Receiver<()>>,
-    ends: Arc<Ends>,
+    controls: Arc<ConnectionControls>,
 }
 
-impl Body for Half {
+impl Body for HalfBody {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BrokenOff;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         if let Some(half) = self.kept.take().filter(|half| !half.is_empty()) {
             return Poll::Ready(Some(Ok(Frame::data(half))));
         }
@@ -95,9 +98,9 @@ impl Body for Half {
             self.sent = None;
         }
         if self.version == Version::HTTP_2 {
-            return Poll::Ready(Some(Err(Broken)));
+            return Poll::Ready(Some(Err(BrokenOff)));
         }
-        self.ends.cut(Farewell::Close);
+        self.controls.cut(CloseMode::Close);
         Poll::Pending
     }
 
@@ -117,17 +120,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_half_body_that_is_asked_again_after_its_end_waits_for_the_connection_to_go() {
-        let (tell, sent) = oneshot::channel();
-        tell.send(()).expect("somebody waits");
-        let ends = Arc::new(Ends::default());
-        let mut half = Half {
+    async fn a_half_body_stays_pending_after_its_end() {
+        let (notify, sent) = oneshot::channel();
+        notify.send(()).expect("somebody waits");
+        let controls = Arc::new(ConnectionControls::default());
+        let mut half = HalfBody {
             kept: None,
             whole: 4,
             framing: Framing::Length,
             version: Version::HTTP_11,
             sent: Some(sent),
-            ends,
+            controls,
         };
         for _ in 0..3 {
             assert!(half.frame().now_or_never().is_none());

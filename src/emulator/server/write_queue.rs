@@ -17,13 +17,13 @@ use crate::emulator::limits::RequestId;
 /// The stream that the HTTP implementation drives.
 pub struct WriteQueue {
     pub(super) stream: TcpStream,
-    pub(super) ends: Arc<Ends>,
+    pub(super) controls: Arc<ConnectionControls>,
     pub(super) shared: Arc<Shared>,
 }
 
 /// The controls of a connection, for the handlers of its requests.
 #[derive(Debug, Default)]
-pub struct Ends {
+pub struct ConnectionControls {
     state: Mutex<QueueState>,
     cut: Notify,
 }
@@ -31,12 +31,12 @@ pub struct Ends {
 #[derive(Debug, Default)]
 struct QueueState {
     sent: u64,
-    awaited: Vec<(u64, Then)>,
-    farewell: Farewell,
+    pending: Vec<(u64, OnSent)>,
+    close_mode: CloseMode,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Farewell {
+pub enum CloseMode {
     /// FIN.
     #[default]
     Close,
@@ -45,16 +45,16 @@ pub enum Farewell {
 }
 
 #[derive(Debug)]
-enum Then {
-    Tell(oneshot::Sender<()>),
+enum OnSent {
+    Notify(oneshot::Sender<()>),
     /// Reports to the emulator that the response has left.
     Departed(RequestId),
 }
 
-impl Ends {
+impl ConnectionControls {
     /// Ends the connection now and drops unsent bytes.
-    pub fn cut(&self, farewell: Farewell) {
-        self.state.lock().farewell = farewell;
+    pub fn cut(&self, close_mode: CloseMode) {
+        self.state.lock().close_mode = close_mode;
         self.cut.notify_one();
     }
 
@@ -66,42 +66,42 @@ impl Ends {
     /// Counts from now: a body of that length and its headers.
     pub fn sent(&self, bytes: u64) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
-        self.after(bytes, Then::Tell(sender));
+        self.after(bytes, OnSent::Notify(sender));
         receiver
     }
 
     /// Reports to the emulator when the next response, with a body of this length, has been sent.
     pub fn departs(&self, id: RequestId, bytes: u64) {
-        self.after(bytes, Then::Departed(id));
+        self.after(bytes, OnSent::Departed(id));
     }
 
-    fn after(&self, bytes: u64, then: Then) {
+    fn after(&self, bytes: u64, on_sent: OnSent) {
         let mut state = self.state.lock();
         let at = state.sent.saturating_add(bytes);
-        state.awaited.push((at, then));
+        state.pending.push((at, on_sent));
     }
 }
 
 impl WriteQueue {
     fn sent(&self, bytes: usize) {
-        self.ends.state.lock().sent += bytes as u64;
+        self.controls.state.lock().sent += bytes as u64;
     }
 
     /// Handles the events that become due once all written bytes are sent.
     fn flushed(&self) {
-        let due: Vec<Then> = {
-            let mut state = self.ends.state.lock();
-            if state.awaited.is_empty() {
+        let due: Vec<OnSent> = {
+            let mut state = self.controls.state.lock();
+            if state.pending.is_empty() {
                 return;
             }
             let sent = state.sent;
-            state.awaited.extract_if(.., |(at, _)| *at < sent).map(|(_, then)| then).collect()
+            state.pending.extract_if(.., |(at, _)| *at < sent).map(|(_, on_sent)| on_sent).collect()
         };
-        for then in due {
-            match then {
+        for on_sent in due {
+            match on_sent {
                 // The receiver may have been dropped with its stream.
-                Then::Tell(sender) => drop(sender.send(())),
-                Then::Departed(id) => {
+                OnSent::Notify(sender) => drop(sender.send(())),
+                OnSent::Departed(id) => {
                     self.shared.emulator.lock().departed(id);
                     self.shared.changed.notify_waiters();
                 }
@@ -112,7 +112,7 @@ impl WriteQueue {
 
 impl Drop for WriteQueue {
     fn drop(&mut self) {
-        if self.ends.state.lock().farewell == Farewell::Reset {
+        if self.controls.state.lock().close_mode == CloseMode::Reset {
             // Without this option the socket is closed cleanly, which ends the connection too.
             let _ = self.stream.set_zero_linger();
         }

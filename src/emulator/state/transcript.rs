@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_entries_go_and_it_is_said_how_many() {
+    fn the_oldest_entries_are_dropped_and_counted() {
         let mut transcript = Transcript::default();
         for sequence in 1..=ENTRIES_MAX as u64 + 3 {
             transcript.push(entry(sequence, "/"));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_very_long_path_is_cut_between_two_characters() {
+    fn a_very_long_path_is_truncated_between_two_characters() {
         let mut transcript = Transcript::default();
         transcript.push(entry(1, &"é".repeat(2_000)));
         assert_eq!(transcript.since(0).next().map(|entry| entry.path.len()), Some(PATH_BYTES_MAX));

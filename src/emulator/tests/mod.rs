@@ -55,7 +55,7 @@ impl Answer {
     }
 
     fn remaining(&self) -> u32 {
-        self.header("x-ratelimit-remaining").parse().expect("every answer says what remains")
+        self.header("x-ratelimit-remaining").parse().expect("every answer has a remaining count")
     }
 
     fn link(&self, relation: &str) -> Option<String> {
@@ -133,7 +133,7 @@ impl Upstream {
         self.put(NOBODY, "/_emulator/limits", &json!({ name: value })).assert_status(200);
     }
 
-    fn books(&mut self) -> Value {
+    fn usage(&mut self) -> Value {
         self.get(NOBODY, "/_emulator/books").body
     }
 }

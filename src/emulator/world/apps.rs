@@ -43,7 +43,7 @@ impl World {
     }
 
     /// An app of an enterprise-cloud organisation, acting for a member, has its own budget.
-    /// Membership changes, so each request asks anew.
+    /// Membership can change, so each request looks it up.
     pub fn payer(&self, token: &Token) -> AccountId {
         let app = match token.kind {
             TokenKind::AppUser => token.app,
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_leaves_the_organisation_pays_like_everybody() {
+    fn a_former_member_pays_as_an_ordinary_user() {
         let mut world = world();
         assert_eq!(payer(&world, "emu_app_user_iris"), AccountId::AppUser { app: 351, user: IRIS });
         assert_eq!(payer(&world, "emu_oauth_iris"), AccountId::AppUser { app: 371, user: IRIS });
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_installation_is_scaled_by_what_it_reaches() {
+    fn an_installation_is_scaled_by_its_repositories_and_users() {
         let world = world();
         let scale = |id| world.scale(AccountId::Installation(id));
         let owned = world
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_higher_plan_is_of_what_its_organisation_owns() {
+    fn the_enterprise_plan_covers_oauth_apps_and_workflows() {
         let world = world();
         let plan = |account| world.scale(account).plan;
         assert_eq!(

@@ -10,36 +10,36 @@ use super::repositories::repository::{Repository, Visibility};
 use crate::clock::Timestamp;
 
 #[derive(Debug, Default)]
-struct Possessions {
+struct OwnedRepositories {
     all: BTreeSet<u64>,
     public: u64,
 }
 
 #[derive(Debug, Default)]
-pub struct Ownership(HashMap<Owner, Possessions>);
+pub struct Ownership(HashMap<Owner, OwnedRepositories>);
 
 impl Ownership {
     pub fn add(&mut self, repository: &Repository) {
-        let of = self.0.entry(repository.owner).or_default();
-        of.all.insert(repository.id);
-        of.public += u64::from(repository.visibility == Visibility::Public);
+        let owned = self.0.entry(repository.owner).or_default();
+        owned.all.insert(repository.id);
+        owned.public += u64::from(repository.visibility == Visibility::Public);
     }
 
     pub fn remove(&mut self, repository: &Repository) {
-        let Some(of) = self.0.get_mut(&repository.owner) else { return };
-        if of.all.remove(&repository.id) && repository.visibility == Visibility::Public {
-            of.public = of.public.saturating_sub(1);
+        let Some(owned) = self.0.get_mut(&repository.owner) else { return };
+        if owned.all.remove(&repository.id) && repository.visibility == Visibility::Public {
+            owned.public = owned.public.saturating_sub(1);
         }
     }
 
     pub fn count(&self, owner: Owner) -> u64 {
-        self.0.get(&owner).map_or(0, |of| of.all.len() as u64)
+        self.0.get(&owner).map_or(0, |owned| owned.all.len() as u64)
     }
 }
 
 impl World {
     pub fn repositories_of(&self, owner: Owner) -> impl Iterator<Item = &Repository> {
-        let ids = self.ownership.0.get(&owner).map(|of| &of.all);
+        let ids = self.ownership.0.get(&owner).map(|owned| &owned.all);
         // A full scan is faster than look-ups when one owner has most repositories.
         let walks = ids.is_some_and(|ids| ids.len() > self.repositories.len() / 4);
         let (walked, looked_up) =
@@ -50,7 +50,7 @@ impl World {
     }
 
     pub fn public_repositories(&self, owner: Owner) -> u64 {
-        let count = self.ownership.0.get(&owner).map_or(0, |of| of.public);
+        let count = self.ownership.0.get(&owner).map_or(0, |owned| owned.public);
         let is_counted = |repository: &&Repository| {
             repository.owner == owner && repository.visibility == Visibility::Public
         };
@@ -107,7 +107,7 @@ mod tests {
     use crate::emulator::seed::options::Options;
 
     #[test]
-    fn counts_follow_what_happens_to_repositories() {
+    fn repository_counts_follow_changes_of_visibility() {
         let mut world = seed::world(
             &Options { repositories: 100, ..Options::default() },
             Timestamp::from_secs(1_800_000_000),

@@ -48,7 +48,7 @@ impl Properties {
 }
 
 impl World {
-    /// Drops values that became invalid. The upstream does not document their fate.
+    /// Drops values that became invalid, which the upstream does not document.
     pub fn define_property(&mut self, organization: u64, definition: Definition) {
         for values in self.property_values_of(organization) {
             values.retain(|name, value| *name != definition.name || definition.keeps(value));

@@ -34,10 +34,10 @@ impl World {
 
     /// Replaces a token at its position; the old one becomes invalid.
     pub fn replace_token(&mut self, position: usize, token: Token) {
-        let Some(place) = self.tokens.get_mut(position) else { return };
-        self.token_positions.remove(&place.value);
+        let Some(slot) = self.tokens.get_mut(position) else { return };
+        self.token_positions.remove(&slot.value);
         self.token_positions.insert(token.value.clone(), position);
-        *place = Arc::new(token);
+        *slot = Arc::new(token);
     }
 
     pub fn revoke(&mut self, position: usize) {
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_bounded_in_number_and_expired_ones_make_place() {
+    fn expired_tokens_make_room_for_new_ones() {
         let mut world = seed::world(&Options::default(), NOW);
         let before = world.tokens.len();
         let (early, late) =
@@ -84,15 +84,11 @@ mod tests {
         world.mint(one_more, early).expect("the oldest has expired");
         assert_eq!(world.tokens.len(), before + MINTED_MAX);
         assert_eq!(world.good_token("minted-99999", early), Some(before));
-        assert_eq!(
-            world.good_token("minted-0", NOW),
-            None,
-            "nobody finds the one whose place was taken"
-        );
+        assert_eq!(world.good_token("minted-0", NOW), None, "the evicted token is unknown");
     }
 
     #[test]
-    fn a_revoked_token_is_good_for_nothing() {
+    fn a_revoked_token_is_invalid() {
         let mut world = seed::world(&Options::default(), NOW);
         let secret = world.tokens[0].value.clone();
         assert_eq!(world.good_token(&secret, NOW), Some(0));

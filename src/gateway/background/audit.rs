@@ -22,7 +22,7 @@ use crate::telemetry::Metrics;
 const PERIOD: Duration = Duration::from_secs(60);
 /// An audit holds the ledger's lock, for a time that grows with accounts and leases. The pause is
 /// at least this multiple of the last audit, so audits take less than a thousandth of the time.
-const AUDIT_REST: u32 = 1_000;
+const AUDIT_PAUSE_FACTOR: u32 = 1_000;
 
 pub struct Audit {
     clock: Clock,
@@ -85,7 +85,7 @@ impl Audit {
         }
         let took = self.clock.now().since(begun);
         self.report_broken_invariants();
-        PERIOD.max(took.saturating_mul(AUDIT_REST))
+        PERIOD.max(took.saturating_mul(AUDIT_PAUSE_FACTOR))
     }
 
     /// Updates `weir_invariant_broken_total` from the ledger's counts, and the log from the metric.
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_broken_is_logged_with_its_number_and_name_although_nobody_scrapes() {
+    async fn a_broken_invariant_is_logged_without_a_scrape() {
         let written = Written::default();
         let subscriber =
             tracing_subscriber::fmt().with_ansi(false).with_writer(written.clone()).finish();
@@ -172,7 +172,7 @@ url = \"http://127.0.0.1:9\"
             audit.found(Invariant::QueueAddsUp, 2);
         }
         turns(10).await;
-        assert_eq!(lines(&written).len(), 0, "the books are looked at once a minute");
+        assert_eq!(lines(&written).len(), 0, "the ledger is audited once a minute");
         clock.advance(PERIOD);
         turns(10).await;
         let lines = lines(&written);
@@ -188,7 +188,7 @@ url = \"http://127.0.0.1:9\"
     }
 
     #[test]
-    fn an_invariant_that_breaks_all_the_time_is_told_once_a_minute_and_none_is_forgotten() {
+    fn violations_are_logged_once_a_minute_and_none_is_lost() {
         let (mut reported, start) = (Reported::default(), Timestamp::from_secs(1_000));
         assert_eq!(reported.news(start), None, "nothing is broken");
         reported.found = 3;
@@ -196,6 +196,10 @@ url = \"http://127.0.0.1:9\"
         reported.found = 10;
         assert_eq!(reported.news(start + PERIOD - Duration::from_millis(1)), None);
         assert_eq!(reported.news(start + PERIOD), Some(7));
-        assert_eq!(reported.news(start + PERIOD * 2), None, "what was told is not told again");
+        assert_eq!(
+            reported.news(start + PERIOD * 2),
+            None,
+            "a logged violation is not logged again"
+        );
     }
 }

@@ -14,11 +14,11 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::clock::Timestamp;
 use crate::decision::{LimitDenied, Until};
-use crate::gateway::dispatch::answer::{Answer, AnswerBody, said};
+use crate::gateway::dispatch::answer::{Answer, AnswerBody, status_and_message};
 use crate::gateway::dispatch::job::{Job, PATIENCE, Unconditional};
 use crate::gateway::dispatch::{
-    attempt::Unanswered, dispatcher::Dispatcher, permissions::Whom, progress::RequestProgress,
-    route::MINT,
+    attempt::Unanswered, dispatcher::Dispatcher, permissions::AccountChoice,
+    progress::RequestProgress, route::MINT,
 };
 use crate::gateway::environment::Environment;
 use crate::gateway::random::unit_random;
@@ -109,7 +109,7 @@ async fn mint_once(dispatcher: &Dispatcher, minting: &Minting) -> Result<Answer,
     let progress = RequestProgress::default();
     for _ in 0..ATTEMPTS_MAX {
         let attempt =
-            dispatcher.attempt(&job, &Whom::Anyone, &progress, &Unconditional, Reuse::Never);
+            dispatcher.attempt(&job, &AccountChoice::All, &progress, &Unconditional, Reuse::Never);
         return match attempt.await {
             Ok(answer) => Ok(answer),
             Err(Unanswered::TokenRejected) => continue,
@@ -140,10 +140,10 @@ fn read(answer: &Answer) -> Result<(SecretString, Timestamp), MintFailure> {
         return Err(MintFailure::Passing("the answer is too large".into()));
     };
     if answer.status.is_server_error() {
-        return Err(MintFailure::Passing(said(answer.status, body)));
+        return Err(MintFailure::Passing(status_and_message(answer.status, body)));
     }
     if !answer.status.is_success() {
-        return Err(MintFailure::Refused(said(answer.status, body)));
+        return Err(MintFailure::Refused(status_and_message(answer.status, body)));
     }
     // The message does not quote the body, which may hold the token.
     let minted: Minted = serde_json::from_slice(body).map_err(|_| {
@@ -176,12 +176,12 @@ mod tests {
             account: AccountId(0),
             token: TokenId(0),
             requested_at: Timestamp::EPOCH,
-            verdict: DenialConfidence::Final,
+            denial_confidence: DenialConfidence::Final,
         }
     }
 
     #[test]
-    fn a_minted_token_is_read_with_its_end() {
+    fn a_minted_token_is_parsed_with_its_expiry() {
         for end in ["2027-01-15T09:00:00Z", "2027-01-15T10:00:00+01:00"] {
             let body =
                 format!("{{\"token\":\"s3cret\",\"expires_at\":\"{end}\",\"permissions\":{{}}}}");
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_token_or_an_end_is_a_failure_that_quotes_nothing() {
+    fn a_malformed_token_answer_fails_without_being_quoted() {
         for body in [
             "",
             "s3cret",
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_in_the_upstreams_words() {
+    fn a_failed_mint_reports_the_status_and_the_message() {
         let refused = read(&answer(404, "{\"message\":\"Not Found\"}")).map(drop);
         assert_eq!(refused, Err(MintFailure::Refused("404 Not Found".into())));
         assert_eq!(read(&answer(502, "<html>")).map(drop), Err(MintFailure::Passing("502".into())));

@@ -21,7 +21,7 @@ use crate::gateway::dispatch::{
 };
 use crate::gateway::environment::Environment;
 use crate::gateway::request::webhooks::Webhooks;
-use crate::webhooks::{Check, Findings, Listed, Terms};
+use crate::webhooks::{Check, Findings, HookSettings, ListedDelivery};
 
 /// The largest answer. Chosen here: a list of a hundred deliveries takes a twentieth of it.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
@@ -41,21 +41,21 @@ pub fn keep_checking_all(
     monitor: &Arc<WebhookMonitor>,
     in_force: &(impl Fn(&Arc<WebhookMonitor>) -> bool + Clone + Send + 'static),
 ) {
-    for place in 0..monitor.coverage.watched.len() {
-        tokio::spawn(keep_checking(monitor, in_force.clone(), place));
+    for index in 0..monitor.coverage.watched.len() {
+        tokio::spawn(keep_checking(monitor, in_force.clone(), index));
     }
 }
 
 fn keep_checking(
     monitor: &Arc<WebhookMonitor>,
     in_force: impl Fn(&Arc<WebhookMonitor>) -> bool + Send + 'static,
-    place: usize,
+    index: usize,
 ) -> impl Future<Output = ()> + Send + 'static {
     let (clock, monitor) = (monitor.env.clock.clone(), Arc::downgrade(monitor));
     async move {
         loop {
             let Some(strong) = monitor.upgrade().filter(&in_force) else { return };
-            let Some(rest) = strong.check_hook(place).await else { return };
+            let Some(rest) = strong.check_hook(index).await else { return };
             drop(strong);
             clock.reach(clock.now() + rest).await;
         }
@@ -81,14 +81,14 @@ impl WebhookMonitor {
         self.coverage.checks.load(Ordering::Acquire)
     }
 
-    async fn check_hook(&self, place: usize) -> Option<Duration> {
-        let hook = self.env.config.webhooks.as_ref()?.hooks.get(place)?;
-        let (watched, receiver) = (self.coverage.watched.get(place)?, self.webhooks.receiver()?);
+    async fn check_hook(&self, index: usize) -> Option<Duration> {
+        let hook = self.env.config.webhooks.as_ref()?.hooks.get(index)?;
+        let (watched, receiver) = (self.coverage.watched.get(index)?, self.webhooks.receiver()?);
         match self.read_hook(hook, watched).await {
             Ok(check) => {
                 let findings =
                     watched.watch.write().checked(check, |guid| receiver.has_received(guid));
-                self.tell(hook, &findings);
+                self.report(hook, &findings);
             }
             Err(problem) => {
                 tracing::warn!(hook = %hook.at, problem, "a webhook's deliveries could not be looked through");
@@ -98,16 +98,16 @@ impl WebhookMonitor {
         for id in due {
             let target = format!("{}/deliveries/{id}/attempts", hook.at);
             // The result shows itself when the delivery arrives.
-            if let Err(problem) = self.ask(hook, Method::POST, target).await {
+            if let Err(problem) = self.request(hook, Method::POST, target).await {
                 tracing::warn!(hook = %hook.at, delivery = id, problem, "a missed delivery could not be asked for again");
             }
         }
-        let rest = watched.watch.read().rest();
+        let rest = watched.watch.read().pause();
         self.coverage.checks.fetch_add(1, Ordering::Release);
         Some(rest)
     }
 
-    fn tell(&self, hook: &Hook, findings: &Findings) {
+    fn report(&self, hook: &Hook, findings: &Findings) {
         for event in &findings.missed {
             self.env.metrics.webhook(event, "missed");
         }
@@ -125,16 +125,21 @@ impl WebhookMonitor {
 
     async fn read_hook(&self, hook: &Hook, watched: &Watched) -> Result<Check, String> {
         let began_at = self.env.clock.now();
-        let (_, body) = self.ask(hook, Method::GET, hook.terms_at().to_owned()).await?;
-        let terms = Terms::read(&body).ok_or("its settings cannot be read")?;
-        let mut check =
-            Check { began_at, ended_at: began_at, terms, deliveries: Vec::new(), complete: false };
+        let (_, body) = self.request(hook, Method::GET, hook.settings_path().to_owned()).await?;
+        let settings = HookSettings::read(&body).ok_or("its settings cannot be read")?;
+        let mut check = Check {
+            began_at,
+            ended_at: began_at,
+            settings,
+            deliveries: Vec::new(),
+            complete: false,
+        };
         let mut target = format!("{}/deliveries?per_page=100", hook.at);
         for _ in 0..PAGES_MAX {
-            let (next, body) = self.ask(hook, Method::GET, target).await?;
+            let (next, body) = self.request(hook, Method::GET, target).await?;
             check
                 .deliveries
-                .extend(Listed::read_page(&body).ok_or("its deliveries cannot be read")?);
+                .extend(ListedDelivery::read_page(&body).ok_or("its deliveries cannot be read")?);
             let goes_back_enough = watched.watch.read().goes_back_enough(&check.deliveries);
             match next {
                 Some(next) if !goes_back_enough => target = next,
@@ -149,7 +154,7 @@ impl WebhookMonitor {
     }
 
     /// Sends one request about a webhook. Returns the next page, if any, and the body.
-    async fn ask(
+    async fn request(
         &self,
         hook: &Hook,
         method: Method,

@@ -51,7 +51,7 @@ impl Conditions for OfEntry<'_> {
         if let Some(predictor) = &self.cache.predictor {
             let now = self.cache.env.clock.now();
             *self.sent.lock() =
-                Some(predictor.accompany(&mut conditions, self.job, credential, entry, now));
+                Some(predictor.add_prediction(&mut conditions, self.job, credential, entry, now));
         }
         self.is_conditional.store(!conditions.is_empty(), Ordering::Relaxed);
         conditions

@@ -41,7 +41,7 @@ impl ReadCache {
         progress: RequestProgress,
     ) -> FetchResult {
         let (performed, is_conditional) =
-            self.ask_upstream(&key, &cache_request.job, entry.as_deref(), &progress).await;
+            self.fetch_answer(&key, &cache_request.job, entry.as_deref(), &progress).await;
         match (performed, entry) {
             (Err(error), _) => FetchResult::Failed(error),
             (Ok(answer), Some(entry))
@@ -57,8 +57,8 @@ impl ReadCache {
         }
     }
 
-    /// Asks the upstream; also returns true if the request was conditional.
-    async fn ask_upstream(
+    /// Requests the answer from the upstream. Returns true too if the request was conditional.
+    async fn fetch_answer(
         &self,
         key: &CacheKey,
         job: &Job,
@@ -107,7 +107,7 @@ impl ReadCache {
         let mut renewed = Entry::clone(entry);
         renewed.fingerprint = fingerprint;
         renewed.validation = ValidationTimes::new(answer.requested_at, now);
-        if !entry.head.says_already(&news) {
+        if !entry.head.contains_all(&news) {
             let mut merged = entry.head.to_map();
             let mut etag = merged.remove(header::ETAG);
             let names_pages = news.contains_key(header::LINK);
@@ -154,7 +154,7 @@ impl ReadCache {
         let bytes = std::mem::take(bytes);
         // RFC 9111 §3, §5.2.1.5. The upstream's poll interval outweighs this directive.
         let may_be_kept = storable(answer.status, &answer.headers)
-            && answer.verdict == DenialConfidence::Final
+            && answer.denial_confidence == DenialConfidence::Final
             && self.may_keep_encoding(&answer.headers);
         let is_unwanted =
             cache_request.directives.no_store && poll_interval(&answer.headers).is_none();
@@ -162,7 +162,7 @@ impl ReadCache {
         let mut entry = self.entry_of(cache_request, before, &answer, bytes);
         if is_unwanted {
             // A compressed form would be stored.
-            entry.head.codings = ContentCodings::AsItIs;
+            entry.head.codings = ContentCodings::IdentityOnly;
         }
         let entry = Arc::new(entry);
         self.note_change(&key, cache_request, before, &entry);
@@ -173,10 +173,12 @@ impl ReadCache {
         };
         if keep {
             self.store.put(key, Arc::clone(&entry));
-        } else if answer.status.is_server_error() || answer.verdict == DenialConfidence::Void {
+        } else if answer.status.is_server_error()
+            || answer.denial_confidence == DenialConfidence::Void
+        {
             // A failure says nothing about the stored entry.
         } else if may_be_kept {
-            self.found_another(key, before, &entry);
+            self.invalidate_if_different(key, before, &entry);
         } else {
             self.store.remove(&key, answer.requested_at);
         }
@@ -227,7 +229,7 @@ impl ReadCache {
 
     /// Handles an answer that its request forbids to store. The entry stays for other clients, but
     /// a different answer makes it stale until revalidated.
-    fn found_another(&self, key: CacheKey, before: Option<&Entry>, found: &Entry) {
+    fn invalidate_if_different(&self, key: CacheKey, before: Option<&Entry>, found: &Entry) {
         if let Some(before) = before
             && !before.has_same_content(found)
             && self.store.get(&key).is_some_and(|kept| std::ptr::eq(&raw const *kept, before))

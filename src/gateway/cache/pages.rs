@@ -43,7 +43,7 @@ impl ReadCache {
             paths
                 .into_iter()
                 .flatten()
-                .filter_map(|path| self.pagination.change_beside(path, key))
+                .filter_map(|path| self.pagination.latest_change_by_others(path, key))
                 .max()
         };
         entry.stored.page.may_hide_next(

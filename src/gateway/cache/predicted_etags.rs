@@ -49,7 +49,7 @@ impl Predictor {
     }
 
     /// Adds a predicted `ETag` to `conditions` without one. `entry` is the one to revalidate.
-    pub fn accompany(
+    pub fn add_prediction(
         &self,
         conditions: &mut HeaderMap,
         job: &Job,
@@ -88,12 +88,13 @@ impl Predictor {
         match (answer.status, &sent.predicted) {
             (StatusCode::NOT_MODIFIED, Some(predicted)) => {
                 // A 304 without an `ETag` may be about the date.
-                let is_telling = answer.headers.contains_key(header::ETAG) || !predicted.has_date;
+                let is_conclusive =
+                    answer.headers.contains_key(header::ETAG) || !predicted.has_date;
                 let named =
                     answer.headers.entry(header::ETAG).or_insert_with(|| predicted.etag.clone());
                 if weakly_equal(named.as_bytes(), predicted.etag.as_bytes()) {
                     count("confirmed");
-                    if is_telling {
+                    if is_conclusive {
                         self.note(job, Evidence::Right, now);
                     }
                     return false;
@@ -149,7 +150,7 @@ impl Predictor {
         if let (Some(_), Some(entry)) = (&sent.predicted, entry)
             && entry.body.text() == bytes
         {
-            // The body is unchanged, so a right prediction would have brought a 304.
+            // The body is unchanged, so a right prediction would have caused a 304.
             return Some(Evidence::Wrong);
         }
         let etag = answer.headers.get(header::ETAG)?;
@@ -205,7 +206,7 @@ predicted_etags = {predicted_etags}
     }
 
     #[test]
-    fn nothing_is_predicted_but_of_the_one_dialect_and_on_request() {
+    fn prediction_needs_the_setting_and_the_github_dialect() {
         assert!(predicts("github", true));
         assert!(!predicts("github", false) && !predicts("service", true));
     }

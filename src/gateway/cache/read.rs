@@ -63,7 +63,7 @@ impl ReadCache {
                     entry => (key, entry),
                 }
             };
-            if let Some(answer) = self.take_part(&key, &cache_request, entry, progress).await {
+            if let Some(answer) = self.join_or_fetch(&key, &cache_request, entry, progress).await {
                 return answer;
             }
         }
@@ -71,12 +71,12 @@ impl ReadCache {
         let (key, _) = self.store.find(address, headers);
         let fetched_result =
             Arc::clone(self).fetch(key, Arc::clone(&cache_request), None, progress.clone()).await;
-        let answer = self.conclude(fetched_result, Role::Leader, None, &cache_request);
+        let answer = self.answer_from_fetch(fetched_result, Role::Leader, None, &cache_request);
         answer.unwrap_or(Err(GatewayError::UpstreamFailed))
     }
 
     /// Joins or starts a fetch and waits for it; `None`: its result is of no use to this request.
-    async fn take_part(
+    async fn join_or_fetch(
         self: &Arc<Self>,
         key: &CacheKey,
         cache_request: &Arc<CacheRequest>,
@@ -113,11 +113,11 @@ impl ReadCache {
             let error = self.waited_too_long(job, progress);
             return Some(self.stale_instead(error, entry, cache_request));
         };
-        self.conclude(fetched_result, participant.role, entry, cache_request)
+        self.answer_from_fetch(fetched_result, participant.role, entry, cache_request)
     }
 
     /// Turns a fetch result into the answer of this request; `None`: it is of no use to it.
-    fn conclude(
+    fn answer_from_fetch(
         &self,
         fetched_result: FetchResult,
         role: Role,
@@ -239,13 +239,13 @@ impl ReadCache {
         };
         let (directives, now) = (&cache_request.directives, self.env.clock.now());
         let path = path_of(&cache_request.job.request.target);
-        let may_stand_in = |entry: &Arc<Entry>| {
+        let may_serve = |entry: &Arc<Entry>| {
             let validated = entry.validated();
             validated.may_serve_stale(stale_reason, age_max, directives, now, self.env.mode)
                 // An entry from before a write would hide the client's own write.
                 && self.store.trust(path, entry.requested_at()) != Trust::Invalidated
         };
-        Some(ReadAnswer::Entry(entry.filter(may_stand_in)?, outcome))
+        Some(ReadAnswer::Entry(entry.filter(may_serve)?, outcome))
     }
 
     /// Returns a stored answer that may be served without the upstream. It runs before any setup

@@ -22,7 +22,7 @@ pub struct ReadCache {
 }
 
 impl ReadCache {
-    /// Builds the read cache of one config; everything stored goes on from `before`.
+    /// Builds the read cache of one config; the stored state of `before` is kept.
     pub fn new(
         env: &Arc<Environment>,
         dispatcher: &Arc<Dispatcher>,
@@ -48,17 +48,15 @@ impl ReadCache {
         })
     }
 
-    /// Stored answers.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Fetches under way.
     pub fn single_flight(&self) -> &SingleFlight {
         &self.single_flight
     }
 
-    /// The health of webhooks, as far as answers depend on it.
+    /// The webhooks that stored answers depend on, with their health.
     pub fn coverage(&self) -> &Arc<WebhookCoverage> {
         &self.coverage
     }

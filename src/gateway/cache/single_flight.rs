@@ -39,20 +39,20 @@ pub enum FetchResult {
     Failed(GatewayError),
 }
 
-struct Underway {
+struct OngoingFetch {
     progress: RequestProgress,
     starter: Waiter,
     /// True while the leader drives it.
     is_led: AtomicBool,
     /// The followers' channel, created for the first follower; most fetches have none.
-    followers: OnceLock<watch::Sender<Option<Arrival>>>,
-    /// Another fetch brought the answer, stored beside.
+    followers: OnceLock<watch::Sender<Option<SharedResult>>>,
+    /// Notified when another fetch has the result, then in `superseded_by`.
     superseded: Notify,
     superseded_by: Mutex<Option<FetchResult>>,
 }
 
 #[derive(Clone)]
-struct Arrival {
+struct SharedResult {
     fetched_result: FetchResult,
     is_of_other: bool,
 }
@@ -66,11 +66,11 @@ pub struct Participant {
 
 enum FetchHandle {
     Leader(LeadingFetch),
-    Follower(watch::Receiver<Option<Arrival>>),
+    Follower(watch::Receiver<Option<SharedResult>>),
 }
 
 /// A fetch driven by its leader. Dropped early, it becomes a task if it is still wanted.
-struct LeadingFetch(Option<(Departure, FetchFuture)>);
+struct LeadingFetch(Option<(FetchGuard, FetchFuture)>);
 
 /// Boxed, so that a task can take it over midway.
 type FetchFuture = Pin<Box<dyn Future<Output = FetchResult> + Send>>;
@@ -104,7 +104,7 @@ pub struct SingleFlight {
     by_key: Mutex<ByKey>,
 }
 
-type ByKey = HashMap<CacheKey, Vec<Arc<Underway>>, foldhash::fast::RandomState>;
+type ByKey = HashMap<CacheKey, Vec<Arc<OngoingFetch>>, foldhash::fast::RandomState>;
 
 impl SingleFlight {
     /// Joins a fetch for `key` that is on its way or has an equal place in the wait queue, or else
@@ -122,11 +122,11 @@ impl SingleFlight {
     {
         let mut by_key = self.by_key.lock();
         let listed = by_key.entry(key.clone()).or_default();
-        listed.retain(|underway| !is_stale(underway.starter.now));
-        if let Some(underway) = listed.iter().find(|underway| underway.is_as_early_as(waiter)) {
-            return underway.follow();
+        listed.retain(|ongoing| !is_stale(ongoing.starter.now));
+        if let Some(ongoing) = listed.iter().find(|ongoing| ongoing.is_as_early_as(waiter)) {
+            return ongoing.follow();
         }
-        let underway = Arc::new(Underway {
+        let ongoing = Arc::new(OngoingFetch {
             progress: RequestProgress::default(),
             starter: waiter,
             is_led: AtomicBool::new(true),
@@ -134,28 +134,28 @@ impl SingleFlight {
             superseded: Notify::new(),
             superseded_by: Mutex::default(),
         });
-        listed.push(Arc::clone(&underway));
+        listed.push(Arc::clone(&ongoing));
         drop(by_key);
-        let progress = underway.progress.clone();
-        let departure = Departure { single_flight: Arc::clone(self), key: key.clone(), underway };
+        let progress = ongoing.progress.clone();
+        let guard = FetchGuard { single_flight: Arc::clone(self), key: key.clone(), ongoing };
         let fetch = Box::pin(start(progress.clone()));
         Participant {
             progress,
             role: Role::Leader,
-            handle: FetchHandle::Leader(LeadingFetch(Some((departure, fetch)))),
+            handle: FetchHandle::Leader(LeadingFetch(Some((guard, fetch)))),
         }
     }
 
     pub fn waiters(&self) -> usize {
-        self.by_key.lock().values().flatten().map(|underway| underway.waiters()).sum()
+        self.by_key.lock().values().flatten().map(|ongoing| ongoing.waiters()).sum()
     }
 }
 
-impl Underway {
+impl OngoingFetch {
     /// True if it is on its way, or if its place in the wait queue is no worse.
     fn is_as_early_as(&self, waiter: Waiter) -> bool {
         self.starter.client == waiter.client && self.starter.priority >= waiter.priority
-            || !self.progress.waits_in_line()
+            || !self.progress.is_in_wait_queue()
     }
 
     fn follow(&self) -> Participant {
@@ -166,7 +166,7 @@ impl Underway {
         }
     }
 
-    fn channel(&self) -> &watch::Sender<Option<Arrival>> {
+    fn channel(&self) -> &watch::Sender<Option<SharedResult>> {
         self.followers.get_or_init(|| watch::Sender::new(None))
     }
 
@@ -175,25 +175,25 @@ impl Underway {
             + usize::from(self.is_led.load(Ordering::Relaxed))
     }
 
-    fn tell(&self, fetched_result: &FetchResult, is_of_other: bool) {
+    fn notify(&self, fetched_result: &FetchResult, is_of_other: bool) {
         if let Some(followers) = self.followers.get() {
             let fetched_result = fetched_result.clone();
-            followers.send_replace(Some(Arrival { fetched_result, is_of_other }));
+            followers.send_replace(Some(SharedResult { fetched_result, is_of_other }));
         }
     }
 }
 
 impl Participant {
-    /// Waits for the result. A leader becomes a follower if another fetch brings the answer.
+    /// Waits for the result. A leader becomes a follower if another fetch has the result first.
     pub async fn fetched_result(&mut self) -> FetchResult {
-        let arrival = match &mut self.handle {
+        let shared = match &mut self.handle {
             FetchHandle::Leader(leading) => leading.fetched_result().await,
             // `None`: the task was cancelled from outside, as at the end of the process.
-            FetchHandle::Follower(arrivals) => {
-                arrivals.wait_for(Option::is_some).await.ok().and_then(|arrival| arrival.clone())
+            FetchHandle::Follower(results) => {
+                results.wait_for(Option::is_some).await.ok().and_then(|shared| shared.clone())
             }
         };
-        let Some(Arrival { fetched_result, is_of_other }) = arrival else {
+        let Some(SharedResult { fetched_result, is_of_other }) = shared else {
             return FetchResult::Failed(GatewayError::UpstreamFailed);
         };
         if is_of_other {
@@ -205,63 +205,63 @@ impl Participant {
 
 impl LeadingFetch {
     /// `None`: the fetch panicked.
-    async fn fetched_result(&mut self) -> Option<Arrival> {
-        let (departure, fetch) = self.0.as_mut()?;
+    async fn fetched_result(&mut self) -> Option<SharedResult> {
+        let (guard, fetch) = self.0.as_mut()?;
         let fetched_result = tokio::select! {
             biased;
             fetched_result = AssertUnwindSafe(fetch).catch_unwind() => Some(fetched_result),
-            () = departure.underway.superseded.notified() => None,
+            () = guard.ongoing.superseded.notified() => None,
         };
-        let (departure, fetch) = self.0.take()?;
+        let (guard, fetch) = self.0.take()?;
         Some(if let Some(fetched_result) = fetched_result {
-            let fetched_result = departure.land(fetched_result.ok()?);
-            Arrival { fetched_result, is_of_other: false }
+            let fetched_result = guard.complete(fetched_result.ok()?);
+            SharedResult { fetched_result, is_of_other: false }
         } else {
-            let superseded_by = departure.underway.superseded_by.lock().take();
-            departure.give_up(fetch);
-            Arrival { fetched_result: superseded_by?, is_of_other: true }
+            let superseded_by = guard.ongoing.superseded_by.lock().take();
+            guard.give_up(fetch);
+            SharedResult { fetched_result: superseded_by?, is_of_other: true }
         })
     }
 }
 
 impl Drop for LeadingFetch {
     fn drop(&mut self) {
-        let Some((departure, fetch)) = self.0.take() else { return };
-        departure.underway.is_led.store(false, Ordering::Relaxed);
+        let Some((guard, fetch)) = self.0.take() else { return };
+        guard.ongoing.is_led.store(false, Ordering::Relaxed);
         // Without a runtime the process is ending.
-        if let (true, Ok(runtime)) = (departure.is_wanted(), Handle::try_current()) {
-            runtime.spawn(departure.fly(fetch));
+        if let (true, Ok(runtime)) = (guard.is_wanted(), Handle::try_current()) {
+            runtime.spawn(guard.run_detached(fetch));
         }
     }
 }
 
 /// Guard: removes a fetch from the list and notifies its waiters on every exit.
-struct Departure {
+struct FetchGuard {
     single_flight: Arc<SingleFlight>,
     key: CacheKey,
-    underway: Arc<Underway>,
+    ongoing: Arc<OngoingFetch>,
 }
 
-impl Departure {
-    async fn fly(self, mut fetch: FetchFuture) {
+impl FetchGuard {
+    async fn run_detached(self, mut fetch: FetchFuture) {
         loop {
             tokio::select! {
                 fetched_result = &mut fetch => {
-                    self.land(fetched_result);
+                    self.complete(fetched_result);
                     return;
                 }
-                () = self.underway.superseded.notified() => return self.give_up(fetch),
-                () = self.underway.channel().closed() => {
-                    if self.underway.progress.is_on_wire()
+                () = self.ongoing.superseded.notified() => return self.give_up(fetch),
+                () = self.ongoing.channel().closed() => {
+                    if self.ongoing.progress.is_on_wire()
                         && let Ok(fetched_result) = tokio::time::timeout(ORPHAN_GRACE, &mut fetch).await
                     {
-                        self.land(fetched_result);
+                        self.complete(fetched_result);
                         return;
                     }
                     // A waiter may have joined meanwhile; under the lock none can.
                     let mut by_key = self.single_flight.by_key.lock();
-                    if self.underway.waiters() == 0 {
-                        self.strike(&mut by_key);
+                    if self.ongoing.waiters() == 0 {
+                        self.unlist(&mut by_key);
                         return;
                     }
                 }
@@ -272,48 +272,48 @@ impl Departure {
     /// True if it has waiters or is on its way; otherwise removes it from the list.
     fn is_wanted(&self) -> bool {
         let mut by_key = self.single_flight.by_key.lock();
-        let is_wanted = self.underway.waiters() > 0 || self.underway.progress.is_on_wire();
+        let is_wanted = self.ongoing.waiters() > 0 || self.ongoing.progress.is_on_wire();
         if !is_wanted {
-            self.strike(&mut by_key);
+            self.unlist(&mut by_key);
         }
         is_wanted
     }
 
-    /// Its waiters have their answer. A fetch that has just left for the upstream is not cut off.
+    /// Ends a superseded fetch, unless it has just left for the upstream.
     fn give_up(&self, fetch: FetchFuture) {
-        if let (true, Ok(runtime)) = (self.underway.progress.is_on_wire(), Handle::try_current()) {
+        if let (true, Ok(runtime)) = (self.ongoing.progress.is_on_wire(), Handle::try_current()) {
             runtime.spawn(tokio::time::timeout(ORPHAN_GRACE, fetch));
         }
     }
 
     /// Notifies all followers and returns the result to the driver.
-    fn land(self, fetched_result: FetchResult) -> FetchResult {
+    fn complete(self, fetched_result: FetchResult) -> FetchResult {
         // Removed from the list first, so that later requests find the stored answer.
         let mut by_key = self.single_flight.by_key.lock();
-        let is_listed = self.strike(&mut by_key);
+        let is_listed = self.unlist(&mut by_key);
         if is_listed
-            && let (FetchResult::Entry(..), Some(beside)) =
+            && let (FetchResult::Entry(..), Some(others)) =
                 (&fetched_result, by_key.get_mut(&self.key))
         {
-            for waiting in beside.extract_if(.., |underway| !underway.progress.is_on_wire()) {
-                waiting.tell(&fetched_result, true);
+            for waiting in others.extract_if(.., |ongoing| !ongoing.progress.is_on_wire()) {
+                waiting.notify(&fetched_result, true);
                 *waiting.superseded_by.lock() = Some(fetched_result.clone());
                 waiting.superseded.notify_one();
             }
-            if beside.is_empty() {
+            if others.is_empty() {
                 by_key.remove(&self.key);
             }
         }
         drop(by_key);
-        self.underway.tell(&fetched_result, false);
+        self.ongoing.notify(&fetched_result, false);
         fetched_result
     }
 
     /// Removes it; returns true if it was listed. A fetch that began too early is not.
-    fn strike(&self, by_key: &mut ByKey) -> bool {
+    fn unlist(&self, by_key: &mut ByKey) -> bool {
         let Some(listed) = by_key.get_mut(&self.key) else { return false };
         let before = listed.len();
-        listed.retain(|underway| !Arc::ptr_eq(underway, &self.underway));
+        listed.retain(|ongoing| !Arc::ptr_eq(ongoing, &self.ongoing));
         let was_listed = listed.len() < before;
         if listed.is_empty() {
             by_key.remove(&self.key);
@@ -322,14 +322,14 @@ impl Departure {
     }
 }
 
-impl Drop for Departure {
+impl Drop for FetchGuard {
     fn drop(&mut self) {
-        self.strike(&mut self.single_flight.by_key.lock());
-        let Some(followers) = self.underway.followers.get() else { return };
-        followers.send_if_modified(|arrival| {
-            let died = arrival.is_none();
+        self.unlist(&mut self.single_flight.by_key.lock());
+        let Some(followers) = self.ongoing.followers.get() else { return };
+        followers.send_if_modified(|shared| {
+            let died = shared.is_none();
             let fetched_result = FetchResult::Failed(GatewayError::UpstreamFailed);
-            arrival.get_or_insert(Arrival { fetched_result, is_of_other: false });
+            shared.get_or_insert(SharedResult { fetched_result, is_of_other: false });
             died
         });
     }
@@ -349,8 +349,8 @@ mod tests {
     /// A sender that ends a fetch, and a receiver that notices its drop.
     type Ends = (oneshot::Sender<()>, oneshot::Receiver<()>);
 
-    /// Joins; a fetch started here dies once its sender is dropped.
-    fn ask(single_flight: &Arc<SingleFlight>) -> (Participant, Option<Ends>) {
+    /// Joins; a fetch started here panics once its sender is dropped.
+    fn join(single_flight: &Arc<SingleFlight>) -> (Participant, Option<Ends>) {
         let mut ends = None;
         let key = CacheKey::new(Scope::Public, "/meta", &Accept::Json, "");
         let participant = single_flight.join(
@@ -358,12 +358,12 @@ mod tests {
             waiter(),
             |_| false,
             |_| {
-                let ((tell, told), (dropped, drops)) =
+                let ((finish, finished), (dropped, drops)) =
                     (oneshot::channel::<()>(), oneshot::channel::<()>());
-                ends = Some((tell, drops));
+                ends = Some((finish, drops));
                 async move {
                     let _until_dropped = dropped;
-                    if told.await.is_ok() {
+                    if finished.await.is_ok() {
                         FetchResult::Failed(GatewayError::Unreachable)
                     } else {
                         panic!("the fetch dies")
@@ -379,22 +379,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fetch_in_line_ends_at_once_with_its_only_asker() {
+    async fn a_queued_fetch_ends_at_once_with_its_last_waiter() {
         let single_flight = Arc::<SingleFlight>::default();
-        let (mut participant, ends) = ask(&single_flight);
+        let (mut participant, ends) = join(&single_flight);
         assert!(participant.fetched_result().now_or_never().is_none());
         assert_eq!(single_flight.waiters(), 1);
         drop(participant);
-        let (_tell, mut drops) = ends.unwrap();
+        let (_finish, mut drops) = ends.unwrap();
         assert!(drops.try_recv() == Err(oneshot::error::TryRecvError::Closed), "it is still there");
         assert_eq!(single_flight.waiters(), 0);
     }
 
     #[tokio::test]
-    async fn a_fetch_that_others_wait_for_goes_on_without_the_one_who_started_it() {
+    async fn a_fetch_with_followers_goes_on_without_its_leader() {
         let single_flight = Arc::<SingleFlight>::default();
-        let (mut leader, ends) = ask(&single_flight);
-        let (mut follower, none) = ask(&single_flight);
+        let (mut leader, ends) = join(&single_flight);
+        let (mut follower, none) = join(&single_flight);
         assert!(none.is_none() && leader.fetched_result().now_or_never().is_none());
         assert_eq!((single_flight.waiters(), follower.role), (2, Role::Follower));
         drop(leader);
@@ -404,25 +404,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_fetch_that_is_on_its_way_is_brought_to_its_end_for_nobody() {
+    async fn a_fetch_on_the_wire_completes_without_waiters() {
         let single_flight = Arc::<SingleFlight>::default();
-        let (mut participant, ends) = ask(&single_flight);
+        let (mut participant, ends) = join(&single_flight);
         assert!(
             participant.fetched_result().now_or_never().is_none()
                 && participant.progress.may_send()
         );
         drop(participant);
-        let (tell, drops) = ends.unwrap();
+        let (finish, drops) = ends.unwrap();
         tokio::task::yield_now().await;
-        assert!(tell.send(()).is_ok(), "it was cut off");
+        assert!(finish.send(()).is_ok(), "it was cut off");
         assert!(drops.await.is_err());
     }
 
     #[tokio::test]
-    async fn a_fetch_that_dies_is_a_failure_for_everybody() {
+    async fn a_panicking_fetch_fails_for_all_waiters() {
         let single_flight = Arc::<SingleFlight>::default();
-        let (mut leader, ends) = ask(&single_flight);
-        let (mut follower, _) = ask(&single_flight);
+        let (mut leader, ends) = join(&single_flight);
+        let (mut follower, _) = join(&single_flight);
         drop(ends);
         for participant in [&mut leader, &mut follower] {
             assert!(matches!(

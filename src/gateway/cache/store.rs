@@ -84,7 +84,7 @@ impl Entry {
         self.stored.validated(self.validation.validated_at(), self.validation.requested_at())
     }
 
-    /// The time of the request that brought or validated it; a later change invalidates it.
+    /// The time of the request that fetched or validated it; a later change invalidates it.
     pub fn requested_at(&self) -> Timestamp {
         self.validation.requested_at()
     }
@@ -93,7 +93,7 @@ impl Entry {
         self.vary.as_deref().is_none_or(|vary| vary.fits(request))
     }
 
-    /// True if it may answer requests other than the one that brought it (RFC 9111 §5.2.2.5).
+    /// True if it may answer requests other than the one that fetched it (RFC 9111 §5.2.2.5).
     pub fn is_for_others(&self) -> bool {
         let controls = self.head.lines().filter(|(name, _)| *name == "cache-control");
         !CacheControl::of_lines(controls.map(|(_, value)| value)).no_store
@@ -125,13 +125,13 @@ impl Entry {
     /// Bytes in memory, the key and the table slot included.
     fn memory_bytes(&self, key: &CacheKey) -> usize {
         let [repeated, own] = self.head.own_allocations();
-        let [text, marks] = self.body.allocations();
+        let [text, offsets] = self.body.allocations();
         let parts = [
             COUNTS_BYTES + size_of::<Self>(),
             repeated,
             own,
             text,
-            marks,
+            offsets,
             self.stored.allocation(),
             self.vary.as_deref().map_or(0, Vary::memory_bytes),
             key.allocation(),
@@ -299,12 +299,12 @@ impl Store {
         // First: an answer that arrives meanwhile is invalidated, found below or not.
         self.purges.note(prefix.clone(), now);
         self.entries.retain(|key, entry| {
-            let goes = prefix.begins(key.path_and_query());
-            if goes {
+            let is_covered = prefix.begins(key.path_and_query());
+            if is_covered {
                 entries.set(entries.get() + 1);
                 bytes.set(bytes.get() + entry.memory_bytes(key) as u64);
             }
-            !goes
+            !is_covered
         });
         Purged { entries: entries.get(), bytes: bytes.get() }
     }
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_weighs_what_it_takes() {
+    fn an_entry_weighs_the_memory_that_it_takes() {
         let (store, _) = store(1 << 20);
         store.put(key(Scope::Public, "/a"), entry(&store, 2048));
         let (entries, bytes) = store.size();
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_room_is_counted_as_evicted_and_what_is_replaced_is_not() {
+    fn an_evicted_entry_is_counted_and_a_replaced_one_is_not() {
         let (store, evicted) = store(100_000);
         for _ in 0..200 {
             store.put(key(Scope::Public, "/a"), entry(&store, 2048));
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_purge_takes_out_what_begins_so_of_every_view_and_nothing_else() {
+    fn a_purge_removes_a_prefix_in_every_scope_and_nothing_else() {
         let (store, evicted) = store(1 << 20);
         for scope in [Scope::Public, Scope::Pool(0), Scope::Account(3)] {
             for path in [

@@ -48,7 +48,7 @@ const REPEATED_SUFFIX: &str = "-api-version-selected";
 const ADDRESSES: [HeaderName; 3] = [header::LINK, header::LOCATION, header::CONTENT_LOCATION];
 
 /// Made for each answer, or passed to [`StoredHead::new`]. `headers.rs` removes most earlier.
-const MADE_ANEW: [&str; 11] = [
+const PER_ANSWER: [&str; 11] = [
     "age",
     "cache-status",
     "connection",
@@ -126,7 +126,7 @@ impl StoredHead {
         }
         for (name, value) in headers {
             let text = name.as_str();
-            if MADE_ANEW.contains(&text) || *name == header::CONTENT_TYPE {
+            if PER_ANSWER.contains(&text) || *name == header::CONTENT_TYPE {
                 continue;
             }
             let lines = if ADDRESSES.contains(name) {
@@ -197,9 +197,9 @@ impl StoredHead {
         map
     }
 
-    /// True if these headers of a 304 bring no news.
-    pub fn says_already(&self, headers: &HeaderMap) -> bool {
-        headers.keys().filter(|name| !MADE_ANEW.contains(&name.as_str())).all(|name| {
+    /// True if all these headers are stored with the same values; per-answer ones are ignored.
+    pub fn contains_all(&self, headers: &HeaderMap) -> bool {
+        headers.keys().filter(|name| !PER_ANSWER.contains(&name.as_str())).all(|name| {
             let stored = self.lines().filter(|(line, _)| *line == name.as_str());
             headers
                 .get_all(name)
@@ -232,8 +232,8 @@ impl SharedLines {
             known.retain(|block| Arc::strong_count(&block.0) > 1);
         }
         let made = Block::new(block);
-        let has_place = known.len() < SHARED_MAX && known.insert(made.clone());
-        (made, has_place)
+        let has_room = known.len() < SHARED_MAX && known.insert(made.clone());
+        (made, has_room)
     }
 }
 
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_in_comes_out_with_the_gateways_own_validator() {
+    fn a_stored_head_returns_its_headers_and_the_gateways_etag() {
         let mut expected = map(&ANSWER);
         expected.insert("etag", HeaderValue::from_static("W/\"a\""));
         assert_eq!(head(&ANSWER).to_map(), expected);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wire_form_has_every_line_but_addresses_and_a_304_has_no_type() {
+    fn the_wire_form_omits_urls_and_a_304_the_content_type() {
         let head = head(&ANSWER);
         let wire = String::from_utf8(head.wire().concat()).unwrap();
         assert_eq!(
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_anew_for_each_answer_is_not_kept() {
+    fn headers_made_for_each_answer_are_not_stored() {
         let head = head(&[
             ("date", "now"),
             ("age", "1"),
@@ -306,21 +306,21 @@ mod tests {
     }
 
     #[test]
-    fn a_304_that_repeats_what_is_stored_says_nothing_new() {
+    fn a_304_that_repeats_stored_headers_brings_no_news() {
         let head =
             head(&[("cache-control", "max-age=1"), ("x-a", "1"), ("x-b", "1"), ("x-b", "2")]);
-        assert!(head.says_already(&map(&[
+        assert!(head.contains_all(&map(&[
             ("cache-control", "max-age=1"),
             ("etag", "\"other\""),
             ("x-a", "1")
         ])));
         for news in [[("cache-control", "max-age=2")], [("x-new", "1")], [("x-b", "1")]] {
-            assert!(!head.says_already(&map(&news)), "{news:?}");
+            assert!(!head.contains_all(&map(&news)), "{news:?}");
         }
     }
 
     #[test]
-    fn lines_that_repeat_are_kept_once_and_as_long_as_somebody_has_them() {
+    fn equal_blocks_are_shared_while_they_are_in_use() {
         let shared = SharedLines::default();
         let of = |kind: usize| {
             let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from(kind))]);

@@ -1,4 +1,4 @@
-//! Bodies too large to hold, shared by the requests that ask for one at the same time.
+//! Bodies too large to hold, shared by concurrent requests.
 
 use crate::decision::cache::cache_control::CacheControl;
 use crate::decision::cache::key::CacheKey;

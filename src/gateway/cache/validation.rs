@@ -16,7 +16,7 @@ use crate::decision::cache::freshness::Mode;
 const PASSING: [&str; 3] = ["date", "server-timing", "x-request-id"];
 const PASSING_PREFIX: &str = "x-ratelimit-";
 /// The suffix of the upstream's request id header. Clients keep the id of the answer that last
-/// brought news; a plain HTTP cache takes it from every 304 (RFC 9111 §3.2).
+/// had news; a plain HTTP cache takes it from every 304 (RFC 9111 §3.2).
 const EXCHANGE_SUFFIX: &str = "-request-id";
 
 /// Bits of [`ValidationTimes`] for the duration of the answer: a quarter of an hour in
@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    const MINE: TokenKey = TokenKey(1);
+    const TOKEN: TokenKey = TokenKey(1);
 
     fn at(secs: u64) -> Timestamp {
         Timestamp::from_secs(secs)
@@ -118,18 +118,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_again_moves_the_times_of_one_request_together_and_never_back() {
+    fn a_repeated_304_moves_both_times_together_and_never_back() {
         let validation = ValidationTimes::new(at(10), at(11));
         let times = || (validation.requested_at(), validation.validated_at());
         assert_eq!(times(), (at(10), at(11)));
         validation.repeated(at(20), at(30));
         assert_eq!(times(), (at(20), at(30)));
         validation.repeated(at(15), at(40));
-        assert_eq!(times(), (at(20), at(30)), "what left earlier confirms less");
+        assert_eq!(times(), (at(20), at(30)), "an earlier request moves nothing");
     }
 
     #[test]
-    fn times_that_cannot_be_said_are_taken_for_earlier_ones() {
+    fn times_out_of_range_count_as_earlier_ones() {
         let validation = ValidationTimes::new(at(10), at(10_000));
         assert!(validation.requested_at() == at(10) && validation.validated_at() < at(10_000));
         let validation = ValidationTimes::new(Timestamp::FAR_FUTURE, Timestamp::FAR_FUTURE);
@@ -137,40 +137,40 @@ mod tests {
     }
 
     #[test]
-    fn what_says_something_else_or_is_not_known_repeats_nothing() {
+    fn a_different_or_unknown_fingerprint_repeats_nothing() {
         let fingerprints = Fingerprints::default();
         let [one, other] = ["\"a\"", "\"b\""]
-            .map(|etag| fingerprints.of(MINE, &map(&[("etag", etag)]), Mode::Revalidate));
+            .map(|etag| fingerprints.of(TOKEN, &map(&[("etag", etag)]), Mode::Revalidate));
         assert!(one.repeats(one) && !one.repeats(other));
-        for (known, said) in [
+        for (known, other) in [
             (one, Fingerprint::default()),
             (Fingerprint::default(), one),
             (Fingerprint::default(), Fingerprint::default()),
         ] {
-            assert!(!said.repeats(known));
+            assert!(!other.repeats(known));
         }
     }
 
     #[test]
-    fn dates_and_counters_say_nothing_new_and_everything_else_does() {
+    fn fingerprints_ignore_only_dates_counters_and_request_ids() {
         let fingerprints = Fingerprints::default();
-        let said = map(&[
+        let headers = map(&[
             ("etag", "\"a\""),
             ("date", "now"),
             ("x-ratelimit-remaining", "7"),
             ("x-request-id", "1"),
             ("cache-control", "private"),
         ]);
-        let fingerprint = fingerprints.of(MINE, &said, Mode::Revalidate);
+        let fingerprint = fingerprints.of(TOKEN, &headers, Mode::Revalidate);
         for (name, value) in [
             ("date", "later"),
             ("x-ratelimit-remaining", "6"),
             ("x-ratelimit-reset", "9"),
             ("x-request-id", "2"),
         ] {
-            let mut again = said.clone();
+            let mut again = headers.clone();
             again.insert(name, HeaderValue::from_static(value));
-            assert_eq!(fingerprints.of(MINE, &again, Mode::Revalidate), fingerprint, "{name}");
+            assert_eq!(fingerprints.of(TOKEN, &again, Mode::Revalidate), fingerprint, "{name}");
         }
         for (name, value) in [
             ("etag", "\"b\""),
@@ -178,21 +178,21 @@ mod tests {
             ("x-poll-interval", "60"),
             ("cache-control", "no-store"),
         ] {
-            let mut again = said.clone();
+            let mut again = headers.clone();
             again.insert(name, HeaderValue::from_static(value));
-            assert_ne!(fingerprints.of(MINE, &again, Mode::Revalidate), fingerprint, "{name}");
+            assert_ne!(fingerprints.of(TOKEN, &again, Mode::Revalidate), fingerprint, "{name}");
         }
-        let mut again = said.clone();
+        let mut again = headers.clone();
         again.insert("x-service-request-id", HeaderValue::from_static("1"));
         assert_eq!(
-            fingerprints.of(MINE, &again, Mode::Revalidate),
+            fingerprints.of(TOKEN, &again, Mode::Revalidate),
             fingerprint,
             "it names the exchange"
         );
         assert_ne!(
-            fingerprints.of(MINE, &again, Mode::Rfc9111),
-            fingerprints.of(MINE, &said, Mode::Rfc9111)
+            fingerprints.of(TOKEN, &again, Mode::Rfc9111),
+            fingerprints.of(TOKEN, &headers, Mode::Rfc9111)
         );
-        assert_ne!(fingerprints.of(TokenKey(2), &said, Mode::Revalidate), fingerprint);
+        assert_ne!(fingerprints.of(TokenKey(2), &headers, Mode::Revalidate), fingerprint);
     }
 }

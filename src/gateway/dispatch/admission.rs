@@ -109,8 +109,8 @@ impl Admissions {
 
     /// Frees the place of a dynamic account in the quota ledger; returns true if it could. See
     /// [`QuotaLedger::vacate`].
-    pub fn vacate(&self, guest: AccountId) -> bool {
-        self.inner.lock().admission.vacate(self.clock.now(), guest)
+    pub fn vacate(&self, account: AccountId) -> bool {
+        self.inner.lock().admission.vacate(self.clock.now(), account)
     }
 
     /// Applies new settings; see [`Admission::reconfigure`].

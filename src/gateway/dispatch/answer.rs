@@ -18,8 +18,8 @@ pub struct Answer {
     pub token: TokenId,
     /// The time of the request: the answer shows no older state.
     pub requested_at: Timestamp,
-    /// The confidence in a denied read.
-    pub verdict: DenialConfidence,
+    /// The confidence in a denied read; `Final` for any other answer.
+    pub denial_confidence: DenialConfidence,
 }
 
 pub enum AnswerBody {
@@ -47,7 +47,7 @@ impl Drop for Held {
 }
 
 /// The status and `message` of an answer for logs: one line of printable ASCII, truncated.
-pub fn said(status: StatusCode, body: &[u8]) -> String {
+pub fn status_and_message(status: StatusCode, body: &[u8]) -> String {
     /// Chosen here: the upstream's own messages are shorter.
     const MESSAGE_CHARS_MAX: usize = 200;
     let body: Option<serde_json::Value> = serde_json::from_slice(body).ok();

@@ -23,15 +23,15 @@ use crate::tokens::{Credential, Lack, Rejection, Source, TokenId};
 use crate::gateway::address::Service;
 use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::admission::Lease;
-use crate::gateway::dispatch::answer::{Answer, AnswerBody, Held, said};
+use crate::gateway::dispatch::answer::{Answer, AnswerBody, Held, status_and_message};
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Conditions, Job};
-use crate::gateway::dispatch::permissions::{Offer, Whom, observation};
+use crate::gateway::dispatch::permissions::{AccountChoice, Offer, observation};
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::upstream::fetch::{Collected, Exchange, FetchError, Reuse, UpstreamRequest};
 
-/// The bytes of an error body that are read. Further bytes tell nothing more about limits.
-const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+/// The bytes of an error body that are read. Further bytes say nothing about limits.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
 
 /// An admitted attempt before it is sent.
 pub struct Prepared<'j> {
@@ -62,19 +62,19 @@ pub struct UpstreamAnswer {
 }
 
 impl UpstreamAnswer {
-    /// Reads a body up to `held_max` bytes, and that of a refusal up to `refusal_max` if more.
+    /// Reads a body up to `held_max` bytes, and that of an error up to `error_max` if more.
     pub async fn read(
         mut exchange: Exchange,
         held_max: usize,
-        refusal_max: usize,
+        error_max: usize,
     ) -> Result<Self, FetchError> {
         let (status, headers) = exchange.take_head();
-        let bytes_max = if status.is_success() { held_max } else { held_max.max(refusal_max) };
+        let bytes_max = if status.is_success() { held_max } else { held_max.max(error_max) };
         Ok(Self { status, headers, body: exchange.collect(bytes_max).await? })
     }
 }
 
-/// The reason why an attempt brought no answer.
+/// The reason why an attempt got no answer.
 pub enum Unanswered {
     Denied(LimitDenied),
     Limited(UpstreamLimit),
@@ -91,12 +91,12 @@ impl Dispatcher {
     pub async fn attempt(
         &self,
         job: &Job,
-        whom: &Whom,
+        choice: &AccountChoice,
         progress: &RequestProgress,
         conditions: &impl Conditions,
         reuse: Reuse,
     ) -> Result<Answer, Unanswered> {
-        let prepared = self.prepare(job, whom, progress, conditions).await?;
+        let prepared = self.prepare(job, choice, progress, conditions).await?;
         if let Some(journal) = &job.journal
             && journal.sending().await.is_err()
         {
@@ -104,7 +104,7 @@ impl Dispatcher {
         }
         let answered = async {
             let exchange = self.send(&prepared, progress, reuse).await?;
-            UpstreamAnswer::read(exchange, job.hold_max, REFUSAL_BYTES_MAX).await
+            UpstreamAnswer::read(exchange, job.hold_max, ERROR_BYTES_MAX).await
         };
         let result = answered.instrument(prepared.span.clone()).await;
         self.finish(job, progress, prepared, result)
@@ -114,11 +114,11 @@ impl Dispatcher {
     pub async fn prepare<'j>(
         &self,
         job: &'j Job,
-        whom: &Whom,
+        choice: &AccountChoice,
         progress: &RequestProgress,
         conditions: &impl Conditions,
     ) -> Result<Prepared<'j>, Unanswered> {
-        let admitted = self.admit(job, whom, progress, conditions.preferred()).await?;
+        let admitted = self.admit(job, choice, progress, conditions.preferred()).await?;
         progress.attempted(admitted.lease.account(), &admitted.resource);
         let mut added = conditions.with(&admitted.credential);
         let authorization = admitted.credential.authorization.clone();
@@ -180,7 +180,7 @@ impl Dispatcher {
         self.tokens.observe(&mut answer.headers, self.env.clock.now(), elapsed);
         let settled = self.settle(job, lease, &credential, requested_at, answer);
         if let Ok(answer) = &settled {
-            self.learn(job, answer, stored);
+            self.observe(job, answer, stored);
         }
         let is_denied = match &settled {
             Ok(answer) => matches!(observation(answer, stored), Some(Observation::Denied(_))),
@@ -196,7 +196,7 @@ impl Dispatcher {
     async fn admit(
         &self,
         job: &Job,
-        whom: &Whom,
+        choice: &AccountChoice,
         progress: &RequestProgress,
         prefer: Option<TokenId>,
     ) -> Result<Admitted, Unanswered> {
@@ -204,13 +204,13 @@ impl Dispatcher {
         let mut token_waits = TokenWaits::default();
         loop {
             let (lease, expected) =
-                match self.admit_once(job, whom, &without_token, progress, prefer).await {
+                match self.admit_once(job, choice, &without_token, progress, prefer).await {
                     // A permission retry that is not made denies nothing.
-                    Err(Unanswered::Denied(denied)) if matches!(whom, Whom::Anyone) => {
+                    Err(Unanswered::Denied(denied)) if matches!(choice, AccountChoice::All) => {
                         if token_waits.begin() && self.another_minted(job, progress).await {
                             continue;
                         }
-                        progress.refused(Hold::from(&denied));
+                        progress.denied(Hold::from(&denied));
                         return Err(Unanswered::Denied(denied));
                     }
                     admitted => admitted?,
@@ -230,13 +230,13 @@ impl Dispatcher {
     async fn admit_once(
         &self,
         job: &Job,
-        whom: &Whom,
+        choice: &AccountChoice,
         without_token: &[AccountId],
         progress: &RequestProgress,
         prefer: Option<TokenId>,
     ) -> Result<(Lease, Option<LimitDenied>), Unanswered> {
         let mut denied = None;
-        for mut offer in self.offers(job, whom, without_token, self.env.clock.now()) {
+        for mut offer in self.offers(job, choice, without_token, self.env.clock.now()) {
             let usable = self.with_usable_token(job, &offer.accounts, offer.deadline, progress);
             let Some(usable) = usable.await else { continue };
             offer.accounts = usable;
@@ -280,7 +280,7 @@ impl Dispatcher {
         let now = self.env.clock.now();
         let span = spans::admission_span(&job.span);
         let waiting = self.waits(job.client, progress);
-        let held = |since, refusal: &LimitDenied| progress.held(since, Hold::from(refusal));
+        let held = |since, denied: &LimitDenied| progress.held(since, Hold::from(denied));
         let admitted =
             self.admissions.acquire(demand, offer.deadline, held).instrument(span.clone()).await;
         drop(waiting);
@@ -303,37 +303,38 @@ impl Dispatcher {
     ) -> Unanswered {
         let account = self.env.account_name(lease.account());
         let body: &[u8] = if let Collected::Whole(bytes) = body { bytes } else { &[] };
-        let said = said(StatusCode::UNAUTHORIZED, body);
+        let answer_text = status_and_message(StatusCode::UNAUTHORIZED, body);
         let is_revoked = match credential.source {
             // A JWT is used only where no other credential is accepted, so the fault is its own.
             Source::App(_) => true,
             // Neither can be revoked.
             Source::Anonymous | Source::Client => false,
             Source::Configured(_) | Source::Installation(_) => {
-                said.eq_ignore_ascii_case("401 bad credentials")
+                answer_text.eq_ignore_ascii_case("401 bad credentials")
             }
         };
         if is_revoked {
             // Before the lease ends: the next request in the wait queue must not get this token.
-            let rejection = self.tokens.rejected(credential, self.env.clock.now(), headers, &said);
+            let rejection =
+                self.tokens.rejected(credential, self.env.clock.now(), headers, &answer_text);
             let token = credential.source.to_string();
             match rejection {
                 Rejection::Benched => tracing::error!(
                     account,
                     token,
-                    said,
+                    said = answer_text,
                     "the upstream does not accept this token any more"
                 ),
                 Rejection::Replaced => tracing::warn!(
                     account,
                     token,
-                    said,
+                    said = answer_text,
                     "the upstream refused this token, another one takes its place"
                 ),
                 Rejection::Old => {}
             }
         } else {
-            tracing::warn!(account, token = %credential.source, said, endpoint = %job.route.endpoint.template, "the upstream wants another credential for this route");
+            tracing::warn!(account, token = %credential.source, said = answer_text, endpoint = %job.route.endpoint.template, "the upstream wants another credential for this route");
             let denied = Observation::Denied(Denial::MissingPermission { by_token: false });
             self.record(job, lease.account(), credential.token, denied, None);
         }
@@ -366,7 +367,7 @@ impl Dispatcher {
             self.tokens.accepted(credential);
         }
         let rate = RateHeaders::parse(&headers);
-        let (account, token, verdict) =
+        let (account, token, denial_confidence) =
             (lease.account(), credential.token, DenialConfidence::Final);
         let may_refuse = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS)
             || job.request.service == Service::Graphql;
@@ -397,12 +398,12 @@ impl Dispatcher {
                 AnswerBody::SharedBody { first, exchange, held }
             }
         };
-        Ok(Answer { status, headers, body, account, token, requested_at, verdict })
+        Ok(Answer { status, headers, body, account, token, requested_at, denial_confidence })
     }
 }
 
-fn limit_name(refusal: &UpstreamLimit) -> &'static str {
-    match refusal.kind {
+fn limit_name(limit: &UpstreamLimit) -> &'static str {
+    match limit.kind {
         UpstreamLimitKind::Primary => "primary",
         UpstreamLimitKind::Secondary => "secondary",
     }

@@ -48,7 +48,7 @@ enum Named {
 
 /// The subject of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place<'p> {
+pub enum PathSubject<'p> {
     Repository {
         owner: &'p str,
         name: &'p str,
@@ -59,13 +59,13 @@ pub enum Place<'p> {
     Neither,
 }
 
-/// Seeded, because names come from paths; fast, because each request looks here.
+/// Seeded, because names come from paths; fast, because each request uses it.
 type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 
 pub struct Candidates {
     lists: Mutex<Lists>,
     able: [RwLock<HashMap<AbleKey, Option<Accounts>>>; SHARDS],
-    apart: Mutex<Apart>,
+    partial: Mutex<PartialLists>,
     territories: HashMap<Box<str>, u32>,
 }
 
@@ -74,7 +74,7 @@ type AbleKey = (usize, Wanted, Territories);
 
 /// Partial lists by base list and excluded accounts. The value keeps the base list alive.
 #[derive(Default)]
-struct Apart {
+struct PartialLists {
     parts: HashMap<(usize, Vec<AccountId>), (Accounts, Accounts)>,
     members: usize,
 }
@@ -106,7 +106,7 @@ impl Candidates {
         Self {
             lists: Mutex::default(),
             able: Default::default(),
-            apart: Mutex::default(),
+            partial: Mutex::default(),
             territories,
         }
     }
@@ -124,7 +124,7 @@ impl Candidates {
             for shard in &self.able {
                 shard.write().clear();
             }
-            *self.apart.lock() = Apart::default();
+            *self.partial.lock() = PartialLists::default();
             lists.all.retain(|list| Arc::strong_count(list) > 1);
             lists.members = lists.all.iter().map(|list| list.len() + LIST_ITSELF).sum();
         }
@@ -134,8 +134,8 @@ impl Candidates {
         list
     }
 
-    /// The reach key of `place`. Costs nothing while no account has a `reach`.
-    pub fn territories(&self, place: Place<'_>) -> Territories {
+    /// The reach key of `subject`. Costs nothing while no account has a `reach`.
+    pub fn territories(&self, subject: PathSubject<'_>) -> Territories {
         if self.territories.is_empty() {
             return Territories::default();
         }
@@ -144,15 +144,15 @@ impl Candidates {
                 .get(name.to_ascii_lowercase().as_str())
                 .map_or(Named::Other, |found| Named::Number(*found))
         };
-        match place {
-            Place::Repository { owner, name } => Territories {
+        match subject {
+            PathSubject::Repository { owner, name } => Territories {
                 owner: number(owner.to_owned()),
                 repository: number(format!("{owner}/{name}")),
             },
-            Place::Owner(owner) => {
+            PathSubject::Owner(owner) => {
                 Territories { owner: number(owner.to_owned()), repository: Named::Nothing }
             }
-            Place::Neither => Territories::default(),
+            PathSubject::Neither => Territories::default(),
         }
     }
 
@@ -181,25 +181,25 @@ impl Candidates {
         able
     }
 
-    pub fn part(&self, base: &Accounts, who: AccountSet) -> Accounts {
-        let out = match who {
+    pub fn part(&self, base: &Accounts, included: AccountSet) -> Accounts {
+        let out = match included {
             AccountSet::AllBut(out) if out.is_empty() => return Arc::clone(base),
             AccountSet::Only(accounts) => return self.list(accounts),
             AccountSet::AllBut(out) => out,
         };
         let key = (address(base), out);
-        if let Some((_, part)) = self.apart.lock().parts.get(&key) {
+        if let Some((_, part)) = self.partial.lock().parts.get(&key) {
             return Arc::clone(part);
         }
         let (out, members) = (&key.1, key.1.len());
         let part =
             self.list(base.iter().copied().filter(|account| out.binary_search(account).is_err()));
-        let mut apart = self.apart.lock();
-        if apart.parts.len() >= LOOKUPS_MAX || apart.members + members > MEMBERS_MAX {
-            *apart = Apart::default();
+        let mut partial = self.partial.lock();
+        if partial.parts.len() >= LOOKUPS_MAX || partial.members + members > MEMBERS_MAX {
+            *partial = PartialLists::default();
         }
-        if apart.parts.insert(key, (Arc::clone(base), Arc::clone(&part))).is_none() {
-            apart.members += members;
+        if partial.parts.insert(key, (Arc::clone(base), Arc::clone(&part))).is_none() {
+            partial.members += members;
         }
         part
     }
@@ -220,8 +220,8 @@ impl AccountLists {
         });
         let pools = pools.collect();
         // Dynamic accounts included.
-        let places = config.accounts.len() + config.places.dynamic as usize;
-        let alone = (0..places)
+        let accounts_max = config.accounts.len() + config.account_layout.dynamic as usize;
+        let alone = (0..accounts_max)
             .map(|number| candidates.list([AccountId(u32::try_from(number).unwrap_or(u32::MAX))]))
             .collect();
         Self { candidates, pools, alone }
@@ -279,7 +279,7 @@ url = \"http://127.0.0.1:9\"
     }
 
     #[test]
-    fn equal_lists_share_one_allocation_however_they_came_about() {
+    fn equal_lists_share_one_allocation() {
         let candidates = candidates("");
         let pool = candidates.list(ids(0..10));
         let even = candidates.list(ids([8, 6, 4, 2, 0]));
@@ -296,37 +296,37 @@ url = \"http://127.0.0.1:9\"
     }
 
     #[test]
-    fn an_account_is_looked_at_once_for_a_pool_of_ten_thousand() {
+    fn an_account_is_checked_once_for_a_pool_of_ten_thousand() {
         let candidates = candidates("");
         let pool = candidates.list(ids(0..10_000));
-        let looked = Cell::new(0_u32);
+        let checked = Cell::new(0_u32);
         for _ in 0..1_000 {
             let able = candidates.able(&pool, wanted(), Territories::default(), |_| {
-                looked.set(looked.get() + 1);
+                checked.set(checked.get() + 1);
                 true
             });
             assert!(able.is_some_and(|able| Arc::ptr_eq(&able, &pool)));
         }
-        assert_eq!(looked.get(), 10_000);
+        assert_eq!(checked.get(), 10_000);
     }
 
     #[test]
-    fn places_are_told_apart_only_as_far_as_reach_does() {
-        let widgets = Place::Repository { owner: "acme", name: "widgets" };
+    fn paths_are_distinguished_only_as_far_as_reach_does() {
+        let widgets = PathSubject::Repository { owner: "acme", name: "widgets" };
         assert_eq!(candidates("").territories(widgets), Territories::default());
         let candidates = candidates("reach = [\"acme\", \"corp/tools\"]");
-        let of = |owner, name| candidates.territories(Place::Repository { owner, name });
+        let of = |owner, name| candidates.territories(PathSubject::Repository { owner, name });
         assert_eq!(of("acme", "widgets"), of("ACME", "gadgets"));
         assert_eq!(of("corp", "x"), of("other", "y"));
         assert_ne!(of("corp", "tools"), of("corp", "x"));
         assert_ne!(
-            candidates.territories(Place::Owner("acme")),
-            candidates.territories(Place::Owner("corp"))
+            candidates.territories(PathSubject::Owner("acme")),
+            candidates.territories(PathSubject::Owner("corp"))
         );
     }
 
     #[test]
-    fn what_sets_lists_apart_does_not_pile_up_either() {
+    fn the_keys_of_partial_lists_do_not_accumulate() {
         let candidates = candidates("");
         let pool = candidates.list(ids(0..10_000));
         for with_usable_token in 0..1_000 {
@@ -337,13 +337,13 @@ url = \"http://127.0.0.1:9\"
                 )),
             ));
         }
-        let apart = candidates.apart.lock();
-        let all = apart.parts.keys().map(|(_, out)| out.len()).sum::<usize>();
-        assert!(all <= MEMBERS_MAX && all == apart.members);
+        let partial = candidates.partial.lock();
+        let all = partial.parts.keys().map(|(_, out)| out.len()).sum::<usize>();
+        assert!(all <= MEMBERS_MAX && all == partial.members);
     }
 
     #[test]
-    fn lists_that_nobody_uses_do_not_pile_up() {
+    fn unused_lists_do_not_accumulate() {
         let candidates = candidates("");
         let pool = candidates.list(ids(0..10_000));
         for out in 0..1_000 {

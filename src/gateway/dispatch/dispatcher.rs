@@ -51,8 +51,8 @@ pub struct Permissions {
 }
 
 impl Dispatcher {
-    /// Builds the dispatcher of one config. `before`: the one of the config before it, whose
-    /// budgets, observations and counts go on.
+    /// Builds the dispatcher of one config. The budgets, observations and counts of `before`, the
+    /// previous config's dispatcher, are kept.
     pub fn new(env: &Arc<Environment>, before: Option<&Self>) -> Arc<Self> {
         let config = &env.config;
         let tokens = before.map_or_else(
@@ -79,7 +79,7 @@ impl Dispatcher {
         })
     }
 
-    /// Puts the config's settings in force for what is admitted from now on.
+    /// Applies the config's settings to all later admissions.
     pub fn reconfigure(&self) {
         self.admissions.reconfigure(self.env.config.ledger_settings(WAITING_BYTES_MAX));
     }

@@ -28,26 +28,26 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A request to the upstream, with the client and the route that it belongs to.
 pub struct Job {
-    /// The route that it came by: endpoint, accounts, cost.
+    /// Its endpoint, its accounts and its cost.
     pub route: Arc<Route>,
     pub request: OutgoingRequest,
     /// The index of the client in the config, for its place in the wait queue.
     pub client: u32,
-    /// The key of its observations about permissions.
-    pub asked: AccessQuery,
-    /// Until when the client waits for admission.
+    /// The key of its permission observations.
+    pub access_query: AccessQuery,
+    /// The end of the client's wait for admission.
     pub deadline: Timestamp,
-    /// Bytes of an answer that are held in memory.
+    /// The largest answer body to hold in memory, in bytes.
     pub hold_max: usize,
-    /// The parent of what is done for it.
+    /// The parent of the spans of its attempts.
     pub span: tracing::Span,
     /// Memory for the body of a write, held until the job is done.
     pub memory: Option<OwnedSemaphorePermit>,
-    /// A credential that the client brings itself.
+    /// The client's own upstream credential.
     pub client_credential: Option<Arc<ClientCredential>>,
     /// For a write that is kept: the record of its attempts.
     pub journal: Option<Arc<dyn Journal>>,
-    /// Where informational answers go; `None`: nowhere.
+    /// The receiver of interim answers; `None`: they are dropped.
     pub interims: Option<Arc<Interims>>,
 }
 
@@ -62,7 +62,7 @@ pub trait Journal: Send + Sync {
     fn failed(&self, not_before: Timestamp, may_have_run: bool);
 }
 
-/// The terms on which the attempts of a queued write go on.
+/// The terms of further attempts of a queued write.
 #[derive(Clone, Copy, Debug)]
 pub struct QueuedTerms {
     pub patience: Patience,
@@ -79,7 +79,7 @@ pub struct MustNotBeSent;
 /// A client's own credential, for one request.
 pub struct ClientCredential {
     pub authorization: HeaderValue,
-    pub account_place: Arc<DynamicAccount>,
+    pub dynamic_account: Arc<DynamicAccount>,
 }
 
 pub struct DynamicAccount {
@@ -91,15 +91,15 @@ pub struct DynamicAccount {
 impl ClientCredential {
     /// The cache scope of its reads.
     pub fn scope(&self) -> Scope {
-        Scope::Credential(self.account_place.key)
+        Scope::Credential(self.dynamic_account.key)
     }
 
     pub fn account(&self) -> AccountId {
-        self.account_place.account
+        self.dynamic_account.account
     }
 
     pub fn credential(&self) -> Credential {
-        Credential::of_client(self.account_place.token, self.authorization.clone())
+        Credential::of_client(self.dynamic_account.token, self.authorization.clone())
     }
 }
 
@@ -175,7 +175,7 @@ impl Dispatcher {
             content: endpoint.content_generating,
             spacing: WriteSpacing::None,
         };
-        let asked = AccessQuery::of(endpoint, &target);
+        let access_query = AccessQuery::of(endpoint, &target);
         let request = OutgoingRequest {
             service: Service::Rest,
             method,
@@ -187,7 +187,7 @@ impl Dispatcher {
             route: Arc::new(route),
             request,
             client,
-            asked,
+            access_query,
             deadline: self.env.clock.now() + PATIENCE,
             hold_max,
             span: tracing::Span::none(),

@@ -17,7 +17,7 @@ use crate::gateway::dispatch::answer::Answer;
 use crate::gateway::dispatch::attempt::Unanswered;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Conditions, Job};
-use crate::gateway::dispatch::permissions::Whom;
+use crate::gateway::dispatch::permissions::AccountChoice;
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::dispatch::route::Route;
 use crate::gateway::error::GatewayError;
@@ -88,7 +88,8 @@ impl Dispatcher {
             } else {
                 Reuse::Never
             };
-            let attempted = self.attempt(job, &Whom::Anyone, progress, conditions, reuse).await;
+            let attempted =
+                self.attempt(job, &AccountChoice::All, progress, conditions, reuse).await;
             let ended = match &attempted {
                 Err(Unanswered::Denied(denied)) => return Err(self.limited(&job.route, denied)),
                 Err(Unanswered::NoToken(None)) => return Err(GatewayError::TokensRejected),

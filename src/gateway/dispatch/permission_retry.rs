@@ -23,22 +23,22 @@ use crate::gateway::dispatch::attempt::Unanswered;
 use crate::gateway::dispatch::candidates::Accounts;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Conditions, Job};
-use crate::gateway::dispatch::permissions::{Whom, observation};
+use crate::gateway::dispatch::permissions::{AccountChoice, observation};
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::error::GatewayError;
 use crate::gateway::upstream::fetch::{FetchError, Reuse};
 
 /// The longest wait of a permission retry for a mint. Chosen here: several times a mint's duration.
 /// Without mints, a missing resource is still reported soon enough.
-const LOOK_WAITS_MAX: Duration = Duration::from_secs(5);
+const RETRY_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The end of a permission retry.
-enum Looked {
+enum RetryOutcome {
     Served(Answer),
     /// Another denial, or an answer of no more value.
     Denied(AccountId),
     /// No answer; with the reason, if known.
-    Nothing(Option<Unanswered>),
+    NoAnswer(Option<Unanswered>),
 }
 
 impl Dispatcher {
@@ -59,35 +59,35 @@ impl Dispatcher {
             owners
         });
         let mut denied_by = vec![first.account];
-        let looked = match self.second_candidates(job, first.account, stored.as_deref()).await {
-            Some(others) => self.look(job, progress, conditions, reuse, others).await,
-            None => Looked::Nothing(None),
+        let outcome = match self.second_candidates(job, first.account, stored.as_deref()).await {
+            Some(others) => self.retry_with(job, progress, conditions, reuse, others).await,
+            None => RetryOutcome::NoAnswer(None),
         };
-        let unanswered = match looked {
-            Looked::Served(second) => {
+        let unanswered = match outcome {
+            RetryOutcome::Served(second) => {
                 let observation = Observation::ServedElsewhere(denial);
                 self.record(job, first.account, first.token, observation, None);
                 return Ok(second);
             }
-            Looked::Denied(account) => {
+            RetryOutcome::Denied(account) => {
                 denied_by.push(account);
                 None
             }
-            Looked::Nothing(unanswered) => unanswered,
+            RetryOutcome::NoAnswer(unanswered) => unanswered,
         };
         progress.answered_by(first.account);
         let now = self.env.clock.now();
         let (hopeless, late) = self.without_token(job);
-        let denials = Denials { by: &denied_by, stored: stored.as_deref(), hopeless: &hopeless };
+        let denials = Denials { by: &denied_by, stored: stored.as_deref(), unusable: &hopeless };
         let tokens_of = |account| self.keys_of(job, account);
-        first.verdict = self.permissions.observed.lock().denial_confidence(
+        first.denial_confidence = self.permissions.observed.lock().denial_confidence(
             now,
-            job.asked,
+            job.access_query,
             &job.route.candidates,
             &denials,
             &tokens_of,
         );
-        if first.verdict == DenialConfidence::Void
+        if first.denial_confidence == DenialConfidence::Void
             && let Some(error) = self.instead_of_void(job, progress, unanswered, &late)
         {
             return Err(error);
@@ -95,36 +95,38 @@ impl Dispatcher {
         Ok(first)
     }
 
-    /// Asks the accounts that may see more, and reports the end.
-    async fn look(
+    /// Sends the retry to accounts that may see more, and reports its end.
+    async fn retry_with(
         &self,
         job: &Job,
         progress: &RequestProgress,
         conditions: &impl Conditions,
         reuse: Reuse,
         (accounts, patience): (Accounts, WaitLimit),
-    ) -> Looked {
-        let mut look =
-            RetryGuard { dispatcher: self, asked: job.asked, found: RetryResult::NotSent };
-        let deadline = job.deadline.min(self.env.clock.now() + LOOK_WAITS_MAX);
+    ) -> RetryOutcome {
+        let mut guard = RetryGuard {
+            dispatcher: self,
+            access_query: job.access_query,
+            found: RetryResult::NotSent,
+        };
+        let deadline = job.deadline.min(self.env.clock.now() + RETRY_WAIT_MAX);
         let Some(accounts) = self.with_usable_token(job, &accounts, deadline, progress).await
         else {
-            return Looked::Nothing(None);
+            return RetryOutcome::NoAnswer(None);
         };
-        let whom = Whom::These(accounts, patience);
+        let choice = AccountChoice::Only(accounts, patience);
         let mut attempts = PermissionAttempts::default();
-        let looked = loop {
+        let answered = loop {
             let reuse = if attempts.may_reuse() { reuse } else { Reuse::Never };
-            match Box::pin(self.attempt(job, &whom, progress, conditions, reuse)).await {
-                // Other accounts of them may be open, and admission knows until when this one is
-                // not.
+            match Box::pin(self.attempt(job, &choice, progress, conditions, reuse)).await {
+                // Another of these accounts may be free; admission knows the limits of this one.
                 Err(unanswered) if attempts.is_sent_again(self.ended(job, &unanswered, reuse)) => {}
-                looked => break looked,
+                answered => break answered,
             }
         };
         let served =
             |answer: &Answer| observation(answer, conditions.stored()) == Some(Observation::Served);
-        look.found = match &looked {
+        guard.found = match &answered {
             Ok(second) if served(second) => RetryResult::Something,
             Err(
                 Unanswered::Denied(_)
@@ -133,14 +135,14 @@ impl Dispatcher {
             ) => RetryResult::NotSent,
             _ => RetryResult::Nothing,
         };
-        match looked {
-            Ok(second) if look.found == RetryResult::Something => Looked::Served(second),
+        match answered {
+            Ok(second) if guard.found == RetryResult::Something => RetryOutcome::Served(second),
             // A server error says nothing about the resource.
             Ok(second) if second.status.is_server_error() => {
-                Looked::Nothing(Some(Unanswered::Failed(FetchError::Lost(String::new()))))
+                RetryOutcome::NoAnswer(Some(Unanswered::Failed(FetchError::Lost(String::new()))))
             }
-            Ok(second) => Looked::Denied(second.account),
-            Err(unanswered) => Looked::Nothing(Some(unanswered)),
+            Ok(second) => RetryOutcome::Denied(second.account),
+            Err(unanswered) => RetryOutcome::NoAnswer(Some(unanswered)),
         }
     }
 
@@ -158,19 +160,19 @@ impl Dispatcher {
             let mut unusable = hopeless.clone();
             unusable.extend(late);
             unusable.sort_unstable();
-            let denials = Denials { by: &[first], stored, hopeless: &hopeless };
+            let denials = Denials { by: &[first], stored, unusable: &hopeless };
             let tokens_of = |account| self.keys_of(job, account);
             let now = self.env.clock.now();
-            let look = self.permissions.observed.lock().permission_retry(
+            let retry = self.permissions.observed.lock().permission_retry(
                 now,
-                job.asked,
+                job.access_query,
                 &job.route.candidates,
                 &unusable,
                 first,
                 &denials,
                 &tokens_of,
             );
-            match look {
+            match retry {
                 PermissionRetry::By(who, patience) => {
                     let accounts = self.accounts.candidates.part(&job.route.candidates, who);
                     return Some((accounts, patience));
@@ -206,7 +208,7 @@ impl Dispatcher {
     ) -> Option<GatewayError> {
         match unanswered {
             Some(Unanswered::Denied(denied)) => {
-                progress.refused(Hold::from(&denied));
+                progress.denied(Hold::from(&denied));
                 Some(self.limited(&job.route, &denied))
             }
             Some(Unanswered::Limited(_)) => Some(self.limited_now(job)),
@@ -232,13 +234,13 @@ impl Dispatcher {
 /// Guard: reports the end of a permission retry.
 struct RetryGuard<'g> {
     dispatcher: &'g Dispatcher,
-    asked: AccessQuery,
+    access_query: AccessQuery,
     found: RetryResult,
 }
 
 impl Drop for RetryGuard<'_> {
     fn drop(&mut self) {
-        self.dispatcher.permissions.observed.lock().retry_ended(self.asked, self.found);
+        self.dispatcher.permissions.observed.lock().retry_ended(self.access_query, self.found);
         self.dispatcher.permissions.probe_ended.notify_waiters();
     }
 }

@@ -12,7 +12,7 @@ use crate::clock::Timestamp;
 use crate::decision::permissions::plan::{DenialRole, SHORT_WAIT, Stage, WaitLimit};
 use crate::decision::permissions::{Holder, Observation};
 use crate::decision::{AccountId, TokenKey};
-use crate::tokens::{Credential, SlotId, TokenId, Trial};
+use crate::tokens::{Credential, ProbeReadiness, SlotId, TokenId};
 
 use crate::gateway::dispatch::answer::{Answer, AnswerBody};
 use crate::gateway::dispatch::candidates::Accounts;
@@ -35,11 +35,11 @@ pub struct Offer {
 
 /// The accounts that may carry a request.
 #[derive(Clone)]
-pub enum Whom {
+pub enum AccountChoice {
     /// All candidates, in the order of their recorded permissions.
-    Anyone,
-    /// These alone, for a permission retry with this wait limit.
-    These(Accounts, WaitLimit),
+    All,
+    /// Only these, for a permission retry with this wait limit.
+    Only(Accounts, WaitLimit),
 }
 
 impl Dispatcher {
@@ -48,7 +48,7 @@ impl Dispatcher {
     pub fn offers(
         &self,
         job: &Job,
-        whom: &Whom,
+        choice: &AccountChoice,
         without_token: &[AccountId],
         now: Timestamp,
     ) -> Vec<Offer> {
@@ -59,25 +59,25 @@ impl Dispatcher {
             resort,
         };
         let unusable = self.unusable(job, without_token, now);
-        let stages = match whom {
+        let stages = match choice {
             // A permission retry gets one try.
-            Whom::These(..) if !without_token.is_empty() => return Vec::new(),
-            Whom::These(accounts, patience) => {
+            AccountChoice::Only(..) if !without_token.is_empty() => return Vec::new(),
+            AccountChoice::Only(accounts, patience) => {
                 return vec![offer(Arc::clone(accounts), *patience, DenialRole::Ordinary)];
             }
-            // An only account is asked, whatever is known.
-            Whom::Anyone if candidates.len() == 1 && unusable.is_empty() => {
+            // A single account is used, whatever its permissions.
+            AccountChoice::All if candidates.len() == 1 && unusable.is_empty() => {
                 let only = Arc::clone(candidates);
                 return vec![offer(only, WaitLimit::Whole, DenialRole::Ordinary)];
             }
-            Whom::Anyone => {
+            AccountChoice::All => {
                 let tokens_of = |account| self.keys_of(job, account);
                 let observed = self.permissions.observed.lock();
-                observed.plan(now, job.asked, candidates, &unusable, &tokens_of)
+                observed.plan(now, job.access_query, candidates, &unusable, &tokens_of)
             }
         };
         let offered = |stage: Stage| {
-            let accounts = self.accounts.candidates.part(candidates, stage.who);
+            let accounts = self.accounts.candidates.part(candidates, stage.accounts);
             offer(accounts, stage.patience, stage.resort)
         };
         stages.into_iter().map(offered).collect()
@@ -94,7 +94,7 @@ impl Dispatcher {
         let comes = |account: &AccountId| self.tokens.comes(*account, accepted, now, job.deadline);
         let mut unusable = self.without_usable_token(job, &job.route.candidates, now);
         unusable.retain(|account| !comes(account));
-        // An account that gets another token may be asked again, but not for ever.
+        // An account that gets another token is tried again, but not for ever.
         let found_without =
             |account: &AccountId| without_token.iter().filter(|other| *other == account).count();
         let is_left = |account: &AccountId| found_without(account) < WITHOUT_MAX && comes(account);
@@ -118,15 +118,15 @@ impl Dispatcher {
         }
         // A streamed body cannot be sent again after a rejected token.
         let trial = if matches!(job.request.body, OutgoingBody::Streamed(_)) {
-            Trial::Reluctant
+            ProbeReadiness::Reluctant
         } else {
-            Trial::Willing
+            ProbeReadiness::Willing
         };
         let slots = self.tokens.order(account, job.route.endpoint.tokens, preferred, trial, now);
         let mut keys: Vec<TokenKey> = slots.into_iter().map(key_of).collect();
         if keys.len() > 1 {
             // A stable sort: equals keep their order.
-            self.permissions.observed.lock().rank(now, job.asked, account, &mut keys);
+            self.permissions.observed.lock().rank(now, job.access_query, account, &mut keys);
         }
         keys.into_iter().find_map(|TokenKey(slot)| self.tokens.take(SlotId(slot), now))
     }
@@ -136,7 +136,7 @@ impl Dispatcher {
     }
 
     /// Records an answer as an observation about its token. `stored` is the status behind a 304.
-    pub fn learn(&self, job: &Job, answer: &Answer, stored: Option<StatusCode>) {
+    pub fn observe(&self, job: &Job, answer: &Answer, stored: Option<StatusCode>) {
         // A client's own credential is not recorded, and its dynamic account may change hands.
         if job.client_credential.is_some() {
             return;
@@ -155,7 +155,13 @@ impl Dispatcher {
         accepted: Option<&AcceptedPermission<'_>>,
     ) {
         let (now, holder) = (self.env.clock.now(), Holder { account, token: key_of(token.slot()) });
-        self.permissions.observed.lock().record(now, job.asked, holder, observation, accepted);
+        self.permissions.observed.lock().record(
+            now,
+            job.access_query,
+            holder,
+            observation,
+            accepted,
+        );
     }
 
     /// The number of further credentials for a denied read, at most `max`.
@@ -214,20 +220,20 @@ mod tests {
             account: AccountId(0),
             token: TokenId(0),
             requested_at: Timestamp::EPOCH,
-            verdict: DenialConfidence::Final,
+            denial_confidence: DenialConfidence::Final,
         };
         observation(&answer, stored.map(status_of))
     }
 
     #[test]
-    fn a_confirmed_404_is_still_a_404() {
+    fn a_revalidated_404_is_still_a_404() {
         assert_eq!(answered(304, Some(404)), Some(Observation::Denied(Denial::NotFound)));
         assert_eq!(answered(304, Some(200)), Some(Observation::Served));
         assert_eq!(answered(304, None), None);
     }
 
     #[test]
-    fn faults_of_the_upstream_and_bad_requests_teach_nothing() {
+    fn upstream_faults_and_bad_requests_yield_no_observation() {
         for status in [400, 401, 409, 410, 422, 429, 451, 500, 502, 503] {
             assert_eq!(answered(status, Some(200)), None, "{status}");
         }

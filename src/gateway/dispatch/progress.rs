@@ -71,8 +71,8 @@ impl Hold {
 }
 
 impl From<&LimitDenied> for Hold {
-    fn from(refusal: &LimitDenied) -> Self {
-        Self { by: HeldBy::Limit(refusal.limit), account: refusal.account, until: refusal.until }
+    fn from(denied: &LimitDenied) -> Self {
+        Self { by: HeldBy::Limit(denied.limit), account: denied.account, until: denied.until }
     }
 }
 
@@ -104,7 +104,7 @@ impl RequestProgress {
     }
 
     /// True while a limit holds it, so that other requests may overtake it.
-    pub fn waits_in_line(&self) -> bool {
+    pub fn is_in_wait_queue(&self) -> bool {
         self.0.lock().holding.is_some_and(|(hold, _)| matches!(hold.by, HeldBy::Limit(_)))
     }
 
@@ -150,12 +150,12 @@ impl RequestProgress {
     }
 
     /// Records a limit denial, which outweighs earlier waits.
-    pub fn refused(&self, hold: Hold) {
+    pub fn denied(&self, hold: Hold) {
         self.0.lock().figures.held = Some(hold);
     }
 
     /// Records a limit denial without a known account; a known one stays.
-    pub fn refused_somewhere(&self, limit: LimitKind, until: Timestamp) {
+    pub fn denied_somewhere(&self, limit: LimitKind, until: Timestamp) {
         let held = &mut self.0.lock().figures.held;
         if held.is_none_or(|hold| hold.by != HeldBy::Limit(limit)) {
             *held =
@@ -170,7 +170,7 @@ impl RequestProgress {
         figures.resource = Some(resource.clone());
     }
 
-    /// Records the account of the delivered answer, which may not be the last one asked.
+    /// Records the account of the delivered answer, which may not be the last one tried.
     pub fn answered_by(&self, account: AccountId) {
         self.0.lock().figures.account = Some(account);
     }
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_on_its_way_is_brought_to_its_end_and_nothing_is_sent_after_it() {
+    fn a_cancelled_request_on_the_wire_is_not_sent_again() {
         let progress = RequestProgress::default();
         assert!(progress.may_send());
         assert_eq!(progress.cancel(), CancelOutcome::OnWire);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_waits_the_longest_is_told_and_one_that_goes_on_counts() {
+    fn the_current_or_else_the_longest_wait_is_reported() {
         let progress = RequestProgress::default();
         let (start, limit) = (Timestamp::from_secs(100), |limit| Hold {
             by: HeldBy::Limit(limit),
@@ -226,21 +226,21 @@ mod tests {
         assert_eq!(
             progress.figures(after(6)).held.map(|hold| hold.by.name()),
             Some("concurrency"),
-            "it is what holds it now"
+            "the current wait is reported"
         );
         progress.released(after(7));
         let figures = progress.figures(after(9));
         assert_eq!((figures.queue, figures.held), (Duration::from_secs(7), Some(Hold::TURN)));
-        progress.refused(limit(LimitKind::Primary));
+        progress.denied(limit(LimitKind::Primary));
         assert_eq!(
             progress.figures(after(9)).held,
             Some(limit(LimitKind::Primary)),
-            "a refusal says more"
+            "a denial outweighs waits"
         );
     }
 
     #[test]
-    fn a_wait_of_no_time_is_none() {
+    fn a_wait_of_zero_duration_is_not_recorded() {
         let (progress, now) = (RequestProgress::default(), Timestamp::from_secs(100));
         progress.held(now, Hold::TURN);
         assert_eq!(progress.released(now), None);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_called_back_also_between_two_attempts() {
+    fn a_request_between_two_attempts_can_be_cancelled() {
         let progress = RequestProgress::default();
         assert!(progress.may_send());
         progress.ended(Duration::ZERO);

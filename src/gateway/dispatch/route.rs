@@ -1,4 +1,4 @@
-//! A route: what a request is to the upstream, which accounts may carry it, what it costs.
+//! A route: the endpoint of a request, the accounts that may carry it, and its cost.
 
 use crate::api::Endpoint;
 use crate::decision::cache::key::Scope;

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_extensions_and_trailers_are_read_wherever_the_pieces_end() {
+    fn a_chunked_body_is_decoded_at_any_piece_boundary() {
         let text = "5\r\nhello\r\n6;name=\"v\"\r\n world\r\n0\r\nX-Sum: 1\r\n\r\nGET /next";
         for piece_bytes in [1, 2, 3, 7, 100] {
             assert_eq!(read(text, piece_bytes), Ok(("hello world".into(), true)), "{piece_bytes}");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_parsers_could_read_differently_is_refused() {
+    fn ambiguous_chunk_framing_is_rejected() {
         for text in [
             "\r\nhello\r\n0\r\n\r\n",
             " \r\n\r\n",

@@ -1,4 +1,4 @@
-//! Content codings: which a stored answer may be sent in, which a client accepts.
+//! Content codings: those that a stored answer permits, and those that a client accepts.
 
 use http::header::{self, HeaderMap, HeaderValue};
 
@@ -10,11 +10,11 @@ use crate::gateway::http::media_type::{content_type, has_json_type};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentCodings {
     /// Only its own.
-    AsItIs,
-    /// Others too; its `Vary` says so already.
-    Chosen,
+    IdentityOnly,
+    /// Others too; its `Vary` names the header already.
+    Negotiated,
     /// Others too; `Vary` must be added.
-    ChosenUnsaid,
+    NegotiatedWithoutVary,
 }
 
 impl ContentCodings {
@@ -24,7 +24,7 @@ impl ContentCodings {
     pub fn of(headers: &HeaderMap, etag: Option<&HeaderValue>) -> Self {
         let is_weak = etag.is_some_and(|etag| etag.as_bytes().starts_with(b"W/"));
         if !is_weak || !is_text(headers) || headers.contains_key(header::CONTENT_ENCODING) {
-            return Self::AsItIs;
+            return Self::IdentityOnly;
         }
         // RFC 9110 §7.7, RFC 9111 §5.2.2.6.
         let control = CacheControl::parse(headers);
@@ -32,12 +32,12 @@ impl ContentCodings {
             || control.no_store
             || DIGESTS.iter().any(|name| headers.contains_key(*name))
         {
-            return Self::AsItIs;
+            return Self::IdentityOnly;
         }
         match vary_names(headers) {
-            None => Self::AsItIs,
-            Some(names) if names.contains(&header::ACCEPT_ENCODING) => Self::Chosen,
-            Some(_) => Self::ChosenUnsaid,
+            None => Self::IdentityOnly,
+            Some(names) if names.contains(&header::ACCEPT_ENCODING) => Self::Negotiated,
+            Some(_) => Self::NegotiatedWithoutVary,
         }
     }
 }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lists_gzip_gets_it() {
+    fn a_client_that_accepts_gzip_gets_it() {
         for line in [
             "gzip",
             "gzip, deflate, br",
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_or_likes_something_else_better_gets_the_text() {
+    fn gzip_is_not_sent_if_absent_excluded_or_ranked_below_text() {
         for line in [
             "",
             ",",
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_may_be_compressed_and_say_that_there_is_a_choice() {
+    fn texts_may_be_compressed_and_vary_by_accept_encoding() {
         for content_type in [
             "application/json",
             "application/problem+json; charset=utf-8",
@@ -186,21 +186,21 @@ mod tests {
         ] {
             assert_eq!(
                 codings(&[("content-type", content_type)]),
-                ContentCodings::ChosenUnsaid,
+                ContentCodings::NegotiatedWithoutVary,
                 "{content_type}"
             );
         }
-        let said =
+        let with_vary =
             [("content-type", "text/plain"), ("vary", "Accept"), ("vary", "x, Accept-Encoding")];
-        assert_eq!(codings(&said), ContentCodings::Chosen);
+        assert_eq!(codings(&with_vary), ContentCodings::Negotiated);
     }
 
     #[test]
-    fn what_is_no_text_or_must_not_be_changed_or_kept_is_left_alone() {
+    fn binary_protected_or_unstorable_answers_stay_plain() {
         for content_type in ["image/png", "application/octet-stream", "application/zip"] {
             assert_eq!(
                 codings(&[("content-type", content_type)]),
-                ContentCodings::AsItIs,
+                ContentCodings::IdentityOnly,
                 "{content_type}"
             );
         }
@@ -214,13 +214,13 @@ mod tests {
         ] {
             assert_eq!(
                 codings(&[("content-type", "text/plain"), other]),
-                ContentCodings::AsItIs,
+                ContentCodings::IdentityOnly,
                 "{other:?}"
             );
         }
         let text = headers(&[("content-type", "text/plain")]);
         for etag in [None, Some(&HeaderValue::from_static("\"a\""))] {
-            assert_eq!(ContentCodings::of(&text, etag), ContentCodings::AsItIs, "{etag:?}");
+            assert_eq!(ContentCodings::of(&text, etag), ContentCodings::IdentityOnly, "{etag:?}");
         }
     }
 }

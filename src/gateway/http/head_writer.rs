@@ -10,25 +10,25 @@ const DIGITS_MAX: usize = 20;
 /// Fields of a head that is being put together.
 pub trait Fields {
     /// Adds `name: value`, name in lower case and unique unless the head can replace values.
-    fn say(&mut self, name: &str, value: &[u8]);
+    fn set(&mut self, name: &str, value: &[u8]);
 
-    fn say_number(&mut self, name: &str, number: u64) {
-        with_digits(number, |digits| self.say(name, digits));
+    fn set_number(&mut self, name: &str, number: u64) {
+        with_digits(number, |digits| self.set(name, digits));
     }
 }
 
 /// The head of an answer that is being put together.
 pub trait Head: Fields {
-    /// Begins the head. `bytes`: the room that the fields and the body are going to take.
+    /// Begins the head. `bytes` is the space to reserve for fields and body.
     fn begin(&mut self, status: StatusCode, bytes: usize);
 
-    /// Says one more field of this name.
+    /// Adds one more field of this name.
     fn add(&mut self, name: &HeaderName, value: &HeaderValue);
 
-    /// Says stored lines, but for those of the names in `omitted`.
+    /// Adds stored lines, except those with a name in `omitted`.
     fn add_lines(&mut self, blocks: [&[u8]; 2], omitted: &[&str]);
 
-    /// Says the fields of a map, before any other.
+    /// Adds the fields of a map; call it before any other addition.
     fn add_map(&mut self, fields: HeaderMap);
 }
 
@@ -60,7 +60,7 @@ pub struct OnWire<'b>(pub &'b mut Vec<u8>);
 
 impl Fields for HeaderMap {
     /// Ignores a value that no header can hold; replaces an earlier value.
-    fn say(&mut self, name: &str, value: &[u8]) {
+    fn set(&mut self, name: &str, value: &[u8]) {
         if let (Ok(name), Ok(value)) =
             (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value))
         {
@@ -70,8 +70,8 @@ impl Fields for HeaderMap {
 }
 
 impl Fields for MapHead {
-    fn say(&mut self, name: &str, value: &[u8]) {
-        self.fields.say(name, value);
+    fn set(&mut self, name: &str, value: &[u8]) {
+        self.fields.set(name, value);
     }
 }
 
@@ -94,7 +94,7 @@ impl Head for MapHead {
 }
 
 impl Fields for OnWire<'_> {
-    fn say(&mut self, name: &str, value: &[u8]) {
+    fn set(&mut self, name: &str, value: &[u8]) {
         self.0.reserve(name.len() + value.len() + 4);
         push_line(self.0, name, value);
     }
@@ -107,7 +107,7 @@ impl Head for OnWire<'_> {
     }
 
     fn add(&mut self, name: &HeaderName, value: &HeaderValue) {
-        self.say(name.as_str(), value.as_bytes());
+        self.set(name.as_str(), value.as_bytes());
     }
 
     fn add_lines(&mut self, blocks: [&[u8]; 2], omitted: &[&str]) {
@@ -177,11 +177,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_said_in_plain_digits() {
+    fn a_number_is_written_in_plain_digits() {
         for number in [0, 7, 10, 4_999_999, u64::MAX] {
             let (mut map, mut wire) = (HeaderMap::new(), Vec::new());
-            map.say_number("x-n", number);
-            OnWire(&mut wire).say_number("x-n", number);
+            map.set_number("x-n", number);
+            OnWire(&mut wire).set_number("x-n", number);
             assert_eq!(map["x-n"], number.to_string());
             assert_eq!(wire, format!("x-n: {number}\r\n").into_bytes());
         }

@@ -294,12 +294,12 @@ mod tests {
     }
 
     #[test]
-    fn a_writes_conditions_are_for_the_upstream_to_weigh() {
+    fn the_conditions_of_a_write_pass_and_those_of_a_read_do_not() {
         for condition in ["if-match", "if-none-match", "if-unmodified-since", "if-modified-since"] {
-            let asked = map(&[(condition, "\"a\"")]);
+            let request = map(&[(condition, "\"a\"")]);
             assert!(
-                to_upstream(&asked, false).contains_key(condition)
-                    && to_upstream(&asked, true).is_empty(),
+                to_upstream(&request, false).contains_key(condition)
+                    && to_upstream(&request, true).is_empty(),
                 "{condition}"
             );
         }
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_describes_a_pool_token_never_reaches_a_client() {
+    fn headers_about_a_pool_token_never_reach_a_client() {
         let seen = to_client(
             &map(&[
                 ("x-oauth-scopes", "repo, admin:org"),
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preference_for_an_asynchronous_answer_is_read_in_every_spelling() {
+    fn respond_async_is_read_in_every_spelling() {
         for value in [
             "respond-async",
             "wait=5, Respond-Async",
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_without_a_media_type_asks_for_the_recommended_one() {
+    fn a_request_without_a_media_type_gets_the_recommended_one() {
         let mut headers = map(&[("accept", "*/*")]);
         complete(&mut headers, Dialect::Github);
         assert_eq!(headers["accept"], "application/vnd.github+json");
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_the_same_stored_answer_asks_in_the_same_words() {
+    fn equivalent_accept_headers_are_sent_in_one_spelling() {
         let spelled = |lines: &[&'static str]| {
             let mut headers = map(&lines.iter().map(|line| ("accept", *line)).collect::<Vec<_>>());
             spell_accept(&mut headers, Dialect::Github);
@@ -444,12 +444,12 @@ mod tests {
             "text/html; charset=utf-8, Application/JSON",
             "application/json;q=0.5, application/vnd.github.a-preview+json",
         ] {
-            assert_eq!(spelled(&[other]), [other], "it asks for something, and is left alone");
+            assert_eq!(spelled(&[other]), [other], "another media type stays unchanged");
         }
     }
 
     #[test]
-    fn a_request_id_that_could_break_a_log_is_replaced() {
+    fn a_request_id_that_could_break_a_log_is_ignored() {
         assert_eq!(
             request_id(&map(&[("x-request-id", "abc-1")])),
             Some(&HeaderValue::from_static("abc-1"))

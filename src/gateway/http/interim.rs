@@ -26,7 +26,7 @@ pub struct Interim {
 #[derive(Default)]
 pub struct Interims {
     unsent: Mutex<VecDeque<Interim>>,
-    came: Notify,
+    arrived: Notify,
 }
 
 impl Interims {
@@ -34,7 +34,7 @@ impl Interims {
         let mut unsent = self.unsent.lock();
         if unsent.len() < UNSENT_MAX {
             unsent.push_back(interim);
-            self.came.notify_one();
+            self.arrived.notify_one();
         }
     }
 
@@ -47,7 +47,7 @@ impl Interims {
             if let Some(interim) = self.take() {
                 return interim;
             }
-            self.came.notified().await;
+            self.arrived.notified().await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Headers, chunks, ranges and informational answers.
+//! Headers, chunks, ranges and interim answers.
 
 pub mod chunks;
 pub mod content_coding;

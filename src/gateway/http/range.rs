@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn one_range_is_given() {
+    fn a_single_range_is_served() {
         for (range, bytes) in [
             ("bytes=0-1", 0..=1),
             ("bytes=9-", 9..=9),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_behind_the_end_cannot_be_given() {
+    fn a_range_beyond_the_end_is_unsatisfiable() {
         for range in ["bytes=10-", "bytes=10-11", "bytes=-0"] {
             assert_eq!(part(range), Part::Unsatisfiable, "{range}");
         }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn several_ranges_and_what_is_no_range_ask_for_the_whole() {
+    fn several_or_invalid_ranges_get_the_whole_body() {
         for range in [
             "bytes=0-1,3-4",
             "bytes=2-1",
@@ -114,19 +114,19 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_another_body_is_never_given() {
-        let asked = |condition: &'static str| {
+    fn a_range_of_another_version_is_never_served() {
+        let request = |condition: &'static str| {
             HeaderMap::from_iter([
                 (header::RANGE, HeaderValue::from_static("bytes=0-1")),
                 (header::IF_RANGE, HeaderValue::from_static(condition)),
             ])
         };
         let etag = HeaderValue::from_static("\"a\"");
-        assert_eq!(part_of(&asked("\"a\""), 10, Some(&etag)), Part::Bytes(0..=1));
+        assert_eq!(part_of(&request("\"a\""), 10, Some(&etag)), Part::Bytes(0..=1));
         for condition in ["\"b\"", "W/\"a\"", "Tue, 01 Jul 2025 00:00:00 GMT"] {
-            assert_eq!(part_of(&asked(condition), 10, Some(&etag)), Part::Whole, "{condition}");
+            assert_eq!(part_of(&request(condition), 10, Some(&etag)), Part::Whole, "{condition}");
         }
         let weak = HeaderValue::from_static("W/\"a\"");
-        assert_eq!(part_of(&asked("W/\"a\""), 10, Some(&weak)), Part::Whole);
+        assert_eq!(part_of(&request("W/\"a\""), 10, Some(&weak)), Part::Whole);
     }
 }

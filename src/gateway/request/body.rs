@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_bodies_together_have_a_bound_and_give_their_room_back() {
+    fn the_memory_for_bodies_is_bounded_and_returned() {
         let memory = BodyMemory::default();
         let mut held = Vec::new();
         loop {

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_key_is_nobodys() {
+    fn a_wrong_key_identifies_no_client() {
         for value in [
             "Bearer weir_keys",
             "Bearer ",

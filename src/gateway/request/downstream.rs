@@ -14,7 +14,7 @@ pub struct Downstream {
 }
 
 impl Downstream {
-    /// Builds the clients' side of one config; the memory for bodies goes on from `before`.
+    /// Builds the client side of one config; the memory for bodies is that of `before`.
     pub fn new(config: &Config, before: Option<&Self>) -> Self {
         let listen = &config.listen;
         let server_address = match (&listen.public_url, listen.http.first()) {

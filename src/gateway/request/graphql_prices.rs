@@ -34,7 +34,7 @@ impl GraphqlPrices {
         self.inner.lock().units.get(&operation).copied().unwrap_or(1)
     }
 
-    pub fn learn(&self, operation: OperationKey, answer: &[u8]) {
+    pub fn record(&self, operation: OperationKey, answer: &[u8]) {
         let Some(units) = price_in(answer) else { return };
         let units = units.clamp(1, UNITS_MAX);
         let Prices { units: known, oldest_first } = &mut *self.inner.lock();
@@ -95,20 +95,20 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_costs_what_its_last_answer_said() {
+    fn an_operation_costs_its_last_reported_price() {
         let prices = GraphqlPrices::default();
         assert_eq!(prices.of(operation(1)), 1);
         for cost in [7, 3, 1, 50] {
-            prices.learn(operation(1), &answer(cost));
+            prices.record(operation(1), &answer(cost));
             assert_eq!(prices.of(operation(1)), cost);
         }
         assert_eq!(prices.of(operation(2)), 1);
     }
 
     #[test]
-    fn an_answer_without_a_price_teaches_nothing_and_no_price_is_out_of_reach() {
+    fn a_missing_price_changes_nothing_and_prices_are_clamped() {
         let prices = GraphqlPrices::default();
-        prices.learn(operation(1), &answer(7));
+        prices.record(operation(1), &answer(7));
         for silent in [
             "",
             "{}",
@@ -117,19 +117,19 @@ mod tests {
             "{\"data\":{\"rateLimit\":null}}",
             "{\"data\":{\"rateLimit\":{\"cost\":-1}}}",
         ] {
-            prices.learn(operation(1), silent.as_bytes());
+            prices.record(operation(1), silent.as_bytes());
             assert_eq!(prices.of(operation(1)), 7, "{silent}");
         }
-        prices.learn(operation(1), &answer(u32::MAX));
+        prices.record(operation(1), &answer(u32::MAX));
         assert_eq!(prices.of(operation(1)), UNITS_MAX);
-        prices.learn(operation(1), &answer(0));
+        prices.record(operation(1), &answer(0));
         assert_eq!(prices.of(operation(1)), 1);
     }
 
     #[test]
-    fn only_so_many_prices_are_remembered() {
+    fn the_number_of_remembered_prices_is_bounded() {
         let prices = GraphqlPrices::default();
-        (0..3 * OPERATIONS_MAX).for_each(|name| prices.learn(operation(name), &answer(2)));
+        (0..3 * OPERATIONS_MAX).for_each(|name| prices.record(operation(name), &answer(2)));
         let inner = prices.inner.lock();
         assert_eq!((inner.units.len(), inner.oldest_first.len()), (OPERATIONS_MAX, OPERATIONS_MAX));
         assert_eq!(inner.units.get(&operation(3 * OPERATIONS_MAX - 1)), Some(&2));

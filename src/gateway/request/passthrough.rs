@@ -27,7 +27,7 @@ pub struct DynamicAccounts {
     secret: hmac::Key,
     /// The first dynamic account; those of the config come before it.
     first: AccountId,
-    places: u32,
+    accounts_max: u32,
     occupied: Mutex<Occupied>,
 }
 
@@ -41,7 +41,7 @@ struct Occupied {
 }
 
 struct Taken {
-    account_place: Arc<DynamicAccount>,
+    dynamic_account: Arc<DynamicAccount>,
     used: u64,
 }
 
@@ -49,15 +49,15 @@ impl DynamicAccounts {
     pub fn new(config: &Config) -> Self {
         Self {
             secret: hmac::Key::new(hmac::HMAC_SHA256, &random::secret()),
-            first: AccountId(config.places.first),
-            places: config.places.dynamic,
+            first: AccountId(config.account_layout.first),
+            accounts_max: config.account_layout.dynamic,
             occupied: Mutex::default(),
         }
     }
 
     /// Assigns a dynamic account to the credential; `None` if none is free. `vacate` resets the
     /// least recently used one and fails if it is in use.
-    pub(super) fn account_place(
+    pub(super) fn assign(
         &self,
         mut authorization: HeaderValue,
         vacate: impl Fn(AccountId) -> bool,
@@ -72,11 +72,11 @@ impl DynamicAccounts {
             taken.used = used;
             return Some(ClientCredential {
                 authorization,
-                account_place: Arc::clone(&taken.account_place),
+                dynamic_account: Arc::clone(&taken.dynamic_account),
             });
         }
         let in_use = u32::try_from(occupied.by_key.len()).unwrap_or(u32::MAX);
-        let account = if in_use < self.places {
+        let account = if in_use < self.accounts_max {
             AccountId(self.first.0 + in_use)
         } else {
             occupied.vacate_idle(vacate)?
@@ -84,9 +84,9 @@ impl DynamicAccounts {
         // Its validators belong to it alone. If the number wraps around, the scope still differs.
         let token = TokenId::of_client(occupied.given);
         occupied.given = occupied.given.wrapping_add(1);
-        let account_place = Arc::new(DynamicAccount { key, account, token });
-        occupied.by_key.insert(key, Taken { account_place: Arc::clone(&account_place), used });
-        Some(ClientCredential { authorization, account_place })
+        let dynamic_account = Arc::new(DynamicAccount { key, account, token });
+        occupied.by_key.insert(key, Taken { dynamic_account: Arc::clone(&dynamic_account), used });
+        Some(ClientCredential { authorization, dynamic_account })
     }
 }
 
@@ -94,9 +94,9 @@ impl Occupied {
     /// Frees the least recently used account without a request in progress.
     fn vacate_idle(&mut self, vacate: impl Fn(AccountId) -> bool) -> Option<AccountId> {
         let idle =
-            self.by_key.values().filter(|taken| Arc::strong_count(&taken.account_place) == 1);
+            self.by_key.values().filter(|taken| Arc::strong_count(&taken.dynamic_account) == 1);
         let mut idle: Vec<_> = idle
-            .map(|taken| (taken.used, taken.account_place.key, taken.account_place.account))
+            .map(|taken| (taken.used, taken.dynamic_account.key, taken.dynamic_account.account))
             .collect();
         idle.sort_unstable_by_key(|(used, ..)| *used);
         let (_, key, account) = idle.into_iter().find(|(_, _, account)| vacate(*account))?;
@@ -109,61 +109,59 @@ impl Occupied {
 mod tests {
     use super::*;
 
-    fn dynamic_accounts(places: u32) -> DynamicAccounts {
+    fn dynamic_accounts(accounts_max: u32) -> DynamicAccounts {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, b"secret");
-        DynamicAccounts { secret, first: AccountId(3), places, occupied: Mutex::default() }
+        DynamicAccounts { secret, first: AccountId(3), accounts_max, occupied: Mutex::default() }
     }
 
-    pub(super) fn account_place(
+    fn credential(
         dynamic_accounts: &DynamicAccounts,
         credential: &'static str,
     ) -> Option<ClientCredential> {
-        dynamic_accounts.account_place(HeaderValue::from_static(credential), |_| true)
+        dynamic_accounts.assign(HeaderValue::from_static(credential), |_| true)
     }
 
     #[test]
-    fn a_credential_keeps_its_place_and_another_has_another() {
+    fn each_credential_keeps_a_dynamic_account_of_its_own() {
         let dynamic_accounts = dynamic_accounts(2);
         let [one, again, other] = ["Bearer a", "Bearer a", "token a"]
-            .map(|credential| account_place(&dynamic_accounts, credential).unwrap());
+            .map(|value| credential(&dynamic_accounts, value).unwrap());
         assert_eq!((one.account(), one.scope()), (again.account(), again.scope()));
         assert!(
             one.account() != other.account()
                 && one.scope() != other.scope()
-                && one.account_place.token != other.account_place.token
+                && one.dynamic_account.token != other.dynamic_account.token
         );
         assert!(one.account().0 >= 3 && other.account().0 >= 3);
     }
 
     #[test]
-    fn the_place_of_whoever_was_away_longest_goes_to_the_next() {
+    fn the_least_recently_used_account_is_reassigned() {
         let dynamic_accounts = dynamic_accounts(2);
-        let first = account_place(&dynamic_accounts, "Bearer a").unwrap().account();
-        drop(account_place(&dynamic_accounts, "Bearer b"));
-        drop(account_place(&dynamic_accounts, "Bearer a"));
-        let next = account_place(&dynamic_accounts, "Bearer c").unwrap();
+        let first = credential(&dynamic_accounts, "Bearer a").unwrap().account();
+        drop(credential(&dynamic_accounts, "Bearer b"));
+        drop(credential(&dynamic_accounts, "Bearer a"));
+        let next = credential(&dynamic_accounts, "Bearer c").unwrap();
         assert_ne!(next.account(), first);
-        assert_eq!(account_place(&dynamic_accounts, "Bearer a").unwrap().account(), first);
+        assert_eq!(credential(&dynamic_accounts, "Bearer a").unwrap().account(), first);
     }
 
     #[test]
-    fn who_is_under_way_keeps_its_place() {
+    fn an_account_in_use_is_not_reassigned() {
         let dynamic_accounts = dynamic_accounts(1);
-        let under_way = account_place(&dynamic_accounts, "Bearer a").unwrap();
-        assert!(account_place(&dynamic_accounts, "Bearer b").is_none());
+        let under_way = credential(&dynamic_accounts, "Bearer a").unwrap();
+        assert!(credential(&dynamic_accounts, "Bearer b").is_none());
         drop(under_way);
         assert!(
-            dynamic_accounts
-                .account_place(HeaderValue::from_static("Bearer b"), |_| false)
-                .is_none(),
-            "the books know of something"
+            dynamic_accounts.assign(HeaderValue::from_static("Bearer b"), |_| false).is_none(),
+            "the ledger has an open lease"
         );
-        assert!(account_place(&dynamic_accounts, "Bearer b").is_some());
+        assert!(credential(&dynamic_accounts, "Bearer b").is_some());
     }
 
     #[test]
     fn a_credential_cannot_be_printed() {
-        let client_credential = account_place(&dynamic_accounts(1), "Bearer s3cret").unwrap();
+        let client_credential = credential(&dynamic_accounts(1), "Bearer s3cret").unwrap();
         assert!(!format!("{:?}", client_credential.credential()).contains("s3cret"));
     }
 }

@@ -16,7 +16,7 @@ use crate::api::{
 use crate::config::Config;
 use crate::decision::permissions::needs::{AccountTokens, unmet};
 use crate::decision::{AccountId, WriteSpacing, cache::freshness::Mode, cache::key::Scope};
-use crate::gateway::dispatch::candidates::{AccountLists, Accounts, Place, Territories};
+use crate::gateway::dispatch::candidates::{AccountLists, Accounts, PathSubject, Territories};
 use crate::gateway::dispatch::route::{MINT, Route};
 use crate::gateway::dispatch::{dispatcher::Dispatcher, job::ClientCredential};
 use crate::gateway::environment::Environment;
@@ -41,8 +41,8 @@ pub struct Router {
 }
 
 impl Router {
-    /// Builds the router of one config. `before`: the one of the config before it, whose dynamic
-    /// accounts and prices go on.
+    /// Builds the router of one config. The dynamic accounts and prices of `before`, the previous
+    /// config's router, are kept.
     pub fn new(
         env: &Arc<Environment>,
         dispatcher: &Arc<Dispatcher>,
@@ -69,12 +69,10 @@ impl Router {
         })
     }
 
-    /// The clients and their keys.
     pub fn clients(&self) -> &Clients {
         &self.clients
     }
 
-    /// The way of a routed request to its account.
     pub fn dispatcher(&self) -> &Arc<Dispatcher> {
         &self.dispatcher
     }
@@ -85,7 +83,7 @@ impl Router {
     }
 
     pub fn observe_price(&self, operation: OperationKey, answer: &[u8]) {
-        self.graphql_prices.learn(operation, answer);
+        self.graphql_prices.record(operation, answer);
     }
 
     /// Returns the upstream credential that a known client sends beside its key, with a dynamic
@@ -111,8 +109,7 @@ impl Router {
             return Ok(None);
         }
         let vacate = |account| self.dispatcher.admissions().vacate(account);
-        let client_credential =
-            self.dynamic_accounts.account_place(value.clone(), vacate).map(Arc::new);
+        let client_credential = self.dynamic_accounts.assign(value.clone(), vacate).map(Arc::new);
         client_credential.map(Some).ok_or_else(|| {
             self.dispatcher.queue_full(&self.view_for(client, None, is_read), ResourceName::core())
         })
@@ -294,18 +291,25 @@ impl Router {
         path: &str,
         accounts: &Accounts,
     ) -> Result<Accounts, GatewayError> {
-        let place = place_of(params, path);
+        let subject = subject_of(params, path);
         let wanted = Wanted::by(endpoint);
         let is_able = |account| {
-            self.tokens.may_carry(account, wanted) && reaches(&self.env.config, account, place)
+            self.tokens.may_carry(account, wanted) && reaches(&self.env.config, account, subject)
         };
-        let territories = self.accounts.candidates.territories(place);
+        let territories = self.accounts.candidates.territories(subject);
         let able = self.accounts.candidates.able(accounts, wanted, territories, is_able);
-        able.ok_or_else(|| GatewayError::NoToken(self.why_nobody(endpoint, place, accounts)))
+        able.ok_or_else(|| {
+            GatewayError::NoToken(self.explain_no_account(endpoint, subject, accounts))
+        })
     }
 
     /// Explains why none of `accounts` may carry a request.
-    fn why_nobody(&self, endpoint: &Endpoint, place: Place<'_>, accounts: &[AccountId]) -> String {
+    fn explain_no_account(
+        &self,
+        endpoint: &Endpoint,
+        subject: PathSubject<'_>,
+        accounts: &[AccountId],
+    ) -> String {
         let held = |account: &AccountId| {
             let settings = self.env.config.account(*account)?;
             Some(AccountTokens {
@@ -313,13 +317,13 @@ impl Router {
                 kind: settings.kind,
                 tokens: self.tokens.kinds_of(*account).collect(),
                 accepted: self.tokens.may_carry(*account, Wanted::by(endpoint)),
-                reaches: reaches(&self.env.config, *account, place),
+                reaches: reaches(&self.env.config, *account, subject),
             })
         };
-        let named = match place {
-            Place::Repository { owner, name } => format!("{owner}/{name}"),
-            Place::Owner(owner) => owner.to_owned(),
-            Place::Neither => String::new(),
+        let named = match subject {
+            PathSubject::Repository { owner, name } => format!("{owner}/{name}"),
+            PathSubject::Owner(owner) => owner.to_owned(),
+            PathSubject::Neither => String::new(),
         };
         unmet(endpoint, &named, &accounts.iter().filter_map(held).collect::<Vec<_>>())
     }
@@ -335,34 +339,34 @@ fn roots_about_caller(table: &Table) -> BTreeSet<String> {
 }
 
 /// The repository or owner in a path, as far as `reach` needs it.
-fn place_of<'p>(params: &Params<'_, 'p>, path: &'p str) -> Place<'p> {
+fn subject_of<'p>(params: &Params<'_, 'p>, path: &'p str) -> PathSubject<'p> {
     let (owner, name) = (params.get("owner"), params.get("repo"));
     if let (Some(owner), Some(name)) = (owner, name) {
-        return Place::Repository { owner, name };
+        return PathSubject::Repository { owner, name };
     }
     let mut segments = path.split('/').skip(1);
     let first = segments.next();
     let owner = owner.or_else(|| segments.next().filter(|_| first == Some("repos")));
     let name = name.or_else(|| segments.next().filter(|_| first == Some("repos")));
     match (owner, name, params.get("org")) {
-        (Some(owner), Some(name), _) => Place::Repository { owner, name },
+        (Some(owner), Some(name), _) => PathSubject::Repository { owner, name },
         // An organization's number does not reveal its name.
         (_, _, Some(org))
             if first == Some("orgs")
                 || first == Some("organizations")
                     && !org.bytes().all(|byte| byte.is_ascii_digit()) =>
         {
-            Place::Owner(org)
+            PathSubject::Owner(org)
         }
-        _ => Place::Neither,
+        _ => PathSubject::Neither,
     }
 }
 
-fn reaches(config: &Config, account: AccountId, place: Place<'_>) -> bool {
+fn reaches(config: &Config, account: AccountId, subject: PathSubject<'_>) -> bool {
     let Some(account) = config.account(account) else { return false };
-    match place {
-        Place::Repository { owner, name } => account.reach.covers_repository(owner, name),
-        Place::Owner(owner) => account.reach.covers_owner(owner),
-        Place::Neither => true,
+    match subject {
+        PathSubject::Repository { owner, name } => account.reach.covers_repository(owner, name),
+        PathSubject::Owner(owner) => account.reach.covers_owner(owner),
+        PathSubject::Neither => true,
     }
 }

@@ -43,7 +43,7 @@ pub struct Webhooks {
 }
 
 impl Webhooks {
-    /// Builds the webhooks of one config; what `before` has received stays known.
+    /// Builds the webhooks of one config; deliveries received by `before` stay known.
     pub fn new(config: &Config, before: Option<&Self>) -> Arc<Self> {
         let earlier = before.and_then(|before| before.receiver.as_ref());
         let receiver = receiver(config)
@@ -57,7 +57,6 @@ impl Webhooks {
         self.receiver.as_ref()
     }
 
-    /// Deliveries under way.
     pub fn deliveries(&self) -> &Deliveries {
         &self.deliveries
     }

@@ -43,8 +43,8 @@ impl RateView {
             (RATE_RESET, self.reset),
         ];
         for (name, number) in numbers {
-            head.say_number(name, number);
+            head.set_number(name, number);
         }
-        head.say(RATE_RESOURCE, resource.as_str().as_bytes());
+        head.set(RATE_RESOURCE, resource.as_str().as_bytes());
     }
 }

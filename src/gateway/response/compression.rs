@@ -29,7 +29,7 @@ use crate::gateway::url_rewrite::map::{Body, Origin};
 /// one packet, so compression saves no time.
 const TEXT_BYTES_MIN: usize = 1024;
 /// Longer texts are compressed off the serving threads. Chosen here: a fifth of a millisecond.
-const HERE_BYTES_MAX: usize = 64 * 1024;
+const INLINE_BYTES_MAX: usize = 64 * 1024;
 /// The level of zlib-ng. A list of a hundred issues (149 kB) takes 310 µs and shrinks to 10.8 kB.
 /// Level 1: 200 µs, 14.2 kB. Level 6: 690 µs, 7.9 kB.
 const LEVEL: u32 = 2;
@@ -63,12 +63,12 @@ impl CompressedForm {
     }
 
     fn sent(&self) -> Sent {
-        self.bytes.clone().map_or(Sent::AsItIs, Sent::Gzip)
+        self.bytes.clone().map_or(Sent::Identity, Sent::Gzip)
     }
 }
 
 pub enum Sent {
-    AsItIs,
+    Identity,
     Gzip(Bytes),
     /// It must be compressed first, off the serving threads.
     Later,
@@ -77,7 +77,7 @@ pub enum Sent {
 pub struct CompressedForms {
     kept: Cache<Key, Arc<CompressedForm>, ByMemory>,
     /// Bounds the compressions off the serving threads.
-    beside: Semaphore,
+    background: Semaphore,
 }
 
 /// A text by its memory address, and the client's address if the text depends on it.
@@ -120,8 +120,8 @@ impl Weighter<Key, Arc<CompressedForm>> for ByMemory {
 }
 
 /// True if the answer has several forms. Depends on the answer, not on the request.
-pub fn is_chosen(entry: &Entry) -> bool {
-    entry.head.codings != ContentCodings::AsItIs && entry.body.text().len() >= TEXT_BYTES_MIN
+pub fn is_negotiated(entry: &Entry) -> bool {
+    entry.head.codings != ContentCodings::IdentityOnly && entry.body.text().len() >= TEXT_BYTES_MIN
 }
 
 impl CompressedForms {
@@ -130,8 +130,8 @@ impl CompressedForms {
         let bytes_max = cache_bytes / SHARE_OF_CACHE;
         let lifecycle = DefaultLifecycle::default();
         let kept = SHARDING.cache(bytes_max, object_max, USUAL_BYTES, ByMemory, lifecycle);
-        let beside = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { kept, beside: Semaphore::new(beside) }
+        let background = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { kept, background: Semaphore::new(background) }
     }
 
     /// Drops all forms, so that a purge leaves nothing behind.
@@ -154,16 +154,16 @@ impl CompressedForms {
     pub fn sent(&self, env: &Environment, entry: &Entry, form: &Form<'_>) -> Sent {
         let (body, origin) = (&entry.body, form.origin);
         // RFC 9111 §5.2.1.6. The cheapest test comes first.
-        if !is_chosen(entry)
+        if !is_negotiated(entry)
             || !accepts_gzip(form.headers)
             || RequestDirectives::of(form.headers, env.mode).no_transform
         {
-            return Sent::AsItIs;
+            return Sent::Identity;
         }
         if let Some(sent) = self.get(body, origin) {
             return sent;
         }
-        if body.text().len() > HERE_BYTES_MAX {
+        if body.text().len() > INLINE_BYTES_MAX {
             return Sent::Later;
         }
         let made = CompressedForm::of(&env.urls.render(body, origin), body.shared_text());
@@ -181,19 +181,19 @@ impl CompressedForms {
             return None;
         }
         let sent = match self.sent(env, entry, form) {
-            Sent::Later => self.compress_beside(env, &entry.body, form.origin).await?,
+            Sent::Later => self.compress_in_background(env, &entry.body, form.origin).await?,
             sent => sent,
         };
         if let Sent::Gzip(bytes) = sent { Some(bytes) } else { None }
     }
 
-    async fn compress_beside(
+    async fn compress_in_background(
         &self,
         env: &Environment,
         body: &Body,
         origin: &Origin,
     ) -> Option<Sent> {
-        let _turn = self.beside.acquire().await.ok()?;
+        let _turn = self.background.acquire().await.ok()?;
         // Another task may have compressed the same text meanwhile.
         if let Some(sent) = self.get(body, origin) {
             return Some(sent);
@@ -214,12 +214,12 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_found_for_the_very_text_it_was_made_of_and_no_other() {
-        let encodings = CompressedForms::new(1 << 20, 1 << 16);
+    fn a_form_is_found_only_for_the_text_it_was_made_of() {
+        let forms = CompressedForms::new(1 << 20, 1 << 16);
         let [one, same] = [(); 2].map(|()| Body::opaque(vec![b'x'; 4096].into()));
-        encodings.keep(&one, &origin("a"), CompressedForm::of(one.text(), one.shared_text()));
-        assert!(encodings.get(&one.clone(), &origin("b")).is_some(), "it is alike for all");
-        assert!(encodings.get(&same, &origin("a")).is_none());
+        forms.keep(&one, &origin("a"), CompressedForm::of(one.text(), one.shared_text()));
+        assert!(forms.get(&one.clone(), &origin("b")).is_some(), "it is alike for all");
+        assert!(forms.get(&same, &origin("a")).is_none());
         // A kept form keeps its text alive, so its address is not reused.
         let at = one.text().as_ptr();
         drop(one);
@@ -227,15 +227,14 @@ mod tests {
         assert!(
             later
                 .iter()
-                .all(|body| body.text().as_ptr() != at
-                    && encodings.get(body, &origin("a")).is_none())
+                .all(|body| body.text().as_ptr() != at && forms.get(body, &origin("a")).is_none())
         );
-        encodings.forget();
-        assert_eq!(encodings.kept.len(), 0);
+        forms.forget();
+        assert_eq!(forms.kept.len(), 0);
     }
 
     #[test]
-    fn a_text_with_addresses_has_a_form_for_each_of_them() {
+    fn a_text_with_urls_has_a_form_for_each_client_address() {
         let urls = crate::gateway::url_rewrite::map::UrlMap::new(
             "https://api.example.com",
             "https://api.example.com/graphql",
@@ -243,27 +242,23 @@ mod tests {
         );
         let body =
             urls.with_url_offsets(Bytes::from_static(b"{\"url\":\"https://api.example.com/a\"}"));
-        let encodings = CompressedForms::new(1 << 20, 1 << 16);
-        encodings.keep(&body, &origin("http://a"), CompressedForm::of(b"", body.shared_text()));
+        let forms = CompressedForms::new(1 << 20, 1 << 16);
+        forms.keep(&body, &origin("http://a"), CompressedForm::of(b"", body.shared_text()));
         assert!(
-            encodings.get(&body, &origin("http://a")).is_some()
-                && encodings.get(&body, &origin("http://b")).is_none()
+            forms.get(&body, &origin("http://a")).is_some()
+                && forms.get(&body, &origin("http://b")).is_none()
         );
     }
 
     #[test]
-    fn the_forms_take_an_eighth_of_the_cache_and_what_gets_no_longer_is_kept_as_that() {
-        let encodings = CompressedForms::new(1 << 20, 1 << 16);
+    fn forms_are_bounded_and_incompressible_text_stays_plain() {
+        let forms = CompressedForms::new(1 << 20, 1 << 16);
         for _ in 0..100 {
             let body = Body::opaque(vec![b'x'; 4096].into());
-            encodings.keep(
-                &body,
-                &origin("a"),
-                CompressedForm::of(body.text(), body.shared_text()),
-            );
+            forms.keep(&body, &origin("a"), CompressedForm::of(body.text(), body.shared_text()));
         }
-        assert!(encodings.kept.weight() <= 1 << 17 && encodings.kept.len() > 10);
+        assert!(forms.kept.weight() <= 1 << 17 && forms.kept.len() > 10);
         let noise = ring::digest::digest(&ring::digest::SHA512, b"noise");
-        assert!(matches!(CompressedForm::of(noise.as_ref(), Bytes::new()).sent(), Sent::AsItIs));
+        assert!(matches!(CompressedForm::of(noise.as_ref(), Bytes::new()).sent(), Sent::Identity));
     }
 }

@@ -1,4 +1,4 @@
-//! Answers that were fetched, kept, or are being read, as replies to a client.
+//! Replies to a client from fetched, stored and streamed answers.
 
 use crate::decision::cache::conditional::{Outcome as Conditional, evaluate, fails, is_exact};
 use crate::decision::cache::freshness::Mode;
@@ -22,7 +22,7 @@ pub const NOT_OF_A_304: [HeaderName; 3] =
     [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::LINK];
 
 impl Responder {
-    /// Its headers as the client gets them, filtered like a final answer's and without a length.
+    /// The headers of an interim answer, filtered like a final answer's and without a length.
     pub fn headers_of_interim(&self, interim: &Interim, origin: &Origin) -> HeaderMap {
         let mut headers = to_client(&interim.headers, self.env.mode);
         self.rewrite_addresses(&mut headers, origin);

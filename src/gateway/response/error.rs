@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_limit_leaves_something_remaining_and_links_where_clients_look() {
+    fn every_other_limit_is_shown_as_a_secondary_rate_limit() {
         for limit in OTHER_LIMITS {
             let (reply, body) = limited(limit, Timestamp::from_secs(1_007));
             assert_eq!(reply.status, StatusCode::FORBIDDEN, "{limit:?}");
@@ -181,9 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_told_to_wait_whole_seconds_and_never_none() {
+    fn retry_after_is_at_least_a_second_and_at_most_a_day() {
         for limit in [LimitKind::Primary, LimitKind::BatchFloor].into_iter().chain(OTHER_LIMITS) {
-            for (until_millis, told) in [
+            for (until_millis, expected) in [
                 (0, "1"),
                 (1_000_000, "1"),
                 (1_000_001, "1"),
@@ -193,13 +193,17 @@ mod tests {
                 (u64::MAX, "86400"),
             ] {
                 let (reply, _) = limited(limit, Timestamp::from_millis(until_millis));
-                assert_eq!(header(&reply, "retry-after"), told, "{limit:?} until {until_millis}");
+                assert_eq!(
+                    header(&reply, "retry-after"),
+                    expected,
+                    "{limit:?} until {until_millis}"
+                );
             }
         }
     }
 
     #[test]
-    fn every_limit_has_a_word_of_its_own_in_metrics_and_logs() {
+    fn every_limit_has_a_reason_of_its_own() {
         let all = [LimitKind::Primary, LimitKind::BatchFloor].into_iter().chain(OTHER_LIMITS);
         let word = |limit| {
             GatewayError::Limited {

@@ -1,4 +1,4 @@
-//! The form in which a client asks for an answer, and what its conditions make of a stored one.
+//! The requested form of an answer, and the evaluation of conditions against a stored one.
 
 use crate::decision::cache::conditional::{Outcome as Conditional, evaluate};
 use crate::gateway::cache::store::Entry;

@@ -28,16 +28,16 @@ pub fn add_gateway_headers(env: &Environment, head: &mut impl Fields, added: &Ga
         view.write(head, resource);
     }
     if let Some(status) = added.cache.cache_status() {
-        head.say("cache-status", status.as_bytes());
+        head.set("cache-status", status.as_bytes());
     }
     if spent_nothing(added.cache) {
-        head.say("x-from-cache", b"1");
+        head.set("x-from-cache", b"1");
     }
     if let Some(account) = added.figures.account {
-        head.say("x-weir-account", env.account_name(account).as_bytes());
+        head.set("x-weir-account", env.account_name(account).as_bytes());
     }
-    head.say("server-timing", &timing(&added.figures));
-    head.say("x-request-id", added.id.as_bytes());
+    head.set("server-timing", &timing(&added.figures));
+    head.set("x-request-id", added.id.as_bytes());
 }
 
 fn timing(figures: &Figures) -> Cow<'static, [u8]> {

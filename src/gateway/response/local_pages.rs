@@ -48,7 +48,7 @@ const HELP: &str = "weir: what the gateway's own errors mean\n\n\
 pub fn rate_limit(dispatcher: &Dispatcher, accounts: &Accounts) -> Reply {
     let mut names: Vec<ResourceName> =
         ALWAYS_LISTED.iter().map(|name| ResourceName::new(name)).collect();
-    names.extend(dispatcher.admissions().with_ledger(|books, _| books.resources_seen(accounts)));
+    names.extend(dispatcher.admissions().with_ledger(|ledger, _| ledger.resources_seen(accounts)));
     let shown = |name: &ResourceName| {
         let (view, now) = dispatcher.admissions().view(accounts, name);
         (name.as_str().to_owned(), json!(RateView::plain(&view, now)))

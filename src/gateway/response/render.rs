@@ -1,5 +1,5 @@
-//! The one place where an answer becomes a head and a body for a client, whichever way its request
-//! came in. The answer was chosen before, and `write` writes it.
+//! The one renderer of answers: a head and a body for a client, on the fast path as in a session.
+//! The answer is chosen before; `write` writes it.
 
 use crate::api::headers::RATE_LIMIT;
 use crate::clock::Timestamp;
@@ -9,7 +9,7 @@ use crate::gateway::cache::store::Entry;
 use crate::gateway::http::content_coding::ContentCodings;
 use crate::gateway::http::head_writer::{Head, MapHead, OnWire};
 use crate::gateway::http::range::{Part, part_of};
-use crate::gateway::response::compression::{Sent, is_chosen};
+use crate::gateway::response::compression::{Sent, is_negotiated};
 use crate::gateway::response::content::NOT_OF_A_304;
 use crate::gateway::response::form::{Form, is_not_modified};
 use crate::gateway::response::gateway_headers::{GatewayHeaders, add_gateway_headers};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// Buffer space for the head of an ordinary answer.
 const HEAD_BYTES_USUAL: usize = 2 * 1024;
 
-/// An answer on its way to a client, whichever way it came about.
+/// An answer to render: a stored one with its selection, or a finished reply.
 pub enum Content {
     Stored(Arc<Entry>, Selection),
     Made(Reply),
@@ -57,8 +57,8 @@ enum Source {
 }
 
 impl Responder {
-    /// Selects what a client gets of a stored answer; `None`: it has to be compressed first,
-    /// elsewhere.
+    /// Selects the part and form of a stored answer for a client; `None`: it must be compressed
+    /// first, off the serving threads.
     pub fn select(
         &self,
         entry: &Entry,
@@ -78,12 +78,12 @@ impl Responder {
         }
         let has_range = form.headers.contains_key(header::RANGE);
         let sent = match compression {
-            Compression::Done(gzip) => gzip.map_or(Sent::AsItIs, Sent::Gzip),
-            Compression::AtOnce if has_range || has_precondition => Sent::AsItIs,
+            Compression::Done(gzip) => gzip.map_or(Sent::Identity, Sent::Gzip),
+            Compression::AtOnce if has_range || has_precondition => Sent::Identity,
             Compression::AtOnce => self.compressed_forms.sent(&self.env, entry, form),
         };
         match sent {
-            Sent::AsItIs => {}
+            Sent::Identity => {}
             Sent::Gzip(gzip) => return Some(Selection::Gzip(gzip)),
             Sent::Later => return None,
         }
@@ -99,8 +99,8 @@ impl Responder {
         })
     }
 
-    /// Renders an answer for a session. `added`: what the gateway says beside it; `None` where no
-    /// request was read.
+    /// Renders an answer for a session. `added` holds the gateway headers; `None` if no request
+    /// was read.
     pub fn render_for_session(
         &self,
         content: Content,
@@ -158,7 +158,7 @@ impl Responder {
                 self.begin_stored(entry, selection, form, cache, now, head)
             }
             Content::Made(Reply { status, headers, body }) => {
-                // An error shows the budget that it is about.
+                // An error has the budget headers of its own limit.
                 if let Some(added) = added.as_mut().filter(|_| headers.contains_key(RATE_LIMIT)) {
                     added.view = None;
                 }
@@ -173,7 +173,7 @@ impl Responder {
         };
         let (has_no_body, _) = body_of(form.method, status);
         if let Some(length) = length.filter(|_| !has_no_body) {
-            head.say_number(header::CONTENT_LENGTH.as_str(), length as u64);
+            head.set_number(header::CONTENT_LENGTH.as_str(), length as u64);
         }
         if let Some(added) = added {
             add_gateway_headers(&self.env, head, &added);
@@ -203,8 +203,8 @@ impl Responder {
         match selection {
             Selection::PreconditionFailed => (status, whole(Bytes::new()), Some(0)),
             Selection::Unsatisfiable => {
-                let range = format!("bytes */{}", rendered());
-                head.say(header::CONTENT_RANGE.as_str(), range.as_bytes());
+                let content_range = format!("bytes */{}", rendered());
+                head.set(header::CONTENT_RANGE.as_str(), content_range.as_bytes());
                 (status, whole(Bytes::new()), Some(0))
             }
             Selection::NotModified => {
@@ -217,15 +217,16 @@ impl Responder {
                 let omitted = ["content-digest", "content-md5", "content-range"];
                 self.add_stored(&entry, entry.head.wire(), &omitted, status, form, head);
                 self.add_age(&entry, cache, now, head);
-                let place = format!("bytes {}-{}/{}", range.start(), range.end(), rendered());
-                head.say(header::CONTENT_RANGE.as_str(), place.as_bytes());
+                let content_range =
+                    format!("bytes {}-{}/{}", range.start(), range.end(), rendered());
+                head.set(header::CONTENT_RANGE.as_str(), content_range.as_bytes());
                 let part = self.env.urls.render(&entry.body, form.origin).slice(range);
                 let length = part.len();
                 (status, whole(part), Some(length))
             }
             Selection::Gzip(gzip) => {
                 self.add_stored(&entry, entry.head.wire(), &[], status, form, head);
-                head.say(header::CONTENT_ENCODING.as_str(), b"gzip");
+                head.set(header::CONTENT_ENCODING.as_str(), b"gzip");
                 self.add_age(&entry, cache, now, head);
                 (status, whole(gzip), Some(body_bytes))
             }
@@ -237,8 +238,8 @@ impl Responder {
         }
     }
 
-    /// Says the stored fields: those that are alike for all, then the addresses as this client
-    /// sees them.
+    /// Adds the stored fields: the lines equal for all clients, then the URLs, rewritten for this
+    /// one.
     fn add_stored(
         &self,
         entry: &Entry,
@@ -249,7 +250,7 @@ impl Responder {
         head: &mut impl Head,
     ) {
         head.add_lines(lines, omitted);
-        if is_chosen(entry) && entry.head.codings == ContentCodings::ChosenUnsaid {
+        if is_negotiated(entry) && entry.head.codings == ContentCodings::NegotiatedWithoutVary {
             head.add(&header::VARY, &HeaderValue::from_static("Accept-Encoding"));
         }
         if entry.head.addresses().next().is_some() {
@@ -278,7 +279,7 @@ impl Responder {
             let secs = entry.validated().age(now, self.env.mode).as_secs();
             // RFC 9111 §1.2.2: an age beyond the range is sent as the greatest value.
             let age = u32::try_from(secs).unwrap_or(1 << 31);
-            head.say_number(header::AGE.as_str(), age.into());
+            head.set_number(header::AGE.as_str(), age.into());
         }
     }
 }

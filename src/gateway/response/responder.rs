@@ -10,7 +10,7 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Builds the responder of one config; compressed forms go on from `before`.
+    /// Builds the responder of one config; the compressed forms of `before` are kept.
     pub fn new(env: &Arc<Environment>, before: Option<&Self>) -> Self {
         let cache = &env.config.cache;
         let compressed_forms = before.map_or_else(
@@ -20,7 +20,6 @@ impl Responder {
         Self { env: Arc::clone(env), compressed_forms }
     }
 
-    /// Compressed forms of stored answers.
     pub fn compressed_forms(&self) -> &CompressedForms {
         &self.compressed_forms
     }

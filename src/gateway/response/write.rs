@@ -62,8 +62,8 @@ pub async fn write(
 /// Ends a head in a buffer as the framework would end it.
 pub fn finish_head(into: &mut Vec<u8>) {
     let mut head = OnWire(into);
-    head.say(header::DATE.as_str(), get_cached_date().as_bytes());
-    head.say(header::CONNECTION.as_str(), b"keep-alive");
+    head.set(header::DATE.as_str(), get_cached_date().as_bytes());
+    head.set(header::CONNECTION.as_str(), b"keep-alive");
     into.extend_from_slice(b"\r\n");
 }
 

@@ -1,8 +1,8 @@
 //! The HTTP side of queued writes: `Prefer: respond-async`, `Idempotency-Key` and the status
 //! resource (SPECIFICATION, "Asynchronous writes"; RFC 7240).
 //!
-//! `queue/` runs such a write. A write with a key whose client waits goes through the same queue,
-//! so that a repetition finds it even after a crash. `credentials` detects requests that must not
+//! `queue/` runs such a write. A write with a key and a waiting client uses the same queue, so
+//! that a repetition finds it even after a crash. `credentials` detects requests that must not
 //! be stored.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::gateway::response::reply::{Reply, ReplyBody};
 use crate::gateway::server::request::{ClientRequest, Request, Stop};
 use crate::gateway::server::{
     body::IDLE_BODY_BYTES_MAX, classify::OWN_WRITES, credentials::carries_credential,
-    handler::Handler, interims::gone,
+    handler::Handler, interims::client_left,
 };
 use crate::gateway::upstream::outgoing::OutgoingBody;
 use crate::gateway::url_rewrite::map::Origin;
@@ -135,9 +135,10 @@ impl Handler {
         }
         // All waiters report the progress of the first request.
         request.progress = request_progress.unwrap_or_default();
-        let attending = SyncWait { queue: gateway.writes.queue(), id, watched };
-        let attended = gateway.writes.attended(attending, &route, deadline);
-        let kept = self.while_there(session, request, attended).await.ok_or(Stop::ClientGone)??;
+        let wait = SyncWait { queue: gateway.writes.queue(), id, watched };
+        let outcome = gateway.writes.wait_for_outcome(wait, &route, deadline);
+        let kept =
+            self.while_connected(session, request, outcome).await.ok_or(Stop::ClientGone)??;
         // A write has exactly one account, even if it was executed before this request.
         if let [account] = *route.candidates {
             request.progress.answered_by(account);
@@ -176,7 +177,7 @@ impl Handler {
                 () = env.wait_until(until) => {}
                 // During a drain no write begins, so none can end.
                 () = env.active.drain_begun() => {}
-                () = gone(session) => return Err(Stop::ClientGone),
+                () = client_left(session) => return Err(Stop::ClientGone),
             }
         }
         Ok(self.status_reply(id, &request.origin).await?)

@@ -1,4 +1,4 @@
-//! The stage that finds out what a request is, whose it is, and whether it is allowed.
+//! The stage that classifies a request: its client, its route and its permission.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ impl Handler {
         RoutedRequest { from, route }: &RoutedRequest,
         now: Timestamp,
     ) -> Result<Arc<Entry>, CacheLookup> {
-        let _looking = spans::cache_span(&request.span).entered();
+        let _lookup = spans::cache_span(&request.span).entered();
         let entry = self.gateway.cache.fresh(route.scope, &from.valid, &request.headers, now)?;
         request.outcome.cache = CacheOutcome::Hit;
         Ok(entry)

@@ -1,4 +1,4 @@
-//! A client connection with a read-ahead buffer, for a look at its first bytes.
+//! A client connection with a read-ahead buffer, to inspect its first bytes.
 //!
 //! To the framework it is an ordinary stream. Deadlines use the machine's time, because a slow
 //! client has nothing to do with the gateway's clock. Parsing is left out.

@@ -61,12 +61,12 @@ pub(super) fn carries_credential(
     let mut kept = headers.iter().filter(|(name, _)| !END_HERE.contains(name));
     by_route()
         || kept.any(|(name, value)| {
-            is_name_of_one(name.as_str()) || has_key(value.as_bytes(), clients)
+            names_credential(name.as_str()) || has_key(value.as_bytes(), clients)
         })
-        || query.is_some_and(|query| query_carries_one(query, clients))
+        || query.is_some_and(|query| query_carries_credential(query, clients))
 }
 
-fn query_carries_one(query: &str, clients: &Clients) -> bool {
+fn query_carries_credential(query: &str, clients: &Clients) -> bool {
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     // Some parsers read `;` as `&`.
     let names: Vec<_> = query
@@ -74,12 +74,12 @@ fn query_carries_one(query: &str, clients: &Clients) -> bool {
         .map(|part| decoded(part.split('=').next().unwrap_or_default()))
         .collect();
     let is_there = |wanted: &str| names.iter().any(|name| name.eq_ignore_ascii_case(wanted));
-    names.iter().any(|name| is_name_of_one(name))
+    names.iter().any(|name| names_credential(name))
         || is_there("code") && BESIDE_CODE.iter().any(|other| is_there(other))
         || has_key(&percent_decode_str(query).collect::<Vec<_>>(), clients)
 }
 
-fn is_name_of_one(name: &str) -> bool {
+fn names_credential(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let words: Vec<_> = name.split(|letter: char| !letter.is_alphanumeric()).collect();
     let whole = words.concat();
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_credential_is_known_by_its_name_however_it_is_spelled() {
+    fn a_credential_is_known_by_any_spelling_of_its_name() {
         for name in [
             "access_token",
             "Access-Token",
@@ -122,7 +122,7 @@ mod tests {
             "user[password]",
             "private-token",
         ] {
-            assert!(is_name_of_one(name), "{name}");
+            assert!(names_credential(name), "{name}");
         }
         for name in [
             "accept",
@@ -136,7 +136,7 @@ mod tests {
             "user-agent",
             "code",
         ] {
-            assert!(!is_name_of_one(name), "{name}");
+            assert!(!names_credential(name), "{name}");
         }
     }
 }

@@ -18,7 +18,7 @@ impl Handler {
     pub(super) fn error_reply(&self, request: &mut Request, error: &GatewayError) -> Reply {
         request.outcome.refusal = Some(error.reason());
         if let GatewayError::Limited { limit, until, .. } = error {
-            request.progress.refused_somewhere(*limit, *until);
+            request.progress.denied_somewhere(*limit, *until);
         }
         render_error(error, &request.origin, self.gateway.env.clock.now())
     }
@@ -39,11 +39,11 @@ impl Handler {
     ) -> GatewayHeaders<'r> {
         let figures = request.progress.figures(now);
         let view = request.identity.client.as_ref().map(|client| {
-            let booked = figures
+            let resource = figures
                 .resource
                 .as_ref()
                 .or_else(|| request.routed.as_ref().map(|routed| &routed.endpoint.resource));
-            let resource = booked.cloned().unwrap_or(ResourceName::core());
+            let resource = resource.cloned().unwrap_or(ResourceName::core());
             let accounts = if let Some(routed) = &request.routed {
                 Arc::clone(&routed.view)
             } else {
@@ -70,12 +70,12 @@ impl Handler {
             figures.account.map(|account| Arc::clone(self.gateway.env.shared_name(account)));
         outcome.held = figures.held.map(|hold| hold.for_log(&self.gateway.env));
         // A request that ended while it waited reached no account, but waited for one resource.
-        let asked_of = || {
+        let waited_for = || {
             let routed = outcome.held.as_ref().and(request.routed.as_ref());
             routed.map(|routed| routed.endpoint.resource.clone())
         };
         outcome.resource =
-            figures.resource.or_else(asked_of).map(|resource| resource.as_str().into());
+            figures.resource.or_else(waited_for).map(|resource| resource.as_str().into());
         outcome.error = figures.error.as_deref().map(LogText::error);
         self.gateway.env.metrics.record(outcome);
         log::emit(outcome);

@@ -19,7 +19,7 @@ const LINES_MAX: usize = 32;
 /// and there may be thousands of connections.
 const KEPT_BYTES_MAX: usize = 4 * 1024;
 /// Headers about the connection or a body: a session serves such requests.
-const NOT_HERE: [&str; 6] =
+const SESSION_ONLY: [&str; 6] =
     ["content-length", "transfer-encoding", "expect", "upgrade", "te", "trailer"];
 /// Headers with values that are compared in constant time.
 const SECRETS: [&str; 4] = ["authorization", "proxy-authorization", "cookie", KEY_HEADER];
@@ -55,7 +55,7 @@ impl Lines {
         else {
             return None;
         };
-        if length != lines.len() || parsed.iter().any(is_not_for_here) {
+        if length != lines.len() || parsed.iter().any(needs_session) {
             return None;
         }
         let mut headers = HeaderMap::with_capacity(parsed.len());
@@ -106,8 +106,8 @@ impl HeaderMemo {
 }
 
 /// True for headers about the connection or a body, except the default `keep-alive`.
-fn is_not_for_here(header: &httparse::Header<'_>) -> bool {
-    NOT_HERE.iter().any(|other| header.name.eq_ignore_ascii_case(other))
+fn needs_session(header: &httparse::Header<'_>) -> bool {
+    SESSION_ONLY.iter().any(|other| header.name.eq_ignore_ascii_case(other))
         || header.name.eq_ignore_ascii_case("connection")
             && !header.value.eq_ignore_ascii_case(b"keep-alive")
 }
@@ -119,7 +119,7 @@ mod tests {
     const HEAD: &str = "Host: a\r\nAuthorization: Bearer one\r\nAccept: */*\r\nCookie: c=1\r\n\r\n";
 
     #[test]
-    fn the_same_lines_are_known_again_whatever_follows() {
+    fn equal_header_lines_are_recognized() {
         let lines = Lines::read(HEAD.as_bytes()).unwrap();
         assert!(
             lines.begin(HEAD.as_bytes())
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_that_differs_anywhere_or_is_missing_makes_other_lines() {
+    fn header_lines_that_differ_in_a_byte_are_not_recognized() {
         let lines = Lines::read(HEAD.as_bytes()).unwrap();
         for at in 0..HEAD.len() {
             let mut other = HEAD.as_bytes().to_vec();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_about_the_connection_or_a_body_are_not_for_here() {
+    fn headers_about_connection_or_body_leave_the_fast_path() {
         for line in [
             "Content-Length: 0",
             "transfer-encoding: chunked",

@@ -1,4 +1,4 @@
-//! Informational answers on their way to the client of a session, and the watch for its leaving.
+//! Interim answers on their way to the client of a session, and the detection that it has left.
 
 use std::future::Future;
 use std::pin::pin;
@@ -22,7 +22,7 @@ impl Handler {
         );
     }
 
-    /// Writes the remaining ones to a session; the final answer comes next.
+    /// Writes the remaining interim answers to a session, before the final one.
     pub async fn pass_on_interims(
         &self,
         session: &mut ServerSession,
@@ -47,7 +47,7 @@ impl Handler {
 
     /// Runs `work` and passes interim answers to a session meanwhile. `None` if the client left. A
     /// client that takes nothing does not delay the work, because others may wait for it.
-    pub async fn while_there<T>(
+    pub async fn while_connected<T>(
         &self,
         session: &mut ServerSession,
         request: &Request,
@@ -63,7 +63,7 @@ impl Handler {
         loop {
             let interim = tokio::select! {
                 done = &mut work => return Some(done),
-                () = gone(session) => return None,
+                () = client_left(session) => return None,
                 interim = next() => interim,
             };
             let mut write = pin!(self.pass_on_interim(session, &request.origin, &interim));
@@ -97,7 +97,7 @@ impl Request {
 /// A client that pipelines its next request has not left, but the framework loses the byte that it
 /// read. The rest would be read as another request. Its connection therefore ends after this
 /// answer, as RFC 9112 §9.3.2 allows, and the client repeats the rest.
-pub(super) async fn gone(session: &mut ServerSession) {
+pub(super) async fn client_left(session: &mut ServerSession) {
     loop {
         match session.read_body_or_idle(true).await {
             Ok(_) => {}

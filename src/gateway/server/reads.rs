@@ -1,6 +1,6 @@
 //! Reads: the job and the cache request that a request becomes, and the answer to it.
 //!
-//! A miss on the fast path asks here too. Its answer goes out on the connection with one write.
+//! A miss on the fast path is served here too. Its answer leaves with one write.
 //! Streamed bodies, gateway errors, and answers that end the connection need a session.
 
 use std::sync::Arc;
@@ -56,8 +56,8 @@ impl Handler {
         lookup: Option<CacheLookup>,
     ) -> Result<Content, Stop> {
         let mut progress = request.progress.clone();
-        let fetch = self.ask(request, &mut progress, read, lookup);
-        let answered = self.while_there(session, request, fetch).await;
+        let fetch = self.fetch(request, &mut progress, read, lookup);
+        let answered = self.while_connected(session, request, fetch).await;
         let answered = request.fetched(progress, answered)?;
         Ok(self.content(request, answered).await)
     }
@@ -75,7 +75,7 @@ impl Handler {
         let interims = request.take_interims();
         let mut progress = request.progress.clone();
         // Boxed before it is wrapped, because each wrapper would move its large state.
-        let mut fetch = Box::pin(self.ask(&request, &mut progress, *read, Some(lookup)))
+        let mut fetch = Box::pin(self.fetch(&request, &mut progress, *read, Some(lookup)))
             .instrument(request.span.clone());
         let answered = loop {
             tokio::select! {
@@ -110,7 +110,7 @@ impl Handler {
 
     /// Performs a read that needs the upstream, alone or as a waiter of another request's fetch,
     /// and adopts that fetch's progress. Dropping the future leaves the fetch.
-    pub(super) async fn ask(
+    pub(super) async fn fetch(
         &self,
         request: &Request,
         progress: &mut RequestProgress,
@@ -158,7 +158,7 @@ impl Handler {
         let wait = headers::prefer_wait(&request.headers)
             .map_or(client.max_wait, |wait| wait.min(client.max_wait));
         Job {
-            asked: AccessQuery::of(route.endpoint, &valid.path),
+            access_query: AccessQuery::of(route.endpoint, &valid.path),
             route: Arc::new(route),
             request: OutgoingRequest {
                 service: valid.service,

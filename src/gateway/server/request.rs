@@ -49,7 +49,7 @@ pub(super) struct Identity {
     pub(super) client_credential: Option<Arc<ClientCredential>>,
 }
 
-/// The route of a request, as far as its answer tells of it.
+/// The parts of a request's route that its answer depends on.
 pub(super) struct Routed {
     pub(super) endpoint: &'static Endpoint,
     /// The accounts whose budget the client sees.
@@ -77,7 +77,7 @@ pub(super) struct RoutedRequest {
 }
 
 pub(super) enum Classification {
-    /// The gateway answers from what it knows.
+    /// The answer is known already.
     Answered(Box<Content>),
     /// A webhook delivery, which carries no client key.
     Delivery(Box<ValidRequest>),

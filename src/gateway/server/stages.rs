@@ -86,7 +86,7 @@ impl Handler {
         request: &mut Request,
         known: Option<Result<Classification, GatewayError>>,
     ) -> Result<Content, Stop> {
-        let was_looked_for = known.is_some();
+        let was_looked_up = known.is_some();
         let classified = if let Some(classified) = known {
             classified?
         } else {
@@ -101,7 +101,7 @@ impl Handler {
             Classification::Read(read) => {
                 // Some libraries send a body with a GET. It must leave the connection.
                 self.whole_body(session, request, &read.from.valid, IDLE_BODY_BYTES_MAX).await?;
-                let lookup = if was_looked_for {
+                let lookup = if was_looked_up {
                     None
                 } else {
                     match self.stored(request, &read, self.gateway.env.clock.now()) {

@@ -87,8 +87,8 @@ impl Handler {
         Ok(self.gateway.responder.reply_from_answer(answer?, &request.origin))
     }
 
-    /// Queues a job with a held body or performs it, as its client wishes. `priced` is its GraphQL
-    /// operation if the answer may tell the price.
+    /// Queues a job with a held body or performs it, as its client requests. `priced` is its
+    /// GraphQL operation if the answer may contain the price.
     async fn queue_or_perform(
         &self,
         session: &mut ServerSession,
@@ -123,7 +123,7 @@ impl Handler {
             let turn = self.gateway.writes.take_turn(job.client, &job)?;
             tokio::spawn(Arc::clone(&self.gateway.writes).write(turn, job, progress))
         };
-        let Some(answer) = self.while_there(session, request, &mut task).await else {
+        let Some(answer) = self.while_connected(session, request, &mut task).await else {
             if request.progress.cancel() == CancelOutcome::Stopped {
                 task.abort();
             }

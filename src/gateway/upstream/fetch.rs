@@ -67,12 +67,12 @@ impl Reuse {
     }
 }
 
-/// A request with what an attempt adds to it.
+/// A request with the additions of one attempt.
 pub struct UpstreamRequest<'r> {
     pub request: &'r OutgoingRequest,
     /// Headers of this attempt, which replace those of the request.
     pub added: HeaderMap,
-    /// Where informational answers go; `None`: nowhere.
+    /// The receiver of interim answers; `None`: they are dropped.
     pub interims: Option<&'r Interims>,
 }
 

@@ -40,7 +40,7 @@ impl IdleConnections {
 
     /// Keeps a connection after its last answer was read completely.
     pub fn put(&self, mut connection: Connection) {
-        connection.rest();
+        connection.shrink_buffer();
         let now = self.clock.now();
         let mut connections = self.connections.lock();
         let old = connections.iter().take_while(|(since, _)| now.since(*since) >= IDLE_MAX).count();

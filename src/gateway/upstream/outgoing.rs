@@ -7,7 +7,7 @@ use http::{HeaderMap, Method};
 
 use crate::gateway::address::Service;
 
-/// A request as the upstream gets it, without what an attempt adds.
+/// A request for the upstream, before the additions of an attempt.
 pub struct OutgoingRequest {
     pub service: Service,
     pub method: Method,

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_streamed_body_reads_like_a_held_one_wherever_its_pieces_end() {
+    fn a_streamed_body_equals_a_held_one_at_any_piece_boundary() {
         let held =
             map().render(&map().with_url_offsets(Bytes::from_static(JSON.as_bytes())), &origin());
         for piece_bytes in [1, 2, 3, 7, 16, 64, 1_000] {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn it_may_blank_secrets_alone() {
+    fn a_stream_that_blanks_secrets_alone_keeps_urls() {
         let json = "{\"temp_clone_token\":\"a\\\"b\",\"url\":\"https://upstream.test/x\",\"n\":1}";
         for cut in 0..json.len() {
             let mut stream = JsonStream::for_secrets();

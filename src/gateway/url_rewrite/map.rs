@@ -1,7 +1,7 @@
 //! Rewrites URLs in answers to the gateway's address (SPECIFICATION, "Rewritten URLs").
 //!
 //! The upstream's URLs in a JSON body are located once, when the body arrives. Each answer then
-//! gets the client's own origin. Text by people and `html_url` stay unchanged.
+//! gets the client's own origin. User text and `html_url` stay unchanged.
 
 use bytes::{Bytes, BytesMut};
 use memchr::{memchr, memmem};
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_the_same_here_only_where_nothing_stands_before_it() {
+    fn paths_are_kept_only_without_a_prefix_on_either_side() {
         let below = Origin { base: "https://weir.internal/gateway".into(), root: Root::Plain };
         assert!(map().keeps_paths(&origin(Root::Plain)));
         assert!(!map().keeps_paths(&origin(Root::V3)) && !map().keeps_paths(&below));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_has_no_path_of_our_own() {
+    fn a_reference_to_another_host_has_no_own_path() {
         assert_eq!(map().own_path("//api.example.com/repos/a/b"), Some("/repos/a/b"));
         for other in [
             "https://elsewhere.example/repos/a/b",
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn html_urls_and_what_people_wrote_stay() {
+    fn html_urls_and_user_text_stay_unchanged() {
         for json in [
             r#"{"html_url":"https://api.example.com/a"}"#,
             r#"{"body":"see https://api.example.com/repos/a \"url\":\"https://api.example.com/x\""}"#,
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_without_a_host_becomes_the_gateways() {
+    fn a_reference_to_the_upstream_gets_the_gateways_address() {
         let hosted = UrlMap::new(
             "https://code.corp/api/v3",
             "https://code.corp/api/graphql",

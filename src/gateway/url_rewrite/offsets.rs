@@ -60,7 +60,7 @@ impl Builder {
     pub fn push(&mut self, offset: UrlOffset) {
         debug_assert!(
             offset.at >= self.last && offset.prefix < 1 << PREFIX_BITS,
-            "marks come in order"
+            "offsets come in order"
         );
         let mut number = (offset.at - self.last) << PREFIX_BITS | offset.prefix;
         while number >= 0x80 {
@@ -86,8 +86,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_come_out_as_they_went_in() {
-        let places = [
+    fn packed_offsets_are_read_back_unchanged() {
+        let pairs = [
             (0, 0),
             (1, 3),
             (1, 2),
@@ -97,7 +97,7 @@ mod tests {
             (8 * 1024 * 1024, 1),
             (1 << 40, 3),
         ];
-        let offsets = places.map(|(at, prefix)| UrlOffset { at, prefix });
+        let offsets = pairs.map(|(at, prefix)| UrlOffset { at, prefix });
         let mut builder = Builder::default();
         for offset in &offsets {
             builder.push(*offset);

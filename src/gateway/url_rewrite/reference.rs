@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reference_is_resolved_against_what_was_asked_for() {
+    fn a_reference_is_resolved_against_the_requested_path() {
         let map = UrlMap::new("https://h", "https://h/graphql", "https://u");
         for (reference, path) in [
             ("j3", Some("/a/b/j3")),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_path_of_the_apis_address_is_part_of_what_is_resolved() {
+    fn a_reference_is_resolved_below_the_api_root() {
         let map = UrlMap::new("https://h/api/v3", "https://h/api/graphql", "https://h/api/uploads");
         for (reference, path) in [
             ("j", "/a/j"),

@@ -1,4 +1,4 @@
-//! A queued write as a request again: its route and its job by the config in force.
+//! The route and the job of a queued write under the current config.
 
 use crate::api::{GraphqlRequest, OperationKey};
 use crate::clock::Timestamp;
@@ -39,10 +39,10 @@ impl Writes {
         deadline: Timestamp,
         journal: Arc<dyn Journal>,
     ) -> Result<(Job, Option<OperationKey>), GatewayError> {
-        let asked = (write.address == Address::Graphql).then(|| {
+        let graphql = (write.address == Address::Graphql).then(|| {
             GraphqlRequest::read(&write.method, write.query.as_deref(), &write.headers, &write.body)
         });
-        let (route, client) = self.queued_route(write, asked.as_ref())?;
+        let (route, client) = self.queued_route(write, graphql.as_ref())?;
         let is_bodiless = matches!(write.method, Method::GET | Method::HEAD);
         let request = OutgoingRequest {
             service: service_of(write.address),
@@ -56,7 +56,7 @@ impl Writes {
             },
         };
         let job = Job {
-            asked: AccessQuery::of(route.endpoint, &write.path),
+            access_query: AccessQuery::of(route.endpoint, &write.path),
             route: Arc::new(route),
             request,
             client,
@@ -68,7 +68,7 @@ impl Writes {
             journal: Some(journal),
             interims: None,
         };
-        Ok((job, asked.and_then(|asked| asked.priced)))
+        Ok((job, graphql.and_then(|graphql| graphql.priced)))
     }
 
     /// The route of a queued write under the current config, and its client's index there.

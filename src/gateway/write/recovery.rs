@@ -29,7 +29,7 @@ pub struct Recovery {
     pub next_number: u64,
 }
 
-/// The recovered writes by their fate.
+/// The numbers of recovered writes by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
     /// They continue.
@@ -65,8 +65,8 @@ impl Recovery {
 }
 
 impl Recovered {
-    /// Counts an unfinished write: it goes on in this lane, or has ended in this state.
-    fn fate_of(
+    /// Counts an unfinished write. Returns its lane, or the state and the reason of its end.
+    fn resume_or_end(
         &mut self,
         write: &Write,
         progress: &Progress,
@@ -129,12 +129,12 @@ impl Queue {
         self.inner.lock().next_number = recovery.next_number.max(1);
         for (write, progress, size) in recovery.writes {
             // A synchronous write without a waiter, whose acceptance was never announced.
-            if progress.state == WriteState::Queued && progress.attended {
+            if progress.state == WriteState::Queued && progress.has_waiter {
                 drop(self.store.apply(Change::Remove(vec![write.id.number])));
                 continue;
             }
-            let home = writes.home_of(&write);
-            let class = match &home {
+            let group_and_lane = writes.group_and_lane(&write);
+            let class = match &group_and_lane {
                 Ok((class, _)) => class.clone(),
                 // It belongs to no client; only operators see it.
                 Err(_) => Class {
@@ -153,18 +153,25 @@ impl Queue {
                 self.finished(&write, class, progress.state, ended_at, size);
                 continue;
             }
-            match counts.fate_of(&write, &progress, home.map(|(_, lane)| lane)) {
-                Ok(lane) => self.take_over(writes, &write, class, &lane, progress, size),
+            match counts.resume_or_end(&write, &progress, group_and_lane.map(|(_, lane)| lane)) {
+                Ok(lane) => self.resume(writes, &write, class, &lane, progress, size),
                 Err((state, reason)) => {
-                    self.given_up(&write, class, Progress { state, ..progress }, reason, size);
+                    self.end_recovered(&write, class, Progress { state, ..progress }, reason, size);
                 }
             }
         }
         counts
     }
 
-    /// Ends a write that does not go on.
-    fn given_up(&self, write: &Write, class: Class, progress: Progress, why: Reason, size: Size) {
+    /// Ends a write that cannot be resumed.
+    fn end_recovered(
+        &self,
+        write: &Write,
+        class: Class,
+        progress: Progress,
+        why: Reason,
+        size: Size,
+    ) {
         let (now, state) = (self.clock.now(), progress.state);
         tracing::warn!(write = %write.id, client = &*write.client, state = state.name(), why = why.message, "a write of an earlier run does not go on");
         let progress = Progress { finished: Some(now), reason: Some(Box::new(why)), ..progress };
@@ -180,7 +187,7 @@ impl Queue {
         self.inner.lock().add_finished(write.id.number, finished, at + self.retention);
     }
 
-    fn take_over(
+    fn resume(
         &self,
         writes: &Writes,
         write: &Write,
@@ -203,7 +210,7 @@ impl Queue {
 
 impl Writes {
     /// The group and the lane of a recovered write under the current config.
-    fn home_of(&self, write: &Write) -> Result<(Class, String), GatewayError> {
+    fn group_and_lane(&self, write: &Write) -> Result<(Class, String), GatewayError> {
         let (route, client) = self.queued_route(write, None)?;
         let content = route.content || write.address == Address::Graphql;
         Ok((Class { client, content, resource: route.endpoint.resource.clone() }, route.lane))

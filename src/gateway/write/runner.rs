@@ -29,18 +29,18 @@ use crate::gateway::write::writes::Writes;
 use crate::tokens::{Cause, Lack};
 
 /// The shortest pause in the queue. Chosen here: it avoids constant retries.
-const REST_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The pause while its account has no usable token. Chosen here: a benched token is retried
 /// after minutes, and a new one may come at any time.
-const TOKEN_REST: Duration = Duration::from_secs(30);
+const TOKEN_PAUSE: Duration = Duration::from_secs(30);
 
-/// Guard: a place among the running writes.
-struct RunningPlace {
+/// Guard: a slot among the running writes.
+struct RunningSlot {
     queue: Arc<Queue>,
     class: Class,
 }
 
-impl Drop for RunningPlace {
+impl Drop for RunningSlot {
     fn drop(&mut self) {
         self.queue.dispatch.lock().ended(&self.class);
         self.queue.startable.notify_one();
@@ -76,7 +76,7 @@ impl Queue {
         let Some(live) = inner.live.get_mut(&number) else { return };
         if live.run.is_called && live.is_kept && !live.is_ending() && live.run.task.is_none() {
             if !self.dispatch.lock().ready(&live.class, number) {
-                live.is_behind(self.clock.now());
+                live.begin_turn_wait(self.clock.now());
             }
             self.startable.notify_one();
         }
@@ -96,31 +96,31 @@ impl Queue {
                 continue;
             };
             live.waiters.waiter.get_or_insert_default();
-            self.turn_is_over(live);
-            let place = RunningPlace { queue: Arc::clone(self), class: live.class.clone() };
+            self.end_turn_wait(live);
+            let slot = RunningSlot { queue: Arc::clone(self), class: live.class.clone() };
             let journal = QueueJournal::new(self, &writes.env.active, number, live);
             let (writes, queue) = (Arc::clone(writes), Arc::clone(self));
             let task = tokio::spawn(async move {
                 // Held to the end of the task, an abort included.
-                let _place = place;
-                queue.carry_out(&writes, number, Arc::new(journal)).await;
+                let _slot = slot;
+                queue.execute(&writes, number, Arc::new(journal)).await;
             });
             live.run.task = Some(task.abort_handle());
         }
     }
 
-    async fn carry_out(self: &Arc<Self>, writes: &Writes, number: u64, journal: Arc<QueueJournal>) {
-        let came = match self.read(number).await {
-            Some(Ok(write)) => writes.carry_out(&write, &journal, self, number).await,
-            Some(Err(reason)) => Came::ToEnd(Ended::because(WriteState::Failed, reason)),
-            None => Came::Away,
+    async fn execute(self: &Arc<Self>, writes: &Writes, number: u64, journal: Arc<QueueJournal>) {
+        let outcome = match self.read(number).await {
+            Some(Ok(write)) => writes.execute(&write, &journal, self, number).await,
+            Some(Err(reason)) => RunOutcome::Ended(Ended::because(WriteState::Failed, reason)),
+            None => RunOutcome::Stopped,
         };
-        let ended = match came {
-            Came::ToEnd(ended) => ended,
-            Came::ToRest(until) => return self.rest(number, journal.run(), until),
-            Came::Away => return,
+        let ended = match outcome {
+            RunOutcome::Ended(ended) => ended,
+            RunOutcome::Paused(until) => return self.pause(number, journal.run(), until),
+            RunOutcome::Stopped => return,
         };
-        if ended.error.as_ref().is_some_and(|error| self.give_up_attended(number, error)) {
+        if ended.error.as_ref().is_some_and(|error| self.give_up_synchronous(number, error)) {
             return;
         }
         let now = self.clock.now();
@@ -172,8 +172,8 @@ impl Queue {
         self.start_if_due(inner, number);
     }
 
-    /// Pauses a write until this time and frees its place.
-    fn rest(self: &Arc<Self>, number: u64, run: u32, until: Timestamp) {
+    /// Pauses a write until this time and frees its slot.
+    fn pause(self: &Arc<Self>, number: u64, run: u32, until: Timestamp) {
         match self.inner.lock().live.get_mut(&number) {
             Some(live) if live.run.number == run => live.run.task = None,
             // It was restarted or is gone.
@@ -204,12 +204,12 @@ impl Queue {
     }
 }
 
-enum Came {
-    ToEnd(Ended),
+enum RunOutcome {
+    Ended(Ended),
     /// It pauses until this time.
-    ToRest(Timestamp),
+    Paused(Timestamp),
     /// It was cancelled, or the gateway shuts down.
-    Away,
+    Stopped,
 }
 
 struct Ended {
@@ -222,13 +222,13 @@ struct Ended {
 
 impl Writes {
     /// Runs a write to its outcome, if possible.
-    async fn carry_out(
+    async fn execute(
         &self,
         write: &Write,
         journal: &Arc<QueueJournal>,
         queue: &Queue,
         number: u64,
-    ) -> Came {
+    ) -> RunOutcome {
         let Some((progress, (request_progress, span, interims))) = queue
             .inner
             .lock()
@@ -236,15 +236,15 @@ impl Writes {
             .get(&number)
             .map(|live| (live.progress.clone(), waiter_of(live)))
         else {
-            return Came::Away;
+            return RunOutcome::Stopped;
         };
         let (mut job, priced) = match self.queued_job(write, progress.deadline, journal.clone()) {
             Ok(job) => job,
-            Err(error) => return Came::ToEnd(Ended::failed(error, progress.may_have_run)),
+            Err(error) => return RunOutcome::Ended(Ended::failed(error, progress.may_have_run)),
         };
         // An earlier attempt, perhaps of an earlier process, set this time.
         if progress.not_before > self.env.clock.now() {
-            return Came::ToRest(progress.not_before);
+            return RunOutcome::Paused(progress.not_before);
         }
         job.span = span.unwrap_or_else(tracing::Span::none);
         job.interims = interims;
@@ -254,10 +254,10 @@ impl Writes {
         }
         let attempts_before = progress.attempts;
         let (answered, may_have_run) = loop {
-            let answered = self.carry(&job, &request_progress).await;
+            let answered = self.perform_in_turn(&job, &request_progress).await;
             let progress = match self.progress_after(queue, number, &answered) {
                 Ok(progress) => progress,
-                Err(came) => return came,
+                Err(outcome) => return outcome,
             };
             let error = match answered {
                 Err(error) => error,
@@ -269,12 +269,12 @@ impl Writes {
                 continue;
             }
             let was_sent = progress.attempts != attempts_before;
-            match self.rest_after(&error, &progress, journal.terms().patience, was_sent) {
-                Some(until) => return Came::ToRest(until),
+            match self.resume_at(&error, &progress, journal.terms().patience, was_sent) {
+                Some(until) => return RunOutcome::Paused(until),
                 None => break (Err(error), progress.may_have_run),
             }
         };
-        Came::ToEnd(match answered {
+        RunOutcome::Ended(match answered {
             Ok(answer) => {
                 if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
                     self.router.observe_price(operation, body);
@@ -286,28 +286,29 @@ impl Writes {
         })
     }
 
-    /// The progress of a write after a run of attempts, unless it does not go on.
+    /// The progress of a write after a run of attempts, unless the write has ended or stopped.
     fn progress_after(
         &self,
         queue: &Queue,
         number: u64,
         answered: &Result<Answer, GatewayError>,
-    ) -> Result<Progress, Came> {
+    ) -> Result<Progress, RunOutcome> {
         let inner = queue.inner.lock();
-        let live = inner.live.get(&number).filter(|live| !live.is_ending()).ok_or(Came::Away)?;
-        let attended = live.waiters.attended;
+        let live =
+            inner.live.get(&number).filter(|live| !live.is_ending()).ok_or(RunOutcome::Stopped)?;
+        let sync_waiters = live.waiters.sync_waiters;
         let was_stopped = matches!(answered, Err(GatewayError::ClientGone));
-        if was_stopped && attended.is_none() && self.env.is_draining() {
-            return Err(Came::Away);
+        if was_stopped && sync_waiters.is_none() && self.env.is_draining() {
+            return Err(RunOutcome::Stopped);
         }
-        if attended == Some(0) && live.progress.state == WriteState::Queued {
-            return Err(Came::ToEnd(Ended::failed(GatewayError::ClientGone, false)));
+        if sync_waiters == Some(0) && live.progress.state == WriteState::Queued {
+            return Err(RunOutcome::Ended(Ended::failed(GatewayError::ClientGone, false)));
         }
         Ok(live.progress.clone())
     }
 
     /// The time of the next run after an error that is not the end of a write.
-    fn rest_after(
+    fn resume_at(
         &self,
         error: &GatewayError,
         progress: &Progress,
@@ -315,15 +316,15 @@ impl Writes {
         was_sent: bool,
     ) -> Option<Timestamp> {
         let now = self.env.clock.now();
-        let soon = now + REST_MIN;
-        let may_rest = patience == Patience::Queued && soon < progress.deadline;
+        let soon = now + PAUSE_MIN;
+        let may_pause = patience == Patience::Queued && soon < progress.deadline;
         let until = match error {
             // A full admission queue is no reason to drop an accepted write.
-            GatewayError::Limited { limit: LimitKind::QueueFull, until, .. } if may_rest => *until,
+            GatewayError::Limited { limit: LimitKind::QueueFull, until, .. } if may_pause => *until,
             // No token could carry it, and this run sent nothing. A token may come or recover.
-            GatewayError::TokensRejected if may_rest && !was_sent => now + TOKEN_REST,
+            GatewayError::TokensRejected if may_pause && !was_sent => now + TOKEN_PAUSE,
             GatewayError::TokenUnavailable(Lack { cause: Cause::Passing, until, .. })
-                if may_rest =>
+                if may_pause =>
             {
                 until.unwrap_or(soon)
             }
@@ -354,7 +355,7 @@ impl Writes {
     }
 }
 
-/// The progress that a write's waiter reports, its span, and the way of its informational answers.
+/// The progress, the span and the interim answers of a write's waiter.
 fn waiter_of(live: &Live) -> (RequestProgress, Option<tracing::Span>, Option<Arc<Interims>>) {
     let waiter = live.waiters.waiter.as_deref();
     waiter
@@ -462,7 +463,7 @@ mod tests {
 
     /// A task that starts under the queue's lock while the runtime ends is dropped at once.
     #[test]
-    fn a_place_can_be_given_back_while_the_queue_is_looked_through() {
+    fn a_running_slot_can_be_freed_while_the_queue_is_locked() {
         let queue = Queue::new(
             Arc::new(MemoryStore::with_room(1_000)),
             Clock::system(),
@@ -471,14 +472,14 @@ mod tests {
         );
         let class = Class { client: 0, content: true, resource: ResourceName::core() };
         assert!(queue.dispatch.lock().ready(&class, 1));
-        let place = RunningPlace { queue: Arc::clone(&queue), class };
-        let looked_through = queue.inner.lock();
-        let (told, given_back) = std::sync::mpsc::channel();
+        let slot = RunningSlot { queue: Arc::clone(&queue), class };
+        let locked = queue.inner.lock();
+        let (done, returned) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            drop(place);
-            told.send(())
+            drop(slot);
+            done.send(())
         });
-        given_back.recv_timeout(Duration::from_secs(10)).expect("it waits for the lock");
-        drop(looked_through);
+        returned.recv_timeout(Duration::from_secs(10)).expect("it waits for the lock");
+        drop(locked);
     }
 }

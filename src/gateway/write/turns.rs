@@ -110,7 +110,7 @@ impl Turns {
 }
 
 impl Turn {
-    pub async fn come(&mut self) {
+    pub async fn wait(&mut self) {
         if let Some(called) = &mut self.called {
             // The sender is only dropped by sending.
             let _ = called.await;
@@ -141,47 +141,47 @@ mod tests {
     use futures_util::FutureExt;
 
     #[test]
-    fn writes_to_one_resource_take_turns_and_a_leaver_is_skipped() {
+    fn writes_to_one_resource_take_turns() {
         let (turns, _calls) = Turns::new(10);
         let mut first = turns.enter(1, "/repos/a/b").unwrap();
         let mut second = turns.enter(1, "/repos/a/b").unwrap();
         let mut third = turns.enter(1, "/repos/a/b").unwrap();
         let mut other = turns.enter(2, "/repos/a/b").unwrap();
-        assert!(first.come().now_or_never().is_some());
-        assert!(other.come().now_or_never().is_some());
-        assert!(second.come().now_or_never().is_none());
+        assert!(first.wait().now_or_never().is_some());
+        assert!(other.wait().now_or_never().is_some());
+        assert!(second.wait().now_or_never().is_none());
         drop(second);
-        assert!(third.come().now_or_never().is_none());
+        assert!(third.wait().now_or_never().is_none());
         drop(first);
-        assert!(third.come().now_or_never().is_some());
+        assert!(third.wait().now_or_never().is_some());
         drop((third, other));
         assert_eq!(turns.writes(), 0);
     }
 
     #[test]
-    fn leaving_while_being_called_calls_the_next() {
+    fn a_write_that_leaves_when_called_passes_its_turn_on() {
         let (turns, _calls) = Turns::new(10);
         let first = turns.enter(1, "/r").unwrap();
         let second = turns.enter(1, "/r").unwrap();
         let mut third = turns.enter(1, "/r").unwrap();
         drop(first);
         drop(second);
-        assert!(third.come().now_or_never().is_some());
+        assert!(third.wait().now_or_never().is_some());
     }
 
     #[test]
-    fn queued_writes_and_those_that_wait_share_a_lane() {
+    fn queued_and_synchronous_writes_share_a_lane() {
         let (turns, mut calls) = Turns::new(10);
         let mut first = turns.enter(1, "/r").unwrap();
         let second = turns.enter_queued(1, "/r", 2).unwrap();
         let mut third = turns.enter(1, "/r").unwrap();
         let fourth = turns.enter_queued(1, "/r", 4).unwrap();
-        assert!(first.come().now_or_never().is_some() && calls.try_recv().is_err());
+        assert!(first.wait().now_or_never().is_some() && calls.try_recv().is_err());
         drop(first);
         assert_eq!(calls.try_recv(), Ok(2));
-        assert!(third.come().now_or_never().is_none());
+        assert!(third.wait().now_or_never().is_none());
         drop(second);
-        assert!(third.come().now_or_never().is_some() && calls.try_recv().is_err());
+        assert!(third.wait().now_or_never().is_some() && calls.try_recv().is_err());
         drop(third);
         assert_eq!(calls.try_recv(), Ok(4));
         let other = turns.enter_queued(2, "/r", 5).unwrap();

@@ -14,13 +14,13 @@ use crate::gateway::dispatch::answer::Answer;
 use crate::gateway::dispatch::attempt::{Prepared, Unanswered, UpstreamAnswer};
 use crate::gateway::dispatch::job::{Job, Unconditional};
 use crate::gateway::dispatch::perform::UNFIT;
-use crate::gateway::dispatch::permissions::Whom;
+use crate::gateway::dispatch::permissions::AccountChoice;
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::body::{BegunBody, BodyFault};
 use crate::gateway::upstream::fetch::{Exchange, FetchError, Reuse, Sending};
 use crate::gateway::write::turns::Turn;
-use crate::gateway::write::writes::{Aftermath, Writes};
+use crate::gateway::write::writes::{InvalidationGuard, Writes};
 
 /// A slower upload on average is ended, because it occupies its account's only write slot. Chosen
 /// here: a tenth of a slow mobile line.
@@ -36,8 +36,8 @@ impl Writes {
         request_progress: &RequestProgress,
         body: BegunBody,
     ) -> Result<Answer, GatewayError> {
-        self.come_to_turn(&mut turn, job, request_progress).await?;
-        let _aftermath = Aftermath { cache: &self.cache, job, request_progress };
+        self.wait_for_turn(&mut turn, job, request_progress).await?;
+        let _invalidation = InvalidationGuard { cache: &self.cache, job, request_progress };
         match self.upload_once(session, job, request_progress, body).await {
             Ok(answer) => {
                 self.cache.invalidate_named(job, &answer);
@@ -64,7 +64,7 @@ impl Writes {
     ) -> Result<Answer, Stopped> {
         let prepared = self
             .dispatcher
-            .prepare(job, &Whom::Anyone, request_progress, &Unconditional)
+            .prepare(job, &AccountChoice::All, request_progress, &Unconditional)
             .await
             .map_err(Stopped::Upstream)?;
         let span = prepared.span.clone();

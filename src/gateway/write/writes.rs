@@ -66,7 +66,7 @@ impl Writes {
         })
     }
 
-    pub async fn come_to_turn(
+    pub async fn wait_for_turn(
         &self,
         turn: &mut Turn,
         job: &Job,
@@ -77,7 +77,7 @@ impl Writes {
         let came = tokio::select! {
             // First: a deadline in the past must not fail a write whose turn has come.
             biased;
-            () = turn.come() => true,
+            () = turn.wait() => true,
             () = self.env.wait_until(job.deadline) => false,
         };
         drop(waiting);
@@ -109,20 +109,20 @@ impl Writes {
         job: Job,
         request_progress: RequestProgress,
     ) -> Result<Answer, GatewayError> {
-        self.come_to_turn(&mut turn, &job, &request_progress).await?;
-        let answer = self.carry(&job, &request_progress).await;
+        self.wait_for_turn(&mut turn, &job, &request_progress).await?;
+        let answer = self.perform_in_turn(&job, &request_progress).await;
         // Invalidation precedes the next write of the lane and this write's answer.
         drop(turn);
         answer
     }
 
     /// Performs a write after its turn has come. It invalidates stored answers in every outcome.
-    pub async fn carry(
+    pub async fn perform_in_turn(
         &self,
         job: &Job,
         request_progress: &RequestProgress,
     ) -> Result<Answer, GatewayError> {
-        let _aftermath = Aftermath { cache: &self.cache, job, request_progress };
+        let _invalidation = InvalidationGuard { cache: &self.cache, job, request_progress };
         let answer = self.dispatcher.perform(job, request_progress, &Unconditional).await;
         if let Ok(answer) = &answer {
             self.cache.invalidate_named(job, answer);
@@ -131,13 +131,13 @@ impl Writes {
     }
 
     /// Waits until a queued write has ended, or until its turn can no longer come in time.
-    pub async fn attended(
+    pub async fn wait_for_outcome(
         &self,
-        attending: SyncWait<'_>,
+        wait: SyncWait<'_>,
         route: &Route,
         deadline: Timestamp,
     ) -> Result<Response, GatewayError> {
-        let id = attending.id;
+        let id = wait.id;
         let ended = self.queue.ended(id);
         tokio::pin!(ended);
         tokio::select! {
@@ -151,7 +151,7 @@ impl Writes {
                 ended.await;
             }
         }
-        let error = attending.watched.as_ref().and_then(|watched| watched.refused.lock().clone());
+        let error = wait.watched.as_ref().and_then(|watched| watched.refused.lock().clone());
         if let Some(error) = error {
             return Err(error);
         }
@@ -181,13 +181,13 @@ impl Drop for SyncWait<'_> {
 }
 
 /// Guard: invalidates all that a write may have changed, whatever its outcome.
-pub struct Aftermath<'w> {
+pub struct InvalidationGuard<'w> {
     pub cache: &'w ReadCache,
     pub job: &'w Job,
     pub request_progress: &'w RequestProgress,
 }
 
-impl Drop for Aftermath<'_> {
+impl Drop for InvalidationGuard<'_> {
     fn drop(&mut self) {
         if self.request_progress.was_sent() {
             self.cache.invalidate(self.job);

@@ -38,7 +38,7 @@ impl Run<'_> {
             }
         }
         let Some(job) = self.close(id) else { return Ok(()) };
-        if let (Some(key), Some((asked, answered))) = (&job.key, answer.versions) {
+        if let (Some(key), Some((requested, answered))) = (&job.key, answer.versions) {
             if !is_confirmed && answer.status != StatusCode::OK {
                 let problem = format!("{} was answered with {}", job.path, answer.status);
                 return Err(Unplayable(problem));
@@ -47,7 +47,8 @@ impl Run<'_> {
             if !is_confirmed {
                 *shown = (*shown).max(answered);
             }
-            self.report.tally.stale += if *shown < asked { job.waiters.len() as u64 } else { 0 };
+            self.report.tally.stale +=
+                if *shown < requested { job.waiters.len() as u64 } else { 0 };
         }
         for (place, waiter) in job.waiters.iter().enumerate() {
             self.count(waiter.client, |report| {
@@ -108,7 +109,7 @@ impl Run<'_> {
     }
 
     pub(super) fn served(&mut self, waiter: Waiter, away: Duration) {
-        let held = self.now.since(waiter.asked_at).saturating_sub(away);
+        let held = self.now.since(waiter.requested_at).saturating_sub(away);
         self.count(waiter.client, |report| {
             report.served += 1;
             report.waits.add(u64::try_from(held.as_millis()).unwrap_or(u64::MAX));

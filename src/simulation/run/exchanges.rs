@@ -1,4 +1,4 @@
-//! The exchange with the upstream: sending, latency, loss, and what the answer tells the ledger.
+//! The exchange with the upstream: sending, latency, loss, and settlement.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::simulation::plan::{BEGINNING, Order};
 use crate::simulation::truth::Kind;
 use crate::simulation::upstream::{PEER, Sender};
 
-/// Percentage of lost exchanges that are lost before the upstream: never executed, which nobody can
-/// tell.
+/// Percentage of lost exchanges that are lost before the upstream: never executed, which the
+/// gateway cannot know.
 const LOST_BEFORE: f64 = 20.0;
 /// Percentage of lost answers that are noticed at once, by a closed connection; the others take
 /// [`TIMEOUT`].
@@ -107,13 +107,13 @@ impl Run<'_> {
         let costs = route.endpoint.primary_cost > 0;
         let endpoint = route.endpoint;
         let resource = self.admission.ledger().resource_for(endpoint.id, &endpoint.resource);
-        self.note_if_told(place, costs.then_some(&resource));
+        self.note_if_early(place, costs.then_some(&resource));
         let delivery = match self.network.percent(self.plan.network.lost_percent) {
             false => Delivery::Answered,
             true if self.network.percent(LOST_BEFORE) => Delivery::LostBefore,
             true => Delivery::LostAfter,
         };
-        self.narration.tell(self.now, || {
+        self.narration.log(self.now, || {
             format!(
                 "sent on {place}: {} {} (lease {})",
                 endpoint.method, endpoint.template, grant.lease.0
@@ -138,8 +138,9 @@ impl Run<'_> {
         let arrival = self.upstream.emulator.arrive(self.now, &exchange.request, PEER);
         exchange.number = Some(arrival.id);
         let (head, body) = arrival.response.into_parts();
-        let versions =
-            exchange.polled.map(|(resource, asked)| (asked, self.polling.version(resource)));
+        let versions = exchange
+            .polled
+            .map(|(resource, requested)| (requested, self.polling.version(resource)));
         exchange.answer =
             Some(UpstreamResponse { status: head.status, headers: head.headers, body, versions });
         let Some(entry) = self.upstream.emulator.latest() else { return };
@@ -156,12 +157,12 @@ impl Run<'_> {
         let began = has_begun.then_some(entry.resource);
         if let Some(limit) = entry.refused {
             let lease = exchange.job.map(|(_, lease)| lease.0);
-            let who = if is_ours { "OUR request" } else { "somebody else's request" };
-            self.narration.tell(self.now, || format!("{who} (lease {lease:?}) on {place} is REFUSED by the upstream: {limit}; {entry:?}"));
+            let sender = if is_ours { "OUR request" } else { "somebody else's request" };
+            self.narration.log(self.now, || format!("{sender} (lease {lease:?}) on {place} is REFUSED by the upstream: {limit}; {entry:?}"));
             if is_ours && limit != "fault" {
                 let snapshot = self.admission.ledger().snapshot(self.now).into_iter().nth(place);
-                self.narration.tell(self.now, || format!("our books then: {snapshot:?}"));
-                self.narration.climax();
+                self.narration.log(self.now, || format!("our books then: {snapshot:?}"));
+                self.narration.mark_denial();
             }
         }
         let cpu = Duration::from_micros(if entry.executed { entry.cpu_micros } else { 0 });
@@ -180,7 +181,7 @@ impl Run<'_> {
         let window = self.window(place, resource);
         if let (Some(window), Some(truth)) = (window, self.truth.get_mut(place)) {
             truth.window_began(&window);
-            self.narration.tell(self.now, || {
+            self.narration.log(self.now, || {
                 format!(
                     "a window of {resource} begins for {} until {}",
                     truth.name,
@@ -223,7 +224,7 @@ impl Run<'_> {
             return Ok(());
         };
         self.report.lost += 1;
-        self.narration.tell(self.now, || format!("no answer came for lease {}", lease.0));
+        self.narration.log(self.now, || format!("no answer came for lease {}", lease.0));
         let jitter = self.jitter.unit();
         self.admission.settle(self.now, lease, Settlement::Unknown, jitter);
         self.was_away(job, sent_at);
@@ -238,7 +239,7 @@ impl Run<'_> {
             return Ok(());
         };
         let Some((job, lease)) = job else {
-            self.outsider_learns(&answer);
+            self.outsider_heeds_limit(&answer);
             return Ok(());
         };
         self.wobble(&mut answer.headers);
@@ -248,7 +249,7 @@ impl Run<'_> {
         let refusal = may_refuse
             .then(|| upstream_limit(answer.status, &answer.headers, &answer.body, self.now))
             .flatten();
-        self.narration.tell(self.now, || {
+        self.narration.log(self.now, || {
             let shown =
                 rate.as_ref().map(|rate| (rate.remaining, super::narration::clock(rate.reset)));
             format!(
@@ -259,7 +260,7 @@ impl Run<'_> {
             )
         });
         if let Some(refusal) = &refusal {
-            self.remember(place_of(account), refusal, rate.as_ref());
+            self.record_retry_time(place_of(account), refusal, rate.as_ref());
         }
         let jitter = self.jitter.unit();
         let settlement = Settlement::Answered {
@@ -280,7 +281,7 @@ impl Run<'_> {
     }
 
     /// Sends a request of another consumer, and schedules its next one.
-    pub(super) fn outsider_asks(&mut self) -> Result<(), Unplayable> {
+    pub(super) fn outsider_sends(&mut self) -> Result<(), Unplayable> {
         let Some(outside) = self.plan.outside else { return Ok(()) };
         // The intervals of a Poisson process, as of many consumers together.
         let pause = outside.every.mul_f64(-(1.0 - self.network.unit()).ln());
@@ -304,7 +305,7 @@ impl Run<'_> {
     }
 
     /// Other consumers respect limits, too.
-    fn outsider_learns(&mut self, answer: &UpstreamResponse) {
+    fn outsider_heeds_limit(&mut self, answer: &UpstreamResponse) {
         let Some(refusal) = upstream_limit(answer.status, &answer.headers, &answer.body, self.now)
         else {
             return;
@@ -344,8 +345,13 @@ impl Run<'_> {
         }
     }
 
-    /// Records until when an answer tells us to wait.
-    fn remember(&mut self, place: usize, refusal: &UpstreamLimit, rate: Option<&RateHeaders>) {
+    /// Records the time until which an answer demands silence.
+    fn record_retry_time(
+        &mut self,
+        place: usize,
+        refusal: &UpstreamLimit,
+        rate: Option<&RateHeaders>,
+    ) {
         let until = named_by(self.now, refusal, rate);
         let Some(retry_times) = self.retry_times.get_mut(place) else { return };
         match (refusal.kind, &refusal.resource) {
@@ -361,16 +367,16 @@ impl Run<'_> {
         }
     }
 
-    /// Counts a request sent although we were told to wait: a broken promise.
-    fn note_if_told(&mut self, place: usize, resource: Option<&ResourceName>) {
+    /// Counts a request sent before the retry time of an answer: a broken promise.
+    fn note_if_early(&mut self, place: usize, resource: Option<&ResourceName>) {
         let Some(retry_times) = self.retry_times.get(place) else { return };
         let mut resources = retry_times.resources.iter();
         let of_resource =
             resources.any(|(named, until)| Some(named) == resource && self.now < *until);
         if self.now < retry_times.account_until || of_resource {
-            self.report.sent_while_told += 1;
+            self.report.sent_too_early += 1;
             self.narration
-                .tell(self.now, || format!("SENT on {place} although we were told to wait"));
+                .log(self.now, || format!("SENT on {place} although we were told to wait"));
         } else if self.now < self.silence_until {
             self.report.sent_elsewhere_meanwhile += 1;
         }

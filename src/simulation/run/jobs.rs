@@ -15,13 +15,13 @@ use crate::decision::{
     AccountId, ClientId, Decision, Demand, LimitDenied, LimitKind, Ticket, Until, WriteSpacing,
 };
 use crate::simulation::Unplayable;
-use crate::simulation::bots::Ask;
+use crate::simulation::bots::BotRequest;
 use crate::simulation::route::Route;
 
 /// Version of requests without one, which all are.
 const VERSION: &str = "2022-11-28";
 
-/// A request on its way to an answer, with all who wait for it.
+/// A request on its way to an answer, with its waiters.
 #[derive(Debug)]
 pub(super) struct Job {
     pub waiters: Vec<Waiter>,
@@ -45,7 +45,7 @@ pub(super) struct Job {
 pub(super) struct Waiter {
     pub bot: Option<usize>,
     pub client: usize,
-    pub asked_at: Timestamp,
+    pub requested_at: Timestamp,
 }
 
 impl Job {
@@ -56,9 +56,9 @@ impl Job {
 
 impl Run<'_> {
     /// Handles a new request.
-    pub(super) fn ask(&mut self, bot: Option<usize>, client: usize, ask: Ask) {
-        let waiter = Waiter { bot, client, asked_at: self.now };
-        self.count(client, |report| report.asked += 1);
+    pub(super) fn submit(&mut self, bot: Option<usize>, client: usize, request: BotRequest) {
+        let waiter = Waiter { bot, client, requested_at: self.now };
+        self.count(client, |report| report.requests += 1);
         let Some(plan) = self.plan.clients.get(client) else { return };
         let turn = self.turn;
         self.turn += 1;
@@ -66,17 +66,18 @@ impl Run<'_> {
             candidates: self.plan.rules.candidates(&route.candidates, turn),
             ..route
         };
-        let route = Route::of(&ask, plan).map(by_rules);
+        let route = Route::of(&request, plan).map(by_rules);
         let Some(mut route) = route.filter(|route| !route.candidates.is_empty()) else {
             let until = self.now + Duration::from_secs(60);
-            return self.turned_away(waiter, LimitKind::NoAccount, until);
+            return self.deny(waiter, LimitKind::NoAccount, until);
         };
-        let key = route.scope.map(|scope| CacheKey::new(scope, &ask.path, &Accept::Json, VERSION));
-        if key.as_ref().is_some_and(|key| self.is_served_without_job(waiter, &ask.path, key)) {
+        let key =
+            route.scope.map(|scope| CacheKey::new(scope, &request.path, &Accept::Json, VERSION));
+        if key.as_ref().is_some_and(|key| self.is_served_without_job(waiter, &request.path, key)) {
             return;
         }
         let id = self.number();
-        let Ask { method, path, body, patience } = ask;
+        let BotRequest { method, path, body, patience } = request;
         if let Some(patience) = patience {
             self.event_queue.put(self.now + patience, Event::GivesUp(id));
         }
@@ -85,7 +86,7 @@ impl Run<'_> {
             let client = u32::try_from(client).unwrap_or(u32::MAX);
             let Ok((ticket, place)) = self.lanes.enter(LaneKey { client, resource }) else {
                 let until = self.now + Duration::from_secs(1);
-                return self.turned_away(waiter, LimitKind::QueueFull, until);
+                return self.deny(waiter, LimitKind::QueueFull, until);
             };
             self.by_lane.insert(ticket, id);
             (lane, is_its_turn) = (Some(ticket), place == LanePosition::Head);
@@ -115,8 +116,7 @@ impl Run<'_> {
         }
     }
 
-    /// Answers from the store, or adds the request to those who wait for the same fetch. Returns
-    /// false when neither is possible.
+    /// Answers from the store, or joins a fetch in flight. Returns false when neither is possible.
     fn is_served_without_job(&mut self, waiter: Waiter, path: &str, key: &CacheKey) -> bool {
         let stored = self.store.get(key);
         if stored.is_some_and(|stored| stored.is_fresh(self.now, self.plan.freshness)) {
@@ -181,7 +181,7 @@ impl Run<'_> {
             Until::Event => self.now + Duration::from_secs(1),
         };
         let Some(job) = self.close(id) else { return };
-        self.narration.tell(self.now, || {
+        self.narration.log(self.now, || {
             format!(
                 "we refuse {} {} for {} until {}",
                 job.method,
@@ -191,11 +191,11 @@ impl Run<'_> {
             )
         });
         for waiter in job.waiters {
-            self.turned_away(waiter, refusal.limit, until);
+            self.deny(waiter, refusal.limit, until);
         }
     }
 
-    fn turned_away(&mut self, waiter: Waiter, limit: LimitKind, until: Timestamp) {
+    fn deny(&mut self, waiter: Waiter, limit: LimitKind, until: Timestamp) {
         self.count(waiter.client, |report| *report.refused.entry(limit.name()).or_default() += 1);
         // After a denial without an end, or with a distant one, the bot retries in an hour.
         let until = until.min(self.now + Duration::from_secs(3_600));

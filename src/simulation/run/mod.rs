@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use super::bots::{Ask, Bot};
+use super::bots::{Bot, BotRequest};
 use super::event_queue::EventQueue;
 use super::plan::{BEGINNING, Demanded, Plan};
 use super::polling::{self, Polling};
@@ -76,7 +76,7 @@ enum Event {
     Refuses,
 }
 
-/// Times until which an account's answers tell us to wait.
+/// Times until which an account's answers demand silence.
 #[derive(Debug, Default)]
 struct RetryTimes {
     account_until: Timestamp,
@@ -169,15 +169,15 @@ impl<'p> Run<'p> {
             self.check();
         }
         self.now = end;
-        Ok(self.conclude(end))
+        Ok(self.into_report(end))
     }
 
     fn begin(&mut self) {
         match &self.plan.demand {
             Demanded::Workload(Workload::Polling) => {
                 self.polling = Polling::new(self.plan.seed, self.plan.bots, self.plan.length);
-                for (place, ask) in self.polling.asks.iter().enumerate() {
-                    self.event_queue.put(self.now + ask.after, Event::Polls(place));
+                for (place, request) in self.polling.polls.iter().enumerate() {
+                    self.event_queue.put(self.now + request.after, Event::Polls(place));
                 }
                 for (place, (after, _)) in self.polling.changes.iter().enumerate() {
                     self.event_queue.put(self.now + *after, Event::Changes(place));
@@ -217,8 +217,8 @@ impl<'p> Run<'p> {
 
     fn happen(&mut self, event: Event) -> Result<(), Unplayable> {
         match event {
-            Event::Wakes(bot) => self.bot_asks(bot),
-            Event::Recorded(place) => self.recorded_asks(place),
+            Event::Wakes(bot) => self.bot_sends(bot),
+            Event::Recorded(place) => self.replay_recorded(place),
             Event::Polls(place) => self.polls(place),
             Event::Changes(place) => return self.changes(place),
             Event::Arrives(exchange) => self.arrives(exchange),
@@ -233,7 +233,7 @@ impl<'p> Run<'p> {
                 }
                 self.admission.tick(self.now);
             }
-            Event::Outsider => return self.outsider_asks(),
+            Event::Outsider => return self.outsider_sends(),
             Event::WindowEnds(account, resource) => self.window_ends(account, resource),
             Event::Refuses => {
                 if let Some(refusal) = self.plan.upstream.refusal {
@@ -245,17 +245,17 @@ impl<'p> Run<'p> {
         Ok(())
     }
 
-    fn bot_asks(&mut self, place: usize) {
+    fn bot_sends(&mut self, place: usize) {
         let installation = self.upstream.installation();
         let Some(bot) = self.bots.get_mut(place) else { return };
-        let (client, asks) = (bot.client, bot.asks(installation));
-        bot.pending += u32::try_from(asks.len()).unwrap_or(u32::MAX);
-        for ask in asks {
-            self.ask(Some(place), client, ask);
+        let (client, requests) = (bot.client, bot.requests(installation));
+        bot.pending += u32::try_from(requests.len()).unwrap_or(u32::MAX);
+        for request in requests {
+            self.submit(Some(place), client, request);
         }
     }
 
-    fn recorded_asks(&mut self, place: usize) {
+    fn replay_recorded(&mut self, place: usize) {
         let Demanded::Trace(trace) = &self.plan.demand else { return };
         let Some(recorded) = trace.requests.get(place).cloned() else { return };
         let name = trace.clients.get(recorded.client);
@@ -264,20 +264,20 @@ impl<'p> Run<'p> {
         let trace::Recorded { method, path, .. } = recorded;
         if let Some(client) = known {
             let body = trace::body(&method);
-            self.ask(None, client, Ask { method, path, body, patience: None });
+            self.submit(None, client, BotRequest { method, path, body, patience: None });
         }
     }
 
     fn polls(&mut self, place: usize) {
-        let Some(polled) = self.polling.asks.get(place).copied() else { return };
+        let Some(polled) = self.polling.polls.get(place).copied() else { return };
         let client = polled.bot % self.plan.clients.len().max(1);
-        let ask = Ask {
+        let request = BotRequest {
             method: http::Method::GET,
             path: polling::path_of(polled.resource),
             body: bytes::Bytes::new(),
             patience: None,
         };
-        self.ask(None, client, ask);
+        self.submit(None, client, request);
     }
 
     fn changes(&mut self, place: usize) -> Result<(), Unplayable> {
@@ -317,7 +317,7 @@ impl<'p> Run<'p> {
         for invariant in &broken {
             let name = format!("{} {}", invariant.number(), invariant.name());
             *self.report.broken.entry(name).or_default() += 1;
-            self.narration.tell(self.now, || {
+            self.narration.log(self.now, || {
                 format!("INVARIANT {} is broken: {}", invariant.number(), invariant.name())
             });
         }
@@ -328,7 +328,7 @@ impl<'p> Run<'p> {
         let window = self.window(account, resource);
         if let (Some(window), Some(truth)) = (window, self.truth.get_mut(account)) {
             truth.window_ended(&window);
-            self.narration.tell(self.now, || {
+            self.narration.log(self.now, || {
                 format!(
                     "the window of {resource} ends for {}: {} of {} used",
                     truth.name, window.used, window.limit
@@ -344,12 +344,12 @@ impl<'p> Run<'p> {
         windows.find(|window| window.account == *login && window.resource == resource)
     }
 
-    fn conclude(mut self, end: Timestamp) -> Report {
+    fn into_report(mut self, end: Timestamp) -> Report {
         for (invariant, count) in self.admission.ledger().broken().filter(|(_, count)| *count > 0) {
             let name = format!("{} {}", invariant.number(), invariant.name());
             *self.report.broken.entry(name).or_default() += count;
         }
-        let (sent_while_limited, banned) = self.upstream.verdict(end);
+        let (sent_while_limited, banned) = self.upstream.final_counts(end);
         let limits = self.plan.settings.limits;
         let accounts =
             self.truth.into_iter().map(|truth| truth.report(self.plan.length, &limits)).collect();

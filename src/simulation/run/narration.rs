@@ -24,7 +24,7 @@ impl EventLog {
     }
 
     /// Adds a line, formatted only if it is kept.
-    pub fn tell(&mut self, now: Timestamp, line: impl FnOnce() -> String) {
+    pub fn log(&mut self, now: Timestamp, line: impl FnOnce() -> String) {
         if self.narration == Narration::Silent || self.left == Some(0) {
             return;
         }
@@ -37,7 +37,7 @@ impl EventLog {
     }
 
     /// Marks the denial.
-    pub fn climax(&mut self) {
+    pub fn mark_denial(&mut self) {
         self.left.get_or_insert(AFTER);
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use super::*;
 
 /// Returns what a subscriber with this level wrote while `act` ran.
-fn heard(level: &str, act: impl FnOnce()) -> String {
+fn logged_at(level: &str, act: impl FnOnce()) -> String {
     let written = Arc::new(Mutex::new(Vec::new()));
     let settings =
         TelemetrySettings { level: LogLevel::parse(level), ..TelemetrySettings::default() };
@@ -31,9 +31,9 @@ impl io::Write for Sink {
 }
 
 #[test]
-fn a_dependency_is_never_heard_below_warn_whatever_the_level() {
+fn a_dependency_logs_nothing_below_warn_at_any_level() {
     for level in ["debug", "trace"] {
-        let text = heard(level, || {
+        let text = logged_at(level, || {
             tracing::debug!(target: "pingora_proxy::proxy_h1", "Request header: authorization: Bearer hunter2");
             tracing::trace!(target: "h2::hpack", "authorization: hunter2");
             tracing::info!(target: "pingora_core::server", "hunter2");
@@ -46,22 +46,22 @@ fn a_dependency_is_never_heard_below_warn_whatever_the_level() {
 }
 
 #[test]
-fn the_level_sets_what_the_gateway_says() {
-    let speak = || {
+fn the_level_filters_the_gateways_own_lines() {
+    let log_at_each_level = || {
         tracing::debug!("own debug");
         tracing::info!("own info");
         tracing::error!("own error");
     };
-    assert!(heard("debug", speak).contains("own debug"));
-    let usual = heard("", speak);
+    assert!(logged_at("debug", log_at_each_level).contains("own debug"));
+    let usual = logged_at("", log_at_each_level);
     assert!(!usual.contains("own debug") && usual.contains("own info"), "{usual}");
-    let quiet = heard("error", speak);
+    let quiet = logged_at("error", log_at_each_level);
     assert!(!quiet.contains("own info") && quiet.contains("own error"), "{quiet}");
 }
 
 #[test]
-fn off_is_off_for_everybody() {
-    let text = heard("off", || {
+fn level_off_silences_dependencies_too() {
+    let text = logged_at("off", || {
         tracing::error!("own");
         tracing::error!(target: "pingora_core", "theirs");
     });
@@ -76,8 +76,8 @@ fn a_mistyped_level_is_info() {
 }
 
 #[test]
-fn without_an_endpoint_there_are_no_spans() {
-    heard("trace", || {
+fn spans_are_disabled_without_an_endpoint() {
+    logged_at("trace", || {
         let span = crate::telemetry::spans::server_span(
             &http::HeaderMap::new(),
             (&http::Method::GET).into(),
@@ -96,7 +96,7 @@ fn without_an_endpoint_there_are_no_spans() {
 }
 
 #[test]
-fn an_endpoint_that_cannot_be_used_is_refused_without_being_shown() {
+fn an_unusable_endpoint_is_refused_and_not_shown() {
     for endpoint in
         ["https://user:hunter2@otel:4317", "otel:4317", "ftp://otel", "", "not a url hunter2"]
     {

@@ -93,7 +93,7 @@ fn a_request_line_has_these_keys_and_no_other() {
 }
 
 #[test]
-fn what_is_not_known_is_left_out_of_the_line() {
+fn unknown_fields_are_omitted_from_the_line() {
     let line = json(&logged(LogFormat::Json, || emit(&outcome())));
     assert!(
         ["account", "resource", "refusal", "held_by", "held_account", "held_until", "error"]
@@ -104,7 +104,7 @@ fn what_is_not_known_is_left_out_of_the_line() {
 }
 
 #[test]
-fn one_line_says_what_held_a_request_whose_limit_it_is_and_until_when() {
+fn the_line_of_a_held_request_names_its_wait_cause() {
     let mut held = outcome();
     held.queue = Duration::from_secs(20);
     held.held = Some(WaitCause {
@@ -113,9 +113,9 @@ fn one_line_says_what_held_a_request_whose_limit_it_is_and_until_when() {
         until: Some(Timestamp::from_secs(1_800_000_000)),
     });
     let line = json(&logged(LogFormat::Json, || emit(&held)));
-    let told =
+    let fields =
         ["queue_ms", "held_by", "held_account", "held_until"].map(|key| line[key].to_string());
-    assert_eq!(told, ["20000.0", "\"cooldown\"", "\"bot\"", "\"2027-01-15T08:00:00Z\""]);
+    assert_eq!(fields, ["20000.0", "\"cooldown\"", "\"bot\"", "\"2027-01-15T08:00:00Z\""]);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_message_of_any_module_stays_on_its_line() {
 }
 
 #[test]
-fn a_value_without_end_is_cut() {
+fn an_overlong_value_is_truncated() {
     let text = logged(LogFormat::Json, || {
         tracing::warn!(long = "x".repeat(100_000).as_str(), "{}", "é".repeat(100_000));
     });
@@ -168,7 +168,7 @@ fn a_value_without_end_is_cut() {
 }
 
 #[test]
-fn a_record_that_came_by_the_log_crate_shows_its_own_target() {
+fn a_record_of_the_log_crate_shows_its_own_target() {
     let text = logged(LogFormat::Json, || {
         tracing::warn!(target: "log", { log.target = "pingora_core::server", log.file = "src/x.rs" }, "shutting down");
     });

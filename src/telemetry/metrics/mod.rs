@@ -64,7 +64,7 @@ type Durations<S> = Series<S, Histogram>;
 pub struct UpstreamOutcome<'a> {
     /// Account name in the config.
     pub account: &'a str,
-    /// Resource of the budget it was booked under.
+    /// Resource of the budget that it was charged to.
     pub resource: &'a str,
     /// Route template of the endpoint table.
     pub endpoint: &'static str,

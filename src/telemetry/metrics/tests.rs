@@ -138,7 +138,7 @@ fn clients_cannot_make_up_methods_or_statuses() {
 }
 
 #[test]
-fn there_is_an_end_to_label_sets_and_the_sum_stays_right() {
+fn label_sets_are_bounded_and_their_sum_stays_right() {
     let metrics = Metrics::new();
     let requests = SERIES_MAX + 500;
     for number in 0..requests {
@@ -158,7 +158,7 @@ fn there_is_an_end_to_label_sets_and_the_sum_stays_right() {
 }
 
 #[test]
-fn a_request_the_gateway_refused_is_counted_as_a_request_and_as_a_refusal() {
+fn a_refused_request_is_counted_by_both_metrics() {
     let metrics = Metrics::new();
     let mut refused = outcome();
     refused.status = 403;

@@ -1,6 +1,6 @@
 //! Export of spans by OTLP/gRPC.
 //!
-//! The exporter has a runtime of its own with one thread, so that it does not delay the gateway and
+//! The exporter has a runtime of its own with one thread. So it does not delay the gateway, and it
 //! can still flush when the gateway's runtime is gone. Finished spans wait in a bounded queue. When
 //! the endpoint is down the queue fills and spans are dropped silently: the exporter's own
 //! diagnostics are compiled out. Left out: the spans (`spans`).

@@ -105,7 +105,7 @@ async fn spans_reach_the_collector_before_the_process_ends() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_neither_blocks_nor_fails_anything() {
+fn an_absent_collector_neither_blocks_nor_fails_the_exporter() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .unwrap();
@@ -115,7 +115,7 @@ fn a_collector_that_is_not_there_neither_blocks_nor_fails_anything() {
 }
 
 #[test]
-fn a_collector_that_never_answers_holds_up_the_end_for_no_longer_than_the_flush() {
+fn a_silent_collector_delays_the_end_by_the_flush_at_most() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let exporter =
         Exporter::start(&format!("http://{}", silent.local_addr().unwrap()), "weir", 1.0).unwrap();

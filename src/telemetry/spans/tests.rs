@@ -18,9 +18,9 @@ const CALLER_TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
 /// Collects exported spans.
 #[derive(Clone, Debug, Default)]
-struct Kept(Arc<Mutex<Vec<SpanData>>>);
+struct CollectingExporter(Arc<Mutex<Vec<SpanData>>>);
 
-impl SpanExporter for Kept {
+impl SpanExporter for CollectingExporter {
     fn export(&self, batch: Vec<SpanData>) -> impl Future<Output = OTelSdkResult> + Send {
         self.0.lock().unwrap().extend(batch);
         ready(Ok(()))
@@ -29,7 +29,7 @@ impl SpanExporter for Kept {
 
 /// Returns the spans that were finished while `act` ran with spans on.
 fn exported(sample_ratio: f64, act: impl FnOnce()) -> Vec<SpanData> {
-    let kept = Kept::default();
+    let kept = CollectingExporter::default();
     let exporter =
         Exporter::with_processor(SimpleSpanProcessor::new(kept.clone()), "weir", sample_ratio);
     tracing::subscriber::with_default(
@@ -144,7 +144,7 @@ fn the_steps_of_a_request_are_its_children() {
 }
 
 #[test]
-fn what_held_a_request_is_on_its_admission_span_and_on_its_own() {
+fn a_wait_cause_is_on_the_admission_and_server_spans() {
     let by = WaitCause {
         by: "primary",
         account: Some("bot".into()),
@@ -156,10 +156,10 @@ fn what_held_a_request_is_on_its_admission_span_and_on_its_own() {
         finish(&request, &Outcome { held: Some(by), ..outcome(403) });
     });
     for name in ["admission", "GET /repos/{owner}/{repo}"] {
-        let told = ["weir.held.by", "weir.held.account", "weir.held.until"]
+        let attributes = ["weir.held.by", "weir.held.account", "weir.held.until"]
             .map(|key| attribute(named(&spans, name), key));
         assert_eq!(
-            told,
+            attributes,
             ["primary", "bot", "2027-01-15T08:00:00Z"].map(|value| Some(value.into())),
             "{name}"
         );
@@ -167,7 +167,7 @@ fn what_held_a_request_is_on_its_admission_span_and_on_its_own() {
 }
 
 #[test]
-fn a_fetch_that_outlives_its_request_does_not_hold_the_request_span_open() {
+fn a_detached_fetch_does_not_keep_the_server_span_open() {
     let spans = exported(1.0, || {
         let request = request(&HeaderMap::new());
         let upstream = upstream_span(&request, (&Method::GET).into(), "api.example.com");
@@ -198,7 +198,7 @@ fn a_callers_trace_goes_on_to_the_upstream() {
 }
 
 #[test]
-fn a_caller_that_does_not_sample_is_obeyed_and_its_trace_still_goes_on() {
+fn an_unsampled_trace_goes_on_but_is_not_exported() {
     let mut sent = HeaderMap::new();
     let spans = exported(1.0, || {
         let request = request(&headers(&CALLER.replace("-01", "-00")));

@@ -45,9 +45,9 @@ fn an_orderly_end_writes_every_line_in_order() {
 }
 
 #[test]
-fn lines_that_nobody_reads_hold_up_nobody_and_are_counted() {
-    let (told, left_out) = channel();
-    let (lines, writing, written, open) = gated(move |lines| told.send(lines).unwrap());
+fn unread_lines_delay_nothing_and_are_counted() {
+    let (reported, left_out) = channel();
+    let (lines, writing, written, open) = gated(move |lines| reported.send(lines).unwrap());
     let line = [b'x'; 1024];
     lines.put(&line, true);
     assert_eq!(written.recv().unwrap().len(), line.len(), "the first is being written, and stuck");

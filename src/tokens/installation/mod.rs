@@ -69,7 +69,7 @@ pub enum Want {
     /// A token should exist before the next request.
     Background,
     /// A request waits for it.
-    Asked,
+    Waiting,
 }
 
 #[derive(Debug, Default)]
@@ -145,7 +145,7 @@ impl Installation {
     pub fn want(&self, now: Timestamp, deadline: Timestamp, app: BenchState) -> bool {
         let comes = self.comes(now, deadline, app);
         if comes {
-            self.state.lock().want = Want::Asked;
+            self.state.lock().want = Want::Waiting;
             // Notified each time: the minting task may have checked while the app was being probed.
             self.signals.due.notify_one();
         }
@@ -227,7 +227,7 @@ impl Installation {
             self.bench.lock().refused(now, permit, message);
             return Rejection::Benched;
         }
-        // An expired token says nothing about the next one.
+        // The rejection of an expired token is no evidence about the next one.
         if !ended {
             state.replaced_at = Some(now);
         }

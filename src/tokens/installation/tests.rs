@@ -35,7 +35,7 @@ fn used(installation: &Installation, now: Timestamp) -> Option<u64> {
 }
 
 #[test]
-fn the_first_token_is_minted_without_being_asked_for() {
+fn the_first_token_is_minted_without_a_request() {
     let installation = installation();
     assert!(due(&installation, START).is_some_and(|at| at <= START));
     assert_eq!(installation.health(START, BenchState::Healthy).0, HealthState::Minting);
@@ -44,7 +44,7 @@ fn the_first_token_is_minted_without_being_asked_for() {
 }
 
 #[test]
-fn a_used_token_is_renewed_with_at_least_five_minutes_left_and_serves_until_its_end() {
+fn a_used_token_is_renewed_early_and_serves_until_its_end() {
     let installation = installation();
     mint(&installation, 7, START);
     used(&installation, START);
@@ -64,7 +64,7 @@ fn a_used_token_is_renewed_with_at_least_five_minutes_left_and_serves_until_its_
 }
 
 #[test]
-fn a_token_that_lives_shortly_is_renewed_at_half_of_its_life_and_not_all_the_time() {
+fn a_short_lived_token_is_renewed_at_half_of_its_life() {
     let installation = installation();
     let minting = installation.begin().expect("due");
     minting.succeeded(
@@ -79,7 +79,7 @@ fn a_token_that_lives_shortly_is_renewed_at_half_of_its_life_and_not_all_the_tim
 }
 
 #[test]
-fn a_budget_that_never_comes_back_is_looked_at_again_within_the_hour() {
+fn a_budget_without_a_reset_is_retried_within_the_hour() {
     let installation = installation();
     fail(
         &installation,
@@ -102,7 +102,7 @@ fn the_old_token_is_used_while_the_new_one_is_minted() {
 }
 
 #[test]
-fn a_token_that_nobody_used_is_left_to_end_and_the_next_request_has_one_minted() {
+fn an_unused_token_expires_and_the_next_request_mints_one() {
     let installation = installation();
     mint(&installation, 7, START);
     let later = START + 5 * HOUR;
@@ -116,7 +116,7 @@ fn a_token_that_nobody_used_is_left_to_end_and_the_next_request_has_one_minted()
 }
 
 #[test]
-fn failures_are_retried_after_doubling_pauses_with_jitter_up_to_a_minute() {
+fn failures_are_retried_after_doubling_pauses_with_jitter() {
     let installation = installation();
     let mut now = START;
     for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
@@ -134,7 +134,7 @@ fn failures_are_retried_after_doubling_pauses_with_jitter_up_to_a_minute() {
 }
 
 #[test]
-fn an_installation_that_is_gone_is_asked_about_ever_more_rarely() {
+fn mints_for_a_removed_installation_become_rarer() {
     let installation = installation();
     let mut now = START;
     for minutes in [5, 10, 20, 40, 60, 60] {
@@ -170,7 +170,7 @@ fn a_request_waits_only_for_a_token_that_can_come_in_its_time() {
 }
 
 #[test]
-fn a_refused_token_is_minted_anew_once_before_the_installation_is_benched() {
+fn a_second_refusal_in_a_row_benches_the_installation() {
     let installation = installation();
     mint(&installation, 7, START);
     let refuse = |number, now| installation.refused(TokenId(number), &Permit::Plain, now, "401");
@@ -201,7 +201,7 @@ fn a_refused_token_is_minted_anew_once_before_the_installation_is_benched() {
 }
 
 #[test]
-fn a_token_that_came_too_late_for_its_end_is_replaced_without_suspicion() {
+fn an_expired_token_is_replaced_without_a_bench() {
     let installation = installation();
     for number in 7..20 {
         mint(&installation, number, START);
@@ -213,25 +213,25 @@ fn a_token_that_came_too_late_for_its_end_is_replaced_without_suspicion() {
 }
 
 #[test]
-fn a_mint_that_died_gives_its_right_back() {
+fn a_cancelled_mint_returns_its_right() {
     let installation = installation();
     drop(installation.begin().expect("due"));
     assert!(due(&installation, START).is_some() && installation.begin().is_some());
 }
 
 #[test]
-fn of_many_askers_at_once_exactly_one_mints() {
+fn concurrent_requests_start_exactly_one_mint() {
     for _ in 0..50 {
         let installation = installation();
         let start = Barrier::new(8);
         let begun = std::thread::scope(|scope| {
-            let ask = || {
+            let request = || {
                 start.wait();
                 installation.want(START, START + MINUTE, BenchState::Healthy);
                 installation.begin()
             };
-            let askers: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
-            askers.into_iter().map(|asker| asker.join().expect("no panic")).collect::<Vec<_>>()
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(request)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Vec<_>>()
         });
         assert_eq!(begun.iter().flatten().count(), 1);
     }
@@ -270,7 +270,7 @@ proptest! {
     /// Invariants in any order of events: one mint at a time, no token after its end, no deadlock,
     /// and no waiting request is forgotten.
     #[test]
-    fn one_mint_at_a_time_and_no_asker_is_forgotten(steps in proptest::collection::vec(step(), 0..120)) {
+    fn one_mint_runs_at_a_time_and_no_waiter_is_forgotten(steps in proptest::collection::vec(step(), 0..120)) {
         let installation = installation();
         let (mut now, mut minting, mut number) = (START, None, 0);
         let mut ends = std::collections::HashMap::new();

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::clock::Timestamp;
 
-use super::listing::{Listed, Terms};
+use super::listing::{HookSettings, ListedDelivery};
 
 /// A delivery listed for this long without arriving is missing. Our choice: the upstream waits 10 s
 /// for an answer (SPECIFICATION, "Webhooks in practice").
@@ -23,25 +23,25 @@ pub const SLACK: Duration = Duration::from_secs(30);
 /// A request this soon after an unseen change may still show the old state, because the upstream's
 /// replicas lag (SPECIFICATION, "Conditional requests in practice").
 const LAG: Duration = Duration::from_secs(10);
-/// Interval of requests for the same delivery. Our choice.
-const ASK_AGAIN: Duration = Duration::from_mins(5);
+/// Interval of redelivery requests for the same delivery. Our choice.
+const REDELIVERY_INTERVAL: Duration = Duration::from_mins(5);
 /// Most such requests. Our choice: a delivery that is missing for half an hour will not come; what
 /// it would have announced is then not relied upon.
-const ASKS_MAX: u32 = 6;
+const REDELIVERIES_MAX: u32 = 6;
 /// Most deliveries waited for, and most requested at once. Our choice: a check that finds more
 /// relies on nothing from before.
 const OPEN_MAX: usize = 1_000;
-const ASKED_AT_ONCE_MAX: usize = 20;
+const REDELIVERIES_AT_ONCE_MAX: usize = 20;
 /// Check interval while a delivery is missing, so that its arrival is noticed sooner.
 const MISSING_CHECK: Duration = Duration::from_secs(10);
-/// Deliveries may appear in the list this much later than their time says. Our choice.
+/// Deliveries may appear in the list this much later than their own time. Our choice.
 const OVERLAP_SECS: u64 = 60;
 
 /// State of one webhook after its checks.
 #[derive(Debug)]
 pub struct Watch {
     check_every: Duration,
-    terms: Option<Terms>,
+    settings: Option<HookSettings>,
     /// Requests before this time are not covered.
     covered_from: Timestamp,
     /// Start of the last successful check.
@@ -61,8 +61,8 @@ struct OpenDelivery {
     after: Timestamp,
     seen_at: Timestamp,
     missing: bool,
-    asked: u32,
-    asked_at: Timestamp,
+    requests: u32,
+    last_requested_at: Timestamp,
 }
 
 /// Data of one check.
@@ -73,9 +73,9 @@ pub struct Check {
     /// Time of its last answer.
     pub ended_at: Timestamp,
     /// Settings of the webhook.
-    pub terms: Terms,
+    pub settings: HookSettings,
     /// Deliveries, the newest first, as far back as [`Watch::goes_back_enough`] requires.
-    pub deliveries: Vec<Listed>,
+    pub deliveries: Vec<ListedDelivery>,
     /// True if they go back that far.
     pub complete: bool,
 }
@@ -96,7 +96,7 @@ impl Watch {
     pub fn new(check_every: Duration) -> Self {
         Self {
             check_every,
-            terms: None,
+            settings: None,
             covered_from: Timestamp::FAR_FUTURE,
             checked_at: None,
             listed_until: 0,
@@ -106,19 +106,20 @@ impl Watch {
     }
 
     /// Returns true if these pages, the newest first, suffice for a check.
-    pub fn goes_back_enough(&self, deliveries: &[Listed]) -> bool {
+    pub fn goes_back_enough(&self, deliveries: &[ListedDelivery]) -> bool {
         let until = if self.checked_at.is_some() { self.listed_until } else { newest(deliveries) };
         deliveries.iter().any(|delivery| delivery.delivered_at < until.saturating_sub(OVERLAP_SECS))
     }
 
-    /// Applies a check; `arrived` tells which deliveries were received here.
+    /// Applies a check; `arrived` returns true for a delivery that was received here.
     pub fn checked(&mut self, check: Check, arrived: impl Fn(&str) -> bool) -> Findings {
         let mut findings = Findings::default();
         let is_first = self.checked_at.is_none();
         let before = self.open.len();
         self.open.retain(|guid, _| !arrived(guid));
         findings.recovered = before - self.open.len();
-        let mut relied = !is_first && check.complete && self.terms.as_ref() == Some(&check.terms);
+        let mut relied =
+            !is_first && check.complete && self.settings.as_ref() == Some(&check.settings);
         let since = if is_first { 0 } else { self.listed_until.saturating_sub(OVERLAP_SECS) };
         for delivery in check.deliveries.iter().filter(|delivery| delivery.delivered_at >= since) {
             if arrived(&delivery.guid) || self.settled.contains_key(&delivery.guid) {
@@ -141,21 +142,21 @@ impl Watch {
         if !relied || findings.given_up > 0 {
             self.covered_from = check.ended_at + LAG;
         }
-        self.terms = Some(check.terms);
+        self.settings = Some(check.settings);
         self.checked_at = Some(check.began_at);
         findings
     }
 
     /// Records a delivery that has not arrived. Returns its event if it is missing from now on.
-    fn note(&mut self, delivery: &Listed, now: Timestamp) -> Option<Cow<'static, str>> {
+    fn note(&mut self, delivery: &ListedDelivery, now: Timestamp) -> Option<Cow<'static, str>> {
         let after = self.checked_at.unwrap_or(now);
         let open = self.open.entry(delivery.guid.clone()).or_insert_with(|| OpenDelivery {
             id: delivery.id,
             after,
             seen_at: now,
             missing: false,
-            asked: 0,
-            asked_at: Timestamp::EPOCH,
+            requests: 0,
+            last_requested_at: Timestamp::EPOCH,
         });
         // Redelivery uses the latest attempt, because the upstream forgets the oldest first.
         open.id = open.id.max(delivery.id);
@@ -172,7 +173,8 @@ impl Watch {
         self.open.retain(|guid, open| {
             // A known delivery counts even when it is no longer listed.
             open.missing |= now.since(open.seen_at) >= GRACE;
-            let in_vain = open.asked >= ASKS_MAX && now.since(open.asked_at) >= ASK_AGAIN;
+            let in_vain = open.requests >= REDELIVERIES_MAX
+                && now.since(open.last_requested_at) >= REDELIVERY_INTERVAL;
             if in_vain {
                 settled.insert(guid.clone(), listed_until);
             }
@@ -185,20 +187,20 @@ impl Watch {
     pub fn take_due(&mut self, now: Timestamp) -> Vec<u64> {
         let is_due = |open: &&mut OpenDelivery| {
             open.missing
-                && open.asked < ASKS_MAX
-                && (open.asked == 0 || now.since(open.asked_at) >= ASK_AGAIN)
+                && open.requests < REDELIVERIES_MAX
+                && (open.requests == 0 || now.since(open.last_requested_at) >= REDELIVERY_INTERVAL)
         };
-        let due = self.open.values_mut().filter(is_due).take(ASKED_AT_ONCE_MAX);
+        let due = self.open.values_mut().filter(is_due).take(REDELIVERIES_AT_ONCE_MAX);
         due.map(|open| {
-            open.asked += 1;
-            open.asked_at = now;
+            open.requests += 1;
+            open.last_requested_at = now;
             open.id
         })
         .collect()
     }
 
     /// Returns the pause before the next check.
-    pub fn rest(&self) -> Duration {
+    pub fn pause(&self) -> Duration {
         if self.open.is_empty() { self.check_every } else { self.check_every.min(MISSING_CHECK) }
     }
 
@@ -210,11 +212,11 @@ impl Watch {
         requested_at >= self.covered_from
             && now < proved + self.check_every * 2 + SLACK
             && self.open.values().all(|open| !open.missing)
-            && self.terms.as_ref().is_some_and(|terms| terms.tells_of(events))
+            && self.settings.as_ref().is_some_and(|settings| settings.announces(events))
     }
 }
 
-fn newest(deliveries: &[Listed]) -> u64 {
+fn newest(deliveries: &[ListedDelivery]) -> u64 {
     deliveries.iter().map(|delivery| delivery.delivered_at).max().unwrap_or(0)
 }
 

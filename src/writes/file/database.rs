@@ -113,7 +113,7 @@ impl WritesDatabase {
         for entry in requests.iter().map_err(unreadable)? {
             let (number, request) = entry.map_err(unreadable)?;
             let number = number.value();
-            let of = |what: String| Fault::Damaged(format!("write {number}: {what}"));
+            let of = |detail: String| Fault::Damaged(format!("write {number}: {detail}"));
             let (other, progress) = pairs
                 .next()
                 .ok_or_else(|| of("its progress is missing".into()))?
@@ -122,8 +122,8 @@ impl WritesDatabase {
                 return Err(of(format!("the next progress is that of write {}", other.value())));
             }
             let stored = Stored {
-                request: opened(REQUEST, number, request.value()).map_err(of)?,
-                progress: opened(STANDING, number, progress.value()).map_err(of)?,
+                request: opened(REQUEST_KIND, number, request.value()).map_err(of)?,
+                progress: opened(PROGRESS_KIND, number, progress.value()).map_err(of)?,
             };
             each(number, stored).map_err(of)?;
             next = next.max(number.saturating_add(1));
@@ -140,9 +140,9 @@ impl WritesDatabase {
     ) -> Result<u64, redb::Error> {
         let mut writing = self.database()?.begin_write()?;
         writing.set_durability(Durability::Immediate)?;
-        // The second sync of each commit tells damage from a crash. With a single one a flipped bit
-        // in the last commit would look like a commit cut off, and would silently restore the state
-        // before: a write that was sent since could be sent again.
+        // The second sync of each commit distinguishes damage from a crash. With a single one, a
+        // flipped bit in the last commit would look like a commit cut off, and would silently
+        // restore the state before: a write that was sent since could be sent again.
         writing.set_two_phase_commit(true);
         let next = self.make(&writing, changes)?;
         writing.commit()?;
@@ -160,15 +160,16 @@ impl WritesDatabase {
         for change in changes {
             match change {
                 Change::Insert(number, stored) => {
-                    let request = closed(REQUEST, *number, &stored.request);
+                    let request = closed(REQUEST_KIND, *number, &stored.request);
                     requests.insert(number, request.as_slice())?;
-                    let standing = closed(STANDING, *number, &stored.progress);
-                    progress.insert(number, standing.as_slice())?;
+                    let framed = closed(PROGRESS_KIND, *number, &stored.progress);
+                    progress.insert(number, framed.as_slice())?;
                     next = next.max(number.saturating_add(1));
                 }
                 Change::Progress(number, bytes) => {
                     if requests.get(number)?.is_some() {
-                        progress.insert(number, closed(STANDING, *number, bytes).as_slice())?;
+                        progress
+                            .insert(number, closed(PROGRESS_KIND, *number, bytes).as_slice())?;
                     }
                 }
                 Change::Remove(numbers) => {
@@ -191,8 +192,8 @@ impl WritesDatabase {
         let (Some(request), Some(progress)) = (requests.get(number)?, progress.get(number)?) else {
             return Ok(Ok(None));
         };
-        let request = opened(REQUEST, number, request.value());
-        let progress = opened(STANDING, number, progress.value());
+        let request = opened(REQUEST_KIND, number, request.value());
+        let progress = opened(PROGRESS_KIND, number, progress.value());
         Ok(request.and_then(|request| progress.map(|progress| Some(Stored { request, progress }))))
     }
 
@@ -262,21 +263,21 @@ fn unreadable(error: impl Into<redb::Error>) -> Fault {
         redb::Error::Io(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
             Fault::Io(error.to_string())
         }
-        redb::Error::Corrupted(what) => Fault::Damaged(what),
+        redb::Error::Corrupted(detail) => Fault::Damaged(detail),
         error => Fault::Damaged(error.to_string()),
     }
 }
 
 fn foreign(error: &TableError) -> Fault {
     match error {
-        TableError::Storage(StorageError::Corrupted(what)) => Fault::Damaged(what.clone()),
+        TableError::Storage(StorageError::Corrupted(detail)) => Fault::Damaged(detail.clone()),
         TableError::Storage(error) => Fault::Io(error.to_string()),
         error => Fault::Foreign(format!("it is another program's redb database ({error})")),
     }
 }
 
-const REQUEST: u8 = b'r';
-const STANDING: u8 = b'p';
+const REQUEST_KIND: u8 = b'r';
+const PROGRESS_KIND: u8 = b'p';
 
 /// Checksum of the bytes, their number and their kind, so that a misplaced text is noticed too.
 /// Eight bytes suffice against chance.

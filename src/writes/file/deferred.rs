@@ -88,16 +88,16 @@ impl DeferredDisk {
 
     fn change(
         &self,
-        held_back: impl FnOnce() -> Op,
+        operation: impl FnOnce() -> Op,
         make: impl FnOnce(&dyn StorageBackend) -> io::Result<()>,
         in_sync: bool,
     ) -> io::Result<()> {
         let state = &mut *self.0.state.lock();
         if let Some(deferred) = &mut state.deferred {
-            deferred.push(held_back());
+            deferred.push(operation());
             return Ok(());
         }
-        // After a failure nothing more is written, whatever redb requests.
+        // After a failure nothing more is written, even if redb requests it.
         if state.failure.is_some() {
             return Err(io::Error::other("an earlier change of the file failed"));
         }
@@ -139,11 +139,11 @@ impl Op {
 
     /// Applies the operation to bytes that were read at `start`.
     fn show(&self, start: u64, out: &mut [u8]) {
-        let place = |offset: u64| saturated(offset.saturating_sub(start)).min(out.len());
+        let index = |offset: u64| saturated(offset.saturating_sub(start)).min(out.len());
         match self {
             Self::Write(offset, bytes) => {
-                let from = place(*offset);
-                let to = place(offset.saturating_add(bytes.len() as u64));
+                let from = index(*offset);
+                let to = index(offset.saturating_add(bytes.len() as u64));
                 let skipped = saturated(start.saturating_sub(*offset));
                 if let (Some(out), Some(bytes)) = (out.get_mut(from..to), bytes.get(skipped..))
                     && let Some(bytes) = bytes.get(..out.len())
@@ -153,7 +153,7 @@ impl Op {
             }
             // Bytes that were cut off read as zeros after a later growth.
             Self::SetLen(len) => {
-                let from = place(*len);
+                let from = index(*len);
                 if let Some(out) = out.get_mut(from..) {
                     out.fill(0);
                 }

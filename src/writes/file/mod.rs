@@ -96,7 +96,7 @@ impl FileStore {
         let thread = std::thread::Builder::new().name("weir-writes".into()).spawn({
             let shared = Arc::clone(&shared);
             move || {
-                // Whatever ends the thread, no caller waits for it afterwards.
+                // No caller waits for the thread after its end, for any reason of the end.
                 let _ended = EndGuard(&shared);
                 worker.run(&shared);
             }

@@ -106,11 +106,11 @@ impl Worker {
 
     fn make(&mut self, changes: &[Change]) -> Vec<Result<(), StoreError>> {
         let inserts = || changes.iter().filter(|change| is_insert(change)).map(size);
-        let refusal = match self.crowded(changes) {
+        let refusal = match self.lack_of_room(changes) {
             Some(full) => full,
             None => match self.commit(changes.iter()) {
                 Ok(()) => {
-                    self.went_well(inserts().max());
+                    self.report_success(inserts().max());
                     return changes.iter().map(|_| Ok(())).collect();
                 }
                 Err(refusal) => {
@@ -122,10 +122,10 @@ impl Worker {
         for size in inserts() {
             self.outage.refused(size);
         }
-        self.went_wrong(&refusal);
+        self.report_failure(&refusal);
         let rest = self.commit(changes.iter().filter(|change| !is_insert(change)));
         if let Err(problem) = &rest {
-            self.went_wrong(problem);
+            self.report_failure(problem);
         }
         // Writes that are certainly not stored may be reported as such; the others are unknown
         // until the file can be opened again.
@@ -141,7 +141,7 @@ impl Worker {
     }
 
     /// Returns the error for new writes among `changes` when the disk has no room for them.
-    fn crowded(&self, changes: &[Change]) -> Option<StoreError> {
+    fn lack_of_room(&self, changes: &[Change]) -> Option<StoreError> {
         let inserts = changes.iter().filter(|change| is_insert(change));
         let bytes = inserts.map(|change| size(change) as u64).sum::<u64>();
         let room = self.disk.room().filter(|_| bytes > 0)?;
@@ -194,7 +194,7 @@ impl Worker {
             }
             Err(failure) => {
                 let error = StoreError::Failed(self.lose(&failure));
-                self.went_wrong(&error);
+                self.report_failure(&error);
                 Err(error)
             }
         }
@@ -222,7 +222,7 @@ impl Worker {
     }
 
     /// Logs a failure once, not with each refused write.
-    fn went_wrong(&mut self, problem: &StoreError) {
+    fn report_failure(&mut self, problem: &StoreError) {
         if self.failing.as_ref().map(discriminant) != Some(discriminant(problem)) {
             let path = self.disk.path();
             let why = text(problem);
@@ -243,7 +243,7 @@ impl Worker {
         self.failing = Some(problem.clone());
     }
 
-    fn went_well(&mut self, largest_insert: Option<usize>) {
+    fn report_success(&mut self, largest_insert: Option<usize>) {
         let over = match &self.failing {
             // Changes other than new writes may succeed on a full disk.
             Some(StoreError::Full(_)) => {

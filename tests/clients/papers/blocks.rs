@@ -18,7 +18,7 @@ pub struct Paper {
 #[derive(Debug)]
 pub struct Block {
     /// Path of the paper and line of the fence.
-    pub place: String,
+    pub location: String,
     pub kind: Option<Kind>,
     pub text: String,
     /// The reason for which it is not run.
@@ -68,11 +68,11 @@ impl Paper {
         let mut not_run = None;
         let mut lines = self.text.lines().enumerate();
         while let Some((index, line)) = lines.next() {
-            let place = format!("{}:{}", self.path, index + 1);
+            let location = format!("{}:{}", self.path, index + 1);
             let trimmed = line.trim_start();
             if let Some(reason) = trimmed.strip_prefix(MARKER) {
                 let reason = reason.trim_end().trim_end_matches("-->").trim();
-                assert!(!reason.is_empty(), "{place}: the marker names no reason");
+                assert!(!reason.is_empty(), "{location}: the marker names no reason");
                 not_run = Some(reason.to_owned());
             } else if let Some(language) = trimmed.strip_prefix("```") {
                 let indent = line.len() - trimmed.len();
@@ -80,9 +80,9 @@ impl Paper {
                 let inside = inside.take_while(|line| !line.trim_start().starts_with("```"));
                 let text = inside.map(|line| line.get(indent..).unwrap_or("").to_owned() + "\n");
                 let (kind, text) = of_language(language.trim(), text.collect());
-                blocks.push(Block { place, kind, text, not_run: not_run.take() });
+                blocks.push(Block { location, kind, text, not_run: not_run.take() });
             } else if !trimmed.is_empty() {
-                assert!(not_run.is_none(), "{place}: no block follows the marker");
+                assert!(not_run.is_none(), "{location}: no block follows the marker");
             }
         }
         blocks
@@ -126,7 +126,7 @@ mod tests {
         let found =
             blocks("1. a\n\n   <!-- not run: no net -->\n   ```sh\n   ls\n     x\n   ```\n");
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].place.as_str(), found[0].text.as_str()), ("a.md:4", "ls\n  x\n"));
+        assert_eq!((found[0].location.as_str(), found[0].text.as_str()), ("a.md:4", "ls\n  x\n"));
         assert_eq!(
             (found[0].kind, found[0].not_run.as_deref()),
             (Some(Kind::Shell), Some("no net"))

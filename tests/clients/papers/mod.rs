@@ -1,7 +1,7 @@
 //! The papers: every command and snippet of the README and the guides runs as it is printed.
 //!
-//! Shell blocks of a paper run one after the other in one shell, in front of a demo, an emulator
-//! and a gateway with an admin listener, whose ports replace the printed ones. Snippets for a
+//! Shell blocks of a paper run one after the other in one shell. A demo, an emulator and a gateway
+//! with an admin listener run beside it, and their ports replace the printed ones. Snippets for a
 //! client library run in its own installation, TOML is checked by `weir check`, JSON is parsed. A
 //! block that cannot run carries the comment `<!-- not run: REASON -->`. `make` is not run: its
 //! targets must exist.
@@ -39,7 +39,7 @@ fn every_block_is_run_or_names_a_reason() {
         assert!(
             block.kind.is_some() || block.not_run.is_some(),
             "{}: no test runs this language; mark it `<!-- not run: REASON -->`",
-            block.place
+            block.location
         );
     }
 }
@@ -69,7 +69,7 @@ fn octokit_snippets_run() {
         fs::write(script.path(), servers.rewritten(&block.text)).expect("the script is written");
         let mut node = Command::new("node");
         node.arg(script.path()).envs(servers.variables());
-        assert_runs(&block.place, node);
+        assert_runs(&block.location, node);
     }
 }
 
@@ -79,7 +79,7 @@ fn pygithub_snippets_run() {
     for (block, servers) in with_servers(Kind::PyGithub) {
         let mut python = Command::new(directory.join("bin/python"));
         python.args(["-c", &servers.rewritten(&block.text)]).envs(servers.variables());
-        assert_runs(&block.place, python);
+        assert_runs(&block.location, python);
     }
 }
 
@@ -100,7 +100,7 @@ fn toml_blocks_are_valid_configs() {
         fs::write(folder.path().join("app.pem"), APP_KEY).expect("the key is written");
         let mut check = Command::new(env!("CARGO_BIN_EXE_weir"));
         check.arg("check").current_dir(folder.path()).envs(secrets(&text));
-        assert_runs(&block.place, check);
+        assert_runs(&block.location, check);
     }
 }
 
@@ -108,7 +108,7 @@ fn toml_blocks_are_valid_configs() {
 fn json_blocks_are_valid() {
     for block in papers().iter().flat_map(|paper| to_run(paper, Kind::Json)) {
         if let Err(fault) = serde_json::from_str::<serde_json::Value>(&block.text) {
-            panic!("{}: {fault}", block.place);
+            panic!("{}: {fault}", block.location);
         }
     }
 }
@@ -160,8 +160,8 @@ fn with_servers(kind: Kind) -> Vec<(Block, Servers)> {
 
 fn run_in_one_shell(paper: &str, blocks: &[Block]) {
     let mut script = PRELUDE.to_owned();
-    for Block { place, text, .. } in blocks {
-        let announced = format!("echo '== {place}'");
+    for Block { location, text, .. } in blocks {
+        let announced = format!("echo '== {location}'");
         for line in std::iter::once(&*announced).chain(text.lines().filter(|line| !is_make(line))) {
             script.push_str(line);
             script.push('\n');
@@ -200,7 +200,7 @@ fn secrets(config: &str) -> BTreeMap<String, &'static str> {
 
 /// Runs a command to its end, which must come in time and without an error.
 #[track_caller]
-fn assert_runs(place: &str, mut command: Command) {
+fn assert_runs(location: &str, mut command: Command) {
     // A proxy of the machine would be a third party.
     command.env("NO_PROXY", "*").stdin(Stdio::null());
     let (send, receive) = mpsc::channel();
@@ -210,11 +210,11 @@ fn assert_runs(place: &str, mut command: Command) {
     });
     let output: Output = receive
         .recv_timeout(DEADLINE)
-        .unwrap_or_else(|_| panic!("{place} did not end in time"))
-        .unwrap_or_else(|fault| panic!("{place} did not start: {fault}"));
+        .unwrap_or_else(|_| panic!("{location} did not end in time"))
+        .unwrap_or_else(|fault| panic!("{location} did not start: {fault}"));
     assert!(
         output.status.success(),
-        "{place} ended with {}\n{}\n{}",
+        "{location} ended with {}\n{}\n{}",
         output.status,
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)

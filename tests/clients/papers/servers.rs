@@ -18,7 +18,7 @@ pub struct Servers {
     demo: Option<Demo>,
     emulator: Option<Upstream>,
     operated: Option<Operated>,
-    /// Where nobody listens: the emulator records failed deliveries too.
+    /// An address without a listener: the emulator records failed deliveries too.
     receiver: String,
 }
 

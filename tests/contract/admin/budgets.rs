@@ -282,7 +282,7 @@ async fn weir_budgets_prints_a_table_or_the_json_of_a_running_gateway() {
 }
 
 #[tokio::test]
-async fn weir_budgets_names_the_fault_and_tells_usage_by_exit_code() {
+async fn weir_budgets_names_the_fault_and_exits_with_its_code() {
     let world = Setup::new()
         .listen(&format!("{ADMIN}\nadmin_token = {{ value = \"{TOKEN}\" }}"))
         .start()
@@ -303,11 +303,11 @@ async fn weir_budgets_names_the_fault_and_tells_usage_by_exit_code() {
         (&["--config", "none.toml"], None, 2, "none.toml: cannot be read"),
         (&["--admin", "somewhere"], None, 2, "not a host and a port"),
     ];
-    for (arguments, token, code, said) in cases {
+    for (arguments, token, code, message) in cases {
         let output = operator.weir_budgets(arguments, token).await;
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", printed(&output));
         assert!(
-            printed(&output).contains(said) && output.stdout.is_empty(),
+            printed(&output).contains(message) && output.stdout.is_empty(),
             "{arguments:?}: {}",
             printed(&output)
         );

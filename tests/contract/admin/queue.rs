@@ -10,7 +10,7 @@ use super::operator::{ADMIN, Operator, TOKEN, printed};
 use crate::support::{OTHER_KEY, Setup, World, eventually};
 
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
-const NOBODYS: &str = "ff-0000000000000000";
+const UNKNOWN_ID: &str = "ff-0000000000000000";
 
 /// Queues a comment and returns the id of the write.
 async fn post(world: &World, text: &str) -> String {
@@ -131,7 +131,7 @@ async fn the_list_is_paged_and_filtered_by_state_and_client() {
 async fn a_malformed_query_gets_the_accepted_values() {
     let world = Setup::new().listen(ADMIN).start().await;
     let operator = Operator::of(&world).await;
-    for (query, said) in [
+    for (query, expected) in [
         ("state=open", "queued, sending, done, failed, unknown, cancelled"),
         ("client=nobody", "no client nobody"),
         ("limit=0", "1 to 1000"),
@@ -144,7 +144,10 @@ async fn a_malformed_query_gets_the_accepted_values() {
     ] {
         let refused = operator.ask(Method::GET, &format!("/api/writes?{query}"), None).await;
         refused.assert_status(422);
-        assert!(refused.json()["message"].as_str().unwrap().contains(said), "{query}: {refused:?}");
+        assert!(
+            refused.json()["message"].as_str().unwrap().contains(expected),
+            "{query}: {refused:?}"
+        );
     }
     for path in ["/api/writes/1", "/api/writes/FF-0000000000000000", "/api/writes/1-2/cancel"] {
         let method = if path.ends_with("cancel") { Method::POST } else { Method::GET };
@@ -157,18 +160,18 @@ async fn a_malformed_query_gets_the_accepted_values() {
     }
     for (path, allow) in [
         ("/api/writes".to_owned(), "GET, HEAD"),
-        (format!("/api/writes/{NOBODYS}"), "GET, HEAD"),
-        (format!("/api/writes/{NOBODYS}/cancel"), "POST"),
-        (format!("/api/writes/{NOBODYS}/retry"), "POST"),
+        (format!("/api/writes/{UNKNOWN_ID}"), "GET, HEAD"),
+        (format!("/api/writes/{UNKNOWN_ID}/cancel"), "POST"),
+        (format!("/api/writes/{UNKNOWN_ID}/retry"), "POST"),
     ] {
         let refused = operator.ask(Method::DELETE, &path, None).await;
         refused.assert_status(405);
         assert_eq!(refused.header("allow"), Some(allow), "{path}");
     }
-    for path in ["/api/writes/", "/api/writesx", &format!("/api/writes/{NOBODYS}/undo")] {
+    for path in ["/api/writes/", "/api/writesx", &format!("/api/writes/{UNKNOWN_ID}/undo")] {
         operator.ask(Method::GET, path, None).await.assert_status(404);
     }
-    operator.ask(Method::GET, &format!("/api/writes/{NOBODYS}"), None).await.assert_status(404);
+    operator.ask(Method::GET, &format!("/api/writes/{UNKNOWN_ID}"), None).await.assert_status(404);
     let head = operator.ask(Method::HEAD, "/api/writes", None).await;
     head.assert_status(200);
     assert!(head.body.is_empty() && head.number("content-length") > 0, "{head:?}");
@@ -213,7 +216,7 @@ async fn an_operator_cancels_queued_writes_only() {
             (&json!(state), &json!(id))
         );
     }
-    operator.post(&format!("/api/writes/{NOBODYS}/cancel"), "").await.assert_status(404);
+    operator.post(&format!("/api/writes/{UNKNOWN_ID}/cancel"), "").await.assert_status(404);
     world.open_gate(gate);
     assert_eq!(end_of(&world, &first).await, "done");
     assert_eq!(posts(&world), 1);
@@ -238,7 +241,7 @@ async fn an_operator_retries_a_failed_or_cancelled_write() {
     let refused = operator.post(&format!("/api/writes/{id}/retry"), "{}").await;
     refused.assert_status(409);
     assert_eq!(refused.json()["state"], "done");
-    operator.post(&format!("/api/writes/{NOBODYS}/retry"), "").await.assert_status(404);
+    operator.post(&format!("/api/writes/{UNKNOWN_ID}/retry"), "").await.assert_status(404);
     assert_eq!(posts(&world), 2);
 }
 
@@ -448,14 +451,14 @@ async fn weir_writes_lists_shows_cancels_and_retries() {
 }
 
 #[tokio::test]
-async fn weir_writes_names_the_fault_and_tells_usage_by_exit_code() {
+async fn weir_writes_names_the_fault_and_exits_with_its_code() {
     let world = Setup::new().listen(ADMIN).unspaced_writes().start().await;
     let operator = Operator::of(&world).await;
     let done = post(&world, "done").await;
     assert_eq!(end_of(&world, &done).await, "done");
     let cases: [(&[&str], i32, &str); 9] = [
-        (&["show", NOBODYS], 1, "there is no write ff-0000000000000000"),
-        (&["cancel", NOBODYS], 1, "there is no write ff-0000000000000000"),
+        (&["show", UNKNOWN_ID], 1, "there is no write ff-0000000000000000"),
+        (&["cancel", UNKNOWN_ID], 1, "there is no write ff-0000000000000000"),
         (&["cancel", &done], 1, "this one is done"),
         (&["retry", &done], 1, "this one is done"),
         (&["list", "--client", "nobody"], 2, "no client nobody"),
@@ -464,17 +467,17 @@ async fn weir_writes_names_the_fault_and_tells_usage_by_exit_code() {
         (&["show", "first"], 2, "1f-0000000000000007"),
         (&[], 2, "Usage"),
     ];
-    for (arguments, code, said) in cases {
+    for (arguments, code, expected) in cases {
         let (ended, text) = operator.weir_writes(arguments).await;
         assert_eq!(ended, Some(code), "{arguments:?}: {text}");
-        assert!(text.contains(said), "{arguments:?}: {text}");
+        assert!(text.contains(expected), "{arguments:?}: {text}");
     }
     let clients = world.address.to_string();
-    let elsewhere = operator.weir("writes", &["show", &done, "--admin", &clients], None).await;
-    assert_eq!(elsewhere.status.code(), Some(1));
+    let wrong_listener = operator.weir("writes", &["show", &done, "--admin", &clients], None).await;
+    assert_eq!(wrong_listener.status.code(), Some(1));
     assert!(
-        printed(&elsewhere).contains("is not the admin listener of a gateway"),
+        printed(&wrong_listener).contains("is not the admin listener of a gateway"),
         "{}",
-        printed(&elsewhere)
+        printed(&wrong_listener)
     );
 }

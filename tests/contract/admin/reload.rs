@@ -95,7 +95,7 @@ async fn a_removed_clients_key_is_refused_on_open_connections_too() {
     assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     world.get(WIDGETS).await.assert_status(401);
     world.get_with(WIDGETS, &[("authorization", &bearer(OTHER_KEY))]).await.assert_status(200);
-    // The reload brings the account back.
+    // The reload restores the account.
     world.current.apply_config(
         weir::config::parse(&world.text, "test", &|_| None, std::path::Path::new(".")).unwrap(),
     );
@@ -145,10 +145,10 @@ async fn a_request_under_way_finishes_with_its_first_config() {
 async fn stored_responses_and_budgets_survive_a_reload() {
     let world = Setup::new().start().await;
     let first = world.get(WIDGETS).await;
-    let books = || world.current.gateway().dispatcher.admissions().snapshot().1;
-    let (before, sent) = (books(), world.upstream_requests().len());
+    let budgets = || world.current.gateway().dispatcher.admissions().snapshot().1;
+    let (before, sent) = (budgets(), world.upstream_requests().len());
     world.reload(|text| text.replace("[upstream]", "[cache]\nstale_if_error = \"2h\"\n[upstream]"));
-    let now = books();
+    let now = budgets();
     assert_eq!(before[0].windows[0].remaining, now[0].windows[0].remaining);
     let again = world.get(WIDGETS).await;
     assert_eq!(
@@ -156,7 +156,7 @@ async fn stored_responses_and_budgets_survive_a_reload() {
         (first.body, "weir; fwd=stale; fwd-status=304")
     );
     assert_eq!(world.upstream_requests().len(), sent + 1);
-    assert_eq!(books()[0].windows[0].remaining, before[0].windows[0].remaining, "a 304 is free");
+    assert_eq!(budgets()[0].windows[0].remaining, before[0].windows[0].remaining, "a 304 is free");
 }
 
 #[tokio::test]

@@ -93,10 +93,10 @@ async fn a_request_is_sent_with_a_minted_token() {
 async fn minting_is_charged_to_the_apps_account() {
     let world = setup().start().await;
     ready(&world).await;
-    let books =
+    let accounts =
         world.gateway.dispatcher.admissions().with_ledger(weir::decision::QuotaLedger::snapshot);
-    let app = books.iter().find(|account| &*account.name == "the-app").unwrap();
-    let core = app.windows.iter().find(|book| book.resource.as_str() == "core").unwrap();
+    let app = accounts.iter().find(|account| &*account.name == "the-app").unwrap();
+    let core = app.windows.iter().find(|window| window.resource.as_str() == "core").unwrap();
     assert_eq!((core.used, core.reserved), (1, 0));
     assert!(world.upstream_requests().len() == 1, "and it happens before anybody asks");
 }
@@ -142,7 +142,7 @@ async fn a_token_is_renewed_before_it_expires_and_used_meanwhile() {
         world.gateway.dispatcher.admissions().with_ledger(weir::decision::QuotaLedger::snapshot)[0]
             .windows
             .iter()
-            .all(|book| book.reserved == 0)
+            .all(|window| window.reserved == 0)
     })
     .await;
     world.clock.advance(Duration::from_mins(10));

@@ -33,7 +33,7 @@ async fn get_as(world: &World, credential: &str, path: &str) -> Reply {
 
 /// The same, repeated until a slot is free: a request keeps its slot a moment longer than its
 /// client waits for the response.
-async fn seated_as(world: &World, credential: &str, path: &str) -> Reply {
+async fn get_as_once_admitted(world: &World, credential: &str, path: &str) -> Reply {
     let seated = async {
         loop {
             let reply = get_as(world, credential, path).await;
@@ -309,9 +309,12 @@ async fn an_idle_credentials_slot_goes_to_the_next_one() {
     first.assert_status(200);
     refused.assert_secondary_limited();
     assert_eq!(accounts_used(&world), ["cleo"]);
-    // Its ledger starts anew and shows nothing of the previous credential.
-    assert_eq!(seated_as(&world, DAN, WIDGETS).await.number("x-ratelimit-remaining"), 4_999);
-    seated_as(&world, CLEO, GADGETS).await.assert_revalidated();
+    // Its ledger is new and shows nothing of the previous credential.
+    assert_eq!(
+        get_as_once_admitted(&world, DAN, WIDGETS).await.number("x-ratelimit-remaining"),
+        4_999
+    );
+    get_as_once_admitted(&world, CLEO, GADGETS).await.assert_revalidated();
 }
 
 #[tokio::test]

@@ -263,17 +263,17 @@ async fn a_user_only_route_is_never_sent_with_an_installation_token() {
     let world = setup.start().await;
     let refused = world.send(Method::PUT, "/orgs/acme/public_members/ben", &[], "").await;
     refused.assert_status(403);
-    let said = message(&refused);
+    let text = message(&refused);
     assert!(
-        said.contains(
+        text.contains(
             "no account of this client may call PUT /orgs/{org}/public_members/{username}"
         ),
-        "{said}"
+        "{text}"
     );
     assert!(
-        said.contains("an app user token with the permission org/members:write")
-            && said.contains("app has installation"),
-        "{said}"
+        text.contains("an app user token with the permission org/members:write")
+            && text.contains("app has installation"),
+        "{text}"
     );
     assert_eq!(world.get("/user/memberships/orgs/acme").await.status, 403);
     assert_eq!(world.upstream_requests(), []);

@@ -92,11 +92,11 @@ async fn a_label_created_through_an_issue_shows_at_once() {
     for (method, path, body) in writes_of {
         stored(&world, &labels, 200).await;
         writes(&world, method, &path, &body).await;
-        let said = world.get(&labels).await;
-        assert_ne!(said.cache_status(), "weir; hit", "{path}");
+        let reply = world.get(&labels).await;
+        assert_ne!(reply.cache_status(), "weir; hit", "{path}");
         let name = body["labels"][0].as_str().unwrap();
         assert!(
-            said.json().as_array().unwrap().iter().any(|label| label["name"] == name),
+            reply.json().as_array().unwrap().iter().any(|label| label["name"] == name),
             "{path}: {name}"
         );
         world.advance_both(Duration::from_mins(1));

@@ -34,7 +34,7 @@ async fn an_eleventh_comes(setup: Setup) -> World {
 }
 
 /// True if the first page, fetched now, links the second.
-async fn tells_of_the_next(world: &World) -> bool {
+async fn links_the_next_page(world: &World) -> bool {
     let answer = world.get(&page(1)).await;
     answer.assert_status(200);
     assert_eq!(answer.json().as_array().map(Vec::len), Some(10));
@@ -51,21 +51,21 @@ async fn a_parent_change_refetches_a_page_that_a_304_cannot_update() {
         "nobody can know"
     );
     assert_ne!(world.get(ISSUE).await.cache_status(), UNCHANGED, "the issue counts its comments");
-    assert!(tells_of_the_next(&world).await);
+    assert!(links_the_next_page(&world).await);
     world.advance_both(Duration::from_secs(60));
     assert_eq!(
         world.get(&page(1)).await.cache_status(),
         UNCHANGED,
         "and that was all there was to know"
     );
-    assert!(tells_of_the_next(&world).await);
+    assert!(links_the_next_page(&world).await);
 }
 
 #[tokio::test]
 async fn a_next_page_that_appears_refetches_the_page_before() {
     let world = an_eleventh_comes(Setup::new()).await;
     assert_eq!(world.get(&page(2)).await.json().as_array().map(Vec::len), Some(1));
-    assert!(tells_of_the_next(&world).await);
+    assert!(links_the_next_page(&world).await);
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn a_changed_page_refetches_the_other_pages_of_its_list() {
     world.get(&page(1)).await.assert_revalidated();
     comment(&world);
     assert_ne!(world.get(&all).await.cache_status(), UNCHANGED);
-    assert!(tells_of_the_next(&world).await);
+    assert!(links_the_next_page(&world).await);
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn a_write_refetches_a_full_last_page() {
         .post(&format!("{ISSUE}/comments"), json!({ "body": "by a client" }))
         .await
         .assert_status(201);
-    assert!(tells_of_the_next(&world).await);
+    assert!(links_the_next_page(&world).await);
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ async fn fresh(config: &str) -> World {
     world
 }
 
-async fn says(world: &World, path: &str, line: &str) -> Reply {
+async fn get_with_directive(world: &World, path: &str, line: &str) -> Reply {
     world.get_with(path, &[("cache-control", line), ("prefer", "wait=0")]).await
 }
 
@@ -95,13 +95,14 @@ async fn no_cache_joins_a_fetch_under_way() {
     // The second request waits for nothing but a fetch that has left already.
     let second = async {
         world.held(gate, 1).await;
-        says(&world, REPOSITORY, "no-cache").await
+        get_with_directive(&world, REPOSITORY, "no-cache").await
     };
     let opened = async {
         world.all_waiting_for_one_fetch(2).await;
         world.open_gate(gate);
     };
-    let (one, other, ()) = tokio::join!(says(&world, REPOSITORY, "no-cache"), second, opened);
+    let (one, other, ()) =
+        tokio::join!(get_with_directive(&world, REPOSITORY, "no-cache"), second, opened);
     let mut reported = [one.cache_status(), other.cache_status()];
     reported.sort_unstable();
     assert_eq!(reported, [REVALIDATED, "weir; fwd=stale; fwd-status=304; collapsed"]);
@@ -113,17 +114,17 @@ async fn no_store_stores_nothing_and_may_be_served_from_the_cache() {
     for config in [PLAIN, LONG_LIVED] {
         let world = Setup::new().manual_clock().config(config).start().await;
         for _ in 0..2 {
-            let answer = says(&world, REPOSITORY, "no-store").await;
+            let answer = get_with_directive(&world, REPOSITORY, "no-store").await;
             assert_eq!(
                 (answer.status.as_u16(), answer.cache_status()),
                 (200, "weir; fwd=uri-miss")
             );
         }
         world.get(REPOSITORY).await.assert_fetched_and_stored();
-        says(&world, REPOSITORY, "no-store").await.assert_hit();
+        get_with_directive(&world, REPOSITORY, "no-store").await.assert_hit();
         // A 304 changes nothing either: for others the response is as old as before.
         world.advance_both(Duration::from_hours(1));
-        says(&world, REPOSITORY, "no-store").await.assert_revalidated();
+        get_with_directive(&world, REPOSITORY, "no-store").await.assert_revalidated();
         world.get(REPOSITORY).await.assert_revalidated();
         world.get(REPOSITORY).await.assert_hit();
     }
@@ -135,7 +136,7 @@ async fn a_change_seen_by_no_store_invalidates_the_stored_response() {
     let before = world.get(REPOSITORY).await;
     world.ask_emulator(http::Method::PATCH, REPOSITORY, &json!({ "description": "another" }));
     assert_eq!(world.get(REPOSITORY).await.body, before.body, "it has a lifetime");
-    let newest = says(&world, REPOSITORY, "no-store, no-cache").await;
+    let newest = get_with_directive(&world, REPOSITORY, "no-store, no-cache").await;
     assert_eq!(
         (newest.cache_status(), &newest.json()["description"]),
         ("weir; fwd=stale; fwd-status=200", &json!("another"))
@@ -150,7 +151,7 @@ async fn no_store_keeps_an_equal_stored_response_for_others() {
     let world = upstream.setup().config(LONG_LIVED).manual_clock().start().await;
     world.get(REPOSITORY).await.assert_status(200);
     assert_eq!(
-        says(&world, REPOSITORY, "no-store, no-cache").await.cache_status(),
+        get_with_directive(&world, REPOSITORY, "no-store, no-cache").await.cache_status(),
         "weir; fwd=stale; fwd-status=200"
     );
     world.get(REPOSITORY).await.assert_hit();
@@ -160,12 +161,16 @@ async fn no_store_keeps_an_equal_stored_response_for_others() {
 #[tokio::test]
 async fn no_store_keeps_the_upstreams_poll_interval() {
     let world = Setup::new().manual_clock().start().await;
-    for asked in 1..3 {
-        says(&world, THREADS, "no-store").await.assert_status(200);
+    for sent in 1..3 {
+        get_with_directive(&world, THREADS, "no-store").await.assert_status(200);
         for line in ["no-store", "no-store, no-cache", ""] {
-            assert_eq!(says(&world, THREADS, line).await.cache_status(), HIT, "{line}");
+            assert_eq!(
+                get_with_directive(&world, THREADS, line).await.cache_status(),
+                HIT,
+                "{line}"
+            );
         }
-        assert_eq!(world.upstream_requests().len(), asked);
+        assert_eq!(world.upstream_requests().len(), sent);
         world.clock.advance(Duration::from_mins(1));
     }
 }
@@ -198,7 +203,7 @@ async fn no_cache_added_by_runtimes_does_not_defeat_the_condition() {
 
 #[tokio::test]
 async fn max_age_and_min_fresh_are_honoured() {
-    for (line, asked) in [
+    for (line, sent) in [
         ("max-age=31", 0),
         ("max-age=29", 1),
         ("max-age=600", 0),
@@ -206,14 +211,14 @@ async fn max_age_and_min_fresh_are_honoured() {
         ("min-fresh=31", 1),
     ] {
         let (upstream, world) = aged("max-age=60", 30).await;
-        says(&world, ISSUES, line).await.assert_status(200);
-        assert_eq!(upstream.requests(), 1 + asked, "{line}");
+        get_with_directive(&world, ISSUES, line).await.assert_status(200);
+        assert_eq!(upstream.requests(), 1 + sent, "{line}");
     }
 }
 
 #[tokio::test]
 async fn max_stale_is_honoured_unless_the_response_forbids_it() {
-    for (lifetime, line, asked) in [
+    for (lifetime, line, sent) in [
         ("max-age=60", "max-stale=30", 0),
         ("max-age=60", "max-stale", 0),
         ("max-age=60", "max-stale=29", 1),
@@ -225,12 +230,12 @@ async fn max_stale_is_honoured_unless_the_response_forbids_it() {
         ("no-cache", "max-stale", 1),
     ] {
         let (upstream, world) = aged(lifetime, 90).await;
-        let answer = says(&world, ISSUES, line).await;
+        let answer = get_with_directive(&world, ISSUES, line).await;
         answer.assert_status(200);
-        assert_eq!(upstream.requests(), 1 + asked, "{lifetime}; {line}");
+        assert_eq!(upstream.requests(), 1 + sent, "{lifetime}; {line}");
         assert_eq!(
             answer.header("age"),
-            if asked == 0 { Some("90") } else { None },
+            if sent == 0 { Some("90") } else { None },
             "{lifetime}; {line}"
         );
     }
@@ -243,31 +248,31 @@ async fn max_stale_serves_nothing_that_a_write_invalidated() {
         .send(http::Method::POST, ISSUES, &[("content-type", "application/json")], "{}")
         .await
         .assert_status(200);
-    let asked = upstream.requests();
-    says(&world, ISSUES, "max-stale").await.assert_status(200);
-    assert_eq!(upstream.requests(), asked + 1);
+    let sent = upstream.requests();
+    get_with_directive(&world, ISSUES, "max-stale").await.assert_status(200);
+    assert_eq!(upstream.requests(), sent + 1);
 }
 
 #[tokio::test]
 async fn only_if_cached_gets_the_stored_response_or_504() {
     for config in [PLAIN, LONG_LIVED] {
         let world = fresh(config).await;
-        let asked = world.upstream_requests().len();
-        says(&world, REPOSITORY, "only-if-cached").await.assert_hit();
+        let sent = world.upstream_requests().len();
+        get_with_directive(&world, REPOSITORY, "only-if-cached").await.assert_hit();
         for (path, line) in [
             (ISSUES, "only-if-cached"),
             (REPOSITORY, "only-if-cached, no-cache"),
             (REPOSITORY, "no-cache, Only-If-Cached"),
         ] {
-            assert_nothing_stored(&says(&world, path, line).await);
+            assert_nothing_stored(&get_with_directive(&world, path, line).await);
         }
         world.clock.advance(Duration::from_hours(1));
-        assert_nothing_stored(&says(&world, REPOSITORY, "only-if-cached").await);
-        assert_eq!(world.upstream_requests().len(), asked);
+        assert_nothing_stored(&get_with_directive(&world, REPOSITORY, "only-if-cached").await);
+        assert_eq!(world.upstream_requests().len(), sent);
     }
     let (upstream, world) = aged("max-age=60", 90).await;
-    says(&world, ISSUES, "only-if-cached, max-stale").await.assert_hit();
-    assert_nothing_stored(&says(&world, ISSUES, "only-if-cached").await);
+    get_with_directive(&world, ISSUES, "only-if-cached, max-stale").await.assert_hit();
+    assert_nothing_stored(&get_with_directive(&world, ISSUES, "only-if-cached").await);
     assert_eq!(upstream.requests(), 1);
 }
 
@@ -279,11 +284,11 @@ async fn the_poll_interval_overrides_request_directives() {
     for line in
         ["no-cache", "max-age=0", "max-age=1", "min-fresh=600", "only-if-cached", "no-store"]
     {
-        assert_eq!(says(&world, THREADS, line).await.cache_status(), HIT, "{line}");
+        assert_eq!(get_with_directive(&world, THREADS, line).await.cache_status(), HIT, "{line}");
     }
     world.clock.advance(Duration::from_secs(1));
-    assert_nothing_stored(&says(&world, THREADS, "only-if-cached").await);
-    says(&world, THREADS, "no-cache").await.assert_revalidated();
+    assert_nothing_stored(&get_with_directive(&world, THREADS, "only-if-cached").await);
+    get_with_directive(&world, THREADS, "no-cache").await.assert_revalidated();
 }
 
 #[tokio::test]
@@ -293,12 +298,12 @@ async fn no_cache_gets_no_stale_response_on_a_failure() {
     world.arm(&json!({ "fault": "reset_before", "match": { "path": REPOSITORY } }));
     for line in ["", "no-store", "max-stale", "max-stale=3600, max-age=3600"] {
         assert_eq!(
-            says(&world, REPOSITORY, line).await.cache_status(),
+            get_with_directive(&world, REPOSITORY, line).await.cache_status(),
             "weir; hit; detail=stale-if-error",
             "{line}"
         );
     }
     for line in ["no-cache", "max-age=0", "max-age=3600", "min-fresh=1", "max-stale, no-cache"] {
-        says(&world, REPOSITORY, line).await.assert_status(502);
+        get_with_directive(&world, REPOSITORY, line).await.assert_status(502);
     }
 }

@@ -40,17 +40,17 @@ impl Fixture {
         Self { world: Arc::new(setup.start().await), upstream }
     }
 
-    fn asks(&self, headers: &'static [(&'static str, &'static str)]) -> JoinHandle<Reply> {
+    fn spawn_get(&self, headers: &'static [(&'static str, &'static str)]) -> JoinHandle<Reply> {
         let world = Arc::clone(&self.world);
         tokio::spawn(async move { world.get_with(LABELS, headers).await })
     }
 
     /// This many concurrent readers, and the one upstream connection.
-    async fn all_ask(&self, count: usize) -> (Vec<JoinHandle<Reply>>, ScriptedConnection) {
-        let askers = (0..count).map(|_| self.asks(&[])).collect();
+    async fn spawn_readers(&self, count: usize) -> (Vec<JoinHandle<Reply>>, ScriptedConnection) {
+        let readers = (0..count).map(|_| self.spawn_get(&[])).collect();
         let connection = self.upstream.next().await;
         self.world.all_waiting_for_one_fetch(count).await;
-        (askers, connection)
+        (readers, connection)
     }
 
     async fn connects(&self, method: &str, headers: &str) -> Connection {
@@ -104,8 +104,8 @@ fn are_shared(answers: &[Reply], body: &str) {
     assert_eq!((received(ALONE), received(SHARED)), (1, answers.len() - 1));
 }
 
-async fn all(askers: Vec<JoinHandle<Reply>>) -> Vec<Reply> {
-    futures_util::future::try_join_all(askers).await.unwrap()
+async fn all(readers: Vec<JoinHandle<Reply>>) -> Vec<Reply> {
+    futures_util::future::try_join_all(readers).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -113,7 +113,7 @@ async fn concurrent_readers_share_one_fetch_of_any_length() {
     let body = text(3 * 1024 * 1024);
     for is_chunked in [false, true] {
         let fixture = Fixture::new().await;
-        let (askers, mut connection) = fixture.all_ask(8).await;
+        let (readers, mut connection) = fixture.spawn_readers(8).await;
         if is_chunked {
             connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
             for piece in body.as_bytes().chunks(10_000) {
@@ -125,7 +125,7 @@ async fn concurrent_readers_share_one_fetch_of_any_length() {
         } else {
             connection.send(head(body.len(), "") + &body).await;
         }
-        are_shared(&all(askers).await, &body);
+        are_shared(&all(readers).await, &body);
         fixture.assert_no_second_request();
         eventually(|| fixture.concurrency() == 0).await;
     }
@@ -151,7 +151,7 @@ async fn a_reader_joins_while_the_start_is_held_and_fetches_later() {
     fixture.assert_no_second_request();
     // A fetch ends by its timeout even without data.
     fixture.world.clock.advance(Duration::from_secs(3));
-    let late = fixture.asks(&[]);
+    let late = fixture.spawn_get(&[]);
     let mut another = fixture.upstream.next().await;
     another.send(head(2, "") + "hi").await;
     assert_eq!(late.await.unwrap().body, "hi");
@@ -177,7 +177,7 @@ async fn a_reader_fetches_when_the_start_is_gone() {
         first.read_bytes(early.len() / 2).await
     };
     let ((), begun) = tokio::join!(connection.send(head(body.len(), "") + early), reading);
-    let late = fixture.asks(&[]);
+    let late = fixture.spawn_get(&[]);
     let mut another = fixture.upstream.next().await;
     another.send(head(2, "") + "hi").await;
     assert_eq!(late.await.unwrap().body, "hi");
@@ -248,7 +248,7 @@ async fn a_head_request_delays_no_reader() {
         fixture.connects("HEAD", "").await,
         fixture.connects("GET", "If-None-Match: \"a\"\r\n").await,
     ];
-    let whole = [fixture.asks(&[]), fixture.asks(&[("range", "bytes=0-1")])];
+    let whole = [fixture.spawn_get(&[]), fixture.spawn_get(&[("range", "bytes=0-1")])];
     let mut connection = fixture.upstream.next().await;
     fixture.world.all_waiting_for_one_fetch(4).await;
     connection.send(head(body.len(), "ETag: \"a\"\r\n") + &body).await;
@@ -302,17 +302,17 @@ async fn each_client_gets_its_own_urls() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_response_for_one_requester_is_fetched_by_each() {
-    for says in
+    for header in
         ["Connection: close\r\nCache-Control: no-store\r\n", "Connection: close\r\nVary: *\r\n"]
     {
         let fixture = Fixture::new().await;
         let body = text(10_000);
-        let (askers, mut connection) = fixture.all_ask(2).await;
-        connection.send(head(body.len(), says) + &body).await;
+        let (readers, mut connection) = fixture.spawn_readers(2).await;
+        connection.send(head(body.len(), header) + &body).await;
         let mut other = fixture.upstream.next().await;
-        other.send(head(body.len(), says) + &body).await;
-        for answer in all(askers).await {
-            assert_eq!((answer.cache_status(), answer.body.len()), (ALONE, body.len()), "{says}");
+        other.send(head(body.len(), header) + &body).await;
+        for answer in all(readers).await {
+            assert_eq!((answer.cache_status(), answer.body.len()), (ALONE, body.len()), "{header}");
         }
     }
 }
@@ -368,7 +368,7 @@ async fn a_slow_reader_of_json_gets_the_rest_without_secrets() {
         format!("GET {LABELS} HTTP/1.0\r\nHost: weir\r\nAuthorization: Bearer {KEY}\r\n\r\n");
     slow.send(request.as_bytes()).await;
     let mut connection = fixture.upstream.next().await;
-    let fast = fixture.asks(&[]);
+    let fast = fixture.spawn_get(&[]);
     fixture.world.all_waiting_for_one_fetch(2).await;
     let length = body.len();
     let head = format!(

@@ -24,13 +24,13 @@ struct Failing {
 
 impl Failing {
     /// Stores a good response with this `Cache-Control`.
-    async fn after_an_answer(mode: &str, says: &'static str) -> Self {
+    async fn after_an_answer(mode: &str, cache_control: &'static str) -> Self {
         let status = Arc::new(AtomicU16::new(200));
-        let said = Arc::clone(&status);
+        let current_status = Arc::clone(&status);
         let origin = Origin::start(move |_| {
             let answer = Response::builder()
-                .status(said.load(Ordering::SeqCst))
-                .header("cache-control", says);
+                .status(current_status.load(Ordering::SeqCst))
+                .header("cache-control", cache_control);
             async move { answer.body(Bytes::from_static(b"it is so")).unwrap() }
         });
         let config = format!("[cache]\nfreshness = \"{mode}\"\nstale_if_error = \"0s\"");
@@ -83,13 +83,13 @@ async fn other_failures_and_statuses_are_delivered() {
 
 #[tokio::test]
 async fn a_silent_upstream_counts_as_an_error() {
-    let says = "HTTP/1.1 200 OK\r\nCache-Control: max-age=1, stale-if-error=600\r\nContent-Length: 2\r\n\r\nhi";
+    let response = "HTTP/1.1 200 OK\r\nCache-Control: max-age=1, stale-if-error=600\r\nContent-Length: 2\r\n\r\nhi";
     for mode in MODES {
-        let upstream = Broken::start(Behaviour::Says(says)).await;
+        let upstream = Broken::start(Behaviour::Sends(response)).await;
         let config = format!("[cache]\nfreshness = \"{mode}\"\nstale_if_error = \"0s\"");
         let world = upstream.setup().manual_clock().config(&config).start().await;
         world.get(LABELS).await.assert_status(200);
-        upstream.falls_silent();
+        upstream.stops_answering();
         world.clock.advance(Duration::from_secs(90));
         let stale = world.get_with(LABELS, &[("prefer", "wait=0")]).await;
         assert_eq!((stale.status.as_u16(), stale.cache_status()), (200, SERVED_STALE), "{mode}");
@@ -172,13 +172,14 @@ async fn no_response_older_than_a_write_is_served_on_an_error() {
 async fn a_304_updates_stale_if_error() {
     for mode in MODES {
         let (status, unchanged) = (Arc::new(AtomicU16::new(200)), Arc::new(AtomicU16::new(0)));
-        let (said, unmodified) = (Arc::clone(&status), Arc::clone(&unchanged));
+        let (current_status, unmodified) = (Arc::clone(&status), Arc::clone(&unchanged));
         let origin = Origin::start(move |_| {
-            let (status, n) = (said.load(Ordering::SeqCst), unmodified.load(Ordering::SeqCst));
-            let says = if n == 0 { "max-age=60" } else { "max-age=60, stale-if-error=60" };
+            let (status, n) =
+                (current_status.load(Ordering::SeqCst), unmodified.load(Ordering::SeqCst));
+            let cache_control = if n == 0 { "max-age=60" } else { "max-age=60, stale-if-error=60" };
             let answer = Response::builder()
                 .status(status)
-                .header("cache-control", says)
+                .header("cache-control", cache_control)
                 .header("etag", "\"a\"");
             async move {
                 answer

@@ -279,7 +279,7 @@ async fn polling_keeps_the_poll_interval_and_its_increases() {
     const THREADS: &str = "/notifications";
     let world = Setup::new().manual_clock().start().await;
     let seconds = std::time::Duration::from_secs;
-    let asked = || world.upstream_requests().len();
+    let sent = || world.upstream_requests().len();
     let first = world.get(THREADS).await;
     assert_eq!(first.header("x-poll-interval"), Some("60"));
     world.clock.advance(seconds(59));
@@ -293,13 +293,13 @@ async fn polling_keeps_the_poll_interval_and_its_increases() {
     assert_eq!(world.get(THREADS).await.header("x-poll-interval"), Some("180"));
     world.clock.advance(seconds(179));
     world.get(THREADS).await.assert_hit();
-    assert_eq!(asked(), 2);
+    assert_eq!(sent(), 2);
     world.clock.advance(seconds(1));
     world.get(THREADS).await.assert_status(200);
-    assert_eq!(asked(), 3);
+    assert_eq!(sent(), 3);
     world.send(Method::PUT, THREADS, &[("content-type", "application/json")], "{}").await;
     world.get(THREADS).await.assert_status(200);
-    assert_eq!(asked(), 5, "a client sees what it has done");
+    assert_eq!(sent(), 5, "a client sees what it has done");
 }
 
 #[tokio::test]
@@ -331,8 +331,8 @@ async fn the_side_effects_of_a_write_are_revalidated_too() {
         let written =
             world.send(Method::PUT, write, &[("content-type", "application/json")], "{}").await;
         assert!(written.status.is_success(), "{write}: {}", written.status);
-        let asked = world.upstream_requests().len();
+        let sent = world.upstream_requests().len();
         world.get(stale).await.assert_status(200);
-        assert_eq!(world.upstream_requests().len(), asked + 1, "{write} changes {stale}");
+        assert_eq!(world.upstream_requests().len(), sent + 1, "{write} changes {stale}");
     }
 }

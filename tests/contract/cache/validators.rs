@@ -13,8 +13,8 @@ use crate::support::{Setup, World};
 const LABELS: &str = "/repos/acme/widgets/labels";
 
 /// A 304 if the request carries this `ETag`, otherwise the body with it.
-fn validated(asked: &HeaderMap, etag: &str, body: &'static str) -> Response<Bytes> {
-    let has_it = header(asked, "if-none-match") == etag;
+fn validated(request: &HeaderMap, etag: &str, body: &'static str) -> Response<Bytes> {
+    let has_it = header(request, "if-none-match") == etag;
     let answer = Response::builder()
         .status(if has_it { 304 } else { 200 })
         .header("etag", etag)
@@ -27,7 +27,7 @@ async fn statuses(origin: &Origin, world: &World, accepts: &[&str]) -> Vec<u16> 
     for accept in accepts {
         world.get_with(LABELS, &[("accept", accept)]).await.assert_status(200);
     }
-    origin.exchanges()[before..].iter().map(|asked| asked.status).collect()
+    origin.exchanges()[before..].iter().map(|exchange| exchange.status).collect()
 }
 
 #[tokio::test]
@@ -53,9 +53,11 @@ async fn clients_sharing_a_response_revalidate_it_for_each_other() {
         "text/html, */*;q=0.1",
     ];
     assert_eq!(statuses(&origin, &world, &other).await, [200, 304, 200]);
-    let said: Vec<_> =
-        origin.exchanges()[5..].iter().map(|asked| asked.header("accept").to_owned()).collect();
-    assert_eq!(said, other);
+    let accepted: Vec<_> = origin.exchanges()[5..]
+        .iter()
+        .map(|exchange| exchange.header("accept").to_owned())
+        .collect();
+    assert_eq!(accepted, other);
 }
 
 #[tokio::test]

@@ -17,13 +17,13 @@ const REVALIDATED: &str = "[cache]\nmax_object = \"4KiB\"\nstale_if_error = \"1h
 const LABELS: &str = "/repos/acme/widgets/labels";
 
 /// An upstream that waits for permission to answer.
-struct Held {
+struct GatedUpstream {
     world: World,
     origin: Origin,
     turns: Arc<Semaphore>,
 }
 
-impl Held {
+impl GatedUpstream {
     async fn new(
         config: &str,
         turns: usize,
@@ -57,12 +57,12 @@ impl Held {
 }
 
 /// Sends a request in its own task.
-fn asking(
-    world: &Arc<Held>,
+fn spawn_get(
+    world: &Arc<GatedUpstream>,
     headers: &'static [(&'static str, &'static str)],
 ) -> JoinHandle<Reply> {
-    let held = Arc::clone(world);
-    tokio::spawn(async move { held.world.get_with(LABELS, headers).await })
+    let gated = Arc::clone(world);
+    tokio::spawn(async move { gated.world.get_with(LABELS, headers).await })
 }
 
 fn text(reply: &Reply) -> &str {
@@ -95,27 +95,30 @@ async fn the_vary_of_a_304_holds_from_then_on() {
         (REVALIDATED, "Accept-Language", "private"),
         (REVALIDATED, "*", "private"),
     ] {
-        let held =
-            Held::free(config, move |headers| varying(headers, "", vary, cache_control)).await;
-        assert_eq!(text(&held.get("en").await), "en", "{vary}");
-        held.world.clock.advance(Duration::from_mins(2));
-        assert_eq!(text(&held.get("en").await), "en", "{vary}");
-        assert_eq!(held.origin.last().status, 304, "{config} {vary}");
-        assert_eq!(text(&held.get("de").await), "de", "{config} {vary}");
+        let gated =
+            GatedUpstream::free(config, move |headers| varying(headers, "", vary, cache_control))
+                .await;
+        assert_eq!(text(&gated.get("en").await), "en", "{vary}");
+        gated.world.clock.advance(Duration::from_mins(2));
+        assert_eq!(text(&gated.get("en").await), "en", "{vary}");
+        assert_eq!(gated.origin.last().status, 304, "{config} {vary}");
+        assert_eq!(text(&gated.get("de").await), "de", "{config} {vary}");
     }
 }
 
 #[tokio::test]
 async fn a_follower_fetches_itself_when_a_304_changes_vary() {
-    let held = Arc::new(
-        Held::new(REVALIDATED, 1, |headers| varying(headers, "", "Accept-Language", "private"))
-            .await,
+    let gated = Arc::new(
+        GatedUpstream::new(REVALIDATED, 1, |headers| {
+            varying(headers, "", "Accept-Language", "private")
+        })
+        .await,
     );
-    held.get("en").await;
-    let english = asking(&held, &[("accept-language", "en")]);
-    let german = asking(&held, &[("accept-language", "de")]);
-    held.world.all_waiting_for_one_fetch(2).await;
-    held.turns.add_permits(2);
+    gated.get("en").await;
+    let english = spawn_get(&gated, &[("accept-language", "en")]);
+    let german = spawn_get(&gated, &[("accept-language", "de")]);
+    gated.world.all_waiting_for_one_fetch(2).await;
+    gated.turns.add_permits(2);
     assert_eq!((text(&english.await.unwrap()), text(&german.await.unwrap())), ("en", "de"));
 }
 
@@ -126,14 +129,14 @@ async fn a_shared_body_is_joined_only_by_matching_requests() {
         Response::builder().header("vary", "Accept-Language").body(body.into()).unwrap()
     };
     for config in [PLAIN, REVALIDATED] {
-        let held = Arc::new(Held::new(config, 0, long).await);
-        let english = asking(&held, &[("accept-language", "en")]);
-        held.world.all_waiting_for_one_fetch(1).await;
-        let german = asking(&held, &[("accept-language", "de")]);
-        held.world.all_waiting_for_one_fetch(2).await;
+        let gated = Arc::new(GatedUpstream::new(config, 0, long).await);
+        let english = spawn_get(&gated, &[("accept-language", "en")]);
+        gated.world.all_waiting_for_one_fetch(1).await;
+        let german = spawn_get(&gated, &[("accept-language", "de")]);
+        gated.world.all_waiting_for_one_fetch(2).await;
         english.abort();
-        held.world.all_waiting_for_one_fetch(1).await;
-        held.turns.add_permits(2);
+        gated.world.all_waiting_for_one_fetch(1).await;
+        gated.turns.add_permits(2);
         assert!(text(&german.await.unwrap()).starts_with("de"), "{config}");
     }
 }
@@ -141,24 +144,24 @@ async fn a_shared_body_is_joined_only_by_matching_requests() {
 #[tokio::test]
 async fn a_no_store_response_serves_its_requester_only() {
     for config in [PLAIN, REVALIDATED] {
-        let held = Held::new(config, 0, |headers| {
+        let gated = GatedUpstream::new(config, 0, |headers| {
             let response = Response::builder()
                 .header("cache-control", "private, no-store")
                 .header("set-cookie", "session=1");
             response.body(header(headers, "accept-language").to_owned().into()).unwrap()
         });
-        let held = Arc::new(held.await);
-        let one = asking(&held, &[("accept-language", "one")]);
-        held.world.all_waiting_for_one_fetch(1).await;
-        let other = asking(&held, &[("accept-language", "other")]);
-        held.world.all_waiting_for_one_fetch(2).await;
-        held.turns.add_permits(2);
+        let gated = Arc::new(gated.await);
+        let one = spawn_get(&gated, &[("accept-language", "one")]);
+        gated.world.all_waiting_for_one_fetch(1).await;
+        let other = spawn_get(&gated, &[("accept-language", "other")]);
+        gated.world.all_waiting_for_one_fetch(2).await;
+        gated.turns.add_permits(2);
         assert_eq!(
             (text(&one.await.unwrap()), text(&other.await.unwrap())),
             ("one", "other"),
             "{config}"
         );
-        assert_eq!(held.origin.exchanges().len(), 2);
+        assert_eq!(gated.origin.exchanges().len(), 2);
     }
 }
 
@@ -171,7 +174,7 @@ async fn vary_selects_by_every_header_that_the_upstream_sees() {
         ("x-service-api-version", ["2022-11-28", "2026-03-10"]),
         ("accept-language", ["en", "de"]),
     ] {
-        let held = Held::free(PLAIN, move |headers| {
+        let gated = GatedUpstream::free(PLAIN, move |headers| {
             let body = format!("seen: {}", header(headers, name));
             Response::builder()
                 .header("vary", name)
@@ -182,7 +185,7 @@ async fn vary_selects_by_every_header_that_the_upstream_sees() {
         .await;
         let mut seen = Vec::new();
         for value in values {
-            let reply = held.world.get_with(LABELS, &[(name, value)]).await;
+            let reply = gated.world.get_with(LABELS, &[(name, value)]).await;
             seen.push((text(&reply).to_owned(), format!("seen: {value}")));
         }
         let is_distinguished = seen.iter().all(|(got, own)| got == own);
@@ -195,9 +198,10 @@ async fn vary_selects_by_every_header_that_the_upstream_sees() {
 
 #[tokio::test]
 async fn the_conditions_of_a_write_reach_the_upstream() {
-    let held =
-        Held::free(REVALIDATED, |_| Response::builder().status(412).body(Bytes::new()).unwrap())
-            .await;
+    let gated = GatedUpstream::free(REVALIDATED, |_| {
+        Response::builder().status(412).body(Bytes::new()).unwrap()
+    })
+    .await;
     for (name, value) in [
         ("if-match", "\"old\""),
         ("if-none-match", "*"),
@@ -206,26 +210,27 @@ async fn the_conditions_of_a_write_reach_the_upstream() {
         for method in [Method::PUT, Method::PATCH, Method::DELETE, Method::POST] {
             let headers = [("authorization", &*format!("Bearer {KEY}")), (name, value)];
             // The spacing of writes passes.
-            held.world.clock.advance(Duration::from_secs(10));
-            held.world
+            gated.world.clock.advance(Duration::from_secs(10));
+            gated
+                .world
                 .send(method.clone(), "/repos/acme/widgets/contents/a", &headers, "{}")
                 .await
                 .assert_status(412);
-            assert_eq!(held.origin.last().header(name), value, "{method}");
+            assert_eq!(gated.origin.last().header(name), value, "{method}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_client_with_a_large_body_gets_a_304() {
-    let held = Held::free(REVALIDATED, |_| {
+    let gated = GatedUpstream::free(REVALIDATED, |_| {
         Response::builder().header("etag", "\"long\"").body("x".repeat(10_000).into()).unwrap()
     })
     .await;
-    let reply = held.world.get_with(LABELS, &[("if-none-match", "\"long\"")]).await;
+    let reply = gated.world.get_with(LABELS, &[("if-none-match", "\"long\"")]).await;
     assert_eq!((reply.status.as_u16(), reply.body.len()), (304, 0));
     assert_eq!(
-        held.world.get_with(LABELS, &[("if-none-match", "\"other\"")]).await.body.len(),
+        gated.world.get_with(LABELS, &[("if-none-match", "\"other\"")]).await.body.len(),
         10_000
     );
 }
@@ -234,7 +239,7 @@ async fn a_client_with_a_large_body_gets_a_304() {
 async fn a_stored_response_replaces_a_failure_where_configured() {
     for status in [500, 502, 503, 504] {
         let turns = Arc::new(Semaphore::new(1));
-        let held = Held::free(REVALIDATED, move |_| {
+        let gated = GatedUpstream::free(REVALIDATED, move |_| {
             let is_well = turns.try_acquire().is_ok_and(|turn| {
                 turn.forget();
                 true
@@ -245,9 +250,9 @@ async fn a_stored_response_replaces_a_failure_where_configured() {
                 .unwrap()
         })
         .await;
-        held.get("en").await.assert_status(200);
+        gated.get("en").await.assert_status(200);
         let reply =
-            held.world.get_with(LABELS, &[("accept-language", "en"), ("prefer", "wait=0")]).await;
+            gated.world.get_with(LABELS, &[("accept-language", "en"), ("prefer", "wait=0")]).await;
         assert_eq!(
             (reply.status.as_u16(), text(&reply), reply.cache_status()),
             (200, "it", "weir; hit; detail=stale-if-error"),
@@ -255,7 +260,8 @@ async fn a_stored_response_replaces_a_failure_where_configured() {
         );
         // Another client without a stored response sees the failure.
         let other = [("authorization", &*format!("Bearer {OTHER_KEY}")), ("prefer", "wait=0")];
-        held.world
+        gated
+            .world
             .send(Method::GET, "/repos/acme/widgets/milestones", &other, "")
             .await
             .assert_status(status);
@@ -264,18 +270,18 @@ async fn a_stored_response_replaces_a_failure_where_configured() {
 
 #[tokio::test]
 async fn transit_time_counts_as_age_in_rfc9111() {
-    let held = Held::new(PLAIN, 0, |_| {
+    let gated = GatedUpstream::new(PLAIN, 0, |_| {
         Response::builder().header("cache-control", "max-age=2").body("it".into()).unwrap()
     })
     .await;
-    let held = Arc::new(held);
-    let slow = asking(&held, &[]);
-    held.world.all_waiting_for_one_fetch(1).await;
-    held.world.clock.advance(Duration::from_secs(3));
-    held.turns.add_permits(2);
+    let gated = Arc::new(gated);
+    let slow = spawn_get(&gated, &[]);
+    gated.world.all_waiting_for_one_fetch(1).await;
+    gated.world.clock.advance(Duration::from_secs(3));
+    gated.turns.add_permits(2);
     slow.await.unwrap().assert_status(200);
-    held.world.get(LABELS).await.assert_status(200);
-    assert_eq!(held.origin.exchanges().len(), 2, "it came too old to be used again");
+    gated.world.get(LABELS).await.assert_status(200);
+    assert_eq!(gated.origin.exchanges().len(), 2, "it came too old to be used again");
 }
 
 #[tokio::test]
@@ -286,7 +292,7 @@ async fn a_set_cookie_is_not_repeated_in_rfc9111() {
         ("private=\"Set-Cookie\", max-age=60", false),
         ("private, s-maxage=60", false),
     ] {
-        let held = Held::free(PLAIN, move |_| {
+        let gated = GatedUpstream::free(PLAIN, move |_| {
             let response = Response::builder()
                 .header("cache-control", cache_control)
                 .header("set-cookie", "session=1");
@@ -295,7 +301,7 @@ async fn a_set_cookie_is_not_repeated_in_rfc9111() {
         .await;
         for _ in 0..2 {
             assert_eq!(
-                held.get("en").await.header("set-cookie").is_some(),
+                gated.get("en").await.header("set-cookie").is_some(),
                 is_repeated,
                 "{cache_control}"
             );
@@ -305,29 +311,33 @@ async fn a_set_cookie_is_not_repeated_in_rfc9111() {
 
 #[tokio::test]
 async fn each_variant_is_stored_and_revalidated_by_itself() {
-    let says =
+    let respond =
         |headers: &HeaderMap| varying(headers, "Accept-Language", "Accept-Language", "private");
-    let held = Held::free(REVALIDATED, says).await;
+    let gated = GatedUpstream::free(REVALIDATED, respond).await;
     for round in 0..5 {
         for language in ["en", "de", "fr"] {
-            assert_eq!(text(&held.get(language).await), language);
-            assert_eq!(held.origin.last().status, if round == 0 { 200 } else { 304 }, "{language}");
+            assert_eq!(text(&gated.get(language).await), language);
+            assert_eq!(
+                gated.origin.last().status,
+                if round == 0 { 200 } else { 304 },
+                "{language}"
+            );
         }
     }
-    let held = Arc::new(Held::new(REVALIDATED, 1, says).await);
-    held.get("en").await;
+    let gated = Arc::new(GatedUpstream::new(REVALIDATED, 1, respond).await);
+    gated.get("en").await;
     let others =
         [[("accept-language", "de")], [("accept-language", "fr")], [("accept-language", "en")]]
             .map(|language| {
                 let language: &'static [(&str, &str)] = Box::leak(Box::new(language));
-                asking(&held, language)
+                spawn_get(&gated, language)
             });
     // No request waits for another's: all are upstream at once.
-    held.turns.add_permits(2);
-    crate::support::eventually(|| held.origin.exchanges().len() == 3).await;
-    held.turns.add_permits(1);
+    gated.turns.add_permits(2);
+    crate::support::eventually(|| gated.origin.exchanges().len() == 3).await;
+    gated.turns.add_permits(1);
     for other in others {
         other.await.unwrap().assert_status(200);
     }
-    assert_eq!(held.origin.exchanges().len(), 4);
+    assert_eq!(gated.origin.exchanges().len(), 4);
 }

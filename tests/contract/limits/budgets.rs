@@ -195,6 +195,7 @@ async fn the_ledger_is_open_to_the_operator() {
     let world = Setup::new().start().await;
     world.get(ISSUES).await.assert_status(200);
     let snapshot = world.gateway.dispatcher.admissions().with_ledger(QuotaLedger::snapshot);
-    let core = snapshot[0].windows.iter().find(|book| book.resource.as_str() == "core").unwrap();
+    let core =
+        snapshot[0].windows.iter().find(|window| window.resource.as_str() == "core").unwrap();
     assert_eq!((core.limit, core.remaining, core.reserved), (5_000, 4_999, 0));
 }

@@ -16,7 +16,7 @@ use weir::emulator::{Entry, FaultId};
 use crate::support::{KEY, Setup, World};
 
 const CLIENTS: usize = 1_000;
-const PLACES: usize = 100;
+const SLOTS: usize = 100;
 /// Connections shared by the clients, 50 each. HTTP/2, because some systems limit a process to
 /// fewer than two thousand sockets.
 const CONNECTIONS: usize = 20;
@@ -43,17 +43,17 @@ async fn a_thousand_clients_keep_exactly_a_hundred_in_flight() {
     let arrivals = FaultId(
         world.ask_emulator(Method::POST, "/_emulator/faults", &fault)["id"].as_u64().unwrap(),
     );
-    let (statuses, seen) = tokio::join!(ask_all(&world), keep_time(&world, arrivals));
+    let (statuses, seen) = tokio::join!(send_all(&world), keep_time(&world, arrivals));
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
     assert!(
-        seen.iter().all(|entry| entry.refused.is_none() && (entry.concurrency as usize) < PLACES)
+        seen.iter().all(|entry| entry.refused.is_none() && (entry.concurrency as usize) < SLOTS)
     );
-    let average = average_in_flight(&seen, seen[CLIENTS - PLACES].at_millis);
+    let average = average_in_flight(&seen, seen[CLIENTS - SLOTS].at_millis);
     assert!(average >= 95.0, "{average} in flight on average");
 }
 
 /// One request by each client, all for different URLs.
-async fn ask_all(world: &World) -> Vec<http::StatusCode> {
+async fn send_all(world: &World) -> Vec<http::StatusCode> {
     let connections: Vec<Client<_, Empty<bytes::Bytes>>> = (0..CONNECTIONS)
         .map(|_| Client::builder(TokioExecutor::new()).http2_only(true).build_http())
         .collect();
@@ -90,10 +90,10 @@ async fn keep_time(world: &World, arrivals: FaultId) -> Vec<Entry> {
         if left == CLIENTS {
             return seen;
         }
-        let expected = CLIENTS.min(left + PLACES);
-        let places_are_taken = world.emulator.wait_until_struck(arrivals, expected as u64);
+        let expected = CLIENTS.min(left + SLOTS);
+        let slots_are_taken = world.emulator.wait_until_struck(arrivals, expected as u64);
         assert!(
-            tokio::time::timeout(Duration::from_secs(60), places_are_taken).await.is_ok(),
+            tokio::time::timeout(Duration::from_secs(60), slots_are_taken).await.is_ok(),
             "{} arrived of {expected}",
             seen.len()
         );

@@ -62,10 +62,10 @@ async fn a_limited_account_is_silent_while_the_other_serves_reads() {
         read(&world, &mut page).await;
     }
     assert!(sent_by(after, &refused) > 0, "it is used again");
-    let books = world.ask_emulator(Method::GET, "/_emulator/books", &Value::Null);
+    let counters = world.ask_emulator(Method::GET, "/_emulator/books", &Value::Null);
     assert_eq!(
-        (&books["sent_while_limited"], &books["banned"]),
+        (&counters["sent_while_limited"], &counters["banned"]),
         (&json!(0), &json!([])),
-        "{books}"
+        "{counters}"
     );
 }

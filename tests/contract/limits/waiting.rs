@@ -116,8 +116,9 @@ async fn a_modest_client_is_not_delayed_by_a_greedy_ones_fetch() {
         answer.assert_status(200);
     }
     let sent: Vec<String> = world.upstream_requests().into_iter().map(|entry| entry.path).collect();
-    let places: Vec<usize> = (0..sent.len()).filter(|place| sent[*place] == SHARED).collect();
-    assert!(matches!(places[..], [place] if place <= 2), "{sent:?}");
+    let positions: Vec<usize> =
+        (0..sent.len()).filter(|position| sent[*position] == SHARED).collect();
+    assert!(matches!(positions[..], [position] if position <= 2), "{sent:?}");
     modest.assert_fetched_and_stored();
     assert_eq!(last.cache_status(), "weir; fwd=uri-miss; stored; collapsed");
 }

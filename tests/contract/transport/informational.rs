@@ -119,9 +119,9 @@ async fn a_100_and_other_http_versions_are_left_out() {
         "{answer}"
     );
     let http2 = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
-    let asked = Request::get(format!("http://{}{LABELS}", world.address))
+    let get = Request::get(format!("http://{}{LABELS}", world.address))
         .header("authorization", format!("Bearer {KEY}"));
-    Reply::read(http2.request(asked.body(Full::<bytes::Bytes>::default()).unwrap()).await.unwrap())
+    Reply::read(http2.request(get.body(Full::<bytes::Bytes>::default()).unwrap()).await.unwrap())
         .await
         .assert_status(200);
 }

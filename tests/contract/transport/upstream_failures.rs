@@ -7,7 +7,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use weir::decision::QuotaLedger;
 
-use crate::support::broken::Behaviour::{Close, DiesIdle, Keeps, Says, Silence};
+use crate::support::broken::Behaviour::{Close, DiesIdle, Keeps, Sends, Silence};
 use crate::support::broken::Broken;
 use crate::support::raw::Connection;
 use crate::support::{KEY, Setup, eventually};
@@ -34,7 +34,7 @@ async fn a_dead_upstream_is_a_502_naming_nothing_as_executed() {
 
 #[tokio::test]
 async fn a_post_with_a_lost_response_is_unknown_and_not_repeated() {
-    for behaviour in [Close, Silence, Says(HALF_BODY), Says(GARBAGE), Says(SERVER_ERROR)] {
+    for behaviour in [Close, Silence, Sends(HALF_BODY), Sends(GARBAGE), Sends(SERVER_ERROR)] {
         let upstream = Broken::start(behaviour).await;
         let world = upstream.world().await;
         let answer = world.send(Method::POST, ISSUES, &[], "{\"title\":\"once\"}").await;
@@ -95,7 +95,7 @@ async fn a_write_allowed_once_is_sent_once_over_any_connection() {
 #[tokio::test]
 async fn a_read_is_retried_and_then_gets_a_clear_error() {
     for (behaviour, status) in
-        [(Close, 502), (Says(HALF_BODY), 502), (Says(GARBAGE), 502), (Silence, 504)]
+        [(Close, 502), (Sends(HALF_BODY), 502), (Sends(GARBAGE), 502), (Silence, 504)]
     {
         let upstream = Broken::start(behaviour).await;
         let world = upstream.world().await;
@@ -112,7 +112,7 @@ async fn a_lost_response_counts_as_spent_and_leaves_no_lease() {
     let world = upstream.world().await;
     world.get(ISSUES).await.assert_status(502);
     let snapshot = world.gateway.dispatcher.admissions().with_ledger(QuotaLedger::snapshot);
-    assert!(snapshot[0].windows.iter().all(|book| book.reserved == 0), "{snapshot:?}");
+    assert!(snapshot[0].windows.iter().all(|window| window.reserved == 0), "{snapshot:?}");
     assert!(
         snapshot[0]
             .secondary
@@ -168,7 +168,7 @@ async fn a_limited_write_is_not_resent_after_its_client_leaves() {
 
 #[tokio::test]
 async fn an_upload_refused_at_its_head_delivers_the_refusal() {
-    let upstream = Broken::start(Says(
+    let upstream = Broken::start(Sends(
         "HTTP/1.1 413 Payload Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}",
     ))
     .await;

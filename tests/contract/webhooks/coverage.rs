@@ -86,7 +86,7 @@ async fn world_with_hook(events: &[&str]) -> (World, Relay) {
     (world, relay)
 }
 
-fn asked(world: &World, method: &str, end: &str) -> usize {
+fn requests_sent(world: &World, method: &str, end: &str) -> usize {
     let of_hooks = |entry: &weir::emulator::Entry| {
         entry.path.contains("/hooks/") && entry.path.ends_with(end) && entry.method == method
     };
@@ -160,7 +160,7 @@ async fn a_lost_delivery_is_noticed_and_redelivered() {
     relay.loses(1).await;
     assert!(is_hit(&world, ISSUE).await, "nobody can know yet");
     minutes(&world, 1).await;
-    assert_eq!((asked(&world, "POST", "/attempts"), counted(&world, "missed")), (1, 1));
+    assert_eq!((requests_sent(&world, "POST", "/attempts"), counted(&world, "missed")), (1, 1));
     eventually(|| counted(&world, "accepted") == 1).await;
     let answer = world.get(ISSUE).await;
     assert_eq!(answer.json()["title"], "nobody heard");
@@ -170,7 +170,7 @@ async fn a_lost_delivery_is_noticed_and_redelivered() {
     world.advance_both(Duration::from_secs(10));
     checks(&world, before + 1).await;
     assert!(is_hit(&world, OTHER).await);
-    assert_eq!(asked(&world, "POST", "/attempts"), 1);
+    assert_eq!(requests_sent(&world, "POST", "/attempts"), 1);
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn a_missing_delivery_suspends_the_coverage() {
     );
     assert!(!is_hit(&world, OTHER).await);
     minutes(&world, 5).await;
-    assert_eq!(asked(&world, "POST", "/attempts"), 2, "once more after five minutes");
+    assert_eq!(requests_sent(&world, "POST", "/attempts"), 2, "once more after five minutes");
     eventually(|| counted(&world, "accepted") == 1).await;
     minutes(&world, 1).await;
     assert!(is_hit(&world, OTHER).await);

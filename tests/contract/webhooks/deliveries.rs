@@ -182,8 +182,8 @@ async fn a_change_is_revalidated_after_two_and_ten_seconds() {
         seconds(&world, 1);
         hit.extend(hits(&world, &[&issue]).await);
     }
-    let asked: Vec<usize> = (1..=15).filter(|second| !hit[second - 1]).collect();
-    assert_eq!(asked, [1, 2, 10]);
+    let misses: Vec<usize> = (1..=15).filter(|second| !hit[second - 1]).collect();
+    assert_eq!(misses, [1, 2, 10]);
 }
 
 #[tokio::test]

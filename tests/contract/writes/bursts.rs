@@ -56,7 +56,7 @@ impl World {
         texts.filter(|text| text.starts_with(&ours)).map(str::to_owned).collect()
     }
 
-    fn books(&self) -> Value {
+    fn emulator_counters(&self) -> Value {
         self.ask_emulator(Method::GET, "/_emulator/books", &Value::Null)
     }
 
@@ -103,11 +103,11 @@ async fn a_secondary_limit_during_a_burst_costs_only_time() {
             assert_eq!(world.comments_of(bot), expected, "{refusal}");
         }
         let struck = world.upstream_requests().iter().filter(|entry| entry.fault.is_some()).count();
-        let books = world.books();
+        let counters = world.emulator_counters();
         assert_eq!(
-            (struck, &books["sent_while_limited"], &books["banned"]),
+            (struck, &counters["sent_while_limited"], &counters["banned"]),
             (1, &json!(0), &json!([])),
-            "{refusal}: {books}"
+            "{refusal}: {counters}"
         );
     }
 }
@@ -162,11 +162,11 @@ async fn twenty_bots_use_an_hours_content_limit_without_a_refusal() {
         made.len(),
         waits[waits.len() / 2]
     );
-    let books = world.books();
+    let counters = world.emulator_counters();
     assert_eq!(
-        (&books["refused_primary"], &books["refused_secondary"]),
+        (&counters["refused_primary"], &counters["refused_secondary"]),
         (&json!(0), &json!(0)),
-        "{books}"
+        "{counters}"
     );
     assert!((475..=500).contains(&made.len()), "{} writes of 500", made.len());
     for pair in made.windows(81) {

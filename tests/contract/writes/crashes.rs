@@ -61,7 +61,7 @@ enum By {
 /// A write that was accepted.
 struct Accepted {
     id: String,
-    /// A caller was told that the write is cancelled.
+    /// A caller received the cancellation.
     taken_back: bool,
 }
 
@@ -312,8 +312,8 @@ impl Run {
         }
     }
 
-    /// Cancels a write. Returns true if a caller was told so; after a lost response the next one
-    /// reports the same.
+    /// Cancels a write. Returns true if a caller received the cancellation; after a lost response
+    /// the next one reports the same.
     async fn take_back(&self, client: usize, id: &str, by: By) -> bool {
         loop {
             let answer = match by {

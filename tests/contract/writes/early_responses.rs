@@ -47,14 +47,14 @@ async fn world(upstream: &ScriptedUpstream) -> World {
 /// Answers the next request after its head.
 async fn answers(
     upstream: &ScriptedUpstream,
-    says: &str,
+    response: &str,
     then: Then,
 ) -> Option<ScriptedConnection> {
     let mut connection = upstream.next().await;
-    connection.send(says).await;
+    connection.send(response).await;
     match then {
         Then::Closes => return None,
-        Then::HalfCloses => connection.falls_silent().await,
+        Then::HalfCloses => connection.half_closes().await,
         Then::StaysOpen => {}
     }
     Some(connection)
@@ -106,14 +106,14 @@ async fn a_queued_write_fails_by_an_early_response() {
             .await;
         accepted.assert_status(202);
         let _connection = answers(&upstream, UNPROCESSABLE, then).await;
-        let standing = world
+        let status_body = world
             .get_with(accepted.header("location").unwrap(), &[("prefer", "wait=86400")])
             .await
             .json();
         assert_eq!(
-            (&standing["state"], &standing["response"]["status"]),
+            (&status_body["state"], &status_body["response"]["status"]),
             (&"failed".into(), &422.into()),
-            "{then:?}: {standing}"
+            "{then:?}: {status_body}"
         );
         assert_no_second_request(&upstream);
     }
@@ -188,10 +188,10 @@ async fn an_informational_response_does_not_end_the_body() {
             connection.read_request().await;
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}").await;
         };
-        let asks = async {
+        let request = async {
             sends(&world, Method::POST, ISSUES, bytes).await.assert_status(201);
             world.get(ISSUES).await.assert_status(200);
         };
-        tokio::join!(asks, plays);
+        tokio::join!(request, plays);
     }
 }

@@ -171,7 +171,7 @@ async fn a_mutation_in_a_query_string_is_sent_once() {
     for method in [Method::GET, Method::POST] {
         for behaviour in [
             Behaviour::Close,
-            Behaviour::Says("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 2\r\n\r\n{}"),
+            Behaviour::Sends("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 2\r\n\r\n{}"),
         ] {
             let upstream = Broken::start(behaviour).await;
             let world = upstream.world().await;

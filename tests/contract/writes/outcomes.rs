@@ -139,17 +139,17 @@ async fn outcome(
             let accepted =
                 world.send(method.clone(), path, &[("prefer", "respond-async")], &body).await;
             accepted.assert_status(202);
-            let standing = world
+            let status_body = world
                 .get_with(accepted.header("location").unwrap(), &[("prefer", "wait=86400")])
                 .await
                 .json();
-            let outcome = match standing["state"].as_str() {
+            let outcome = match status_body["state"].as_str() {
                 Some("done") => Done,
                 Some("failed") => Failed,
                 Some("unknown") => Unknown,
-                other => return (Unknown, format!("{other:?}: {standing}")),
+                other => return (Unknown, format!("{other:?}: {status_body}")),
             };
-            (outcome, standing.to_string())
+            (outcome, status_body.to_string())
         }
     }
 }
@@ -187,7 +187,7 @@ async fn case(fault: &Value, way: Way, method: &Method, expected: Outcome) -> Op
     }
     let (outcome, response) = outcome(&world, way, method, &path, &body).await;
     let entries = world.upstream_requests().split_off(before);
-    // The entry of an injected status says if the request was executed; its status alone does not.
+    // The entry of an injected status shows if the request was executed; its status alone does not.
     let effects = executed(&entries)
         .max(entries.iter().filter(|entry| entry.executed && entry.fault.is_some()).count());
     let is_true = match outcome {

@@ -224,14 +224,14 @@ async fn an_idempotency_key_returns_its_write_or_422_for_another_body() {
 async fn requests_with_the_same_key_at_the_same_time_are_one_write() {
     let world = Setup::new().unspaced_writes().start().await;
     let gate = world.close_gate("POST", COMMENTS);
-    let asks =
+    let requests =
         (0..10).map(|n| world.post_with_key("k", "once", if n % 2 == 0 { &[ASYNC] } else { &[] }));
     let open = async {
         world.held(gate, 1).await;
         eventually(|| world.gateway.env.active.count() >= 5).await;
         world.open_gate(gate);
     };
-    let (answers, ()) = tokio::join!(join_all(asks), open);
+    let (answers, ()) = tokio::join!(join_all(requests), open);
     for (n, answer) in answers.iter().enumerate() {
         answer.assert_status(if n % 2 == 0 { 202 } else { 201 });
     }

@@ -262,7 +262,7 @@ async fn every_waiter_of_a_write_sees_its_cost() {
 
 /// Other writes precede it, three seconds apart; an earlier retry would be in vain.
 #[tokio::test]
-async fn a_denied_waiter_is_told_when_its_turn_may_come() {
+async fn a_denied_waiter_gets_the_earliest_time_of_its_turn() {
     for headers in WAYS {
         let world = Setup::new().manual_clock().start().await;
         world.post(COMMENTS, json!({ "body": "first" })).await.assert_status(201);

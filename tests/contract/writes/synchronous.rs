@@ -189,7 +189,7 @@ async fn a_sent_write_is_finished_without_its_client() {
     eventually(|| world.gateway.writes.turns().writes() == 0).await;
     assert_eq!(world.upstream_requests()[0].status, 201);
     let snapshot = world.gateway.dispatcher.admissions().with_ledger(QuotaLedger::snapshot);
-    assert!(snapshot[0].windows.iter().all(|book| book.reserved == 0));
+    assert!(snapshot[0].windows.iter().all(|window| window.reserved == 0));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use crate::document_1::paths::{ORGANIZATION, PUBLIC, path, team_of};
-use crate::kit::{Answer, Ask, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, Answer, TestRequest, Upstream};
 use crate::routes::{METHODS, routes};
 use crate::rows::document_1::inventory::GROUPS;
 
@@ -28,7 +28,7 @@ pub fn every_rest_answer_states_the_permissions() {
     let issues = format!("{PUBLIC}/issues");
     let first = upstream.get(&ada, "/notifications");
     assert_states(&first, 200);
-    let conditional = Ask::new("GET", "/notifications")
+    let conditional = TestRequest::new("GET", "/notifications")
         .by(&ada)
         .header("if-modified-since", first.header("last-modified"));
     assert_states(&upstream.send(&conditional), 304);
@@ -40,8 +40,8 @@ pub fn every_rest_answer_states_the_permissions() {
     );
     assert_states(&hook, 201);
     assert_states(&upstream.delete(&ada, &format!("/orgs/acme/hooks/{}", hook.body["id"])), 204);
-    assert_states(&upstream.send(&Ask::new("POST", &issues).by(&ada).text("{")), 400);
-    assert_states(&upstream.get(NOBODY, "/user"), 401);
+    assert_states(&upstream.send(&TestRequest::new("POST", &issues).by(&ada).text("{")), 400);
+    assert_states(&upstream.get(ANONYMOUS, "/user"), 401);
     assert_states(&upstream.get("emu_nobody", "/user"), 401);
     assert_states(&upstream.get(&none, "/notifications"), 403);
     assert_states(&upstream.get(&ada, &format!("{issues}/999999")), 404);
@@ -67,12 +67,13 @@ pub fn the_header_states_the_permissions_of_the_endpoint() {
         ("POST", "/orgs/acme/hooks", "organization_hooks=write"),
         ("GET", "/repos/acme/widgets/actions/runs", "actions=read"),
     ];
-    for (method, place, stated) in cases {
+    for (method, url_path, stated) in cases {
         for token in [upstream.classic("ada"), upstream.installation(ORGANIZATION)] {
-            let answer = upstream.send(&Ask::new(method, place).by(&token).json(&json!({})));
+            let answer =
+                upstream.send(&TestRequest::new(method, url_path).by(&token).json(&json!({})));
             assert!(
                 answer.header(HEADER).contains(stated),
-                "{method} {place} states {:?}, not {stated}",
+                "{method} {url_path} states {:?}, not {stated}",
                 answer.header(HEADER)
             );
         }
@@ -83,8 +84,8 @@ pub fn the_header_states_the_permissions_of_the_endpoint() {
 pub fn public_data_needs_no_permission() {
     let mut upstream = Upstream::new();
     let none = upstream.fine_grained_without_permissions();
-    for place in [PUBLIC, "/users/ben", "/rate_limit"] {
-        upstream.get(&none, place).expect_status(200);
+    for url_path in [PUBLIC, "/users/ben", "/rate_limit"] {
+        upstream.get(&none, url_path).expect_status(200);
     }
 }
 
@@ -99,16 +100,16 @@ pub fn endpoints_for_classic_tokens_reject_every_other_kind() {
         "/user/migrations".to_owned(),
         format!("/enterprises/{enterprise}/teams/{team}/organizations"),
     ];
-    for place in paths {
+    for url_path in paths {
         let ada = upstream.classic("ada");
-        upstream.get(&ada, &place).expect_status(200);
+        upstream.get(&ada, &url_path).expect_status(200);
         let others = [
             upstream.token("fine-grained", "ada"),
             upstream.token("app-user", "ben"),
             upstream.installation(ORGANIZATION),
         ];
         for other in others {
-            upstream.get(&other, &place).expect_status(403);
+            upstream.get(&other, &url_path).expect_status(403);
         }
     }
 }
@@ -117,11 +118,11 @@ pub fn endpoints_for_classic_tokens_reject_every_other_kind() {
 pub fn owners_and_maintainers_may_do_more_than_members() {
     let mut upstream = Upstream::new();
     let team = team_of(&upstream.world())["slug"].as_str().unwrap_or_default().to_owned();
-    let place = format!("/orgs/acme/teams/{team}/memberships/scan-bot");
+    let url_path = format!("/orgs/acme/teams/{team}/memberships/scan-bot");
     let [owner, maintainer, member] = ["ada", "ben", "cleo"].map(|user| upstream.classic(user));
-    upstream.put(&member, &place, &json!({})).expect_status(403);
-    upstream.put(&maintainer, &place, &json!({})).expect_status(200);
-    upstream.put(&owner, &place, &json!({})).expect_status(200);
+    upstream.put(&member, &url_path, &json!({})).expect_status(403);
+    upstream.put(&maintainer, &url_path, &json!({})).expect_status(200);
+    upstream.put(&owner, &url_path, &json!({})).expect_status(200);
     // Hooks need an owner, whatever the scopes.
     upstream.get(&owner, "/orgs/acme/hooks").expect_status(200);
     for other in [maintainer, member] {
@@ -150,11 +151,11 @@ pub fn every_permission_that_the_header_states_can_be_granted() {
     upstream.set_limit("core", 1_000_000);
     let mut stated = BTreeMap::new();
     for route in GROUPS.iter().flat_map(|(group, _)| routes(group.routes)) {
-        let place = path(&mut upstream, route.template);
+        let url_path = path(&mut upstream, route.template);
         let methods = if route.method == "ANY" { METHODS.as_slice() } else { &[route.method][..] };
         for method in methods {
             // Without a credential nothing changes, but the header is still there.
-            let answer = upstream.send(&Ask::new(method, &place));
+            let answer = upstream.send(&TestRequest::new(method, &url_path));
             let pairs = answer
                 .header(HEADER)
                 .split([';', ','])
@@ -172,8 +173,8 @@ pub fn every_permission_that_the_header_states_can_be_granted() {
         name != "allows_permissionless_access" && !name.starts_with("enterprise_")
     });
     assert!(stated.len() > 10, "{stated:?}");
-    let place =
+    let url_path =
         format!("/app/installations/{}/access_tokens", upstream.installation_id(ORGANIZATION));
     let jwt = upstream.jwt();
-    upstream.post(&jwt, &place, &json!({ "permissions": stated })).expect_status(201);
+    upstream.post(&jwt, &url_path, &json!({ "permissions": stated })).expect_status(201);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::document_1::paths::{ORGANIZATION, PUBLIC, organization_of, team_of};
-use crate::kit::{Ask, BASE, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, BASE, TestRequest, Upstream};
 use crate::recorder::saw_header;
 use crate::shape::is_timestamp;
 
@@ -22,7 +22,7 @@ pub fn bodies_are_json_both_ways() {
     assert_eq!(made.body["title"], "A lamp is broken");
     for text in ["{", "[1", "\"\u{0}", "{\"title\": }", "title=x", "\u{feff}{}"] {
         let refused =
-            upstream.send(&Ask::new("POST", ISSUES).by(&ada).text(text)).expect_status(400);
+            upstream.send(&TestRequest::new("POST", ISSUES).by(&ada).text(text)).expect_status(400);
         assert!(refused.header("content-type").starts_with("application/json"));
         assert!(!refused.message().is_empty());
     }
@@ -32,15 +32,19 @@ pub fn bodies_are_json_both_ways() {
 pub fn the_recommended_media_type_is_accepted_on_every_request() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    for place in ["/user", ISSUES, NOTIFICATIONS, "/orgs/acme/hooks", "/rate_limit"] {
+    for url_path in ["/user", ISSUES, NOTIFICATIONS, "/orgs/acme/hooks", "/rate_limit"] {
         let with = upstream
-            .send(&Ask::new("GET", place).by(&ada).header("accept", "application/vnd.service+json"))
+            .send(
+                &TestRequest::new("GET", url_path)
+                    .by(&ada)
+                    .header("accept", "application/vnd.service+json"),
+            )
             .expect_status(200);
-        assert!(with.header("content-type").starts_with("application/json"), "{place}");
+        assert!(with.header("content-type").starts_with("application/json"), "{url_path}");
         // "Recommended": the response is the same without it.
-        let without = upstream.get(&ada, place).expect_status(200);
-        if place != "/rate_limit" {
-            assert_eq!(with.body, without.body, "{place}");
+        let without = upstream.get(&ada, url_path).expect_status(200);
+        if url_path != "/rate_limit" {
+            assert_eq!(with.body, without.body, "{url_path}");
         }
     }
 }
@@ -50,9 +54,9 @@ pub fn the_authorization_header_carries_the_token() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     assert_eq!(upstream.get(&ada, "/user").expect_status(200).body["login"], "ada");
-    upstream.get(NOBODY, "/user").expect_status(401);
+    upstream.get(ANONYMOUS, "/user").expect_status(401);
     // The query is not accepted.
-    upstream.get(NOBODY, &format!("/user?access_token={ada}")).expect_status(401);
+    upstream.get(ANONYMOUS, &format!("/user?access_token={ada}")).expect_status(401);
 }
 
 #[test]
@@ -61,7 +65,9 @@ pub fn the_version_header_selects_the_version() {
     let ada = upstream.classic("ada");
     for version in ["2022-11-28", "2026-03-10"] {
         let answer = upstream
-            .send(&Ask::new("GET", "/user").by(&ada).header("X-Service-Api-Version", version))
+            .send(
+                &TestRequest::new("GET", "/user").by(&ada).header("X-Service-Api-Version", version),
+            )
             .expect_status(200);
         let mut echoes = answer
             .headers
@@ -95,7 +101,7 @@ fn moments(value: &Value, found: &mut Vec<String>) {
 pub fn timestamps_are_iso_8601() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    for place in [
+    for url_path in [
         "/user",
         ISSUES,
         NOTIFICATIONS,
@@ -104,17 +110,17 @@ pub fn timestamps_are_iso_8601() {
         "/repos/acme/widgets/issues/1/comments",
     ] {
         let mut found = Vec::new();
-        moments(&upstream.get(&ada, place).expect_status(200).body, &mut found);
-        assert!(!found.is_empty(), "{place} has no moments");
+        moments(&upstream.get(&ada, url_path).expect_status(200).body, &mut found);
+        assert!(!found.is_empty(), "{url_path} has no moments");
         for text in found {
-            assert!(is_timestamp(&text), "{place} has {text}");
+            assert!(is_timestamp(&text), "{url_path} has {text}");
         }
     }
 }
 
 /// The ids of a list's items.
-fn ids(upstream: &mut Upstream, token: &str, place: &str) -> Vec<u64> {
-    let answer = upstream.get(token, place).expect_status(200);
+fn ids(upstream: &mut Upstream, token: &str, url_path: &str) -> Vec<u64> {
+    let answer = upstream.get(token, url_path).expect_status(200);
     answer.items().iter().filter_map(|item| item["id"].as_u64()).collect()
 }
 
@@ -155,12 +161,12 @@ pub fn links_lead_through_all_pages() {
     let mut seen: Vec<Value> = first.items().clone();
     let mut next = first.link("next");
     let mut address = String::new();
-    while let Some(place) = next {
-        let page = upstream.get(&ada, &place).expect_status(200);
+    while let Some(url_path) = next {
+        let page = upstream.get(&ada, &url_path).expect_status(200);
         assert!(page.link("prev").is_some() && page.link("first").is_some());
         seen.extend(page.items().iter().cloned());
         next = page.link("next");
-        address = place;
+        address = url_path;
     }
     assert_eq!(address, last);
     assert_eq!(
@@ -185,12 +191,12 @@ pub fn delivery_lists_are_paged_by_cursor() {
     let whole = ids(&mut upstream, &ada, &format!("{all}?per_page=100"));
     let mut seen = Vec::new();
     let mut next = Some(format!("{all}?per_page=10"));
-    while let Some(place) = next {
-        let page = upstream.get(&ada, &place).expect_status(200);
+    while let Some(url_path) = next {
+        let page = upstream.get(&ada, &url_path).expect_status(200);
         assert!(page.items().len() <= 10);
         seen.extend(page.items().iter().filter_map(|delivery| delivery["id"].as_u64()));
         next = page.link("next");
-        assert!(next.as_ref().is_none_or(|place| place.contains("cursor=")), "{next:?}");
+        assert!(next.as_ref().is_none_or(|url_path| url_path.contains("cursor=")), "{next:?}");
     }
     assert_eq!(seen, whole);
     assert!(seen.len() > 10);
@@ -206,7 +212,8 @@ pub fn polling_answers_304_until_something_changes() {
     let stamp = first.header("last-modified").to_owned();
     assert!(!stamp.is_empty(), "polling endpoints carry Last-Modified");
     upstream.pass(60);
-    let conditional = Ask::new("GET", NOTIFICATIONS).by(&ada).header("if-modified-since", &stamp);
+    let conditional =
+        TestRequest::new("GET", NOTIFICATIONS).by(&ada).header("if-modified-since", &stamp);
     let unchanged = upstream.send(&conditional).expect_status(304);
     assert!(unchanged.bytes.is_empty());
     upstream.pass(60);
@@ -241,7 +248,7 @@ pub fn a_304_states_the_poll_interval_too() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let first = upstream.get(&ada, NOTIFICATIONS).expect_status(200);
-    let conditional = Ask::new("GET", NOTIFICATIONS)
+    let conditional = TestRequest::new("GET", NOTIFICATIONS)
         .by(&ada)
         .header("if-modified-since", first.header("last-modified"));
     assert!(upstream.send(&conditional).expect_status(304).number("x-poll-interval") >= 1);
@@ -281,9 +288,9 @@ pub fn a_team_is_addressed_by_slug_by_id_and_the_closing_down_way() {
 pub fn a_self_hosted_instance_answers_under_its_prefix() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    for place in ["/user", PUBLIC, "/orgs/acme/hooks", "/rate_limit"] {
-        let hosted = upstream.get(&ada, place).expect_status(200);
-        let own = upstream.get(&ada, &format!("/api/v3{place}")).expect_status(200);
+    for url_path in ["/user", PUBLIC, "/orgs/acme/hooks", "/rate_limit"] {
+        let hosted = upstream.get(&ada, url_path).expect_status(200);
+        let own = upstream.get(&ada, &format!("/api/v3{url_path}")).expect_status(200);
         assert_eq!(own.endpoint, hosted.endpoint);
     }
     let made = upstream.get(&ada, &format!("/api/v3{PUBLIC}")).expect_status(200);
@@ -303,7 +310,7 @@ pub fn the_dialects_words_replace_the_neutral_ones() {
     let ours = neutral.get(&ada, "/orgs/acme/hooks").expect_status(200);
     let theirs = branded
         .send(
-            &Ask::new("GET", "/orgs/acme/hooks")
+            &TestRequest::new("GET", "/orgs/acme/hooks")
                 .by(&ada)
                 .header("accept", "application/vnd.github+json"),
         )

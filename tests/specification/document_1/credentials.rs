@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::callers::signed;
 use crate::document_1::paths::{ORGANIZATION, PUBLIC, private_repository_of};
-use crate::kit::{Answer, Ask, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, Answer, TestRequest, Upstream};
 use crate::shape::is_timestamp;
 
 const APP_HOOK: &str = "/app/hook/config";
@@ -12,8 +12,8 @@ const TEAM: &str = "/orgs/acme/teams/platform/members";
 const HOUR: u64 = 3_600;
 
 /// A request with this text as `Authorization`.
-fn as_written(upstream: &mut Upstream, place: &str, authorization: &str) -> Answer {
-    upstream.send(&Ask::new("GET", place).header("authorization", authorization))
+fn as_written(upstream: &mut Upstream, url_path: &str, authorization: &str) -> Answer {
+    upstream.send(&TestRequest::new("GET", url_path).header("authorization", authorization))
 }
 
 fn private_repository(upstream: &mut Upstream) -> String {
@@ -73,15 +73,15 @@ pub fn a_fine_grained_token_needs_the_permission_of_the_endpoint() {
     let mut upstream = Upstream::new();
     let (all, none) =
         (upstream.token("fine-grained", "ada"), upstream.fine_grained_without_permissions());
-    for place in [TEAM, "/orgs/acme/hooks", "/orgs/acme/actions/permissions"] {
-        upstream.get(&all, place).expect_status(200);
-        let refused = upstream.get(&none, place).expect_status(403);
-        assert!(refused.header("x-accepted-service-permissions").contains("=read"), "{place}");
+    for url_path in [TEAM, "/orgs/acme/hooks", "/orgs/acme/actions/permissions"] {
+        upstream.get(&all, url_path).expect_status(200);
+        let refused = upstream.get(&none, url_path).expect_status(403);
+        assert!(refused.header("x-accepted-service-permissions").contains("=read"), "{url_path}");
     }
 }
 
 #[test]
-pub fn an_app_user_token_acts_as_the_user_within_the_apps_permissions() {
+pub fn an_app_user_token_has_the_users_and_the_apps_limits() {
     let mut upstream = Upstream::new();
     let user = upstream.token("app-user", "ben");
     assert_eq!(upstream.get(&user, "/user").expect_status(200).body["login"], "ben");
@@ -169,7 +169,7 @@ pub fn app_endpoints_take_a_jwt_and_reject_other_tokens() {
         upstream.token("fine-grained", "ada"),
         upstream.token("app-user", "ben"),
         upstream.installation(ORGANIZATION),
-        NOBODY.to_owned(),
+        ANONYMOUS.to_owned(),
     ];
     for other in others {
         let refused = upstream.get(&other, APP_HOOK);
@@ -188,12 +188,12 @@ pub fn a_jwt_of_the_wrong_time_key_or_app_is_refused() {
     upstream.get(&format!("{}AAAA", &jwt[..jwt.len() - 4]), APP_HOOK).expect_status(401);
     let key = upstream.world()["apps"][0]["private_key"].as_str().expect("the key").to_owned();
     let now = upstream.now.as_secs();
-    let stranger = signed(
+    let foreign = signed(
         &key,
         &json!({ "alg": "RS256" }),
         &json!({ "iss": "999999", "iat": now, "exp": now + 60 }),
     );
-    upstream.get(&stranger, APP_HOOK).expect_status(401);
+    upstream.get(&foreign, APP_HOOK).expect_status(401);
     let unsigned = signed(
         &key,
         &json!({ "alg": "none" }),
@@ -242,12 +242,12 @@ pub fn an_oauth_app_reads_public_data_with_its_id_and_secret() {
     upstream.get(&pair, PUBLIC).expect_status(200);
     let private = private_repository(&mut upstream);
     upstream.get(&pair, &private).expect_status(404);
-    for (method, place) in
+    for (method, url_path) in
         [("GET", "/user"), ("POST", "/repos/acme/widgets/issues"), ("GET", APP_HOOK)]
     {
-        let refused =
-            upstream.send(&Ask::new(method, place).by(&pair).json(&json!({ "title": "t" })));
-        assert!([401, 403].contains(&refused.status), "{method} {place}: {}", refused.status);
+        let refused = upstream
+            .send(&TestRequest::new(method, url_path).by(&pair).json(&json!({ "title": "t" })));
+        assert!([401, 403].contains(&refused.status), "{method} {url_path}: {}", refused.status);
     }
     upstream.get(&format!("{id}:wrong"), PUBLIC).expect_status(401);
     upstream.get(&format!("nobody:{secret}"), PUBLIC).expect_status(401);
@@ -259,41 +259,41 @@ pub fn the_client_secret_is_in_no_answer() {
     let world = upstream.world();
     let secret = world["oauth_apps"][0]["client_secret"].as_str().expect("a secret").to_owned();
     let ada = upstream.classic("ada");
-    for place in ["/user", "/orgs/acme/hooks", "/rate_limit", "/orgs/acme/installations"] {
-        let answer = upstream.get(&ada, place);
-        assert!(!String::from_utf8_lossy(&answer.bytes).contains(&secret), "{place}");
+    for url_path in ["/user", "/orgs/acme/hooks", "/rate_limit", "/orgs/acme/installations"] {
+        let answer = upstream.get(&ada, url_path);
+        assert!(!String::from_utf8_lossy(&answer.bytes).contains(&secret), "{url_path}");
     }
 }
 
 #[test]
-pub fn without_a_credential_there_is_public_data_only() {
+pub fn a_request_without_a_credential_gets_public_data_only() {
     let mut upstream = Upstream::new();
-    upstream.get(NOBODY, PUBLIC).expect_status(200);
-    upstream.get(NOBODY, "/repos/acme/widgets/issues").expect_status(200);
+    upstream.get(ANONYMOUS, PUBLIC).expect_status(200);
+    upstream.get(ANONYMOUS, "/repos/acme/widgets/issues").expect_status(200);
     let private = private_repository(&mut upstream);
-    upstream.get(NOBODY, &private).expect_status(404);
-    for place in ["/user", "/notifications", TEAM, "/orgs/acme/hooks", "/user/migrations"] {
-        upstream.get(NOBODY, place).expect_status(401);
+    upstream.get(ANONYMOUS, &private).expect_status(404);
+    for url_path in ["/user", "/notifications", TEAM, "/orgs/acme/hooks", "/user/migrations"] {
+        upstream.get(ANONYMOUS, url_path).expect_status(401);
     }
     upstream
-        .post(NOBODY, "/repos/acme/widgets/issues", &json!({ "title": "t" }))
+        .post(ANONYMOUS, "/repos/acme/widgets/issues", &json!({ "title": "t" }))
         .expect_status(401);
 }
 
 /// Asserts that this scope opens the request and that a token without it is refused.
-fn assert_scope(method: &str, place: &str, body: &Value) {
+fn assert_scope(method: &str, url_path: &str, body: &Value) {
     let mut upstream = Upstream::new();
     let (all, none) = (upstream.classic("ada"), upstream.classic_without_scopes("ada"));
-    let refused = upstream.send(&Ask::new(method, place).by(&none).json(body));
+    let refused = upstream.send(&TestRequest::new(method, url_path).by(&none).json(body));
     assert!(
         [403, 404].contains(&refused.status),
-        "{method} {place} without the scope: {}",
+        "{method} {url_path} without the scope: {}",
         refused.status
     );
-    let allowed = upstream.send(&Ask::new(method, place).by(&all).json(body));
+    let allowed = upstream.send(&TestRequest::new(method, url_path).by(&all).json(body));
     assert!(
         (200..300).contains(&allowed.status),
-        "{method} {place} with every scope: {} {}",
+        "{method} {url_path} with every scope: {} {}",
         allowed.status,
         allowed.body
     );

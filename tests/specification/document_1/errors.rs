@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use crate::document_1::paths::{PUBLIC, organization_of};
-use crate::kit::{Answer, Ask, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, Answer, TestRequest, Upstream};
 
 const ISSUES: &str = "/repos/acme/widgets/issues";
 
 #[test]
 pub fn a_read_is_ok() {
     let mut upstream = Upstream::new();
-    upstream.get(NOBODY, PUBLIC).expect_status(200);
+    upstream.get(ANONYMOUS, PUBLIC).expect_status(200);
 }
 
 #[test]
@@ -57,7 +57,7 @@ pub fn marking_as_read_resets_content() {
         .expect("an id")
         .to_owned();
     let read = upstream
-        .send(&Ask::new("PATCH", &format!("/notifications/threads/{thread}")).by(&ada))
+        .send(&TestRequest::new("PATCH", &format!("/notifications/threads/{thread}")).by(&ada))
         .expect_status(205);
     assert!(read.bytes.is_empty());
 }
@@ -88,7 +88,7 @@ pub fn a_304_does_not_consume_the_primary_limit() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let first = upstream.get(&ada, "/notifications").expect_status(200);
-    let conditional = Ask::new("GET", "/notifications")
+    let conditional = TestRequest::new("GET", "/notifications")
         .by(&ada)
         .header("if-modified-since", first.header("last-modified"));
     for _ in 0..5 {
@@ -101,14 +101,14 @@ pub fn a_304_does_not_consume_the_primary_limit() {
 pub fn a_malformed_body_is_a_bad_request() {
     let mut upstream = Upstream::new();
     let (ada, jwt) = (upstream.classic("ada"), upstream.jwt());
-    upstream.send(&Ask::new("POST", ISSUES).by(&ada).text("{\"title\"")).expect_status(400);
+    upstream.send(&TestRequest::new("POST", ISSUES).by(&ada).text("{\"title\"")).expect_status(400);
     upstream.get(&jwt, "/app/hook/deliveries?cursor=%20%00").expect_status(400);
 }
 
 #[test]
 pub fn a_missing_credential_requires_authentication() {
     let mut upstream = Upstream::new();
-    for token in [NOBODY, "emu_nobody"] {
+    for token in [ANONYMOUS, "emu_nobody"] {
         let refused = upstream.get(token, "/user").expect_status(401);
         assert!(!refused.message().is_empty());
     }
@@ -171,7 +171,7 @@ pub fn team_synchronization_blocks_a_change() {
 pub fn a_missing_resource_is_not_found() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    for place in [
+    for url_path in [
         "/repos/acme/no-such-repository",
         "/orgs/no-such-organization/hooks",
         "/orgs/acme/hooks/999999",
@@ -180,7 +180,10 @@ pub fn a_missing_resource_is_not_found() {
         "/orgs/acme/teams/platform/memberships/dan",
         "/orgs/acme/hooks/nonsense",
     ] {
-        assert!(!upstream.get(&ada, place).expect_status(404).message().is_empty(), "{place}");
+        assert!(
+            !upstream.get(&ada, url_path).expect_status(404).message().is_empty(),
+            "{url_path}"
+        );
     }
 }
 
@@ -251,7 +254,7 @@ pub fn a_primary_refusal_has_nothing_remaining() {
 }
 
 #[test]
-pub fn a_secondary_refusal_says_so() {
+pub fn a_secondary_refusal_names_the_secondary_limit() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     upstream.set_limit("points.rest", 3);
@@ -265,18 +268,18 @@ pub fn error_bodies_carry_a_message() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let large = "x".repeat(11 * 1024 * 1024);
-    let asks = [
-        Ask::new("POST", ISSUES).by(&ada).text("{"),
-        Ask::new("GET", "/user"),
-        Ask::new("GET", "/notifications").by(&upstream.installation("acme")),
-        Ask::new("GET", "/nothing").by(&ada),
-        Ask::new("POST", ISSUES).by(&ada).json(&json!({})),
-        Ask::new("POST", ISSUES).by(&ada).text(&large),
-        Ask::new("PATCH", "/user/migrations").by(&ada),
-        Ask::new("GET", "/orgs/acme/hooks/%ff").by(&ada),
+    let requests = [
+        TestRequest::new("POST", ISSUES).by(&ada).text("{"),
+        TestRequest::new("GET", "/user"),
+        TestRequest::new("GET", "/notifications").by(&upstream.installation("acme")),
+        TestRequest::new("GET", "/nothing").by(&ada),
+        TestRequest::new("POST", ISSUES).by(&ada).json(&json!({})),
+        TestRequest::new("POST", ISSUES).by(&ada).text(&large),
+        TestRequest::new("PATCH", "/user/migrations").by(&ada),
+        TestRequest::new("GET", "/orgs/acme/hooks/%ff").by(&ada),
     ];
-    for ask in asks {
-        let answer: Answer = upstream.send(&ask);
+    for request in requests {
+        let answer: Answer = upstream.send(&request);
         assert!((400..500).contains(&answer.status), "{}", answer.status);
         assert!(!answer.message().is_empty());
     }

@@ -4,13 +4,13 @@
 use serde_json::json;
 
 use crate::document_1::paths::path;
-use crate::kit::{Answer, Ask, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, Answer, TestRequest, Upstream};
 use crate::routes::{METHODS, routes};
 use crate::rows::document_1::inventory::{self as rows, Group};
 
-fn ask(upstream: &mut Upstream, token: &str, method: &str, place: &str) -> Answer {
-    let ask = Ask::new(method, place).by(token);
-    upstream.send(&if method == "GET" { ask } else { ask.json(&json!({})) })
+fn send(upstream: &mut Upstream, token: &str, method: &str, url_path: &str) -> Answer {
+    let request = TestRequest::new(method, url_path).by(token);
+    upstream.send(&if method == "GET" { request } else { request.json(&json!({})) })
 }
 
 /// The fault in a response of a known route.
@@ -38,25 +38,25 @@ fn check(group: Group) {
     let ada = upstream.classic("ada");
     let mut faults = Vec::new();
     for route in routes(group.routes) {
-        let place = path(&mut upstream, route.template);
+        let url_path = path(&mut upstream, route.template);
         let methods: &[&str] = if route.method == "ANY" { &METHODS } else { &[route.method] };
         let mut known = 0;
         for method in methods {
-            let anonymous = ask(&mut upstream, NOBODY, method, &place);
-            let answer = ask(&mut upstream, &ada, method, &place);
+            let anonymous = send(&mut upstream, ANONYMOUS, method, &url_path);
+            let answer = send(&mut upstream, &ada, method, &url_path);
             if !answer.is_of_a_route() {
                 continue;
             }
             known += 1;
-            faults.extend(fault(method, &answer).map(|fault| format!("{place}: {fault}")));
+            faults.extend(fault(method, &answer).map(|fault| format!("{url_path}: {fault}")));
             if *method != "GET" && ![401, 403, 404].contains(&anonymous.status) {
                 faults.push(format!(
-                    "{place}: {method} without a credential: {} {}",
+                    "{url_path}: {method} without a credential: {} {}",
                     anonymous.status, anonymous.body
                 ));
             }
             // A write must not affect the next route.
-            upstream.post(NOBODY, "/_emulator/reset", &json!({})).expect_status(200);
+            upstream.post(ANONYMOUS, "/_emulator/reset", &json!({})).expect_status(200);
         }
         if known == 0 {
             faults.push(format!("{} {}: no such route", route.method, route.template));
@@ -66,107 +66,107 @@ fn check(group: Group) {
 }
 
 #[test]
-pub fn actions() {
+pub fn actions_routes_answer() {
     check(rows::ACTIONS);
 }
 
 #[test]
-pub fn activity() {
+pub fn activity_routes_answer() {
     check(rows::ACTIVITY);
 }
 
 #[test]
-pub fn billing() {
+pub fn billing_routes_answer() {
     check(rows::BILLING);
 }
 
 #[test]
-pub fn branches() {
+pub fn branches_routes_answer() {
     check(rows::BRANCHES);
 }
 
 #[test]
-pub fn campaigns() {
+pub fn campaigns_routes_answer() {
     check(rows::CAMPAIGNS);
 }
 
 #[test]
-pub fn checks() {
+pub fn checks_routes_answer() {
     check(rows::CHECKS);
 }
 
 #[test]
-pub fn code_scanning() {
+pub fn code_scanning_routes_answer() {
     check(rows::CODE_SCANNING);
 }
 
 #[test]
-pub fn code_security() {
+pub fn code_security_routes_answer() {
     check(rows::CODE_SECURITY);
 }
 
 #[test]
-pub fn codespaces() {
+pub fn codespaces_routes_answer() {
     check(rows::CODESPACES);
 }
 
 #[test]
-pub fn collaborators() {
+pub fn collaborators_routes_answer() {
     check(rows::COLLABORATORS);
 }
 
 #[test]
-pub fn commits() {
+pub fn commits_routes_answer() {
     check(rows::COMMITS);
 }
 
 #[test]
-pub fn assistant() {
+pub fn assistant_routes_answer() {
     check(rows::ASSISTANT);
 }
 
 #[test]
-pub fn dependabot() {
+pub fn dependabot_routes_answer() {
     check(rows::DEPENDABOT);
 }
 
 #[test]
-pub fn dependency_graph() {
+pub fn dependency_graph_routes_answer() {
     check(rows::DEPENDENCY_GRAPH);
 }
 
 #[test]
-pub fn deploy_keys() {
+pub fn deploy_keys_routes_answer() {
     check(rows::DEPLOY_KEYS);
 }
 
 #[test]
-pub fn deployments() {
+pub fn deployments_routes_answer() {
     check(rows::DEPLOYMENTS);
 }
 
 #[test]
-pub fn enterprise_teams() {
+pub fn enterprise_teams_routes_answer() {
     check(rows::ENTERPRISE_TEAMS);
 }
 
 #[test]
-pub fn git() {
+pub fn git_routes_answer() {
     check(rows::GIT);
 }
 
 #[test]
-pub fn interactions() {
+pub fn interactions_routes_answer() {
     check(rows::INTERACTIONS);
 }
 
 #[test]
-pub fn issues() {
+pub fn issues_routes_answer() {
     check(rows::ISSUES);
 }
 
 #[test]
-pub fn metrics() {
+pub fn metrics_routes_answer() {
     check(rows::METRICS);
 }
 
@@ -174,11 +174,11 @@ pub fn metrics() {
 pub fn a_route_that_no_group_lists_is_not_found() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    for place in
+    for url_path in
         ["/orgs/acme/no-such-thing", "/no-such-thing", "/repos/acme/widgets/no-such-thing/1"]
     {
-        let answer = upstream.get(&ada, place).expect_status(404);
-        assert!(!answer.is_of_a_route(), "{place}");
+        let answer = upstream.get(&ada, url_path).expect_status(404);
+        assert!(!answer.is_of_a_route(), "{url_path}");
         assert!(!answer.message().is_empty());
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::document_1::paths::{ORGANIZATION, path};
-use crate::kit::{Answer, Ask, Upstream};
+use crate::kit::{Answer, TestRequest, Upstream};
 use crate::routes::{Mark, Route, routes};
 use crate::rows::document_1::matrix::{
     ACTIONS_READ, ACTIONS_WRITE, ADMINISTRATION_READ, ADMINISTRATION_WRITE, ASSISTANT_READ,
@@ -19,7 +19,7 @@ use crate::rows::document_1::matrix::{
 };
 
 /// Makes repositories visible to a token; it opens no route of the matrix.
-const LOOK: (&str, &str) = ("metadata", "read");
+const METADATA_READ: (&str, &str) = ("metadata", "read");
 
 /// The object of a category, and a word of its permission's name.
 #[derive(Clone, Copy)]
@@ -36,10 +36,10 @@ const ACTIONS: Category = Category { word: "actions", without: "" };
 const REPOSITORY_ADMINISTRATION: Category =
     Category { word: "administration", without: "organization" };
 
-fn ask(upstream: &mut Upstream, token: &str, route: Route) -> Answer {
-    let place = path(upstream, route.template);
-    let ask = Ask::new(route.method, &place).by(token);
-    upstream.send(&if route.method == "GET" { ask } else { ask.json(&body_of(route)) })
+fn send(upstream: &mut Upstream, token: &str, route: Route) -> Answer {
+    let url_path = path(upstream, route.template);
+    let request = TestRequest::new(route.method, &url_path).by(token);
+    upstream.send(&if route.method == "GET" { request } else { request.json(&body_of(route)) })
 }
 
 /// Empty, because missing fields are found after the permission check. Only a fork must name its
@@ -78,8 +78,8 @@ fn check(category: Category, level: &str, text: &'static str) {
 
 fn with_and_without(category: Category, level: &str, route: Route) -> Result<(), String> {
     let mut upstream = Upstream::new();
-    let nothing = upstream.installation_with(ORGANIZATION, &[LOOK]);
-    let refused = ask(&mut upstream, &nothing, route);
+    let nothing = upstream.installation_with(ORGANIZATION, &[METADATA_READ]);
+    let refused = send(&mut upstream, &nothing, route);
     if refused.status != 403 {
         return Err(format!("without the permission {} {}", refused.status, refused.body));
     }
@@ -91,19 +91,19 @@ fn with_and_without(category: Category, level: &str, route: Route) -> Result<(),
         Mark::Several => accepted
             .iter()
             .map(|(name, level)| (name.as_str(), level.as_str()))
-            .chain([LOOK])
+            .chain([METADATA_READ])
             .collect(),
-        _ => vec![(own.as_str(), level), LOOK],
+        _ => vec![(own.as_str(), level), METADATA_READ],
     };
     if level == "write" && route.mark == Mark::Plain {
-        let reader = upstream.installation_with(ORGANIZATION, &[(&own, "read"), LOOK]);
-        let answer = ask(&mut upstream, &reader, route);
+        let reader = upstream.installation_with(ORGANIZATION, &[(&own, "read"), METADATA_READ]);
+        let answer = send(&mut upstream, &reader, route);
         if answer.status != 403 {
             return Err(format!("with {own}=read {} {}", answer.status, answer.body));
         }
     }
     let token = upstream.installation_with(ORGANIZATION, &granted);
-    let answer = ask(&mut upstream, &token, route);
+    let answer = send(&mut upstream, &token, route);
     if [401, 403].contains(&answer.status) || !answer.is_of_a_route() {
         return Err(format!("with {granted:?} {} {}", answer.status, answer.body));
     }
@@ -134,7 +134,7 @@ fn own(
 fn user_only(category: Category, level: &str, route: Route) -> Result<(), String> {
     let mut upstream = Upstream::new();
     let everything = upstream.installation(ORGANIZATION);
-    let refused = ask(&mut upstream, &everything, route);
+    let refused = send(&mut upstream, &everything, route);
     if refused.status != 403 {
         return Err(format!(
             "an installation with every permission got {} {}",
@@ -151,10 +151,14 @@ fn user_only(category: Category, level: &str, route: Route) -> Result<(), String
         return Err(format!("the world has no app user token with {own}={level}"));
     };
     // The matrix does not decide about changes to other users.
-    let place = path(&mut upstream, route.template).replace("cleo", &view.user.unwrap_or_default());
-    let ask_own = Ask::new(route.method, &place).by(&view.token);
-    let answer =
-        upstream.send(&if route.method == "GET" { ask_own } else { ask_own.json(&json!({})) });
+    let url_path =
+        path(&mut upstream, route.template).replace("cleo", &view.user.unwrap_or_default());
+    let own_request = TestRequest::new(route.method, &url_path).by(&view.token);
+    let answer = upstream.send(&if route.method == "GET" {
+        own_request
+    } else {
+        own_request.json(&json!({}))
+    });
     if [401, 403].contains(&answer.status) || !answer.is_of_a_route() {
         return Err(format!("an app user token got {} {}", answer.status, answer.body));
     }
@@ -162,7 +166,7 @@ fn user_only(category: Category, level: &str, route: Route) -> Result<(), String
         view.kind == "app-user" && !view.permissions.contains_key(own.as_str())
     });
     let Some(other) = other else { return Ok(()) };
-    let answer = ask(&mut upstream, &other, route);
+    let answer = send(&mut upstream, &other, route);
     if answer.status == 403 {
         Ok(())
     } else {
@@ -171,56 +175,56 @@ fn user_only(category: Category, level: &str, route: Route) -> Result<(), String
 }
 
 #[test]
-pub fn administration_write() {
+pub fn administration_write_guards_its_routes() {
     check(ADMINISTRATION, "write", ADMINISTRATION_WRITE);
 }
 
 #[test]
-pub fn administration_read() {
+pub fn administration_read_guards_its_routes() {
     check(ADMINISTRATION, "read", ADMINISTRATION_READ);
 }
 
 #[test]
-pub fn assistant_write() {
+pub fn assistant_write_guards_its_routes() {
     check(ASSISTANT, "write", ASSISTANT_WRITE);
 }
 
 #[test]
-pub fn assistant_read() {
+pub fn assistant_read_guards_its_routes() {
     check(ASSISTANT, "read", ASSISTANT_READ);
 }
 
 #[test]
-pub fn members_write() {
+pub fn members_write_guards_its_routes() {
     check(MEMBERS, "write", MEMBERS_WRITE);
 }
 
 #[test]
-pub fn members_read() {
+pub fn members_read_guards_its_routes() {
     check(MEMBERS, "read", MEMBERS_READ);
 }
 
 #[test]
-pub fn runners_write() {
+pub fn runners_write_guards_its_routes() {
     check(RUNNERS, "write", RUNNERS_WRITE);
 }
 
 #[test]
-pub fn runners_read() {
+pub fn runners_read_guards_its_routes() {
     check(RUNNERS, "read", RUNNERS_READ);
 }
 
 #[test]
-pub fn actions_write() {
+pub fn actions_write_guards_its_routes() {
     check(ACTIONS, "write", ACTIONS_WRITE);
 }
 
 #[test]
-pub fn actions_read() {
+pub fn actions_read_guards_its_routes() {
     check(ACTIONS, "read", ACTIONS_READ);
 }
 
 #[test]
-pub fn repository_administration_write() {
+pub fn repository_administration_write_guards_its_routes() {
     check(REPOSITORY_ADMINISTRATION, "write", REPOSITORY_ADMINISTRATION_WRITE);
 }

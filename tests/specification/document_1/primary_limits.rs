@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use weir::emulator::Options;
 
 use crate::document_1::paths::{ORGANIZATION, PUBLIC};
-use crate::kit::{Answer, BASE, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, Answer, BASE, Upstream};
 
 const LFS: &str = "/acme/widgets.git/info/lfs/objects/batch";
 const HOUR: u64 = 3_600;
@@ -47,13 +47,13 @@ fn assert_some_has(kind: &str, limit: u64) {
 pub fn an_address_without_a_credential_has_60() {
     let mut upstream = Upstream::new();
     for n in 0..60 {
-        let answer = upstream.get(NOBODY, PUBLIC).expect_status(200);
+        let answer = upstream.get(ANONYMOUS, PUBLIC).expect_status(200);
         assert_eq!((answer.number("x-ratelimit-limit"), answer.remaining()), (60, 59 - n));
     }
-    assert!(upstream.get(NOBODY, PUBLIC).is_primary_refusal());
+    assert!(upstream.get(ANONYMOUS, PUBLIC).is_primary_refusal());
     // "Per originating IP address".
     upstream.peer = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
-    assert_eq!(upstream.get(NOBODY, PUBLIC).expect_status(200).remaining(), 59);
+    assert_eq!(upstream.get(ANONYMOUS, PUBLIC).expect_status(200).remaining(), 59);
 }
 
 #[test]
@@ -254,18 +254,18 @@ pub fn git_lfs_without_a_credential_has_300_a_minute() {
     upstream.set_limit("points.rest", 1_000_000);
     for _ in 0..300 {
         assert_eq!(
-            batch(&mut upstream, NOBODY, 1).expect_status(200).number("x-ratelimit-limit"),
+            batch(&mut upstream, ANONYMOUS, 1).expect_status(200).number("x-ratelimit-limit"),
             300
         );
     }
-    assert!(batch(&mut upstream, NOBODY, 1).is_primary_refusal());
+    assert!(batch(&mut upstream, ANONYMOUS, 1).is_primary_refusal());
     assert_eq!(
-        upstream.get(NOBODY, PUBLIC).expect_status(200).remaining(),
+        upstream.get(ANONYMOUS, PUBLIC).expect_status(200).remaining(),
         59,
         "other requests are counted apart"
     );
     upstream.pass(60);
-    batch(&mut upstream, NOBODY, 1).expect_status(200);
+    batch(&mut upstream, ANONYMOUS, 1).expect_status(200);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::document_1::paths::PUBLIC;
-use crate::kit::{Answer, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, Answer, Upstream};
 
 const RATE_LIMIT: &str = "/rate_limit";
 const MINUTE: u64 = 60;
@@ -60,19 +60,19 @@ pub fn resource_names_the_budget_of_the_request() {
     let searched = upstream.get(&ada, "/search/issues?q=lamp").expect_status(200);
     assert_eq!(searched.header("x-ratelimit-resource"), "search");
     assert_eq!(searched.number("x-ratelimit-used"), 1, "each resource has a window of its own");
-    let asked = upstream
+    let answer = upstream
         .post(&ada, "/graphql", &json!({ "query": "{ viewer { login } }" }))
         .expect_status(200);
-    assert_eq!(asked.header("x-ratelimit-resource"), "graphql");
+    assert_eq!(answer.header("x-ratelimit-resource"), "graphql");
     assert_eq!(upstream.get(&ada, "/user").number("x-ratelimit-used"), 2);
 }
 
 #[test]
-pub fn every_answer_has_all_five() {
+pub fn every_response_has_all_five_headers() {
     let (mut upstream, ada) = ada();
     let answers = [
         upstream.get(&ada, "/user"),
-        upstream.get(NOBODY, "/user"),
+        upstream.get(ANONYMOUS, "/user"),
         upstream.get(&ada, "/nothing"),
         upstream.post(&ada, "/repos/acme/widgets/issues", &json!({})),
         upstream.get(&ada, RATE_LIMIT),
@@ -100,13 +100,13 @@ pub fn rate_limit_reports_the_status() {
     }
     let header = upstream.get(&ada, "/user");
     let status = upstream.get(&ada, RATE_LIMIT).expect_status(200);
-    for book in [&status.body["resources"]["core"], &status.body["rate"]] {
-        assert_eq!(book["limit"], 5_000, "{}", status.body);
-        assert_eq!(book["used"], 4);
-        assert_eq!(book["remaining"], 4_996);
-        assert_eq!(book["reset"], header.number("x-ratelimit-reset"));
+    for core in [&status.body["resources"]["core"], &status.body["rate"]] {
+        assert_eq!(core["limit"], 5_000, "{}", status.body);
+        assert_eq!(core["used"], 4);
+        assert_eq!(core["remaining"], 4_996);
+        assert_eq!(core["reset"], header.number("x-ratelimit-reset"));
     }
-    upstream.get(NOBODY, RATE_LIMIT).expect_status(200);
+    upstream.get(ANONYMOUS, RATE_LIMIT).expect_status(200);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn refused(retry_after: u64) -> (Upstream, String, Answer) {
 }
 
 #[test]
-pub fn after_a_primary_limit_nothing_goes_before_reset() {
+pub fn a_primary_limit_refuses_everything_until_reset() {
     let (mut upstream, ada) = ada();
     upstream.set_limit("core", 1);
     let reset = upstream.get(&ada, "/user").expect_status(200).number("x-ratelimit-reset");
@@ -171,7 +171,7 @@ pub fn after_a_primary_limit_nothing_goes_before_reset() {
 }
 
 #[test]
-pub fn after_a_secondary_limit_nothing_goes_before_retry_after() {
+pub fn a_secondary_limit_refuses_everything_until_retry_after() {
     let (mut upstream, ada, refusal) = refused(1);
     let wait = refusal.number("retry-after");
     assert!(wait > 0);
@@ -206,7 +206,7 @@ pub fn a_secondary_refusal_with_nothing_remaining_lasts_until_reset() {
 }
 
 #[test]
-pub fn without_retry_after_a_minute_is_enough() {
+pub fn a_minute_is_enough_without_retry_after() {
     let (mut upstream, ada, refusal) = refused(0);
     assert_eq!(refusal.header("retry-after"), "");
     assert!(refusal.remaining() > 0);
@@ -219,7 +219,7 @@ pub fn a_client_that_retries_too_early_waits_longer() {
     let (mut upstream, ada, _) = refused(0);
     upstream.pass(MINUTE / 2);
     assert!(upstream.get(&ada, "/user").is_secondary_refusal());
-    let received = upstream.books();
+    let received = upstream.usage();
     assert!(received["sent_while_limited"].as_u64().is_some_and(|count| count >= 1), "{received}");
 }
 
@@ -247,12 +247,12 @@ pub fn a_client_that_continues_while_limited_is_banned() {
     }
     upstream.pass(7_200);
     upstream.get(&ada, "/user").expect_status(403);
-    let books = upstream.books();
+    let usage = upstream.usage();
     assert!(
-        books["banned"]
+        usage["banned"]
             .as_array()
             .is_some_and(|banned| banned.iter().any(|account| account == "ada")),
-        "{books}"
+        "{usage}"
     );
     // Other accounts are not affected.
     let ben = upstream.classic("ben");

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::document_1::paths::{ORGANIZATION, PUBLIC};
-use crate::kit::{Answer, Ask, Upstream};
+use crate::kit::{Answer, TestRequest, Upstream};
 
 const COMMENTS: &str = "/repos/acme/widgets/issues/1/comments";
 const QUERY: &str = "query { viewer { login } }";
@@ -27,18 +27,18 @@ fn unbounded() -> (Upstream, String) {
 }
 
 #[test]
-pub fn at_most_100_requests_are_in_flight() {
+pub fn concurrency_is_limited_to_100_requests() {
     let (mut upstream, ada) = unbounded();
     let mut ids = Vec::new();
     upstream.assert_refuses_after("concurrency", 100, |upstream, _| {
-        let (answer, id) = upstream.begin(&Ask::new("GET", PUBLIC).by(&ada));
+        let (answer, id) = upstream.begin(&TestRequest::new("GET", PUBLIC).by(&ada));
         ids.push(id);
         answer
     });
     // A request that ends makes room for another.
     upstream.pass(120);
     upstream.end(ids[0]);
-    let (answer, _) = upstream.begin(&Ask::new("GET", PUBLIC).by(&ada));
+    let (answer, _) = upstream.begin(&TestRequest::new("GET", PUBLIC).by(&ada));
     assert!(!answer.is_secondary_refusal());
 }
 
@@ -46,9 +46,9 @@ pub fn at_most_100_requests_are_in_flight() {
 pub fn rest_and_graphql_share_the_concurrency_limit() {
     let (mut upstream, ada) = unbounded();
     upstream.assert_refuses_after("concurrency of both", 100, |upstream, n| {
-        let query = Ask::new("POST", "/graphql").by(&ada).json(&json!({ "query": QUERY }));
-        let ask = if n % 2 == 0 { query } else { Ask::new("GET", PUBLIC).by(&ada) };
-        upstream.begin(&ask).0
+        let query = TestRequest::new("POST", "/graphql").by(&ada).json(&json!({ "query": QUERY }));
+        let request = if n % 2 == 0 { query } else { TestRequest::new("GET", PUBLIC).by(&ada) };
+        upstream.begin(&request).0
     });
 }
 
@@ -56,10 +56,10 @@ pub fn rest_and_graphql_share_the_concurrency_limit() {
 pub fn another_account_has_its_own_concurrency_limit() {
     let (mut upstream, ada) = unbounded();
     for _ in 0..100 {
-        upstream.begin(&Ask::new("GET", PUBLIC).by(&ada));
+        upstream.begin(&TestRequest::new("GET", PUBLIC).by(&ada));
     }
     let ben = upstream.classic("ben");
-    let (answer, _) = upstream.begin(&Ask::new("GET", PUBLIC).by(&ben));
+    let (answer, _) = upstream.begin(&TestRequest::new("GET", PUBLIC).by(&ben));
     answer.expect_status(200);
 }
 
@@ -90,16 +90,16 @@ pub fn head_and_options_are_a_point_each() {
     let (mut upstream, ada) = unbounded();
     upstream.set_limit("points.rest", 50);
     upstream.assert_refuses_after("points of HEAD", 50, |upstream, _| {
-        refusal_of(upstream, &Ask::new("HEAD", "/user").by(&ada))
+        refusal_of(upstream, &TestRequest::new("HEAD", "/user").by(&ada))
     });
     upstream.pass(3_600);
     upstream.assert_refuses_after("points of OPTIONS", 50, |upstream, _| {
-        upstream.send(&Ask::new("OPTIONS", "/user").by(&ada))
+        upstream.send(&TestRequest::new("OPTIONS", "/user").by(&ada))
     });
 }
 
 /// A HEAD has no body to name its limit, so a GET of the same path follows its refusal.
-fn refusal_of(upstream: &mut Upstream, head: &Ask) -> Answer {
+fn refusal_of(upstream: &mut Upstream, head: &TestRequest) -> Answer {
     let answer = upstream.send(head);
     if answer.status != 403 {
         return answer;
@@ -113,7 +113,7 @@ fn refusal_of(upstream: &mut Upstream, head: &Ask) -> Answer {
 pub fn writes_are_5_points_each() {
     for method in ["POST", "PATCH", "PUT", "DELETE"] {
         let (mut upstream, ada) = unbounded();
-        let (limit, place, body) = match method {
+        let (limit, url_path, body) = match method {
             // A body that fails validation creates nothing, so the content limits do not apply.
             "POST" => ("points of POST", "/repos/acme/widgets/issues", json!({})),
             "PATCH" => ("points of PATCH", "/repos/acme/widgets/issues/1", json!({ "title": "t" })),
@@ -124,7 +124,7 @@ pub fn writes_are_5_points_each() {
             upstream.set_limit(name, PLENTY);
         }
         upstream.assert_refuses_after(limit, 180, |upstream, _| {
-            upstream.send(&Ask::new(method, place).by(&ada).json(&body))
+            upstream.send(&TestRequest::new(method, url_path).by(&ada).json(&body))
         });
     }
 }
@@ -152,16 +152,16 @@ pub fn a_graphql_mutation_is_5_points() {
 fn two_a_second(
     upstream: &mut Upstream,
     n: u64,
-    ask: impl FnOnce(&mut Upstream) -> Answer,
+    send: impl FnOnce(&mut Upstream) -> Answer,
 ) -> Answer {
     if n > 0 && n.is_multiple_of(2) {
         upstream.pass(1);
     }
-    ask(upstream)
+    send(upstream)
 }
 
 #[test]
-pub fn there_are_90_seconds_of_cpu_time_a_minute() {
+pub fn cpu_time_is_limited_to_90_seconds_a_minute() {
     let (mut upstream, ada) = unbounded();
     upstream.set_limit("cpu-micros.read", 1_000_000);
     upstream.assert_refuses_after("cpu", 90, |upstream, n| {
@@ -208,7 +208,7 @@ fn comment(upstream: &mut Upstream, token: &str, n: u64) -> Answer {
 }
 
 #[test]
-pub fn at_most_80_requests_a_minute_create_content() {
+pub fn content_is_limited_to_80_requests_a_minute() {
     let (mut upstream, ada) = unbounded();
     upstream.assert_refuses_after("content.minute", 80, |upstream, n| comment(upstream, &ada, n));
     // Requests that create no content continue.
@@ -222,7 +222,7 @@ pub fn at_most_80_requests_a_minute_create_content() {
 }
 
 #[test]
-pub fn at_most_500_requests_an_hour_create_content() {
+pub fn content_is_limited_to_500_requests_an_hour() {
     let (mut upstream, ada) = unbounded();
     upstream.assert_refuses_after("content.hour", 500, |upstream, n| {
         if n > 0 && n % 50 == 0 {
@@ -241,7 +241,7 @@ pub fn some_endpoints_have_lower_limits_on_content() {
         name.starts_with("content.minute@POST ") && value.as_u64() < Some(80)
     });
     let (name, value) = lower.expect("an endpoint with a lower limit");
-    let place = name
+    let url_path = name
         .trim_start_matches("content.minute@POST ")
         .replace("{owner}", "acme")
         .replace("{repo}", "widgets");
@@ -249,12 +249,12 @@ pub fn some_endpoints_have_lower_limits_on_content() {
     let received = |upstream: &mut Upstream, n: u64| {
         upstream.post(
             &ada,
-            &place,
+            &url_path,
             &json!({ "tag_name": format!("v{n}"), "title": "t", "body": "b" }),
         )
     };
     let refused = (0..=most).map(|n| received(&mut upstream, n)).last().expect("at least one");
-    assert!(refused.is_secondary_refusal(), "{place}: {}", refused.body);
+    assert!(refused.is_secondary_refusal(), "{url_path}: {}", refused.body);
 }
 
 #[test]
@@ -268,16 +268,16 @@ pub fn content_created_on_the_web_counts_too() {
 }
 
 #[test]
-pub fn at_most_2000_access_tokens_are_requested_an_hour() {
+pub fn access_token_requests_are_limited_to_2000_an_hour() {
     let (mut upstream, _) = unbounded();
     for name in ["points.rest", "cpu", "cpu.burst"] {
         upstream.set_limit(name, PLENTY);
     }
     let jwt = upstream.jwt();
-    let place =
+    let url_path =
         format!("/app/installations/{}/access_tokens", upstream.installation_id(ORGANIZATION));
     upstream.assert_refuses_after("oauth tokens", 2_000, |upstream, _| {
-        upstream.post(&jwt, &place, &Value::Null)
+        upstream.post(&jwt, &url_path, &Value::Null)
     });
 }
 
@@ -297,7 +297,7 @@ pub fn a_304_counts_against_the_secondary_limits_only() {
     let (mut upstream, ada) = unbounded();
     upstream.set_limit("points.rest", 10);
     let first = upstream.get(&ada, "/notifications").expect_status(200);
-    let conditional = Ask::new("GET", "/notifications")
+    let conditional = TestRequest::new("GET", "/notifications")
         .by(&ada)
         .header("if-modified-since", first.header("last-modified"));
     for _ in 0..9 {

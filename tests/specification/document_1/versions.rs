@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use crate::document_1::paths::{PUBLIC, team_of};
-use crate::kit::{Ask, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, TestRequest, Upstream};
 use crate::recorder::Event;
 use crate::recorder::record;
 
 const DAY: u64 = 86_400;
 
-fn length(upstream: &mut Upstream, token: &str, place: &str) -> usize {
-    upstream.get(token, place).expect_status(200).items().len()
+fn length(upstream: &mut Upstream, token: &str, url_path: &str) -> usize {
+    upstream.get(token, url_path).expect_status(200).items().len()
 }
 
 #[test]
@@ -79,10 +79,10 @@ pub fn a_migration_archive_is_there_for_7_days() {
     let started = upstream
         .post(&ada, "/user/migrations", &json!({ "repositories": ["acme/widgets"] }))
         .expect_status(201);
-    let place = format!("/user/migrations/{}", started.body["id"]);
-    let archive = format!("{place}/archive");
+    let url_path = format!("/user/migrations/{}", started.body["id"]);
+    let archive = format!("{url_path}/archive");
     let mut waited = 0;
-    while upstream.get(&ada, &place).expect_status(200).body["state"] != "exported" {
+    while upstream.get(&ada, &url_path).expect_status(200).body["state"] != "exported" {
         upstream.pass(60);
         waited += 60;
         assert!(waited < DAY, "it is never exported");
@@ -94,7 +94,7 @@ pub fn a_migration_archive_is_there_for_7_days() {
     let gone = upstream.get(&ada, &archive);
     assert!((400..500).contains(&gone.status), "{}", gone.status);
     // "Migration metadata stays available" (SPECIFICATION, "User migrations").
-    assert_eq!(upstream.get(&ada, &place).expect_status(200).body["state"], "exported");
+    assert_eq!(upstream.get(&ada, &url_path).expect_status(200).body["state"], "exported");
 }
 
 #[test]
@@ -102,22 +102,30 @@ pub fn both_versions_are_served() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     for version in ["2022-11-28", "2026-03-10"] {
-        for place in
+        for url_path in
             ["/user", PUBLIC, "/orgs/acme/hooks", "/orgs/acme/issue-fields", "/notifications"]
         {
             upstream
-                .send(&Ask::new("GET", place).by(&ada).header("x-service-api-version", version))
+                .send(
+                    &TestRequest::new("GET", url_path)
+                        .by(&ada)
+                        .header("x-service-api-version", version),
+                )
                 .expect_status(200);
         }
     }
 }
 
 #[test]
-pub fn without_the_header_there_is_a_version() {
+pub fn a_request_without_the_header_gets_a_version() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let with = upstream
-        .send(&Ask::new("GET", "/user").by(&ada).header("x-service-api-version", "2022-11-28"))
+        .send(
+            &TestRequest::new("GET", "/user")
+                .by(&ada)
+                .header("x-service-api-version", "2022-11-28"),
+        )
         .expect_status(200);
     assert_eq!(upstream.get(&ada, "/user").expect_status(200).body, with.body);
 }
@@ -126,8 +134,8 @@ pub fn without_the_header_there_is_a_version() {
 pub fn a_version_that_is_not_a_date_is_a_bad_request() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let refused =
-        upstream.send(&Ask::new("GET", "/user").by(&ada).header("x-service-api-version", "newest"));
+    let refused = upstream
+        .send(&TestRequest::new("GET", "/user").by(&ada).header("x-service-api-version", "newest"));
     assert_eq!(refused.status, 400, "{}", refused.body);
 }
 
@@ -136,7 +144,7 @@ pub fn the_end_of_a_release_line_ends_no_route() {
     // The world's time is after 2026-04-09, the end of the documented release line.
     let mut upstream = Upstream::new();
     assert!(upstream.now.as_secs() > 1_775_692_800);
-    upstream.get(NOBODY, &format!("/api/v3{PUBLIC}")).expect_status(200);
+    upstream.get(ANONYMOUS, &format!("/api/v3{PUBLIC}")).expect_status(200);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::document_2::paths::{classic_with, named, texts};
-use crate::kit::{NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, Upstream};
 use crate::rows::document_2::enterprise_teams::ORGANIZATION_SUMMARY;
 use crate::shape::{assert_shape, assert_shapes};
 
@@ -165,7 +165,7 @@ pub fn an_enterprise_teams_slug_is_its_name_with_the_prefix_ent() {
 }
 
 /// Requests each of the six endpoints, the writes last.
-fn ask_all(upstream: &mut Upstream, token: &str) -> [u16; 6] {
+fn statuses(upstream: &mut Upstream, token: &str) -> [u16; 6] {
     [
         upstream.get(token, ARCHITECTS).status,
         upstream.get(token, &format!("{ARCHITECTS}/acme")).status,
@@ -182,10 +182,10 @@ pub fn only_classic_personal_access_tokens_are_accepted() {
     let (uat, iat) = (upstream.token("app-user", "ada"), upstream.installation("acme"));
     let (fine, classic) = (upstream.token("fine-grained", "ada"), upstream.classic("ada"));
     for token in [&uat, &iat, &fine] {
-        assert_eq!(ask_all(&mut upstream, token), [403; 6]);
+        assert_eq!(statuses(&mut upstream, token), [403; 6]);
     }
-    assert_eq!(ask_all(&mut upstream, NOBODY), [401; 6]);
-    assert_eq!(ask_all(&mut upstream, &classic), [200, 200, 200, 204, 201, 204]);
+    assert_eq!(statuses(&mut upstream, ANONYMOUS), [401; 6]);
+    assert_eq!(statuses(&mut upstream, &classic), [200, 200, 200, 204, 201, 204]);
 }
 
 /// "only classic personal access tokens": a token of an OAuth app is not one, whatever its scopes.
@@ -195,7 +195,7 @@ pub fn tokens_of_oauth_apps_are_not_accepted() {
     let oauth = upstream
         .token_where(|view| view.kind == "oauth" && view.scopes.contains(&"admin:enterprise"));
     let oauth = oauth.expect("a token of an OAuth app with admin:enterprise");
-    assert_eq!(ask_all(&mut upstream, &oauth), [403; 6]);
+    assert_eq!(statuses(&mut upstream, &oauth), [403; 6]);
 }
 
 #[test]
@@ -203,8 +203,8 @@ pub fn reads_need_read_enterprise_and_writes_admin_enterprise() {
     let mut upstream = Upstream::new();
     let reading = classic_with(&upstream, "ada", "read:enterprise", "admin:enterprise");
     let bare = upstream.classic_without_scopes("ada");
-    assert_eq!(ask_all(&mut upstream, &bare), [403; 6]);
-    assert_eq!(ask_all(&mut upstream, &reading), [200, 200, 403, 403, 403, 403]);
+    assert_eq!(statuses(&mut upstream, &bare), [403; 6]);
+    assert_eq!(statuses(&mut upstream, &reading), [200, 200, 403, 403, 403, 403]);
     assert!(assigned(&mut upstream, AUDITORS).is_empty());
 }
 

@@ -58,7 +58,6 @@ pub fn latest(upstream: &mut Upstream, person: &str) -> Value {
     threads.items().first().cloned().unwrap_or_else(|| panic!("{person} was told of nothing"))
 }
 
-/// The path of a thread.
 pub fn path(thread: &Value) -> String {
     format!("/notifications/threads/{}", thread["id"].as_str().expect("the id of a thread is text"))
 }

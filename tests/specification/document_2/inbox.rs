@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::document_2::events::{inbox, latest, occur, open_issue, watch};
-use crate::kit::{Answer, Ask, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, Answer, TestRequest, Upstream};
 use crate::rows::document_2::notifications::THREAD;
 use crate::shape::assert_shapes;
 
@@ -30,9 +30,9 @@ pub fn the_inbox_is_listed() {
     assert_shapes(&list.body, &THREAD);
     let since = list.header("last-modified").to_owned();
     upstream
-        .send(&Ask::new("GET", INBOX).by(&ada).header("if-modified-since", &since))
+        .send(&TestRequest::new("GET", INBOX).by(&ada).header("if-modified-since", &since))
         .expect_status(304);
-    upstream.get(NOBODY, INBOX).expect_status(401);
+    upstream.get(ANONYMOUS, INBOX).expect_status(401);
     upstream.get(&bare, INBOX).expect_status(403);
     upstream.get(&ada, "/notifications?since=yesterday").expect_status(422);
 }
@@ -147,7 +147,7 @@ pub fn a_page_of_the_inbox_has_50_threads_at_most_and_by_default() {
 pub fn the_inbox_is_marked_read() {
     let mut upstream = Upstream::new();
     let (ada, bare) = (upstream.classic("ada"), upstream.classic_without_scopes("ada"));
-    upstream.put(NOBODY, INBOX, &json!({})).expect_status(401);
+    upstream.put(ANONYMOUS, INBOX, &json!({})).expect_status(401);
     upstream.put(&bare, INBOX, &json!({})).expect_status(403);
     assert!(!inbox(&mut upstream, "ada", "").items().is_empty());
     assert_eq!(

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::document_2::events::{inbox, latest, open_issue, path};
 use crate::document_2::paths::classic_with;
-use crate::kit::{Ask, BASE, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, BASE, TestRequest, Upstream};
 
 /// Requests every notification route of a thread, the changes last.
-fn ask_all(upstream: &mut Upstream, token: &str, thread: &Value) -> Vec<u16> {
+fn statuses(upstream: &mut Upstream, token: &str, thread: &Value) -> Vec<u16> {
     let thread = path(thread);
     let subscription = format!("{thread}/subscription");
     vec![
@@ -39,10 +39,10 @@ pub fn only_classic_personal_access_tokens_are_accepted() {
     let (fine, classic) = (upstream.token("fine-grained", "ada"), upstream.classic("ada"));
     let thread = thread(&mut upstream);
     for token in [&uat, &iat, &fine] {
-        assert_eq!(ask_all(&mut upstream, token, &thread), [403; 9]);
+        assert_eq!(statuses(&mut upstream, token, &thread), [403; 9]);
     }
-    assert_eq!(ask_all(&mut upstream, NOBODY, &thread), [401; 9]);
-    assert_eq!(ask_all(&mut upstream, &classic, &thread), SERVED);
+    assert_eq!(statuses(&mut upstream, ANONYMOUS, &thread), [401; 9]);
+    assert_eq!(statuses(&mut upstream, &classic, &thread), SERVED);
 }
 
 /// "only classic personal access tokens": a token of an OAuth app is not one, whatever its scopes.
@@ -53,7 +53,7 @@ pub fn tokens_of_oauth_apps_are_not_accepted() {
         upstream.token_where(|view| view.kind == "oauth" && view.scopes.contains(&"notifications"));
     let oauth = oauth.expect("a token of an OAuth app with the scope notifications");
     let thread = thread(&mut upstream);
-    assert_eq!(ask_all(&mut upstream, &oauth, &thread), [403; 9]);
+    assert_eq!(statuses(&mut upstream, &oauth, &thread), [403; 9]);
 }
 
 #[test]
@@ -61,7 +61,7 @@ pub fn the_scope_notifications_is_enough() {
     let mut upstream = Upstream::new();
     let token = classic_with(&upstream, "ada", "notifications", "repo");
     let thread = thread(&mut upstream);
-    assert_eq!(ask_all(&mut upstream, &token, &thread), SERVED);
+    assert_eq!(statuses(&mut upstream, &token, &thread), SERVED);
 }
 
 #[test]
@@ -69,11 +69,11 @@ pub fn the_scope_repo_is_enough() {
     let mut upstream = Upstream::new();
     let token = classic_with(&upstream, "ada", "repo", "notifications");
     let thread = thread(&mut upstream);
-    assert_eq!(ask_all(&mut upstream, &token, &thread), SERVED);
+    assert_eq!(statuses(&mut upstream, &token, &thread), SERVED);
 }
 
 #[test]
-pub fn another_scope_is_not() {
+pub fn another_scope_is_not_enough() {
     let mut upstream = Upstream::new();
     let (bare, other) = (
         upstream.classic_without_scopes("ada"),
@@ -81,7 +81,7 @@ pub fn another_scope_is_not() {
     );
     let thread = thread(&mut upstream);
     for token in [&bare, &other] {
-        assert_eq!(ask_all(&mut upstream, token, &thread), [403; 9]);
+        assert_eq!(statuses(&mut upstream, token, &thread), [403; 9]);
     }
 }
 
@@ -118,13 +118,17 @@ pub fn threads_are_polled_by_last_modified() {
         let modified = seen.header("last-modified").to_owned();
         httpdate::parse_http_date(&modified)
             .unwrap_or_else(|_| panic!("{path} was last modified {modified:?}"));
-        let ask = Ask::new("GET", path).by(&ada).header("if-modified-since", &modified);
-        assert_eq!(upstream.send(&ask).expect_status(304).bytes.len(), 0);
+        let request = TestRequest::new("GET", path).by(&ada).header("if-modified-since", &modified);
+        assert_eq!(upstream.send(&request).expect_status(304).bytes.len(), 0);
     }
     let before = inbox(&mut upstream, "ada", "").header("last-modified").to_owned();
     open_issue(&mut upstream, "ben", "Again, @ada");
     upstream
-        .send(&Ask::new("GET", "/notifications").by(&ada).header("if-modified-since", &before))
+        .send(
+            &TestRequest::new("GET", "/notifications")
+                .by(&ada)
+                .header("if-modified-since", &before),
+        )
         .expect_status(200);
 }
 
@@ -133,10 +137,10 @@ pub fn an_unchanged_poll_costs_nothing() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let seen = upstream.get(&ada, "/notifications").expect_status(200);
-    let ask = Ask::new("GET", "/notifications")
+    let request = TestRequest::new("GET", "/notifications")
         .by(&ada)
         .header("if-modified-since", seen.header("last-modified"));
-    let unchanged = upstream.send(&ask).expect_status(304);
+    let unchanged = upstream.send(&request).expect_status(304);
     assert_eq!(unchanged.remaining(), seen.remaining());
 }
 
@@ -161,10 +165,18 @@ pub fn an_empty_inbox_is_polled_like_any_other() {
     assert!(empty.number("x-poll-interval") > 0);
     let modified = empty.header("last-modified").to_owned();
     upstream
-        .send(&Ask::new("GET", "/notifications").by(&cleo).header("if-modified-since", &modified))
+        .send(
+            &TestRequest::new("GET", "/notifications")
+                .by(&cleo)
+                .header("if-modified-since", &modified),
+        )
         .expect_status(304);
     open_issue(&mut upstream, "ben", "Look, @cleo");
     upstream
-        .send(&Ask::new("GET", "/notifications").by(&cleo).header("if-modified-since", &modified))
+        .send(
+            &TestRequest::new("GET", "/notifications")
+                .by(&cleo)
+                .header("if-modified-since", &modified),
+        )
         .expect_status(200);
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::document_2::issue_fields::{FIELDS, made, select, text};
 use crate::document_2::paths::{app_user_with, classic_with, organization};
-use crate::kit::{Answer, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, Answer, Upstream};
 
 const PERMISSION: &str = "issue_fields";
 
@@ -177,5 +177,5 @@ pub fn fine_grained_tokens_are_allowed() {
     }
     let uat = app_user_with(&upstream, PERMISSION);
     upstream.get(&uat, FIELDS).expect_status(200);
-    upstream.get(NOBODY, FIELDS).expect_status(401);
+    upstream.get(ANONYMOUS, FIELDS).expect_status(401);
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::document_2::paths::named;
-use crate::kit::{Answer, Ask, Upstream};
+use crate::kit::{Answer, TestRequest, Upstream};
 use crate::rows::document_2::issue_fields::{ISSUE_FIELD, NAMED_VALUES, TEXT_FIELD};
 use crate::shape::{assert_shape, assert_shapes};
 
@@ -134,15 +134,16 @@ pub fn an_id_that_is_no_integer_fails_validation() {
 pub fn the_examples_version_works_on_every_route() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    let ask = |method: &str, path: &str| {
-        Ask::new(method, path).by(&ada).header("x-service-api-version", "2026-03-10")
+    let request = |method: &str, path: &str| {
+        TestRequest::new(method, path).by(&ada).header("x-service-api-version", "2026-03-10")
     };
-    upstream.send(&ask("GET", FIELDS)).expect_status(200);
-    let made = upstream.send(&ask("POST", FIELDS).json(&select("Urgency"))).expect_status(200);
+    upstream.send(&request("GET", FIELDS)).expect_status(200);
+    let made = upstream.send(&request("POST", FIELDS).json(&select("Urgency"))).expect_status(200);
     assert_shape(&made.body, &ISSUE_FIELD);
     let path = format!("{FIELDS}/{}", made.body["id"]);
-    let changed =
-        upstream.send(&ask("PATCH", &path).json(&json!({ "name": "Haste" }))).expect_status(200);
+    let changed = upstream
+        .send(&request("PATCH", &path).json(&json!({ "name": "Haste" })))
+        .expect_status(200);
     assert_shape(&changed.body, &ISSUE_FIELD);
-    upstream.send(&ask("DELETE", &path)).expect_status(204);
+    upstream.send(&request("DELETE", &path)).expect_status(204);
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::document_2::paths::{
     app_user_with, classic_with, enterprise_team, named, organization, team,
 };
-use crate::kit::{Ask, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, TestRequest, Upstream};
 
 const PLATFORM: &str = "/orgs/acme/teams/platform";
 const MEMBERS: &str = "/orgs/acme/teams/platform/members";
@@ -32,9 +32,9 @@ pub fn fine_grained_tokens_are_allowed() {
 }
 
 #[test]
-pub fn without_a_valid_credential_there_is_nothing() {
+pub fn a_request_without_a_valid_credential_is_a_401() {
     let mut upstream = Upstream::new();
-    for token in [NOBODY, "emu_nobody_has_this"] {
+    for token in [ANONYMOUS, "emu_nobody_has_this"] {
         upstream.get(token, MEMBERS).expect_status(401);
         upstream.get(token, CLEO).expect_status(401);
         upstream.put(token, CLEO, &json!({})).expect_status(401);
@@ -120,7 +120,7 @@ pub fn organization_owners_show_maintainer() {
 }
 
 #[test]
-pub fn with_team_synchronization_changing_membership_fails() {
+pub fn changing_membership_of_a_synchronized_team_fails() {
     let mut upstream = Upstream::new();
     let dan = upstream.classic("dan");
     let staff = team(&mut upstream, "globex", "staff");
@@ -219,7 +219,11 @@ pub fn the_media_type_is_recommended_and_not_required() {
     let ada = upstream.classic("ada");
     let without = upstream.get(&ada, MEMBERS).expect_status(200).body;
     let with = upstream
-        .send(&Ask::new("GET", MEMBERS).by(&ada).header("accept", "application/vnd.service+json"))
+        .send(
+            &TestRequest::new("GET", MEMBERS)
+                .by(&ada)
+                .header("accept", "application/vnd.service+json"),
+        )
         .expect_status(200);
     assert_ne!(without, Value::Null);
     assert_eq!(with.body, without);

@@ -163,11 +163,13 @@ pub fn the_role_is_optional() {
     let ada = upstream.classic("ada");
     let platform = platform(&mut upstream);
     for (body, person) in [("{}", "scan-bot"), ("", "triage-bot")] {
-        let ask =
-            crate::kit::Ask::new("PUT", &format!("{}/memberships/{person}", platform.by_slug))
-                .by(&ada)
-                .text(body);
-        let set = upstream.send(&ask).expect_status(200);
+        let request = crate::kit::TestRequest::new(
+            "PUT",
+            &format!("{}/memberships/{person}", platform.by_slug),
+        )
+        .by(&ada)
+        .text(body);
+        let set = upstream.send(&request).expect_status(200);
         assert_shape(&set.body, &TEAM_MEMBERSHIP);
     }
     upstream

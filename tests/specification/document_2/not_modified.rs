@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use crate::document_2::events::{inbox, latest, open_issue, path};
-use crate::kit::{Answer, Ask, Upstream};
+use crate::kit::{Answer, TestRequest, Upstream};
 
 /// cleo's path of a thread that mentions her.
 fn thread(upstream: &mut Upstream) -> String {
@@ -19,7 +19,7 @@ fn thread(upstream: &mut Upstream) -> String {
 /// response.
 fn repeated(upstream: &mut Upstream, method: &str, path: &str, body: &Value, seen: &str) -> Answer {
     let cleo = upstream.classic("cleo");
-    let change = Ask::new(method, path).by(&cleo).json(body);
+    let change = TestRequest::new(method, path).by(&cleo).json(body);
     let first = upstream.send(&change);
     assert_eq!(first.status / 100, 2, "{} {}", first.status, first.body);
     upstream.pass(60);
@@ -45,7 +45,7 @@ pub fn a_thread_that_is_read_is_not_modified() {
 }
 
 #[test]
-pub fn a_subscription_that_is_so_already_is_not_modified() {
+pub fn an_unchanged_subscription_is_not_modified() {
     let mut upstream = Upstream::new();
     let subscription = format!("{}/subscription", thread(&mut upstream));
     repeated(&mut upstream, "PUT", &subscription, &json!({ "ignored": true }), &subscription)
@@ -53,7 +53,7 @@ pub fn a_subscription_that_is_so_already_is_not_modified() {
 }
 
 #[test]
-pub fn a_subscription_that_is_gone_is_not_modified() {
+pub fn a_deleted_subscription_is_not_modified() {
     let mut upstream = Upstream::new();
     let thread = thread(&mut upstream);
     repeated(&mut upstream, "DELETE", &format!("{thread}/subscription"), &Value::Null, &thread)

@@ -110,7 +110,7 @@ pub fn a_definition_is_deleted() {
 }
 
 #[test]
-pub fn its_address_leads_to_it() {
+pub fn the_address_of_a_definition_leads_to_it() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     for definition in upstream.get(&ada, SCHEMA).expect_status(200).items() {

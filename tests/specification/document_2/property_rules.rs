@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::document_2::paths::{app_user_with, named, organization};
 use crate::document_2::property_definitions::{SCHEMA, full};
 use crate::document_2::property_values::VALUES;
-use crate::kit::{Answer, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, Answer, Upstream};
 
 pub const PERMISSION: &str = "organization_custom_properties";
 
@@ -123,9 +123,9 @@ pub fn organization_members_may_read() {
         upstream.get(&token, SCHEMA).expect_status(200);
     }
     let dan = upstream.classic("dan");
-    let stranger = upstream.get(&dan, SCHEMA);
-    assert!([403, 404].contains(&stranger.status), "{} {}", stranger.status, stranger.body);
-    upstream.get(NOBODY, SCHEMA).expect_status(401);
+    let outsider = upstream.get(&dan, SCHEMA);
+    assert!([403, 404].contains(&outsider.status), "{} {}", outsider.status, outsider.body);
+    upstream.get(ANONYMOUS, SCHEMA).expect_status(401);
 }
 
 #[test]

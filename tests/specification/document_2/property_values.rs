@@ -121,7 +121,7 @@ pub fn null_unsets_the_property_on_each_listed_repository() {
 }
 
 #[test]
-pub fn at_most_30_repositories_are_written_at_once() {
+pub fn writes_are_limited_to_30_repositories_at_once() {
     let (mut upstream, ada) = with_properties(80);
     let names = repositories(&mut upstream);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();

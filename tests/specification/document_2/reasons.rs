@@ -146,7 +146,7 @@ pub fn team_mention_is_a_mention_of_an_own_team() {
 }
 
 #[test]
-pub fn after_a_mention_the_reason_stays_mention() {
+pub fn the_reason_stays_mention_after_a_mention() {
     let mut upstream = Upstream::new();
     let number = open_issue(&mut upstream, "ben", "Look, @cleo");
     let first = latest(&mut upstream, "cleo");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::document_2::events::{
     change_issue, comment, is_notified, latest, open_issue, path, watch,
 };
-use crate::kit::{Ask, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, TestRequest, Upstream};
 use crate::recorder::observe;
 use crate::rows::document_2::notifications::SUBSCRIPTION;
 use crate::shape::assert_shape;
@@ -52,7 +52,7 @@ impl Conversation {
     }
 
     /// True if this comment of ben's notifies cleo.
-    fn tells(&mut self, text: &str) -> bool {
+    fn notifies(&mut self, text: &str) -> bool {
         let number = self.number;
         is_notified(&mut self.upstream, "cleo", &self.thread, |upstream| {
             comment(upstream, "ben", number, text);
@@ -60,13 +60,13 @@ impl Conversation {
     }
 
     /// Observes the state: the subscription, or without one, if comments notify cleo.
-    fn look(&mut self) -> &'static str {
+    fn state(&mut self) -> &'static str {
         let cleo = self.upstream.classic("cleo");
         let seen = self.upstream.get(&cleo, &self.subscription());
         let state = match (seen.status, &seen.body["subscribed"], &seen.body["ignored"]) {
             (200, Value::Bool(true), Value::Bool(false)) => "subscribed",
             (200, Value::Bool(false), Value::Bool(true)) => "ignored",
-            (404, ..) if self.tells("And?") => "(none)",
+            (404, ..) if self.notifies("And?") => "(none)",
             (404, ..) => "muted",
             _ => panic!("{} {}", seen.status, seen.body),
         };
@@ -86,9 +86,9 @@ pub fn a_subscription_is_read() {
     assert_shape(&seen.body, &SUBSCRIPTION);
     let since = seen.header("last-modified").to_owned();
     upstream
-        .send(&Ask::new("GET", &path).by(&cleo).header("if-modified-since", &since))
+        .send(&TestRequest::new("GET", &path).by(&cleo).header("if-modified-since", &since))
         .expect_status(304);
-    upstream.get(NOBODY, &path).expect_status(401);
+    upstream.get(ANONYMOUS, &path).expect_status(401);
     upstream.get(&bare, &path).expect_status(403);
 }
 
@@ -102,7 +102,7 @@ pub fn a_subscription_is_set() {
         assert_eq!((&set["ignored"], &set["subscribed"]), (&json!(ignored), &json!(!ignored)));
     }
     let bare = talk.upstream.classic_without_scopes("ada");
-    talk.upstream.put(NOBODY, &path, &json!({})).expect_status(401);
+    talk.upstream.put(ANONYMOUS, &path, &json!({})).expect_status(401);
     talk.upstream.put(&bare, &path, &json!({})).expect_status(403);
 }
 
@@ -123,7 +123,7 @@ pub fn a_subscription_is_deleted() {
         talk.upstream.classic("cleo"),
         talk.upstream.classic_without_scopes("ada"),
     );
-    talk.upstream.delete(NOBODY, &path).expect_status(401);
+    talk.upstream.delete(ANONYMOUS, &path).expect_status(401);
     talk.upstream.delete(&bare, &path).expect_status(403);
     assert_eq!(talk.upstream.delete(&cleo, &path).expect_status(204).bytes.len(), 0);
     let gone = talk.upstream.get(&cleo, &path);
@@ -131,7 +131,7 @@ pub fn a_subscription_is_deleted() {
 }
 
 #[test]
-pub fn its_addresses_lead_to_it_and_to_the_thread() {
+pub fn the_addresses_of_a_subscription_lead_to_their_objects() {
     let mut talk = Conversation::with_a_mention();
     let seen = talk.put(&json!({ "ignored": false }));
     assert!(seen["url"].as_str().is_some_and(|url| url.ends_with(&talk.subscription())), "{seen}");
@@ -139,46 +139,46 @@ pub fn its_addresses_lead_to_it_and_to_the_thread() {
 }
 
 #[test]
-pub fn from_any_state_a_put_without_ignored_subscribes() {
+pub fn a_put_without_ignored_subscribes_from_any_state() {
     let mut talk = Conversation::watched();
-    assert_eq!(talk.look(), "(none)");
+    assert_eq!(talk.state(), "(none)");
     talk.put(&json!({ "ignored": false }));
-    assert_eq!(talk.look(), "subscribed");
+    assert_eq!(talk.state(), "subscribed");
     talk.put(&json!({ "ignored": false }));
-    assert_eq!(talk.look(), "subscribed");
+    assert_eq!(talk.state(), "subscribed");
     talk.put(&json!({ "ignored": true }));
-    assert_eq!(talk.look(), "ignored");
+    assert_eq!(talk.state(), "ignored");
     talk.put(&json!({ "ignored": false }));
-    assert_eq!(talk.look(), "subscribed");
-    assert!(talk.tells("You should know"));
+    assert_eq!(talk.state(), "subscribed");
+    assert!(talk.notifies("You should know"));
 }
 
 #[test]
-pub fn from_being_muted_a_put_subscribes_or_ignores() {
+pub fn a_put_on_a_muted_thread_subscribes_or_ignores() {
     for (ignored, state) in [(false, "subscribed"), (true, "ignored")] {
         let mut talk = Conversation::with_a_mention();
         talk.delete();
-        assert_eq!(talk.look(), "muted");
+        assert_eq!(talk.state(), "muted");
         talk.put(&json!({ "ignored": ignored }));
-        assert_eq!(talk.look(), state);
-        assert_eq!(talk.tells("You should know"), !ignored);
+        assert_eq!(talk.state(), state);
+        assert_eq!(talk.notifies("You should know"), !ignored);
     }
 }
 
 #[test]
-pub fn from_any_state_a_put_with_ignored_blocks_everything() {
+pub fn a_put_with_ignored_blocks_everything_from_any_state() {
     let mut talk = Conversation::watched();
-    assert_eq!(talk.look(), "(none)");
+    assert_eq!(talk.state(), "(none)");
     talk.put(&json!({ "ignored": true }));
-    assert_eq!(talk.look(), "ignored");
+    assert_eq!(talk.state(), "ignored");
     talk.put(&json!({ "ignored": true }));
-    assert_eq!(talk.look(), "ignored");
+    assert_eq!(talk.state(), "ignored");
     talk.put(&json!({ "ignored": false }));
-    assert_eq!(talk.look(), "subscribed");
+    assert_eq!(talk.state(), "subscribed");
     talk.put(&json!({ "ignored": true }));
-    assert_eq!(talk.look(), "ignored");
-    assert!(!talk.tells("Anybody?"));
-    assert!(!talk.tells("You, @cleo?"));
+    assert_eq!(talk.state(), "ignored");
+    assert!(!talk.notifies("Anybody?"));
+    assert!(!talk.notifies("You, @cleo?"));
     let number = talk.number;
     let notified_of_an_assignment =
         is_notified(&mut talk.upstream, "cleo", &talk.thread, |upstream| {
@@ -188,43 +188,43 @@ pub fn from_any_state_a_put_with_ignored_blocks_everything() {
 }
 
 #[test]
-pub fn from_any_state_a_delete_mutes() {
+pub fn a_delete_mutes_from_any_state() {
     let mut talk = Conversation::with_a_mention();
-    assert_eq!(talk.look(), "subscribed");
+    assert_eq!(talk.state(), "subscribed");
     talk.delete();
-    assert_eq!(talk.look(), "muted");
+    assert_eq!(talk.state(), "muted");
     talk.put(&json!({ "ignored": true }));
-    assert_eq!(talk.look(), "ignored");
+    assert_eq!(talk.state(), "ignored");
     talk.delete();
-    assert_eq!(talk.look(), "muted");
+    assert_eq!(talk.state(), "muted");
     talk.delete();
-    assert_eq!(talk.look(), "muted");
+    assert_eq!(talk.state(), "muted");
 }
 
 #[test]
 pub fn a_muted_thread_stays_so_until_the_person_is_mentioned() {
     let mut talk = Conversation::with_a_mention();
     talk.delete();
-    assert!(!talk.tells("Anybody?"));
-    assert!(talk.tells("You, @cleo?"));
-    assert!(talk.tells("And what do you think?"));
+    assert!(!talk.notifies("Anybody?"));
+    assert!(talk.notifies("You, @cleo?"));
+    assert!(talk.notifies("And what do you think?"));
 }
 
 #[test]
 pub fn a_muted_thread_stays_so_until_the_person_comments() {
     let mut talk = Conversation::with_a_mention();
     talk.delete();
-    assert!(!talk.tells("Anybody?"));
+    assert!(!talk.notifies("Anybody?"));
     comment(&mut talk.upstream, "cleo", talk.number, "I do");
-    assert!(talk.tells("Thank you"));
+    assert!(talk.notifies("Thank you"));
 }
 
 #[test]
 pub fn a_watched_thread_can_be_ignored() {
     let mut talk = Conversation::watched();
-    assert!(talk.tells("Anybody?"));
+    assert!(talk.notifies("Anybody?"));
     talk.put(&json!({ "ignored": true }));
-    assert!(!talk.tells("Anybody?"));
+    assert!(!talk.notifies("Anybody?"));
     let before = latest(&mut talk.upstream, "cleo")["id"].clone();
     open_issue(&mut talk.upstream, "ben", "Another one");
     assert_ne!(latest(&mut talk.upstream, "cleo")["id"], before, "only this thread is ignored");
@@ -234,17 +234,17 @@ pub fn a_watched_thread_can_be_ignored() {
 pub fn a_previously_ignored_thread_can_be_subscribed_to() {
     let mut talk = Conversation::with_a_mention();
     talk.put(&json!({ "ignored": true }));
-    assert!(!talk.tells("Anybody?"));
+    assert!(!talk.notifies("Anybody?"));
     talk.put(&json!({ "ignored": false }));
-    assert!(talk.tells("Anybody?"));
+    assert!(talk.notifies("Anybody?"));
 }
 
 #[test]
 pub fn deleting_is_like_ignoring_when_the_repository_is_not_watched() {
     let mut talk = Conversation::with_a_mention();
-    assert!(talk.tells("Anybody?"));
+    assert!(talk.notifies("Anybody?"));
     talk.delete();
-    assert!(!talk.tells("Anybody?"));
+    assert!(!talk.notifies("Anybody?"));
 }
 
 #[test]
@@ -252,7 +252,7 @@ pub fn a_watched_repository_still_notifies() {
     let mut talk = Conversation::watched();
     talk.put(&json!({ "ignored": false }));
     talk.delete();
-    assert!(talk.tells("Anybody?"));
+    assert!(talk.notifies("Anybody?"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::document_2::events::{inbox, latest, open_issue, path};
-use crate::kit::{Ask, BASE, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, BASE, TestRequest, Upstream};
 use crate::recorder::observe;
 use crate::rows::document_2::notifications::THREAD;
 use crate::shape::assert_shape;
@@ -16,7 +16,7 @@ pub fn unread(upstream: &mut Upstream) -> Value {
 }
 
 /// Observes the state of a thread in ada's inbox.
-fn look(upstream: &mut Upstream, thread: &Value) -> &'static str {
+fn thread_state(upstream: &mut Upstream, thread: &Value) -> &'static str {
     let mut found = Vec::new();
     for page in 1..=3 {
         found.extend(
@@ -43,9 +43,9 @@ pub fn a_thread_is_read() {
     assert_shape(&seen.body, &THREAD);
     let since = seen.header("last-modified").to_owned();
     upstream
-        .send(&Ask::new("GET", &path).by(&ada).header("if-modified-since", &since))
+        .send(&TestRequest::new("GET", &path).by(&ada).header("if-modified-since", &since))
         .expect_status(304);
-    upstream.get(NOBODY, &path).expect_status(401);
+    upstream.get(ANONYMOUS, &path).expect_status(401);
     upstream.get(&bare, &path).expect_status(403);
 }
 
@@ -56,9 +56,9 @@ pub fn a_thread_is_marked_read() {
     let thread = unread(&mut upstream);
     let path = path(&thread);
     upstream.patch(&bare, &path, &Value::Null).expect_status(403);
-    assert_eq!(look(&mut upstream, &thread), "unread");
+    assert_eq!(thread_state(&mut upstream, &thread), "unread");
     assert_eq!(upstream.patch(&ada, &path, &Value::Null).expect_status(205).bytes.len(), 0);
-    assert_eq!(look(&mut upstream, &thread), "read");
+    assert_eq!(thread_state(&mut upstream, &thread), "read");
     let left = inbox(&mut upstream, "ada", "?per_page=50");
     assert!(
         left.items().iter().all(|one| one["id"] != thread["id"]),
@@ -74,9 +74,9 @@ pub fn a_thread_is_marked_done() {
         (unread(&mut upstream), inbox(&mut upstream, "ada", "").items()[1].clone());
     upstream.patch(&ada, &path(&second), &Value::Null).expect_status(205);
     for (thread, before) in [(first, "unread"), (second, "read")] {
-        assert_eq!(look(&mut upstream, &thread), before);
+        assert_eq!(thread_state(&mut upstream, &thread), before);
         assert_eq!(upstream.delete(&ada, &path(&thread)).expect_status(204).bytes.len(), 0);
-        assert_eq!(look(&mut upstream, &thread), "done");
+        assert_eq!(thread_state(&mut upstream, &thread), "done");
     }
 }
 
@@ -90,24 +90,24 @@ pub fn threads_up_to_last_read_at_are_marked_read() {
         (&threads[0], &threads[threads.len() / 2], &threads[threads.len() - 1]);
     assert!(newest["updated_at"].as_str() > middle["updated_at"].as_str());
     for thread in [newest, middle, oldest] {
-        assert_eq!(look(&mut upstream, thread), "unread");
+        assert_eq!(thread_state(&mut upstream, thread), "unread");
     }
     upstream
         .put(&ada, "/notifications", &json!({ "last_read_at": middle["updated_at"] }))
         .expect_status(205);
     for (thread, state) in [(newest, "unread"), (middle, "read"), (oldest, "read")] {
-        assert_eq!(look(&mut upstream, thread), state);
+        assert_eq!(thread_state(&mut upstream, thread), state);
     }
 }
 
 #[test]
-pub fn without_last_read_at_all_threads_are_marked_read() {
+pub fn all_threads_are_marked_read_without_last_read_at() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let thread = unread(&mut upstream);
-    assert_eq!(look(&mut upstream, &thread), "unread");
+    assert_eq!(thread_state(&mut upstream, &thread), "unread");
     upstream.put(&ada, "/notifications", &json!({})).expect_status(205);
-    assert_eq!(look(&mut upstream, &thread), "read");
+    assert_eq!(thread_state(&mut upstream, &thread), "read");
     assert!(inbox(&mut upstream, "ada", "").items().is_empty());
 }
 
@@ -126,7 +126,7 @@ pub fn an_update_makes_a_thread_unread_again() {
 }
 
 #[test]
-pub fn its_addresses_lead_to_it_and_to_its_subject() {
+pub fn the_addresses_of_a_thread_lead_to_it_and_its_subject() {
     let mut upstream = Upstream::new();
     let cleo = upstream.classic("cleo");
     let number = open_issue(&mut upstream, "ben", "Look, @cleo");
@@ -164,6 +164,6 @@ pub fn a_thread_is_its_owners_alone() {
     assert!([403, 404].contains(&marked.status), "{} {}", marked.status, marked.body);
     let done = upstream.delete(&ben, &path(&thread));
     assert!([403, 404].contains(&done.status), "{} {}", done.status, done.body);
-    assert_eq!(look(&mut upstream, &thread), "unread");
+    assert_eq!(thread_state(&mut upstream, &thread), "unread");
     upstream.get(&ada, "/notifications/threads/999999999").expect_status(404);
 }

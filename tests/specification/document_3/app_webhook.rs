@@ -21,7 +21,7 @@ fn a_delivery(upstream: &mut Upstream, jwt: &str) -> u64 {
 }
 
 #[test]
-pub fn an_app_reads_and_changes_its_configuration() {
+pub fn an_app_reads_and_changes_its_webhook_configuration() {
     let mut upstream = Upstream::new();
     let jwt = upstream.jwt();
     let change = json!({ "url": "https://elsewhere.example.com/hook", "content_type": "json", "secret": "sesame", "insecure_ssl": "0" });
@@ -34,7 +34,7 @@ pub fn an_app_reads_and_changes_its_configuration() {
 }
 
 #[test]
-pub fn every_field_of_its_configuration_is_optional() {
+pub fn every_field_of_the_configuration_is_optional() {
     let mut upstream = Upstream::new();
     let jwt = upstream.jwt();
     let before = upstream.get(&jwt, CONFIG).expect_status(200).body;
@@ -50,7 +50,7 @@ pub fn every_field_of_its_configuration_is_optional() {
 }
 
 #[test]
-pub fn its_deliveries_are_listed_by_cursor_and_shown() {
+pub fn deliveries_are_listed_by_cursor_and_shown() {
     let mut upstream = Upstream::new();
     let jwt = upstream.jwt();
     let list = upstream.get(&jwt, DELIVERIES).expect_status(200);
@@ -63,7 +63,7 @@ pub fn its_deliveries_are_listed_by_cursor_and_shown() {
 }
 
 #[test]
-pub fn its_delivery_is_sent_again() {
+pub fn a_delivery_is_sent_again() {
     let mut upstream = Upstream::new();
     let jwt = upstream.jwt();
     let id = a_delivery(&mut upstream, &jwt);
@@ -73,7 +73,7 @@ pub fn its_delivery_is_sent_again() {
 }
 
 #[test]
-pub fn malformed_queries_for_its_deliveries_are_refused() {
+pub fn malformed_queries_for_deliveries_are_refused() {
     let mut upstream = Upstream::new();
     let jwt = upstream.jwt();
     upstream.get(&jwt, &format!("{DELIVERIES}?cursor=nonsense")).expect_status(400);

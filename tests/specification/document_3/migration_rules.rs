@@ -6,7 +6,7 @@ use std::io::Read as _;
 use serde_json::{Value, json};
 
 use crate::document_3::migrations::{MIGRATIONS, address, exported, fetch, of_dotfiles, start};
-use crate::kit::{Ask, Upstream};
+use crate::kit::{TestRequest, Upstream};
 
 /// The files of an archive by their paths.
 fn unpacked(upstream: &mut Upstream, path: &str) -> Vec<(String, Vec<u8>)> {
@@ -204,7 +204,7 @@ pub fn the_archive_has_git_data_unless_it_is_excluded() {
 }
 
 #[test]
-pub fn without_metadata_only_the_git_source_is_included() {
+pub fn an_export_without_metadata_has_only_git_data() {
     let mut upstream = Upstream::new();
     let path = exported(
         &mut upstream,
@@ -230,5 +230,7 @@ pub fn excluded_releases_are_not_in_the_archive() {
 pub fn a_migration_id_is_an_integer() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
-    upstream.send(&Ask::new("GET", &format!("{MIGRATIONS}/first")).by(&ada)).expect_status(404);
+    upstream
+        .send(&TestRequest::new("GET", &format!("{MIGRATIONS}/first")).by(&ada))
+        .expect_status(404);
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kit::{Answer, Ask, NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, Answer, TestRequest, Upstream};
 use crate::recorder::observe;
 use crate::rows::document_3::migrations::USER_MIGRATION;
 use crate::shape::{assert_shape, assert_shapes};
@@ -43,7 +43,7 @@ pub fn address(upstream: &mut Upstream, path: &str) -> String {
 pub fn fetch(upstream: &mut Upstream, address: &str) -> Answer {
     let path =
         address.splitn(4, '/').nth(3).map(|rest| format!("/{rest}")).expect("an absolute address");
-    upstream.send(&Ask::new("GET", &path).by(NOBODY))
+    upstream.send(&TestRequest::new("GET", &path).by(ANONYMOUS))
 }
 
 /// The ids of ada's migrations in this state.
@@ -75,13 +75,15 @@ fn assert_unchanged_is_304(upstream: &mut Upstream, path: &str) {
     let first = upstream.get(&ada, path);
     let tag = first.header("etag").to_owned();
     assert!(!tag.is_empty(), "{path}: {} has no validator", first.status);
-    upstream.send(&Ask::new("GET", path).by(&ada).header("if-none-match", &tag)).expect_status(304);
+    upstream
+        .send(&TestRequest::new("GET", path).by(&ada).header("if-none-match", &tag))
+        .expect_status(304);
 }
 
 fn assert_refused(upstream: &mut Upstream, method: &str, path: &str) {
-    upstream.send(&Ask::new(method, path).by(NOBODY)).expect_status(401);
+    upstream.send(&TestRequest::new(method, path).by(ANONYMOUS)).expect_status(401);
     let fine = upstream.token("fine-grained", "ada");
-    upstream.send(&Ask::new(method, path).by(&fine)).expect_status(403);
+    upstream.send(&TestRequest::new(method, path).by(&fine)).expect_status(403);
 }
 
 #[test]
@@ -155,7 +157,7 @@ pub fn a_migration_begins_pending_and_is_exported() {
 }
 
 #[test]
-pub fn after_7_days_the_archive_is_gone_and_the_state_stays() {
+pub fn an_archive_is_deleted_after_7_days_and_the_state_stays() {
     let mut upstream = Upstream::new();
     let ada = upstream.classic("ada");
     let path = exported(&mut upstream, &of_dotfiles());

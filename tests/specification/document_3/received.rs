@@ -88,7 +88,7 @@ pub fn the_payload_carries_an_action_and_the_affected_objects() {
 }
 
 #[test]
-pub fn it_has_the_headers_of_a_delivery() {
+pub fn a_delivery_has_its_headers() {
     let mut upstream = Upstream::new();
     let id = hook(&mut upstream, &["issues"], "json");
     open_an_issue(&mut upstream);
@@ -106,7 +106,7 @@ pub fn it_has_the_headers_of_a_delivery() {
 }
 
 #[test]
-pub fn it_is_signed_with_the_secret() {
+pub fn a_delivery_is_signed_with_the_secret() {
     let mut upstream = Upstream::new();
     hook(&mut upstream, &["issues"], "json");
     open_an_issue(&mut upstream);
@@ -142,7 +142,7 @@ pub fn a_ping_is_sent() {
 }
 
 #[test]
-pub fn an_attempt_is_sent_with_the_same_guid() {
+pub fn a_redelivery_is_sent_with_the_same_guid() {
     let mut upstream = Upstream::new();
     let id = hook(&mut upstream, &["issues"], "json");
     open_an_issue(&mut upstream);

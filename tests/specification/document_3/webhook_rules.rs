@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::document_3::webhooks::{HOOKS, create, created};
-use crate::kit::{NOBODY, Upstream};
+use crate::kit::{ANONYMOUS, Upstream};
 
 fn minimal() -> Value {
     json!({ "name": "web", "config": { "url": "https://bots.example.com/hook" } })
@@ -127,7 +127,7 @@ pub fn classic_tokens_need_the_scope() {
     assert!([403, 404].contains(&upstream.get(&unscoped, HOOKS).status));
     assert!([403, 404].contains(&upstream.post(&unscoped, HOOKS, &minimal()).status));
     upstream.get(&ada, HOOKS).expect_status(200);
-    upstream.get(NOBODY, HOOKS).expect_status(401);
+    upstream.get(ANONYMOUS, HOOKS).expect_status(401);
 }
 
 #[test]
@@ -144,8 +144,8 @@ pub fn fine_grained_tokens_need_the_webhooks_permission() {
         ("DELETE", path.clone()),
         ("POST", format!("{path}/pings")),
     ] {
-        let ask = crate::kit::Ask::new(method, &path).by(&reader).json(&minimal());
-        upstream.send(&ask).expect_status(403);
+        let update = crate::kit::TestRequest::new(method, &path).by(&reader).json(&minimal());
+        upstream.send(&update).expect_status(403);
     }
     upstream.get(&other, HOOKS).expect_status(403);
     let fine = upstream.token("fine-grained", "ada");

@@ -50,7 +50,7 @@ fn assert_touched(rows: &[(&str, &[&str], &[&str])]) {
 }
 
 #[test]
-fn an_event_about_git_touches_what_shows_it() {
+fn a_git_event_touches_the_views_of_git() {
     assert_touched(&[
         (
             "push",
@@ -94,7 +94,7 @@ fn an_event_about_git_touches_what_shows_it() {
 }
 
 #[test]
-fn an_event_about_issues_touches_what_shows_it() {
+fn an_issue_event_touches_the_views_of_the_issue() {
     assert_touched(&[
         (
             "issues",
@@ -129,7 +129,7 @@ fn an_event_about_issues_touches_what_shows_it() {
 }
 
 #[test]
-fn an_event_about_pulls_touches_what_shows_it() {
+fn a_pull_event_touches_the_views_of_the_pull_request() {
     assert_touched(&[
         (
             "pull_request",
@@ -159,7 +159,7 @@ fn an_event_about_pulls_touches_what_shows_it() {
 }
 
 #[test]
-fn an_event_about_a_repository_touches_what_shows_it() {
+fn a_repository_event_touches_the_views_of_the_repository() {
     assert_touched(&[
         ("star", &["/stargazers", ""], &["/issues", "/forks"]),
         ("member", &["/collaborators", "/collaborators/u"], &["/issues"]),
@@ -191,7 +191,7 @@ fn events_of_organizations_touch_their_people_and_teams() {
 }
 
 #[test]
-fn every_row_is_there_once_and_changes_a_route_that_exists() {
+fn every_row_is_unique_and_changes_an_existing_route() {
     let table = Table::embedded(Dialect::Service);
     for (event, _, groups) in rows() {
         assert_eq!(rows().filter(|(name, _, _)| *name == event).count(), 1, "{event}");
@@ -207,7 +207,7 @@ fn every_row_is_there_once_and_changes_a_route_that_exists() {
 }
 
 #[test]
-fn read_backwards_the_rows_name_the_events_that_a_route_depends_on() {
+fn each_route_names_the_events_that_change_it() {
     let events = |template| events_of(template).map(|(event, _)| event).collect::<Vec<_>>();
     assert_eq!(
         events("/repos/{owner}/{repo}/labels"),
@@ -226,6 +226,6 @@ fn read_backwards_the_rows_name_the_events_that_a_route_depends_on() {
             .map(|(event, _)| event)
             .collect()
     };
-    let told: Vec<_> = of_organizations("/repos/{owner}/{repo}/properties/values");
-    assert_eq!(told, ["custom_property"]);
+    let organization_events: Vec<_> = of_organizations("/repos/{owner}/{repo}/properties/values");
+    assert_eq!(organization_events, ["custom_property"]);
 }

@@ -63,7 +63,7 @@ pub struct UpstreamLimit {
 ///
 /// A 200 is parsed only when it can be GraphQL's: its content type is plain JSON and its resource,
 /// when named, is `graphql`. So a repository's file, served raw, never counts as a limit. Callers
-/// should still ask only about 200s of GraphQL.
+/// should still pass only 200s of GraphQL.
 pub fn upstream_limit(
     status: StatusCode,
     headers: &HeaderMap,
@@ -139,12 +139,12 @@ fn kind_by_words(body: &[u8]) -> Option<UpstreamLimitKind> {
 }
 
 fn kind_of_text(lower: &str) -> Option<UpstreamLimitKind> {
-    let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    let contains_any = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     // Secondary first: some of these answers mention the primary limit too. A mistake this way
     // costs a minute, the other way an hour.
-    if says(&SECONDARY_WORDS) {
+    if contains_any(&SECONDARY_WORDS) {
         Some(UpstreamLimitKind::Secondary)
-    } else if says(&PRIMARY_WORDS) {
+    } else if contains_any(&PRIMARY_WORDS) {
         Some(UpstreamLimitKind::Primary)
     } else {
         None

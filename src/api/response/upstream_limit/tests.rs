@@ -15,7 +15,7 @@ fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
         .collect()
 }
 
-fn refusal(
+fn limit_of(
     status: u16,
     lines: &[(&'static str, &'static str)],
     body: &str,
@@ -33,7 +33,7 @@ fn kind(
     lines: &[(&'static str, &'static str)],
     body: &str,
 ) -> Option<UpstreamLimitKind> {
-    refusal(status, lines, body).map(|refusal| refusal.kind)
+    limit_of(status, lines, body).map(|limit_of| limit_of.kind)
 }
 
 fn message(text: &str) -> String {
@@ -41,7 +41,7 @@ fn message(text: &str) -> String {
 }
 
 #[test]
-fn a_primary_refusal_says_whose_budget_and_until_when() {
+fn a_primary_limit_names_its_resource_and_reset() {
     let lines = [
         ("x-ratelimit-remaining", "0"),
         ("x-ratelimit-reset", "1700000060"),
@@ -61,7 +61,7 @@ fn a_primary_refusal_says_whose_budget_and_until_when() {
                 resource: Some(ResourceName::core()),
             };
             assert_eq!(
-                refusal(status, &lines, &message(&format!("API rate limit exceeded for {tail}"))),
+                limit_of(status, &lines, &message(&format!("API rate limit exceeded for {tail}"))),
                 Some(expected)
             );
         }
@@ -75,7 +75,7 @@ fn a_newer_primary_body_repeats_its_status() {
 }
 
 #[test]
-fn a_secondary_refusal_is_told_by_its_message() {
+fn a_secondary_limit_is_recognised_by_its_message() {
     for text in [
         "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.",
         "You have triggered an abuse detection mechanism. Please wait a few minutes before you try again.",
@@ -92,20 +92,23 @@ fn a_secondary_refusal_is_told_by_its_message() {
 }
 
 #[test]
-fn a_secondary_refusal_with_nothing_remaining_is_still_secondary() {
+fn a_secondary_limit_with_no_units_left_stays_secondary() {
     let body = message("You have exceeded a secondary rate limit.");
-    let refused =
-        refusal(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700000060")], &body);
-    assert_eq!(refused.as_ref().map(|limit| limit.kind), Some(UpstreamLimitKind::Secondary));
-    assert_eq!(refused.as_ref().and_then(|limit| limit.remaining), Some(0));
+    let limited = limit_of(
+        403,
+        &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700000060")],
+        &body,
+    );
+    assert_eq!(limited.as_ref().map(|limit| limit.kind), Some(UpstreamLimitKind::Secondary));
+    assert_eq!(limited.as_ref().and_then(|limit| limit.remaining), Some(0));
     assert_eq!(
-        refused.as_ref().and_then(|limit| limit.reset),
+        limited.as_ref().and_then(|limit| limit.reset),
         Some(Timestamp::from_secs(1_700_000_060))
     );
 }
 
 #[test]
-fn a_secondary_refusal_is_told_by_its_documentation_address() {
+fn a_secondary_limit_is_recognised_by_its_documentation_url() {
     for end in [
         "/rate-limits#about-secondary-rate-limits",
         "/resources-in-the-rest-api#secondary-rate-limits",
@@ -128,7 +131,7 @@ fn a_message_that_names_both_limits_is_secondary() {
 }
 
 #[test]
-fn a_refusal_can_be_html() {
+fn a_limit_is_recognised_in_html() {
     let page = |text: &str| format!("<!DOCTYPE html><html><body><p>{text}</p></body></html>");
     assert_eq!(
         kind(403, &[], &page("You have exceeded a <b>secondary rate limit</b>.")),
@@ -146,7 +149,7 @@ fn a_refusal_can_be_html() {
 }
 
 #[test]
-fn a_429_is_a_limit_refusal_whatever_its_body() {
+fn a_429_is_a_limit_with_any_body() {
     assert_eq!(kind(429, &[], ""), Some(UpstreamLimitKind::Secondary));
     assert_eq!(
         kind(429, &[("x-ratelimit-remaining", "12")], r#"{"message":"Nope"}"#),
@@ -156,7 +159,7 @@ fn a_429_is_a_limit_refusal_whatever_its_body() {
 }
 
 #[test]
-fn a_bare_403_closes_nothing() {
+fn a_bare_403_is_no_limit() {
     assert_eq!(
         kind(
             403,
@@ -169,7 +172,7 @@ fn a_bare_403_closes_nothing() {
 }
 
 #[test]
-fn a_403_with_retry_after_or_nothing_remaining_is_a_limit_refusal() {
+fn a_403_with_retry_after_or_no_units_left_is_a_limit() {
     assert_eq!(
         kind(403, &[("retry-after", "60"), ("x-ratelimit-remaining", "12")], ""),
         Some(UpstreamLimitKind::Secondary)
@@ -179,7 +182,7 @@ fn a_403_with_retry_after_or_nothing_remaining_is_a_limit_refusal() {
 }
 
 #[test]
-fn words_of_users_are_no_refusal() {
+fn words_of_users_are_no_limit() {
     let quoting = r#"{"message":"Forbidden","errors":[{"value":"secondary rate limit"}],"title":"API rate limit exceeded"}"#;
     assert_eq!(kind(403, &[], quoting), None);
     assert_eq!(kind(403, &[], r#"[{"body":"secondary rate limit"}]"#), None);
@@ -187,7 +190,7 @@ fn words_of_users_are_no_refusal() {
 }
 
 #[test]
-fn other_statuses_are_no_limit_refusals() {
+fn other_statuses_are_no_limits() {
     let body = message("API rate limit exceeded for user ID 7.");
     for status in [200, 201, 304, 400, 401, 404, 422, 500, 502, 503] {
         assert_eq!(
@@ -199,7 +202,7 @@ fn other_statuses_are_no_limit_refusals() {
 }
 
 #[test]
-fn graphql_says_it_with_a_200() {
+fn graphql_reports_a_limit_with_a_200() {
     for kind_word in ["RATE_LIMITED", "RATE_LIMIT"] {
         let body = format!(
             r#"{{"errors":[{{"type":"{kind_word}","message":"API rate limit exceeded for user ID 7."}}]}}"#
@@ -209,14 +212,14 @@ fn graphql_says_it_with_a_200() {
             ("x-ratelimit-resource", "graphql"),
             ("x-ratelimit-remaining", "0"),
         ];
-        let refused = refusal(200, &lines, &body);
+        let limited = limit_of(200, &lines, &body);
         assert_eq!(
-            refused.as_ref().map(|limit| limit.kind),
+            limited.as_ref().map(|limit| limit.kind),
             Some(UpstreamLimitKind::Primary),
             "{kind_word}"
         );
         assert_eq!(
-            refused.as_ref().and_then(|limit| limit.resource.as_ref()),
+            limited.as_ref().and_then(|limit| limit.resource.as_ref()),
             Some(&ResourceName::graphql())
         );
     }
@@ -237,7 +240,7 @@ fn graphql_says_it_with_a_200() {
 }
 
 #[test]
-fn what_a_200_merely_contains_is_no_refusal() {
+fn a_200_that_only_quotes_a_limit_is_no_limit() {
     let file = r#"{"errors":[{"type":"RATE_LIMITED"}]}"#;
     assert_eq!(
         kind(200, &[("content-type", "application/vnd.github.raw; charset=utf-8")], file),

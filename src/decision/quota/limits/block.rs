@@ -65,20 +65,20 @@ mod tests {
     const EVENT: Block = Block::event(LimitKind::Concurrency);
 
     #[test]
-    fn on_one_account_the_last_limit_to_open_decides() {
+    fn the_last_limit_to_open_decides_on_one_account() {
         assert_eq!(SOON.and(LATE), LATE);
         assert_eq!(LATE.and(EVENT), LATE);
         assert_eq!(EVENT.and(SOON), SOON);
     }
 
     #[test]
-    fn among_accounts_the_first_to_open_decides() {
+    fn the_first_account_to_open_decides_among_several() {
         assert_eq!(SOON.or(LATE), SOON);
         assert_eq!(LATE.or(EVENT), Block { wake: LATE.wake, ..EVENT });
     }
 
     #[test]
-    fn a_time_is_looked_at_even_when_an_event_may_come_first() {
+    fn a_possible_event_does_not_cancel_the_timed_check() {
         assert_eq!(EVENT.or(SOON).or(LATE).wake, SOON.wake);
     }
 }

@@ -22,8 +22,8 @@ pub const AFTER_RESET: Duration = Duration::from_secs(1);
 /// the upstream's mistake and would disable an account until the next restart.
 const CLOSED_MAX: Duration = Duration::from_hours(24);
 
-/// Shortest closure of any kind. Ours: an upstream that says "now", or names a time in the past,
-/// has denied all the same. Asking again at once would loop at the speed of the network.
+/// Shortest closure of any kind. Ours: an upstream that names "now", or a time in the past, has
+/// denied all the same. A retry at once would loop at the speed of the network.
 const CLOSED_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,12 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_is_no_time_closes_for_a_second() {
+    fn a_zero_pause_closes_for_a_second() {
         assert_eq!(closed_for(Named { pause: Some(Duration::ZERO), reset: None }), CLOSED_MIN);
     }
 
     #[test]
-    fn the_named_time_is_kept_and_of_two_the_later() {
+    fn the_later_of_pause_and_reset_holds() {
         let pause = Some(Duration::from_secs(30));
         let reset = Some(NOW + Duration::from_secs(90));
         assert_eq!(closed_for(Named { pause, reset: None }), Duration::from_secs(30));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_time_the_pause_doubles_up_to_a_bound() {
+    fn the_pause_without_a_time_doubles_up_to_a_bound() {
         let mut cooldown = Cooldown::default();
         let mut now = NOW;
         for minutes in [1, 2, 4, 8, 15, 15] {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_of_one_burst_count_once() {
+    fn limits_of_one_burst_count_once() {
         let mut cooldown = Cooldown::default();
         for _ in 0..10 {
             cooldown.refused(NOW, NOW - Duration::from_secs(1), Named::default(), 0.0);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_after_the_refusal_makes_the_next_pause_short_again() {
+    fn a_success_after_a_limit_resets_the_pause() {
         let mut cooldown = Cooldown::default();
         cooldown.refused(NOW, NOW, Named::default(), 0.0);
         let later = NOW + MINUTE * 2;
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_shorter_refusal_does_not_open_the_account() {
+    fn a_shorter_limit_does_not_open_the_account() {
         let mut cooldown = Cooldown::default();
         cooldown.refused(NOW, NOW, Named { pause: Some(MINUTE * 10), reset: None }, 0.0);
         cooldown.refused(NOW, NOW, Named { pause: Some(MINUTE), reset: None }, 0.0);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absurd_time_is_bounded_and_chance_adds_a_quarter_at_most() {
+    fn a_closure_is_bounded_and_jitter_adds_at_most_a_quarter() {
         assert_eq!(
             closed_for(Named { pause: Some(Duration::MAX), reset: Some(Timestamp::FAR_FUTURE) }),
             CLOSED_MAX

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_before_the_first_answer() {
+    fn an_endpoint_without_answers_has_no_estimate() {
         assert_eq!(Elapsed::default().estimate(endpoint()), None);
     }
 
@@ -123,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_answer_in_a_hundred_does_not_count_and_one_in_ten_does() {
+    fn rare_slow_answers_do_not_raise_the_estimate() {
         assert!(after((0..100).map(|number| if number == 50 { 9_000 } else { 100 })) < 130);
         assert!(after((0..100).map(|number| if number % 10 == 0 { 9_000 } else { 100 })) >= 9_000);
     }
 
     #[test]
-    fn the_estimate_is_never_below_the_usual_answer_and_a_quarter_above_at_most() {
+    fn the_estimate_is_at_most_a_quarter_above_usual_answers() {
         for millis in [1, 7, 100, 999, 4_321] {
             let estimate = after([millis; 30]);
             assert!(estimate >= millis && estimate <= millis * 5 / 4 + 1, "{millis}: {estimate}");
@@ -137,13 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn the_recent_past_outweighs_the_distant() {
+    fn recent_answers_outweigh_old_ones() {
         let changed = (0..2_000).map(|_| 2_000).chain((0..3_000).map(|_| 10));
         assert!(after(changed) < 20);
     }
 
     #[test]
-    fn no_answer_is_believed_to_take_longer_than_the_service_allows() {
+    fn the_estimate_is_capped_at_the_service_timeout() {
         assert_eq!(after([60_000]), ELAPSED_MILLIS_MAX);
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::deadline_heap::DeadlineHeap;
-use super::{Group, GroupId, Place, QueueId, Rank, WaitQueue, Wake, wake_of};
+use super::{Group, GroupId, QueueId, QueuedWaiter, Rank, WaitQueue, Wake, wake_of};
 use crate::clock::Timestamp;
 use crate::decision::types::{HashMap, Ticket};
 
@@ -14,15 +14,15 @@ impl WaitQueue {
         let waiting = self.waiters.len();
         let wakes: BTreeSet<(Timestamp, Wake)> =
             self.wakes.iter().filter(|(at, wake)| self.is_awaited(*at, *wake)).collect();
-        let bytes: u64 = self.waiters.values().map(|place| place.waiter.demand.held_bytes).sum();
-        let in_group = |place: &Place| {
+        let bytes: u64 = self.waiters.values().map(|queued| queued.waiter.demand.held_bytes).sum();
+        let in_group = |queued: &QueuedWaiter| {
             self.groups
-                .get(place.group.index())
-                .is_some_and(|group| group.ranks.iter().any(|rank| rank == place.rank))
+                .get(queued.group.index())
+                .is_some_and(|group| group.ranks.iter().any(|rank| rank == queued.rank))
                 && self
                     .waiters
-                    .get(place.rank.ticket().0)
-                    .is_some_and(|found| found.rank == place.rank)
+                    .get(queued.rank.ticket().0)
+                    .is_some_and(|found| found.rank == queued.rank)
         };
         self.waiters.values().all(in_group)
             && self.groups.iter().all(|(id, group)| self.group_adds_up(GroupId::of(id), group))
@@ -51,8 +51,10 @@ impl WaitQueue {
 
     #[cfg(test)]
     pub fn is_first_of_queue(&self, ticket: Ticket) -> bool {
-        let place = self.waiters.get(ticket.0).expect("it waits");
-        self.queues.iter().any(|(_, queue)| queue.heads.first() == Some((place.rank, place.group)))
+        let queued = self.waiters.get(ticket.0).expect("it waits");
+        self.queues
+            .iter()
+            .any(|(_, queue)| queue.heads.first() == Some((queued.rank, queued.group)))
     }
 
     fn held_adds_up(&self) -> bool {
@@ -71,7 +73,7 @@ impl WaitQueue {
     fn group_adds_up(&self, id: GroupId, group: &Group) -> bool {
         let Some(queue) = self.queues.get(group.key.queue.index()) else { return false };
         let is_of_group =
-            |ticket: Ticket| self.waiters.get(ticket.0).is_some_and(|place| place.group == id);
+            |ticket: Ticket| self.waiters.get(ticket.0).is_some_and(|queued| queued.group == id);
         let waiting: BTreeSet<Rank> =
             group.ranks.iter().filter(|rank| is_of_group(rank.ticket())).collect();
         self.find_group(group.key) == Some(id)
@@ -115,7 +117,7 @@ impl WaitQueue {
 
     fn is_in_queue(&self, ticket: Ticket, queue: QueueId) -> bool {
         let group =
-            self.waiters.get(ticket.0).and_then(|place| self.groups.get(place.group.index()));
+            self.waiters.get(ticket.0).and_then(|queued| self.groups.get(queued.group.index()));
         group.is_some_and(|group| group.key.queue == queue)
     }
 }

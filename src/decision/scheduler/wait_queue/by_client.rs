@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_of_whoever_has_the_most_waiting_makes_room() {
+    fn the_newest_request_of_the_largest_client_makes_room() {
         let mut by_client = by_client(&[
             (0, Priority::Normal, 1),
             (1, Priority::Normal, 2),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_less_important_make_room_for_the_more_important_and_never_the_reverse() {
+    fn a_lower_priority_makes_room_for_a_higher_one() {
         let mut by_client = by_client(&[
             (0, Priority::Normal, 1),
             (0, Priority::Normal, 2),

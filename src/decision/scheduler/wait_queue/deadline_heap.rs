@@ -28,19 +28,19 @@ impl<T: Copy + Ord> DeadlineHeap<T> {
         Self { in_order: entries.into(), others: BinaryHeap::new() }
     }
 
-    pub fn push(&mut self, at: Timestamp, what: T) {
+    pub fn push(&mut self, at: Timestamp, item: T) {
         if self.in_order.back().is_some_and(|(last, _)| at < *last) {
-            self.others.push(Reverse((at, what)));
+            self.others.push(Reverse((at, item)));
         } else {
-            self.in_order.push_back((at, what));
+            self.in_order.push_back((at, item));
         }
     }
 
     /// Drops stale entries from the front, so that [`DeadlineHeap::first`] is valid.
     pub fn clean(&mut self, waits: impl Fn(Timestamp, T) -> bool) {
-        while self.in_order.pop_front_if(|(at, what)| !waits(*at, *what)).is_some() {}
-        while let Some(Reverse((at, what))) = self.others.peek()
-            && !waits(*at, *what)
+        while self.in_order.pop_front_if(|(at, item)| !waits(*at, *item)).is_some() {}
+        while let Some(Reverse((at, item))) = self.others.peek()
+            && !waits(*at, *item)
         {
             self.others.pop();
         }
@@ -63,7 +63,7 @@ impl<T: Copy + Ord> DeadlineHeap<T> {
     /// Drops stale and duplicate entries when they are the majority; `waiting` entries are valid.
     pub fn tidy(&mut self, waiting: usize, waits: impl Fn(Timestamp, T) -> bool) {
         if self.in_order.len() + self.others.len() > KEPT * waiting + TIDY_FROM {
-            *self = Self::of(self.iter().filter(|(at, what)| waits(*at, *what)).collect());
+            *self = Self::of(self.iter().filter(|(at, item)| waits(*at, *item)).collect());
         }
     }
 
@@ -78,7 +78,7 @@ mod tests {
     use crate::decision::types::Ticket;
 
     #[test]
-    fn the_earliest_of_those_who_wait_comes_first_and_the_others_take_no_room() {
+    fn the_earliest_valid_deadline_comes_first() {
         let mut due = DeadlineHeap::default();
         for number in 0..1_000 {
             due.push(Timestamp::from_secs(1_000 - number), Ticket(number));

@@ -59,13 +59,13 @@ struct Group {
     ranks: RankQueue<Rank>,
     waiting: usize,
     /// Block of this group while others of its queue may be admitted.
-    held: Option<Box<Held>>,
+    held: Option<Box<HeldGroup>>,
     /// Built on first use.
     deadlines: Option<Box<DeadlineHeap<Ticket>>>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldGroup {
     by: Blocked,
     /// First request of the group when it was held.
     rank: Rank,
@@ -78,7 +78,7 @@ pub struct Waiter {
 }
 
 #[derive(Debug)]
-pub struct Place {
+pub struct QueuedWaiter {
     pub group: GroupId,
     pub rank: Rank,
     waiter: Waiter,
@@ -109,7 +109,7 @@ pub struct WaitQueue {
     /// Held groups by list in the order of their first requests, and by endpoint.
     held: HashMap<ListId, BTreeSet<(Rank, GroupId)>>,
     held_by_endpoint: HashMap<(ListId, EndpointId), BTreeSet<GroupId>>,
-    waiters: IdMap<Place>,
+    waiters: IdMap<QueuedWaiter>,
     deadlines: DeadlineHeap<Ticket>,
     /// Times of the next checks; an entry with another time is stale.
     wakes: DeadlineHeap<Wake>,
@@ -161,7 +161,7 @@ impl WaitQueue {
             deadlines.push(deadline, ticket);
         }
         self.deadlines.push(deadline, ticket);
-        self.waiters.insert(ticket.0, Place { group: id, rank, waiter });
+        self.waiters.insert(ticket.0, QueuedWaiter { group: id, rank, waiter });
         self.by_client.add(client, priority, ticket);
         if is_held {
             return;
@@ -177,7 +177,7 @@ impl WaitQueue {
     }
 
     pub fn remove(&mut self, ticket: Ticket) -> Option<Removed> {
-        let Place { group: id, rank, waiter } = self.waiters.remove(ticket.0)?;
+        let QueuedWaiter { group: id, rank, waiter } = self.waiters.remove(ticket.0)?;
         let waits = |ticket: Ticket| self.waiters.contains(ticket.0);
         let waits_till = |_, ticket| waits(ticket);
         let group = self.groups.get_mut(id.index())?;
@@ -251,14 +251,14 @@ impl WaitQueue {
             self.release(group);
         }
         let queues: Vec<QueueId> = self.queues.iter().map(|(id, _)| QueueId::of(id)).collect();
-        self.doubt(&queues);
+        self.invalidate_blocks(&queues);
         for id in queues {
             self.retry_at_once(id);
         }
     }
 
-    /// Marks blocks that may no longer hold, whatever the state of their lists.
-    pub fn doubt(&mut self, queues: &[QueueId]) {
+    /// Drops the list states of blocks that may no longer hold, so that they are checked again.
+    pub fn invalidate_blocks(&mut self, queues: &[QueueId]) {
         for id in queues {
             if let Some(blocked) = self.blocked_mut(*id) {
                 blocked.closed = None;
@@ -300,7 +300,7 @@ impl WaitQueue {
             std::mem::replace(&mut held.by, by).wake
         } else {
             let Some(rank) = group.ranks.first() else { return };
-            group.held = Some(Box::new(Held { by, rank }));
+            group.held = Some(Box::new(HeldGroup { by, rank }));
             self.held.entry(list).or_default().insert((rank, id));
             self.held_by_endpoint.entry((list, group.key.endpoint)).or_default().insert(id);
             None

@@ -2,7 +2,7 @@
 //! wait queue.
 
 use super::deadline_heap::DeadlineHeap;
-use super::{Group, GroupId, Place, QueueId, WaitQueue};
+use super::{Group, GroupId, QueueId, QueuedWaiter, WaitQueue};
 use crate::clock::Timestamp;
 use crate::decision::types::id_map::IdMap;
 use crate::decision::types::{LimitDenied, Ticket};
@@ -48,7 +48,7 @@ impl WaitQueue {
 }
 
 fn deadlines_of<'c>(
-    waiters: &IdMap<Place>,
+    waiters: &IdMap<QueuedWaiter>,
     groups: impl Iterator<Item = &'c Group>,
 ) -> DeadlineHeap<Ticket> {
     let ranks = groups.flat_map(|group| group.ranks.iter());
@@ -59,7 +59,7 @@ fn deadlines_of<'c>(
 
 fn first_before(
     deadlines: &mut DeadlineHeap<Ticket>,
-    waiters: &IdMap<Place>,
+    waiters: &IdMap<QueuedWaiter>,
     time: Timestamp,
 ) -> Option<Ticket> {
     deadlines.clean(|_, ticket| waiters.contains(ticket.0));

@@ -81,7 +81,7 @@ mod tests {
         /// Compares with a `BTreeSet`. 0: insert; 1: the first leaves; 2: the first leaves and
         /// another comes; 3: any leaves.
         #[test]
-        fn it_finds_the_first_that_has_not_left(steps in prop::collection::vec((0_u8..4, 0_u32..50), 1..300)) {
+        fn the_first_valid_entry_is_found(steps in prop::collection::vec((0_u8..4, 0_u32..50), 1..300)) {
             let (mut queue, mut plain) = (RankQueue::empty(), BTreeSet::new());
             for (step, number) in steps {
                 match (step, plain.first().copied()) {

@@ -31,7 +31,7 @@ struct Order {
     /// One client's turns are stored inline: where each account competes alone, as for writes,
     /// there is mostly no other.
     one: Turns,
-    one_is: Option<ClientId>,
+    one_client: Option<ClientId>,
     others: Option<Box<Others>>,
 }
 
@@ -90,7 +90,7 @@ impl Shares {
     }
 
     /// Removes an unserved request with this tag, and gives its turn back. Otherwise a client that
-    /// asks for too much would fall behind with every request that it gives up. A past turn is not
+    /// floods the queue would fall behind with every request that it gives up. A past turn is not
     /// given back, else waiting in vain would be saved up.
     pub fn give_back(
         &mut self,
@@ -113,19 +113,19 @@ impl Shares {
         priority: Priority,
     ) -> (&mut Tag, &mut Turns) {
         let order = &mut self.orders_of(component)[priority as usize];
-        if order.one_is != Some(client)
-            && !order.one.say_something(order.served)
+        if order.one_client != Some(client)
+            && !order.one.still_matter(order.served)
             && !order.others.as_ref().is_some_and(|others| others.clients.contains_key(&client))
         {
-            (order.one, order.one_is) = (Turns::default(), Some(client));
+            (order.one, order.one_client) = (Turns::default(), Some(client));
         }
-        let Order { served, one, one_is, others } = order;
-        if *one_is == Some(client) {
+        let Order { served, one, one_client, others } = order;
+        if *one_client == Some(client) {
             return (served, one);
         }
         let Others { clients, sweep_at } = &mut **others.get_or_insert_default();
         if clients.len() >= (*sweep_at).max(SWEEP_FROM) {
-            clients.retain(|_, turns| turns.say_something(*served));
+            clients.retain(|_, turns| turns.still_matter(*served));
             *sweep_at = clients.len() * 2;
         }
         (served, clients.entry(client).or_default())
@@ -148,7 +148,8 @@ impl Shares {
             let served = &mut self.orders_of(union.into)[priority as usize].served;
             *served = from.served.max(*served);
             let others = from.others.map(|others| others.clients).into_iter().flatten();
-            for (client, turns) in from.one_is.map(|one| (one, from.one)).into_iter().chain(others)
+            for (client, turns) in
+                from.one_client.map(|one| (one, from.one)).into_iter().chain(others)
             {
                 let (_, own) = self.turns(union.into, client, priority);
                 (own.end, own.latest) = (turns.end.max(own.end), turns.latest.max(own.latest));
@@ -160,7 +161,7 @@ impl Shares {
 
 impl Turns {
     /// True when the turns still matter at this time of service.
-    fn say_something(&self, served: Tag) -> bool {
+    fn still_matter(&self, served: Tag) -> bool {
         self.waiting > 0 || self.end > served
     }
 }
@@ -195,11 +196,11 @@ mod tests {
         let mut shares = Shares::default();
         let mut waiting: Vec<(Tag, usize)> = Vec::new();
         let mut counts = vec![0; weights.len()];
-        let ask = |shares: &mut Shares, index: usize| {
+        let take_turn = |shares: &mut Shares, index: usize| {
             shares.take(COMPONENT, ClientId(u32::try_from(index).unwrap()), client(weights[index]))
         };
         for index in 0..weights.len() {
-            waiting.push((ask(&mut shares, index), index));
+            waiting.push((take_turn(&mut shares, index), index));
         }
         for _ in 0..turns {
             let first = waiting.iter().copied().min().unwrap();
@@ -211,7 +212,7 @@ mod tests {
                 first.0,
             );
             counts[first.1] += 1;
-            waiting.push((ask(&mut shares, first.1), first.1));
+            waiting.push((take_turn(&mut shares, first.1), first.1));
         }
         counts
     }
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_requests_of_one_do_not_go_before_the_first_of_another() {
+    fn a_flood_of_one_client_does_not_delay_another() {
         let mut shares = Shares::default();
         let greedy: Vec<Tag> =
             (0..1_000).map(|_| shares.take(COMPONENT, ClientId(0), client(1))).collect();
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_away_has_saved_up_nothing() {
+    fn an_absent_client_saves_up_nothing() {
         let mut shares = Shares::default();
         for _ in 0..500 {
             let tag = shares.take(COMPONENT, ClientId(0), client(1));
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_was_not_used_is_given_back() {
+    fn an_unused_turn_is_given_back() {
         let mut shares = Shares::default();
         let tag = shares.take(COMPONENT, ClientId(0), client(1));
         shares.give_back(COMPONENT, ClientId(0), client(1), tag);
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_that_are_given_back_put_no_later_request_before_an_earlier_one_of_the_same_client() {
+    fn returned_turns_keep_the_order_within_a_client() {
         let mut shares = Shares::default();
         let tags: Vec<Tag> =
             (0..10).map(|_| shares.take(COMPONENT, ClientId(0), client(1))).collect();
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_client_is_forgotten_only_when_it_says_nothing_more() {
+    fn a_client_with_waiting_requests_is_not_forgotten() {
         let mut shares = Shares::default();
         let tags: Vec<Tag> =
             (0..5_000).map(|number| shares.take(COMPONENT, ClientId(number), client(1))).collect();
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_have_been_served_are_forgotten_whatever_other_priorities_are_idle() {
+    fn served_clients_are_forgotten() {
         let mut shares = Shares::default();
         for number in 0..50_000 {
             let tag = shares.take(COMPONENT, ClientId(number), client(1));

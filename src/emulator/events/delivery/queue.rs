@@ -117,7 +117,7 @@ mod tests {
     use crate::emulator::world::Target;
 
     #[test]
-    fn what_waits_at_all_webhooks_is_bounded_and_the_one_with_the_most_loses_its_oldest() {
+    fn a_full_queue_drops_deliveries_of_the_longest_backlog() {
         let now = Timestamp::from_secs(1_800_000_000);
         let mut world = seed::world(&Options::default(), now);
         let of_organizations =
@@ -131,7 +131,7 @@ mod tests {
         assert!(matches!(much.target, Target::Organization(_)));
         for (hook_key, count) in [(much, 5), (little, 2)] {
             for _ in 0..count {
-                let letter = EventPayload {
+                let payload = EventPayload {
                     repository: None,
                     installation: None,
                     payload: "x".repeat(100).into(),
@@ -141,7 +141,7 @@ mod tests {
                     now,
                     hook_key,
                     WebhookEvent { name: "ping", action: None },
-                    letter,
+                    payload,
                 );
             }
         }

@@ -35,7 +35,7 @@ use crate::emulator::world::{ANSWER_BYTES_MAX, Certificate, Failure, OutgoingId,
 const TIME_OUT: Duration = Duration::from_secs(10);
 /// Reserved for documentation and tests (RFC 2606, RFC 6761). Never resolved, because the seed
 /// world's webhooks point there and must not cause DNS traffic.
-const NAMES_OF_NOBODY: [&str; 6] =
+const RESERVED_NAMES: [&str; 6] =
     ["example", "example.com", "example.net", "example.org", "invalid", "test"];
 
 type Http = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
@@ -88,7 +88,7 @@ impl WebhookSender {
         request: Request<Bytes>,
         certificate: Certificate,
     ) -> Result<(http::response::Parts, Bytes), Failure> {
-        if request.uri().host().is_none_or(is_nobody) {
+        if request.uri().host().is_none_or(is_reserved) {
             return Err(Failure::Unresolved);
         }
         let client = self.client(certificate).ok_or(Failure::Unreachable)?;
@@ -155,9 +155,9 @@ pub async fn run(
     }
 }
 
-fn is_nobody(host: &str) -> bool {
+fn is_reserved(host: &str) -> bool {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
-    NAMES_OF_NOBODY.iter().any(|name| {
+    RESERVED_NAMES.iter().any(|name| {
         host.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     })
 }
@@ -288,14 +288,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_receives_at_a_name_set_aside_for_documentation() {
+    fn hosts_under_reserved_names_are_recognized() {
         for host in
             ["receiver.example.com", "example.com", "EXAMPLE.ORG.", "nowhere.invalid", "a.test"]
         {
-            assert!(is_nobody(host), "{host}");
+            assert!(is_reserved(host), "{host}");
         }
         for host in ["localhost", "127.0.0.1", "myexample.com", "example.com.de", "contest"] {
-            assert!(!is_nobody(host), "{host}");
+            assert!(!is_reserved(host), "{host}");
         }
     }
 }

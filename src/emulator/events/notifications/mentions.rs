@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_login_after_an_at_is_a_mention_wherever_it_stands() {
+    fn a_login_after_an_at_sign_is_a_mention() {
         for text in ["@ada", "see @ada.", "(@ADA)", "@ada, @nobody", "🦀@ada", "@@ada", "@ada/"] {
             assert_eq!(named(text), (vec!["ada".to_owned()], 0), "{text}");
         }
@@ -79,14 +79,14 @@ mod tests {
     }
 
     #[test]
-    fn an_at_within_a_word_is_none() {
+    fn an_at_sign_within_a_word_is_no_mention() {
         for text in ["x@ada", "first.last@ada", "@", "@ ada", "@adabcd", "", "@acme"] {
             assert_eq!(named(text), (Vec::new(), 0), "{text}");
         }
     }
 
     #[test]
-    fn a_team_stands_for_its_members_and_those_of_its_nested_teams() {
+    fn a_team_mention_includes_members_of_nested_teams() {
         assert_eq!(
             named("@acme/platform-core please"),
             (Vec::new(), 3),

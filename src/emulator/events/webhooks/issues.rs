@@ -72,7 +72,7 @@ pub fn subject(renderer: &Renderer<'_>, repository: u64, number: u64) -> Value {
     }
 }
 
-pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), ApiError> {
+pub fn publish_changes(call: &mut Call<'_>, before: &Before) -> Result<(), ApiError> {
     let (repository, number, context) = (call.repository, before.number, EventContext::of(call));
     let after = Before::of(call.repository()?.issues.get(&number).ok_or(ApiError::NotFound)?);
     let mut one = |action: &str, more: &dyn Fn(&Renderer<'_>) -> Value| {
@@ -115,9 +115,9 @@ fn moved<'a>(
 ) -> Vec<(&'a str, u64)> {
     let (had, has): (BTreeSet<u64>, BTreeSet<u64>) =
         (before.iter().copied().collect(), after.iter().copied().collect());
-    let gone = had.difference(&has).map(|id| (removed, *id));
+    let removals = had.difference(&has).map(|id| (removed, *id));
     let new = has.difference(&had).map(|id| (added, *id));
-    gone.chain(new).take(MOVED_MAX).collect()
+    removals.chain(new).take(MOVED_MAX).collect()
 }
 
 fn label_of(renderer: &Renderer<'_>, repository: u64, id: u64) -> Option<Value> {

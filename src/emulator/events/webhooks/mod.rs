@@ -54,7 +54,7 @@ impl<'a> WebhookEvent<'a> {
 }
 
 impl<'a> EventContext<'a> {
-    /// The place is the repository of the route, else its organisation.
+    /// The scope is the repository of the route, else its organisation.
     pub fn of(call: &Call<'a>) -> Self {
         let scope = if call.repository == 0 {
             EventScope::Organization(call.organization)
@@ -75,7 +75,7 @@ pub fn publish(
     publish_in(call.world, EventContext::of(call), event, objects);
 }
 
-/// Publishes an event in another place than that of the route.
+/// Publishes an event in another scope than that of the route.
 pub fn publish_at(
     call: &mut Call<'_>,
     scope: EventScope,
@@ -105,8 +105,8 @@ pub fn publish_in(
         return 0;
     }
     // Payloads are rendered without a token, because the receiver has none.
-    let nobody = Caller { account: AccountId::User(context.actor), token: None };
-    let renderer = Renderer { world, urls: context.urls, caller: &nobody };
+    let tokenless = Caller { account: AccountId::User(context.actor), token: None };
+    let renderer = Renderer { world, urls: context.urls, caller: &tokenless };
     let objects = objects(&renderer);
     let payload =
         (!audience.is_empty()).then(|| payload(&renderer, context, event, organization, &objects));

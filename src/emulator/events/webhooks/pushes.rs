@@ -15,7 +15,7 @@ const NOWHERE: &str = "0000000000000000000000000000000000000000";
 /// A longer push shows its newest commits.
 const COMMITS_SHOWN_MAX: usize = 20;
 
-struct Move<'a> {
+struct BranchMove<'a> {
     branch: &'a str,
     before: Option<&'a str>,
     after: Option<&'a str>,
@@ -35,8 +35,8 @@ pub fn commit(
     let Some(commit) = history.add(branch, message, author, context.now, edit)? else {
         return Ok(None);
     };
-    let moved = Move { branch, before: commit.parent.as_deref(), after: Some(&commit.sha) };
-    landed(world, context, id, &moved);
+    let moved = BranchMove { branch, before: commit.parent.as_deref(), after: Some(&commit.sha) };
+    publish_move(world, context, id, &moved);
     Ok(Some(commit))
 }
 
@@ -51,14 +51,19 @@ pub fn move_branch(
     let Some(history) = world.history_mut(id) else { return Ok(()) };
     let before = history.head(branch).map(|commit| commit.sha.clone());
     history.move_branch(branch, to)?;
-    let moved = Move { branch, before: before.as_deref(), after: to };
+    let moved = BranchMove { branch, before: before.as_deref(), after: to };
     if moved.before != moved.after {
-        landed(world, context, id, &moved);
+        publish_move(world, context, id, &moved);
     }
     Ok(())
 }
 
-fn landed(world: &mut World, context: EventContext<'_>, repository: u64, moved: &Move<'_>) {
+fn publish_move(
+    world: &mut World,
+    context: EventContext<'_>,
+    repository: u64,
+    moved: &BranchMove<'_>,
+) {
     let readme = world
         .repositories
         .get(&repository)
@@ -75,16 +80,16 @@ fn landed(world: &mut World, context: EventContext<'_>, repository: u64, moved: 
     }
     let event = |name| WebhookEvent { name, action: None };
     let branch = moved.branch;
-    let comes_or_goes =
+    let ref_payload =
         |_: &Renderer<'_>| json!({ "ref": branch, "ref_type": "branch", "pusher_type": "user" });
     if moved.before.is_none() {
-        publish_in(world, context, event("create"), comes_or_goes);
+        publish_in(world, context, event("create"), ref_payload);
     }
     publish_in(world, context, event("push"), |renderer| {
         payload(renderer, context, repository, moved)
     });
     if moved.after.is_none() {
-        publish_in(world, context, event("delete"), comes_or_goes);
+        publish_in(world, context, event("delete"), ref_payload);
     }
 }
 
@@ -93,7 +98,7 @@ fn payload(
     renderer: &Renderer<'_>,
     context: EventContext<'_>,
     repository: u64,
-    moved: &Move<'_>,
+    moved: &BranchMove<'_>,
 ) -> Value {
     let Some(repository) = renderer.world.repositories.get(&repository) else { return json!({}) };
     let history = renderer.world.history(repository);
@@ -123,7 +128,7 @@ fn payload(
     })
 }
 
-fn is_fast_forward(history: &History, moved: &Move<'_>) -> bool {
+fn is_fast_forward(history: &History, moved: &BranchMove<'_>) -> bool {
     match (moved.before, moved.after.and_then(|sha| history.commit(sha))) {
         (Some(before), Some(after)) => follows(history, after, before),
         _ => true,

@@ -32,7 +32,7 @@ impl Before {
     }
 }
 
-pub fn tell(call: &mut Call<'_>, before: &Before) -> Result<(), ApiError> {
+pub fn publish_changes(call: &mut Call<'_>, before: &Before) -> Result<(), ApiError> {
     let after = Before::of(call.repository()?);
     let mut changes = json!({});
     let mut note = |name: &str, was: Value, is: Value| {

@@ -40,6 +40,6 @@ fn get(call: &mut Call<'_>) -> Outcome {
 }
 
 fn attempt(call: &mut Call<'_>) -> Outcome {
-    let again = deliveries::again(call, mine(call)?)?;
-    deliveries::redeliver(call, again)
+    let redelivery = deliveries::redelivery(call, mine(call)?)?;
+    deliveries::redeliver(call, redelivery)
 }

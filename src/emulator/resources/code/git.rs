@@ -61,7 +61,7 @@ fn keep<'f>(
 }
 
 fn kept<'a>(call: &'a Call<'_>, kind: &str, sha: &str) -> Option<&'a Map<String, Value>> {
-    call.world.collections.collection(&collection(call, kind))?.get(sha).map(|thing| &thing.fields)
+    call.world.collections.collection(&collection(call, kind))?.get(sha).map(|item| &item.fields)
 }
 
 fn create_blob(call: &mut Call<'_>) -> Outcome {

@@ -100,12 +100,12 @@ fn branch<'a>(call: &'a Call<'_>) -> Result<&'a str, ApiError> {
 fn keep(call: &mut Call<'_>, fields: Map<String, Value>) -> Result<StoredItem, ApiError> {
     let branch = branch(call)?.to_owned();
     let before = of(call, &branch);
-    let (id, created_at) = before
-        .map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
-    let thing = StoredItem { id, fields, created_at, updated_at: call.now };
+    let (id, created_at) =
+        before.map_or_else(|| (call.world.next_id(), call.now), |item| (item.id, item.created_at));
+    let item = StoredItem { id, fields, created_at, updated_at: call.now };
     let collection = collection(call, &branch);
-    call.world.collections.put(&collection, "protection", thing.clone())?;
-    Ok(thing)
+    call.world.collections.put(&collection, "protection", item.clone())?;
+    Ok(item)
 }
 
 fn address(call: &Call<'_>) -> Result<String, ApiError> {
@@ -114,19 +114,19 @@ fn address(call: &Call<'_>) -> Result<String, ApiError> {
 }
 
 fn get(call: &mut Call<'_>) -> Outcome {
-    let thing = named(call)?;
-    Ok(Reply::ok(render(call, &thing)?).changed_at(thing.updated_at))
+    let item = named(call)?;
+    Ok(Reply::ok(render(call, &item)?).changed_at(item.updated_at))
 }
 
-fn render(call: &Call<'_>, thing: &StoredItem) -> Result<Value, ApiError> {
+fn render(call: &Call<'_>, item: &StoredItem) -> Result<Value, ApiError> {
     let mut shown = Map::from_iter([("url".to_owned(), json!(address(call)?))]);
     for name in OBJECTS.into_iter().chain(SWITCHES) {
-        if let Some(value) = thing.fields.get(name) {
+        if let Some(value) = item.fields.get(name) {
             shown.insert(name.to_owned(), render_part(call, name, value)?);
         }
     }
     shown.extend(MORE_SWITCHES.map(|name| {
-        (name.to_owned(), json!({ "enabled": thing.fields.get(name) == Some(&json!(true)) }))
+        (name.to_owned(), json!({ "enabled": item.fields.get(name) == Some(&json!(true)) }))
     }));
     Ok(Value::Object(shown))
 }
@@ -180,8 +180,8 @@ fn put(call: &mut Call<'_>) -> Outcome {
         }
     }
     fields.check()?;
-    let thing = keep(call, kept)?;
-    Ok(Reply::ok(render(call, &thing)?))
+    let item = keep(call, kept)?;
+    Ok(Reply::ok(render(call, &item)?))
 }
 
 fn part(name: &str, inner: &mut Fields) -> Value {
@@ -226,44 +226,44 @@ fn part_of(
 }
 
 fn get_part(call: &mut Call<'_>) -> Outcome {
-    let (thing, name) = part_of(call, &[&SWITCHES[..], &OBJECTS[..]].concat())?;
-    let value = thing.fields.get(name).ok_or(ApiError::NotFound)?;
-    Ok(Reply::ok(render_part(call, name, value)?).changed_at(thing.updated_at))
+    let (item, name) = part_of(call, &[&SWITCHES[..], &OBJECTS[..]].concat())?;
+    let value = item.fields.get(name).ok_or(ApiError::NotFound)?;
+    Ok(Reply::ok(render_part(call, name, value)?).changed_at(item.updated_at))
 }
 
 fn switch_on(call: &mut Call<'_>) -> Outcome {
-    let (mut thing, name) = part_of(call, &SWITCHES)?;
-    thing.fields.insert(name.to_owned(), json!(true));
-    keep_part(call, thing, name)
+    let (mut item, name) = part_of(call, &SWITCHES)?;
+    item.fields.insert(name.to_owned(), json!(true));
+    keep_part(call, item, name)
 }
 
 fn keep_part(call: &mut Call<'_>, changed: StoredItem, name: &str) -> Outcome {
-    let thing = keep(call, changed.fields)?;
-    Ok(Reply::ok(render_part(call, name, &json!(thing.fields.get(name)))?))
+    let item = keep(call, changed.fields)?;
+    Ok(Reply::ok(render_part(call, name, &json!(item.fields.get(name)))?))
 }
 
 fn patch_part(call: &mut Call<'_>) -> Outcome {
-    let (mut thing, name) = part_of(call, &OBJECTS[..2])?;
+    let (mut item, name) = part_of(call, &OBJECTS[..2])?;
     let mut fields = Fields::parse("ProtectedBranch", call.body)?;
     let Value::Object(given) = part(name, &mut fields) else { return Err(ApiError::NotFound) };
     let changed: Vec<(String, Value)> =
         given.into_iter().filter(|(name, _)| fields.has(name)).collect();
     fields.check()?;
-    let Some(Value::Object(kept)) = thing.fields.get_mut(name) else {
+    let Some(Value::Object(kept)) = item.fields.get_mut(name) else {
         return Err(ApiError::NotFound);
     };
     kept.extend(changed);
-    keep_part(call, thing, name)
+    keep_part(call, item, name)
 }
 
 fn delete_part(call: &mut Call<'_>) -> Outcome {
-    let (mut thing, name) = part_of(call, &[&SWITCHES[..], &OBJECTS[..]].concat())?;
+    let (mut item, name) = part_of(call, &[&SWITCHES[..], &OBJECTS[..]].concat())?;
     if SWITCHES.contains(&name) {
-        thing.fields.insert(name.to_owned(), json!(false));
+        item.fields.insert(name.to_owned(), json!(false));
     } else {
-        thing.fields.remove(name).ok_or(ApiError::NotFound)?;
+        item.fields.remove(name).ok_or(ApiError::NotFound)?;
     }
-    keep(call, thing.fields)?;
+    keep(call, item.fields)?;
     Ok(Reply::no_content())
 }
 
@@ -274,15 +274,15 @@ fn list_of(
     let kind = KINDS.into_iter().find(|known| *known == last_word(call));
     let (object, member) =
         kind.map_or(("required_status_checks", "contexts"), |kind| ("restrictions", kind));
-    let thing = named(call)?;
-    let names = thing.fields.get(object).and_then(|part| part.get(member));
+    let item = named(call)?;
+    let names = item.fields.get(object).and_then(|part| part.get(member));
     let names = texts(Some(names.ok_or(ApiError::NotFound)?));
-    Ok((thing, object, member, names))
+    Ok((item, object, member, names))
 }
 
 fn names(call: &mut Call<'_>) -> Outcome {
-    let (thing, _, member, names) = list_of(call)?;
-    Ok(Reply::ok(render_names(call, member, &names)).changed_at(thing.updated_at))
+    let (item, _, member, names) = list_of(call)?;
+    Ok(Reply::ok(render_names(call, member, &names)).changed_at(item.updated_at))
 }
 
 fn add_names(call: &mut Call<'_>) -> Outcome {
@@ -305,16 +305,16 @@ fn change_names(
     call: &mut Call<'_>,
     change: impl FnOnce(&mut Vec<String>, Vec<String>),
 ) -> Outcome {
-    let (mut thing, object, member, mut names) = list_of(call)?;
+    let (mut item, object, member, mut names) = list_of(call)?;
     let mut fields = Fields::parse_list("ProtectedBranch", member, call.body)?;
     fields.require(member);
     let given = fields.names(member);
     fields.check()?;
     change(&mut names, given.unwrap_or_default());
     names.truncate(NAMES_MAX);
-    if let Some(Value::Object(part)) = thing.fields.get_mut(object) {
+    if let Some(Value::Object(part)) = item.fields.get_mut(object) {
         part.insert(member.to_owned(), json!(names));
     }
-    keep(call, thing.fields)?;
+    keep(call, item.fields)?;
     Ok(Reply::ok(render_names(call, member, &names)))
 }

@@ -51,46 +51,48 @@ fn create(call: &mut Call<'_>) -> Outcome {
         ("by", json!(call.actor())),
     ]);
     generic::settle(call.world, &collection)?;
-    let thing = call.store(&collection, &id.to_string(), id, fields)?;
-    Ok(Reply::created_at_url(render(call, &thing)?))
+    let status = call.store(&collection, &id.to_string(), id, fields)?;
+    Ok(Reply::created_at_url(render(call, &status)?))
 }
 
 fn of_commit(call: &Call<'_>) -> Result<(String, Vec<StoredItem>), ApiError> {
     let sha = commit(call, call.params.get("ref"))?;
-    let things = generic::items(call.world, &collection(call)).into_iter().map(|(_, thing)| thing);
-    Ok((sha.clone(), things.rev().filter(|thing| text(thing, "sha") == sha).collect()))
+    let statuses =
+        generic::items(call.world, &collection(call)).into_iter().map(|(_, status)| status);
+    Ok((sha.clone(), statuses.rev().filter(|status| text(status, "sha") == sha).collect()))
 }
 
-fn text<'t>(thing: &'t StoredItem, name: &str) -> &'t str {
-    thing.fields.get(name).and_then(Value::as_str).unwrap_or("")
+fn text<'t>(status: &'t StoredItem, name: &str) -> &'t str {
+    status.fields.get(name).and_then(Value::as_str).unwrap_or("")
 }
 
-fn render(call: &Call<'_>, thing: &StoredItem) -> Result<Value, ApiError> {
+fn render(call: &Call<'_>, status: &StoredItem) -> Result<Value, ApiError> {
     let base = call.renderer().repository_url(call.repository()?);
-    let creator = thing.fields.get("by").and_then(Value::as_u64).unwrap_or(call.world.machine_user);
+    let creator =
+        status.fields.get("by").and_then(Value::as_u64).unwrap_or(call.world.machine_user);
     Ok(json!({
-        "id": thing.id, "node_id": node_id("StatusContext", thing.id), "url": format!("{base}/statuses/{}", text(thing, "sha")),
-        "state": thing.fields.get("state"), "context": thing.fields.get("context"), "description": thing.fields.get("description"),
-        "target_url": thing.fields.get("target_url"), "avatar_url": format!("{SITE}/avatars/{creator}"),
-        "created_at": iso(thing.created_at), "updated_at": iso(thing.updated_at), "creator": call.renderer().user_summary(creator),
+        "id": status.id, "node_id": node_id("StatusContext", status.id), "url": format!("{base}/statuses/{}", text(status, "sha")),
+        "state": status.fields.get("state"), "context": status.fields.get("context"), "description": status.fields.get("description"),
+        "target_url": status.fields.get("target_url"), "avatar_url": format!("{SITE}/avatars/{creator}"),
+        "created_at": iso(status.created_at), "updated_at": iso(status.updated_at), "creator": call.renderer().user_summary(creator),
     }))
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
-    let (_, things) = of_commit(call)?;
-    call.page(things, |_, thing| render(call, &thing).unwrap_or(Value::Null))
+    let (_, statuses) = of_commit(call)?;
+    call.page(statuses, |_, status| render(call, &status).unwrap_or(Value::Null))
 }
 
 /// Combines the newest status of each context.
 fn combined(call: &mut Call<'_>) -> Outcome {
-    let (sha, things) = of_commit(call)?;
+    let (sha, statuses) = of_commit(call)?;
     let mut newest: Vec<StoredItem> = Vec::new();
-    for thing in things {
-        if newest.iter().all(|known| text(known, "context") != text(&thing, "context")) {
-            newest.push(thing);
+    for status in statuses {
+        if newest.iter().all(|known| text(known, "context") != text(&status, "context")) {
+            newest.push(status);
         }
     }
-    let has = |states: &[&str]| newest.iter().any(|thing| states.contains(&text(thing, "state")));
+    let has = |states: &[&str]| newest.iter().any(|status| states.contains(&text(status, "state")));
     let state = if has(&["error", "failure"]) {
         "failure"
     } else if newest.is_empty() || has(&["pending"]) {
@@ -102,7 +104,8 @@ fn combined(call: &mut Call<'_>) -> Outcome {
     let base = call.renderer().repository_url(repository);
     let total = newest.len();
     let (shown, link) = pagination::cut(call, USUAL, newest);
-    let statuses: Vec<Value> = shown.iter().filter_map(|thing| render(call, thing).ok()).collect();
+    let statuses: Vec<Value> =
+        shown.iter().filter_map(|status| render(call, status).ok()).collect();
     let mut reply = Reply::ok(json!({
         "state": state, "sha": sha, "total_count": total, "statuses": statuses,
         "repository": call.renderer().repository(repository),

@@ -197,7 +197,7 @@ pub fn edit(call: &mut Call<'_>, number: u64, edit: Edit) -> Result<(), ApiError
     repository.updated_at = now;
     let actor = call.actor();
     notifications::issue_changed(call.world, now, call.repository, number, actor, action);
-    issue_events::tell(call, &before)
+    issue_events::publish_changes(call, &before)
 }
 
 pub fn state(fields: &mut Fields) -> Option<IssueState> {

@@ -194,7 +194,7 @@ fn change_labels_of_issue(call: &mut Call<'_>, change: impl FnOnce(&mut Vec<u64>
     let before = Before::of(issue);
     change(&mut issue.labels);
     issue.updated_at = now;
-    issue_events::tell(call, &before)?;
+    issue_events::publish_changes(call, &before)?;
     let repository = call.repository()?;
     let labels = of_issue(repository, issue::named(call, repository)?);
     Ok(Reply::ok(labels.map(|label| call.renderer().label(repository, label)).collect()))

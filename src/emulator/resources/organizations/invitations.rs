@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{READ_AS_OWNER, WRITE_AS_OWNER};
 use crate::emulator::http::{ApiError, Code, Fields, Reply};
 use crate::emulator::render::address_of;
-use crate::emulator::resources::teams::joining::{self, Request};
+use crate::emulator::resources::teams::joining::{self, InvitationRequest};
 use crate::emulator::routing::{Call, Outcome, Route};
 use crate::emulator::world::{
     Invitation, InvitationRole, Invitee, Organization, Purpose, TeamRole, User, World,
@@ -74,7 +74,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
     let role = fields.choice("role", |name| name.parse::<InvitationRole>().ok(), message);
     let teams = team_ids(&mut fields, organization);
     fields.check()?;
-    let request = Request {
+    let request = InvitationRequest {
         organization: call.organization,
         invitee: invitee.ok_or(ApiError::NotFound)?,
         role: role.unwrap_or(InvitationRole::DirectMember),

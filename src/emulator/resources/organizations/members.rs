@@ -36,8 +36,9 @@ fn view(call: &Call<'_>) -> Result<View, ApiError> {
         Some(user) => organization.members.contains(&user),
         None => token.installed_on == Some(organization.id),
     };
-    let may_look = !token.is_scoped() || READ_SCOPES.iter().any(|scope| token.has_scope(scope));
-    Ok(if belongs && may_look { View::Inside } else { View::Outside })
+    let has_read_scope =
+        !token.is_scoped() || READ_SCOPES.iter().any(|scope| token.has_scope(scope));
+    Ok(if belongs && has_read_scope { View::Inside } else { View::Outside })
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {

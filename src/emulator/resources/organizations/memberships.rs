@@ -9,7 +9,7 @@ use crate::emulator::auth::access::organization_of_path;
 use crate::emulator::events::webhooks::organizations::change_memberships;
 use crate::emulator::http::{ApiError, Fields, Reply};
 use crate::emulator::render::team::MembershipState;
-use crate::emulator::resources::teams::joining::{self, Request};
+use crate::emulator::resources::teams::joining::{self, InvitationRequest};
 use crate::emulator::routing::{Call, MembersNeed, Need, Outcome, Route};
 use crate::emulator::world::{InvitationRole, Invitee, Organization, Purpose};
 
@@ -68,7 +68,7 @@ fn put(call: &mut Call<'_>) -> Outcome {
             invitation.purpose = Purpose::Organization;
         }
     } else {
-        let request = Request {
+        let request = InvitationRequest {
             organization: organization.id,
             invitee: Invitee::User(user),
             role: role.unwrap_or(InvitationRole::DirectMember),

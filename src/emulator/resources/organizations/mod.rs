@@ -26,13 +26,13 @@ const fn need(level: Level, scopes: &'static [&'static str], role: OrganizationR
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
     All,
-    Nobody,
+    None,
 }
 
 pub fn filter(call: &Call<'_>) -> Result<Filter, ApiError> {
     let named = |name: &str| match name {
         "all" => Some(Filter::All),
-        "2fa_disabled" | "2fa_insecure" => Some(Filter::Nobody),
+        "2fa_disabled" | "2fa_insecure" => Some(Filter::None),
         _ => None,
     };
     let message = "filter must be all, 2fa_disabled or 2fa_insecure";

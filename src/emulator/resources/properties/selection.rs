@@ -29,7 +29,7 @@ impl Selection {
         Self { terms: words.map(|word| term(&word)).collect() }
     }
 
-    pub fn takes(&self, world: &World, organization: u64, repository: &Repository) -> bool {
+    pub fn matches(&self, world: &World, organization: u64, repository: &Repository) -> bool {
         let holds = |term: &Term| holds(world, organization, repository, term) != term.negated;
         self.terms.iter().all(holds)
     }
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_words_and_quoted_words() {
+    fn a_query_is_split_at_blanks_outside_quotes() {
         assert_eq!(words("a  b"), ["a", "b"]);
         assert_eq!(words("props.team:\"the core\" x"), ["props.team:the core", "x"]);
         assert_eq!(words("\" \"\""), [" "]);

@@ -41,7 +41,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
     let organization = call.organization;
     let is_wanted = |repository: &&Repository| {
         repository.owner == Owner::Organization(organization)
-            && selection.takes(call.world, organization, repository)
+            && selection.matches(call.world, organization, repository)
     };
     let repositories = call.visible_repositories().filter(is_wanted);
     call.page(repositories, |_, repository| render(call, organization, repository))

@@ -18,7 +18,7 @@ use crate::emulator::world::{Owner, Repository, Visibility};
 const READ: Need = Need::repository("metadata", Level::Read, Role::Read);
 
 pub const ROUTES: &[Route] = &[
-    Route::get("/events", Need::Nothing, of_everybody),
+    Route::get("/events", Need::Nothing, of_all),
     Route::get("/repos/{owner}/{repo}/events", READ, of_repository),
     Route::get("/networks/{owner}/{repo}/events", READ, of_network),
     Route::get("/orgs/{org}/events", Need::Nothing, of_organization),
@@ -29,22 +29,22 @@ pub const ROUTES: &[Route] = &[
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Span {
+enum Reach {
     /// Public ones only, for every caller.
     Public,
-    Seen,
+    Visible,
 }
 
 /// The service is as old as its first account.
-fn of_everybody(call: &mut Call<'_>) -> Outcome {
+fn of_all(call: &mut Call<'_>) -> Outcome {
     let since = call.world.users.values().map(|user| user.created_at).min().unwrap_or(call.now);
-    feed(call, Span::Public, since, |_, _| true)
+    feed(call, Reach::Public, since, |_, _| true)
 }
 
 fn of_repository(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let (id, since) = (repository.id, repository.created_at);
-    feed(call, Span::Seen, since, |_, of| of.id == id)
+    feed(call, Reach::Visible, since, |_, of| of.id == id)
 }
 
 /// The repository, its parent, and all forks of either.
@@ -52,38 +52,38 @@ fn of_network(call: &mut Call<'_>) -> Outcome {
     let repository = call.repository()?;
     let since = repository.created_at;
     let root = repository.fork_of.unwrap_or(repository.id);
-    feed(call, Span::Seen, since, |_, of| of.id == root || of.fork_of == Some(root))
+    feed(call, Reach::Visible, since, |_, of| of.id == root || of.fork_of == Some(root))
 }
 
 fn of_organization(call: &mut Call<'_>) -> Outcome {
     let organization = access::organization_of_path(call)?;
     let (owner, since) = (Owner::Organization(organization.id), organization.created_at);
-    feed(call, Span::Seen, since, |_, of| of.owner == owner)
+    feed(call, Reach::Visible, since, |_, of| of.owner == owner)
 }
 
 fn of_user(call: &mut Call<'_>) -> Outcome {
-    by_user(call, Span::Seen)
+    by_user(call, Reach::Visible)
 }
 
 fn public_of_user(call: &mut Call<'_>) -> Outcome {
-    by_user(call, Span::Public)
+    by_user(call, Reach::Public)
 }
 
-fn by_user(call: &mut Call<'_>, span: Span) -> Outcome {
+fn by_user(call: &mut Call<'_>, span: Reach) -> Outcome {
     let user = call.user("username")?;
     let (actor, since) = (user.id, user.created_at);
     feed(call, span, since, |event, _| event.actor == actor)
 }
 
 fn received(call: &mut Call<'_>) -> Outcome {
-    of_watched(call, Span::Seen)
+    of_watched(call, Reach::Visible)
 }
 
 fn public_received(call: &mut Call<'_>) -> Outcome {
-    of_watched(call, Span::Public)
+    of_watched(call, Reach::Public)
 }
 
-fn of_watched(call: &mut Call<'_>, span: Span) -> Outcome {
+fn of_watched(call: &mut Call<'_>, span: Reach) -> Outcome {
     let user = call.user("username")?;
     let (watched, since) = (user.watching.clone(), user.created_at);
     feed(call, span, since, |_, of| watched.contains(&of.id))
@@ -93,7 +93,7 @@ fn of_watched(call: &mut Call<'_>, span: Span) -> Outcome {
 #[expect(clippy::unnecessary_wraps, reason = "every route's function has this form")]
 fn feed(
     call: &mut Call<'_>,
-    span: Span,
+    span: Reach,
     since: Timestamp,
     is_wanted: impl Fn(&Event, &Repository) -> bool,
 ) -> Outcome {
@@ -112,10 +112,10 @@ fn feed(
     Ok(polling::paced(call, reply))
 }
 
-fn is_within(call: &Call<'_>, span: Span, repository: &Repository) -> bool {
+fn is_within(call: &Call<'_>, span: Reach, repository: &Repository) -> bool {
     match span {
-        Span::Public => repository.visibility == Visibility::Public,
-        Span::Seen => call.sees(repository),
+        Reach::Public => repository.visibility == Visibility::Public,
+        Reach::Visible => call.sees(repository),
     }
 }
 

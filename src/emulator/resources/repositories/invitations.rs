@@ -31,12 +31,12 @@ fn collection(repository: u64) -> String {
 
 fn to(call: &Call<'_>, repository: u64) -> Vec<StoredItem> {
     let collection = call.world.collections.collection(&collection(repository));
-    let things = collection.map(Collection::in_order).unwrap_or_default();
-    things.into_iter().map(|(_, thing)| thing.clone()).collect()
+    let invitations = collection.map(Collection::in_order).unwrap_or_default();
+    invitations.into_iter().map(|(_, invitation)| invitation.clone()).collect()
 }
 
-fn number(thing: &StoredItem, field: &str) -> u64 {
-    thing.fields.get(field).and_then(Value::as_u64).unwrap_or(0)
+fn number(invitation: &StoredItem, field: &str) -> u64 {
+    invitation.fields.get(field).and_then(Value::as_u64).unwrap_or(0)
 }
 
 /// 204 for a user who already has rights. Any other is invited once: 201.
@@ -47,17 +47,21 @@ fn invite(call: &mut Call<'_>) -> Outcome {
         return Ok(Reply::no_content());
     }
     let repository = call.repository;
-    let known = to(call, repository).into_iter().find(|thing| number(thing, "invitee") == invitee);
-    let (id, created_at) = known
-        .map_or_else(|| (call.world.next_id(), call.now), |thing| (thing.id, thing.created_at));
+    let known = to(call, repository)
+        .into_iter()
+        .find(|invitation| number(invitation, "invitee") == invitee);
+    let (id, created_at) = known.map_or_else(
+        || (call.world.next_id(), call.now),
+        |invitation| (invitation.id, invitation.created_at),
+    );
     let fields = object([
         ("invitee", json!(invitee)),
         ("inviter", json!(call.actor())),
         ("permissions", json!(permission)),
     ]);
-    let thing = StoredItem { id, fields, created_at, updated_at: call.now };
-    call.world.collections.put(&collection(repository), &id.to_string(), thing.clone())?;
-    Ok(Reply::created_at_url(render(call, repository, &thing)?))
+    let invitation = StoredItem { id, fields, created_at, updated_at: call.now };
+    call.world.collections.put(&collection(repository), &id.to_string(), invitation.clone())?;
+    Ok(Reply::created_at_url(render(call, repository, &invitation)?))
 }
 
 /// The running service's name; the default is `push`.
@@ -75,42 +79,49 @@ fn permission(call: &Call<'_>, field: &str) -> Result<&'static str, ApiError> {
     Ok(given.unwrap_or(RepositoryRole::Push.role_name()))
 }
 
-fn render(call: &Call<'_>, repository: u64, thing: &StoredItem) -> Result<Value, ApiError> {
+fn render(call: &Call<'_>, repository: u64, invitation: &StoredItem) -> Result<Value, ApiError> {
     let repository = call.world.repositories.get(&repository).ok_or(ApiError::NotFound)?;
     let renderer = call.renderer();
     Ok(json!({
-        "id": thing.id,
-        "node_id": node_id("RepositoryInvitation", thing.id),
+        "id": invitation.id,
+        "node_id": node_id("RepositoryInvitation", invitation.id),
         "repository": renderer.repository(repository),
-        "invitee": renderer.user_summary(number(thing, "invitee")),
-        "inviter": renderer.user_summary(number(thing, "inviter")),
-        "permissions": thing.fields.get("permissions"),
+        "invitee": renderer.user_summary(number(invitation, "invitee")),
+        "inviter": renderer.user_summary(number(invitation, "inviter")),
+        "permissions": invitation.fields.get("permissions"),
         "expired": false,
-        "created_at": iso(thing.created_at),
-        "url": format!("{}/user/repository_invitations/{}", call.urls.api, thing.id),
+        "created_at": iso(invitation.created_at),
+        "url": format!("{}/user/repository_invitations/{}", call.urls.api, invitation.id),
         "html_url": format!("{SITE}/{}/invitations", call.world.full_name(repository)),
     }))
 }
 
 fn list(call: &mut Call<'_>) -> Outcome {
-    call.page(to(call, call.repository), |_, thing| {
-        render(call, call.repository, &thing).unwrap_or(Value::Null)
+    call.page(to(call, call.repository), |_, invitation| {
+        render(call, call.repository, &invitation).unwrap_or(Value::Null)
     })
 }
 
 fn named(call: &Call<'_>) -> Result<StoredItem, ApiError> {
     let id = call.params.id("invitation_id")?;
-    to(call, call.repository).into_iter().find(|thing| thing.id == id).ok_or(ApiError::NotFound)
+    to(call, call.repository)
+        .into_iter()
+        .find(|invitation| invitation.id == id)
+        .ok_or(ApiError::NotFound)
 }
 
 fn change(call: &mut Call<'_>) -> Outcome {
-    let mut thing = named(call)?;
+    let mut invitation = named(call)?;
     let permission = permission(call, "permissions")?;
-    thing.fields.insert("permissions".to_owned(), json!(permission));
-    thing.updated_at = call.now;
+    invitation.fields.insert("permissions".to_owned(), json!(permission));
+    invitation.updated_at = call.now;
     let repository = call.repository;
-    call.world.collections.put(&collection(repository), &thing.id.to_string(), thing.clone())?;
-    Ok(Reply::ok(render(call, repository, &thing)?))
+    call.world.collections.put(
+        &collection(repository),
+        &invitation.id.to_string(),
+        invitation.clone(),
+    )?;
+    Ok(Reply::ok(render(call, repository, &invitation)?))
 }
 
 fn withdraw(call: &mut Call<'_>) -> Outcome {
@@ -122,20 +133,24 @@ fn withdraw(call: &mut Call<'_>) -> Outcome {
 fn all_mine(call: &Call<'_>) -> Result<Vec<(u64, StoredItem)>, ApiError> {
     let me = access::acts_as_user(call.caller)?;
     let repositories = call.world.repositories.keys().copied();
-    let invited =
-        repositories.flat_map(|id| to(call, id).into_iter().map(move |thing| (id, thing)));
-    Ok(invited.filter(|(_, thing)| number(thing, "invitee") == me).collect())
+    let invited = repositories
+        .flat_map(|id| to(call, id).into_iter().map(move |invitation| (id, invitation)));
+    Ok(invited.filter(|(_, invitation)| number(invitation, "invitee") == me).collect())
 }
 
 fn mine(call: &mut Call<'_>) -> Outcome {
     let all = all_mine(call)?;
-    call.page(all, |_, (repository, thing)| render(call, repository, &thing).unwrap_or(Value::Null))
+    call.page(all, |_, (repository, invitation)| {
+        render(call, repository, &invitation).unwrap_or(Value::Null)
+    })
 }
 
 fn answer(call: &mut Call<'_>) -> Result<(u64, u64), ApiError> {
     let (id, me) = (call.params.id("invitation_id")?, access::acts_as_user(call.caller)?);
-    let (repository, _) =
-        all_mine(call)?.into_iter().find(|(_, thing)| thing.id == id).ok_or(ApiError::NotFound)?;
+    let (repository, _) = all_mine(call)?
+        .into_iter()
+        .find(|(_, invitation)| invitation.id == id)
+        .ok_or(ApiError::NotFound)?;
     call.world.collections.take(&collection(repository), &id.to_string(), call.now);
     Ok((repository, me))
 }

@@ -57,7 +57,7 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     repository.default_branch =
         default_branch.unwrap_or_else(|| std::mem::take(&mut repository.default_branch));
     repository.updated_at = now;
-    repository_events::tell(call, &before)?;
+    repository_events::publish_changes(call, &before)?;
     Ok(Reply::ok(call.renderer().repository(call.repository()?)))
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::description::{self, Described};
+use super::description::{self, NewTeam};
 use super::{MANAGE, NamedTeam, READ, joining, must_administer, own, sees, team_mut, visible};
 use crate::emulator::accounts::Level;
 use crate::emulator::events::webhooks::organizations as organization_events;
@@ -45,7 +45,7 @@ fn get(call: &mut Call<'_>) -> Outcome {
     let organization = call.organization()?;
     let renderer = call.renderer();
     Ok(Reply::ok(match visible(call)? {
-        NamedTeam::Own(team) => renderer.whole_team(organization, team),
+        NamedTeam::Own(team) => renderer.full_team(organization, team),
         NamedTeam::OfEnterprise(team) => renderer.assigned_team(organization, team),
     }))
 }
@@ -68,12 +68,12 @@ fn of_caller(call: &mut Call<'_>) -> Outcome {
         let mine = organization.teams.values().filter(|team| team.people.contains_key(&me));
         mine.map(move |team| (organization, team))
     });
-    call.page(mine, |renderer, (organization, team)| renderer.whole_team(organization, team))
+    call.page(mine, |renderer, (organization, team)| renderer.full_team(organization, team))
 }
 
 /// Any member may create a team and becomes its maintainer. Both rules are undocumented.
 fn create(call: &mut Call<'_>) -> Outcome {
-    let Described { name, slug, description, privacy, permission, parent, people, repositories } =
+    let NewTeam { name, slug, description, privacy, permission, parent, people, repositories } =
         description::of_new_team(call)?;
     ApiError::unless_spammed("Team", call.organization()?.teams.len())?;
     let (now, id) = (call.now, call.world.next_id());
@@ -103,7 +103,7 @@ fn create(call: &mut Call<'_>) -> Outcome {
 fn whole(call: &Call<'_>, id: u64) -> Result<Value, ApiError> {
     let organization = call.organization()?;
     let team = organization.teams.get(&id).ok_or(ApiError::NotFound)?;
-    Ok(call.renderer().whole_team(organization, team))
+    Ok(call.renderer().full_team(organization, team))
 }
 
 fn patch(call: &mut Call<'_>) -> Outcome {

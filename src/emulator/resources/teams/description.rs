@@ -14,7 +14,7 @@ pub const NAME_CHARS_MAX: usize = 100;
 const DESCRIPTION_CHARS_MAX: usize = 1_000;
 
 #[derive(Debug)]
-pub struct Described {
+pub struct NewTeam {
     pub name: String,
     pub slug: String,
     pub description: Option<String>,
@@ -26,7 +26,7 @@ pub struct Described {
 }
 
 #[derive(Debug)]
-pub struct Changed {
+pub struct TeamChange {
     /// With its slug.
     pub name: Option<(String, String)>,
     pub description: Change<String>,
@@ -43,7 +43,7 @@ pub fn slug(name: &str) -> String {
     words.join("-")
 }
 
-pub fn of_new_team(call: &Call<'_>) -> Result<Described, ApiError> {
+pub fn of_new_team(call: &Call<'_>) -> Result<NewTeam, ApiError> {
     let organization = call.organization()?;
     let mut fields = Fields::parse("Team", call.body)?;
     let name = fields.required_string("name");
@@ -65,10 +65,10 @@ pub fn of_new_team(call: &Call<'_>) -> Result<Described, ApiError> {
     people.extend(call.caller.user().map(|user| (user, TeamRole::Maintainer)));
     let repositories = repositories(&mut fields, call);
     fields.check()?;
-    Ok(Described { name, slug, description, privacy, permission, parent, people, repositories })
+    Ok(NewTeam { name, slug, description, privacy, permission, parent, people, repositories })
 }
 
-pub fn of_changed_team(call: &Call<'_>, id: u64) -> Result<Changed, ApiError> {
+pub fn of_changed_team(call: &Call<'_>, id: u64) -> Result<TeamChange, ApiError> {
     let organization = call.organization()?;
     let team = organization.teams.get(&id).ok_or(ApiError::NotFound)?;
     let mut fields = Fields::parse("Team", call.body)?;
@@ -90,7 +90,7 @@ pub fn of_changed_team(call: &Call<'_>, id: u64) -> Result<Changed, ApiError> {
         fields.invalid("privacy", "a secret team cannot be nested or have teams nested in it");
     }
     fields.check()?;
-    Ok(Changed { name, description, privacy, permission, parent })
+    Ok(TeamChange { name, description, privacy, permission, parent })
 }
 
 /// Returns the slug of a name. It must be non-empty and free.

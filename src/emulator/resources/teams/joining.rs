@@ -17,7 +17,7 @@ use crate::emulator::world::{
 };
 
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct InvitationRequest {
     pub organization: u64,
     pub invitee: Invitee,
     pub role: InvitationRole,
@@ -91,7 +91,7 @@ fn join_or_invite(
         invitation.teams.insert(team, role.or(promised).unwrap_or(TeamRole::Member));
         return Ok(());
     }
-    let request = Request {
+    let request = InvitationRequest {
         organization: of.id,
         invitee: Invitee::User(user),
         role: InvitationRole::DirectMember,
@@ -103,7 +103,11 @@ fn join_or_invite(
 }
 
 /// Creates an invitation and returns its id. No e-mail is sent.
-pub fn invite(world: &mut World, now: Timestamp, request: Request) -> Result<u64, ApiError> {
+pub fn invite(
+    world: &mut World,
+    now: Timestamp,
+    request: InvitationRequest,
+) -> Result<u64, ApiError> {
     let id = world.next_id();
     let organization =
         world.organizations.get_mut(&request.organization).ok_or(ApiError::NotFound)?;

@@ -12,16 +12,16 @@ use crate::emulator::render::{extend, object};
 use crate::emulator::routing::{Call, MembersNeed, Need, Outcome, Route};
 use crate::emulator::world::{Owner, Repository, RepositoryRole};
 
-const LOOK: Need = Need::Members(MembersNeed::TeamRepository(Level::Read));
+const READ_REPOSITORY: Need = Need::Members(MembersNeed::TeamRepository(Level::Read));
 const CHANGE: Need = Need::Members(MembersNeed::TeamRepository(Level::Write));
 
 pub const ROUTES: &[Route] = &[
     Route::get("/orgs/{org}/teams/{team_slug}/repos", READ, list),
     Route::get("/organizations/{org_id}/team/{team_id}/repos", READ, list),
     Route::get("/teams/{team_id}/repos", READ, list),
-    Route::get("/orgs/{org}/teams/{team_slug}/repos/{owner}/{repo}", LOOK, get),
-    Route::get("/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}", LOOK, get),
-    Route::get("/teams/{team_id}/repos/{owner}/{repo}", LOOK, get),
+    Route::get("/orgs/{org}/teams/{team_slug}/repos/{owner}/{repo}", READ_REPOSITORY, get),
+    Route::get("/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}", READ_REPOSITORY, get),
+    Route::get("/teams/{team_id}/repos/{owner}/{repo}", READ_REPOSITORY, get),
     Route::put("/orgs/{org}/teams/{team_slug}/repos/{owner}/{repo}", CHANGE, put),
     Route::put("/organizations/{org_id}/team/{team_id}/repos/{owner}/{repo}", CHANGE, put),
     Route::put("/teams/{team_id}/repos/{owner}/{repo}", CHANGE, put),

@@ -25,26 +25,26 @@ pub const ROUTES: &[Route] = &[
 ];
 
 /// The address that the generic routes below a gist expect.
-const SHELF: &str = "service/gists";
+const GISTS: &str = "service/gists";
 const FILES_MAX: usize = 100;
 
 fn named(call: &Call<'_>) -> Result<StoredItem, ApiError> {
     let id = call.params.id("gist_id")?;
-    let collection = call.world.collections.collection(SHELF);
+    let collection = call.world.collections.collection(GISTS);
     let gist = collection.and_then(|collection| collection.get(&id.to_string()));
     gist.cloned().ok_or(ApiError::NotFound)
 }
 
-fn owner(thing: &StoredItem) -> Option<u64> {
-    thing.fields.get("owner").and_then(Value::as_u64)
+fn owner(gist: &StoredItem) -> Option<u64> {
+    gist.fields.get("owner").and_then(Value::as_u64)
 }
 
-fn is_public(thing: &StoredItem) -> bool {
-    thing.fields.get("public") == Some(&json!(true))
+fn is_public(gist: &StoredItem) -> bool {
+    gist.fields.get("public") == Some(&json!(true))
 }
 
 fn page(call: &Call<'_>, is_wanted: impl Fn(&StoredItem) -> bool) -> Outcome {
-    let gists = call.world.collections.collection(SHELF);
+    let gists = call.world.collections.collection(GISTS);
     let gists = gists.into_iter().flat_map(|gists| gists.in_order().into_iter().rev());
     let wanted = gists.map(|(_, gist)| gist).filter(|gist| is_wanted(gist));
     call.page(wanted, |_, gist| render(call, gist))
@@ -53,7 +53,7 @@ fn page(call: &Call<'_>, is_wanted: impl Fn(&StoredItem) -> bool) -> Outcome {
 /// Lists the caller's own; for anonymous callers everyone's, as in the running service.
 fn mine(call: &mut Call<'_>) -> Outcome {
     let me = call.caller.user();
-    page(call, |thing| if me.is_some() { owner(thing) == me } else { is_public(thing) })
+    page(call, |gist| if me.is_some() { owner(gist) == me } else { is_public(gist) })
 }
 
 fn public(call: &mut Call<'_>) -> Outcome {
@@ -62,36 +62,36 @@ fn public(call: &mut Call<'_>) -> Outcome {
 
 fn starred(call: &mut Call<'_>) -> Outcome {
     let me = access::acts_as_user(call.caller)?;
-    page(call, |thing| has_star(call, thing, me))
+    page(call, |gist| has_star(call, gist, me))
 }
 
 fn of_user(call: &mut Call<'_>) -> Outcome {
     let (user, me) = (call.user("username")?.id, call.caller.user());
-    page(call, |thing| owner(thing) == Some(user) && (is_public(thing) || me == Some(user)))
+    page(call, |gist| owner(gist) == Some(user) && (is_public(gist) || me == Some(user)))
 }
 
 /// The id suffices for reading, as in the running service.
 fn get(call: &mut Call<'_>) -> Outcome {
-    let thing = named(call)?;
-    Ok(Reply::ok(render(call, &thing)).changed_at(thing.updated_at))
+    let gist = named(call)?;
+    Ok(Reply::ok(render(call, &gist)).changed_at(gist.updated_at))
 }
 
-fn render(call: &Call<'_>, thing: &StoredItem) -> Value {
-    let url = format!("{}/gists/{}", call.urls.api, thing.id);
-    let contents = thing.fields.get("files").and_then(Value::as_object);
+fn render(call: &Call<'_>, gist: &StoredItem) -> Value {
+    let url = format!("{}/gists/{}", call.urls.api, gist.id);
+    let contents = gist.fields.get("files").and_then(Value::as_object);
     let file = |(name, content): (&String, &Value)| {
         let size = content.as_str().map_or(0, str::len);
-        let raw_url = format!("{SITE}/gists/{}/raw", thing.id);
+        let raw_url = format!("{SITE}/gists/{}/raw", gist.id);
         let value = json!({ "filename": name, "type": "text/plain", "size": size, "content": content, "truncated": false, "raw_url": raw_url });
         (name.clone(), value)
     };
     let files: Map<String, Value> = contents.into_iter().flatten().map(file).collect();
     json!({
-        "id": thing.id.to_string(), "node_id": node_id("Gist", thing.id), "url": url, "html_url": format!("{SITE}/gists/{}", thing.id),
+        "id": gist.id.to_string(), "node_id": node_id("Gist", gist.id), "url": url, "html_url": format!("{SITE}/gists/{}", gist.id),
         "forks_url": format!("{url}/forks"), "commits_url": format!("{url}/commits"), "comments_url": format!("{url}/comments"),
-        "files": files, "public": is_public(thing), "description": thing.fields.get("description"), "comments": 0, "truncated": false,
-        "owner": owner(thing).map(|user| call.renderer().user_summary(user)), "user": null,
-        "created_at": iso(thing.created_at), "updated_at": iso(thing.updated_at),
+        "files": files, "public": is_public(gist), "description": gist.fields.get("description"), "comments": 0, "truncated": false,
+        "owner": owner(gist).map(|user| call.renderer().user_summary(user)), "user": null,
+        "created_at": iso(gist.created_at), "updated_at": iso(gist.updated_at),
     })
 }
 
@@ -133,42 +133,42 @@ fn create(call: &mut Call<'_>) -> Outcome {
         ("description", json!(description)),
         ("public", json!(public)),
     ]);
-    let thing = call.store(SHELF, &id.to_string(), id, fields)?;
-    Ok(Reply::created_at_url(render(call, &thing)))
+    let gist = call.store(GISTS, &id.to_string(), id, fields)?;
+    Ok(Reply::created_at_url(render(call, &gist)))
 }
 
 fn mine_alone(call: &Call<'_>) -> Result<StoredItem, ApiError> {
-    let thing = named(call)?;
-    ApiError::not_found_unless(owner(&thing) == Some(access::acts_as_user(call.caller)?))?;
-    Ok(thing)
+    let gist = named(call)?;
+    ApiError::not_found_unless(owner(&gist) == Some(access::acts_as_user(call.caller)?))?;
+    Ok(gist)
 }
 
 fn patch(call: &mut Call<'_>) -> Outcome {
-    let mut thing = mine_alone(call)?;
+    let mut gist = mine_alone(call)?;
     let mut fields = Fields::parse("Gist", call.body)?;
     let changed = files(&mut fields);
     let description = fields.nullable_string("description");
     fields.check()?;
-    if let Some(Value::Object(files)) = thing.fields.get_mut("files") {
+    if let Some(Value::Object(files)) = gist.fields.get_mut("files") {
         files.extend(changed);
         files.retain(|_, content| !content.is_null());
     }
-    let before = thing.fields.get("description").and_then(Value::as_str).map(str::to_owned);
-    thing.fields.insert("description".to_owned(), json!(description.of(before)));
-    thing.updated_at = call.now;
-    call.world.collections.put(SHELF, &thing.id.to_string(), thing.clone())?;
-    Ok(Reply::ok(render(call, &thing)))
+    let before = gist.fields.get("description").and_then(Value::as_str).map(str::to_owned);
+    gist.fields.insert("description".to_owned(), json!(description.of(before)));
+    gist.updated_at = call.now;
+    call.world.collections.put(GISTS, &gist.id.to_string(), gist.clone())?;
+    Ok(Reply::ok(render(call, &gist)))
 }
 
 fn delete(call: &mut Call<'_>) -> Outcome {
     let id = mine_alone(call)?.id;
-    call.world.collections.take(SHELF, &id.to_string(), call.now);
+    call.world.collections.take(GISTS, &id.to_string(), call.now);
     Ok(Reply::no_content())
 }
 
 /// Returns the address of a gist's stars, each under its user's id.
 fn stars(gist: u64) -> String {
-    format!("{SHELF}/{gist}/star")
+    format!("{GISTS}/{gist}/star")
 }
 
 fn has_star(call: &Call<'_>, gist: &StoredItem, user: u64) -> bool {
@@ -177,8 +177,8 @@ fn has_star(call: &Call<'_>, gist: &StoredItem, user: u64) -> bool {
 }
 
 fn is_starred(call: &mut Call<'_>) -> Outcome {
-    let (thing, me) = (named(call)?, access::acts_as_user(call.caller)?);
-    let starred = has_star(call, &thing, me);
+    let (gist, me) = (named(call)?, access::acts_as_user(call.caller)?);
+    let starred = has_star(call, &gist, me);
     Reply::no_content_if(starred)
 }
 

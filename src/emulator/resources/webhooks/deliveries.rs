@@ -33,19 +33,19 @@ fn get(call: &mut Call<'_>) -> Outcome {
 }
 
 fn attempt(call: &mut Call<'_>) -> Outcome {
-    let again = again(call, hooks::named(call)?)?;
-    redeliver(call, again)
+    let redelivery = redelivery(call, hooks::named(call)?)?;
+    redeliver(call, redelivery)
 }
 
 /// Lists deliveries newest first, starting at the cursor from the previous page's link.
-pub fn page(call: &Call<'_>, hook: &Hook, wanted: Option<Wanted>) -> Outcome {
+pub fn page(call: &Call<'_>, hook: &Hook, wanted: Option<OutcomeFilter>) -> Outcome {
     let per_page = call.query.get("per_page").filter(|given| !given.is_empty());
     if per_page.is_some_and(|given| given.parse::<u64>().is_err()) {
         return Err(ApiError::invalid("HookDelivery", "per_page", "per_page is not an integer"));
     }
     let from =
         call.query.get("cursor").filter(|cursor| !cursor.is_empty()).map(cursor_id).transpose()?;
-    let is_wanted = |one: &&Delivery| wanted.is_none_or(|wanted| wanted.takes(&one.receipt));
+    let is_wanted = |one: &&Delivery| wanted.is_none_or(|wanted| wanted.accepts(&one.receipt));
     let listed: Vec<&Delivery> = hook.deliveries.iter().rev().filter(is_wanted).collect();
     let per_page = pagination::per_page(call, USUAL);
     let first =
@@ -71,23 +71,23 @@ fn cursor_id(cursor: &str) -> Result<u64, ApiError> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum OutcomeFilter {
     Successes,
     Failures,
 }
 
-impl Wanted {
+impl OutcomeFilter {
     /// A pending delivery has neither outcome.
-    fn takes(self, receipt: &Receipt) -> bool {
+    fn accepts(self, receipt: &Receipt) -> bool {
         receipt.is_success() == Some(self == Self::Successes)
     }
 }
 
 /// The values are undocumented.
-fn status_filter(call: &Call<'_>) -> Result<Option<Wanted>, ApiError> {
+fn status_filter(call: &Call<'_>) -> Result<Option<OutcomeFilter>, ApiError> {
     let named = |name: &str| match name {
-        "success" => Some(Wanted::Successes),
-        "failure" => Some(Wanted::Failures),
+        "success" => Some(OutcomeFilter::Successes),
+        "failure" => Some(OutcomeFilter::Failures),
         _ => None,
     };
     call.choice("HookDelivery", "status", named, "status must be success or failure")
@@ -110,23 +110,23 @@ fn named<'a>(call: &Call<'_>, hook: &'a Hook) -> Result<&'a Delivery, ApiError> 
 }
 
 #[derive(Debug)]
-pub struct Again {
+pub struct RedeliveryRequest {
     hook_key: HookKey,
     delivery: Delivery,
 }
 
 /// 422 when the log is full of waiting deliveries.
-pub fn again(call: &Call<'_>, hook: &Hook) -> Result<Again, ApiError> {
+pub fn redelivery(call: &Call<'_>, hook: &Hook) -> Result<RedeliveryRequest, ApiError> {
     let delivery = named(call, hook)?.clone();
     if hook.deliveries.waiting() >= DELIVERIES_MAX {
         let message = "too many deliveries are waiting already";
         return Err(ApiError::invalid("HookDelivery", "base", message));
     }
-    Ok(Again { hook_key: hook.hook_key(), delivery })
+    Ok(RedeliveryRequest { hook_key: hook.hook_key(), delivery })
 }
 
 /// Redelivers with `redelivery` true and the same GUID (SPECIFICATION, "Webhooks in practice").
-pub fn redeliver(call: &mut Call<'_>, again: Again) -> Outcome {
+pub fn redeliver(call: &mut Call<'_>, redelivery: RedeliveryRequest) -> Outcome {
     let (id, at) = (call.world.next_id(), call.now);
     let delivery = Delivery {
         id,
@@ -134,10 +134,10 @@ pub fn redeliver(call: &mut Call<'_>, again: Again) -> Outcome {
         attempt: Attempt::Redelivery,
         posted: None,
         receipt: Receipt::Pending,
-        ..again.delivery
+        ..redelivery.delivery
     };
-    call.world.hook_mut(again.hook_key).ok_or(ApiError::NotFound)?.deliveries.append(delivery);
-    queue::queue(call.world, again.hook_key);
+    call.world.hook_mut(redelivery.hook_key).ok_or(ApiError::NotFound)?.deliveries.append(delivery);
+    queue::queue(call.world, redelivery.hook_key);
     Ok(Reply::json(StatusCode::ACCEPTED, json!({})))
 }
 

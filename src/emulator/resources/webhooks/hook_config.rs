@@ -14,14 +14,14 @@ const URL_BYTES_MAX: usize = 8 * 1024;
 const SECRET_BYTES_MAX: usize = 4 * 1024;
 
 #[derive(Debug)]
-pub struct Given {
+pub struct ConfigFields {
     url: Option<String>,
     content_type: Option<ContentType>,
     secret: Change<String>,
     certificate: Option<Certificate>,
 }
 
-impl Given {
+impl ConfigFields {
     pub const NOTHING: Self =
         Self { url: None, content_type: None, secret: Change::Keep, certificate: None };
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::hook_config::{self, Given};
+use super::hook_config::{self, ConfigFields};
 use crate::emulator::accounts::Level;
 use crate::emulator::http::{ApiError, Fields, Reply, iso, segment};
 use crate::emulator::routing::{Call, Need, OrganizationRole, Outcome, Route, Unscoped};
@@ -94,8 +94,9 @@ fn patch(call: &mut Call<'_>) -> Outcome {
     if fields.string("name").is_some_and(|name| name != "web") {
         fields.invalid("name", "name must be web");
     }
-    let given =
-        fields.object("config").map_or(Given::NOTHING, |inner| whole_config(&mut fields, inner));
+    let given = fields
+        .object("config")
+        .map_or(ConfigFields::NOTHING, |inner| required_config(&mut fields, inner));
     let events = events(&mut fields);
     let active = fields.boolean("active");
     fields.check()?;
@@ -137,7 +138,7 @@ fn patch_config(call: &mut Call<'_>) -> Outcome {
 
 pub fn change_config(call: &mut Call<'_>, hook_key: HookKey) -> Outcome {
     let mut fields = Fields::parse("Hook", call.body)?;
-    let given = Given::read(&mut fields);
+    let given = ConfigFields::read(&mut fields);
     fields.check()?;
     let now = call.now;
     let hook = hook_mut(call, hook_key)?;
@@ -147,11 +148,11 @@ pub fn change_config(call: &mut Call<'_>, hook_key: HookKey) -> Outcome {
 }
 
 /// `url` is required.
-fn whole_config(fields: &mut Fields, mut inner: Fields) -> Given {
+fn required_config(fields: &mut Fields, mut inner: Fields) -> ConfigFields {
     if !inner.has("url") {
         inner.missing("url");
     }
-    let given = Given::read(&mut inner);
+    let given = ConfigFields::read(&mut inner);
     fields.absorb(inner, "config");
     given
 }
@@ -160,7 +161,7 @@ fn whole_config(fields: &mut Fields, mut inner: Fields) -> Given {
 fn new_config(fields: &mut Fields, mut inner: Fields) -> Config {
     let [username, password] = ["username", "password"]
         .map(|name| hook_config::short_string(&mut inner, name).filter(|text| !text.is_empty()));
-    whole_config(fields, inner).change(Config { username, password, ..Config::default() })
+    required_config(fields, inner).change(Config { username, password, ..Config::default() })
 }
 
 fn events(fields: &mut Fields) -> Option<Vec<String>> {

@@ -78,7 +78,7 @@ fn an_app_sees_itself_and_its_installations_with_its_jwt() {
 }
 
 #[test]
-fn an_installation_is_found_by_its_organisation_and_repositories() {
+fn an_app_finds_its_installation_by_organisation_or_repository() {
     let mut upstream = Upstream::new();
     let (acme, initech) = (acme_jwt(&upstream), initech_jwt(&upstream));
     assert_eq!(upstream.get(&acme, "/orgs/ACME/installation").assert_status(200).body["id"], 311);
@@ -128,7 +128,7 @@ fn the_app_level_endpoints_reject_user_and_installation_tokens() {
 }
 
 #[test]
-fn a_jwt_is_good_for_app_level_endpoints_and_public_answers_only() {
+fn a_jwt_opens_only_app_endpoints_and_public_answers() {
     let mut upstream = Upstream::new();
     let jwt = acme_jwt(&upstream);
     for path in [
@@ -261,7 +261,7 @@ fn the_body_may_narrow_the_permissions_and_not_widen_them() {
 }
 
 #[test]
-fn repositories_that_the_installation_does_not_reach_are_refused() {
+fn a_token_request_for_unreachable_repositories_is_refused() {
     let mut upstream = Upstream::new();
     let jwt = initech_jwt(&upstream);
     for (body, field) in [
@@ -292,7 +292,7 @@ fn repositories_that_the_installation_does_not_reach_are_refused() {
 }
 
 #[test]
-fn a_token_that_is_given_back_is_no_longer_good() {
+fn a_revoked_installation_token_is_rejected() {
     let mut upstream = Upstream::new();
     let (first, second) = (mint(&mut upstream, &Value::Null), mint(&mut upstream, &Value::Null));
     assert_ne!(first, second);
@@ -306,7 +306,7 @@ fn a_token_that_is_given_back_is_no_longer_good() {
 }
 
 #[test]
-fn apps_may_ask_for_2000_oauth_access_tokens_an_hour() {
+fn an_app_mints_at_most_2000_access_tokens_an_hour() {
     let mut upstream = Upstream::new();
     assert_eq!(
         upstream.get(NOBODY, "/_emulator/limits").body["limits"]["oauth-tokens.hour"],
@@ -324,11 +324,11 @@ fn apps_may_ask_for_2000_oauth_access_tokens_an_hour() {
             .is_some_and(|message| message.contains("secondary rate limit"))
     );
     assert_eq!(refused.header("retry-after"), "3600");
-    let books = upstream.books();
-    let of_the_app = books["secondary"]
+    let usage = upstream.usage();
+    let of_the_app = usage["secondary"]
         .as_array()
         .and_then(|all| all.iter().find(|one| one["account"] == "app-351"))
-        .expect("its books");
+        .expect("its usage");
     assert_eq!(of_the_app["oauth_tokens_hour"], 100);
     let other = acme_jwt(&upstream);
     upstream.post(&other, "/app/installations/311/access_tokens", &Value::Null).assert_status(201);
@@ -357,7 +357,7 @@ fn an_app_user_token_lists_its_installations() {
 }
 
 #[test]
-fn the_world_shows_what_a_jwt_needs_and_who_is_on_the_enterprise_cloud() {
+fn the_world_lists_app_keys_and_enterprise_cloud_organisations() {
     let world = Upstream::new().get(NOBODY, "/_emulator/world").body;
     let app = world["apps"]
         .as_array()
@@ -383,7 +383,7 @@ fn the_world_shows_what_a_jwt_needs_and_who_is_on_the_enterprise_cloud() {
 }
 
 #[test]
-fn a_jwt_with_anything_odd_in_it_is_a_bad_credential() {
+fn a_jwt_with_invalid_claims_or_a_foreign_key_is_rejected() {
     let mut upstream = Upstream::new();
     let header = json!({ "alg": "RS256" });
     for claims in [

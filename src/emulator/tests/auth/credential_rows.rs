@@ -21,7 +21,7 @@ fn issue() -> Value {
 }
 
 #[test]
-fn bearer_and_token_are_the_scheme_words() {
+fn bearer_and_token_are_the_accepted_schemes() {
     let mut upstream = Upstream::new();
     for (scheme, status) in [
         ("Bearer", 200),
@@ -68,7 +68,7 @@ fn an_expired_or_revoked_token_is_a_bad_credential_everywhere() {
 }
 
 #[test]
-fn a_token_generated_in_a_workflow_step_expires_after_60_minutes() {
+fn a_workflow_step_token_expires_after_60_minutes() {
     let mut upstream = Upstream::new();
     upstream.now = START;
     upstream.post(STEP, "/repos/acme/widgets/issues", &issue()).assert_status(201);
@@ -81,7 +81,7 @@ fn a_token_generated_in_a_workflow_step_expires_after_60_minutes() {
 }
 
 #[test]
-fn a_workflow_token_is_of_one_repository() {
+fn a_workflow_token_is_limited_to_one_repository() {
     let mut upstream = Upstream::new();
     upstream.post(WORKFLOW, "/repos/acme/widgets/issues", &issue()).assert_status(201);
     upstream.post(WORKFLOW, "/repos/acme/sprockets/issues", &issue()).assert_status(403);
@@ -91,7 +91,7 @@ fn a_workflow_token_is_of_one_repository() {
 }
 
 #[test]
-fn an_app_user_token_is_limited_by_the_apps_permissions_and_the_users_rights() {
+fn an_app_user_token_needs_the_rights_of_both_app_and_user() {
     let mut upstream = Upstream::new();
     upstream.get(IRIS_BY_APP, PRIVATE).assert_status(200);
     upstream.post(IRIS_BY_APP, &format!("{PRIVATE}/issues"), &issue()).assert_status(201);
@@ -102,7 +102,7 @@ fn an_app_user_token_is_limited_by_the_apps_permissions_and_the_users_rights() {
 }
 
 #[test]
-fn an_app_user_token_reaches_what_the_app_is_installed_on() {
+fn an_app_user_token_reaches_only_installed_repositories() {
     let mut upstream = Upstream::new();
     upstream.get("emu_classic_iris", NOT_CHOSEN).assert_status(200);
     upstream.get(IRIS_BY_APP, NOT_CHOSEN).assert_status(404);
@@ -120,7 +120,7 @@ fn an_app_user_token_reaches_what_the_app_is_installed_on() {
 }
 
 #[test]
-fn an_app_user_token_is_nobody_in_an_organisation_without_the_app() {
+fn an_app_user_token_loses_access_without_an_installation() {
     let mut upstream = Upstream::new();
     let world = &mut upstream.emulator.state.world;
     let position = world.token_positions[IRIS_BY_APP];
@@ -175,7 +175,7 @@ fn private_repositories_need_the_scope_repo_or_the_permission() {
 }
 
 #[test]
-fn every_rest_answer_says_which_permissions_its_endpoint_requires() {
+fn every_rest_answer_states_the_required_permissions() {
     let mut upstream = Upstream::new();
     let etag = upstream.get(ADA, "/repos/acme/widgets").header("etag").to_owned();
     upstream.set_limit("core@ben", 0);
@@ -195,12 +195,12 @@ fn every_rest_answer_says_which_permissions_its_endpoint_requires() {
         (ADA, "/repos/acme/widgets", &[("x-service-api-version", "1999-01-01")][..], 400),
     ] {
         let answer = upstream.get_with(token, path, headers).assert_status(status);
-        let said = answer
+        let accepted_permissions = answer
             .headers
             .get("x-accepted-service-permissions")
             .unwrap_or_else(|| panic!("{path} {status}"));
         if path == "/repos/acme/widgets" {
-            assert_eq!(said, "metadata=read", "{status}");
+            assert_eq!(accepted_permissions, "metadata=read", "{status}");
         }
     }
     let mut github = Upstream::github();
@@ -211,7 +211,7 @@ fn every_rest_answer_says_which_permissions_its_endpoint_requires() {
 }
 
 #[test]
-fn answers_to_tokens_with_scopes_say_which_they_have_and_which_are_accepted() {
+fn answers_to_classic_and_oauth_tokens_state_the_scopes() {
     let mut upstream = Upstream::new();
     upstream.set_limit("core@ben", 0);
     for (token, path, status, accepted) in [
@@ -248,7 +248,7 @@ fn answers_to_tokens_with_scopes_say_which_they_have_and_which_are_accepted() {
 }
 
 #[test]
-fn a_304_is_free_for_everybody_and_a_refusal_is_not() {
+fn a_304_costs_no_budget_but_a_401_does() {
     let mut upstream = Upstream::new();
     let etag = upstream.get(NOBODY, "/users/ada").header("etag").to_owned();
     assert_eq!(
@@ -273,7 +273,7 @@ fn a_304_is_free_for_everybody_and_a_refusal_is_not() {
 }
 
 #[test]
-fn every_status_of_the_errors_table_is_produced_by_something() {
+fn the_emulator_produces_every_status_of_the_errors_table() {
     let mut upstream = Upstream::new();
     let etag = upstream.get(ADA, "/user").header("etag").to_owned();
     let thread =

@@ -22,7 +22,7 @@ fn a_wrong_token_is_answered_401_bad_credentials() {
 }
 
 #[test]
-fn what_a_caller_may_not_see_is_not_found() {
+fn an_inaccessible_private_repository_is_not_found() {
     let mut upstream = Upstream::new();
     upstream.get(ADA, "/repos/acme/gadgets").assert_status(200);
     upstream.get(BEN, "/repos/acme/gadgets").assert_status(200);

@@ -1,4 +1,4 @@
-//! Credentials and apps.
+//! Tests of credentials and apps.
 
 pub mod apps;
 pub mod credential_rows;

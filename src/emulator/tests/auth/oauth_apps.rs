@@ -70,28 +70,28 @@ fn an_unchanged_answer_is_free_for_an_oauth_app_too() {
 #[test]
 fn an_oauth_app_checks_resets_and_deletes_its_tokens() {
     let mut upstream = Upstream::new();
-    let asked = json!({ "access_token": OAUTH });
-    let checked = send(&mut upstream, Method::POST, TOKEN, &asked).assert_status(200);
+    let target = json!({ "access_token": OAUTH });
+    let checked = send(&mut upstream, Method::POST, TOKEN, &target).assert_status(200);
     assert_eq!(
         (&checked.body["token"], &checked.body["user"]["login"]),
         (&json!(OAUTH), &json!("ada"))
     );
     assert_eq!(checked.body["app"]["client_id"], "emu_client_id");
-    let reset = send(&mut upstream, Method::PATCH, TOKEN, &asked).assert_status(200);
+    let reset = send(&mut upstream, Method::PATCH, TOKEN, &target).assert_status(200);
     let fresh = reset.body["token"].as_str().expect("a token").to_owned();
     assert_eq!(reset.body["scopes"], checked.body["scopes"]);
     upstream.get(OAUTH, "/user").assert_status(401);
     assert_eq!(upstream.get(&fresh, "/user").assert_status(200).body["login"], "ada");
-    send(&mut upstream, Method::POST, TOKEN, &asked).assert_status(404);
-    send(&mut upstream, Method::PATCH, TOKEN, &asked).assert_status(404);
-    let asked = json!({ "access_token": fresh });
-    send(&mut upstream, Method::DELETE, TOKEN, &asked).assert_status(204);
-    send(&mut upstream, Method::DELETE, TOKEN, &asked).assert_status(404);
+    send(&mut upstream, Method::POST, TOKEN, &target).assert_status(404);
+    send(&mut upstream, Method::PATCH, TOKEN, &target).assert_status(404);
+    let target = json!({ "access_token": fresh });
+    send(&mut upstream, Method::DELETE, TOKEN, &target).assert_status(204);
+    send(&mut upstream, Method::DELETE, TOKEN, &target).assert_status(404);
     upstream.get(&fresh, "/user").assert_status(401);
 }
 
 #[test]
-fn a_grant_that_is_deleted_takes_its_tokens_with_it() {
+fn a_deleted_grant_revokes_its_tokens() {
     let mut upstream = Upstream::new();
     send(
         &mut upstream,
@@ -106,7 +106,7 @@ fn a_grant_that_is_deleted_takes_its_tokens_with_it() {
 }
 
 #[test]
-fn an_oauth_app_learns_nothing_about_tokens_of_others() {
+fn an_oauth_app_cannot_check_tokens_of_others() {
     let mut upstream = Upstream::new();
     for token in [ADA, ADA_FINE, "emu_oauth_iris", "emu_classic_expired", "nobody", "🦀"] {
         send(&mut upstream, Method::POST, TOKEN, &json!({ "access_token": token }))
@@ -125,14 +125,14 @@ fn an_oauth_app_learns_nothing_about_tokens_of_others() {
 }
 
 #[test]
-fn the_routes_of_oauth_apps_are_for_oauth_apps() {
+fn the_oauth_app_routes_reject_every_other_credential() {
     let mut upstream = Upstream::new();
-    let asked = json!({ "access_token": OAUTH });
+    let target = json!({ "access_token": OAUTH });
     for (token, status) in
         [(ADA, 403), (OAUTH, 403), (INSTALLATION, 403), (NOBODY, 401), ("wrong", 401)]
     {
-        upstream.post(token, TOKEN, &asked).assert_status(status);
-        upstream.patch(token, TOKEN, &asked).assert_status(status);
+        upstream.post(token, TOKEN, &target).assert_status(status);
+        upstream.patch(token, TOKEN, &target).assert_status(status);
     }
     upstream.get(OAUTH, "/user").assert_status(200);
     for body in [
@@ -150,11 +150,11 @@ fn the_routes_of_oauth_apps_are_for_oauth_apps() {
 fn oauth_apps_may_make_2000_token_requests_an_hour() {
     let mut upstream = Upstream::new();
     upstream.set_limit("oauth-tokens.hour", 3);
-    let asked = json!({ "access_token": OAUTH });
+    let target = json!({ "access_token": OAUTH });
     for _ in 0..3 {
-        send(&mut upstream, Method::POST, TOKEN, &asked).assert_status(200);
+        send(&mut upstream, Method::POST, TOKEN, &target).assert_status(200);
     }
-    let refused = send(&mut upstream, Method::POST, TOKEN, &asked).assert_status(403);
+    let refused = send(&mut upstream, Method::POST, TOKEN, &target).assert_status(403);
     assert_eq!(refused.header("retry-after"), "3600");
     assert_eq!(upstream.get(NOBODY, "/_emulator/limits").body["limits"]["oauth-tokens.hour"], 3);
 }

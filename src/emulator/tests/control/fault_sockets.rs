@@ -42,7 +42,7 @@ impl Ended {
         &self.bytes[end..]
     }
 
-    fn announced(&self) -> usize {
+    fn content_length(&self) -> usize {
         let length = self
             .head()
             .lines()
@@ -94,13 +94,13 @@ impl Running {
             .unwrap_or(0)
     }
 
-    async fn all_places_are_free(&self) {
+    async fn wait_until_none_in_flight(&self) {
         let freed = async {
             while self.in_flight() > 0 {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(10), freed).await.expect("its place is freed");
+        tokio::time::timeout(Duration::from_secs(10), freed).await.expect("the slot is freed");
     }
 
     async fn raw(&self, method: &str, path: &str, more: &str) -> TcpStream {
@@ -163,7 +163,7 @@ async fn a_reset_resets_the_connection_before_or_after_execution() {
             (&running.last()["executed"], &running.last()["fault"]),
             (&json!(executed), &json!(fault))
         );
-        assert_eq!(running.in_flight(), 0, "its place was free before the client saw it");
+        assert_eq!(running.in_flight(), 0, "the slot was free before the client saw it");
     }
     running.handle.shutdown().await;
 }
@@ -186,7 +186,7 @@ async fn a_reset_in_h2_resets_the_stream_and_the_connection_goes_on() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_a_connection_closed_in_good_order() {
+async fn a_lost_answer_closes_the_connection_without_a_reset() {
     let running = Running::start().await;
     running.arm(&json!({ "fault": "lost" }));
     let ended = running
@@ -206,16 +206,16 @@ async fn a_lost_answer_is_a_connection_closed_in_good_order() {
 }
 
 #[tokio::test]
-async fn half_a_body_comes_with_its_full_length_announced() {
+async fn half_a_body_arrives_under_its_full_content_length() {
     let running = Running::start().await;
     let whole = running.ended("GET", "/user", "connection: close\r\n").await;
-    assert_eq!(whole.body().len(), whole.announced());
+    assert_eq!(whole.body().len(), whole.content_length());
     running.arm(&json!({ "fault": "half_body" }));
     let half = running.ended("GET", "/user", "").await;
     assert!(half.head().starts_with("http/1.1 200"), "{}", half.head());
     assert_eq!(
-        (half.announced(), half.body().len(), half.error),
-        (whole.announced(), whole.announced() / 2, None)
+        (half.content_length(), half.body().len(), half.error),
+        (whole.content_length(), whole.content_length() / 2, None)
     );
     assert_eq!(half.body(), &whole.body()[..half.body().len()]);
     let mut client = running.h2().await;
@@ -259,7 +259,7 @@ async fn half_a_chunked_body_has_no_last_chunk() {
 }
 
 #[tokio::test]
-async fn half_of_a_large_body_comes_whole_in_either_protocol() {
+async fn half_of_a_large_body_arrives_over_http1_and_h2() {
     let running = Running::start().await;
     let path = "/repos/acme/widgets/issues?per_page=100&state=all";
     let whole = running.ended("GET", path, "connection: close\r\n").await.body().len();
@@ -278,7 +278,7 @@ async fn half_of_a_large_body_comes_whole_in_either_protocol() {
 }
 
 #[tokio::test]
-async fn an_answer_without_a_body_has_no_half() {
+async fn a_half_body_fault_leaves_a_head_answer_intact() {
     let running = Running::start().await;
     running.arm(&json!({ "fault": "half_body" }));
     let head = running.ended("HEAD", "/user", "").await;
@@ -293,7 +293,7 @@ async fn an_answer_without_a_body_has_no_half() {
 }
 
 #[tokio::test]
-async fn a_stalled_answer_comes_when_its_time_has_come() {
+async fn a_stalled_answer_is_sent_after_its_delay() {
     let running = Running::start().await;
     let mut client = running.h2().await;
     for executed in [true, false] {
@@ -302,7 +302,7 @@ async fn a_stalled_answer_comes_when_its_time_has_come() {
         let second = running.ask(&mut client, "/user");
         let move_on = async {
             running.handle.wait_until_struck(fault, 2).await;
-            assert_eq!(running.in_flight(), 2, "both have their places");
+            assert_eq!(running.in_flight(), 2, "both are in flight");
             assert_eq!(
                 running.control(Method::GET, "faults", &Value::Null)["faults"][0]["holding"],
                 2
@@ -322,24 +322,24 @@ async fn a_stalled_answer_comes_when_its_time_has_come() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_it_is_stalled_frees_its_place() {
+async fn a_disconnected_stalled_client_frees_its_slot() {
     let running = Running::start().await;
     let fault = running.arm(&json!({ "fault": "stall" }));
     let leaving = running.raw("GET", "/user", "").await;
     running.handle.wait_until_struck(fault, 1).await;
     assert_eq!(running.in_flight(), 1);
     drop(leaving);
-    running.all_places_are_free().await;
+    running.wait_until_none_in_flight().await;
     let mut client = running.h2().await;
     {
-        let mut asking = Box::pin(running.ask(&mut client, "/user"));
+        let mut stalled_request = Box::pin(running.ask(&mut client, "/user"));
         tokio::select! {
-            _ = &mut asking => panic!("it is stalled for ever"),
+            _ = &mut stalled_request => panic!("it is stalled for ever"),
             () = running.handle.wait_until_struck(fault, 2) => {}
         }
         assert_eq!(running.in_flight(), 1);
     }
-    running.all_places_are_free().await;
+    running.wait_until_none_in_flight().await;
     assert_eq!(running.control(Method::GET, "faults", &Value::Null)["faults"][0]["holding"], 0);
     running.disarm();
     assert_eq!(
@@ -350,7 +350,7 @@ async fn a_client_that_leaves_while_it_is_stalled_frees_its_place() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_before_its_refusal_does_not_know_of_it() {
+async fn an_undelivered_denial_leaves_sent_while_limited_at_0() {
     let running = Running::start().await;
     running.control(Method::PUT, "limits", &json!({ "points.rest": 0 }));
     let fault = running.arm(&json!({ "fault": "stall", "match": { "nth": 1 } }));
@@ -372,13 +372,13 @@ async fn a_client_that_leaves_before_its_refusal_does_not_know_of_it() {
             .head()
             .starts_with("http/1.1 403")
     );
-    let books = running.control(Method::GET, "books", &Value::Null);
-    assert_eq!((&books["refused_secondary"], &books["sent_while_limited"]), (&json!(2), &json!(0)));
+    let usage = running.control(Method::GET, "books", &Value::Null);
+    assert_eq!((&usage["refused_secondary"], &usage["sent_while_limited"]), (&json!(2), &json!(0)));
     running.handle.shutdown().await;
 }
 
 #[tokio::test]
-async fn deleting_a_fault_lets_its_stalled_answers_go() {
+async fn a_deleted_fault_releases_its_stalled_answers() {
     let running = Running::start().await;
     let fault = running.arm(&json!({ "fault": "stall" }));
     let stalled = running.ended("GET", "/user", "connection: close\r\n");
@@ -392,7 +392,7 @@ async fn deleting_a_fault_lets_its_stalled_answers_go() {
 }
 
 #[tokio::test]
-async fn a_test_can_wait_over_http_until_a_fault_has_struck() {
+async fn a_control_request_waits_until_a_fault_has_struck() {
     let running = Running::start().await;
     let FaultId(id) = running.arm(&json!({ "fault": "stall" }));
     let stalled = running.ended("GET", "/user", "connection: close\r\n");
@@ -417,7 +417,7 @@ fn remaining_of(bytes: &[u8]) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reordered_answers_come_with_the_older_headers_last() {
+async fn a_reordered_answer_arrives_last_with_older_headers() {
     let running = Running::start().await;
     for turn in 0..100 {
         let fault = running.arm(&json!({ "fault": "reorder", "after": 1, "match": { "nth": 1 } }));
@@ -439,7 +439,7 @@ async fn reordered_answers_come_with_the_older_headers_last() {
 }
 
 #[tokio::test]
-async fn a_reordered_answer_that_nothing_overtakes_leaves_after_its_time() {
+async fn a_reordered_answer_without_followers_is_sent_at_its_timeout() {
     let running = Running::start().await;
     let fault = running.arm(&json!({ "fault": "reorder", "seconds": 5, "match": { "nth": 1 } }));
     let held = running.ended("GET", "/user", "connection: close\r\n");
@@ -475,7 +475,7 @@ async fn answers_on_one_h2_connection_can_be_reordered_too() {
 }
 
 #[tokio::test]
-async fn a_gate_and_a_fault_hold_the_same_request_one_after_the_other() {
+async fn a_fault_strikes_a_request_after_its_gate_opens() {
     let running = Running::start().await;
     let gate =
         running.control(Method::POST, "gates", &json!({ "match": { "path": "/user" } }))["id"]
@@ -494,7 +494,7 @@ async fn a_gate_and_a_fault_hold_the_same_request_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_reset_of_the_emulator_lets_go_what_gates_and_faults_hold() {
+async fn an_emulator_reset_releases_gated_and_stalled_requests() {
     let running = Running::start().await;
     let gate =
         running.control(Method::POST, "gates", &json!({ "match": { "path": "/user" } }))["id"]
@@ -519,7 +519,7 @@ async fn a_reset_of_the_emulator_lets_go_what_gates_and_faults_hold() {
 }
 
 #[tokio::test]
-async fn clients_that_come_and_go_at_many_gates_leave_nothing_behind() {
+async fn disconnected_and_released_clients_leave_no_held_request() {
     let running = Running::start().await;
     let mut gates: Vec<u64> = Vec::new();
     for turn in 0..40 {
@@ -537,7 +537,7 @@ async fn clients_that_come_and_go_at_many_gates_leave_nothing_behind() {
         running.handle.wait_until_held(held_by, 1).await;
         if turn % 2 == 0 {
             drop(leaving);
-            running.all_places_are_free().await;
+            running.wait_until_none_in_flight().await;
         } else {
             running.control(Method::DELETE, &format!("gates/{}", gates.remove(0)), &Value::Null);
             let mut stream = leaving;

@@ -53,7 +53,7 @@ fn a_502_before_execution_does_nothing_and_costs_nothing() {
     upstream.arm(&json!({ "fault": "status", "match": { "method": "POST", "nth": 1 } }));
     let answer = upstream.issue("x").assert_status(502);
     assert_eq!(answer.body["message"], "Server Error");
-    assert_eq!(answer.header("x-ratelimit-remaining"), "", "what stands in front knows no budget");
+    assert_eq!(answer.header("x-ratelimit-remaining"), "", "a proxy in front knows no budget");
     assert_eq!(upstream.issues(), before);
     let last = upstream.last();
     assert_eq!(
@@ -78,7 +78,7 @@ fn a_post_that_is_answered_502_may_have_been_executed() {
 }
 
 #[test]
-fn any_error_status_can_be_asked_for_with_body_and_headers() {
+fn a_status_fault_takes_any_error_status_body_and_headers() {
     let mut upstream = Upstream::new();
     let fault = json!({ "fault": "status", "status": 503, "body": "<p>down</p>", "headers": { "retry-after": "7" }, "match": { "nth": 1 } });
     upstream.arm(&fault);
@@ -88,7 +88,7 @@ fn any_error_status_can_be_asked_for_with_body_and_headers() {
     upstream.arm(&json!({ "fault": "status", "status": 422, "body": { "message": "no" }, "match": { "nth": 1 } }));
     let answer = upstream.get(ADA, "/user").assert_status(422);
     assert_eq!(answer.body, json!({ "message": "no" }));
-    assert_eq!(answer.remaining(), 5_000, "the service itself says what is true of every answer");
+    assert_eq!(answer.remaining(), 5_000, "an answer of the service itself has the usual headers");
     upstream.arm(&json!({ "fault": "status", "status": 500, "match": { "nth": 1 } }));
     let head =
         upstream.send(&request(Method::HEAD, ADA, "/user", &[], &Value::Null)).assert_status(500);
@@ -114,12 +114,12 @@ fn the_nth_matching_request_is_struck_and_no_other() {
     assert_eq!(
         shown["match"],
         json!({ "method": "get", "path": "/users/*", "nth": 2 }),
-        "as it was asked for"
+        "as in the request"
     );
 }
 
 #[test]
-fn without_nth_every_matching_request_is_struck_and_times_bounds_it() {
+fn a_fault_without_nth_strikes_every_match_up_to_times() {
     let mut upstream = Upstream::new();
     upstream.arm(&json!({ "fault": "status", "match": { "path": "/user" } }));
     for _ in 0..3 {
@@ -133,7 +133,7 @@ fn without_nth_every_matching_request_is_struck_and_times_bounds_it() {
 }
 
 #[test]
-fn a_fault_can_be_for_one_account_or_one_token() {
+fn a_fault_may_match_one_account_or_one_token() {
     let mut upstream = Upstream::new();
     upstream.arm(&json!({ "fault": "status", "status": 500, "match": { "account": "ben" } }));
     upstream.arm(&json!({ "fault": "status", "status": 501, "match": { "token": ADA_FINE } }));
@@ -143,7 +143,7 @@ fn a_fault_can_be_for_one_account_or_one_token() {
 }
 
 #[test]
-fn a_request_has_one_end_and_the_first_fault_armed_decides_it() {
+fn the_first_armed_fault_decides_the_end_of_a_request() {
     let mut upstream = Upstream::new();
     let first = upstream.arm(&json!({ "fault": "status", "status": 500, "match": { "nth": 1 } }));
     let second = upstream.arm(&json!({ "fault": "status", "status": 501, "match": { "nth": 1 } }));
@@ -164,7 +164,7 @@ fn a_request_has_one_end_and_the_first_fault_armed_decides_it() {
 }
 
 #[test]
-fn what_only_a_socket_can_do_is_told_to_callers_without_one() {
+fn wire_faults_are_reported_to_callers_without_a_socket() {
     let mut upstream = Upstream::new();
     let before = upstream.issues();
     for (fault, wire, executed, status) in [
@@ -195,21 +195,21 @@ fn what_only_a_socket_can_do_is_told_to_callers_without_one() {
     }
     assert_eq!(upstream.issues(), before + 5);
     assert_eq!(upstream.wire(Method::GET, "/user", &Value::Null), (None, 200));
-    assert_eq!(upstream.books()["secondary"][0]["in_flight"], 0);
+    assert_eq!(upstream.usage()["secondary"][0]["in_flight"], 0);
 }
 
 #[test]
-fn a_stalled_request_has_its_place_until_it_leaves_or_its_client_is_gone() {
+fn a_stalled_request_is_in_flight_until_it_finishes() {
     let mut upstream = Upstream::new();
     for executed in [true, false] {
         let id = upstream.arm(&json!({ "fault": "stall", "seconds": 30, "executed": executed, "match": { "nth": 1 } }));
         let stalled = upstream.arrives(Method::GET, ADA, "/user");
         assert_eq!(stalled.wire, Wire::HeldBack { until: upstream.now + Duration::from_secs(30) });
         assert!(upstream.emulator.is_held_back(upstream.now, stalled.id));
-        assert_eq!(upstream.books()["secondary"][0]["in_flight"], 1);
+        assert_eq!(upstream.usage()["secondary"][0]["in_flight"], 1);
         assert_eq!(upstream.get(NOBODY, &format!("/_emulator/faults/{id}")).body["holding"], 1);
         upstream.emulator.finish(upstream.now, stalled.id);
-        assert_eq!(upstream.books()["secondary"][0]["in_flight"], 0);
+        assert_eq!(upstream.usage()["secondary"][0]["in_flight"], 0);
         assert_eq!(upstream.get(NOBODY, &format!("/_emulator/faults/{id}")).body["holding"], 0);
     }
     let timed = {
@@ -221,7 +221,7 @@ fn a_stalled_request_has_its_place_until_it_leaves_or_its_client_is_gone() {
 }
 
 #[test]
-fn deleting_a_fault_lets_go_what_it_holds_and_so_does_a_reset() {
+fn a_deleted_fault_or_a_reset_releases_stalled_requests() {
     let mut upstream = Upstream::new();
     let id = upstream.arm(&json!({ "fault": "stall" }));
     let stalled = upstream.arrives(Method::GET, ADA, "/user");
@@ -235,7 +235,7 @@ fn deleting_a_fault_lets_go_what_it_holds_and_so_does_a_reset() {
 }
 
 #[test]
-fn a_reordered_answer_leaves_after_later_ones_of_its_account_with_older_headers() {
+fn a_reordered_answer_waits_for_later_answers_of_its_account() {
     let mut upstream = Upstream::new();
     upstream.arm(&json!({ "fault": "reorder", "after": 2, "match": { "nth": 1 } }));
     let held = upstream.arrives(Method::GET, ADA, "/user");
@@ -257,28 +257,28 @@ fn a_reordered_answer_leaves_after_later_ones_of_its_account_with_older_headers(
 }
 
 #[test]
-fn a_lost_refusal_is_known_to_nobody() {
+fn a_lost_denial_leaves_sent_while_limited_at_0() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 0);
     upstream.arm(&json!({ "fault": "lost", "match": { "times": 2 } }));
     upstream.get(ADA, "/user");
     upstream.get(ADA, "/user");
-    assert_eq!(upstream.books()["sent_while_limited"], 0);
-    assert_eq!(upstream.last()["refused"], "points", "it was not waiting for anything it knew of");
+    assert_eq!(upstream.usage()["sent_while_limited"], 0);
+    assert_eq!(upstream.last()["refused"], "points", "the account knew of no wait");
     upstream.set_limit("points.rest", 900);
     upstream.set_limit("core", 0);
     upstream.arm(&json!({ "fault": "status", "executed": true, "match": { "times": 2 } }));
     upstream.get(ADA, "/user").assert_status(502);
     upstream.get(ADA, "/user").assert_status(502);
-    let books = upstream.books();
+    let usage = upstream.usage();
     assert_eq!(
-        (&books["refused_primary"], &books["sent_while_limited"], &books["told"]),
+        (&usage["refused_primary"], &usage["sent_while_limited"], &usage["told"]),
         (&json!(2), &json!(0), &json!([]))
     );
 }
 
 #[test]
-fn what_is_sent_in_spite_of_a_refusal_is_counted_whatever_becomes_of_its_answer() {
+fn a_request_while_limited_counts_even_if_its_answer_is_faulty() {
     let mut upstream = Upstream::new();
     upstream.set_limit("core", 0);
     upstream.get(ADA, "/user").assert_status(403);
@@ -286,11 +286,11 @@ fn what_is_sent_in_spite_of_a_refusal_is_counted_whatever_becomes_of_its_answer(
         upstream.arm(&json!({ "fault": fault, "match": { "nth": 1 } }));
         upstream.get(ADA, "/user");
     }
-    assert_eq!(upstream.books()["sent_while_limited"], 4);
+    assert_eq!(upstream.usage()["sent_while_limited"], 4);
 }
 
 #[test]
-fn a_secondary_refusal_on_demand_closes_the_account_as_told() {
+fn a_secondary_fault_limits_the_account_for_its_retry_after() {
     let mut upstream = Upstream::new();
     upstream.arm(&json!({ "fault": "secondary", "retry_after": 5, "match": { "nth": 1 } }));
     let refused = upstream.get(ADA, "/user").assert_status(403);
@@ -306,18 +306,18 @@ fn a_secondary_refusal_on_demand_closes_the_account_as_told() {
         (&json!("fault"), &json!(false))
     );
     assert_eq!(
-        (&upstream.books()["refused_secondary"], &upstream.books()["sent_while_limited"]),
+        (&upstream.usage()["refused_secondary"], &upstream.usage()["sent_while_limited"]),
         (&json!(1), &json!(0))
     );
     upstream.pass(4);
     upstream.get(ADA, "/user").assert_status(403);
-    assert_eq!(upstream.books()["sent_while_limited"], 1);
+    assert_eq!(upstream.usage()["sent_while_limited"], 1);
     upstream.pass(1);
     upstream.get(ADA, "/user").assert_status(200);
 }
 
 #[test]
-fn a_secondary_refusal_without_retry_after_means_a_minute_and_with_remaining_0_until_the_reset() {
+fn a_secondary_fault_lasts_a_minute_or_until_the_reset() {
     let mut upstream = Upstream::new();
     upstream.arm(&json!({ "fault": "secondary", "status": 429, "match": { "nth": 1 } }));
     assert_eq!(upstream.get(ADA, "/user").assert_status(429).header("retry-after"), "");
@@ -339,7 +339,7 @@ fn a_secondary_refusal_without_retry_after_means_a_minute_and_with_remaining_0_u
 }
 
 #[test]
-fn a_refusal_closes_the_account_no_longer_than_it_says() {
+fn a_secondary_denial_ends_with_its_retry_after() {
     let mut upstream = Upstream::new();
     upstream.set_limit("core", 1);
     upstream.get(ADA, "/user").assert_status(200);
@@ -347,11 +347,11 @@ fn a_refusal_closes_the_account_no_longer_than_it_says() {
     upstream.get(ADA, "/user").assert_status(403);
     upstream.pass(5);
     upstream.get(ADA, "/search/issues?q=x").assert_status(200);
-    assert_eq!(upstream.books()["sent_while_limited"], 0);
+    assert_eq!(upstream.usage()["sent_while_limited"], 0);
 }
 
 #[test]
-fn a_refusal_can_be_a_page_without_retry_after() {
+fn a_denial_may_be_an_html_page_without_retry_after() {
     let mut upstream = Upstream::new();
     upstream.arm(&json!({ "fault": "html_refusal", "match": { "nth": 1 } }));
     let refused = upstream.get(ADA, "/user").assert_status(403);
@@ -367,7 +367,7 @@ fn a_refusal_can_be_a_page_without_retry_after() {
 }
 
 #[test]
-fn a_revoked_token_is_401_now_and_ever_after_until_a_reset() {
+fn a_revoked_token_is_401_until_a_reset() {
     let mut upstream = Upstream::new();
     let id = upstream.arm(&json!({ "fault": "revoke", "match": { "token": ADA, "nth": 2 } }));
     upstream.get(ADA, "/user").assert_status(200);
@@ -380,7 +380,7 @@ fn a_revoked_token_is_401_now_and_ever_after_until_a_reset() {
 }
 
 #[test]
-fn a_request_without_a_credential_has_none_to_lose() {
+fn a_revoke_fault_spares_requests_without_a_credential() {
     let mut upstream = Upstream::new();
     upstream.arm(&json!({ "fault": "revoke" }));
     upstream.get(NOBODY, "/users/ada").assert_status(200);
@@ -394,7 +394,7 @@ fn a_request_without_a_credential_has_none_to_lose() {
 }
 
 #[test]
-fn the_reset_wobbles_by_the_seed_or_to_and_fro() {
+fn the_reset_time_wobbles_randomly_by_the_seed_or_alternates() {
     let seen = |seed: u64, pattern: &str| {
         let mut upstream = Upstream::with(Options { seed, ..Options::default() });
         let truth: i64 =
@@ -418,7 +418,7 @@ fn the_reset_wobbles_by_the_seed_or_to_and_fro() {
 }
 
 #[test]
-fn a_wrong_clock_shows_in_date_and_reset_and_the_budget_itself_stays_right() {
+fn a_clock_offset_shifts_date_and_reset_but_not_the_budget() {
     let mut upstream = Upstream::new();
     let truth = upstream.get(ADA, "/user");
     upstream.arm(&json!({ "fault": "clock_offset", "seconds": -90 }));
@@ -436,12 +436,12 @@ fn a_wrong_clock_shows_in_date_and_reset_and_the_budget_itself_stays_right() {
         (&body["resources"]["core"]["reset"], &body["rate"]["reset"]),
         (&json!(secs(&wrong)), &json!(secs(&wrong)))
     );
-    assert_eq!(upstream.books()["windows"][0]["reset"], secs(&truth));
+    assert_eq!(upstream.usage()["windows"][0]["reset"], secs(&truth));
     assert_eq!(upstream.last()["fault"], "clock_offset");
 }
 
 #[test]
-fn rate_limit_can_report_a_pristine_window_while_the_real_one_is_nearly_spent() {
+fn a_pristine_rate_limit_answer_hides_the_spent_budget() {
     let mut upstream = Upstream::new();
     upstream.set_limit("core", 3);
     upstream.get(ADA, "/user");
@@ -457,7 +457,7 @@ fn rate_limit_can_report_a_pristine_window_while_the_real_one_is_nearly_spent() 
 }
 
 #[test]
-fn a_lagging_replica_shows_what_was_before() {
+fn a_lagging_replica_serves_the_previous_version() {
     let mut upstream = Upstream::new();
     let described = |answer: Answer| answer.body["description"].as_str().unwrap_or("").to_owned();
     let rename = |upstream: &mut Upstream, text: &str| {
@@ -482,7 +482,7 @@ fn a_lagging_replica_shows_what_was_before() {
 }
 
 #[test]
-fn what_a_replica_showed_is_forgotten_with_its_fault() {
+fn a_deleted_stale_read_fault_forgets_its_reads() {
     let mut upstream = Upstream::new();
     upstream.arm(&json!({ "fault": "stale_read", "reads": 2 }));
     upstream.get(ADA, "/repos/acme/widgets/issues/80").assert_status(404);
@@ -493,7 +493,7 @@ fn what_a_replica_showed_is_forgotten_with_its_fault() {
 }
 
 #[test]
-fn distortions_meet_with_one_another_and_with_an_end() {
+fn header_faults_combine_with_each_other_and_a_status_fault() {
     let mut upstream = Upstream::new();
     upstream.arm(&json!({ "fault": "wobble", "seconds": 1, "pattern": "alternating" }));
     upstream.arm(&json!({ "fault": "status", "status": 500, "match": { "nth": 1 } }));
@@ -507,7 +507,7 @@ fn distortions_meet_with_one_another_and_with_an_end() {
 }
 
 #[test]
-fn a_fault_strikes_while_replaying_too() {
+fn a_fault_strikes_during_replay_too() {
     let mut upstream = Upstream::new();
     upstream.emulator = Emulator::replaying(
         Options::default(),
@@ -522,7 +522,7 @@ fn a_fault_strikes_while_replaying_too() {
 }
 
 #[test]
-fn a_fault_that_cannot_be_taken_names_every_wrong_field() {
+fn an_invalid_fault_names_every_wrong_field() {
     let mut upstream = Upstream::new();
     let wrong = json!({ "fault": "stall", "seconds": "long", "match": { "nth": 0, "method": 7, "colour": 1 }, "status": 500 });
     let refused = upstream.post(NOBODY, "/_emulator/faults", &wrong).assert_status(422);

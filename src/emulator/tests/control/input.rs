@@ -51,7 +51,7 @@ fn an_unknown_control_is_404_and_a_wrong_method_405() {
 }
 
 #[test]
-fn malformed_json_is_400_everywhere_and_so_is_what_is_no_object() {
+fn a_control_body_that_is_no_json_object_is_400() {
     let mut upstream = Upstream::new();
     for (method, path) in [
         ("PUT", "limits"),
@@ -79,7 +79,7 @@ fn malformed_json_is_400_everywhere_and_so_is_what_is_no_object() {
 }
 
 #[test]
-fn a_gate_that_cannot_be_taken_names_its_wrong_fields_and_holds_nothing() {
+fn an_invalid_gate_names_its_wrong_fields_and_holds_nothing() {
     let mut upstream = Upstream::new();
     for (body, field) in [
         (json!({ "match": [] }), "match"),
@@ -136,14 +136,14 @@ fn huge_limits_overflow_nothing() {
             upstream.post(ADA, "/repos/acme/widgets/issues", &json!({ "title": "x" }));
             upstream.get(ADA, "/notifications");
             upstream.get(INSTALLATION, "/rate_limit");
-            upstream.books();
+            upstream.usage();
         }
         upstream.post(NOBODY, "/_emulator/reset", &Value::Null).assert_status(200);
     }
 }
 
 #[test]
-fn the_transcript_can_be_read_in_pieces_and_says_what_there_is() {
+fn the_transcript_is_paged_by_since_and_limit() {
     let mut upstream = Upstream::new();
     for _ in 0..5 {
         upstream.get(ADA, "/user");
@@ -178,7 +178,7 @@ fn the_transcript_can_be_read_in_pieces_and_says_what_there_is() {
 }
 
 #[test]
-fn another_seed_makes_another_world_and_what_is_not_given_stays() {
+fn a_new_seed_makes_a_new_world_and_keeps_omitted_options() {
     let mut upstream = Upstream::new();
     let readme = |upstream: &mut Upstream| {
         upstream.get(ADA, "/repos/acme/widgets/readme").body["content"].clone()
@@ -214,7 +214,7 @@ fn another_seed_makes_another_world_and_what_is_not_given_stays() {
 }
 
 #[test]
-fn a_seed_that_cannot_be_taken_changes_nothing() {
+fn an_invalid_seed_changes_nothing() {
     let mut upstream = Upstream::new();
     upstream.issue_exists();
     for (body, field) in [
@@ -239,7 +239,7 @@ impl Upstream {
 }
 
 #[test]
-fn what_was_under_way_before_a_reset_cannot_disturb_what_comes_after() {
+fn a_request_from_before_a_reset_leaves_the_new_state_alone() {
     let mut upstream = Upstream::new();
     upstream.post(NOBODY, "/_emulator/gates", &json!({})).assert_status(201);
     let old = upstream.emulator.arrive(
@@ -251,7 +251,7 @@ fn what_was_under_way_before_a_reset_cannot_disturb_what_comes_after() {
     upstream.post(NOBODY, "/_emulator/gates", &json!({})).assert_status(201);
     assert!(
         old.gate.is_some_and(|gate| upstream.emulator.gate_is_open(gate)),
-        "it is let go, whatever gates there are now"
+        "it is released, although there is a new gate"
     );
     let new = upstream.emulator.arrive(
         upstream.now,
@@ -259,8 +259,12 @@ fn what_was_under_way_before_a_reset_cannot_disturb_what_comes_after() {
         PEER,
     );
     upstream.emulator.finish(upstream.now, old.id);
-    assert_eq!(upstream.books()["secondary"][0]["in_flight"], 1, "the new request keeps its place");
-    assert!(new.id > old.id, "who reads the transcript from a number on misses nothing");
+    assert_eq!(
+        upstream.usage()["secondary"][0]["in_flight"],
+        1,
+        "the new request is still in flight"
+    );
+    assert!(new.id > old.id, "a reader of the transcript from a number on misses nothing");
 }
 
 #[test]
@@ -287,12 +291,12 @@ fn a_page_of_another_site_cannot_use_the_control_plane() {
 }
 
 #[test]
-fn books_show_every_secondary_window_and_who_was_told() {
+fn the_usage_report_shows_windows_and_announced_limits() {
     let mut upstream = Upstream::new();
     upstream.post(ADA, "/repos/acme/widgets/issues", &json!({ "title": "x" })).assert_status(201);
     upstream.post(ADA, "/graphql", &json!({ "query": "{viewer{login}}" })).assert_status(200);
-    let books = upstream.books();
-    let windows = books["secondary"][0]["windows"].as_array().expect("a list");
+    let usage = upstream.usage();
+    let windows = usage["secondary"][0]["windows"].as_array().expect("a list");
     let window = |limit: &str| {
         windows.iter().find(|window| window["limit"] == limit).cloned().expect("a window")
     };
@@ -314,8 +318,11 @@ fn books_show_every_secondary_window_and_who_was_told() {
     );
     upstream.set_limit("core", 1);
     upstream.get(ADA, "/user").assert_status(403);
-    let told = upstream.books()["told"].clone();
-    assert_eq!((&told[0]["account"], &told[0]["resource"]), (&json!("ada"), &json!("core")));
+    let announced = upstream.usage()["told"].clone();
+    assert_eq!(
+        (&announced[0]["account"], &announced[0]["resource"]),
+        (&json!("ada"), &json!("core"))
+    );
 }
 
 fn random_value(dice: &mut Rng, depth: u32) -> Value {
@@ -421,7 +428,7 @@ fn random_request(dice: &mut Rng, turn: u32) -> Option<(&'static str, Request<By
 }
 
 #[test]
-fn no_control_request_makes_it_panic_and_every_answer_is_well_formed() {
+fn random_control_requests_get_only_well_formed_answers() {
     let seed = 20_260_803;
     let mut dice = Rng::new(seed);
     let mut upstream = Upstream::new();
@@ -442,13 +449,13 @@ fn no_control_request_makes_it_panic_and_every_answer_is_well_formed() {
         assert!(answer.status < 400 || answer.body["message"].is_string(), "{}", what());
         armed += u32::from(answer.status == 201 && path == "faults");
         upstream.now = upstream.now + Duration::from_millis(dice.below(2_000));
-        let asked = upstream.get(ADA, "/user");
+        let answered = upstream.get(ADA, "/user");
         assert!(
-            asked.headers == HeaderMap::new() || (200..600).contains(&asked.status),
+            answered.headers == HeaderMap::new() || (200..600).contains(&answered.status),
             "{}",
             what()
         );
-        struck += u32::from(asked.status >= 400);
+        struck += u32::from(answered.status >= 400);
     }
     assert!(
         armed > cases(50) && struck > cases(50),

@@ -1,4 +1,4 @@
-//! The control plane and faults.
+//! Tests of the control plane and faults.
 
 pub mod fault_sockets;
 pub mod faults;

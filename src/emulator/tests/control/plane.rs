@@ -39,7 +39,7 @@ fn the_control_plane_is_neither_counted_nor_recorded() {
 }
 
 #[test]
-fn the_transcript_tells_what_each_request_really_was() {
+fn the_transcript_records_how_each_request_was_served() {
     let mut upstream = Upstream::new();
     let etag = upstream.get(ADA, "/repos/acme/widgets").header("etag").to_owned();
     upstream.get_with(ADA, "/repos/acme/widgets?x=1", &[("if-none-match", &etag)]);
@@ -71,18 +71,18 @@ fn the_transcript_tells_what_each_request_really_was() {
 }
 
 #[test]
-fn books_tell_the_truth_about_every_window() {
+fn the_usage_report_shows_every_window() {
     let mut upstream = Upstream::new();
     upstream.get(ADA, "/user");
     upstream.get(ADA, "/search/issues?q=x");
-    let books = upstream.books();
-    let windows = books["windows"].as_array().expect("a list");
+    let usage = upstream.usage();
+    let windows = usage["windows"].as_array().expect("a list");
     assert_eq!(windows.len(), 2);
     assert!(windows.iter().any(|window| window["resource"] == "core"
         && window["account"] == "ada"
         && window["used"] == 1
         && window["remaining"] == 4_999));
-    assert_eq!(books["secondary"][0]["points"]["GET /user"], 1);
+    assert_eq!(usage["secondary"][0]["points"]["GET /user"], 1);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_gate_holds_matching_requests_until_it_is_deleted() {
 }
 
 #[test]
-fn a_held_request_whose_client_goes_away_is_no_longer_held() {
+fn a_disconnected_client_leaves_its_gate() {
     let mut upstream = Upstream::new();
     let gate =
         upstream.post(NOBODY, "/_emulator/gates", &json!({})).body["id"].as_u64().expect("an id");

@@ -27,7 +27,7 @@ fn listed(route: &Route) -> &'static Endpoint {
     Table::embedded(Dialect::Service).classify(&method, path).endpoint
 }
 
-fn asked(need: Need) -> Option<String> {
+fn required_permissions(need: Need) -> Option<String> {
     let header = need.accepted_permissions();
     (!header.is_empty() && header != "allows_permissionless_access=true").then_some(header)
 }
@@ -59,7 +59,8 @@ fn differences(route: &Route, endpoint: &Endpoint) -> Vec<&'static str> {
             "permission",
             endpoint.permission.is_some()
                 && !takes_only_classic
-                && !asked(route.need).is_some_and(|header| written.contains(&grants(&header))),
+                && !required_permissions(route.need)
+                    .is_some_and(|header| written.contains(&grants(&header))),
         ),
         ("scopes", !scopes.is_empty() && scopes != accepted),
         (
@@ -78,13 +79,13 @@ fn hand_written_routes_agree_with_the_table() {
     let known = resources::all()
         .map(|route| (route, listed(route)))
         .filter(|(_, endpoint)| !endpoint.generic);
-    let told = |(route, endpoint): (&'static Route, &Endpoint)| {
+    let differing = |(route, endpoint): (&'static Route, &Endpoint)| {
         differences(route, endpoint)
             .into_iter()
             .map(|what| (route.verb.name(), route.template, what))
             .collect::<Vec<_>>()
     };
-    let found: BTreeSet<_> = known.flat_map(told).collect();
+    let found: BTreeSet<_> = known.flat_map(differing).collect();
     let excepted: BTreeSet<_> =
         EXCEPTIONS.iter().map(|(method, template, what, _)| (*method, *template, *what)).collect();
     let surprising: Vec<_> = found.difference(&excepted).collect();

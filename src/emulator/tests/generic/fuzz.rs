@@ -161,7 +161,7 @@ pub fn pick<'a>(dice: &mut Rng, from: &[&'a str]) -> &'a str {
     dice.pick(from).copied().unwrap_or("")
 }
 
-/// Mostly an existing value, so that requests get beyond the first look-up.
+/// Returns mostly an existing value, so that requests pass the first look-up.
 fn parameter<'a>(dice: &mut Rng, name: &str) -> &'a str {
     let known: &[&str] = match name {
         "{owner}" | "{org}" => &["acme", "globex"],
@@ -299,7 +299,7 @@ fn begin(upstream: &mut Upstream) {
 }
 
 #[test]
-fn no_request_makes_it_panic_and_every_answer_is_well_formed() {
+fn random_requests_get_only_well_formed_answers() {
     let seed = 20_260_728;
     let mut upstream = Upstream::new();
     let templates: Vec<&str> = resources::all().map(|route| route.template).collect();
@@ -312,7 +312,7 @@ fn no_request_makes_it_panic_and_every_answer_is_well_formed() {
         let Some(request) = random_request(&mut dice, &templates) else { continue };
         let is_control = request.uri().path().starts_with("/_emulator");
         if is_control && request.method() == Method::PUT {
-            // It would set limits that refuse the rest.
+            // A PUT could set limits that refuse all later requests.
             continue;
         }
         upstream.now = upstream.now + Duration::from_millis(dice.below(50));

@@ -7,7 +7,7 @@ use http::{Method, Request};
 
 use super::documented::{self, Form};
 use super::fuzz::{object, pick};
-use super::inventory::{OAUTH_APP, app_jwt, asking, lift_limits, routes};
+use super::inventory::{OAUTH_APP, app_jwt, lift_limits, request_with, routes};
 use super::walk::WALK;
 use crate::cases::cases;
 use crate::emulator::resources::find;
@@ -15,7 +15,7 @@ use crate::emulator::routing::Verb;
 use crate::emulator::tests::*;
 use crate::random::Rng;
 
-/// With the twenty thousand of `fuzz`, a hundred thousand; each dialect gets half.
+/// Requests for each dialect; with the 20,000 of `fuzz` they are 100,000.
 const REQUESTS: u32 = 40_000;
 /// Resets after this many requests, so that lists stay short.
 const RESET_EVERY: u32 = 8_000;
@@ -127,8 +127,8 @@ fn path(dice: &mut Rng, template: &str, made: &Made) -> String {
     path + pick(dice, QUERIES)
 }
 
-/// Returns true for requests that delete or rename a place that most routes need; they come last.
-fn takes_much_away(method: &Method, template: &str) -> bool {
+/// Returns true for requests that delete or rename objects of most routes; they come last.
+fn removes_shared_objects(method: &Method, template: &str) -> bool {
     matches!(
         (method.as_str(), template),
         ("DELETE" | "PATCH", "/repos/{owner}/{repo}") | ("DELETE", "/orgs/{org}")
@@ -164,7 +164,7 @@ fn random_request(
         "jwt" => jwt,
         credential => credential,
     };
-    let mut request = asking(upstream, &method, credential, path, &Value::Null);
+    let mut request = request_with(upstream, &method, credential, path, &Value::Null);
     *request.body_mut() = match dice.below(5) {
         0 => Bytes::from_static(pick(dice, &["{", "[]", "null", "\"x\"", "[1,\"a\",{}]", "\u{0}", "{\"a\":1}x"]).as_bytes()),
         1 => Bytes::new(),
@@ -287,7 +287,7 @@ fn fuzz(dialect: Dialect, seed: u64) {
             made.clear();
         }
         let Some((method, template)) = dice.pick(&endpoints).cloned() else { continue };
-        if turn % RESET_EVERY < RESET_EVERY / 10 * 9 && takes_much_away(&method, template) {
+        if turn % RESET_EVERY < RESET_EVERY / 10 * 9 && removes_shared_objects(&method, template) {
             continue;
         }
         let path = path(&mut dice, template, &made);
@@ -309,7 +309,7 @@ fn fuzz(dialect: Dialect, seed: u64) {
         }
     }
     for status in [200, 201, 202, 204, 301, 302, 304, 307, 400, 401, 403, 404, 422] {
-        assert!(by_status.contains_key(&status), "it reaches all kinds of answers: {by_status:?}");
+        assert!(by_status.contains_key(&status), "all kinds of answers occur: {by_status:?}");
     }
 }
 
@@ -319,6 +319,6 @@ fn every_answer_to_a_random_request_is_valid_for_its_route() {
 }
 
 #[test]
-fn so_it_is_in_the_other_dialect() {
+fn every_github_answer_to_a_random_request_is_valid() {
     fuzz(Dialect::Github, 20_260_730);
 }

@@ -14,7 +14,7 @@ use crate::emulator::tests::*;
 pub const DIALECTS: [Dialect; 2] = [Dialect::Service, Dialect::Github];
 pub const OAUTH_APP: &str = "basic";
 
-/// Without the classes of unknown routes, and without GraphQL, which has its own surface.
+/// Lists the table without the classes of unknown routes and without GraphQL, which has own tests.
 pub fn routes(dialect: Dialect) -> impl Iterator<Item = &'static Endpoint> {
     Table::embedded(dialect)
         .endpoints()
@@ -44,8 +44,8 @@ pub fn walkable(endpoint: &Endpoint, repository: &str) -> String {
     if path.is_empty() { "/".to_owned() } else { path }
 }
 
-/// Builds a request by a token, by the seed's OAuth app, or by its app's JWT.
-pub fn asking(
+/// Builds a request with a token, the seed's OAuth app (`OAUTH_APP`) or its app's JWT (`jwt`).
+pub fn request_with(
     upstream: &Upstream,
     method: &Method,
     credential: &str,
@@ -69,7 +69,7 @@ pub fn app_jwt(upstream: &Upstream) -> String {
     )
 }
 
-fn fitting(endpoint: &Endpoint) -> &'static str {
+fn fitting_credential(endpoint: &Endpoint) -> &'static str {
     if endpoint.tokens.accepts_app_jwt() == Some(true) {
         "jwt"
     } else if endpoint.template.starts_with("/installation/") {
@@ -125,7 +125,7 @@ pub fn lift_limits(upstream: &mut Upstream) {
     }
 }
 
-fn answered_as(upstream: &mut Upstream) -> String {
+fn matched_endpoint(upstream: &mut Upstream) -> String {
     upstream
         .emulator
         .state
@@ -157,7 +157,7 @@ fn walk(
         for endpoint in in_walking_order(dialect) {
             let Some(credential) = credential(endpoint) else { continue };
             let path = walkable(endpoint, repository);
-            let answer = upstream.send(&asking(
+            let answer = upstream.send(&request_with(
                 &upstream,
                 &endpoint.method,
                 credential,
@@ -173,7 +173,7 @@ fn walk(
                 ),
             );
             assert!(
-                answered_as(&mut upstream).ends_with(|last| last != ')'),
+                matched_endpoint(&mut upstream).ends_with(|last| last != ')'),
                 "{} {path} is known",
                 endpoint.method
             );
@@ -185,7 +185,7 @@ fn walk(
 fn every_route_of_the_table_answers_the_right_credential() {
     walk(
         "widgets",
-        |endpoint| Some(fitting(endpoint)),
+        |endpoint| Some(fitting_credential(endpoint)),
         |_, answer, what| {
             assert!(
                 (200..500).contains(&answer.status) && !matches!(answer.status, 401 | 403 | 405),
@@ -224,7 +224,7 @@ fn without_a_credential_only_public_data_is_shown() {
 }
 
 #[test]
-fn a_private_repository_is_not_there_for_strangers() {
+fn a_private_repository_is_not_found_by_strangers() {
     // Routes that take a JWT refuse other credentials before they look at the path.
     let in_repository = |endpoint: &Endpoint| {
         endpoint.template.starts_with("/repos/{owner}/{repo}")
@@ -287,13 +287,13 @@ fn a_kind_of_token_that_a_route_rejects_is_refused() {
 }
 
 #[test]
-fn what_is_for_the_users_app_token_alone_refuses_the_installations() {
+fn a_route_for_app_user_tokens_only_refuses_installations() {
     let mut refused = 0;
     for endpoint in routes(Dialect::Service).filter(|endpoint| endpoint.uat_only) {
         let mut upstream = unlimited(Dialect::Service);
         let path = walkable(endpoint, "widgets");
         upstream
-            .send(&asking(&upstream, &endpoint.method, INSTALLATION, &path, &Value::Null))
+            .send(&request_with(&upstream, &endpoint.method, INSTALLATION, &path, &Value::Null))
             .assert_status(403);
         refused += 1;
     }
@@ -301,7 +301,7 @@ fn what_is_for_the_users_app_token_alone_refuses_the_installations() {
 }
 
 #[test]
-fn what_an_app_does_as_itself_takes_its_jwt_and_nothing_else() {
+fn an_app_level_route_accepts_only_a_jwt() {
     for token in [ADA, ADA_FINE, OAUTH, "emu_app_user_ben", INSTALLATION, WORKFLOW] {
         walk(
             "widgets",
@@ -317,7 +317,7 @@ fn what_an_app_does_as_itself_takes_its_jwt_and_nothing_else() {
 }
 
 #[test]
-fn an_organisation_is_written_to_by_its_owners() {
+fn an_organisation_is_administered_only_by_its_owners() {
     let of_organization = |endpoint: &Endpoint| {
         let administers = endpoint.permission.as_ref().is_some_and(|one| {
             one.owner == PermissionOwner::Organization && one.name == "administration"
@@ -364,7 +364,7 @@ fn every_answer_states_the_permissions_that_open_its_endpoint() {
 }
 
 #[test]
-fn every_answer_to_a_scoped_token_states_the_scopes_that_open_its_endpoint() {
+fn every_answer_to_a_classic_token_states_an_accepted_scope() {
     walk(
         "widgets",
         |endpoint| (!endpoint.scopes.is_empty()).then_some(ADA),

@@ -1,4 +1,4 @@
-//! The endpoint table, generic resources and random requests.
+//! Tests of the endpoint table and generic resources, and random requests.
 
 pub mod agreement;
 pub mod documented;

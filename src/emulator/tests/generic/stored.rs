@@ -4,7 +4,7 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::inventory::{asking, routes, unlimited, walkable};
+use super::inventory::{request_with, routes, unlimited, walkable};
 use crate::api::Endpoint;
 use crate::emulator::resources::find;
 use crate::emulator::routing::Verb;
@@ -51,7 +51,7 @@ fn name_of(made: &Answer) -> String {
 }
 
 #[test]
-fn what_is_posted_to_a_list_is_in_it_until_it_is_deleted() {
+fn a_posted_item_is_listed_until_it_is_deleted() {
     let mut walked = 0;
     for (list, item) in lists().into_iter().filter(|(list, _)| {
         list.template.starts_with("/repos/") || list.template.starts_with("/orgs/")
@@ -109,7 +109,7 @@ fn what_is_posted_to_a_list_is_in_it_until_it_is_deleted() {
 }
 
 #[test]
-fn ids_that_were_never_made_are_not_found() {
+fn unknown_ids_are_not_found() {
     let mut upstream = unlimited(Dialect::Service);
     for path in [
         "/repos/acme/widgets/deployments/4711",
@@ -139,7 +139,7 @@ fn ids_that_were_never_made_are_not_found() {
 }
 
 #[test]
-fn settings_are_there_from_the_beginning_and_keep_what_is_put() {
+fn settings_have_defaults_and_keep_the_values_of_a_put() {
     let mut upstream = Upstream::new();
     for path in [
         "/orgs/acme/actions/permissions",
@@ -168,7 +168,7 @@ fn settings_are_there_from_the_beginning_and_keep_what_is_put() {
 }
 
 #[test]
-fn one_thing_has_one_place_whatever_its_address() {
+fn an_object_is_the_same_under_each_of_its_addresses() {
     let mut upstream = Upstream::new();
     upstream
         .put(ADA, "/orgs/ACME/interaction-limits", &json!({ "limit": "existing_users" }))
@@ -204,7 +204,7 @@ fn one_thing_has_one_place_whatever_its_address() {
 }
 
 #[test]
-fn a_renamed_repository_keeps_what_it_has_and_the_old_name_leads_there() {
+fn a_renamed_repository_keeps_and_redirects_to_its_items() {
     let mut upstream = Upstream::new();
     let made = upstream
         .post(ADA, "/repos/acme/widgets/deployments", &json!({ "ref": "main" }))
@@ -225,7 +225,7 @@ fn a_renamed_repository_keeps_what_it_has_and_the_old_name_leads_there() {
 }
 
 #[test]
-fn existing_things_are_chosen_one_by_one_or_all_at_once() {
+fn repositories_are_selected_singly_or_as_a_whole_list() {
     let mut upstream = Upstream::new();
     let path = "/orgs/acme/actions/permissions/repositories";
     upstream.put(ADA, path, &json!({ "selected_repository_ids": [1001, 1002] })).assert_status(204);
@@ -283,7 +283,7 @@ fn secrets_are_write_only() {
 }
 
 #[test]
-fn variables_have_names_of_their_own() {
+fn a_variable_is_addressed_by_its_unique_name() {
     let mut upstream = Upstream::new();
     let list = "/repos/acme/widgets/actions/variables";
     upstream.post(ADA, list, &json!({ "name": "STAGE", "value": "test" })).assert_status(201);
@@ -299,7 +299,7 @@ fn variables_have_names_of_their_own() {
 fn malformed_bodies_are_bad_requests() {
     let mut upstream = Upstream::new();
     let send = |upstream: &mut Upstream, method: Method, path: &str, body: &'static str| {
-        let mut request = asking(upstream, &method, ADA, path, &Value::Null);
+        let mut request = request_with(upstream, &method, ADA, path, &Value::Null);
         *request.body_mut() = Bytes::from_static(body.as_bytes());
         upstream.send(&request)
     };
@@ -333,7 +333,7 @@ fn malformed_bodies_are_bad_requests() {
 }
 
 #[test]
-fn an_endpoint_that_was_spammed_says_so() {
+fn a_large_item_or_a_full_list_is_refused() {
     let mut upstream = unlimited(Dialect::Service);
     let large = "x".repeat(300 * 1024);
     upstream
@@ -400,7 +400,7 @@ fn a_get_of_something_unchanged_is_304() {
 }
 
 #[test]
-fn what_is_made_for_polling_says_how_often_and_when_it_last_changed() {
+fn a_polled_list_states_poll_interval_and_last_modified() {
     let mut upstream = unlimited(Dialect::Service);
     for endpoint in
         routes(Dialect::Service).filter(|endpoint| endpoint.polls && is_generic(endpoint))
@@ -414,7 +414,7 @@ fn what_is_made_for_polling_says_how_often_and_when_it_last_changed() {
 }
 
 #[test]
-fn actions_do_what_they_say_to_what_they_are_asked_of() {
+fn an_action_changes_the_object_it_is_called_on() {
     let mut upstream = Upstream::new();
     let runs = "/repos/acme/widgets/actions/runs";
     upstream.post(ADA, &format!("{runs}/10000100112/cancel"), &Value::Null).assert_status(202);
@@ -455,7 +455,7 @@ fn actions_do_what_they_say_to_what_they_are_asked_of() {
 }
 
 #[test]
-fn files_are_fetched_from_elsewhere() {
+fn a_file_download_redirects_to_another_host() {
     let mut upstream = Upstream::new();
     for path in [
         "/repos/acme/widgets/actions/runs/10000100112/logs",
@@ -477,7 +477,7 @@ fn files_are_fetched_from_elsewhere() {
 }
 
 #[test]
-fn a_word_of_the_table_is_no_number_of_something_else() {
+fn a_literal_path_segment_is_not_taken_as_an_id() {
     let mut upstream = Upstream::new();
     for path in [
         "/repos/acme/widgets/pulls/comments",
@@ -503,7 +503,7 @@ fn a_word_of_the_table_is_no_number_of_something_else() {
 }
 
 #[test]
-fn a_known_path_by_another_method_and_a_trailing_slash_are_not_found() {
+fn a_wrong_method_or_a_trailing_slash_is_not_found() {
     let mut upstream = Upstream::new();
     for (method, path) in [
         (Method::PUT, "/repos/acme/widgets/issues"),
@@ -515,7 +515,7 @@ fn a_known_path_by_another_method_and_a_trailing_slash_are_not_found() {
         (Method::GET, "/orgs/acme/unheard-of"),
         (Method::GET, "/nothing/of/the/sort"),
     ] {
-        let answer = upstream.send(&asking(&upstream, &method, ADA, path, &Value::Null));
+        let answer = upstream.send(&request_with(&upstream, &method, ADA, path, &Value::Null));
         assert_eq!(
             (answer.status, &answer.body["message"]),
             (404, &json!("Not Found")),

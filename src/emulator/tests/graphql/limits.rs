@@ -36,7 +36,7 @@ fn a_query_costs_a_hundredth_of_its_connections_and_at_least_1() {
 }
 
 #[test]
-fn page_sizes_in_variables_count_and_what_is_skipped_does_not() {
+fn page_sizes_in_variables_count_but_skipped_fields_do_not() {
     let mut upstream = Upstream::new();
     let query = "query ($n: Int!, $with: Boolean!) { rateLimit { cost } viewer { repositories(first: $n) { nodes {
         issues(last: 10) @include(if: $with) { nodes { comments(first: 1) { totalCount } } } labels(first: 10) @skip(if: $with) { totalCount } } } } }";
@@ -52,7 +52,7 @@ fn page_sizes_in_variables_count_and_what_is_skipped_does_not() {
 }
 
 #[test]
-fn a_wrong_query_costs_1_and_so_does_one_without_a_credential() {
+fn an_invalid_or_anonymous_query_costs_1() {
     let mut upstream = Upstream::new();
     assert_eq!(
         upstream
@@ -74,7 +74,7 @@ fn a_wrong_query_costs_1_and_so_does_one_without_a_credential() {
 }
 
 #[test]
-fn the_last_query_may_cost_more_than_is_left_and_the_next_one_is_refused() {
+fn the_last_query_may_exceed_the_remaining_budget() {
     let mut upstream = Upstream::new();
     upstream.set_limit("graphql", 5);
     let query = "{ viewer { repositories(first: 100) { nodes { issues(first: 10) { nodes { comments(first: 1) { totalCount } } } } } } }";
@@ -84,7 +84,7 @@ fn the_last_query_may_cost_more_than_is_left_and_the_next_one_is_refused() {
     );
     let refused = upstream.post(ADA, "/graphql", &json!({ "query": LOGIN })).assert_status(200);
     assert_eq!((kind(&refused.body), &refused.body["data"]), ("RATE_LIMITED", &Value::Null));
-    assert_eq!(upstream.books()["refused_primary"], 1);
+    assert_eq!(upstream.usage()["refused_primary"], 1);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn deep_wide_and_endless_queries_are_refused() {
 }
 
 #[test]
-fn an_answer_that_would_be_too_large_is_not_made() {
+fn a_query_with_too_large_an_answer_is_refused() {
     let mut upstream = Upstream::new();
     upstream.set_limit("graphql.answer-bytes", 1_000_000);
     upstream
@@ -199,7 +199,7 @@ fn an_answer_that_would_be_too_large_is_not_made() {
 }
 
 #[test]
-fn a_body_with_wrong_types_is_told_which_and_malformed_json_is_400() {
+fn a_wrong_type_in_a_body_is_422_and_malformed_json_is_400() {
     let mut upstream = Upstream::new();
     for (body, field) in [
         (json!({ "query": 1 }), "query"),
@@ -228,7 +228,7 @@ fn a_body_with_wrong_types_is_told_which_and_malformed_json_is_400() {
 }
 
 #[test]
-fn variables_of_the_wrong_type_and_wrong_queries_are_errors_without_data() {
+fn invalid_variables_and_queries_are_errors_without_data() {
     let mut upstream = Upstream::new();
     let query = "query ($number: Int!) { repository(owner: \"acme\", name: \"widgets\") { issue(number: $number) { title } } }";
     for variables in [
@@ -277,7 +277,7 @@ fn variables_of_the_wrong_type_and_wrong_queries_are_errors_without_data() {
 }
 
 #[test]
-fn a_mutation_counts_5_points_and_what_it_creates_is_content() {
+fn a_mutation_counts_5_points_and_one_content_creation() {
     let mut upstream = Upstream::new();
     let id = upstream.get(ADA, "/repos/acme/widgets").body["node_id"]
         .as_str()
@@ -295,5 +295,5 @@ fn a_mutation_counts_5_points_and_what_it_creates_is_content() {
             .as_str()
             .is_some_and(|message| message.contains("blocked from content creation"))
     );
-    assert_eq!(upstream.books()["secondary"][0]["graphql_points"], 400);
+    assert_eq!(upstream.usage()["secondary"][0]["graphql_points"], 400);
 }

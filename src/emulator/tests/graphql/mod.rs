@@ -1,4 +1,4 @@
-//! GraphQL.
+//! Tests of GraphQL queries and their limits.
 
 pub mod limits;
 pub mod queries;

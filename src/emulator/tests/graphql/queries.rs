@@ -109,7 +109,7 @@ fn one_of_several_operations_is_chosen_by_its_name() {
 }
 
 #[test]
-fn what_rest_shows_graphql_shows_too() {
+fn graphql_shows_issues_and_pull_requests_as_rest_does() {
     let mut upstream = Upstream::new();
     let issue = upstream.get(ADA, "/repos/acme/widgets/issues/7").body;
     let found = upstream.data(ADA, "{ repository(owner: \"acme\", name: \"widgets\") { issue(number: 7) { id databaseId title body state url createdAt updatedAt closedAt author { login __typename } repository { isPrivate visibility } labels(first: 5) { nodes { name color } } } } }");
@@ -185,7 +185,7 @@ fn connections_lead_through_all_pages_in_both_directions() {
 }
 
 #[test]
-fn a_cursor_that_was_made_up_is_an_error() {
+fn an_invalid_cursor_is_an_error() {
     let mut upstream = Upstream::new();
     for cursor in ["x", "", "🦀", "Y3Vyc29yOjk5OTk="] {
         let query = format!(
@@ -196,7 +196,7 @@ fn a_cursor_that_was_made_up_is_an_error() {
 }
 
 #[test]
-fn issues_are_filtered_and_ordered_as_asked() {
+fn issues_are_filtered_and_ordered_by_arguments() {
     let mut upstream = Upstream::new();
     let query = "{ repository(owner: \"acme\", name: \"widgets\") {
         closed: issues(first: 100, states: [CLOSED]) { totalCount nodes { state } }
@@ -357,7 +357,7 @@ fn unknown_names_and_numbers_are_not_found() {
 }
 
 #[test]
-fn a_comment_by_graphql_is_a_comment_as_by_rest_with_notifications_and_deliveries() {
+fn a_graphql_comment_sends_notifications_and_deliveries() {
     let mut upstream = Upstream::new();
     let hook = upstream.get(ADA, "/orgs/acme/hooks").items()[0]["id"].clone();
     let deliveries = format!("/orgs/acme/hooks/{hook}/deliveries");
@@ -389,9 +389,9 @@ fn a_comment_by_graphql_is_a_comment_as_by_rest_with_notifications_and_deliverie
         ),
     );
     assert_eq!(comment.assert_status(200).body["body"], "@ada look");
-    let told = upstream.get(ADA, "/notifications").items()[0].clone();
+    let notification = upstream.get(ADA, "/notifications").items()[0].clone();
     assert_eq!(
-        (&told["reason"], &told["subject"]["url"]),
+        (&notification["reason"], &notification["subject"]["url"]),
         (&json!("mention"), &json!("http://upstream.test/repos/acme/widgets/issues/2"))
     );
     let delivered = upstream.get(ADA, &deliveries).items()[0].clone();
@@ -537,7 +537,7 @@ fn a_repository_locked_for_migration_is_read_and_not_changed() {
 }
 
 #[test]
-fn the_schema_can_be_asked_about() {
+fn the_schema_answers_introspection_queries() {
     let mut upstream = Upstream::new();
     let found = upstream.data(ADA, "{ __schema { queryType { name } mutationType { name } subscriptionType { name } types { name } } __type(name: \"Issue\") { kind fields { name type { kind name ofType { name } } } } }");
     assert_eq!(
@@ -584,7 +584,7 @@ fn every_field_of_every_type_has_a_value_of_its_type() {
 }
 
 #[test]
-fn what_the_app_made_is_by_a_bot() {
+fn an_issue_opened_by_an_app_has_a_bot_as_author() {
     let mut upstream = Upstream::new();
     let id = upstream.node_id("/repos/acme/widgets");
     let create = format!(

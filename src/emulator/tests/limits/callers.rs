@@ -49,7 +49,7 @@ fn each_kind_of_caller_has_the_limit_of_the_table() {
 }
 
 #[test]
-fn when_the_primary_limit_is_exceeded_the_status_is_403_and_remaining_is_0() {
+fn an_exceeded_primary_limit_is_403_with_0_remaining() {
     let mut upstream = Upstream::new();
     upstream.set_limit("core", 3);
     for remaining in [2, 1, 0] {
@@ -63,7 +63,7 @@ fn when_the_primary_limit_is_exceeded_the_status_is_403_and_remaining_is_0() {
 }
 
 #[test]
-fn a_refusal_may_be_429_instead() {
+fn a_primary_denial_may_be_429() {
     let mut upstream = Upstream::new();
     upstream.set_limit("core", 0);
     upstream.set_limit("refusal.status", 429);
@@ -71,7 +71,7 @@ fn a_refusal_may_be_429_instead() {
 }
 
 #[test]
-fn after_the_reset_the_budget_is_whole_again() {
+fn the_budget_is_whole_again_after_the_reset() {
     let mut upstream = Upstream::new();
     upstream.set_limit("core", 1);
     let reset: u64 =
@@ -82,7 +82,7 @@ fn after_the_reset_the_budget_is_whole_again() {
 }
 
 #[test]
-fn a_window_can_be_made_short_for_a_test() {
+fn the_length_of_the_primary_window_is_configurable() {
     let mut upstream = Upstream::new();
     upstream.set_limit("window.primary", 10);
     let reset: u64 =
@@ -103,7 +103,7 @@ fn search_has_a_budget_of_30_a_minute_of_its_own() {
 }
 
 #[test]
-fn a_304_costs_nothing() {
+fn a_304_costs_no_budget() {
     let mut upstream = Upstream::new();
     let etag = upstream.get(ADA, "/users/ada").header("etag").to_owned();
     let unchanged =
@@ -130,14 +130,14 @@ fn rate_limit_reports_the_status_and_does_not_count() {
 }
 
 #[test]
-fn a_bad_credential_is_paid_by_its_address() {
+fn a_bad_credential_costs_the_budget_of_its_address() {
     let mut upstream = Upstream::new();
     assert_eq!(upstream.get("wrong", "/user").assert_status(401).remaining(), 59);
     assert_eq!(upstream.get(NOBODY, "/users/ada").remaining(), 58);
 }
 
 #[test]
-fn the_101st_concurrent_request_is_refused_and_rest_shares_with_graphql() {
+fn rest_and_graphql_share_100_concurrent_requests() {
     let mut upstream = Upstream::new();
     let rest = request(Method::GET, ADA, "/user", &[], &Value::Null);
     let graphql =
@@ -165,7 +165,7 @@ fn the_101st_concurrent_request_is_refused_and_rest_shares_with_graphql() {
             .as_str()
             .is_some_and(|url| url.ends_with("#secondary-rate-limits"))
     );
-    assert_eq!(upstream.books()["refused_secondary"], 1);
+    assert_eq!(upstream.usage()["refused_secondary"], 1);
 }
 
 #[test]
@@ -182,36 +182,36 @@ fn an_endpoint_takes_900_points_a_minute_of_one_account() {
 }
 
 #[test]
-fn while_limited_nothing_is_served_and_every_request_is_counted() {
+fn every_request_while_limited_is_refused_and_counted() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 1);
     upstream.get(ADA, "/user").assert_status(200);
     upstream.get(ADA, "/user").assert_status(403);
-    assert_eq!(upstream.books()["sent_while_limited"], 0, "the first refusal could not be known");
+    assert_eq!(upstream.usage()["sent_while_limited"], 0, "the first denial comes without notice");
     upstream.get(ADA, "/users/ada").assert_status(403);
     upstream.get(ADA, "/meta").assert_status(403);
-    assert_eq!(upstream.books()["sent_while_limited"], 2);
+    assert_eq!(upstream.usage()["sent_while_limited"], 2);
     upstream.pass(60);
     upstream.get(ADA, "/user").assert_status(200);
 }
 
 #[test]
-fn a_request_after_a_primary_refusal_counts_as_sent_while_limited_until_the_reset() {
+fn a_request_after_a_primary_denial_is_sent_while_limited() {
     let mut upstream = Upstream::new();
     upstream.set_limit("core", 1);
     upstream.get(ADA, "/user");
     upstream.get(ADA, "/user").assert_status(403);
-    assert_eq!(upstream.books()["sent_while_limited"], 0);
+    assert_eq!(upstream.usage()["sent_while_limited"], 0);
     upstream.get(ADA, "/user").assert_status(403);
-    let books = upstream.books();
-    assert_eq!((&books["refused_primary"], &books["sent_while_limited"]), (&json!(2), &json!(1)));
+    let usage = upstream.usage();
+    assert_eq!((&usage["refused_primary"], &usage["sent_while_limited"]), (&json!(2), &json!(1)));
     upstream.pass(3_600);
     upstream.get(ADA, "/user").assert_status(200);
-    assert_eq!(upstream.books()["sent_while_limited"], 1);
+    assert_eq!(upstream.usage()["sent_while_limited"], 1);
 }
 
 #[test]
-fn retry_after_is_sometimes_there_and_sometimes_not() {
+fn some_secondary_denials_have_retry_after_and_some_do_not() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 0);
     let (first, second) = (
@@ -222,7 +222,7 @@ fn retry_after_is_sometimes_there_and_sometimes_not() {
 }
 
 #[test]
-fn continued_requests_while_limited_lead_to_a_ban_that_outlasts_the_wait() {
+fn repeated_requests_while_limited_lead_to_a_lasting_ban() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 1);
     upstream.set_limit("ban.after", 5);
@@ -231,7 +231,7 @@ fn continued_requests_while_limited_lead_to_a_ban_that_outlasts_the_wait() {
     }
     upstream.pass(100_000);
     upstream.get(ADA, "/user").assert_status(403);
-    assert_eq!(upstream.books()["banned"], json!(["ada"]));
+    assert_eq!(upstream.usage()["banned"], json!(["ada"]));
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn with_permissions(
 }
 
 #[test]
-fn either_of_two_permissions_of_an_organisation_opens_what_is_listed_under_both() {
+fn either_of_two_listed_permissions_opens_an_endpoint() {
     let mut upstream = Upstream::new();
     let path = "/orgs/acme/assistant/billing/seats";
     for (value, name) in
@@ -87,7 +87,7 @@ fn a_permission_opens_its_level_and_the_ones_below_it() {
 }
 
 #[test]
-fn in_the_other_dialect_the_product_has_its_own_segment() {
+fn the_product_segment_depends_on_the_dialect() {
     let mut upstream = Upstream::github();
     let segment = Dialect::Github.assistant_segment();
     upstream.get(ADA, &format!("/orgs/acme/{segment}/billing")).assert_status(200);
@@ -103,7 +103,7 @@ fn in_the_other_dialect_the_product_has_its_own_segment() {
 }
 
 #[test]
-fn an_endpoint_counts_against_the_resource_and_for_the_points_of_the_table() {
+fn an_endpoint_uses_the_resource_and_points_of_the_table() {
     let mut upstream = Upstream::new();
     let sarif = json!({ "commit_sha": "main", "ref": "refs/heads/main", "sarif": "e30=" });
     let sent =
@@ -123,7 +123,7 @@ fn an_endpoint_counts_against_the_resource_and_for_the_points_of_the_table() {
 }
 
 #[test]
-fn what_people_see_counts_as_content() {
+fn a_gist_counts_as_content_and_a_deployment_does_not() {
     let mut upstream = Upstream::new();
     upstream.set_limit("content.minute", 2);
     let gist = json!({ "files": { "a": { "content": "b" } } });

@@ -1,4 +1,4 @@
-//! Limits.
+//! Tests of primary and secondary limits.
 
 pub mod callers;
 pub mod listed;

@@ -66,9 +66,9 @@ fn every_caller_of_the_table_has_its_limit() {
 #[test]
 fn the_unauthenticated_limit_is_per_originating_address() {
     let mut upstream = Upstream::new();
-    let ask = request(Method::GET, NOBODY, "/users/ada", &[], &Value::Null);
+    let anonymous = request(Method::GET, NOBODY, "/users/ada", &[], &Value::Null);
     let mut remaining = |peer: IpAddr| {
-        let response = upstream.emulator.respond(upstream.now, &ask, peer);
+        let response = upstream.emulator.respond(upstream.now, &anonymous, peer);
         response.headers()["x-ratelimit-remaining"].to_str().expect("text").to_owned()
     };
     assert_eq!(remaining(PEER), "59");
@@ -78,7 +78,7 @@ fn the_unauthenticated_limit_is_per_originating_address() {
 }
 
 #[test]
-fn requests_of_a_higher_limit_app_also_consume_the_lower_limit_budget_of_the_user() {
+fn a_request_by_a_higher_limit_app_costs_the_users_budget_too() {
     let mut upstream = Upstream::new();
     assert_eq!(upstream.get(IRIS_BY_APP, "/user").assert_status(200).remaining(), 14_999);
     assert_eq!(upstream.get(IRIS, "/user").assert_status(200).remaining(), 4_998);
@@ -88,11 +88,11 @@ fn requests_of_a_higher_limit_app_also_consume_the_lower_limit_budget_of_the_use
         "each app has a budget of its own for her"
     );
     assert_eq!(used(&mut upstream, IRIS), 3);
-    assert_eq!(used(&mut upstream, IRIS_BY_APP), 1, "what she does herself is not the app's");
+    assert_eq!(used(&mut upstream, IRIS_BY_APP), 1, "a request of her own is not the app's");
 }
 
 #[test]
-fn when_the_users_budget_is_spent_the_app_goes_on() {
+fn a_higher_limit_app_outlasts_the_budget_of_its_user() {
     let mut upstream = Upstream::new();
     upstream.set_limit("core.user", 3);
     for _ in 0..5 {
@@ -105,8 +105,8 @@ fn when_the_users_budget_is_spent_the_app_goes_on() {
         "down to 0, not below"
     );
     assert_eq!(upstream.get(IRIS_BY_APP, "/user").assert_status(200).remaining(), 15_000 - 6);
-    let books = upstream.books();
-    let windows = books["windows"].as_array().expect("a list");
+    let usage = upstream.usage();
+    let windows = usage["windows"].as_array().expect("a list");
     let used = |account: &str| {
         windows
             .iter()
@@ -127,7 +127,7 @@ fn an_app_user_token_shares_the_budget_of_its_user() {
 }
 
 #[test]
-fn an_app_acting_for_somebody_who_is_no_member_has_the_usual_limit() {
+fn an_app_acting_for_a_non_member_has_the_usual_limit() {
     let mut upstream = Upstream::new();
     assert_eq!(limits(&mut upstream, "emu_app_user_dan"), (5_000, 5_000));
     assert_eq!(upstream.get(DAN, "/user").remaining(), 4_998, "it is Dan's own budget");
@@ -143,7 +143,7 @@ fn a_free_or_unchanged_answer_consumes_neither_budget() {
 }
 
 #[test]
-fn an_installation_gains_50_for_each_repository_and_user_beyond_20() {
+fn an_installation_limit_grows_by_50_beyond_20_repositories() {
     let limit = |repositories| {
         limits(&mut Upstream::with(Options { repositories, ..Options::default() }), INSTALLATION).0
     };
@@ -206,7 +206,7 @@ fn rate_limit_lists_every_resource_and_no_secondary_limit() {
 }
 
 #[test]
-fn a_limit_that_changes_without_notice_holds_at_once() {
+fn a_changed_limit_applies_at_once() {
     let mut upstream = Upstream::new();
     for _ in 0..3 {
         upstream.get(ADA, "/user").assert_status(200);

@@ -1,5 +1,5 @@
 //! Tests secondary limits and the rules after a limit, row by row (SPECIFICATION, "Secondary rate
-//! limits" and "After a limit"); `limits` has the basic cases.
+//! limits" and "After a limit"); `callers` has the basic cases.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn is_secondary(answer: &Answer) -> bool {
 const QUERY: &str = "{ viewer { login } }";
 
 #[test]
-fn at_most_90_seconds_of_cpu_time_are_spent_in_60_seconds() {
+fn cpu_time_is_limited_to_90_seconds_in_60_seconds() {
     let mut upstream = Upstream::new();
     upstream.set_limit("cpu.burst", 1_000);
     upstream.set_limit("cpu-micros.read", 10_000_000);
@@ -45,7 +45,7 @@ fn at_most_90_seconds_of_cpu_time_are_spent_in_60_seconds() {
 }
 
 #[test]
-fn of_these_at_most_60_seconds_are_for_graphql() {
+fn graphql_cpu_time_is_limited_to_60_seconds_in_60_seconds() {
     let mut upstream = Upstream::new();
     upstream.set_limit("cpu.burst", 1_000);
     upstream.set_limit("cpu-micros.graphql", 20_000_000);
@@ -55,12 +55,12 @@ fn of_these_at_most_60_seconds_are_for_graphql() {
     upstream.get(ADA, "/user").assert_status(200);
     let refused = upstream.post(ADA, "/graphql", &json!({ "query": QUERY })).assert_status(403);
     assert!(is_secondary(&refused));
-    let books = upstream.books();
-    assert!(books["secondary"][0]["graphql_cpu_millis"].as_u64() >= Some(60_000));
+    let usage = upstream.usage();
+    assert!(usage["secondary"][0]["graphql_cpu_millis"].as_u64() >= Some(60_000));
 }
 
 #[test]
-fn much_compute_in_a_short_time_may_be_limited() {
+fn a_burst_of_cpu_time_is_limited() {
     let mut upstream = Upstream::new();
     upstream.set_limit("cpu-micros.read", 15_000_000);
     upstream.get(ADA, "/user").assert_status(200);
@@ -72,7 +72,7 @@ fn much_compute_in_a_short_time_may_be_limited() {
 }
 
 #[test]
-fn by_default_other_limits_are_met_long_before_cpu_time() {
+fn other_default_limits_are_reached_long_before_cpu_time() {
     let mut upstream = Upstream::new();
     upstream.get(ADA, "/repos/acme/widgets/issues?per_page=100&state=all").assert_status(200);
     open_issue(&mut upstream, ADA).assert_status(201);
@@ -141,7 +141,7 @@ fn an_endpoint_may_cost_points_that_are_not_disclosed() {
 }
 
 #[test]
-fn a_refused_request_is_counted_nowhere() {
+fn a_denied_request_uses_no_budget() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 2);
     upstream.set_limit("refusal.retry-after", 1);
@@ -150,11 +150,11 @@ fn a_refused_request_is_counted_nowhere() {
     }
     for turn in 1..=3_u64 {
         upstream.get(ADA, "/user").assert_status(403);
-        let books = upstream.books();
-        assert_eq!(books["secondary"][0]["points"]["GET /user"], 2);
-        assert_eq!(books["windows"][0]["used"], 2);
+        let usage = upstream.usage();
+        assert_eq!(usage["secondary"][0]["points"]["GET /user"], 2);
+        assert_eq!(usage["windows"][0]["used"], 2);
         assert_eq!(
-            (&books["refused_secondary"], &books["sent_while_limited"]),
+            (&usage["refused_secondary"], &usage["sent_while_limited"]),
             (&json!(turn), &json!(turn - 1))
         );
     }
@@ -163,20 +163,20 @@ fn a_refused_request_is_counted_nowhere() {
 }
 
 #[test]
-fn retry_after_can_be_asked_for_or_kept_back() {
+fn a_setting_forces_or_suppresses_retry_after() {
     for (value, expected) in [(0, ["", ""]), (1, ["60", "60"]), (2, ["60", ""])] {
         let mut upstream = Upstream::new();
         upstream.set_limit("points.rest", 0);
         upstream.set_limit("refusal.retry-after", value);
-        let said = [ADA, BEN].map(|token| {
+        let retry_after = [ADA, BEN].map(|token| {
             upstream.get(token, "/user").assert_status(403).header("retry-after").to_owned()
         });
-        assert_eq!(said, expected);
+        assert_eq!(retry_after, expected);
     }
 }
 
 #[test]
-fn with_retry_after_the_wait_is_over_after_that_many_seconds() {
+fn a_secondary_limit_ends_after_its_retry_after() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 1);
     upstream.set_limit("refusal.retry-after", 1);
@@ -190,7 +190,7 @@ fn with_retry_after_the_wait_is_over_after_that_many_seconds() {
 }
 
 #[test]
-fn a_secondary_refusal_with_nothing_remaining_lasts_until_the_reset() {
+fn a_secondary_denial_at_0_remaining_lasts_until_the_reset() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 1);
     upstream.set_limit("core.user", 1);
@@ -211,13 +211,13 @@ fn a_secondary_refusal_with_nothing_remaining_lasts_until_the_reset() {
         waiting.header("retry-after").parse::<u64>().ok(),
         Some(reset - upstream.now.as_secs())
     );
-    assert_eq!(upstream.books()["sent_while_limited"], 1);
+    assert_eq!(upstream.usage()["sent_while_limited"], 1);
     upstream.now = Timestamp::from_secs(reset);
     upstream.get(ADA, "/user").assert_status(200);
 }
 
 #[test]
-fn without_either_the_wait_is_a_minute_at_least() {
+fn a_secondary_denial_without_retry_after_lasts_a_minute() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 1);
     upstream.set_limit("refusal.retry-after", 0);
@@ -231,7 +231,7 @@ fn without_either_the_wait_is_a_minute_at_least() {
 }
 
 #[test]
-fn a_secondary_refusal_may_be_429_too() {
+fn a_secondary_denial_may_be_429() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 0);
     upstream.set_limit("refusal.status", 429);
@@ -259,7 +259,7 @@ fn an_unchanged_answer_still_counts_its_point() {
 }
 
 #[test]
-fn the_secondary_books_of_an_app_acting_for_a_member_are_its_own() {
+fn an_app_acting_for_a_member_has_its_own_secondary_limits() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 1);
     upstream.get(crate::emulator::tests::limits::primary::IRIS_BY_APP, "/user").assert_status(200);

@@ -33,7 +33,7 @@ fn the_etag_belongs_to_the_token_and_last_modified_does_not() {
 }
 
 #[test]
-fn the_etag_is_weak_when_compression_is_accepted_and_strong_on_its_304() {
+fn the_etag_is_weak_with_compression_and_strong_on_a_304() {
     let mut upstream = Upstream::new();
     let weak = upstream.get_with(ADA, "/user", &[("accept-encoding", "gzip")]);
     assert!(weak.header("etag").starts_with("W/\""));
@@ -48,7 +48,7 @@ fn the_etag_is_weak_when_compression_is_accepted_and_strong_on_its_304() {
 }
 
 #[test]
-fn single_resources_have_last_modified_and_several_lists_have_none() {
+fn single_resources_have_last_modified_and_most_lists_do_not() {
     let mut upstream = Upstream::new();
     for path in ["/user", "/repos/acme/widgets", "/repos/acme/widgets/issues/1", "/notifications"] {
         assert!(!upstream.get(ADA, path).header("last-modified").is_empty(), "{path}");
@@ -71,7 +71,7 @@ fn if_modified_since_yields_200_after_a_change() {
 }
 
 #[test]
-fn two_changes_within_one_second_are_both_seen_by_date() {
+fn a_resource_changed_this_second_has_no_last_modified() {
     let mut upstream = Upstream::new();
     let path = "/repos/acme/widgets/issues/2";
     upstream.patch(ADA, path, &json!({ "title": "First" }));
@@ -88,7 +88,7 @@ fn two_changes_within_one_second_are_both_seen_by_date() {
 }
 
 #[test]
-fn link_is_outside_the_etag_so_a_full_last_page_hides_a_new_one() {
+fn a_304_of_a_full_last_page_hides_a_new_next_link() {
     let mut upstream = Upstream::new();
     upstream
         .get(ADA, "/repos/acme/sprockets/issues?state=all&per_page=3&direction=asc")
@@ -104,7 +104,7 @@ fn link_is_outside_the_etag_so_a_full_last_page_hides_a_new_one() {
 }
 
 #[test]
-fn answers_say_how_they_may_be_cached_and_when_they_were_made() {
+fn answers_carry_cache_control_vary_and_date() {
     let mut upstream = Upstream::github();
     let answer = upstream.get(ADA, "/user");
     assert_eq!(answer.header("cache-control"), "private, max-age=60, s-maxage=60");
@@ -132,7 +132,7 @@ fn every_answer_states_the_permissions_its_endpoint_requires() {
 }
 
 #[test]
-fn the_version_header_is_echoed_and_an_unknown_version_is_refused() {
+fn a_known_api_version_is_echoed_and_an_unknown_one_is_400() {
     let mut upstream = Upstream::new();
     for version in ["2022-11-28", "2026-03-10"] {
         assert_eq!(
@@ -149,7 +149,7 @@ fn the_version_header_is_echoed_and_an_unknown_version_is_refused() {
 }
 
 #[test]
-fn classic_tokens_are_told_their_scopes() {
+fn a_classic_token_gets_its_scopes_in_a_header() {
     let mut upstream = Upstream::new();
     assert!(upstream.get(ADA, "/user").header("x-oauth-scopes").contains("notifications"));
     assert!(!upstream.get(ADA_FINE, "/user").headers.contains_key("x-oauth-scopes"));
@@ -168,7 +168,7 @@ fn a_head_has_the_headers_of_its_get_and_no_body() {
 }
 
 #[test]
-fn the_number_of_public_repositories_is_a_change_of_its_owner() {
+fn a_changed_public_repository_count_modifies_its_owner() {
     let mut upstream = Upstream::new();
     for (owner, repository) in
         [("/orgs/acme", "/repos/acme/widgets"), ("/users/ada", "/repos/ada/dotfiles")]

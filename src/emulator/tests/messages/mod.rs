@@ -1,4 +1,4 @@
-//! Messages and sockets.
+//! Tests of headers, conditional requests, shared objects, replay and the server.
 
 pub mod conditional;
 pub mod objects;

@@ -56,7 +56,7 @@ fn assert_repository(repository: &Value) {
 }
 
 #[test]
-fn the_user_summary_has_every_field_with_its_type_wherever_it_stands() {
+fn every_user_summary_has_all_fields_with_their_types() {
     let mut upstream = Upstream::new();
     assert_user(&upstream.get(ADA, "/users/ada").body);
     assert_user(&upstream.get(ADA, "/repos/acme/widgets/issues/1").body["user"]);
@@ -69,7 +69,7 @@ fn the_user_summary_has_every_field_with_its_type_wherever_it_stands() {
 }
 
 #[test]
-fn the_repository_object_has_every_field_with_its_type_wherever_it_stands() {
+fn every_repository_object_has_all_fields_with_their_types() {
     let mut upstream = Upstream::new();
     for token in [ADA, DAN, NOBODY] {
         assert_repository(&upstream.get(token, "/repos/acme/widgets").body);
@@ -129,7 +129,7 @@ fn the_clone_secret_is_short_lived_and_differs_between_users() {
 }
 
 #[test]
-fn a_new_clone_secret_is_a_change_that_last_modified_tells() {
+fn a_new_clone_secret_changes_last_modified() {
     let mut upstream = Upstream::new();
     upstream.set_limit("poll.interval", 1);
     upstream
@@ -150,7 +150,7 @@ fn a_new_clone_secret_is_a_change_that_last_modified_tells() {
 }
 
 #[test]
-fn a_template_is_shown_to_whoever_sees_it() {
+fn a_template_is_shown_only_to_callers_with_access() {
     let mut upstream = Upstream::new();
     let generated = upstream.get(DAN, "/repos/acme/sprockets").assert_status(200);
     assert_eq!(generated.body["template_repository"]["full_name"], "acme/widgets");

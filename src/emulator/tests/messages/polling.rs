@@ -36,7 +36,7 @@ fn every_polling_endpoint_states_how_often_it_may_be_polled() {
 }
 
 #[test]
-fn the_threads_of_notifications_are_polled_by_last_modified_and_304_says_the_interval_too() {
+fn a_304_of_a_notification_poll_states_the_poll_interval() {
     let mut upstream = Upstream::new();
     let thread = mentioned(&mut upstream);
     for path in [
@@ -54,12 +54,12 @@ fn the_threads_of_notifications_are_polled_by_last_modified_and_304_says_the_int
 }
 
 #[test]
-fn the_interval_rises_for_an_account_that_polls_too_often_and_falls_when_it_waits() {
+fn fast_polls_raise_the_poll_interval_and_a_wait_lowers_it() {
     let mut upstream = Upstream::new();
-    let mut told: Vec<u64> =
+    let mut intervals: Vec<u64> =
         (0..25).map(|_| interval(&mut upstream, ADA, "/notifications")).collect();
-    told.dedup();
-    assert_eq!(told, [60, 120, 240]);
+    intervals.dedup();
+    assert_eq!(intervals, [60, 120, 240]);
     assert_eq!(interval(&mut upstream, BEN, "/notifications"), 60, "others are not concerned");
     upstream.pass(239);
     assert_eq!(interval(&mut upstream, ADA, "/notifications"), 240, "one second too early");
@@ -68,7 +68,7 @@ fn the_interval_rises_for_an_account_that_polls_too_often_and_falls_when_it_wait
 }
 
 #[test]
-fn whoever_obeys_is_never_told_more() {
+fn the_poll_interval_stays_the_same_for_an_obedient_caller() {
     let mut upstream = Upstream::new();
     for _ in 0..30 {
         assert_eq!(interval(&mut upstream, ADA, "/notifications"), 60);
@@ -77,7 +77,7 @@ fn whoever_obeys_is_never_told_more() {
 }
 
 #[test]
-fn the_rule_has_names_among_the_limits() {
+fn limits_configure_the_poll_interval() {
     let mut upstream = Upstream::new();
     upstream.set_limit("poll.load", 5);
     assert_eq!(interval(&mut upstream, ADA, "/notifications"), 300, "load that others make");
@@ -86,12 +86,12 @@ fn the_rule_has_names_among_the_limits() {
     upstream.set_limit("poll.interval", 10);
     upstream.set_limit("poll.load", 1);
     upstream.set_limit("poll.patience", 1);
-    let told: Vec<u64> = (0..6).map(|_| interval(&mut upstream, NOBODY, "/events")).collect();
-    assert_eq!(told, [10, 20, 40, 80, 120, 120]);
+    let intervals: Vec<u64> = (0..6).map(|_| interval(&mut upstream, NOBODY, "/events")).collect();
+    assert_eq!(intervals, [10, 20, 40, 80, 120, 120]);
 }
 
 #[test]
-fn a_refused_poll_is_none_and_a_reset_forgets_them() {
+fn a_refused_poll_does_not_raise_the_poll_interval() {
     let mut upstream = Upstream::new();
     upstream.set_limit("poll.patience", 1);
     for _ in 0..5 {
@@ -108,10 +108,10 @@ fn a_refused_poll_is_none_and_a_reset_forgets_them() {
 }
 
 #[test]
-fn the_interval_of_a_stored_list_rises_as_every_other_does() {
+fn the_poll_interval_of_a_stored_list_rises_too() {
     let mut upstream = Upstream::new();
-    let mut told: Vec<u64> =
+    let mut intervals: Vec<u64> =
         (0..25).map(|_| interval(&mut upstream, ADA, "/repos/acme/widgets/events")).collect();
-    told.dedup();
-    assert_eq!(told, [60, 120, 240]);
+    intervals.dedup();
+    assert_eq!(intervals, [60, 120, 240]);
 }

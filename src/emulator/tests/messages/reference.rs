@@ -111,7 +111,7 @@ fn lists_of_everything_are_paged_by_the_last_id_seen() {
 }
 
 #[test]
-fn searches_find_what_the_caller_sees() {
+fn a_search_finds_only_objects_visible_to_the_caller() {
     let mut upstream = Upstream::new();
     let found = |answer: &Answer| answer.body["total_count"].as_u64();
     assert_eq!(
@@ -144,7 +144,7 @@ fn searches_find_what_the_caller_sees() {
 }
 
 #[test]
-fn small_facts_of_a_repository_are_true() {
+fn languages_topics_license_and_tags_describe_a_repository() {
     let mut upstream = Upstream::new();
     assert!(
         upstream.get(NOBODY, "/repos/acme/widgets/languages").assert_status(200).body["Rust"]
@@ -177,7 +177,7 @@ fn small_facts_of_a_repository_are_true() {
 }
 
 #[test]
-fn a_gist_is_changed_by_its_owner_and_read_by_whoever_knows_it() {
+fn a_gist_is_read_by_address_and_changed_by_its_owner() {
     let mut upstream = Upstream::new();
     let secret = upstream
         .post(

@@ -29,7 +29,7 @@ fn replaying(records: &[Value]) -> Upstream {
 }
 
 #[test]
-fn a_recorded_answer_names_the_emulator_instead_of_the_recorded_host() {
+fn a_recorded_answer_names_the_emulator_as_its_host() {
     let mut upstream = replaying(&[record(
         "get",
         "/user",
@@ -48,7 +48,7 @@ fn a_recorded_answer_names_the_emulator_instead_of_the_recorded_host() {
 }
 
 #[test]
-fn budgets_are_living_ones_and_each_token_has_its_own() {
+fn each_token_has_a_live_budget_during_replay() {
     let mut upstream = replaying(&[record("get", "/user", &json!(""), 200, &json!({}))]);
     assert_eq!(upstream.get("one", "/user").remaining(), 4_999);
     let again = upstream.get("one", "/user");
@@ -75,7 +75,7 @@ fn a_recorded_etag_answers_304_for_free() {
 }
 
 #[test]
-fn several_records_of_one_request_are_served_in_order_and_the_last_for_ever() {
+fn records_of_one_request_are_replayed_in_order() {
     let mut upstream = replaying(&[
         record("get", "/list", &json!(""), 200, &json!([1])),
         record("delete", "/list", &json!(""), 204, &json!("")),
@@ -87,7 +87,7 @@ fn several_records_of_one_request_are_served_in_order_and_the_last_for_ever() {
 }
 
 #[test]
-fn the_body_tells_records_of_one_path_apart() {
+fn the_request_body_selects_among_records_of_one_path() {
     let mut upstream = replaying(&[
         record("post", "/things", &json!({ "name": "a" }), 201, &json!({ "id": 1 })),
         record("post", "/things", &json!({ "name": "b" }), 201, &json!({ "id": 2 })),

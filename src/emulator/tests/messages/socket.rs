@@ -46,7 +46,7 @@ async fn ask(
 }
 
 #[tokio::test]
-async fn it_speaks_http1_and_h2c_on_one_port() {
+async fn the_server_speaks_http1_and_h2c_on_one_port() {
     let handle = serve().await;
     let h2: Http = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
     for client in [http1(), h2] {
@@ -54,13 +54,13 @@ async fn it_speaks_http1_and_h2c_on_one_port() {
         assert_eq!((status, &body["login"]), (200, &json!("ada")));
         assert_eq!(body["url"], format!("http://{}/users/ada", handle.addr()));
     }
-    let (_, books) = ask(&http1(), &handle, Method::GET, "/_emulator/books", Bytes::new()).await;
-    assert_eq!(books["secondary"][0]["in_flight"], 0, "an answered request has no place any more");
+    let (_, usage) = ask(&http1(), &handle, Method::GET, "/_emulator/books", Bytes::new()).await;
+    assert_eq!(usage["secondary"][0]["in_flight"], 0, "an answered request is not in flight");
     handle.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_gate_holds_requests_and_a_test_can_wait_until_they_are_held() {
+async fn a_control_request_waits_until_a_gate_holds_requests() {
     let handle = serve().await;
     let client = http1();
     let (_, gate) = ask(
@@ -100,7 +100,7 @@ async fn a_gate_holds_requests_and_a_test_can_wait_until_they_are_held() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_frees_its_place() {
+async fn a_disconnected_client_leaves_its_gate() {
     let handle = serve().await;
     let client = http1();
     let (_, gate) = ask(
@@ -124,7 +124,7 @@ async fn a_client_that_goes_away_frees_its_place() {
             ask(&one_more, &handle, Method::GET, "/_emulator/books", Bytes::new()).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), freed).await.expect("its place is freed");
+    tokio::time::timeout(Duration::from_secs(10), freed).await.expect("the slot is freed");
     handle.shutdown().await;
 }
 
@@ -149,7 +149,7 @@ async fn a_body_above_the_limit_is_413_and_an_upload_is_only_counted() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_announced_as_too_large_is_refused_before_it_comes() {
+async fn a_too_large_content_length_is_413_before_the_body() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     let handle = serve().await;
@@ -171,7 +171,7 @@ async fn a_body_that_is_announced_as_too_large_is_refused_before_it_comes() {
 }
 
 #[tokio::test]
-async fn it_ends_also_when_every_place_is_taken() {
+async fn the_server_shuts_down_with_all_connections_in_use() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let clock = Clock::manual(START);
     let emulator = Emulator::new(Options::default(), clock.now());
@@ -199,5 +199,5 @@ async fn it_ends_also_when_every_place_is_taken() {
     let held = tokio::spawn(client.request(request));
     handle.wait_until_held(gate, 1).await;
     tokio::time::timeout(Duration::from_secs(30), handle.shutdown()).await.expect("it ends");
-    assert!(held.await.expect("it was asked").is_err(), "its connection went");
+    assert!(held.await.expect("the request was sent").is_err(), "its connection went");
 }

@@ -61,13 +61,13 @@ pub fn object(files: &Files, repository: &str, id: &str) -> (String, Vec<u8>) {
     assert_eq!(
         crate::emulator::http::validators::hex(digest.as_ref()),
         id,
-        "an object's name is the SHA-1 of what it is"
+        "an object's name is the SHA-1 of its content"
     );
     (kind.to_owned(), raw[end + 1..].to_vec())
 }
 
 #[test]
-fn a_download_is_redirected_to_an_address_that_needs_no_credential() {
+fn an_archive_download_needs_no_credential() {
     let mut upstream = Upstream::new();
     let address = address(&mut upstream, &json!({ "repositories": ["ada/dotfiles"] }));
     assert!(address.starts_with("/_archives/"));
@@ -88,7 +88,7 @@ fn a_download_is_redirected_to_an_address_that_needs_no_credential() {
 }
 
 #[test]
-fn the_address_of_a_download_expires_and_cannot_be_made_up() {
+fn a_download_address_is_signed_and_expires() {
     let mut upstream = Upstream::new();
     let address = address(&mut upstream, &json!({ "repositories": ["ada/dotfiles"] }));
     let (path, query) = address.split_once('?').expect("a query");
@@ -109,7 +109,7 @@ fn the_address_of_a_download_expires_and_cannot_be_made_up() {
 }
 
 #[test]
-fn a_self_hosted_caller_is_redirected_within_its_own_base_address() {
+fn a_self_hosted_caller_downloads_under_its_own_base_path() {
     let mut upstream = Upstream::new();
     let redirect = upstream.get(ADA, "/api/v3/user/migrations/703/archive").assert_status(302);
     let address = redirect
@@ -122,7 +122,7 @@ fn a_self_hosted_caller_is_redirected_within_its_own_base_address() {
 }
 
 #[test]
-fn a_redirect_is_not_modified_for_who_has_the_archive() {
+fn an_archive_redirect_is_304_for_a_current_validator() {
     let mut upstream = Upstream::new();
     let path = "/user/migrations/703/archive";
     let redirect = upstream.get(ADA, path).assert_status(302);
@@ -147,7 +147,7 @@ fn a_redirect_is_not_modified_for_who_has_the_archive() {
 }
 
 #[test]
-fn the_archive_has_the_json_files_of_what_exists() {
+fn an_archive_has_a_json_file_for_each_kind_of_record() {
     let mut upstream = Upstream::new();
     let files = archive_of(&mut upstream, &json!({ "repositories": ["acme/widgets"] }));
     assert_eq!(
@@ -189,7 +189,7 @@ fn the_archive_has_the_json_files_of_what_exists() {
 }
 
 #[test]
-fn a_file_has_at_most_100_records_and_the_next_ones_another_number() {
+fn a_record_file_has_at_most_100_records() {
     let mut upstream = Upstream::new();
     upstream.set_limit("content.minute", 1_000);
     for number in 0..30 {
@@ -259,7 +259,7 @@ fn git_data_is_a_bare_repository_with_real_objects() {
 }
 
 #[test]
-fn each_flag_leaves_its_part_out() {
+fn each_exclude_flag_omits_its_part() {
     let mut upstream = Upstream::new();
     let mut with = |flag: &str| {
         archive_of(&mut upstream, &json!({ "repositories": ["acme/widgets"], flag: true }))
@@ -298,7 +298,7 @@ fn org_metadata_only_has_the_organisations_and_their_people() {
 }
 
 #[test]
-fn the_archive_shows_the_moment_of_the_export_even_when_a_repository_is_deleted_later() {
+fn an_archive_keeps_the_state_at_its_export() {
     let mut upstream = Upstream::new();
     let address = address(&mut upstream, &json!({ "repositories": ["acme/widgets"] }));
     let before = upstream.get(NOBODY, &address).assert_status(200).bytes;
@@ -367,7 +367,7 @@ fn names_that_callers_chose_cannot_leave_the_archive() {
 }
 
 #[test]
-fn archives_together_stay_within_their_bound_at_the_expense_of_the_oldest() {
+fn the_oldest_archive_is_evicted_when_all_exceed_their_bound() {
     let mut upstream = Upstream::new();
     let first = address(&mut upstream, &json!({ "repositories": ["acme/widgets"] }));
     let size = upstream.get(NOBODY, &first).assert_status(200).bytes.len() as u64;

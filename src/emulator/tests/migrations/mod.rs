@@ -1,4 +1,4 @@
-//! User migrations.
+//! Tests of user migrations.
 
 pub mod archives;
 pub mod records;

@@ -45,7 +45,7 @@ fn kinds_in(files: &Files) -> Vec<&str> {
 }
 
 #[test]
-fn every_kind_that_the_document_lists_has_a_file_even_when_there_is_nothing_of_it() {
+fn every_documented_kind_has_a_file_even_without_records() {
     let mut upstream = Upstream::new();
     for repository in ["acme/widgets", "ada/dotfiles"] {
         let files = archive_of(&mut upstream, &json!({ "repositories": [repository] }));
@@ -178,7 +178,7 @@ fn a_review_comment_is_in_the_archive_and_its_author_too() {
 }
 
 #[test]
-fn a_protected_branch_is_in_the_archive_until_it_is_protected_no_more() {
+fn a_protected_branch_is_archived_while_it_is_protected() {
     let mut upstream = Upstream::new();
     let path = on("/branches/main/protection");
     let wanted = json!({
@@ -218,16 +218,16 @@ fn each_closed_issue_has_an_event_and_a_merged_pull_two() {
     let files = archive(&mut upstream);
     let (events, issues) = (of_kind(&files, "issue_events"), of_kind(&files, "issues"));
     let closed: Vec<&Value> = issues.iter().filter(|issue| !issue["closed_at"].is_null()).collect();
-    let told: Vec<&Value> = events
+    let recorded: Vec<&Value> = events
         .iter()
         .filter(|event| event["event"] == "closed" && event.get("issue").is_some())
         .collect();
     assert!(
-        told.len() == closed.len()
-            && told.iter().zip(&closed).all(|(event, issue)| event["issue"] == issue["url"])
+        recorded.len() == closed.len()
+            && recorded.iter().zip(&closed).all(|(event, issue)| event["issue"] == issue["url"])
     );
     assert_eq!(
-        (&told[0]["issue"], &told[0]["created_at"]),
+        (&recorded[0]["issue"], &recorded[0]["created_at"]),
         (&issues[0]["url"], &issues[0]["closed_at"])
     );
     let pull = of_kind(&files, "pull_requests")
@@ -245,7 +245,7 @@ fn each_closed_issue_has_an_event_and_a_merged_pull_two() {
     let events = of_kind(&archive(&mut upstream), "issue_events");
     assert!(
         events.iter().all(|event| event["issue"] != issues[0]["url"]),
-        "what was reopened is not closed"
+        "a reopened issue is not closed"
     );
 }
 
@@ -277,7 +277,7 @@ fn the_base_of_each_pull_is_in_the_archive() {
 }
 
 #[test]
-fn whatever_callers_sent_makes_records_of_known_types() {
+fn arbitrary_request_bodies_make_records_of_known_types() {
     let mut upstream = Upstream::new();
     for odd in [
         json!(null),

@@ -39,7 +39,7 @@ fn state(upstream: &mut Upstream, path: &str) -> String {
 }
 
 #[test]
-fn a_migration_is_created_pending_with_every_field_of_the_document() {
+fn a_new_migration_is_pending_and_has_every_field() {
     let mut upstream = Upstream::new();
     let body =
         json!({ "repositories": ["acme/widgets", "ada/diary"], "exclude_attachments": true });
@@ -128,7 +128,7 @@ fn a_migration_belongs_to_the_account_that_started_it() {
 }
 
 #[test]
-fn a_token_without_the_scope_does_not_see_private_repositories_in_a_migration() {
+fn a_token_without_the_scope_sees_no_private_repositories() {
     let mut upstream = Upstream::new();
     upstream
         .post(ADA_NO_SCOPES, PATH, &json!({ "repositories": ["ada/diary"] }))
@@ -148,7 +148,7 @@ fn a_token_without_the_scope_does_not_see_private_repositories_in_a_migration() 
 }
 
 #[test]
-fn every_field_of_the_body_is_validated_and_all_that_are_wrong_are_named() {
+fn every_wrong_field_of_a_migration_is_named() {
     let mut upstream = Upstream::new();
     let wrong = json!({
         "repositories": "acme/widgets", "lock_repositories": "yes", "exclude_metadata": 1, "exclude_git_data": null, "exclude_attachments": [],
@@ -206,7 +206,7 @@ fn a_malformed_body_is_400() {
 }
 
 #[test]
-fn a_repository_named_twice_or_in_other_letters_is_migrated_once() {
+fn a_repository_named_twice_is_migrated_once() {
     let mut upstream = Upstream::new();
     let body =
         json!({ "repositories": ["acme/widgets", "Acme/WIDGETS", "acme/cogs", "acme/sprockets"] });
@@ -221,7 +221,7 @@ fn a_repository_named_twice_or_in_other_letters_is_migrated_once() {
 }
 
 #[test]
-fn org_metadata_only_wants_no_repositories_and_ignores_other_flags() {
+fn org_metadata_only_needs_an_empty_list_and_ignores_flags() {
     let mut upstream = Upstream::new();
     upstream
         .post(ADA, PATH, &json!({ "org_metadata_only": true, "repositories": ["acme/widgets"] }))
@@ -242,14 +242,17 @@ fn org_metadata_only_wants_no_repositories_and_ignores_other_flags() {
 }
 
 #[test]
-fn exclude_leaves_the_repositories_out_of_the_answer() {
+fn the_exclude_parameter_omits_repositories_from_the_answer() {
     let mut upstream = Upstream::new();
     let started = upstream
         .post(ADA, PATH, &json!({ "repositories": ["acme/widgets"], "exclude": ["repositories"] }))
         .assert_status(201);
     assert!(started.body.get("repositories").is_none());
     let path = format!("{PATH}/{}", started.body["id"]);
-    assert!(upstream.get(ADA, &path).body["repositories"].is_array(), "it is asked anew each time");
+    assert!(
+        upstream.get(ADA, &path).body["repositories"].is_array(),
+        "each request has its own `exclude`"
+    );
     for query in [
         "exclude=repositories",
         "exclude[]=repositories",
@@ -293,7 +296,7 @@ fn time_moves_a_migration_from_pending_to_exporting_to_exported() {
 }
 
 #[test]
-fn a_migration_whose_repository_is_gone_when_the_export_ends_has_failed() {
+fn a_migration_of_a_deleted_repository_fails() {
     let mut upstream = Upstream::new();
     let path = start(&mut upstream, &of_widgets());
     upstream.pass(2);
@@ -388,7 +391,7 @@ fn lock_repositories_locks_at_once_and_only_writes_are_refused() {
 }
 
 #[test]
-fn a_repository_locked_by_two_migrations_is_free_when_both_have_unlocked_it() {
+fn a_repository_stays_locked_until_both_migrations_unlock_it() {
     let mut upstream = Upstream::new();
     let body = json!({ "repositories": ["acme/widgets"], "lock_repositories": true });
     let (one, two) = (start(&mut upstream, &body), start(&mut upstream, &body));
@@ -452,7 +455,7 @@ fn migrations_are_listed_in_pages() {
 }
 
 #[test]
-fn an_account_that_starts_too_many_is_told_that_it_spams() {
+fn an_account_has_a_maximum_number_of_migrations() {
     let mut upstream = Upstream::new();
     for name in ["core", "points.rest"] {
         upstream.set_limit(name, 1_000_000);
@@ -488,7 +491,7 @@ fn the_seed_has_a_migration_in_each_state_at_any_time() {
 }
 
 #[test]
-fn a_test_can_put_a_migration_into_a_state() {
+fn the_control_plane_sets_the_state_of_a_migration() {
     let mut upstream = Upstream::new();
     let path = start(&mut upstream, &of_widgets());
     let control = format!("/_emulator/migrations/{}", path.rsplit('/').next().unwrap_or(""));

@@ -1,4 +1,4 @@
-//! Notifications.
+//! Tests of notification threads, reasons and subscriptions.
 
 pub mod reasons;
 pub mod subscriptions;

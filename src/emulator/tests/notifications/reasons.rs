@@ -67,7 +67,7 @@ fn change(upstream: &mut Upstream, token: &str, number: u64, body: &Value) {
 }
 
 #[test]
-fn each_of_the_13_reasons_can_be_brought_about() {
+fn each_of_the_13_reasons_has_an_event_that_produces_it() {
     let mut upstream = Upstream::new();
     let mut seen = std::collections::BTreeSet::new();
     for event in ["ci_activity", "approval_requested", "invitation", "assign", "mention"] {
@@ -129,7 +129,7 @@ fn each_of_the_13_reasons_can_be_brought_about() {
 }
 
 #[test]
-fn threads_that_are_no_issue_have_subjects_of_their_own() {
+fn ci_and_invitation_threads_have_subjects_of_their_own() {
     let mut upstream = Upstream::new();
     let run = happens(&mut upstream, &json!({ "type": "ci_activity" })).assert_status(201);
     let thread = newest(&mut upstream, CLEO);
@@ -154,7 +154,7 @@ fn threads_that_are_no_issue_have_subjects_of_their_own() {
 }
 
 #[test]
-fn a_pull_is_a_pull_request_and_its_latest_comment_has_an_address() {
+fn a_pull_request_thread_links_its_latest_comment() {
     let mut upstream = Upstream::new();
     happened(
         &mut upstream,
@@ -180,7 +180,7 @@ fn a_pull_is_a_pull_request_and_its_latest_comment_has_an_address() {
 }
 
 #[test]
-fn after_a_mention_it_stays_mention_even_if_the_user_is_never_mentioned_again() {
+fn a_mention_stays_the_reason_of_its_thread() {
     let mut upstream = Upstream::new();
     let number =
         open(&mut upstream, BEN, &json!({ "title": "For @cleo", "body": "and nobody else" }));
@@ -196,7 +196,7 @@ fn after_a_mention_it_stays_mention_even_if_the_user_is_never_mentioned_again() 
 }
 
 #[test]
-fn a_reason_is_replaced_only_when_a_later_notification_carries_a_different_one() {
+fn a_reason_changes_only_with_a_later_notification() {
     let mut upstream = Upstream::new();
     let number = open(&mut upstream, BEN, &json!({ "title": "x", "assignees": ["cleo"] }));
     assert_eq!(reason(&mut upstream, CLEO, number), "assign");
@@ -215,7 +215,7 @@ fn a_reason_is_replaced_only_when_a_later_notification_carries_a_different_one()
     assert_eq!(
         reason(&mut upstream, CLEO, number),
         "team_mention",
-        "her own comment has been told"
+        "her own comment was the reason of the previous notification"
     );
     change(&mut upstream, CLEO, number, &json!({ "state": "closed" }));
     assert_eq!(reason(&mut upstream, CLEO, number), "team_mention");
@@ -226,13 +226,13 @@ fn a_reason_is_replaced_only_when_a_later_notification_carries_a_different_one()
 }
 
 #[test]
-fn an_author_who_only_comments_stays_the_author() {
+fn the_reason_stays_author_when_the_author_comments() {
     let mut upstream = Upstream::new();
     let number = open(&mut upstream, CLEO, &json!({ "title": "Mine" }));
     assert_eq!(
         reason(&mut upstream, CLEO, number),
         Value::Null,
-        "nobody is told of what they do themselves"
+        "nobody is notified of their own actions"
     );
     comment(&mut upstream, CLEO, number, "more");
     comment(&mut upstream, BEN, number, "thanks");
@@ -243,7 +243,7 @@ fn an_author_who_only_comments_stays_the_author() {
 }
 
 #[test]
-fn a_text_mentions_once_and_an_edit_tells_only_whom_it_names_anew() {
+fn an_edit_notifies_only_newly_mentioned_users() {
     let mut upstream = Upstream::new();
     let number = open(&mut upstream, BEN, &json!({ "title": "x", "body": "@cleo" }));
     let updated = newest(&mut upstream, CLEO)["updated_at"].clone();
@@ -251,17 +251,17 @@ fn a_text_mentions_once_and_an_edit_tells_only_whom_it_names_anew() {
     assert_eq!(
         newest(&mut upstream, CLEO)["updated_at"],
         updated,
-        "a title is nothing to be told of"
+        "a changed title notifies nobody"
     );
     change(&mut upstream, BEN, number, &json!({ "body": "@cleo and @ada" }));
     assert_eq!(newest(&mut upstream, CLEO)["updated_at"], updated, "she was named before");
     assert_eq!(reason(&mut upstream, ADA, number), "mention");
     change(&mut upstream, ADA, number, &json!({ "state": "closed" }));
-    assert_ne!(newest(&mut upstream, CLEO)["updated_at"], updated, "closing is told");
+    assert_ne!(newest(&mut upstream, CLEO)["updated_at"], updated, "closing notifies");
 }
 
 #[test]
-fn nobody_is_told_of_a_repository_that_they_do_not_see() {
+fn a_user_without_access_to_a_repository_is_not_notified() {
     let mut upstream = Upstream::new();
     let before = upstream.get(DAN, NOTIFICATIONS).items().len();
     upstream
@@ -282,13 +282,13 @@ fn nobody_is_told_of_a_repository_that_they_do_not_see() {
     assert_eq!(
         newest(&mut upstream, DAN)["repository"]["full_name"],
         "acme/gadgets",
-        "who was invited sees it"
+        "an invited user sees it"
     );
     upstream.get(DAN, "/repos/acme/gadgets").assert_status(200);
 }
 
 #[test]
-fn a_whole_team_is_asked_to_review_or_mentioned() {
+fn a_review_request_to_a_team_notifies_its_members() {
     let mut upstream = Upstream::new();
     let review = json!({ "type": "review_requested", "repository": "acme/widgets", "number": 76, "actor": "ada", "team": "acme/platform" });
     happened(&mut upstream, &review);
@@ -299,7 +299,7 @@ fn a_whole_team_is_asked_to_review_or_mentioned() {
 }
 
 #[test]
-fn a_state_change_closes_what_is_open_and_opens_what_is_closed() {
+fn a_state_change_event_closes_or_reopens_an_issue() {
     let mut upstream = Upstream::new();
     for state in ["closed", "open"] {
         happened(&mut upstream, &json!({ "type": "state_change" }));
@@ -310,7 +310,7 @@ fn a_state_change_closes_what_is_open_and_opens_what_is_closed() {
 }
 
 #[test]
-fn an_event_that_cannot_happen_is_422_and_says_why() {
+fn an_invalid_event_is_422_with_a_message() {
     let mut upstream = Upstream::new();
     let cases = [
         json!({ "type": "assign", "number": 999 }),
@@ -342,7 +342,7 @@ fn an_event_that_cannot_happen_is_422_and_says_why() {
 }
 
 #[test]
-fn unwatching_ends_what_comes_from_watching() {
+fn an_unwatched_repository_no_longer_notifies() {
     let mut upstream = Upstream::new();
     happened(&mut upstream, &json!({ "type": "watch" }));
     let first = open(&mut upstream, BEN, &json!({ "title": "Watched" }));
@@ -355,7 +355,7 @@ fn unwatching_ends_what_comes_from_watching() {
 }
 
 #[test]
-fn the_world_shows_the_threads_roles_properties_and_fields_to_pick_from() {
+fn the_world_lists_threads_roles_properties_and_fields() {
     let mut upstream = Upstream::new();
     let world = upstream.get(NOBODY, "/_emulator/world").body;
     let reasons: std::collections::BTreeSet<&str> = world["threads"]

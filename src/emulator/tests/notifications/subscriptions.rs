@@ -85,7 +85,7 @@ fn a_deleted_subscription_is_muted_until_the_user_is_mentioned() {
 }
 
 #[test]
-fn a_deleted_subscription_of_a_watched_repository_still_notifies() {
+fn an_unsubscribed_watcher_is_still_notified() {
     let mut upstream = Upstream::new();
     let threads = upstream.get(BEN, "/notifications");
     let thread = threads
@@ -115,7 +115,7 @@ fn ignored_must_be_a_boolean() {
 }
 
 #[test]
-fn subscriptions_are_created_only_by_a_reply_a_mention_or_by_hand() {
+fn a_reply_subscribes_but_an_assignment_or_a_watch_does_not() {
     let mut upstream = Upstream::new();
     let quiet = ["assign", "state_change_of_others", "watch"];
     for (number, event) in (1..).zip(quiet) {
@@ -154,7 +154,7 @@ fn subscriptions_are_created_only_by_a_reply_a_mention_or_by_hand() {
 }
 
 #[test]
-fn who_replied_before_there_was_a_thread_is_subscribed_since_the_reply() {
+fn an_early_reply_dates_the_subscription_of_a_later_thread() {
     let mut upstream = Upstream::new();
     upstream
         .post(CLEO, "/repos/acme/sprockets/issues/2/comments", &json!({ "body": "I reply" }))
@@ -229,7 +229,7 @@ fn every_state_of_a_subscription_answers_every_trigger() {
 }
 
 #[test]
-fn a_put_or_delete_that_changes_nothing_and_asks_conditionally_is_304() {
+fn a_conditional_subscription_write_without_effect_is_304() {
     let mut upstream = Upstream::new();
     let path = format!("{}/subscription", mentioned(&mut upstream));
     for (method, body) in [
@@ -255,7 +255,7 @@ fn a_put_or_delete_that_changes_nothing_and_asks_conditionally_is_304() {
 }
 
 #[test]
-fn a_change_of_the_subscription_is_seen_by_date() {
+fn a_changed_subscription_changes_last_modified() {
     let mut upstream = Upstream::new();
     let path = format!("{}/subscription", mentioned(&mut upstream));
     upstream.pass(5);
@@ -268,7 +268,7 @@ fn a_change_of_the_subscription_is_seen_by_date() {
 }
 
 #[test]
-fn a_muted_thread_speaks_again_when_the_user_comments() {
+fn a_muted_thread_notifies_again_after_a_comment_of_the_user() {
     let mut upstream = Upstream::new();
     let path = mentioned(&mut upstream);
     upstream.patch(CLEO, &path, &Value::Null).assert_status(205);
@@ -300,7 +300,7 @@ fn a_muted_thread_speaks_again_when_the_user_comments() {
 }
 
 #[test]
-fn an_ignored_thread_stays_ignored_whatever_the_user_does_there() {
+fn an_ignored_thread_stays_ignored_despite_participation() {
     let mut upstream = Upstream::new();
     let path = mentioned(&mut upstream);
     upstream
@@ -330,7 +330,7 @@ fn an_ignored_thread_stays_ignored_whatever_the_user_does_there() {
 }
 
 #[test]
-fn a_subscription_by_hand_follows_a_thread_of_an_unwatched_repository() {
+fn a_manual_subscription_follows_an_unwatched_thread() {
     let mut upstream = Upstream::new();
     let path = mentioned(&mut upstream);
     upstream.delete(CLEO, &format!("{path}/subscription")).assert_status(204);
@@ -346,7 +346,7 @@ fn a_subscription_by_hand_follows_a_thread_of_an_unwatched_repository() {
 }
 
 #[test]
-fn a_subscription_of_another_users_thread_is_not_found_and_no_wrong_body_changes_one() {
+fn another_users_subscription_is_not_found() {
     let mut upstream = Upstream::new();
     let path = format!("{}/subscription", mentioned(&mut upstream));
     upstream.get(BEN, &path).assert_status(404);
@@ -360,7 +360,7 @@ fn a_subscription_of_another_users_thread_is_not_found_and_no_wrong_body_changes
 }
 
 #[test]
-fn a_reply_is_a_change_of_the_subscription_that_a_condition_sees() {
+fn a_reply_changes_a_subscription_for_conditional_writes() {
     let mut upstream = Upstream::new();
     let path = mentioned(&mut upstream);
     upstream.delete(CLEO, &format!("{path}/subscription")).assert_status(204);

@@ -30,7 +30,7 @@ fn only_classic_tokens_with_the_scope_reach_notifications() {
 }
 
 #[test]
-fn the_notifications_list_has_50_a_page_and_no_more() {
+fn the_notifications_list_has_at_most_50_a_page() {
     let mut upstream = Upstream::new();
     for query in ["", "?per_page=100"] {
         let answer = upstream.get(ADA, &format!("/notifications{query}"));
@@ -41,7 +41,7 @@ fn the_notifications_list_has_50_a_page_and_no_more() {
 }
 
 #[test]
-fn threads_are_sorted_by_most_recent_update_and_have_every_field() {
+fn threads_are_sorted_by_update_and_have_every_field() {
     let mut upstream = Upstream::new();
     let answer = upstream.get(ADA, "/notifications");
     let times: Vec<&str> =
@@ -67,7 +67,7 @@ fn threads_are_sorted_by_most_recent_update_and_have_every_field() {
 }
 
 #[test]
-fn all_includes_read_threads_and_without_it_only_unread_ones_are_listed() {
+fn read_threads_are_listed_only_with_all() {
     let mut upstream = Upstream::new();
     let unread = upstream.get(BEN, "/notifications").items().len();
     let id =
@@ -84,7 +84,7 @@ fn all_includes_read_threads_and_without_it_only_unread_ones_are_listed() {
 }
 
 #[test]
-fn participating_leaves_out_what_is_only_watched() {
+fn participating_omits_threads_that_are_only_watched() {
     let mut upstream = Upstream::new();
     let answer = upstream.get(ADA, "/notifications?participating=true");
     let reasons: Vec<&str> =
@@ -123,7 +123,7 @@ fn a_malformed_filter_is_422_and_names_the_field() {
 }
 
 #[test]
-fn put_notifications_marks_what_is_not_newer_than_last_read_at() {
+fn a_mark_covers_threads_up_to_last_read_at() {
     let mut upstream = Upstream::new();
     let times: Vec<String> = upstream
         .get(BEN, "/notifications")
@@ -174,7 +174,7 @@ fn a_thread_of_another_user_and_an_unknown_one_are_not_found() {
 }
 
 #[test]
-fn polling_with_the_exact_last_modified_yields_304_until_something_changes() {
+fn a_poll_with_last_modified_is_304_until_a_change() {
     let mut upstream = Upstream::new();
     let date = upstream.get(ADA, "/notifications").header("last-modified").to_owned();
     let unchanged = upstream
@@ -187,7 +187,7 @@ fn polling_with_the_exact_last_modified_yields_304_until_something_changes() {
 }
 
 #[test]
-fn a_write_that_changes_nothing_and_asks_conditionally_is_304() {
+fn a_conditional_patch_of_a_read_thread_is_304() {
     let mut upstream = Upstream::new();
     let path = format!("/notifications/threads/{}", first_thread(&mut upstream));
     upstream.patch(ADA, &path, &serde_json::Value::Null).assert_status(205);
@@ -205,7 +205,7 @@ fn a_write_that_changes_nothing_and_asks_conditionally_is_304() {
 }
 
 #[test]
-fn a_repositorys_notifications_have_the_usual_page_and_only_its_threads() {
+fn a_repository_lists_only_its_own_notifications() {
     let mut upstream = Upstream::new();
     assert_eq!(upstream.get(ADA, "/repos/ACME/Widgets/notifications").items().len(), 30);
     assert!(upstream.get(ADA, "/repos/acme/widgets/notifications?per_page=100").items().len() > 50);
@@ -230,7 +230,7 @@ fn a_mention_makes_a_thread_and_its_reason_stays_mention() {
     assert_eq!(
         (threads.items().len(), &threads.items()[0]["reason"]),
         (1, &json!("mention")),
-        "told again, never mentioned again"
+        "notified again, never mentioned again"
     );
 }
 
@@ -254,7 +254,7 @@ fn rows(upstream: &mut Upstream) -> Vec<(Method, String)> {
 }
 
 #[test]
-fn every_route_is_401_without_a_credential_and_403_with_another_kind_or_without_the_scope() {
+fn every_route_needs_a_classic_token_with_the_scope() {
     use crate::emulator::auth::jwt::tests::signed;
     let mut upstream = Upstream::new();
     let now = upstream.now.as_secs();
@@ -332,13 +332,13 @@ fn the_threads_of_private_repositories_need_the_scope_repo() {
     assert_eq!(
         upstream.get(ADA, "/notifications").items().len(),
         1,
-        "what the token does not see it does not mark"
+        "a token marks only visible threads"
     );
     upstream.get(NOTIFICATIONS_ONLY, "/repos/acme/gadgets/issues/1").assert_status(404);
 }
 
 #[test]
-fn a_thread_whose_repository_the_user_no_longer_sees_is_gone() {
+fn a_thread_of_a_hidden_repository_is_no_longer_listed() {
     let mut upstream = Upstream::new();
     let before = upstream.get(DAN, "/notifications").assert_status(200);
     assert_eq!(before.items().len(), 2);
@@ -375,7 +375,7 @@ fn a_thread_has_the_types_of_its_table() {
 }
 
 #[test]
-fn pages_of_the_inbox_have_up_to_50_threads_and_go_on_in_the_same_order() {
+fn the_inbox_is_paged_by_50_in_order_of_update() {
     let mut upstream = Upstream::new();
     let first = upstream.get(ADA, "/notifications?all=true&per_page=51");
     let next = first.link("next").expect("60 threads are two pages");
@@ -427,7 +427,7 @@ fn a_mark_in_the_future_leaves_later_updates_unread() {
     assert_eq!(
         read,
         crate::emulator::http::timestamps::iso(upstream.now),
-        "nobody has read what is yet to come"
+        "the time of reading is not in the future"
     );
     upstream.pass(10);
     let mention = json!({ "type": "mention", "repository": "acme/widgets", "actor": "ada", "number": 1, "user": "ben" });
@@ -453,7 +453,7 @@ fn a_wrong_body_of_a_mark_is_refused_and_marks_nothing() {
 }
 
 #[test]
-fn a_mark_that_changes_nothing_and_asks_conditionally_is_304() {
+fn a_conditional_mark_without_effect_is_304() {
     let mut upstream = Upstream::new();
     upstream.put(BEN, "/notifications", &serde_json::Value::Null).assert_status(205);
     upstream.pass(5);
@@ -470,7 +470,7 @@ fn a_mark_that_changes_nothing_and_asks_conditionally_is_304() {
 }
 
 #[test]
-fn what_is_updated_while_a_mark_goes_on_in_the_background_stays_unread() {
+fn a_thread_updated_during_a_background_mark_stays_unread() {
     let mut upstream = Upstream::new();
     upstream.set_limit("notifications.background-above", 3);
     upstream.put(BEN, "/notifications", &serde_json::Value::Null).assert_status(202);
@@ -483,7 +483,7 @@ fn what_is_updated_while_a_mark_goes_on_in_the_background_stays_unread() {
 }
 
 #[test]
-fn whoever_marks_again_has_the_earlier_mark_finished() {
+fn a_second_mark_finishes_the_first_one() {
     let mut upstream = Upstream::new();
     upstream.set_limit("notifications.background-above", 3);
     upstream.put(BEN, "/notifications", &serde_json::Value::Null).assert_status(202);
@@ -538,7 +538,7 @@ fn every_state_of_a_thread_answers_every_trigger() {
 }
 
 #[test]
-fn what_is_no_integer_is_no_thread() {
+fn a_thread_id_that_is_no_integer_is_not_found() {
     let mut upstream = Upstream::new();
     for id in
         ["x", "-1", "1.0", "1e3", "99999999999999999999999", "%20", "0", "%F0%9F%A6%80", "1%2F2"]
@@ -573,7 +573,7 @@ fn a_repositorys_notifications_are_marked_read_on_their_own() {
 }
 
 #[test]
-fn participating_and_all_can_be_asked_together() {
+fn participating_and_all_can_be_combined() {
     let mut upstream = Upstream::new();
     let all = upstream.get(ADA, "/notifications?all=true&participating=true");
     assert!(all.items().iter().any(|thread| thread["unread"] == false));

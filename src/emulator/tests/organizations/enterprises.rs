@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::emulator::tests::*;
 
 const FINN: &str = "emu_classic_finn_org_scopes";
-/// Sufficient scopes, wrong kind.
+/// Has sufficient scopes, but is no classic token.
 const OAUTH_WITH_SCOPES: &str = "emu_oauth_ada_org_scopes";
 const ADA_READ_ONLY: &str = "emu_classic_ada_read_only";
 const TEAMS: &str = "/enterprises/initech/teams";
@@ -16,7 +16,7 @@ fn logins(answer: &Answer) -> Vec<&str> {
 }
 
 #[test]
-fn a_team_is_named_by_slug_or_id_and_lists_organisation_summaries() {
+fn a_team_by_slug_or_id_lists_its_organisations() {
     let mut upstream = Upstream::new();
     for team in ["ent:architects", "ent%3Aarchitects", "ENT:Architects", "511"] {
         let list = upstream.get(ADA, &format!("{TEAMS}/{team}/organizations")).assert_status(200);
@@ -125,7 +125,7 @@ fn bad_slugs_are_422_and_assign_nothing() {
 }
 
 #[test]
-fn only_classic_personal_access_tokens_with_the_scope_are_accepted() {
+fn only_classic_tokens_with_the_scope_are_accepted() {
     let mut upstream = Upstream::new();
     let gets = [
         TEAMS.to_owned(),
@@ -247,7 +247,7 @@ fn bad_enterprise_teams_are_422_and_name_the_field() {
 }
 
 #[test]
-fn people_of_the_enterprise_are_put_into_its_teams_and_taken_out() {
+fn enterprise_members_are_added_to_its_teams_and_removed() {
     let mut upstream = Upstream::new();
     let members = format!("{TEAMS}/ent:auditors/memberships");
     upstream.get(ADA, &format!("{members}/ben")).assert_status(404);
@@ -276,7 +276,7 @@ fn people_of_the_enterprise_are_put_into_its_teams_and_taken_out() {
 }
 
 #[test]
-fn the_world_shows_enterprises_with_their_teams_and_the_teams_of_organisations() {
+fn the_world_lists_the_teams_of_enterprises_and_organisations() {
     let mut upstream = Upstream::new();
     let world = upstream.get(NOBODY, "/_emulator/world").body;
     let enterprise = &world["enterprises"][0];

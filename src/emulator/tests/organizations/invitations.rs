@@ -31,7 +31,7 @@ fn pending_and_failed_invitations_are_listed_apart() {
 }
 
 #[test]
-fn an_invitation_by_id_with_teams_is_pending_and_makes_a_member_of_them_when_accepted() {
+fn an_accepted_invitation_makes_a_member_of_its_teams() {
     let mut upstream = Upstream::new();
     let body = json!({ "invitee_id": 131, "role": "direct_member", "team_ids": [401, 403, 401] });
     let invitation = upstream.post(ADA, INVITATIONS, &body).assert_status(201);
@@ -52,7 +52,7 @@ fn an_invitation_by_id_with_teams_is_pending_and_makes_a_member_of_them_when_acc
 }
 
 #[test]
-fn an_invitation_by_address_has_no_login_unless_it_is_the_address_of_an_account() {
+fn an_invitation_by_address_names_only_a_known_account() {
     let mut upstream = Upstream::new();
     let stranger = upstream
         .post(ADA, INVITATIONS, &json!({ "email": "some.one+x@example.net" }))
@@ -116,7 +116,7 @@ fn bad_invitations_are_422_and_name_the_field() {
 }
 
 #[test]
-fn nobody_is_invited_twice() {
+fn a_user_is_not_invited_twice() {
     let mut upstream = Upstream::new();
     for body in [json!({ "invitee_id": 131 }), json!({ "email": "new@example.net" })] {
         upstream.post(ADA, INVITATIONS, &body).assert_status(201);

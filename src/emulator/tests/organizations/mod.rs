@@ -1,4 +1,4 @@
-//! Organizations, teams and enterprises.
+//! Tests of organizations, teams and enterprises.
 
 pub mod enterprises;
 pub mod invitations;

@@ -19,7 +19,7 @@ fn logins(answer: &Answer) -> Vec<&str> {
 }
 
 #[test]
-fn members_see_everybody_and_others_only_who_is_public() {
+fn members_see_all_members_and_strangers_the_public_ones() {
     let mut upstream = Upstream::new();
     for token in [ADA, BEN, BEN_APP_READ, ADA_FINE, INSTALLATION, OAUTH] {
         assert_eq!(upstream.get(token, "/orgs/acme/members").items().len(), 6, "{token}");
@@ -50,8 +50,7 @@ fn members_are_filtered_by_role() {
 }
 
 #[test]
-fn a_member_is_204_to_members_who_are_told_404_of_others_and_strangers_are_led_to_the_public_ones()
-{
+fn a_membership_check_redirects_strangers_to_public_members() {
     let mut upstream = Upstream::new();
     upstream.get(BEN, "/orgs/acme/members/cleo").assert_status(204);
     for user in ["finn", "hugo", "nobody", "globex"] {
@@ -87,7 +86,7 @@ fn a_removed_member_leaves_every_team_and_keeps_the_account() {
     assert_eq!(
         logins(&upstream.get(ADA, "/orgs/acme/organization-roles/601/users")),
         ["ben"],
-        "who had it from the beginning"
+        "its initial holder"
     );
     upstream.get(ADA, "/users/cleo").assert_status(200);
     upstream.get(CLEO, "/orgs/acme/teams").assert_status(404);
@@ -113,7 +112,7 @@ fn the_last_owner_stays() {
 }
 
 #[test]
-fn members_show_and_hide_only_themselves_and_installations_are_nobody() {
+fn members_publicize_and_conceal_only_themselves() {
     let mut upstream = Upstream::new();
     let cleo = "/orgs/acme/public_members/cleo";
     for token in [ADA, INSTALLATION, BEN_APP_READ] {
@@ -152,7 +151,7 @@ fn a_membership_shows_role_and_state() {
 }
 
 #[test]
-fn an_owner_sets_the_role_of_a_member_and_invites_anybody_else() {
+fn an_owner_sets_roles_of_members_and_invites_strangers() {
     let mut upstream = Upstream::new();
     upstream.put(BEN, "/orgs/acme/memberships/cleo", &Value::Null).assert_status(403);
     let admin = upstream
@@ -162,7 +161,7 @@ fn an_owner_sets_the_role_of_a_member_and_invites_anybody_else() {
     assert_eq!(
         upstream.put(ADA, "/orgs/acme/memberships/cleo", &Value::Null).body["role"],
         "admin",
-        "what is not said stays"
+        "an omitted field stays"
     );
     let invited = upstream
         .put(ADA, "/orgs/acme/memberships/finn", &json!({ "role": "admin" }))
@@ -186,7 +185,7 @@ fn an_owner_sets_the_role_of_a_member_and_invites_anybody_else() {
 }
 
 #[test]
-fn deleting_a_membership_removes_the_member_or_takes_the_invitation_back() {
+fn a_deleted_membership_removes_the_member_or_the_invitation() {
     let mut upstream = Upstream::new();
     upstream.delete(ADA, "/orgs/acme/memberships/hugo").assert_status(204);
     upstream.delete(ADA, "/orgs/acme/memberships/hugo").assert_status(404);
@@ -196,7 +195,7 @@ fn deleting_a_membership_removes_the_member_or_takes_the_invitation_back() {
 }
 
 #[test]
-fn a_person_accepts_an_invitation_as_a_user_and_not_as_an_installation() {
+fn an_invitation_is_accepted_only_with_a_token_of_the_user() {
     let mut upstream = Upstream::new();
     let accept = json!({ "state": "active" });
     upstream.patch(NOBODY, OWN, &accept).assert_status(401);
@@ -306,7 +305,7 @@ fn organisation_roles_are_given_to_people_and_teams() {
     assert_eq!(
         logins(&upstream.get(ADA, &format!("{roles}/601/users"))),
         ["ben"],
-        "who had it from the beginning"
+        "its initial holder"
     );
     for role in [601, 602] {
         upstream.put(ADA, &format!("{roles}/users/cleo/{role}"), &Value::Null).assert_status(204);
@@ -318,7 +317,7 @@ fn organisation_roles_are_given_to_people_and_teams() {
 }
 
 #[test]
-fn only_owners_give_roles_that_exist_to_members_and_teams_of_the_organisation() {
+fn only_owners_assign_existing_organisation_roles() {
     let mut upstream = Upstream::new();
     let roles = "/orgs/acme/organization-roles";
     upstream.put(BEN, &format!("{roles}/users/cleo/601"), &Value::Null).assert_status(403);

@@ -106,12 +106,12 @@ fn a_required_property_shows_its_default_until_a_value_is_set() {
     assert_eq!(
         of(&mut upstream, "gadgets", "service"),
         Value::Null,
-        "a default is for what is required"
+        "only a required property has a default"
     );
 }
 
 #[test]
-fn a_value_is_set_on_each_listed_repository_and_null_unsets_it_on_each() {
+fn a_value_is_set_or_unset_on_each_listed_repository() {
     let mut upstream = Upstream::new();
     let both = ["widgets", "gadgets"];
     let changed = set(&mut upstream, &both, "service", &json!("both")).assert_status(204);
@@ -130,7 +130,7 @@ fn a_value_is_set_on_each_listed_repository_and_null_unsets_it_on_each() {
     assert_eq!(
         of(&mut upstream, "widgets", "environment"),
         "production",
-        "what is not listed stays"
+        "an unlisted property stays"
     );
 }
 
@@ -170,7 +170,7 @@ fn at_most_30_repositories_are_named_at_once() {
 }
 
 #[test]
-fn a_value_is_checked_against_the_property_and_the_fault_names_the_field() {
+fn an_invalid_value_is_422_and_names_the_field() {
     let mut upstream = Upstream::new();
     let wrong = [
         ("environment", json!("moon")),
@@ -211,11 +211,11 @@ fn a_selection_without_a_list_has_nothing_to_select() {
 }
 
 #[test]
-fn unknown_properties_and_repositories_are_422_and_nothing_is_changed() {
+fn unknown_properties_and_repositories_are_422() {
     let mut upstream = Upstream::new();
     set(&mut upstream, &["widgets"], "nothing", &json!("x"))
         .assert_names_field("properties[0].property_name");
-    // Another organisation's, a user's, one by a former name, none at all.
+    // Repositories of another organisation and of a user, a former name, and unknown names.
     for name in [
         "portal",
         "globex/portal",
@@ -331,7 +331,7 @@ fn a_query_limits_the_repositories_by_keywords_and_qualifiers() {
 }
 
 #[test]
-fn a_query_looks_at_the_values_that_are_shown() {
+fn a_query_matches_set_and_default_values() {
     let mut upstream = Upstream::new();
     assert_eq!(found(&mut upstream, "props.environment:production"), ["widgets"]);
     assert_eq!(found(&mut upstream, "props.Teams:BOTS"), ["widgets"], "one of several");
@@ -349,7 +349,7 @@ fn a_query_looks_at_the_values_that_are_shown() {
 }
 
 #[test]
-fn one_repositorys_values_are_read_by_whoever_reads_it() {
+fn the_values_of_a_repository_are_visible_to_its_readers() {
     let mut upstream = Upstream::new();
     let path = "/repos/acme/widgets/properties/values";
     let answer = upstream.get(NOBODY, path).assert_status(200);
@@ -362,7 +362,7 @@ fn one_repositorys_values_are_read_by_whoever_reads_it() {
 }
 
 #[test]
-fn who_may_push_edits_what_repository_actors_may_edit() {
+fn push_access_suffices_for_values_open_to_repository_actors() {
     let mut upstream = Upstream::new();
     let path = "/repos/acme/widgets/properties/values";
     let body = |name: &str, value: &str| json!({ "properties": [{ "property_name": name, "value": value }] });

@@ -33,14 +33,14 @@ fn a_member_of_another_team_is_added_at_once_and_can_be_removed() {
 }
 
 #[test]
-fn adding_keeps_the_role_that_somebody_has() {
+fn a_repeated_put_keeps_the_role_of_a_member() {
     let mut upstream = Upstream::new();
     upstream.put(ADA, &format!("{MEMBERS}/ben"), &Value::Null).assert_status(204);
     assert_eq!(upstream.get(ADA, "/teams/403/memberships/ben").body["role"], "maintainer");
 }
 
 #[test]
-fn the_person_must_be_in_at_least_one_other_team_of_the_organisation() {
+fn a_new_member_must_be_in_another_team_of_the_organisation() {
     let mut upstream = Upstream::new();
     for user in ["triage-bot", "finn", "hugo", "dan"] {
         upstream

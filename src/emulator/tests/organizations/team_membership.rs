@@ -53,7 +53,7 @@ fn a_member_of_the_organisation_that_is_added_is_active_at_once() {
 }
 
 #[test]
-fn a_stranger_is_invited_by_an_owner_and_is_pending_until_the_invitation_is_accepted() {
+fn an_invited_stranger_is_pending_until_acceptance() {
     let mut upstream = Upstream::new();
     let put =
         upstream.put(ADA, &membership("finn"), &json!({ "role": "maintainer" })).assert_status(200);
@@ -103,7 +103,7 @@ fn another_put_updates_the_role_of_an_active_member() {
         upstream.put(BEN, &membership("cleo"), &json!({ "role": "maintainer" })).assert_status(200);
     assert_eq!(role_and_state(&put), (&json!("maintainer"), &json!("active")));
     let kept = upstream.put(BEN, &membership("cleo"), &json!({})).assert_status(200);
-    assert_eq!(kept.body["role"], "maintainer", "what is not said stays");
+    assert_eq!(kept.body["role"], "maintainer", "an omitted field stays");
     assert_eq!(
         upstream.put(BEN, &membership("cleo"), &json!({ "role": "member" })).body["role"],
         "member"
@@ -111,7 +111,7 @@ fn another_put_updates_the_role_of_an_active_member() {
 }
 
 #[test]
-fn another_put_updates_the_role_of_a_pending_member_and_sends_no_second_invitation() {
+fn a_second_put_updates_a_pending_role_without_an_invitation() {
     let mut upstream = Upstream::new();
     let before = upstream.get(ADA, "/orgs/acme/invitations").items().len();
     let put =
@@ -137,7 +137,7 @@ fn a_deleted_membership_is_gone_and_the_account_stays() {
 }
 
 #[test]
-fn a_pending_membership_can_be_deleted_and_takes_its_invitation_back() {
+fn a_deleted_pending_membership_withdraws_its_invitation() {
     let mut upstream = Upstream::new();
     upstream.delete(BEN, &membership("hugo")).assert_status(204);
     upstream.get(ADA, &membership("hugo")).assert_status(404);
@@ -149,7 +149,7 @@ fn a_pending_membership_can_be_deleted_and_takes_its_invitation_back() {
     assert_eq!(
         upstream.get(HUGO, "/user/memberships/orgs/acme").assert_status(200).body["state"],
         "pending",
-        "asked for more than a team"
+        "the invitation was for more than a team"
     );
 }
 
@@ -165,7 +165,7 @@ fn organisation_owners_show_maintainer() {
 }
 
 #[test]
-fn members_include_members_of_child_teams_and_can_be_filtered_by_role() {
+fn members_include_child_teams_and_are_filtered_by_role() {
     let mut upstream = Upstream::new();
     for shape in SHAPES {
         assert_eq!(
@@ -203,7 +203,7 @@ fn a_list_of_members_has_pages_and_user_summaries() {
     assert_eq!(
         upstream.get(BEN, &format!("{PLATFORM}/members?page=99999999999999999999")).items().len(),
         3,
-        "what is no number is no page"
+        "a page number above the range is ignored"
     );
     for field in [
         "login",
@@ -237,7 +237,7 @@ fn a_team_must_be_visible_to_the_caller() {
 }
 
 #[test]
-fn an_invitation_has_every_field_and_empty_strings_for_no_failure() {
+fn an_invitation_has_every_field_and_empty_failure_fields() {
     let mut upstream = Upstream::new();
     for shape in SHAPES {
         let all = upstream.get(CLEO, &format!("{shape}/invitations")).assert_status(200);
@@ -299,7 +299,7 @@ fn a_synchronised_team_cannot_be_changed_but_read() {
 }
 
 #[test]
-fn an_enterprise_team_is_read_but_not_modified_at_the_organisation_level() {
+fn an_enterprise_team_is_read_only_for_its_organisation() {
     let mut upstream = Upstream::new();
     for shape in [
         "/orgs/acme/teams/ent:architects",
@@ -350,7 +350,7 @@ fn the_caller_must_be_an_owner_or_a_maintainer_to_change_a_team() {
 }
 
 #[test]
-fn the_routes_are_open_to_authenticated_members_with_the_scope_or_the_permission() {
+fn the_routes_need_membership_and_the_scope_or_permission() {
     let mut upstream = Upstream::new();
     for shape in SHAPES {
         for path in
@@ -398,7 +398,7 @@ fn every_answer_names_the_permission_that_the_route_requires() {
 }
 
 #[test]
-fn names_are_case_insensitive_and_what_is_unknown_is_not_found() {
+fn names_are_case_insensitive_and_unknown_ones_not_found() {
     let mut upstream = Upstream::new();
     upstream.get(BEN, "/orgs/ACME/teams/PLATFORM/memberships/CLEO").assert_status(200);
     for path in [

@@ -100,10 +100,13 @@ fn assert_sound(organization: &Organization, world: &World, context: &str) {
     let members = &organization.members;
     assert!(!organization.owners.is_empty(), "{context}: an owner is left");
     assert!(organization.owners.is_subset(members), "{context}: owners are members");
-    assert!(organization.people.public.is_subset(members), "{context}: who is public is a member");
+    assert!(
+        organization.people.public.is_subset(members),
+        "{context}: a public member is a member"
+    );
     assert!(
         organization.roles.values().all(|users| users.is_subset(members)),
-        "{context}: who has a role is a member"
+        "{context}: a holder of a role is a member"
     );
     let slugs: BTreeSet<&str> =
         organization.teams.values().map(|team| team.slug.as_str()).collect();
@@ -155,7 +158,7 @@ fn assert_sound(organization: &Organization, world: &World, context: &str) {
 }
 
 #[test]
-fn no_sequence_of_requests_makes_people_and_teams_disagree() {
+fn random_requests_keep_people_and_teams_consistent() {
     let seed = 77;
     let mut dice = Rng::new(seed);
     let mut upstream = Upstream::new();

@@ -18,7 +18,7 @@ fn created(upstream: &mut Upstream, body: &Value) -> Answer {
 }
 
 #[test]
-fn a_list_has_the_teams_that_the_caller_sees_and_the_enterprises() {
+fn a_list_has_the_visible_teams_and_the_enterprise_teams() {
     let mut upstream = Upstream::new();
     assert_eq!(
         slugs(&upstream.get(BEN, TEAMS)),
@@ -77,7 +77,7 @@ fn a_team_is_found_in_every_shape_and_its_location_leads_to_it() {
 }
 
 #[test]
-fn who_creates_a_team_maintains_it() {
+fn the_creator_of_a_team_maintains_it() {
     let mut upstream = Upstream::new();
     upstream
         .post(CLEO, TEAMS, &json!({ "name": "Mine", "maintainers": ["ben", "BEN"] }))
@@ -140,7 +140,7 @@ fn bad_teams_are_422_and_name_the_field() {
 }
 
 #[test]
-fn a_patch_changes_only_what_it_names_and_a_new_name_makes_a_new_slug() {
+fn a_patch_changes_only_the_named_fields_and_the_slug() {
     let mut upstream = Upstream::new();
     let before = upstream.get(BEN, "/teams/403").assert_status(200).body;
     let after = upstream
@@ -165,7 +165,7 @@ fn a_patch_changes_only_what_it_names_and_a_new_name_makes_a_new_slug() {
 }
 
 #[test]
-fn a_team_is_never_nested_in_itself_and_a_nested_one_is_never_secret() {
+fn a_team_is_never_its_own_parent_and_a_nested_one_never_secret() {
     let mut upstream = Upstream::new();
     upstream
         .patch(ADA, "/teams/401", &json!({ "parent_team_id": 401 }))
@@ -193,7 +193,7 @@ fn a_team_is_never_nested_in_itself_and_a_nested_one_is_never_secret() {
 }
 
 #[test]
-fn a_deleted_team_is_gone_with_what_is_nested_in_it() {
+fn a_deleted_team_is_gone_with_its_nested_teams() {
     let mut upstream = Upstream::new();
     upstream.delete(CLEO, "/orgs/acme/teams/platform").assert_status(403);
     upstream.delete(BEN, "/orgs/acme/teams/platform").assert_status(204);
@@ -283,7 +283,7 @@ fn a_team_is_given_a_repository_and_loses_it() {
         assert_eq!(
             upstream.get(BEN, "/teams/403/repos").items()[1]["role_name"],
             "write",
-            "what is not said stays"
+            "an omitted field stays"
         );
         upstream.delete(ADA, &path).assert_status(204);
         upstream.delete(ADA, &path).assert_status(404);
@@ -300,7 +300,7 @@ fn a_team_is_given_a_repository_and_loses_it() {
 }
 
 #[test]
-fn giving_a_repository_needs_members_to_read_and_repository_administration() {
+fn a_team_gets_a_repository_only_from_its_administrators() {
     let mut upstream = Upstream::new();
     let path = "/orgs/acme/teams/platform/repos/acme/widgets";
     let get = upstream.get(BEN_APP_READ, path).assert_status(204);
@@ -322,7 +322,7 @@ fn giving_a_repository_needs_members_to_read_and_repository_administration() {
 }
 
 #[test]
-fn a_team_that_administers_a_repository_lets_its_people_administer_it() {
+fn the_members_of_an_admin_team_administer_its_repository() {
     let mut upstream = Upstream::new();
     let change = json!({ "description": "new" });
     upstream

@@ -43,7 +43,7 @@ fn the_repository_object_has_every_field_of_the_document() {
 }
 
 #[test]
-fn owner_and_repository_are_case_insensitive_and_have_no_git_suffix() {
+fn owner_and_name_are_case_insensitive_without_a_git_suffix() {
     let mut upstream = Upstream::new();
     assert_eq!(
         upstream.get(ADA, "/repos/Acme/WIDGETS").assert_status(200).body["full_name"],
@@ -199,7 +199,7 @@ fn malformed_json_is_400_and_wrong_types_are_422() {
 }
 
 #[test]
-fn unknown_things_are_not_found() {
+fn unknown_objects_are_not_found() {
     let mut upstream = Upstream::new();
     for path in [
         "/repos/acme/nothing",
@@ -247,7 +247,7 @@ fn labels_are_created_renamed_and_deleted() {
 }
 
 #[test]
-fn a_renamed_repository_redirects_reads_by_301_and_writes_by_307() {
+fn a_renamed_repository_redirects_reads_301_and_writes_307() {
     let mut upstream = Upstream::new();
     let moved = upstream.get(ADA, "/repos/acme/cogs/issues?state=all").assert_status(301);
     let address = moved.header("location").to_owned();
@@ -268,7 +268,7 @@ fn a_renamed_repository_redirects_reads_by_301_and_writes_by_307() {
 }
 
 #[test]
-fn renaming_keeps_the_old_name_known_and_a_taken_name_is_refused() {
+fn a_renamed_repository_redirects_and_needs_a_free_name() {
     let mut upstream = Upstream::new();
     upstream.patch(ADA, "/repos/acme/widgets", &json!({ "name": "gizmos" })).assert_status(200);
     upstream.get(ADA, "/repos/acme/widgets").assert_status(301);

@@ -39,7 +39,7 @@ fn branch(upstream: &mut Upstream, name: &str, sha: &str) {
 }
 
 #[test]
-fn a_branch_shows_its_newest_commit_to_everyone_who_reads() {
+fn a_branch_shows_its_newest_commit_to_every_reader() {
     let mut upstream = Upstream::new();
     let list = upstream.get(NOBODY, &on("/branches")).assert_status(200);
     let sha = head(&mut upstream);
@@ -119,7 +119,7 @@ fn blob_tree_commit_and_ref_make_a_change() {
 }
 
 #[test]
-fn a_merge_of_what_is_there_already_has_no_content() {
+fn a_merge_without_new_commits_is_204() {
     let mut upstream = Upstream::new();
     let sha = head(&mut upstream);
     branch(&mut upstream, "same", &sha);
@@ -133,7 +133,7 @@ fn a_merge_of_what_is_there_already_has_no_content() {
 }
 
 #[test]
-fn git_objects_are_made_by_those_who_may_push_and_of_what_there_is() {
+fn git_objects_need_push_access_and_valid_references() {
     let mut upstream = Upstream::new();
     for (token, status) in [
         (NOBODY, 401),
@@ -184,7 +184,7 @@ fn git_objects_are_made_by_those_who_may_push_and_of_what_there_is() {
 }
 
 #[test]
-fn a_renamed_branch_takes_its_pulls_and_the_repository_along() {
+fn a_renamed_default_branch_stays_the_default() {
     let mut upstream = Upstream::new();
     let sha = head(&mut upstream);
     for (body, field) in [
@@ -241,7 +241,7 @@ fn a_protection_is_set_whole_and_changed_in_parts() {
         upstream.post(ADA, &contexts, &json!(["lint", "ci"])).assert_status(200).body,
         json!(["ci", "lint"])
     );
-    assert_eq!(upstream.delete(ADA, &contexts).status, 422, "which names is not said");
+    assert_eq!(upstream.delete(ADA, &contexts).status, 422, "the contexts are missing");
     assert_eq!(
         upstream.put(ADA, &contexts, &json!({ "contexts": ["only"] })).assert_status(200).body,
         json!(["only"])
@@ -264,7 +264,7 @@ fn a_protection_is_set_whole_and_changed_in_parts() {
 }
 
 #[test]
-fn statuses_amount_to_one_state() {
+fn statuses_combine_into_one_state() {
     let mut upstream = Upstream::new();
     let sha = head(&mut upstream);
     let status = on(&format!("/statuses/{sha}"));

@@ -91,7 +91,7 @@ fn the_root_names_the_addresses_that_clients_start_from() {
 }
 
 #[test]
-fn graphql_needs_a_token_and_answers_what_is_selected() {
+fn graphql_needs_a_token_and_answers_the_selected_fields() {
     let mut upstream = Upstream::new();
     upstream.post(NOBODY, "/graphql", &json!({ "query": "{viewer{login}}" })).assert_status(401);
     for path in ["/graphql", "/api/graphql", "/api/v3/graphql"] {

@@ -31,7 +31,7 @@ fn quiet() -> Upstream {
 }
 
 #[test]
-fn an_opened_issue_appears_in_each_feed_with_what_a_feed_says_of_it() {
+fn an_opened_issue_appears_in_each_feed_as_an_event() {
     let mut upstream = quiet();
     for path in FEEDS {
         assert!(upstream.get(BEN, path).assert_status(200).items().is_empty(), "{path}");
@@ -93,7 +93,7 @@ fn a_feed_is_304_until_something_happens_in_it() {
 }
 
 #[test]
-fn what_happens_in_a_private_repository_is_for_those_who_see_it() {
+fn private_events_are_visible_only_with_repository_access() {
     let mut upstream = quiet();
     upstream.post(BEN, ISSUES, &json!({ "title": "New" })).assert_status(201);
     upstream.pass(60);
@@ -131,7 +131,7 @@ fn what_happens_in_a_private_repository_is_for_those_who_see_it() {
 }
 
 #[test]
-fn the_newest_is_first_and_there_are_pages() {
+fn events_are_paged_newest_first() {
     let mut upstream = quiet();
     for title in ["one", "two", "three"] {
         upstream.post(BEN, ISSUES, &json!({ "title": title })).assert_status(201);
@@ -166,7 +166,7 @@ fn the_newest_is_first_and_there_are_pages() {
 }
 
 #[test]
-fn a_repository_of_a_user_is_in_the_feeds_and_what_is_deleted_is_in_none() {
+fn the_feeds_show_user_repositories_until_their_deletion() {
     let mut upstream = quiet();
     upstream.post(BEN, "/user/repos", &json!({ "name": "own" })).assert_status(201);
     upstream.post(BEN, "/repos/ben/own/issues", &json!({ "title": "Mine" })).assert_status(201);
@@ -185,7 +185,7 @@ fn a_repository_of_a_user_is_in_the_feeds_and_what_is_deleted_is_in_none() {
 }
 
 #[test]
-fn feeds_of_what_does_not_exist_are_404() {
+fn feeds_of_unknown_objects_are_404() {
     let mut upstream = Upstream::new();
     for path in [
         "/users/nobody-here/events",

@@ -69,17 +69,17 @@ fn a_file_that_was_pushed_is_in_the_git_data_of_the_archive() {
         "tree {tree}\nparent {}\nauthor {who}\ncommitter {who}\n\nAdd docs/deep/new.md\n",
         text(&before)
     );
-    assert_eq!(raw, expected, "the object says what the API says");
+    assert_eq!(raw, expected, "object and API agree");
     assert_eq!(object(&files, "acme/widgets", tree).0, "tree");
     assert_eq!(
         object(&files, "acme/widgets", text(&before)).0,
         "commit",
-        "what came before is there as well"
+        "the earlier commit is there as well"
     );
 }
 
 #[test]
-fn a_tree_is_known_by_its_own_id_and_by_that_of_its_commit() {
+fn a_tree_is_found_by_its_id_its_commit_or_its_branch() {
     let mut upstream = Upstream::new();
     let made = put(&mut upstream, "docs/deep/new.md", "hello\n");
     let folder = upstream.get(ADA, &on("/contents/docs")).items()[0].clone();
@@ -138,7 +138,7 @@ fn the_same_commit_made_twice_is_one() {
 }
 
 #[test]
-fn trees_that_git_would_not_have_are_refused() {
+fn trees_that_are_invalid_in_git_are_refused() {
     let mut upstream = Upstream::new();
     for path in ["", "..", "a//b", "/a", ".git/config", "a/.GIT", "a\0b"] {
         let entry = json!({ "path": path, "mode": "100644", "content": "x" });

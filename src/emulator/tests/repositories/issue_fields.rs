@@ -217,7 +217,7 @@ fn two_fields_cannot_have_one_name() {
 }
 
 #[test]
-fn a_patch_changes_only_what_it_names() {
+fn a_patch_changes_only_the_named_fields() {
     let mut upstream = Upstream::new();
     let field = select(&mut upstream);
     upstream.pass(60);
@@ -246,7 +246,7 @@ fn a_patch_changes_only_what_it_names() {
 }
 
 #[test]
-fn an_option_keeps_its_id_over_a_patch_and_they_stand_in_the_order_of_priority() {
+fn a_patched_option_keeps_its_id_and_options_are_sorted() {
     let mut upstream = Upstream::new();
     let field = select(&mut upstream);
     let before = ids(&field);
@@ -266,7 +266,7 @@ fn an_option_keeps_its_id_over_a_patch_and_they_stand_in_the_order_of_priority()
     assert!(!before.contains(&after[1]));
     let (small, large) = (&changed.body["options"][0], &changed.body["options"][2]);
     assert_eq!(small["created_at"], large["created_at"]);
-    assert_ne!(small["updated_at"], large["updated_at"], "only what changed was updated");
+    assert_ne!(small["updated_at"], large["updated_at"], "only the changed option was updated");
     let gone = upstream
         .patch(ADA, &path_of(&field), &json!({ "options": options(&["large"]) }))
         .assert_status(200);
@@ -274,7 +274,7 @@ fn an_option_keeps_its_id_over_a_patch_and_they_stand_in_the_order_of_priority()
 }
 
 #[test]
-fn a_deleted_field_is_gone_and_what_is_no_integer_fails_validation() {
+fn a_deleted_field_is_gone_and_a_malformed_id_is_422() {
     let mut upstream = Upstream::new();
     let field = select(&mut upstream);
     upstream.delete(ADA, &path_of(&field)).assert_status(204);

@@ -31,7 +31,7 @@ fn path_of(href: &Value) -> String {
 }
 
 #[test]
-fn a_batch_says_where_an_object_is_and_the_address_serves_it() {
+fn a_batch_names_an_address_that_serves_the_object() {
     let mut upstream = Upstream::new();
     let answer =
         upstream.post(NOBODY, BATCH, &wanted("download", &[(SEED_OID, 31)])).assert_status(200);
@@ -49,11 +49,11 @@ fn a_batch_says_where_an_object_is_and_the_address_serves_it() {
 }
 
 #[test]
-fn an_uploaded_object_can_be_fetched_again_and_needs_no_second_upload() {
+fn an_uploaded_object_is_served_and_not_uploaded_again() {
     let mut upstream = Upstream::new();
-    let asked = wanted("upload", &[(HELLO_OID, 5)]);
+    let batch = wanted("upload", &[(HELLO_OID, 5)]);
     let path = path_of(
-        &upstream.post(BEN, BATCH, &asked).assert_status(200).body["objects"][0]["actions"]["upload"]
+        &upstream.post(BEN, BATCH, &batch).assert_status(200).body["objects"][0]["actions"]["upload"]
             ["href"],
     );
     upstream.get(BEN, &path).assert_status(404);
@@ -61,20 +61,20 @@ fn an_uploaded_object_can_be_fetched_again_and_needs_no_second_upload() {
         upstream.send(&put(BEN, &path, b"hello")).assert_status(200);
     }
     assert_eq!(&upstream.get(NOBODY, &path).assert_status(200).bytes[..], b"hello");
-    let again = upstream.post(BEN, BATCH, &asked).assert_status(200);
+    let again = upstream.post(BEN, BATCH, &batch).assert_status(200);
     assert_eq!(again.body["objects"][0], json!({ "oid": HELLO_OID, "size": 5 }));
 }
 
 #[test]
-fn a_transfer_has_300_requests_a_minute_unauthenticated_and_3000_authenticated() {
+fn lfs_allows_300_anonymous_and_3000_authenticated_requests() {
     let mut upstream = Upstream::new();
-    let asked = wanted("download", &[(SEED_OID, 31)]);
+    let batch = wanted("download", &[(SEED_OID, 31)]);
     for (token, limit) in [(NOBODY, 300), (ADA, 3_000)] {
         for left in (0..limit).rev() {
-            let answer = upstream.post(token, BATCH, &asked).assert_status(200);
+            let answer = upstream.post(token, BATCH, &batch).assert_status(200);
             assert_eq!((answer.header("x-ratelimit-resource"), answer.remaining()), ("lfs", left));
         }
-        let refused = upstream.post(token, BATCH, &asked).assert_status(403);
+        let refused = upstream.post(token, BATCH, &batch).assert_status(403);
         assert_eq!(
             (refused.remaining(), refused.header("content-type")),
             (0, "application/vnd.git-lfs+json")
@@ -90,9 +90,9 @@ fn a_transfer_has_300_requests_a_minute_unauthenticated_and_3000_authenticated()
         4_999,
         "it is no part of the other budgets"
     );
-    assert_eq!(upstream.books()["refused_secondary"], 0, "it is neither REST nor GraphQL");
+    assert_eq!(upstream.usage()["refused_secondary"], 0, "it is neither REST nor GraphQL");
     upstream.pass(60);
-    upstream.post(NOBODY, BATCH, &asked).assert_status(200);
+    upstream.post(NOBODY, BATCH, &batch).assert_status(200);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_batch_processes_100_objects() {
 }
 
 #[test]
-fn objects_of_a_private_repository_are_for_those_who_see_it() {
+fn lfs_objects_need_access_to_their_repository() {
     let mut upstream = Upstream::new();
     let (up, down) = (wanted("upload", &[(HELLO_OID, 5)]), wanted("download", &[(HELLO_OID, 5)]));
     for token in [NOBODY, DAN, ADA_NO_SCOPES, WORKFLOW] {
@@ -129,11 +129,11 @@ fn objects_of_a_private_repository_are_for_those_who_see_it() {
 }
 
 #[test]
-fn what_is_wrong_with_one_object_is_said_of_that_object() {
+fn an_error_in_a_batch_concerns_one_object_alone() {
     let mut upstream = Upstream::new();
     let upper = HELLO_OID.to_uppercase();
-    let asked = [("zz", 1), (upper.as_str(), 5), (HELLO_OID, 5), (SEED_OID, 31)];
-    let down = upstream.post(ADA, BATCH, &wanted("download", &asked)).assert_status(200);
+    let requested = [("zz", 1), (upper.as_str(), 5), (HELLO_OID, 5), (SEED_OID, 31)];
+    let down = upstream.post(ADA, BATCH, &wanted("download", &requested)).assert_status(200);
     let codes: Vec<Value> =
         (0..4).map(|index| down.body["objects"][index]["error"]["code"].clone()).collect();
     assert_eq!(codes, [json!(422), json!(422), json!(404), Value::Null]);
@@ -173,11 +173,11 @@ fn a_wrong_batch_is_refused_by_field() {
         .assert_status(404);
 }
 
-/// One byte too many.
+/// One byte above the largest object, 1 MiB.
 static LARGE: [u8; 1024 * 1024 + 1] = [0; 1024 * 1024 + 1];
 
 #[test]
-fn an_object_must_be_what_its_name_says_and_small() {
+fn an_uploaded_object_must_match_its_digest_and_be_small() {
     let mut upstream = Upstream::new();
     let path = format!("/acme/widgets.git/info/lfs/objects/{HELLO_OID}");
     upstream.send(&put(BEN, &path, b"goodbye")).assert_names_field("oid");

@@ -1,4 +1,4 @@
-//! Repositories and their content.
+//! Tests of repositories and their content.
 
 pub mod basics;
 pub mod branches;

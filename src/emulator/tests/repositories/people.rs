@@ -12,7 +12,7 @@ fn logins(answer: &Answer) -> Vec<String> {
 }
 
 #[test]
-fn collaborators_are_those_with_a_right_of_their_own() {
+fn collaborators_are_users_with_direct_access() {
     let mut upstream = Upstream::new();
     let listed = upstream.get(ADA, &format!("{WIDGETS}/collaborators")).assert_status(200);
     assert_eq!(logins(&listed)[..2], ["ada", "ben"]);
@@ -50,7 +50,7 @@ fn collaborators_are_those_with_a_right_of_their_own() {
 }
 
 #[test]
-fn who_is_invited_becomes_a_collaborator_by_accepting() {
+fn an_invited_user_becomes_a_collaborator_on_acceptance() {
     let mut upstream = Upstream::new();
     let gadgets = "/repos/acme/gadgets";
     upstream.put(ADA, &format!("{gadgets}/collaborators/ben"), &Value::Null).assert_status(204);
@@ -111,7 +111,7 @@ fn an_invitation_can_be_changed_withdrawn_and_declined() {
 }
 
 #[test]
-fn assignees_are_those_who_can_be_assigned() {
+fn only_assignable_users_become_assignees() {
     let mut upstream = Upstream::new();
     assert!(
         logins(&upstream.get(NOBODY, &format!("{WIDGETS}/assignees")).assert_status(200))
@@ -135,7 +135,7 @@ fn assignees_are_those_who_can_be_assigned() {
 }
 
 #[test]
-fn contributors_are_those_who_made_the_commits() {
+fn the_contributions_add_up_to_the_number_of_commits() {
     let mut upstream = Upstream::new();
     let people = upstream.get(NOBODY, &format!("{WIDGETS}/contributors")).assert_status(200);
     let commits = upstream.get(NOBODY, &format!("{WIDGETS}/commits")).items().len();
@@ -184,7 +184,7 @@ fn a_star_is_counted_and_listed_on_both_sides() {
 }
 
 #[test]
-fn who_watches_a_repository_is_among_its_subscribers() {
+fn a_watcher_is_among_the_subscribers_of_a_repository() {
     let mut upstream = Upstream::new();
     let path = format!("{WIDGETS}/subscription");
     upstream.get(CLEO, &path).assert_status(404);

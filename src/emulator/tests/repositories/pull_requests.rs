@@ -101,11 +101,11 @@ fn a_pull_needs_branches_that_are_there_and_is_opened_once() {
 }
 
 #[test]
-fn reviewers_are_asked_and_reviews_are_kept() {
+fn reviewers_are_requested_and_reviews_are_stored() {
     let mut upstream = Upstream::new();
     let path = on("/pulls/76/requested_reviewers");
-    let asked = upstream.post(ADA, &path, &json!({ "reviewers": ["cleo"] })).assert_status(201);
-    assert_eq!(asked.body["requested_reviewers"][0]["login"], "cleo");
+    let requested = upstream.post(ADA, &path, &json!({ "reviewers": ["cleo"] })).assert_status(201);
+    assert_eq!(requested.body["requested_reviewers"][0]["login"], "cleo");
     assert_eq!(upstream.get(NOBODY, &path).assert_status(200).body["users"][0]["login"], "cleo");
     upstream.post(ADA, &path, &json!({ "reviewers": ["nobody"] })).assert_names_field("reviewers");
     let left = upstream
@@ -207,7 +207,7 @@ fn a_new_repository_is_there_at_once_and_a_deleted_one_is_gone() {
 }
 
 #[test]
-fn a_fork_is_a_repository_of_its_own_that_knows_where_it_is_from() {
+fn a_fork_is_a_new_repository_that_its_source_lists() {
     let mut upstream = Upstream::new();
     let fork = upstream.post(DAN, &on("/forks"), &Value::Null).assert_status(202);
     assert_eq!(
@@ -240,7 +240,7 @@ fn a_fork_is_a_repository_of_its_own_that_knows_where_it_is_from() {
 }
 
 #[test]
-fn owners_change_what_is_said_of_them() {
+fn only_owners_edit_and_delete_an_organisation() {
     let mut upstream = Upstream::new();
     assert_eq!(
         upstream.patch(ADA, "/orgs/acme", &json!({ "description": "New" })).assert_status(200).body

@@ -28,7 +28,7 @@ fn head(upstream: &mut Upstream, branch: &str) -> String {
 }
 
 #[test]
-fn a_written_file_is_there_and_its_commit_and_its_push() {
+fn a_written_file_makes_a_commit_and_a_push_event() {
     let mut upstream = Upstream::new();
     let before = head(&mut upstream, "main");
     let created = upstream.put(BEN, FILE, &write("one")).assert_status(201);
@@ -84,7 +84,7 @@ fn a_file_is_replaced_and_removed_by_its_sha() {
 }
 
 #[test]
-fn a_push_shows_in_the_repository_and_makes_old_validators_stale() {
+fn a_push_changes_the_repository_and_its_validators() {
     let mut upstream = Upstream::new();
     let path = format!("{WIDGETS}/readme");
     let before = upstream.get(ADA, &path);
@@ -132,7 +132,7 @@ fn bad_writes_are_422_and_name_the_field() {
 }
 
 #[test]
-fn branches_come_move_and_go_and_each_is_a_push() {
+fn each_change_of_a_branch_is_a_push_event() {
     let mut upstream = Upstream::new();
     let begin = head(&mut upstream, "main");
     let refs = format!("{WIDGETS}/git/refs");
@@ -200,7 +200,7 @@ fn bad_references_are_422_and_name_the_field() {
 }
 
 #[test]
-fn a_prompted_push_changes_the_world() {
+fn a_push_triggered_by_the_control_plane_changes_the_world() {
     let mut upstream = Upstream::new();
     let push = json!({ "type": "push", "repository": "acme/widgets", "actor": "cleo", "text": "More notes" });
     let sha =
@@ -238,7 +238,7 @@ fn commits_are_found_by_branch_and_by_path() {
 }
 
 #[test]
-fn a_repository_holds_only_so_many_files() {
+fn a_repository_holds_at_most_200_files() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 1_000_000);
     for index in 0..199 {

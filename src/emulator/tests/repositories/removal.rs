@@ -36,7 +36,7 @@ fn a_deleted_repository_leaves_no_objects_values_or_templates() {
 }
 
 #[test]
-fn a_deleted_organization_leaves_no_definitions_fields_installations_or_queued_webhooks() {
+fn a_deleted_organization_leaves_no_data_behind() {
     let mut upstream = Upstream::new();
     let hook =
         json!({ "name": "web", "config": { "url": "http://receiver.test/" }, "events": ["*"] });

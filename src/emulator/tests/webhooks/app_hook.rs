@@ -59,7 +59,7 @@ fn the_configuration_has_its_fields_and_a_masked_secret() {
 }
 
 #[test]
-fn a_patch_changes_what_it_names_and_insecure_ssl_may_be_a_number() {
+fn a_patch_changes_only_the_named_configuration() {
     let mut upstream = Upstream::new();
     let jwt = jwt(&upstream);
     let config =
@@ -161,7 +161,7 @@ fn an_attempt_redelivers_with_the_same_guid() {
 }
 
 #[test]
-fn an_app_gets_the_events_of_organisations_where_it_is_installed() {
+fn an_app_gets_events_only_where_it_is_installed() {
     let mut upstream = Upstream::new();
     let jwt = jwt(&upstream);
     let newest = |upstream: &mut Upstream| {

@@ -39,7 +39,7 @@ fn a_cursor_stays_valid_while_deliveries_are_added() {
 }
 
 #[test]
-fn a_malformed_cursor_or_delivery_id_is_a_bad_request_and_a_wrong_status_422() {
+fn a_malformed_cursor_or_delivery_id_is_400() {
     let mut upstream = Upstream::new();
     let path = hook(&mut upstream);
     for cursor in ["zzz", "v1_", "v1_-1", "v1_x", "v1_99999999999999999999999", "%F0%9F%A6%80"] {
@@ -64,7 +64,7 @@ fn a_malformed_cursor_or_delivery_id_is_a_bad_request_and_a_wrong_status_422() {
 }
 
 #[test]
-fn a_page_leads_to_the_one_before_it_too() {
+fn a_page_links_the_previous_page() {
     let mut upstream = Upstream::new();
     let path = hook(&mut upstream);
     let follow = |upstream: &mut Upstream, address: Option<String>| {
@@ -85,14 +85,14 @@ fn a_page_leads_to_the_one_before_it_too() {
 }
 
 #[test]
-fn a_page_has_at_most_100_deliveries_and_30_if_not_said() {
+fn a_page_has_30_deliveries_by_default_and_at_most_100() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 10_000);
     let path = hook(&mut upstream);
     for _ in 0..70 {
         upstream.post(ADA, &format!("{path}/pings"), &Value::Null).assert_status(204);
     }
-    for (asked, shown) in [
+    for (query, shown) in [
         ("", 30),
         ("?per_page=100", 100),
         ("?per_page=1000", 100),
@@ -101,15 +101,15 @@ fn a_page_has_at_most_100_deliveries_and_30_if_not_said() {
         ("?cursor=", 30),
     ] {
         assert_eq!(
-            upstream.get(ADA, &format!("{path}/deliveries{asked}")).items().len(),
+            upstream.get(ADA, &format!("{path}/deliveries{query}")).items().len(),
             shown,
-            "{asked}"
+            "{query}"
         );
     }
 }
 
 #[test]
-fn attempts_are_refused_when_as_many_wait_as_the_record_holds() {
+fn redeliveries_are_refused_when_the_record_is_full() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 1_000_000);
     upstream.set_limit("core", 1_000_000);
@@ -124,7 +124,7 @@ fn attempts_are_refused_when_as_many_wait_as_the_record_holds() {
 }
 
 #[test]
-fn a_ping_is_delivered_also_by_a_webhook_that_is_not_active() {
+fn an_inactive_webhook_still_delivers_a_ping() {
     let mut upstream = Upstream::new();
     let path = hook(&mut upstream);
     upstream.patch(ADA, &path, &json!({ "active": false })).assert_status(200);
@@ -145,7 +145,7 @@ fn a_ping_is_delivered_also_by_a_webhook_that_is_not_active() {
 }
 
 #[test]
-fn a_delivery_shows_what_was_sent_then_whatever_the_webhook_became() {
+fn a_delivery_keeps_the_request_that_was_sent() {
     let mut upstream = Upstream::new();
     let path = hook(&mut upstream);
     let id = ids(&upstream.get(ADA, &format!("{path}/deliveries")))[0];
@@ -229,7 +229,7 @@ fn an_attempt_redelivers_with_the_same_guid() {
 }
 
 #[test]
-fn an_event_of_the_organisation_is_recorded_for_the_hooks_that_want_it() {
+fn an_event_is_recorded_only_for_hooks_that_subscribe_to_it() {
     let mut upstream = Upstream::new();
     let path = hook(&mut upstream);
     upstream

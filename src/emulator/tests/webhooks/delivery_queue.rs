@@ -121,7 +121,7 @@ fn the_dialect_names_the_headers_and_the_agent() {
 }
 
 #[test]
-fn a_form_carries_the_payload_and_is_what_is_signed() {
+fn a_form_body_carries_the_payload_and_is_signed() {
     let mut upstream = Upstream::new();
     let hook = create(
         &mut upstream,
@@ -143,7 +143,7 @@ fn a_form_carries_the_payload_and_is_what_is_signed() {
 }
 
 #[test]
-fn what_came_back_is_recorded() {
+fn the_response_to_a_delivery_is_recorded() {
     let mut upstream = Upstream::new();
     let hook = plain(&mut upstream, "a.test");
     ping(&mut upstream, &hook);
@@ -176,7 +176,7 @@ fn what_came_back_is_recorded() {
 }
 
 #[test]
-fn a_failure_says_what_it_was_and_is_found_by_the_filter() {
+fn a_failed_delivery_records_its_cause_and_is_filterable() {
     let mut upstream = Upstream::new();
     let hook = plain(&mut upstream, "a.test");
     for (failure, text) in
@@ -200,12 +200,12 @@ fn a_failure_says_what_it_was_and_is_found_by_the_filter() {
     assert_eq!(
         (shown(&mut upstream, "failure"), shown(&mut upstream, "success")),
         (2, 0),
-        "what is pending is neither"
+        "a pending delivery is neither"
     );
 }
 
 #[test]
-fn deliveries_of_a_webhook_go_out_one_after_the_other_and_those_of_others_beside_them() {
+fn each_webhook_sends_one_delivery_at_a_time() {
     let mut upstream = Upstream::new();
     let (slow, quick) = (plain(&mut upstream, "slow.test"), plain(&mut upstream, "quick.test"));
     for _ in 0..3 {
@@ -231,7 +231,7 @@ fn deliveries_of_a_webhook_go_out_one_after_the_other_and_those_of_others_beside
 }
 
 #[test]
-fn at_most_200_are_on_their_way() {
+fn at_most_200_deliveries_are_in_flight() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 100_000);
     for index in 0..220 {
@@ -251,7 +251,7 @@ fn at_most_200_are_on_their_way() {
 }
 
 #[test]
-fn without_a_shell_deliveries_stay_pending_and_the_record_stays_bounded() {
+fn unsent_deliveries_stay_pending_and_their_number_is_bounded() {
     let mut upstream = Upstream::new();
     for name in ["points.rest", "core", "content.minute", "content.hour"] {
         upstream.set_limit(name, 1_000_000);
@@ -274,12 +274,12 @@ fn without_a_shell_deliveries_stay_pending_and_the_record_stays_bounded() {
     assert_eq!(
         header(&sent, "x-service-delivery"),
         oldest.as_str(),
-        "what is forgotten is not sent"
+        "an evicted delivery is not sent"
     );
 }
 
 #[test]
-fn large_payloads_push_out_the_oldest() {
+fn large_payloads_evict_the_oldest_deliveries() {
     let mut upstream = Upstream::new();
     let hook = plain(&mut upstream, "a.test");
     let event = json!({ "type": "custom", "event": "large", "repository": "acme/widgets", "payload": { "text": "x".repeat(1024 * 1024 - 1_000) } });
@@ -299,7 +299,7 @@ fn large_payloads_push_out_the_oldest() {
 }
 
 #[test]
-fn no_more_than_64_kib_of_an_answer_is_kept() {
+fn a_recorded_response_is_cut_to_64_kib() {
     let mut upstream = Upstream::new();
     let hook = plain(&mut upstream, "a.test");
     ping(&mut upstream, &hook);
@@ -333,7 +333,7 @@ fn a_deleted_webhook_sends_nothing_more() {
 }
 
 #[test]
-fn a_receipt_from_before_a_reset_is_nobodys() {
+fn a_receipt_from_before_a_reset_is_ignored() {
     let mut upstream = Upstream::new();
     let hook = plain(&mut upstream, "a.test");
     ping(&mut upstream, &hook);
@@ -350,7 +350,7 @@ fn a_receipt_from_before_a_reset_is_nobodys() {
 }
 
 #[test]
-fn nothing_of_the_seeds_past_is_sent() {
+fn seeded_deliveries_are_never_sent() {
     let mut upstream = Upstream::new();
     let now = upstream.now;
     assert!(upstream.emulator.take_outgoing(now).is_empty());

@@ -15,7 +15,11 @@ fn listening() -> (Upstream, String) {
 }
 
 /// Returns the events since the last call, oldest first: `event action`, and the payloads.
-fn told(upstream: &mut Upstream, deliveries: &str, seen: &mut usize) -> (Vec<String>, Vec<Value>) {
+fn new_events(
+    upstream: &mut Upstream,
+    deliveries: &str,
+    seen: &mut usize,
+) -> (Vec<String>, Vec<Value>) {
     let mut all =
         upstream.get(ADA, &format!("{deliveries}?per_page=100")).assert_status(200).items().clone();
     all.reverse();
@@ -36,10 +40,10 @@ fn told(upstream: &mut Upstream, deliveries: &str, seen: &mut usize) -> (Vec<Str
 }
 
 #[test]
-fn an_opened_issue_carries_the_issue_and_where_and_who() {
+fn an_opened_issue_event_names_issue_repository_and_sender() {
     let (mut upstream, deliveries) = listening();
     upstream.post(BEN, &format!("{WIDGETS}/issues"), &json!({ "title": "New" })).assert_status(201);
-    let (names, payloads) = told(&mut upstream, &deliveries, &mut 0);
+    let (names, payloads) = new_events(&mut upstream, &deliveries, &mut 0);
     assert_eq!(names, ["issues opened"]);
     let payload = &payloads[0];
     assert_eq!((&payload["action"], &payload["issue"]["title"]), (&json!("opened"), &json!("New")));
@@ -63,15 +67,15 @@ fn an_opened_issue_carries_the_issue_and_where_and_who() {
 }
 
 #[test]
-fn one_change_of_an_issue_is_as_many_events_as_things_changed() {
+fn an_issue_update_sends_one_event_per_change() {
     let (mut upstream, deliveries) = listening();
     let mut seen = 0;
     let issue = format!("{WIDGETS}/issues/2");
     upstream.patch(ADA, &issue, &json!({ "labels": [], "assignees": [] })).assert_status(200);
-    told(&mut upstream, &deliveries, &mut seen);
+    new_events(&mut upstream, &deliveries, &mut seen);
     let change = json!({ "title": "Other", "body": "text", "labels": ["bug", "a new one"], "assignees": ["ben"], "milestone": 1 });
     upstream.patch(ADA, &issue, &change).assert_status(200);
-    let (names, payloads) = told(&mut upstream, &deliveries, &mut seen);
+    let (names, payloads) = new_events(&mut upstream, &deliveries, &mut seen);
     assert_eq!(
         names,
         [
@@ -100,7 +104,7 @@ fn one_change_of_an_issue_is_as_many_events_as_things_changed() {
             &json!({ "state": "open", "labels": ["bug"], "assignees": [], "milestone": null }),
         )
         .assert_status(200);
-    let (names, _) = told(&mut upstream, &deliveries, &mut seen);
+    let (names, _) = new_events(&mut upstream, &deliveries, &mut seen);
     assert_eq!(
         names,
         [
@@ -114,11 +118,11 @@ fn one_change_of_an_issue_is_as_many_events_as_things_changed() {
 }
 
 #[test]
-fn the_labels_of_an_issue_are_told_when_they_are_changed_alone() {
+fn each_label_change_of_an_issue_sends_one_event() {
     let (mut upstream, deliveries) = listening();
     let mut seen = 0;
     upstream.put(ADA, &format!("{WIDGETS}/issues/2/labels"), &json!([])).assert_status(200);
-    told(&mut upstream, &deliveries, &mut seen);
+    new_events(&mut upstream, &deliveries, &mut seen);
     upstream
         .post(ADA, &format!("{WIDGETS}/issues/2/labels"), &json!({ "labels": ["bug"] }))
         .assert_status(200);
@@ -127,19 +131,19 @@ fn the_labels_of_an_issue_are_told_when_they_are_changed_alone() {
         .assert_status(200);
     upstream.delete(ADA, &format!("{WIDGETS}/issues/2/labels/bug")).assert_status(200);
     assert_eq!(
-        told(&mut upstream, &deliveries, &mut seen).0,
+        new_events(&mut upstream, &deliveries, &mut seen).0,
         ["issues labeled", "issues unlabeled"]
     );
 }
 
 #[test]
-fn a_pull_is_told_as_a_pull_request() {
+fn a_closed_pull_sends_a_pull_request_event() {
     let (mut upstream, deliveries) = listening();
     let number = upstream.get(ADA, &format!("{WIDGETS}/pulls")).items()[0]["number"].clone();
     upstream
         .patch(ADA, &format!("{WIDGETS}/issues/{number}"), &json!({ "state": "closed" }))
         .assert_status(200);
-    let (names, payloads) = told(&mut upstream, &deliveries, &mut 0);
+    let (names, payloads) = new_events(&mut upstream, &deliveries, &mut 0);
     assert_eq!(names, ["pull_request closed"]);
     assert_eq!(
         (&payloads[0]["number"], &payloads[0]["pull_request"]["state"]),
@@ -148,7 +152,7 @@ fn a_pull_is_told_as_a_pull_request() {
 }
 
 #[test]
-fn comments_are_told_from_their_making_to_their_end() {
+fn a_comment_sends_created_edited_and_deleted_events() {
     let (mut upstream, deliveries) = listening();
     let comment = upstream
         .post(BEN, &format!("{WIDGETS}/issues/2/comments"), &json!({ "body": "first" }))
@@ -156,7 +160,7 @@ fn comments_are_told_from_their_making_to_their_end() {
     let path = format!("{WIDGETS}/issues/comments/{}", comment.body["id"]);
     upstream.patch(BEN, &path, &json!({ "body": "second" })).assert_status(200);
     upstream.delete(BEN, &path).assert_status(204);
-    let (names, payloads) = told(&mut upstream, &deliveries, &mut 0);
+    let (names, payloads) = new_events(&mut upstream, &deliveries, &mut 0);
     assert_eq!(names, ["issue_comment created", "issue_comment edited", "issue_comment deleted"]);
     assert_eq!(
         (&payloads[0]["comment"]["body"], &payloads[0]["issue"]["number"]),
@@ -170,7 +174,7 @@ fn comments_are_told_from_their_making_to_their_end() {
 }
 
 #[test]
-fn labels_milestones_and_releases_are_told() {
+fn labels_milestones_and_releases_send_events() {
     let (mut upstream, deliveries) = listening();
     upstream
         .post(ADA, &format!("{WIDGETS}/labels"), &json!({ "name": "new", "color": "ff0000" }))
@@ -185,7 +189,7 @@ fn labels_milestones_and_releases_are_told() {
     upstream
         .post(ADA, &format!("{WIDGETS}/releases"), &json!({ "tag_name": "v9" }))
         .assert_status(201);
-    let (names, payloads) = told(&mut upstream, &deliveries, &mut 0);
+    let (names, payloads) = new_events(&mut upstream, &deliveries, &mut 0);
     assert_eq!(
         names,
         [
@@ -208,12 +212,12 @@ fn labels_milestones_and_releases_are_told() {
 }
 
 #[test]
-fn a_repository_tells_how_it_changed() {
+fn a_repository_update_sends_one_event_per_change() {
     let (mut upstream, deliveries) = listening();
     let change =
         json!({ "description": "Else", "name": "gizmos", "archived": true, "private": true });
     upstream.patch(ADA, WIDGETS, &change).assert_status(200);
-    let (names, payloads) = told(&mut upstream, &deliveries, &mut 0);
+    let (names, payloads) = new_events(&mut upstream, &deliveries, &mut 0);
     assert_eq!(
         names,
         ["repository edited", "repository renamed", "repository archived", "repository privatized"]
@@ -222,22 +226,26 @@ fn a_repository_tells_how_it_changed() {
     assert_eq!(payloads[1]["changes"]["repository"]["name"]["from"], "widgets");
     assert!(payloads.iter().all(|payload| payload["repository"]["full_name"] == "acme/gizmos"));
     upstream.patch(ADA, "/repos/acme/gizmos", &json!({ "description": "Else" })).assert_status(200);
-    assert_eq!(told(&mut upstream, &deliveries, &mut 4).0, Vec::<String>::new(), "nothing changed");
+    assert_eq!(
+        new_events(&mut upstream, &deliveries, &mut 4).0,
+        Vec::<String>::new(),
+        "nothing changed"
+    );
 }
 
 #[test]
-fn what_is_refused_is_not_told() {
+fn a_refused_request_sends_no_event() {
     let (mut upstream, deliveries) = listening();
     upstream.post(BEN, &format!("{WIDGETS}/issues"), &json!({ "title": 7 })).assert_status(422);
     upstream
         .patch(BEN, &format!("{WIDGETS}/issues/9999"), &json!({ "title": "x" }))
         .assert_status(404);
     upstream.post(DAN, &format!("{WIDGETS}/labels"), &json!({ "name": "x" })).assert_status(403);
-    assert!(told(&mut upstream, &deliveries, &mut 0).0.is_empty());
+    assert!(new_events(&mut upstream, &deliveries, &mut 0).0.is_empty());
 }
 
 #[test]
-fn a_test_can_make_any_event_happen() {
+fn the_control_plane_triggers_any_event() {
     let (mut upstream, deliveries) = listening();
     let mut happen =
         |event: &Value| upstream.post(NOBODY, "/_emulator/events", event).assert_status(201).body;
@@ -253,7 +261,7 @@ fn a_test_can_make_any_event_happen() {
     happen(
         &json!({ "type": "custom", "event": "organization", "organization": "acme", "actor": "ada" }),
     );
-    let (names, payloads) = told(&mut upstream, &deliveries, &mut 0);
+    let (names, payloads) = new_events(&mut upstream, &deliveries, &mut 0);
     let expected = [
         "issues opened",
         "issue_comment created",
@@ -280,7 +288,7 @@ fn a_test_can_make_any_event_happen() {
 }
 
 #[test]
-fn a_malformed_prompt_is_422_and_says_why() {
+fn a_malformed_trigger_is_422_with_a_message() {
     let (mut upstream, deliveries) = listening();
     let cases = [
         json!({ "type": "push" }),
@@ -303,15 +311,15 @@ fn a_malformed_prompt_is_422_and_says_why() {
             "{case}"
         );
     }
-    assert!(told(&mut upstream, &deliveries, &mut 0).0.is_empty());
+    assert!(new_events(&mut upstream, &deliveries, &mut 0).0.is_empty());
 }
 
 #[test]
-fn a_caller_of_the_self_hosted_shape_gets_payloads_of_that_shape() {
+fn a_self_hosted_caller_causes_self_hosted_payloads() {
     let (mut upstream, deliveries) = listening();
     upstream
         .post(BEN, &format!("/api/v3{WIDGETS}/issues"), &json!({ "title": "New" }))
         .assert_status(201);
-    let (_, payloads) = told(&mut upstream, &deliveries, &mut 0);
+    let (_, payloads) = new_events(&mut upstream, &deliveries, &mut 0);
     assert_eq!(payloads[0]["repository"]["url"], "http://upstream.test/api/v3/repos/acme/widgets");
 }

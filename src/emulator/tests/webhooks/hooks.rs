@@ -176,7 +176,7 @@ fn an_update_without_the_secret_removes_it() {
     assert_eq!(
         upstream.get(ADA, &format!("{path}/config")).body["secret"],
         "********",
-        "what was refused changed nothing"
+        "a refused update changed nothing"
     );
     for update in [
         json!({ "config": { "url": "https://example.com/other" } }),
@@ -199,7 +199,7 @@ fn an_update_without_the_secret_removes_it() {
 }
 
 #[test]
-fn an_update_changes_nothing_else_that_it_does_not_name() {
+fn an_update_keeps_the_fields_that_it_omits() {
     let mut upstream = Upstream::new();
     let config =
         json!({ "url": "https://example.com/hook", "content_type": "form", "insecure_ssl": "1" });
@@ -236,7 +236,7 @@ fn hooks_are_listed_in_pages() {
 }
 
 #[test]
-fn username_and_password_are_accepted_on_creation_only_and_never_shown() {
+fn username_and_password_are_never_shown() {
     let mut upstream = Upstream::new();
     let config = json!({ "url": "https://example.com/hook", "username": "emu_user", "password": "emu_password" });
     let created =
@@ -285,7 +285,7 @@ fn an_inactive_hook_gets_no_events() {
 }
 
 #[test]
-fn what_is_no_hook_is_404_and_a_malformed_body_400() {
+fn an_unknown_hook_is_404_and_a_malformed_body_is_400() {
     let mut upstream = Upstream::new();
     for id in ["0", "abc", "-1", "18446744073709551616", "%F0%9F%A6%80"] {
         for rest in ["", "/config", "/deliveries", "/deliveries/1"] {
@@ -312,7 +312,7 @@ fn what_is_no_hook_is_404_and_a_malformed_body_400() {
 }
 
 #[test]
-fn more_hooks_than_anybody_needs_are_refused() {
+fn the_number_of_hooks_of_an_organisation_is_bounded() {
     let mut upstream = Upstream::new();
     upstream.set_limit("points.rest", 10_000);
     for _ in 0..248 {
@@ -322,7 +322,7 @@ fn more_hooks_than_anybody_needs_are_refused() {
 }
 
 #[test]
-fn a_patch_of_the_configuration_changes_only_what_it_names() {
+fn a_configuration_patch_changes_only_the_named_fields() {
     let mut upstream = Upstream::new();
     let path = create(&mut upstream);
     let config = upstream

@@ -1,4 +1,4 @@
-//! Webhooks and their deliveries.
+//! Tests of webhooks and their deliveries.
 
 pub mod app_hook;
 pub mod deliveries;

@@ -16,7 +16,7 @@ fn listening() -> (Upstream, String) {
 }
 
 /// Returns all events, oldest first: `event action`, and the payloads.
-fn told(upstream: &mut Upstream, deliveries: &str) -> (Vec<String>, Vec<Value>) {
+fn sent_events(upstream: &mut Upstream, deliveries: &str) -> (Vec<String>, Vec<Value>) {
     let mut all =
         upstream.get(ADA, &format!("{deliveries}?per_page=100")).assert_status(200).items().clone();
     all.reverse();
@@ -30,11 +30,11 @@ fn told(upstream: &mut Upstream, deliveries: &str) -> (Vec<String>, Vec<Value>) 
 }
 
 #[test]
-fn who_comes_into_a_team_and_leaves_it_is_told_once() {
+fn each_change_of_a_team_member_sends_one_membership_event() {
     let (mut upstream, deliveries) = listening();
     let cleo = "/orgs/acme/teams/platform/memberships/cleo";
     upstream.delete(ADA, cleo);
-    let before = told(&mut upstream, &deliveries).0.len();
+    let before = sent_events(&mut upstream, &deliveries).0.len();
     upstream.put(ADA, cleo, &Value::Null).assert_status(200);
     upstream.put(ADA, cleo, &json!({ "role": "maintainer" })).assert_status(200);
     upstream.delete(ADA, cleo).assert_status(204);
@@ -42,7 +42,7 @@ fn who_comes_into_a_team_and_leaves_it_is_told_once() {
     upstream
         .put(ADA, "/orgs/acme/teams/platform/memberships/finn", &Value::Null)
         .assert_status(200);
-    let (names, payloads) = told(&mut upstream, &deliveries);
+    let (names, payloads) = sent_events(&mut upstream, &deliveries);
     assert_eq!(
         names[before..],
         ["membership added", "membership removed"],
@@ -57,7 +57,7 @@ fn who_comes_into_a_team_and_leaves_it_is_told_once() {
 }
 
 #[test]
-fn who_joins_an_organization_and_leaves_it_is_told_with_the_teams() {
+fn a_joining_or_leaving_member_sends_events_with_its_teams() {
     let (mut upstream, deliveries) = listening();
     upstream
         .put(ADA, "/orgs/acme/teams/platform/memberships/finn", &Value::Null)
@@ -66,7 +66,7 @@ fn who_joins_an_organization_and_leaves_it_is_told_with_the_teams() {
     upstream.patch(FINN, "/user/memberships/orgs/acme", &accept).assert_status(200);
     upstream.patch(FINN, "/user/memberships/orgs/acme", &accept).assert_status(200);
     upstream.delete(ADA, "/orgs/acme/members/finn").assert_status(204);
-    let (names, payloads) = told(&mut upstream, &deliveries);
+    let (names, payloads) = sent_events(&mut upstream, &deliveries);
     assert_eq!(
         names,
         [
@@ -87,13 +87,13 @@ fn who_joins_an_organization_and_leaves_it_is_told_with_the_teams() {
 }
 
 #[test]
-fn teams_are_told_from_their_making_to_their_end() {
+fn a_team_sends_created_edited_and_deleted_events() {
     let (mut upstream, deliveries) = listening();
     upstream.post(ADA, "/orgs/acme/teams", &json!({ "name": "New" })).assert_status(201);
     upstream.patch(ADA, "/orgs/acme/teams/new", &json!({ "name": "Newer" })).assert_status(200);
     upstream.delete(ADA, "/orgs/acme/teams/newer").assert_status(204);
     upstream.post(ADA, "/orgs/acme/teams", &json!({ "name": 7 })).assert_status(422);
-    let (names, payloads) = told(&mut upstream, &deliveries);
+    let (names, payloads) = sent_events(&mut upstream, &deliveries);
     assert_eq!(names, ["team created", "team edited", "team deleted"]);
     assert_eq!(
         (&payloads[0]["team"]["slug"], &payloads[2]["team"]["slug"]),
@@ -106,11 +106,11 @@ fn teams_are_told_from_their_making_to_their_end() {
 }
 
 #[test]
-fn repositories_are_told_when_they_come_and_go() {
+fn a_repository_sends_created_and_deleted_events() {
     let (mut upstream, deliveries) = listening();
     upstream.post(ADA, "/orgs/acme/repos", &json!({ "name": "fresh" })).assert_status(201);
     upstream.delete(ADA, "/repos/acme/fresh").assert_status(204);
-    let (names, payloads) = told(&mut upstream, &deliveries);
+    let (names, payloads) = sent_events(&mut upstream, &deliveries);
     assert_eq!(names, ["repository created", "repository deleted"]);
     assert!(
         payloads.iter().all(|payload| payload["repository"]["full_name"] == "acme/fresh"),
@@ -119,14 +119,14 @@ fn repositories_are_told_when_they_come_and_go() {
 }
 
 #[test]
-fn properties_are_told_from_their_making_to_their_end() {
+fn a_property_sends_created_updated_and_deleted_events() {
     let (mut upstream, deliveries) = listening();
     let (one, text) = ("/orgs/acme/properties/schema/new_one", json!({ "value_type": "string" }));
     upstream.put(ADA, one, &text).assert_status(200);
     upstream.put(ADA, one, &text).assert_status(200);
     upstream.delete(ADA, one).assert_status(204);
     upstream.delete(ADA, one).assert_status(404);
-    let (names, payloads) = told(&mut upstream, &deliveries);
+    let (names, payloads) = sent_events(&mut upstream, &deliveries);
     assert_eq!(
         names,
         ["custom_property created", "custom_property updated", "custom_property deleted"]
@@ -136,7 +136,7 @@ fn properties_are_told_from_their_making_to_their_end() {
 }
 
 #[test]
-fn values_of_properties_are_told_for_each_repository_that_they_change() {
+fn a_changed_property_value_sends_one_event_per_repository() {
     let (mut upstream, deliveries) = listening();
     upstream
         .put(ADA, "/orgs/acme/properties/schema/new_one", &json!({ "value_type": "string" }))
@@ -148,7 +148,7 @@ fn values_of_properties_are_told_for_each_repository_that_they_change() {
     upstream
         .patch(ADA, "/repos/acme/widgets/properties/values", &json!({ "properties": wish }))
         .assert_status(204);
-    let (names, payloads) = told(&mut upstream, &deliveries);
+    let (names, payloads) = sent_events(&mut upstream, &deliveries);
     assert_eq!(names, ["custom_property created", "custom_property_values updated"]);
     let has = |list: &str, value: Value| {
         let wanted = json!({ "property_name": "new_one", "value": value });

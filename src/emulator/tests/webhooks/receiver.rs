@@ -61,10 +61,10 @@ impl Receiver {
     pub async fn start(habit: Habit) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let addr = listener.local_addr().expect("an address");
-        let (tell, received) = mpsc::unbounded_channel();
+        let (sender, received) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, habit, tell.clone()));
+                tokio::spawn(serve(stream, habit, sender.clone()));
             }
         });
         Self { addr, received }
@@ -74,7 +74,7 @@ impl Receiver {
     pub fn start_tls() -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let addr = listener.local_addr().expect("an address");
-        let (tell, received) = mpsc::unbounded_channel();
+        let (sender, received) = mpsc::unbounded_channel();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let key = PrivateKeyDer::from_pem_slice(PEM).expect("a key");
         let config = rustls::ServerConfig::builder_with_provider(provider)
@@ -87,8 +87,8 @@ impl Receiver {
         // Threads, because a blocking TLS server needs no further dependency.
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
-                let (config, tell) = (Arc::clone(&config), tell.clone());
-                std::thread::spawn(move || serve_tls(stream, config, &tell));
+                let (config, sender) = (Arc::clone(&config), sender.clone());
+                std::thread::spawn(move || serve_tls(stream, config, &sender));
             }
         });
         Self { addr, received }
@@ -114,7 +114,7 @@ pub fn certificate() -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(PEM).expect("a certificate")
 }
 
-async fn serve(mut stream: TcpStream, habit: Habit, tell: mpsc::UnboundedSender<Received>) {
+async fn serve(mut stream: TcpStream, habit: Habit, sender: mpsc::UnboundedSender<Received>) {
     if matches!(habit, Habit::Closes | Habit::Babbles) {
         let mut some = [0; 16];
         let _ = stream.read(&mut some).await;
@@ -128,12 +128,12 @@ async fn serve(mut stream: TcpStream, habit: Habit, tell: mpsc::UnboundedSender<
         return;
     }
     let service = service_fn(move |request: Request<Incoming>| {
-        let tell = tell.clone();
+        let sender = sender.clone();
         async move {
             let (parts, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
             // The test may have dropped its receiver.
-            let _ = tell.send(Received {
+            let _ = sender.send(Received {
                 method: parts.method,
                 path: parts.uri.to_string(),
                 headers: parts.headers,
@@ -164,7 +164,7 @@ async fn serve(mut stream: TcpStream, habit: Habit, tell: mpsc::UnboundedSender<
 fn serve_tls(
     stream: std::net::TcpStream,
     config: Arc<rustls::ServerConfig>,
-    tell: &mpsc::UnboundedSender<Received>,
+    sender: &mpsc::UnboundedSender<Received>,
 ) {
     use std::io::{BufRead, BufReader, Read, Write};
     let Ok(connection) = rustls::ServerConnection::new(config) else { return };
@@ -196,7 +196,7 @@ fn serve_tls(
         return;
     }
     let path = first.split(' ').nth(1).unwrap_or("").to_owned();
-    let _ = tell.send(Received { method: Method::POST, path, headers, body: body.into() });
+    let _ = sender.send(Received { method: Method::POST, path, headers, body: body.into() });
     let _ = reader
         .get_mut()
         .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok");

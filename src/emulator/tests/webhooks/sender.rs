@@ -80,7 +80,7 @@ impl Socket {
 }
 
 #[tokio::test]
-async fn a_hook_is_created_an_event_delivered_signed_listed_and_redelivered() {
+async fn a_delivery_is_sent_signed_recorded_and_redelivered() {
     let socket = Socket::start(WebhookSender::default()).await;
     let mut receiver = Receiver::start(Habit::Answers(200, 3)).await;
     let hook = socket
@@ -130,7 +130,7 @@ async fn a_hook_is_created_an_event_delivered_signed_listed_and_redelivered() {
         assert_eq!(
             Some(first.header(name)),
             value.as_str(),
-            "what is shown is what was sent: {name}"
+            "the record shows the sent header: {name}"
         );
     }
 
@@ -151,7 +151,7 @@ async fn a_hook_is_created_an_event_delivered_signed_listed_and_redelivered() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_asks_back_sees_the_new_state() {
+async fn a_receiver_that_reads_back_sees_the_new_state() {
     let socket = Socket::start(WebhookSender::default()).await;
     let mut receiver = Receiver::start(Habit::Answers(200, 0)).await;
     socket.hook(json!({ "url": receiver.url("http") }), &["issues"]).await;
@@ -165,13 +165,13 @@ async fn a_receiver_that_asks_back_sees_the_new_state() {
         .await;
     let body = json!({ "title": "Seen" });
     let opening = socket.ask(Method::POST, "/repos/acme/widgets/issues", &body);
-    let asking_back = async {
+    let reading_back = async {
         let number = receiver.next().await.json()["issue"]["number"].clone();
         let seen = socket.get(&format!("/repos/acme/widgets/issues/{number}")).await;
         assert_eq!(seen["title"], "Seen");
         socket.ask(Method::DELETE, &format!("/_emulator/gates/{}", gate["id"]), &Value::Null).await;
     };
-    assert_eq!(tokio::join!(opening, asking_back).0.0, 201);
+    assert_eq!(tokio::join!(opening, reading_back).0.0, 201);
     socket.handle.shutdown().await;
 }
 
@@ -196,7 +196,7 @@ async fn deliveries_arrive_in_the_order_of_the_events() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_hangs_is_given_up_and_holds_up_nobody_else() {
+async fn a_hanging_receiver_times_out_and_delays_no_other_hook() {
     let socket =
         Socket::start(WebhookSender::default().with_time_out(Duration::from_millis(800))).await;
     let (mut slow, mut quick) =
@@ -229,7 +229,7 @@ async fn a_receiver_that_hangs_is_given_up_and_holds_up_nobody_else() {
 }
 
 #[tokio::test]
-async fn shutting_down_does_not_wait_for_a_receiver_that_hangs() {
+async fn shutdown_does_not_wait_for_a_hanging_receiver() {
     let socket =
         Socket::start(WebhookSender::default().with_time_out(Duration::from_secs(3_600))).await;
     let mut slow = Receiver::start(Habit::Hangs).await;
@@ -241,7 +241,7 @@ async fn shutting_down_does_not_wait_for_a_receiver_that_hangs() {
 }
 
 #[tokio::test]
-async fn what_comes_back_is_recorded_as_it_was() {
+async fn the_outcome_of_a_delivery_is_recorded() {
     let socket = Socket::start(WebhookSender::default()).await;
     let cases = [
         (Habit::Answers(500, 4), json!("Internal Server Error"), json!(500)),
@@ -259,7 +259,7 @@ async fn what_comes_back_is_recorded_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_is_not_there_is_said_to_be_so() {
+async fn an_unreachable_receiver_is_recorded_with_its_cause() {
     let socket = Socket::start(WebhookSender::default()).await;
     let free = TcpListener::bind("127.0.0.1:0")
         .await
@@ -295,7 +295,7 @@ async fn redirects_are_not_followed() {
 }
 
 #[tokio::test]
-async fn an_answer_of_5_mb_is_cut() {
+async fn a_response_of_5_mb_is_cut_to_64_kib() {
     let socket = Socket::start(WebhookSender::default()).await;
     let receiver = Receiver::start(Habit::Answers(200, 5_000_000)).await;
     let outcome = socket.outcome_of_ping(json!({ "url": receiver.url("http") })).await;
@@ -319,7 +319,7 @@ async fn insecure_ssl_0_verifies_the_certificate_and_1_does_not() {
             (&json!("Certificate not trusted"), &json!(0))
         );
     }
-    assert!(receiver.is_idle(), "nothing is told to whom one does not trust");
+    assert!(receiver.is_idle(), "an untrusted receiver gets nothing");
     for any in [json!("1"), json!(1)] {
         let outcome = socket
             .outcome_of_ping(json!({ "url": receiver.url("https"), "insecure_ssl": any }))
@@ -366,21 +366,24 @@ async fn the_app_receives_events_with_its_installation() {
     let answer = socket.handle.with_emulator(|emulator| emulator.respond(START, &patch, PEER));
     assert_eq!(answer.status(), 200);
     socket.ask(Method::POST, "/repos/acme/widgets/labels", &json!({ "name": "told" })).await;
-    let told = receiver.next().await;
+    let received = receiver.next().await;
     assert_eq!(
-        (told.header("x-service-event"), told.header("x-service-hook-installation-target-type")),
+        (
+            received.header("x-service-event"),
+            received.header("x-service-hook-installation-target-type")
+        ),
         ("label", "integration")
     );
     assert!(
-        told.header("x-hub-signature-256").starts_with("sha256="),
+        received.header("x-hub-signature-256").starts_with("sha256="),
         "the secret was not touched"
     );
-    assert_eq!(told.json()["installation"]["id"], 311);
+    assert_eq!(received.json()["installation"]["id"], 311);
     socket.handle.shutdown().await;
 }
 
 #[tokio::test]
-async fn many_webhooks_at_once_all_get_theirs() {
+async fn a_hundred_webhooks_each_get_their_delivery() {
     let socket = Socket::start(WebhookSender::default()).await;
     let mut receiver = Receiver::start(Habit::Answers(200, 0)).await;
     for _ in 0..100 {
@@ -388,7 +391,7 @@ async fn many_webhooks_at_once_all_get_theirs() {
     }
     let event = json!({ "type": "custom", "event": "deployment", "repository": "acme/widgets" });
     let (_, made) = socket.ask(Method::POST, "/_emulator/events", &event).await;
-    assert_eq!(made["deliveries"], 101, "the app's too, whose receiver is nobody");
+    assert_eq!(made["deliveries"], 101, "the app's too, which nobody receives");
     let mut hooks = BTreeSet::new();
     for _ in 0..100 {
         hooks.insert(receiver.next().await.header("x-service-hook-id").to_owned());

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_git_could_not_have_are_left_out() {
+    fn files_with_paths_that_git_rejects_are_left_out() {
         let odd = draft(
             "Fi\0rst",
             None,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_counts_what_no_commit_has_yet() {
+    fn a_commit_takes_bytes_for_new_content_only() {
         let mut history = begun();
         for turn in 0..50 {
             let message = format!("{turn:02}");
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_is_found_without_a_walk_through_branches() {
+    fn a_tree_of_a_root_or_a_folder_is_found_by_id() {
         let history = begun();
         let names = |id: &str| history.tree(id).map(|tree| tree.into_keys().collect::<Vec<_>>());
         assert_eq!(

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_have_the_names_that_git_gives_them() {
+    fn objects_have_the_ids_that_git_gives_them() {
         // git hash-object -t blob --stdin < /dev/null; printf 'hello\n' | git hash-object --stdin;
         // git hash-object -t tree /dev/null
         assert_eq!(blob_id(b"").hex(), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_forty_small_digits() {
+    fn an_object_id_is_forty_lower_case_hex_digits() {
         let id = blob_id(b"");
         assert_eq!(ObjectId::parse(&id.hex()), Some(id));
         for bad in [
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_git_would_not_take_are_none() {
+    fn paths_that_git_rejects_are_invalid() {
         for path in
             ["a", "a/b.c", ".github/x", ".gitignore", "é/🦀", "a b", "...", "git", "-x", "a\\b"]
         {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_takes_the_place_of_a_folder_and_a_folder_that_of_a_file() {
+    fn a_path_replaces_conflicting_files_and_folders() {
         let mut files =
             BTreeMap::from(["a", "b/c", "b/d/e", "b.x", "b0"].map(|path| (path.to_owned(), path)));
         make_way(&mut files, "a/new");
@@ -305,13 +305,13 @@ mod tests {
     }
 
     #[test]
-    fn names_are_written_as_git_writes_them() {
+    fn a_persons_name_is_written_as_git_writes_it() {
         assert_eq!(person_name(" Ada <L>\n.").as_deref(), Some("Ada L"));
         assert_eq!(person_name("<>., \u{0}"), None);
     }
 
     #[test]
-    fn names_that_git_would_not_take_are_not_refs() {
+    fn names_that_git_rejects_are_not_refs() {
         for name in ["main", "topic/x", "v1.0.0", "ünïcode", "a-b"] {
             assert!(is_ref_name(name), "{name}");
         }

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_events_go_when_there_are_many_or_long_ones() {
+    fn the_oldest_events_are_dropped_beyond_the_bounds() {
         let mut feed = Feed::default();
         (0..1_000).for_each(|_| feed.note(event("{}")));
         assert_eq!(

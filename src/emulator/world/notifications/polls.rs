@@ -73,7 +73,7 @@ mod tests {
     const ACCOUNT: AccountId = AccountId::User(1);
 
     #[test]
-    fn the_interval_doubles_with_every_patience_of_early_polls_and_has_an_end() {
+    fn early_polls_double_the_interval_up_to_its_maximum() {
         let limits = Limits::default();
         let mut polls = Polls::default();
         let now = Timestamp::from_secs(1_000);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn no_setting_makes_it_overflow() {
+    fn the_interval_saturates_instead_of_overflowing() {
         let mut limits = Limits::default();
         for name in ["poll.interval", "poll.load", "poll.interval-max"] {
             limits.set(name, u64::MAX).expect("a limit");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn many_polled_things_are_forgotten() {
+    fn the_number_of_remembered_polls_is_bounded() {
         let (limits, mut polls) = (Limits::default(), Polls::default());
         for index in 0..25_000_u64 {
             polls.note(Timestamp::from_secs(index / 100), ACCOUNT, &index.to_string(), &limits);

@@ -106,7 +106,7 @@ mod tests {
     use crate::emulator::seed::options::Options;
 
     #[test]
-    fn a_role_that_a_team_has_is_its_peoples() {
+    fn a_role_of_a_team_holds_for_members_of_nested_teams() {
         let mut world = seed::world(&Options::default(), Timestamp::from_secs(1_800_000_000));
         let acme = world
             .organizations

@@ -148,7 +148,7 @@ mod tests {
     use crate::emulator::seed::options::Options;
 
     #[test]
-    fn teams_nested_in_a_ring_do_not_go_on_for_ever() {
+    fn a_cycle_of_nested_teams_ends_the_walk() {
         let mut world = seed::world(&Options::default(), Timestamp::from_secs(1_800_000_000));
         let acme = world
             .organizations

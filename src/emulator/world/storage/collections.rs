@@ -13,22 +13,22 @@ use crate::clock::Timestamp;
 /// Sizes are those of keys and fields as JSON; only the total includes the addresses.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    thing_bytes: usize,
-    shelf_things: usize,
-    shelf_bytes: usize,
+    item_bytes: usize,
+    collection_items: usize,
+    collection_bytes: usize,
     /// Totals; each collection counts as one more object.
-    things: usize,
+    items: usize,
     bytes: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            thing_bytes: 256 * 1024,
+            item_bytes: 256 * 1024,
             // A test needs no longer list.
-            shelf_things: 1_000,
-            shelf_bytes: 4 * 1024 * 1024,
-            things: 100_000,
+            collection_items: 1_000,
+            collection_bytes: 4 * 1024 * 1024,
+            items: 100_000,
             bytes: 64 * 1024 * 1024,
         }
     }
@@ -57,31 +57,31 @@ impl StoredItem {
 
 #[derive(Debug, Default)]
 pub struct Collection {
-    things: BTreeMap<String, StoredItem>,
+    items: BTreeMap<String, StoredItem>,
     bytes: usize,
     changed_at: Option<Timestamp>,
-    beginning: Beginning,
+    origin: Origin,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Beginning {
+enum Origin {
     #[default]
     Empty,
     /// Initial objects would reappear if the collection were dropped, so it stays even when empty.
-    Filled,
+    Seeded,
 }
 
 impl Collection {
     pub fn get(&self, name: &str) -> Option<&StoredItem> {
-        self.things.get(name)
+        self.items.get(name)
     }
 
     /// Lists keys and objects, oldest first.
     pub fn in_order(&self) -> Vec<(&str, &StoredItem)> {
-        let mut things: Vec<_> =
-            self.things.iter().map(|(name, thing)| (name.as_str(), thing)).collect();
-        things.sort_by_key(|(_, thing)| (thing.created_at, thing.id));
-        things
+        let mut items: Vec<_> =
+            self.items.iter().map(|(name, item)| (name.as_str(), item)).collect();
+        items.sort_by_key(|(_, item)| (item.created_at, item.id));
+        items
     }
 }
 
@@ -92,7 +92,7 @@ pub struct StorageFull;
 #[derive(Debug, Default)]
 pub struct Collections {
     by_address: BTreeMap<String, Collection>,
-    things: usize,
+    items: usize,
     bytes: usize,
     /// The last time that a dropped collection became empty.
     emptied_at: Option<Timestamp>,
@@ -110,68 +110,68 @@ impl Collections {
     }
 
     /// Stores the initial objects of a collection; fails when there is no room for all.
-    pub fn begin(
+    pub fn store_initial(
         &mut self,
         address: &str,
-        things: Vec<(String, StoredItem)>,
+        items: Vec<(String, StoredItem)>,
     ) -> Result<(), StorageFull> {
-        for (name, thing) in things {
-            self.put(address, &name, thing)?;
+        for (name, item) in items {
+            self.put(address, &name, item)?;
             self.by_address
                 .entry(address.to_owned())
-                .and_modify(|collection| collection.beginning = Beginning::Filled);
+                .and_modify(|collection| collection.origin = Origin::Seeded);
         }
         Ok(())
     }
 
     /// Replaces a former object of that key. Without room it changes nothing.
-    pub fn put(&mut self, address: &str, name: &str, thing: StoredItem) -> Result<(), StorageFull> {
-        let bytes = thing.bytes(name);
-        let Bounds { thing_bytes, shelf_things, shelf_bytes, things, bytes: all_bytes_max } =
+    pub fn put(&mut self, address: &str, name: &str, item: StoredItem) -> Result<(), StorageFull> {
+        let bytes = item.bytes(name);
+        let Bounds { item_bytes, collection_items, collection_bytes, items, bytes: all_bytes_max } =
             self.bounds;
         // Every larger size fits nowhere; the cap keeps the sums small.
-        let size = bytes.min(thing_bytes + 1);
+        let size = bytes.min(item_bytes + 1);
         let known = self.by_address.get(address);
         let before =
-            known.and_then(|collection| collection.things.get(name)).map(|thing| thing.bytes(name));
+            known.and_then(|collection| collection.items.get(name)).map(|item| item.bytes(name));
         let (there, there_bytes) =
-            known.map_or((0, 0), |collection| (collection.things.len(), collection.bytes));
+            known.map_or((0, 0), |collection| (collection.items.len(), collection.bytes));
         let grown_by = usize::from(before.is_none());
         let there_bytes = (there_bytes + size).saturating_sub(before.unwrap_or(0));
-        let shelf_size = if known.is_none() { address.len() } else { 0 };
-        let all_bytes = (self.bytes + shelf_size + size).saturating_sub(before.unwrap_or(0));
-        let fits = bytes <= thing_bytes
-            && there + grown_by <= shelf_things
-            && there_bytes <= shelf_bytes
-            && self.things + self.by_address.len() + grown_by < things
+        let address_bytes = if known.is_none() { address.len() } else { 0 };
+        let all_bytes = (self.bytes + address_bytes + size).saturating_sub(before.unwrap_or(0));
+        let fits = bytes <= item_bytes
+            && there + grown_by <= collection_items
+            && there_bytes <= collection_bytes
+            && self.items + self.by_address.len() + grown_by < items
             && all_bytes <= all_bytes_max;
         if !fits {
             return Err(StorageFull);
         }
-        self.things += grown_by;
+        self.items += grown_by;
         self.bytes = all_bytes;
-        let place = self.by_address.entry(address.to_owned()).or_default();
-        place.bytes = there_bytes;
-        place.changed_at = Some(thing.updated_at);
-        place.things.insert(name.to_owned(), thing);
+        let collection = self.by_address.entry(address.to_owned()).or_default();
+        collection.bytes = there_bytes;
+        collection.changed_at = Some(item.updated_at);
+        collection.items.insert(name.to_owned(), item);
         Ok(())
     }
 
     /// Removes an object, and everything at addresses below it.
     pub fn take(&mut self, address: &str, name: &str, now: Timestamp) -> Option<StoredItem> {
-        let place = self.by_address.get_mut(address)?;
-        let thing = place.things.remove(name)?;
-        place.bytes = place.bytes.saturating_sub(thing.bytes(name));
-        place.changed_at = Some(now);
-        let is_over = place.things.is_empty() && place.beginning == Beginning::Empty;
-        self.things -= 1;
-        self.bytes = self.bytes.saturating_sub(thing.bytes(name));
+        let collection = self.by_address.get_mut(address)?;
+        let item = collection.items.remove(name)?;
+        collection.bytes = collection.bytes.saturating_sub(item.bytes(name));
+        collection.changed_at = Some(now);
+        let is_over = collection.items.is_empty() && collection.origin == Origin::Empty;
+        self.items -= 1;
+        self.bytes = self.bytes.saturating_sub(item.bytes(name));
         self.clear_below(&format!("{address}/{name}"));
         if is_over {
             self.emptied_at = self.emptied_at.max(Some(now));
             self.remove(address);
         }
-        Some(thing)
+        Some(item)
     }
 
     /// Drops the collection of this address and all below it.
@@ -189,7 +189,7 @@ impl Collections {
 
     fn remove(&mut self, address: &str) {
         if let Some(collection) = self.by_address.remove(address) {
-            self.things -= collection.things.len();
+            self.items -= collection.items.len();
             self.bytes = self.bytes.saturating_sub(collection.bytes + address.len());
         }
     }
@@ -203,7 +203,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1_800_000_000);
 
-    fn thing(id: u64, text: &str) -> StoredItem {
+    fn item(id: u64, text: &str) -> StoredItem {
         let fields = json!({ "text": text }).as_object().cloned().unwrap_or_default();
         StoredItem { id, fields, created_at: NOW, updated_at: NOW }
     }
@@ -211,24 +211,26 @@ mod tests {
     fn counted(collections: &Collections) -> (usize, usize) {
         let all = || collections.by_address.iter();
         let bytes = |collection: &Collection| {
-            collection.things.iter().map(|(name, thing)| thing.bytes(name)).sum::<usize>()
+            collection.items.iter().map(|(name, item)| item.bytes(name)).sum::<usize>()
         };
         (
-            all().map(|(_, collection)| collection.things.len()).sum(),
+            all().map(|(_, collection)| collection.items.len()).sum(),
             all().map(|(address, collection)| address.len() + bytes(collection)).sum(),
         )
     }
 
     #[test]
-    fn an_emptied_shelf_takes_no_place_but_one_that_was_full_from_the_beginning_stays_empty() {
+    fn an_emptied_collection_is_dropped_unless_it_was_seeded() {
         let mut collections = Collections::default();
-        collections.put("a", "1", thing(1, "x")).expect("there is room");
-        collections.begin("b", vec![("1".to_owned(), thing(1, "x"))]).expect("there is room");
+        collections.put("a", "1", item(1, "x")).expect("there is room");
+        collections
+            .store_initial("b", vec![("1".to_owned(), item(1, "x"))])
+            .expect("there is room");
         for address in ["a", "b"] {
             assert!(collections.take(address, "1", NOW).is_some());
         }
         assert!(collections.collection("a").is_none() && collections.collection("b").is_some());
-        assert_eq!((collections.things, collections.bytes), (0, "b".len()));
+        assert_eq!((collections.items, collections.bytes), (0, "b".len()));
         assert_eq!(
             (collections.changed_at("a"), collections.changed_at("b")),
             (Some(NOW), Some(NOW))
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_takes_what_lies_below_it_along_and_nothing_beside_it() {
+    fn removing_an_item_removes_everything_below_it() {
         let mut collections = Collections::default();
         for (address, name) in [
             ("a", "1"),
@@ -246,7 +248,7 @@ mod tests {
             ("a/12/b", "4"),
             ("ab", "5"),
         ] {
-            collections.put(address, name, thing(1, "x")).expect("there is room");
+            collections.put(address, name, item(1, "x")).expect("there is room");
         }
         assert!(collections.take("a", "1", NOW).is_some());
         assert_eq!(collections.take("a", "1", NOW), None);
@@ -257,48 +259,48 @@ mod tests {
         assert!(
             collections.collection("a/12/b").is_some() && collections.collection("ab").is_some()
         );
-        assert_eq!(counted(&collections), (collections.things, collections.bytes));
+        assert_eq!(counted(&collections), (collections.items, collections.bytes));
     }
 
     #[test]
-    fn a_shelf_is_full_at_a_thousand_things_and_an_old_one_may_still_change() {
+    fn an_item_of_a_full_collection_can_still_change() {
         let mut collections = Collections::default();
         for id in 0..1_000 {
-            collections.put("a", &id.to_string(), thing(id, "x")).expect("there is room");
+            collections.put("a", &id.to_string(), item(id, "x")).expect("there is room");
         }
-        assert_eq!(collections.put("a", "one-more", thing(1, "x")), Err(StorageFull));
-        collections.put("a", "5", thing(5, "longer than before")).expect("it was there");
-        collections.put("b", "1", thing(1, "x")).expect("another shelf");
-        assert_eq!(counted(&collections), (collections.things, collections.bytes));
+        assert_eq!(collections.put("a", "one-more", item(1, "x")), Err(StorageFull));
+        collections.put("a", "5", item(5, "longer than before")).expect("it was there");
+        collections.put("b", "1", item(1, "x")).expect("another collection");
+        assert_eq!(counted(&collections), (collections.items, collections.bytes));
     }
 
     #[test]
-    fn bytes_and_things_are_bounded_on_each_shelf_and_on_all() {
+    fn bytes_and_items_are_bounded_per_collection_and_in_total() {
         let bounds = Bounds {
-            thing_bytes: 64,
-            shelf_things: 50,
-            shelf_bytes: 200,
-            things: 100,
+            item_bytes: 64,
+            collection_items: 50,
+            collection_bytes: 200,
+            items: 100,
             bytes: 1_000,
         };
         let mut collections = Collections { bounds, ..Collections::default() };
-        assert_eq!(collections.put("a", "1", thing(1, &"x".repeat(64))), Err(StorageFull));
+        assert_eq!(collections.put("a", "1", item(1, &"x".repeat(64))), Err(StorageFull));
         let large = "x".repeat(38);
         let kept = (0..10)
-            .filter(|id| collections.put("a", &id.to_string(), thing(*id, &large)).is_ok())
+            .filter(|id| collections.put("a", &id.to_string(), item(*id, &large)).is_ok())
             .count();
         assert_eq!(kept, 4, "four of 50 bytes");
         for collection in 0..10 {
             for id in 0..10 {
                 let _ =
-                    collections.put(&format!("s{collection}"), &id.to_string(), thing(id, &large));
+                    collections.put(&format!("s{collection}"), &id.to_string(), item(id, &large));
             }
         }
         assert!((950..=1_000).contains(&collections.bytes), "{}", collections.bytes);
-        assert_eq!(counted(&collections), (collections.things, collections.bytes));
+        assert_eq!(counted(&collections), (collections.items, collections.bytes));
         let mut small = Collections { bounds, ..Collections::default() };
         let kept =
-            (0..200).filter(|id| small.put(&format!("s{id}"), "1", thing(*id, "")).is_ok()).count();
+            (0..200).filter(|id| small.put(&format!("s{id}"), "1", item(*id, "")).is_ok()).count();
         assert_eq!(
             (kept, small.bytes),
             (

@@ -31,7 +31,7 @@ const DEPTH_MAX: usize = 32;
 const CHUNK_BYTES: usize = 32;
 
 pub struct InvalidationLog {
-    shards: [RwLock<Generations<Mark>>; SHARDS],
+    shards: [RwLock<Generations<LogEntry>>; SHARDS],
     hasher: RandomState,
     /// The latest change in milliseconds; zero: none yet.
     latest: AtomicU64,
@@ -46,7 +46,7 @@ pub struct InvalidationLog {
 
 /// The latest changes of a path; zero: none.
 #[derive(Clone, Copy, Default)]
-struct Mark {
+struct LogEntry {
     exactly: u64,
     below: u64,
 }
@@ -81,7 +81,7 @@ impl InvalidationLog {
     pub fn changed(&self, path: &str, now: Timestamp) {
         match (path.contains('*'), wild_form(path)) {
             (true, None) => self.changed_below(path, now),
-            (_, form) => self.mark(path, form, Extent::Exactly, now),
+            (_, form) => self.record(path, form, Extent::Exactly, now),
         }
     }
 
@@ -97,7 +97,7 @@ impl InvalidationLog {
             self.floor.fetch_max(now.as_millis(), Ordering::AcqRel);
             self.latest.fetch_max(now.as_millis(), Ordering::AcqRel);
         } else {
-            self.mark(bounded, form, Extent::Below, now);
+            self.record(bounded, form, Extent::Below, now);
         }
     }
 
@@ -108,14 +108,14 @@ impl InvalidationLog {
         if latest == 0 || Timestamp::from_millis(latest) + SECOND_RECHECK <= requested_at {
             return None;
         }
-        let plain = self.look(path, 0).max(self.floor.load(Ordering::Acquire));
+        let plain = self.latest_entry(path, 0).max(self.floor.load(Ordering::Acquire));
         let wild = wild_forms(path, self.forms.load(Ordering::Acquire))
-            .map(|form| self.look(path, form.segments));
+            .map(|form| self.latest_entry(path, form.segments));
         let found = wild.fold(plain, u64::max);
         (found > 0).then(|| Timestamp::from_millis(found))
     }
 
-    fn mark(&self, path: &str, form: Option<WildForm>, extent: Extent, now: Timestamp) {
+    fn record(&self, path: &str, form: Option<WildForm>, extent: Extent, now: Timestamp) {
         let at = now.as_millis();
         let mut hash = self.begin();
         let mut depth = 0;
@@ -123,8 +123,8 @@ impl InvalidationLog {
             hash.segment(segment);
             depth += 1;
         }
-        let forgotten = self.insert(hash.key(), extent, at);
-        self.floor.fetch_max(forgotten, Ordering::AcqRel);
+        let dropped = self.insert(hash.key(), extent, at);
+        self.floor.fetch_max(dropped, Ordering::AcqRel);
         if extent == Extent::Below {
             self.depths.fetch_or(1_u32.checked_shl(depth).unwrap_or(0), Ordering::AcqRel);
         }
@@ -136,16 +136,16 @@ impl InvalidationLog {
     /// Returns the time of the latest entry dropped for it; zero: none.
     fn insert(&self, key: u64, extent: Extent, at: u64) -> u64 {
         let mut shard = self.shard(key).write();
-        let (mark, forgotten) = shard.entry(key, self.generation_max);
+        let (entry, dropped) = shard.entry(key, self.generation_max);
         match extent {
-            Extent::Exactly => mark.exactly = mark.exactly.max(at),
-            Extent::Below => mark.below = mark.below.max(at),
+            Extent::Exactly => entry.exactly = entry.exactly.max(at),
+            Extent::Below => entry.below = entry.below.max(at),
         }
-        forgotten.map(|mark| mark.exactly.max(mark.below)).max().unwrap_or(0)
+        dropped.map(|entry| entry.exactly.max(entry.below)).max().unwrap_or(0)
     }
 
     /// The latest entry for a path with these segments as wildcards.
-    fn look(&self, path: &str, wild: u32) -> u64 {
+    fn latest_entry(&self, path: &str, wild: u32) -> u64 {
         let depths = self.depths.load(Ordering::Acquire);
         let (mut hash, mut found, mut depth) = (self.begin(), 0, 0_u32);
         for segment in segments_of(path) {
@@ -153,18 +153,18 @@ impl InvalidationLog {
             hash.segment(if is_wild { "*" } else { segment });
             depth += 1;
             if depth < 32 && depths >> depth & 1 == 1 {
-                found = self.mark_of(hash.key()).below.max(found);
+                found = self.entry_of(hash.key()).below.max(found);
             }
         }
-        let whole = self.mark_of(hash.key());
+        let whole = self.entry_of(hash.key());
         found.max(whole.exactly).max(whole.below)
     }
 
-    fn mark_of(&self, key: u64) -> Mark {
+    fn entry_of(&self, key: u64) -> LogEntry {
         self.shard(key).read().get(key)
     }
 
-    fn shard(&self, key: u64) -> &RwLock<Generations<Mark>> {
+    fn shard(&self, key: u64) -> &RwLock<Generations<LogEntry>> {
         // The tables use the low bits, so the high ones choose.
         let [first, ..] = key.to_be_bytes();
         &self.shards[usize::from(first) % SHARDS]
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_below_is_found_at_every_depth_and_not_beside_it() {
+    fn a_change_below_a_path_is_found_at_every_depth_below_it() {
         let log = InvalidationLog::default();
         log.changed_below("/repos/acme/widgets", CHANGE);
         for path in [
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_of_several_changes_counts_and_one_that_has_settled_does_not() {
+    fn the_latest_unsettled_change_counts() {
         let log = InvalidationLog::default();
         log.changed(LIST, CHANGE);
         log.changed_below("/repos/acme", CHANGE + Duration::from_secs(5));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_whatever_it_may_mean() {
+    fn a_wildcard_covers_every_path_that_it_may_stand_for() {
         let log = InvalidationLog::default();
         log.changed("/repositories/*/issues/5", CHANGE);
         log.changed_below("/repos/acme/widgets/issues/*/timeline", CHANGE);
@@ -313,13 +313,13 @@ mod tests {
         assert_eq!(
             change_of(&log, "/gists/5/forks"),
             Some(CHANGE),
-            "a star that nobody looks for makes more doubtful, not less"
+            "an unknown wildcard invalidates more, not less"
         );
         assert_eq!(change_of(&log, "/users/ada"), None);
     }
 
     #[test]
-    fn when_anything_may_have_changed_everything_is_doubtful() {
+    fn a_change_of_the_root_invalidates_everything() {
         for root in ["", "/", "*", "/*"] {
             let log = InvalidationLog::default();
             log.changed_below(root, CHANGE);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_bounded_and_a_forgotten_one_leaves_its_answers_doubtful() {
+    fn the_log_is_bounded_and_a_dropped_entry_still_invalidates() {
         let log = InvalidationLog::bounded(8);
         let last = CHANGE + Duration::from_secs(20_000);
         for number in 0..20_000 {
@@ -344,12 +344,12 @@ mod tests {
         assert_eq!(
             log.last_change("/user", last + SECOND_RECHECK),
             None,
-            "what was asked for lately is trusted"
+            "a recent answer is trusted"
         );
     }
 
     #[test]
-    fn very_deep_paths_are_covered_by_what_leads_to_them() {
+    fn a_very_deep_path_is_covered_by_a_shorter_prefix() {
         let log = InvalidationLog::default();
         let deep = format!("/repos/acme/widgets/contents{}", "/x".repeat(100));
         log.changed_below(&deep, CHANGE);

@@ -21,14 +21,14 @@ const GENERATION_MAX: usize = 16 * 1024;
 
 #[derive(Default)]
 pub struct PaginationChanges {
-    /// With the latest dropped change.
-    marks: Mutex<(Generations<Mark>, Timestamp)>,
+    /// By path hash, with the time of the latest dropped change.
+    by_path: Mutex<(Generations<PathChanges>, Timestamp)>,
     hasher: RandomState,
 }
 
 /// The latest change, and the latest seen by another key.
 #[derive(Clone, Copy, Default)]
-struct Mark {
+struct PathChanges {
     latest: Seen,
     other: Seen,
 }
@@ -39,7 +39,7 @@ struct Seen {
     at: Timestamp,
 }
 
-impl Mark {
+impl PathChanges {
     fn note(&mut self, by: u64, at: Timestamp) {
         if self.latest.by != by {
             self.other = self.latest;
@@ -48,7 +48,7 @@ impl Mark {
     }
 
     /// The latest change that was not seen by this key.
-    fn beside(&self, by: u64) -> Timestamp {
+    fn by_others(&self, by: u64) -> Timestamp {
         if self.latest.by == by { self.other.at } else { self.latest.at }
     }
 }
@@ -57,19 +57,19 @@ impl PaginationChanges {
     /// Records that a fetch for `key` saw a change at this path, which has no query.
     pub fn changed(&self, path: &str, key: &CacheKey, now: Timestamp) {
         let (path, by) = (self.hash_path(path), self.hasher.hash_one(key));
-        let (marks, floor) = &mut *self.marks.lock();
-        let (mark, forgotten) = marks.entry(path, GENERATION_MAX);
-        mark.note(by, now);
-        *floor = forgotten.map(|mark| mark.latest.at).fold(*floor, Timestamp::max);
+        let (by_path, floor) = &mut *self.by_path.lock();
+        let (changes, dropped) = by_path.entry(path, GENERATION_MAX);
+        changes.note(by, now);
+        *floor = dropped.map(|changes| changes.latest.at).fold(*floor, Timestamp::max);
     }
 
     /// The latest change that another key saw at this path, or any key at its parent.
-    pub fn change_beside(&self, path: &str, key: &CacheKey) -> Option<Timestamp> {
+    pub fn latest_change_by_others(&self, path: &str, key: &CacheKey) -> Option<Timestamp> {
         let above = path.trim_end_matches('/').rsplit_once('/').map_or("", |(above, _)| above);
         let [here, above] = [path, above].map(|path| self.hash_path(path));
         let by = self.hasher.hash_one(key);
-        let (marks, floor) = &*self.marks.lock();
-        let latest = marks.get(here).beside(by).max(marks.get(above).latest.at).max(*floor);
+        let (by_path, floor) = &*self.by_path.lock();
+        let latest = by_path.get(here).by_others(by).max(by_path.get(above).latest.at).max(*floor);
         (latest > Timestamp::EPOCH).then_some(latest)
     }
 
@@ -95,48 +95,54 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_no_neighbour_of_itself_and_the_others_and_what_is_above_are() {
-        let (neighbours, [one, two, three]) = (
+    fn a_page_counts_changes_of_other_pages_and_the_parent_only() {
+        let (pagination, [one, two, three]) = (
             PaginationChanges::default(),
             [1, 2, 3].map(|page| key(&format!("{LIST}?page={page}"))),
         );
         let later = AT + Duration::from_secs(1);
-        neighbours.changed(LIST, &one, AT);
-        assert_eq!([&one, &two].map(|key| neighbours.change_beside(LIST, key)), [None, Some(AT)]);
-        neighbours.changed("/repos/ACME/widgets/issues/5/comments", &two, later);
-        neighbours.changed(LIST, &two, later);
+        pagination.changed(LIST, &one, AT);
         assert_eq!(
-            [&one, &two, &three].map(|key| neighbours.change_beside(LIST, key)),
+            [&one, &two].map(|key| pagination.latest_change_by_others(LIST, key)),
+            [None, Some(AT)]
+        );
+        pagination.changed("/repos/ACME/widgets/issues/5/comments", &two, later);
+        pagination.changed(LIST, &two, later);
+        assert_eq!(
+            [&one, &two, &three].map(|key| pagination.latest_change_by_others(LIST, key)),
             [Some(later), Some(AT), Some(later)]
         );
-        neighbours.changed(
+        pagination.changed(
             "/repos/acme/widgets/issues/5",
             &key("/repos/acme/widgets/issues/5"),
             later + Duration::from_secs(1),
         );
-        assert_eq!(neighbours.change_beside(LIST, &two), Some(later + Duration::from_secs(1)));
+        assert_eq!(
+            pagination.latest_change_by_others(LIST, &two),
+            Some(later + Duration::from_secs(1))
+        );
         for path in
             ["/repos/acme/widgets/issues", "/repos/acme/widgets/issues/6/comments", "/repos/acme"]
         {
-            assert_eq!(neighbours.change_beside(path, &one), None, "{path}");
+            assert_eq!(pagination.latest_change_by_others(path, &one), None, "{path}");
         }
     }
 
     #[test]
-    fn marks_are_bounded_and_what_is_forgotten_counts_as_seen() {
-        let neighbours = PaginationChanges::default();
+    fn entries_are_bounded_and_a_dropped_one_counts_as_a_change() {
+        let pagination = PaginationChanges::default();
         for number in 0..GENERATION_MAX * 3 {
-            neighbours.changed(
+            pagination.changed(
                 &format!("/gists/{number}"),
                 &key("/x"),
                 AT + Duration::from_secs(number as u64),
             );
         }
-        let marks = neighbours.marks.lock();
-        assert!(marks.0.young.len() <= GENERATION_MAX && marks.0.old.len() <= GENERATION_MAX);
-        drop(marks);
+        let by_path = pagination.by_path.lock();
+        assert!(by_path.0.young.len() <= GENERATION_MAX && by_path.0.old.len() <= GENERATION_MAX);
+        drop(by_path);
         for number in (0..GENERATION_MAX * 3).step_by(97) {
-            let seen = neighbours.change_beside(&format!("/gists/{number}"), &key("/y"));
+            let seen = pagination.latest_change_by_others(&format!("/gists/{number}"), &key("/y"));
             assert!(seen >= Some(AT + Duration::from_secs(number as u64)), "{number}: {seen:?}");
         }
     }

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_case_of_names_makes_no_difference() {
+    fn a_prefix_ignores_letter_case_and_ends_where_it_is_written() {
         assert!(prefix("/repos/acme/").begins("/repos/Acme/widgets"));
         assert!(
             !prefix("/repos/acme/").begins("/repos/acme-labs/widgets")
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_before_a_purge_is_not_trusted_after_it() {
+    fn a_purge_covers_answers_requested_before_it() {
         let purges = Purges::default();
         let later = Timestamp::from_secs(1_001);
         assert!(!purges.covers("/repos/acme/widgets", NOW));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_remembered_counts_as_purged() {
+    fn a_full_list_of_purges_counts_as_a_purge_of_everything() {
         let purges = Purges::default();
         for number in 0..=PURGES_MAX {
             purges.note(prefix(&format!("/repos/a/{number}/")), NOW);

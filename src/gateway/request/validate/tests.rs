@@ -62,7 +62,7 @@ fn an_encoded_letter_is_the_letter() {
 }
 
 #[test]
-fn an_address_prefix_is_taken_off_once_and_stands_nowhere_else() {
+fn a_second_or_misspelled_address_prefix_is_rejected() {
     for target in [
         "/api/v3/api/v3/user",
         "/api/v3/API/V3/user",
@@ -93,7 +93,7 @@ fn a_request_line_is_not_repaired() {
 }
 
 #[test]
-fn headers_that_choose_an_answer_are_ascii_and_one() {
+fn headers_that_select_an_answer_are_unique_and_ascii() {
     assert!(take("GET / HTTP/1.1\r\nHost: a\r\nX-GitHub-Api-Version: 1\r\nX-GitHub-Api-Version: 2\r\n\r\n").is_err());
     let mut headers = HeaderMap::new();
     headers.insert("accept", HeaderValue::from_bytes("a/b; x=\"é\"".as_bytes()).unwrap());
@@ -123,7 +123,7 @@ fn an_encoded_slash_is_data() {
 }
 
 #[test]
-fn a_path_that_two_servers_could_read_differently_is_refused() {
+fn an_ambiguous_path_is_rejected() {
     for target in [
         "/a/../b",
         "/a/./b",
@@ -143,7 +143,7 @@ fn a_path_that_two_servers_could_read_differently_is_refused() {
 }
 
 #[test]
-fn framing_in_doubt_is_refused() {
+fn ambiguous_framing_is_rejected() {
     for headers in [
         "Content-Length: 5\r\nTransfer-Encoding: chunked",
         "Content-Length: +5",
@@ -167,7 +167,7 @@ fn framing_in_doubt_is_refused() {
 }
 
 #[test]
-fn both_lengths_are_seen_even_when_the_parser_hid_one() {
+fn a_length_that_the_parser_hides_is_seen() {
     let raw =
         b"POST /a HTTP/1.1\r\nHost: w\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n";
     let mut headers = HeaderMap::new();
@@ -194,7 +194,7 @@ fn exactly_one_plain_host_is_needed() {
 }
 
 #[test]
-fn sizes_and_methods_have_their_own_refusals() {
+fn size_and_method_faults_have_errors_of_their_own() {
     assert_eq!(get(&format!("/{}", "a".repeat(9000))), Err(Malformed::TargetTooLong));
     assert_eq!(take("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n"), Err(Malformed::Method));
     assert_eq!(take("BREW / HTTP/1.1\r\nHost: a\r\n\r\n"), Err(Malformed::Method));

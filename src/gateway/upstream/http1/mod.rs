@@ -100,7 +100,7 @@ enum Step {
     Sent(usize),
     Unsendable(Broken),
     /// The upstream sent bytes.
-    Heard,
+    Received,
 }
 
 impl Connection {
@@ -200,7 +200,7 @@ impl Connection {
                     Step::Unsendable(broken) => {
                         return self.read_head(interims).await.map(Some).map_err(|_| broken);
                     }
-                    Step::Heard => {
+                    Step::Received => {
                         if let Some(head) = self.final_head(interims)? {
                             return self.begin_body(head).map(Some);
                         }
@@ -235,9 +235,9 @@ impl Connection {
                 }));
             }
             read.reserve(READ_BYTES);
-            pin!(stream.read_buf(read)).poll(context).map(|heard| match heard? {
+            pin!(stream.read_buf(read)).poll(context).map(|received| match received? {
                 0 => Err("the connection was closed".into()),
-                _ => Ok(Step::Heard),
+                _ => Ok(Step::Received),
             })
         })
         .await
@@ -345,7 +345,7 @@ impl Connection {
     }
 
     /// Drops a buffer that a long body has enlarged; otherwise each idle connection would keep it.
-    pub fn rest(&mut self) {
+    pub fn shrink_buffer(&mut self) {
         if self.read.capacity() > 2 * READ_BYTES {
             self.read = BytesMut::new();
         }
@@ -416,10 +416,10 @@ impl Connection {
     /// Determines the framing of the body (RFC 9112 §6.3) and the connection's persistence (§9.3).
     fn begin_body(&mut self, head: Head) -> Result<AnswerHead, Broken> {
         let Head { status, mut headers, is_http10, .. } = head;
-        let says = |what: &str| {
+        let has_option = |what: &str| {
             list_items(&headers, header::CONNECTION).any(|item| item.eq_ignore_ascii_case(what))
         };
-        self.persists = if is_http10 { says("keep-alive") } else { !says("close") };
+        self.persists = if is_http10 { has_option("keep-alive") } else { !has_option("close") };
         let length = content_length(&headers)?;
         let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
         let coding = (codings.next(), codings.next());

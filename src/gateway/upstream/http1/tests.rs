@@ -21,8 +21,8 @@ async fn ask(
 ) -> Result<(Read, HeaderMap), Broken> {
     let (ours, mut theirs) = duplex(1024);
     let upstream = tokio::spawn(async move {
-        let mut asked = [0; 4];
-        theirs.read_exact(&mut asked).await.unwrap();
+        let mut request = [0; 4];
+        theirs.read_exact(&mut request).await.unwrap();
         for piece in answer.as_bytes().chunks(piece_bytes) {
             theirs.write_all(piece).await.unwrap();
         }
@@ -60,7 +60,7 @@ fn whole(status: u16, body: &str, is_reusable: bool) -> (u16, String, bool) {
 }
 
 #[tokio::test]
-async fn an_answer_is_read_to_where_its_head_says_that_it_ends() {
+async fn an_answer_ends_where_its_head_declares() {
     assert_eq!(
         read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").await,
         Ok(whole(200, "hello", true))
@@ -85,8 +85,7 @@ async fn an_answer_is_read_to_where_its_head_says_that_it_ends() {
 }
 
 #[tokio::test]
-async fn a_coding_that_nobody_knows_ends_where_its_length_or_its_connection_does_and_the_connection_with_it()
- {
+async fn an_unknown_transfer_coding_ends_with_the_connection() {
     for answer in [
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: other\r\n\r\nhello",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: other\r\nContent-Length: 5\r\n\r\nhello",
@@ -97,7 +96,7 @@ async fn a_coding_that_nobody_knows_ends_where_its_length_or_its_connection_does
 }
 
 #[tokio::test]
-async fn without_a_length_a_body_ends_with_its_connection() {
+async fn a_body_without_a_length_ends_with_its_connection() {
     let (read, _) = ask(Method::GET, "HTTP/1.1 200 OK\r\n\r\nhello", 3, true).await.unwrap();
     assert_eq!(read, Read { status: 200, body: "hello".into(), is_reusable: false });
 }
@@ -113,8 +112,7 @@ async fn the_answer_to_a_head_has_no_body() {
 }
 
 #[tokio::test]
-async fn a_connection_is_not_used_again_when_the_upstream_says_so_or_more_came_than_was_asked_for()
-{
+async fn a_closing_or_oversupplied_connection_is_not_reused() {
     for answer in [
         "HTTP/1.1 200 OK\r\nConnection: x, Close\r\nContent-Length: 5\r\n\r\nhello",
         "HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello",
@@ -135,7 +133,7 @@ async fn a_connection_is_not_used_again_when_the_upstream_says_so_or_more_came_t
 }
 
 #[tokio::test]
-async fn an_answer_whose_end_is_not_clear_is_none() {
+async fn an_answer_without_a_clear_end_is_an_error() {
     for answer in [
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
         "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",
@@ -161,7 +159,7 @@ async fn an_answer_whose_end_is_not_clear_is_none() {
 }
 
 #[tokio::test]
-async fn a_head_without_end_is_given_up() {
+async fn a_head_without_end_is_an_error() {
     let (ours, mut theirs) = duplex(1024);
     let upstream = tokio::spawn(async move {
         let mut written = theirs.write_all(b"HTTP/1.1 200 OK\r\n").await;
@@ -185,7 +183,7 @@ async fn headers_keep_their_lines_and_folds_become_spaces() {
 }
 
 #[tokio::test]
-async fn a_body_is_framed_as_was_said_and_never_otherwise() {
+async fn a_request_body_keeps_its_declared_framing() {
     let (ours, mut theirs) = duplex(1024);
     let mut connection = Connection::new(Box::new(ours));
     connection.send(&Method::POST, b"head:", b"", Outgoing::Chunks, None).await.unwrap();

@@ -21,11 +21,11 @@ use crate::gateway::write::turns::Turns;
 pub struct New {
     /// The request; the queue assigns its identifier.
     pub write: Write,
-    /// Its group.
+    /// The group for fair dispatch.
     pub class: Class,
     /// The lane: the written resource.
     pub lane: String,
-    /// The end of its wait.
+    /// The time at which it is given up unsent.
     pub deadline: Timestamp,
     /// Its body's share of memory.
     pub memory: Option<OwnedSemaphorePermit>,
@@ -38,7 +38,7 @@ pub struct New {
 pub struct Accepted {
     pub id: WriteId,
     pub watched: Option<Arc<Watched>>,
-    /// Of a write with a waiter.
+    /// The progress that all waiters share; `None` without a waiter.
     pub request_progress: Option<RequestProgress>,
 }
 
@@ -105,7 +105,7 @@ impl Queue {
                     if self.store.is_durable() {
                         live.memory = None;
                     }
-                    live.tell();
+                    live.notify_waiters();
                 }
                 self.start_if_due(inner, number);
                 Ok(accepted)
@@ -117,7 +117,7 @@ impl Queue {
                     inner.take_live(number)
                 };
                 if let Some(gone) = gone {
-                    gone.tell();
+                    gone.notify_waiters();
                 }
                 // The store may have it, and it must not return at the next start.
                 drop(self.store.apply(Change::Remove(vec![number])));
@@ -136,8 +136,8 @@ impl Queue {
     ) -> Result<(u64, BoxFuture<'static, Result<(), StoreError>>), NotAccepted> {
         let number = inner.next_number;
         new.write.id = WriteId { number, salt: random::salt() };
-        let attended = new.waiter.is_some();
-        let progress = Progress { attended, ..Progress::queued(now, new.deadline) };
+        let has_waiter = new.waiter.is_some();
+        let progress = Progress { has_waiter, ..Progress::queued(now, new.deadline) };
         let stored = Stored { request: new.write.encode(), progress: progress.encode() };
         let size = Size::of(&stored);
         self.has_room(inner, new.class.client, size)?;
@@ -150,13 +150,13 @@ impl Queue {
         let mut live =
             Live::new(new.write.id, new.class.clone(), now, new.write.key, progress, turn, size);
         live.memory = new.memory.take();
-        live.waiters.attended = attended.then_some(1);
+        live.waiters.sync_waiters = has_waiter.then_some(1);
         live.waiters.waiter = new.waiter.take();
         if live.turn.ahead() > 0 {
-            live.is_behind(now);
+            live.begin_turn_wait(now);
         }
         // Created first, so that the waiter cannot miss an early end.
-        live.waiters.watched = attended.then(Arc::default);
+        live.waiters.watched = has_waiter.then(Arc::default);
         inner.add_live(number, live);
         Ok((number, kept))
     }
@@ -180,7 +180,7 @@ impl Queue {
         waiter: &mut Option<Box<SyncWaiter>>,
     ) -> Result<Option<Accepted>, NotAccepted> {
         // It becomes asynchronous here, which must be stored before the answer.
-        let (told, id) = loop {
+        let (storing, id) = loop {
             let watched = {
                 let inner = &mut *self.inner.lock();
                 if let Some(finished) = inner.finished.get(&number) {
@@ -189,7 +189,7 @@ impl Queue {
                 }
                 let Some(live) = inner.live.get_mut(&number) else { return Ok(None) };
                 let id = WriteId { number, salt: live.salt };
-                match (live.is_kept, &mut live.waiters.attended) {
+                match (live.is_kept, &mut live.waiters.sync_waiters) {
                     (false, _) => Arc::clone(live.waiters.watched.get_or_insert_default()),
                     (true, None) => return Ok(Some(live.joined(id, waiter, self.clock.now()))),
                     (true, Some(waiting)) if waiter.is_some() => {
@@ -197,17 +197,17 @@ impl Queue {
                         return Ok(Some(live.joined(id, waiter, self.clock.now())));
                     }
                     (true, Some(_)) => {
-                        live.waiters.attended = None;
-                        live.progress.attended = false;
+                        live.waiters.sync_waiters = None;
+                        live.progress.has_waiter = false;
                         live.progress.deadline =
                             live.progress.deadline.max(self.clock.now() + PATIENCE);
                         let encoded = live.latest().encode();
-                        let told = self.store.apply(Change::Progress(number, encoded));
+                        let storing = self.store.apply(Change::Progress(number, encoded));
                         if !live.is_ending() {
                             // It had begun with the deadline of its waiters.
                             self.restart_off_wire(inner, number);
                         }
-                        break (told, id);
+                        break (storing, id);
                     }
                 }
             };
@@ -217,7 +217,7 @@ impl Queue {
                 changed.await;
             }
         };
-        told.await.map_err(NotAccepted::Store)?;
+        storing.await.map_err(NotAccepted::Store)?;
         Ok(Some(Accepted { id, watched: None, request_progress: None }))
     }
 }
@@ -233,7 +233,7 @@ impl Live {
         if self.waiters.waiter.is_none() {
             // It has not started, and had no waiter so far.
             self.waiters.waiter = waiter.take();
-            self.is_behind(now);
+            self.begin_turn_wait(now);
         }
         let watched = Arc::clone(self.waiters.watched.get_or_insert_default());
         Accepted { id, watched: Some(watched), request_progress: self.request_progress() }
@@ -309,8 +309,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_leaves_room_in_the_store_and_what_it_has_finished_counts_until_it_is_forgotten()
-     {
+    async fn finished_writes_count_in_a_clients_share_until_expiry() {
         let clock = Clock::manual(Timestamp::from_secs(1_000));
         let store = Arc::new(MemoryStore::with_room(ROOM));
         let queue = Queue::new(store, clock.clone(), RETENTION, Arc::new(Metrics::new()));

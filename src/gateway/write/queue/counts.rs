@@ -60,29 +60,29 @@ impl Counts {
 /// size at acceptance and at its end, without the small growth between.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    by_client: HashMap<u32, Held>,
-    all: Held,
+    by_client: HashMap<u32, UsageTotals>,
+    all: UsageTotals,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct UsageTotals {
     pub writes: u64,
     pub bytes: u64,
 }
 
 impl Usage {
     pub fn add(&mut self, client: u32, bytes: u32) {
-        for held in [&mut self.all, self.by_client.entry(client).or_default()] {
-            held.writes += 1;
-            held.bytes += u64::from(bytes);
+        for totals in [&mut self.all, self.by_client.entry(client).or_default()] {
+            totals.writes += 1;
+            totals.bytes += u64::from(bytes);
         }
     }
 
     pub fn remove(&mut self, client: u32, bytes: u32) {
         let Some(own) = self.by_client.get_mut(&client) else { return };
-        for held in [&mut self.all, &mut *own] {
-            held.writes = held.writes.saturating_sub(1);
-            held.bytes = held.bytes.saturating_sub(u64::from(bytes));
+        for totals in [&mut self.all, &mut *own] {
+            totals.writes = totals.writes.saturating_sub(1);
+            totals.bytes = totals.bytes.saturating_sub(u64::from(bytes));
         }
         // Clients come and go.
         if own.writes == 0 {
@@ -90,11 +90,11 @@ impl Usage {
         }
     }
 
-    pub fn of(&self, client: u32) -> Held {
+    pub fn of(&self, client: u32) -> UsageTotals {
         self.by_client.get(&client).copied().unwrap_or_default()
     }
 
-    pub fn all(&self) -> Held {
+    pub fn all(&self) -> UsageTotals {
         self.all
     }
 }
@@ -108,18 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_is_the_one_that_has_waited_longest_whatever_its_number() {
+    fn the_oldest_write_is_found_by_time_and_not_by_number() {
         let mut counts = Counts::default();
         for (number, since) in [(7, 300), (8, 200), (9, 400)] {
             counts.add(number, at(since), WriteState::Queued);
         }
         assert_eq!(counts.oldest(), Some(at(200)));
         counts.change(8, at(200), WriteState::Queued, WriteState::Sending);
-        assert_eq!(
-            counts.oldest(),
-            Some(at(200)),
-            "one that is being sent has not come to its end"
-        );
+        assert_eq!(counts.oldest(), Some(at(200)), "a write that is being sent is unfinished");
         counts.change(8, at(200), WriteState::Sending, WriteState::Unknown);
         assert_eq!(counts.oldest(), Some(at(300)));
         counts.remove(7, at(300), WriteState::Queued);
@@ -131,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn no_change_is_no_change() {
+    fn a_change_to_the_same_state_changes_no_count() {
         let mut counts = Counts::default();
         counts.add(1, at(5), WriteState::Sending);
         let before = counts.clone();
@@ -140,18 +136,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_is_held_by_nobody() {
+    fn removed_writes_leave_no_usage() {
         let mut usage = Usage::default();
         for (client, bytes) in [(1, 10), (1, 20), (2, 5)] {
             usage.add(client, bytes);
         }
         assert_eq!(
             (usage.of(1), usage.all()),
-            (Held { writes: 2, bytes: 30 }, Held { writes: 3, bytes: 35 })
+            (UsageTotals { writes: 2, bytes: 30 }, UsageTotals { writes: 3, bytes: 35 })
         );
         usage.remove(1, 20);
         usage.remove(1, 10);
-        assert_eq!((usage.of(1), usage.of(2)), (Held::default(), Held { writes: 1, bytes: 5 }));
+        assert_eq!(
+            (usage.of(1), usage.of(2)),
+            (UsageTotals::default(), UsageTotals { writes: 1, bytes: 5 })
+        );
         usage.remove(2, 5);
         usage.remove(3, 5);
         assert_eq!(usage, Usage::default());

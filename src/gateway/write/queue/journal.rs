@@ -33,7 +33,7 @@ impl QueueJournal {
     ) -> Self {
         let Progress { attempts, may_have_run, .. } = live.progress;
         let patience =
-            if live.waiters.attended.is_some() { Patience::Waiting } else { Patience::Queued };
+            if live.waiters.sync_waiters.is_some() { Patience::Waiting } else { Patience::Queued };
         Self {
             queue: Arc::clone(queue),
             active: Arc::clone(active),
@@ -63,7 +63,7 @@ impl QueueJournal {
         if !live.progress.may_have_run {
             live.set_state(&mut inner.counts, self.number, WriteState::Queued);
         }
-        live.tell();
+        live.notify_waiters();
         let kept = self.queue.store.apply(Change::Progress(self.number, live.progress.encode()));
         if live.run.is_overtaken {
             // The next attempt uses the current config.
@@ -80,11 +80,11 @@ impl Journal for QueueJournal {
 
     fn sending(&self) -> BoxFuture<'_, Result<(), MustNotBeSent>> {
         Box::pin(async move {
-            let told = {
+            let storing = {
                 let inner = &mut *self.queue.inner.lock();
                 let live = inner.live.get_mut(&self.number).ok_or(MustNotBeSent)?;
                 // A drain finishes only writes with a waiting client.
-                let is_too_late = match live.waiters.attended {
+                let is_too_late = match live.waiters.sync_waiters {
                     None => self.active.is_draining(),
                     // A write that may have been executed continues without waiters.
                     Some(waiting) => waiting == 0 && live.progress.state == WriteState::Queued,
@@ -95,10 +95,10 @@ impl Journal for QueueJournal {
                 live.run.on_wire = Some(self.active.enter());
                 live.set_state(&mut inner.counts, self.number, WriteState::Sending);
                 live.progress.attempts += 1;
-                live.tell();
+                live.notify_waiters();
                 self.queue.store.apply(Change::Progress(self.number, live.progress.encode()))
             };
-            let Err(fault) = told.await else { return Ok(()) };
+            let Err(fault) = storing.await else { return Ok(()) };
             tracing::error!(write = self.number, error = %fault, "a write is not sent while that cannot be kept");
             drop(self.back(self.queue.clock.now() + STORE_PAUSE, false, 1));
             Err(MustNotBeSent)

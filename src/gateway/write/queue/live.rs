@@ -4,7 +4,7 @@
 
 use crate::api::ResourceName;
 use crate::clock::Timestamp;
-use crate::gateway::active::Entered;
+use crate::gateway::active::ActiveGuard;
 use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
 use crate::gateway::error::GatewayError;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::AbortHandle;
 
-/// Writes with the same obstacles: of one client against one budget, content or not.
+/// A group of writes with the same limits: of one client and one budget, content or not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Class {
     /// The client's index in the config.
@@ -75,13 +75,13 @@ pub struct Run {
     /// Restart it once it is off the wire.
     pub is_overtaken: bool,
     /// Delays shutdown while it may be executing upstream.
-    pub on_wire: Option<Entered>,
+    pub on_wire: Option<ActiveGuard>,
 }
 
 #[derive(Default)]
 pub struct Waiters {
-    /// The waiters of a synchronous write, dropped at zero. `None`: asynchronous.
-    pub attended: Option<u32>,
+    /// The number of waiters of a synchronous write, dropped at zero. `None`: asynchronous.
+    pub sync_waiters: Option<u32>,
     /// The waiting request; set once there is one or the write runs.
     pub waiter: Option<Box<SyncWaiter>>,
     pub watched: Option<Arc<Watched>>,
@@ -169,14 +169,14 @@ impl Live {
         self.progress.state = state;
     }
 
-    pub fn tell(&self) {
+    pub fn notify_waiters(&self) {
         if let Some(watched) = &self.waiters.watched {
             watched.changed.notify_waiters();
         }
     }
 
     /// Begins the wait for its turn in the progress of its waiter, once.
-    pub fn is_behind(&mut self, now: Timestamp) {
+    pub fn begin_turn_wait(&mut self, now: Timestamp) {
         if let Some(waiter) = &mut self.waiters.waiter
             && !std::mem::replace(&mut waiter.is_held, true)
         {

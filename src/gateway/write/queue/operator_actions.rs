@@ -12,7 +12,7 @@ use crate::gateway::write::queue::write_queue::{PATIENCE, Queue};
 use crate::gateway::write::turns::Turns;
 
 /// The writes that are searched under one lock. Chosen here: a millisecond.
-const LOOKED_AT_ONCE: u64 = 10_000;
+const SEARCHED_AT_ONCE: u64 = 10_000;
 
 /// The reason why an action changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,9 +52,9 @@ pub enum Repetition {
 /// A write as operators see it.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// The request.
+    /// The request as it was accepted.
     pub write: Write,
-    /// The state and outcome.
+    /// Its state, attempts and outcome.
     pub progress: Progress,
 }
 
@@ -159,7 +159,7 @@ impl Queue {
         if let Err(fault) = kept {
             // Restores the previous state.
             if let Some(taken) = inner.take_live(id.number) {
-                taken.tell();
+                taken.notify_waiters();
             }
             if let Some(before) = before {
                 inner.add_finished(id.number, before, forgotten_at);
@@ -177,7 +177,7 @@ impl Queue {
     pub fn left(self: &Arc<Self>, id: WriteId) {
         let inner = &mut *self.inner.lock();
         let Some(live) = inner.live.get_mut(&id.number) else { return };
-        let Some(waiting) = &mut live.waiters.attended else { return };
+        let Some(waiting) = &mut live.waiters.sync_waiters else { return };
         *waiting = waiting.saturating_sub(1);
         if *waiting == 0 && live.progress.state == WriteState::Queued && !live.is_ending() {
             self.drop_live(inner, id.number, None);
@@ -186,25 +186,25 @@ impl Queue {
 
     /// Drops an unexecuted synchronous write with its error; nothing is stored. False for an
     /// asynchronous write, which is kept with its reason.
-    pub(in crate::gateway::write) fn give_up_attended(
+    pub(in crate::gateway::write) fn give_up_synchronous(
         &self,
         number: u64,
         refused: &GatewayError,
     ) -> bool {
         let inner = &mut *self.inner.lock();
-        let is_attended = inner
+        let is_synchronous = inner
             .live
             .get(&number)
-            .is_some_and(|live| live.waiters.attended.is_some() && !live.is_ending());
-        if is_attended {
+            .is_some_and(|live| live.waiters.sync_waiters.is_some() && !live.is_ending());
+        if is_synchronous {
             self.drop_live(inner, number, Some(refused));
         }
-        is_attended
+        is_synchronous
     }
 
     fn drop_live(&self, inner: &mut Inner, number: u64, error: Option<&GatewayError>) {
         let Some(mut live) = inner.take_live(number) else { return };
-        self.turn_is_over(&mut live);
+        self.end_turn_wait(&mut live);
         inner.forget_key(live.class.client, live.key.map(|key| key.name), number);
         self.dispatch.lock().withdraw(&live.class, number);
         drop(self.store.apply(Change::Remove(vec![number])));
@@ -249,7 +249,7 @@ impl Queue {
             let live = inner.live.range(from..).next().map(|(number, _)| *number);
             let finished = inner.finished.range(from..).next().map(|(number, _)| *number);
             let Some(first) = live.into_iter().chain(finished).min() else { break };
-            let part = first..=first.saturating_add(LOOKED_AT_ONCE);
+            let part = first..=first.saturating_add(SEARCHED_AT_ONCE);
             let live = inner.live.range(part.clone());
             let live = live
                 .filter(|(_, live)| live.is_kept && wanted(live.progress.state, live.class.client))
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_found_however_many_writes_and_gaps_are_before_it() {
+    fn a_page_is_found_after_any_number_of_writes_and_gaps() {
         let queue = queue((1..=25_000).chain([1_000_000, u64::MAX]));
         let page = |after: u64, at_most| {
             let after = Some(WriteId { number: after, salt: 9 });
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rare_is_found_among_what_is_not() {
+    fn rare_writes_are_found_among_many_others() {
         let queue = queue(1..=30_000);
         let selection = Selection {
             state: Some(WriteState::Failed),

@@ -1,4 +1,4 @@
-//! The queue itself: what is there, what becomes of each write, and when it is forgotten.
+//! The queue itself: its writes, their outcomes and their expiry.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub struct Queue {
     /// The writes that may start. A lock of its own, taken after `inner`: a task that is dropped at
     /// shutdown may return its place while `inner` is locked.
     pub(in crate::gateway::write) dispatch: Mutex<Dispatch<Class>>,
-    /// Memory for bodies from the store; requests with theirs may wait for a write here.
+    /// Memory for bodies from the store. It is not that of requests, which may wait for a write.
     pub(in crate::gateway::write) carried: BodyMemory,
     /// Notified when a write may start.
     pub(in crate::gateway::write) startable: Notify,
@@ -56,9 +56,9 @@ pub struct Standing {
     pub id: WriteId,
     /// Its client's index in the config.
     pub client: u32,
-    /// Its state.
+    /// The state, also of a finished write.
     pub state: WriteState,
-    /// Details, while it is live.
+    /// Attempts and deadline; `None` once it has finished.
     pub progress: Option<Progress>,
 }
 
@@ -167,7 +167,7 @@ impl Queue {
             self.clock.now().since(live.accepted),
         );
         live.ending = Some(Box::new(progress));
-        self.turn_is_over(live);
+        self.end_turn_wait(live);
         let queue = Arc::clone(self);
         Some(tokio::spawn(async move {
             let kept = kept.await;
@@ -176,12 +176,12 @@ impl Queue {
                 queue.inner.lock().unkept.insert(number);
                 queue.unkept.notify_one();
             }
-            queue.told(number, kept.is_ok());
+            queue.announce(number, kept.is_ok());
         }))
     }
 
     /// Announces the state of a write to its waiters. A finished and stored write leaves its lane.
-    pub(in crate::gateway::write) fn told(&self, number: u64, is_kept: bool) {
+    pub(in crate::gateway::write) fn announce(&self, number: u64, is_kept: bool) {
         let inner = &mut *self.inner.lock();
         let Some(live) = inner.live.get_mut(&number) else { return };
         live.run.on_wire = None;
@@ -269,7 +269,7 @@ impl Queue {
                 for (number, progress) in pending {
                     if self.store.apply(Change::Progress(number, progress)).await.is_ok() {
                         self.inner.lock().unkept.remove(&number);
-                        self.told(number, true);
+                        self.announce(number, true);
                     }
                 }
                 if self.inner.lock().unkept.is_empty() {
@@ -280,7 +280,7 @@ impl Queue {
     }
 
     /// Ends the wait for the turn: it has come, or the write is gone.
-    pub(in crate::gateway::write) fn turn_is_over(&self, live: &mut Live) {
+    pub(in crate::gateway::write) fn end_turn_wait(&self, live: &mut Live) {
         let Some(waiter) = &mut live.waiters.waiter else { return };
         waiter.waits = None;
         if std::mem::take(&mut waiter.is_held)

@@ -43,19 +43,22 @@ fn file(ended_well: bool) -> Filled {
 }
 
 /// A damaged file is refused and stays unchanged, or nothing of it is missing.
-fn refused_or_whole(bytes: &[u8], expected: &BTreeMap<u64, Stored>, what: &str) -> bool {
+fn refused_or_whole(bytes: &[u8], expected: &BTreeMap<u64, Stored>, label: &str) -> bool {
     let disk = TestDisk::with(bytes);
     match disk.open() {
         Ok((_, found)) => {
-            assert!(found == *expected, "{what}: it was opened, and writes are missing or changed");
+            assert!(
+                found == *expected,
+                "{label}: it was opened, and writes are missing or changed"
+            );
             false
         }
         Err(fault) => {
             assert!(
                 matches!(fault, Fault::Damaged(_) | Fault::Foreign(_) | Fault::Newer { .. }),
-                "{what}: {fault}"
+                "{label}: {fault}"
             );
-            assert!(disk.bytes() == bytes, "{what}: the file was changed");
+            assert!(disk.bytes() == bytes, "{label}: the file was changed");
             true
         }
     }
@@ -196,7 +199,7 @@ fn a_newer_format_is_left_to_the_version_that_wrote_it() {
 }
 
 #[test]
-fn a_text_that_is_not_what_was_kept_is_noticed_whatever_its_page_says() {
+fn a_text_with_a_wrong_checksum_is_damage() {
     for request in [b"".as_slice(), b"short", b"the checksum of this is another one"] {
         let disk = TestDisk::with(&file(true).0);
         database::spoil(Box::new(disk.clone()), database::FORMAT, Some(request));
@@ -235,7 +238,7 @@ fn two_gateways_cannot_share_a_file() {
 }
 
 #[test]
-fn a_new_file_is_its_owners_alone_and_the_only_thing_that_appears() {
+fn a_new_file_is_alone_and_readable_to_its_owner_only() {
     let directory = TempDir::new().unwrap();
     drop(opened(&directory));
     let names = fs::read_dir(directory.path())
@@ -248,7 +251,7 @@ fn a_new_file_is_its_owners_alone_and_the_only_thing_that_appears() {
 }
 
 #[test]
-fn no_directory_is_made_for_it() {
+fn no_missing_directory_is_created() {
     let directory = TempDir::new().unwrap();
     let missing = directory.path().join("missing");
     let error = FileStore::open(&missing.join("weir.redb"), |_, _| Ok(())).err().unwrap();

@@ -45,7 +45,7 @@ fn a_killed_gateway_finds_every_acknowledged_change() {
 }
 
 #[test]
-fn everything_that_was_told_is_kept_when_it_ends() {
+fn every_submitted_change_is_kept_at_an_orderly_end() {
     let directory = TempDir::new().unwrap();
     let (store, _) = opened(&directory);
     for number in 0..300 {
@@ -67,7 +67,7 @@ fn a_number_is_not_used_again_when_its_write_is_forgotten() {
 }
 
 #[test]
-fn a_file_that_much_has_gone_through_stays_as_large_as_what_was_in_it_at_once() {
+fn a_file_is_as_large_as_its_most_writes_at_once() {
     let directory = TempDir::new().unwrap();
     let (store, _) = opened(&directory);
     let size = || fs::metadata(directory.path().join("weir.redb")).unwrap().len();

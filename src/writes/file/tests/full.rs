@@ -1,5 +1,5 @@
-//! A full or failing disk: accepted writes stay, new ones are refused, and all is well once the
-//! disk is.
+//! A full or failing disk: accepted writes stay, new ones are refused, and the store
+//! recovers with the disk.
 
 use super::TestDisk;
 use crate::writes::conformance::{block_on, stored};
@@ -51,7 +51,7 @@ fn forgetting_writes_makes_room_on_a_full_disk() {
 }
 
 #[test]
-fn it_goes_on_when_there_is_room_again() {
+fn a_full_store_continues_when_there_is_room_again() {
     let disk = TestDisk::blank();
     disk.0.lock().blocks_max = Some(400);
     let (store, _) = disk.open().unwrap();
@@ -63,7 +63,7 @@ fn it_goes_on_when_there_is_room_again() {
 }
 
 #[test]
-fn a_disk_that_is_nearly_full_is_left_to_the_writes_that_are_there() {
+fn a_nearly_full_disk_is_reserved_for_stored_writes() {
     let disk = TestDisk::blank();
     let (store, _) = disk.open().unwrap();
     disk.0.lock().room = Some(RESERVE_BYTES + 10_000);
@@ -79,7 +79,7 @@ fn a_disk_that_is_nearly_full_is_left_to_the_writes_that_are_there() {
 }
 
 #[test]
-fn a_disk_that_fails_is_asked_again_with_the_next_change() {
+fn a_failed_disk_is_retried_with_the_next_change() {
     let disk = TestDisk::blank();
     let (store, _) = disk.open().unwrap();
     block_on(store.apply(Change::Insert(0, stored("a", "queued")))).unwrap();
@@ -105,7 +105,7 @@ fn a_disk_that_fails_is_asked_again_with_the_next_change() {
 }
 
 #[test]
-fn a_write_that_failed_is_not_there_although_it_may_have_reached_the_disk() {
+fn a_failed_write_is_absent_even_if_it_reached_the_disk() {
     for syncs in 0..2 {
         let disk = TestDisk::blank();
         let (store, _) = disk.open().unwrap();
@@ -120,7 +120,7 @@ fn a_write_that_failed_is_not_there_although_it_may_have_reached_the_disk() {
 }
 
 #[test]
-fn what_a_failed_sync_left_in_doubt_is_written_once_more() {
+fn the_whole_file_is_rewritten_after_a_failed_sync() {
     let disk = TestDisk::blank();
     let (store, _) = disk.open().unwrap();
     block_on(store.apply(Change::Insert(0, stored(vec![9; 5000], "queued")))).unwrap();
@@ -162,7 +162,7 @@ fn a_sector_that_cannot_be_read_loses_nothing_else() {
 }
 
 #[test]
-fn what_waits_for_a_slow_disk_is_bounded() {
+fn the_queue_of_a_slow_disk_is_bounded() {
     let disk = TestDisk::blank();
     let (store, _) = disk.open().unwrap();
     // The disk accepts nothing while this lock is held.

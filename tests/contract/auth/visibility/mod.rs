@@ -232,7 +232,7 @@ fn path(dice: &mut Rng) -> String {
     }
 }
 
-/// One request of a random client. Some bring a credential, possibly one of the pools', and some
+/// One request of a random client. Some send a credential, possibly one of the pools', and some
 /// send an `ETag` that another client received.
 async fn ask(
     world: &World,
@@ -281,11 +281,11 @@ async fn all_at_once(
     (round, known): (u64, &[(String, String)]),
     dice: &mut Rng,
 ) -> Vec<Exchange> {
-    let asks: Vec<_> = (0..REQUESTS)
+    let requests: Vec<_> = (0..REQUESTS)
         .map(|_| ask(world, cast, round, known, Rng::for_purpose(dice.next_u64(), 0)))
         .collect();
     let changes = realm.change_meanwhile(Rng::for_purpose(dice.next_u64(), 0));
-    let mut all = std::pin::pin!(async { tokio::join!(join_all(asks), changes) });
+    let mut all = std::pin::pin!(async { tokio::join!(join_all(requests), changes) });
     // The clock advances for requests that wait for a time.
     loop {
         match tokio::time::timeout(STUCK, &mut all).await {

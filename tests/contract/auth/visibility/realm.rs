@@ -95,10 +95,10 @@ impl Realm {
 
     /// The response to a request, after a random delay.
     pub async fn answer(self: Arc<Self>, request: Request<()>) -> Response<Bytes> {
-        self.dawdle().await;
+        self.delay().await;
         let response =
             self.state.lock().respond(&request, self.clock.get().map_or(START, Clock::now));
-        self.dawdle().await;
+        self.delay().await;
         response
     }
 
@@ -130,7 +130,7 @@ impl Realm {
         }
     }
 
-    async fn dawdle(&self) {
+    async fn delay(&self) {
         let pauses = self.state.lock().dice.below(40);
         for _ in 0..pauses {
             tokio::task::yield_now().await;

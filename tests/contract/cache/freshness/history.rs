@@ -122,7 +122,7 @@ impl Subject {
         changes
             .iter()
             .rposition(|change| change.must_show(started, allowed))
-            .map_or(0, |place| place + 1)
+            .map_or(0, |index| index + 1)
     }
 
     /// True if a response read at `tick` may show this version: its change had begun.

@@ -120,7 +120,7 @@ async fn play(traffic: &Arc<Traffic>, world: &World, mangler: Option<&Mangler>, 
         left -= count;
         let is_troubled = dice.percent(10.0);
         if is_troubled {
-            trouble(world, &mut dice);
+            inject_fault(world, &mut dice);
         }
         let mut round = Box::pin(traffic.round(&mut dice, count, !is_troubled));
         // The clock advances for requests that wait for a time, such as retries.
@@ -157,7 +157,7 @@ async fn play(traffic: &Arc<Traffic>, world: &World, mangler: Option<&Mangler>, 
 }
 
 /// Makes the upstream fail for a round.
-fn trouble(world: &World, dice: &mut Rng) {
+fn inject_fault(world: &World, dice: &mut Rng) {
     let fault = match dice.below(4) {
         0 => json!({ "fault": "reset_after", "match": { "method": "PATCH", "times": 1 } }),
         1 => json!({ "fault": "reset_before", "match": { "method": "PATCH", "times": 1 } }),

@@ -218,18 +218,18 @@ impl Traffic {
 
     fn path(&self, target: Target) -> String {
         match target {
-            Target::Issue(place) => format!("{REPOSITORY}/issues/{}", self.threads[place].number),
-            Target::IssueByNumber(place) => format!(
+            Target::Issue(index) => format!("{REPOSITORY}/issues/{}", self.threads[index].number),
+            Target::IssueByNumber(index) => format!(
                 "/repositories/{}/issues/{}",
-                self.repository_id, self.threads[place].number
+                self.repository_id, self.threads[index].number
             ),
-            Target::Pull(place) => format!("{REPOSITORY}/pulls/{}", self.threads[place].number),
+            Target::Pull(index) => format!("{REPOSITORY}/pulls/{}", self.threads[index].number),
             Target::List => format!("{REPOSITORY}/issues?state=all&per_page=100"),
-            Target::Comments(place) => {
-                format!("{REPOSITORY}/issues/{}/comments?per_page=100", self.threads[place].number)
+            Target::Comments(index) => {
+                format!("{REPOSITORY}/issues/{}/comments?per_page=100", self.threads[index].number)
             }
-            Target::FirstComments(place) => {
-                format!("{REPOSITORY}/issues/{}/comments?per_page=10", self.threads[place].number)
+            Target::FirstComments(index) => {
+                format!("{REPOSITORY}/issues/{}/comments?per_page=10", self.threads[index].number)
             }
             Target::Repository => REPOSITORY.to_owned(),
         }
@@ -252,27 +252,27 @@ impl Traffic {
         let by_choice =
             status.contains("detail=stale").then_some(Allowed::Ttl(Duration::from_secs(3_600)));
         let body = answer.json();
-        let check = |subject: &Subject, allowed: Allowed, shown: usize, what: String| {
+        let check = |subject: &Subject, allowed: Allowed, shown: usize, label: String| {
             let least = subject.least(started, by_choice.unwrap_or(allowed));
             if shown < least || !subject.may_exist(shown, self.ticks.next()) {
                 self.found(&format!(
-                    "{what} of {}: version {shown}, at least {least} was due; {status}",
+                    "{label} of {}: version {shown}, at least {least} was due; {status}",
                     self.path(target)
                 ));
             }
         };
         let Rules { issue, list, comments, pull, repository } = self.rules;
         match target {
-            Target::Issue(place) | Target::IssueByNumber(place) => {
+            Target::Issue(index) | Target::IssueByNumber(index) => {
                 check(
-                    &self.threads[place].title,
+                    &self.threads[index].title,
                     issue,
                     version_in(&body["title"]),
                     "title".into(),
                 );
             }
-            Target::Pull(place) => {
-                check(&self.threads[place].title, pull, version_in(&body["title"]), "title".into());
+            Target::Pull(index) => {
+                check(&self.threads[index].title, pull, version_in(&body["title"]), "title".into());
             }
             Target::List => {
                 let shown = |number: u64| {
@@ -283,7 +283,7 @@ impl Traffic {
                     check(&thread.title, list, title, format!("title of {}", thread.number));
                 }
             }
-            Target::Comments(place) => {
+            Target::Comments(index) => {
                 let newest = body
                     .as_array()
                     .unwrap()
@@ -291,10 +291,10 @@ impl Traffic {
                     .map(|comment| version_in(&comment["body"]))
                     .max()
                     .unwrap_or(0);
-                check(&self.threads[place].comments, comments, newest, "comments".into());
+                check(&self.threads[index].comments, comments, newest, "comments".into());
             }
-            Target::FirstComments(place) => {
-                self.judge_page(place, started, by_choice.unwrap_or(comments), answer);
+            Target::FirstComments(index) => {
+                self.judge_page(index, started, by_choice.unwrap_or(comments), answer);
             }
             Target::Repository => check(
                 &self.repository,
@@ -319,8 +319,8 @@ impl Traffic {
     }
 
     /// Compares the first page of ten comments with the truth.
-    fn judge_page(&self, place: usize, started: RequestStart, allowed: Allowed, answer: &Reply) {
-        let subject = &self.threads[place].comments;
+    fn judge_page(&self, index: usize, started: RequestStart, allowed: Allowed, answer: &Reply) {
+        let subject = &self.threads[index].comments;
         let least = subject.least(started, allowed);
         // A 304 hides a new next page. Only changes through the gateway and reported ones reveal
         // it.
@@ -330,7 +330,7 @@ impl Traffic {
             let next = answer.header("link").unwrap_or("none").to_owned();
             self.found(&format!(
                 "page of {}: {count} comments, {least} were due; Link {next}; {}",
-                self.path(Target::FirstComments(place)),
+                self.path(Target::FirstComments(index)),
                 answer.cache_status()
             ));
         }

@@ -43,7 +43,7 @@ const CREDENTIALS: &[CredentialRow] = &[
         "acts as the authorizing user, limited by the app's permissions",
         &[("bearer", "app-user")],
         &[("bearer", "app-user")],
-        tests![credentials::an_app_user_token_acts_as_the_user_within_the_apps_permissions],
+        tests![credentials::an_app_user_token_has_the_users_and_the_apps_limits],
     ),
     credential(
         "App installation access token",
@@ -115,7 +115,7 @@ const CREDENTIALS: &[CredentialRow] = &[
         "allowed only for public data",
         &[("", "none")],
         &[("", "none")],
-        tests![credentials::without_a_credential_there_is_public_data_only],
+        tests![credentials::a_request_without_a_credential_gets_public_data_only],
     ),
 ];
 

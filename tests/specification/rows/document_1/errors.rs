@@ -106,7 +106,10 @@ const RULES: &[RuleRow] = &[
         "2",
         "secondary: 403 or 429 and the message says so",
         &[Evidence::Status(403), Evidence::Status(429)],
-        tests![errors::a_secondary_refusal_says_so, errors::a_rate_limit_can_be_429],
+        tests![
+            errors::a_secondary_refusal_names_the_secondary_limit,
+            errors::a_rate_limit_can_be_429
+        ],
     ),
     rule(
         "3",

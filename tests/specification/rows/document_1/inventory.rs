@@ -10,7 +10,6 @@ use crate::routes::{Route, routes};
 use crate::table::{Row, Table, Test};
 use crate::tests;
 
-/// A group of the inventory.
 #[derive(Clone, Copy)]
 pub struct Group {
     /// The first cell of its line.
@@ -55,7 +54,7 @@ pub const ACTIONS: Group = group(
     ANY /repos/{owner}/{repo}/environments/{environment_name}/secrets
     ANY /repos/{owner}/{repo}/environments/{environment_name}/variables
     ",
-    tests![inventory::actions],
+    tests![inventory::actions_routes_answer],
 );
 
 pub const ACTIVITY: Group = group(
@@ -75,7 +74,7 @@ pub const ACTIVITY: Group = group(
     GET /users/{username}/starred
     GET /users/{username}/subscriptions
     ",
-    tests![inventory::activity],
+    tests![inventory::activity_routes_answer],
 );
 
 pub const BILLING: Group = group(
@@ -87,7 +86,7 @@ pub const BILLING: Group = group(
     ANY /organizations/{org}/settings/billing/usage
     ANY /organizations/{org}/settings/billing/usage/summary
     ",
-    tests![inventory::billing],
+    tests![inventory::billing_routes_answer],
 );
 
 pub const BRANCHES: Group = group(
@@ -109,7 +108,7 @@ pub const BRANCHES: Group = group(
     ANY /repos/{owner}/{repo}/merge-upstream
     ANY /repos/{owner}/{repo}/merges
     ",
-    tests![inventory::branches],
+    tests![inventory::branches_routes_answer],
 );
 
 pub const CAMPAIGNS: Group = group(
@@ -118,7 +117,7 @@ pub const CAMPAIGNS: Group = group(
     GET,POST /orgs/{org}/campaigns
     GET,PATCH,DELETE /orgs/{org}/campaigns/{campaign_number}
     ",
-    tests![inventory::campaigns],
+    tests![inventory::campaigns_routes_answer],
 );
 
 pub const CHECKS: Group = group(
@@ -129,7 +128,7 @@ pub const CHECKS: Group = group(
     ANY /repos/{owner}/{repo}/commits/{ref}/check-runs
     ANY /repos/{owner}/{repo}/commits/{ref}/check-suites
     ",
-    tests![inventory::checks],
+    tests![inventory::checks_routes_answer],
 );
 
 pub const CODE_SCANNING: Group = group(
@@ -143,7 +142,7 @@ pub const CODE_SCANNING: Group = group(
     ANY /repos/{owner}/{repo}/code-scanning/default-setup
     ANY /repos/{owner}/{repo}/code-scanning/sarifs
     ",
-    tests![inventory::code_scanning],
+    tests![inventory::code_scanning_routes_answer],
 );
 
 pub const CODE_SECURITY: Group = group(
@@ -158,7 +157,7 @@ pub const CODE_SECURITY: Group = group(
     ANY /orgs/{org}/code-security/configurations/{configuration_id}/repositories
     ANY /repos/{owner}/{repo}/code-security-configuration
     ",
-    tests![inventory::code_security],
+    tests![inventory::code_security_routes_answer],
 );
 
 pub const CODESPACES: Group = group(
@@ -170,7 +169,7 @@ pub const CODESPACES: Group = group(
     ANY /repos/{owner}/{repo}/codespaces/machines
     ANY /repos/{owner}/{repo}/codespaces/secrets
     ",
-    tests![inventory::codespaces],
+    tests![inventory::codespaces_routes_answer],
 );
 
 pub const COLLABORATORS: Group = group(
@@ -181,7 +180,7 @@ pub const COLLABORATORS: Group = group(
     ANY /repos/{owner}/{repo}/invitations
     ANY /repos/{owner}/{repo}/invitations/{invitation_id}
     ",
-    tests![inventory::collaborators],
+    tests![inventory::collaborators_routes_answer],
 );
 
 pub const COMMITS: Group = group(
@@ -193,7 +192,7 @@ pub const COMMITS: Group = group(
     ANY /repos/{owner}/{repo}/compare/{basehead}
     ANY /repos/{owner}/{repo}/statuses/{sha}
     ",
-    tests![inventory::commits],
+    tests![inventory::commits_routes_answer],
 );
 
 pub const ASSISTANT: Group = group(
@@ -208,7 +207,7 @@ pub const ASSISTANT: Group = group(
     ANY /orgs/{org}/members/{username}/assistant
     ANY /orgs/{org}/team/{team_slug}/assistant/metrics
     ",
-    tests![inventory::assistant],
+    tests![inventory::assistant_routes_answer],
 );
 
 pub const DEPENDABOT: Group = group(
@@ -220,7 +219,7 @@ pub const DEPENDABOT: Group = group(
     ANY /repos/{owner}/{repo}/dependabot/alerts
     ANY /repos/{owner}/{repo}/dependabot/secrets
     ",
-    tests![inventory::dependabot],
+    tests![inventory::dependabot_routes_answer],
 );
 
 pub const DEPENDENCY_GRAPH: Group = group(
@@ -230,7 +229,7 @@ pub const DEPENDENCY_GRAPH: Group = group(
     ANY /repos/{owner}/{repo}/dependency-graph/sbom
     ANY /repos/{owner}/{repo}/dependency-graph/snapshots
     ",
-    tests![inventory::dependency_graph],
+    tests![inventory::dependency_graph_routes_answer],
 );
 
 pub const DEPLOY_KEYS: Group = group(
@@ -239,7 +238,7 @@ pub const DEPLOY_KEYS: Group = group(
     ANY /repos/{owner}/{repo}/keys
     ANY /repos/{owner}/{repo}/keys/{key_id}
     ",
-    tests![inventory::deploy_keys],
+    tests![inventory::deploy_keys_routes_answer],
 );
 
 pub const DEPLOYMENTS: Group = group(
@@ -251,7 +250,7 @@ pub const DEPLOYMENTS: Group = group(
     ANY /repos/{owner}/{repo}/environments/{environment_name}/deployment-branch-policies
     ANY /repos/{owner}/{repo}/environments/{environment_name}/deployment_protection_rules
     ",
-    tests![inventory::deployments],
+    tests![inventory::deployments_routes_answer],
 );
 
 pub const ENTERPRISE_TEAMS: Group = group(
@@ -262,7 +261,7 @@ pub const ENTERPRISE_TEAMS: Group = group(
     ANY /enterprises/{enterprise}/teams/{enterprise-team}/memberships
     ANY /enterprises/{enterprise}/teams/{enterprise-team}/organizations
     ",
-    tests![inventory::enterprise_teams],
+    tests![inventory::enterprise_teams_routes_answer],
 );
 
 pub const GIT: Group = group(
@@ -276,7 +275,7 @@ pub const GIT: Group = group(
     ANY /repos/{owner}/{repo}/git/tags
     ANY /repos/{owner}/{repo}/git/trees
     ",
-    tests![inventory::git],
+    tests![inventory::git_routes_answer],
 );
 
 pub const INTERACTIONS: Group = group(
@@ -285,7 +284,7 @@ pub const INTERACTIONS: Group = group(
     GET,PUT,DELETE /orgs/{org}/interaction-limits
     GET,PUT,DELETE /repos/{owner}/{repo}/interaction-limits
     ",
-    tests![inventory::interactions],
+    tests![inventory::interactions_routes_answer],
 );
 
 pub const ISSUES: Group = group(
@@ -304,7 +303,7 @@ pub const ISSUES: Group = group(
     ANY /repos/{owner}/{repo}/issues/{issue_number}/sub_issues
     ANY /repos/{owner}/{repo}/issues/{issue_number}/timeline
     ",
-    tests![inventory::issues],
+    tests![inventory::issues_routes_answer],
 );
 
 pub const METRICS: Group = group(
@@ -313,7 +312,7 @@ pub const METRICS: Group = group(
     ANY /repos/{owner}/{repo}/community/profile
     ANY /repos/{owner}/{repo}/stats/contributors
     ",
-    tests![inventory::metrics],
+    tests![inventory::metrics_routes_answer],
 );
 
 /// "Other groups with no listed routes": no request is possible.

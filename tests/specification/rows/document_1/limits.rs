@@ -120,7 +120,7 @@ const SECONDARY: &[RuleRow] = &[
         "",
         &[refusal("concurrency", 100), refusal("concurrency of both", 100)],
         tests![
-            secondary::at_most_100_requests_are_in_flight,
+            secondary::concurrency_is_limited_to_100_requests,
             secondary::rest_and_graphql_share_the_concurrency_limit,
             secondary::another_account_has_its_own_concurrency_limit
         ],
@@ -141,7 +141,7 @@ const SECONDARY: &[RuleRow] = &[
         "",
         &[refusal("cpu", 90), refusal("cpu of GraphQL", 60), refusal("cpu of both", 90)],
         tests![
-            secondary::there_are_90_seconds_of_cpu_time_a_minute,
+            secondary::cpu_time_is_limited_to_90_seconds_a_minute,
             secondary::graphql_has_60_of_the_90_seconds,
             secondary::rest_and_graphql_share_the_cpu_time
         ],
@@ -151,8 +151,8 @@ const SECONDARY: &[RuleRow] = &[
         "",
         &[refusal("content.minute", 80), refusal("content.hour", 500)],
         tests![
-            secondary::at_most_80_requests_a_minute_create_content,
-            secondary::at_most_500_requests_an_hour_create_content
+            secondary::content_is_limited_to_80_requests_a_minute,
+            secondary::content_is_limited_to_500_requests_an_hour
         ],
     ),
     rule(
@@ -168,7 +168,7 @@ const SECONDARY: &[RuleRow] = &[
         "At most 2,000 OAuth access token requests per hour for apps and OAuth apps",
         "",
         &[refusal("oauth tokens", 2_000)],
-        tests![secondary::at_most_2000_access_tokens_are_requested_an_hour],
+        tests![secondary::access_token_requests_are_limited_to_2000_an_hour],
     ),
     rule(
         "Requests that consume excessive compute in a short time may be limited. Limits may change without notice",
@@ -227,26 +227,35 @@ const HEADERS: &[RuleRow] = &[
         &[Evidence::Header("x-ratelimit-limit")],
         tests![
             headers::limit_is_the_most_requests_of_the_window,
-            headers::every_answer_has_all_five
+            headers::every_response_has_all_five_headers
         ],
     ),
     rule(
         "x-ratelimit-remaining",
         "requests left in the window",
         &[Evidence::Header("x-ratelimit-remaining")],
-        tests![headers::remaining_and_used_add_up_to_the_limit, headers::every_answer_has_all_five],
+        tests![
+            headers::remaining_and_used_add_up_to_the_limit,
+            headers::every_response_has_all_five_headers
+        ],
     ),
     rule(
         "x-ratelimit-used",
         "requests used in the window",
         &[Evidence::Header("x-ratelimit-used")],
-        tests![headers::remaining_and_used_add_up_to_the_limit, headers::every_answer_has_all_five],
+        tests![
+            headers::remaining_and_used_add_up_to_the_limit,
+            headers::every_response_has_all_five_headers
+        ],
     ),
     rule(
         "x-ratelimit-reset",
         "window reset time, UTC epoch seconds",
         &[Evidence::Header("x-ratelimit-reset")],
-        tests![headers::reset_is_when_the_window_ends, headers::every_answer_has_all_five],
+        tests![
+            headers::reset_is_when_the_window_ends,
+            headers::every_response_has_all_five_headers
+        ],
     ),
     rule(
         "x-ratelimit-resource",
@@ -254,7 +263,7 @@ const HEADERS: &[RuleRow] = &[
         &[Evidence::Header("x-ratelimit-resource")],
         tests![
             headers::resource_names_the_budget_of_the_request,
-            headers::every_answer_has_all_five
+            headers::every_response_has_all_five_headers
         ],
     ),
 ];
@@ -288,13 +297,13 @@ const CLIENTS: &[RuleRow] = &[
         "1",
         "not before x-ratelimit-reset",
         &[Evidence::Status(403)],
-        tests![headers::after_a_primary_limit_nothing_goes_before_reset],
+        tests![headers::a_primary_limit_refuses_everything_until_reset],
     ),
     rule(
         "2",
         "not before retry-after has passed",
         &[Evidence::Header("retry-after"), Evidence::Status(403)],
-        tests![headers::after_a_secondary_limit_nothing_goes_before_retry_after],
+        tests![headers::a_secondary_limit_refuses_everything_until_retry_after],
     ),
     rule(
         "3",
@@ -307,7 +316,7 @@ const CLIENTS: &[RuleRow] = &[
         "otherwise at least one minute",
         &[Evidence::Status(403)],
         tests![
-            headers::without_retry_after_a_minute_is_enough,
+            headers::a_minute_is_enough_without_retry_after,
             headers::a_client_that_retries_too_early_waits_longer,
             headers::some_refusals_carry_retry_after_and_some_do_not
         ],

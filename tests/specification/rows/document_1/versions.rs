@@ -48,7 +48,7 @@ const ROWS: &[RuleRow] = &[
         "The full list of supported version values and the behavior when the header is omitted: not shown",
         "a request without it is answered",
         &[],
-        tests![versions::without_the_header_there_is_a_version],
+        tests![versions::a_request_without_the_header_gets_a_version],
     ),
     rule(
         "Deprecation and removal policy: not shown",

@@ -258,7 +258,7 @@ const CREDENTIALS: &[CredentialRow] = &[
         &[("", "none"), ("bearer", "bad")],
         tests![
             membership_rules::authenticated_members_of_the_organization_may_call,
-            membership_rules::without_a_valid_credential_there_is_nothing
+            membership_rules::a_request_without_a_valid_credential_is_a_401
         ],
     ),
     credential(
@@ -303,7 +303,7 @@ const RULES: &[RuleRow] = &[
         "synchronization",
         "with team synchronization changing membership through the API fails",
         &[],
-        tests![membership_rules::with_team_synchronization_changing_membership_fails],
+        tests![membership_rules::changing_membership_of_a_synchronized_team_fails],
     ),
     rule(
         "pull and push",

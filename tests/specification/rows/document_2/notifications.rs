@@ -129,7 +129,7 @@ const REASON_RULES: &[RuleRow] = &[
         "mention",
         "after a mention it stays mention even if you are never mentioned again",
         &[],
-        tests![reasons::after_a_mention_the_reason_stays_mention],
+        tests![reasons::the_reason_stays_mention_after_a_mention],
     ),
 ];
 
@@ -154,7 +154,7 @@ const THREAD_STATES: &[StateRow] = &[
         Trigger::Request("PUT", INBOX),
         "read",
         tests![
-            threads::without_last_read_at_all_threads_are_marked_read,
+            threads::all_threads_are_marked_read_without_last_read_at,
             threads::threads_up_to_last_read_at_are_marked_read
         ],
     ),
@@ -178,8 +178,8 @@ const SUBSCRIPTION_STATES: &[StateRow] = &[
         Trigger::Request("PUT", SUBSCRIPTION_OF),
         "subscribed",
         tests![
-            thread_subscriptions::from_any_state_a_put_without_ignored_subscribes,
-            thread_subscriptions::from_being_muted_a_put_subscribes_or_ignores
+            thread_subscriptions::a_put_without_ignored_subscribes_from_any_state,
+            thread_subscriptions::a_put_on_a_muted_thread_subscribes_or_ignores
         ],
     ),
     transition(
@@ -189,8 +189,8 @@ const SUBSCRIPTION_STATES: &[StateRow] = &[
         Trigger::Request("PUT", SUBSCRIPTION_OF),
         "ignored",
         tests![
-            thread_subscriptions::from_any_state_a_put_with_ignored_blocks_everything,
-            thread_subscriptions::from_being_muted_a_put_subscribes_or_ignores
+            thread_subscriptions::a_put_with_ignored_blocks_everything_from_any_state,
+            thread_subscriptions::a_put_on_a_muted_thread_subscribes_or_ignores
         ],
     ),
     transition(
@@ -200,7 +200,7 @@ const SUBSCRIPTION_STATES: &[StateRow] = &[
         Trigger::Request("DELETE", SUBSCRIPTION_OF),
         "muted",
         tests![
-            thread_subscriptions::from_any_state_a_delete_mutes,
+            thread_subscriptions::a_delete_mutes_from_any_state,
             thread_subscriptions::a_muted_thread_stays_so_until_the_person_is_mentioned,
             thread_subscriptions::a_muted_thread_stays_so_until_the_person_comments
         ],
@@ -276,7 +276,7 @@ const ENDPOINTS: &[EndpointRow] = &[
         "PUT",
         SUBSCRIPTION_OF,
         &[304],
-        tests![not_modified::a_subscription_that_is_so_already_is_not_modified],
+        tests![not_modified::an_unchanged_subscription_is_not_modified],
     ),
     endpoint(
         "DELETE /notifications/threads/{thread_id}/subscription",
@@ -290,7 +290,7 @@ const ENDPOINTS: &[EndpointRow] = &[
         "DELETE",
         SUBSCRIPTION_OF,
         &[304],
-        tests![not_modified::a_subscription_that_is_gone_is_not_modified],
+        tests![not_modified::a_deleted_subscription_is_not_modified],
     ),
     endpoint(
         "GET /repos/{owner}/{repo}/notifications",
@@ -340,7 +340,7 @@ const CREDENTIALS: &[CredentialRow] = &[
         "notifications or repo",
         &[],
         &[("bearer", "classic")],
-        tests![inbox_rules::another_scope_is_not],
+        tests![inbox_rules::another_scope_is_not_enough],
     ),
 ];
 
@@ -437,7 +437,7 @@ const RULES: &[RuleRow] = &[
         "url, subject",
         "where the thread and its subject are",
         &[],
-        tests![threads::its_addresses_lead_to_it_and_to_its_subject],
+        tests![threads::the_addresses_of_a_thread_lead_to_it_and_its_subject],
     ),
     rule(
         "ignored",
@@ -449,7 +449,7 @@ const RULES: &[RuleRow] = &[
         "url, thread_url",
         "of the subscription",
         &[],
-        tests![thread_subscriptions::its_addresses_lead_to_it_and_to_the_thread],
+        tests![thread_subscriptions::the_addresses_of_a_subscription_lead_to_their_objects],
     ),
     rule(
         "ignore",
@@ -463,7 +463,7 @@ const RULES: &[RuleRow] = &[
         &[],
         tests![
             thread_subscriptions::a_previously_ignored_thread_can_be_subscribed_to,
-            thread_subscriptions::from_being_muted_a_put_subscribes_or_ignores
+            thread_subscriptions::a_put_on_a_muted_thread_subscribes_or_ignores
         ],
     ),
     rule(

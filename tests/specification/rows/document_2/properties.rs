@@ -255,7 +255,7 @@ const RULES: &[RuleRow] = &[
         "url",
         "address of the property",
         &[],
-        tests![property_definitions::its_address_leads_to_it],
+        tests![property_definitions::the_address_of_a_definition_leads_to_it],
     ),
     rule(
         "value",
@@ -279,7 +279,7 @@ const RULES: &[RuleRow] = &[
         "repository_names",
         "at most 30",
         &[Evidence::Status(422)],
-        tests![property_values::at_most_30_repositories_are_written_at_once],
+        tests![property_values::writes_are_limited_to_30_repositories_at_once],
     ),
     rule(
         "body",

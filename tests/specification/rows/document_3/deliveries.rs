@@ -31,56 +31,56 @@ const HEADERS: &[RuleRow] = &[
         "X-Service-Delivery",
         "guid",
         &[Evidence::Header("X-Service-Delivery")],
-        tests![received::it_has_the_headers_of_a_delivery],
+        tests![received::a_delivery_has_its_headers],
     ),
     rule(
         "X-Service-Event",
         "event name",
         &[Evidence::Header("X-Service-Event")],
-        tests![received::it_has_the_headers_of_a_delivery],
+        tests![received::a_delivery_has_its_headers],
     ),
     rule(
         "X-Service-Hook-ID",
         "hook id",
         &[Evidence::Header("X-Service-Hook-ID")],
-        tests![received::it_has_the_headers_of_a_delivery],
+        tests![received::a_delivery_has_its_headers],
     ),
     rule(
         "X-Service-Hook-Installation-Target-ID",
         "id of the target",
         &[Evidence::Header("X-Service-Hook-Installation-Target-ID")],
-        tests![received::it_has_the_headers_of_a_delivery],
+        tests![received::a_delivery_has_its_headers],
     ),
     rule(
         "X-Service-Hook-Installation-Target-Type",
         "type of target",
         &[Evidence::Header("X-Service-Hook-Installation-Target-Type")],
-        tests![received::it_has_the_headers_of_a_delivery],
+        tests![received::a_delivery_has_its_headers],
     ),
     rule(
         "X-Hub-Signature-256",
         "with the secret",
         &[Evidence::Header("X-Hub-Signature-256")],
-        tests![received::it_is_signed_with_the_secret],
+        tests![received::a_delivery_is_signed_with_the_secret],
     ),
     rule(
         "X-Hub-Signature",
         "legacy",
         &[Evidence::Header("X-Hub-Signature")],
-        tests![received::it_is_signed_with_the_secret],
+        tests![received::a_delivery_is_signed_with_the_secret],
     ),
     rule(
         "User-Agent",
         "a hookshot agent",
         &[Evidence::Header("User-Agent")],
-        tests![received::it_has_the_headers_of_a_delivery],
+        tests![received::a_delivery_has_its_headers],
     ),
     rule(
         "content-type",
         "chosen by content_type",
         &[Evidence::Header("content-type")],
         tests![
-            received::it_has_the_headers_of_a_delivery,
+            received::a_delivery_has_its_headers,
             received::the_content_type_chooses_the_media_type
         ],
     ),
@@ -88,7 +88,7 @@ const HEADERS: &[RuleRow] = &[
         "Accept",
         "any",
         &[Evidence::Header("Accept")],
-        tests![received::it_has_the_headers_of_a_delivery],
+        tests![received::a_delivery_has_its_headers],
     ),
 ];
 
@@ -104,7 +104,7 @@ const EVENTS: &[RuleRow] = &[
         "attempts",
         "resends that delivery",
         &[],
-        tests![received::an_attempt_is_sent_with_the_same_guid],
+        tests![received::a_redelivery_is_sent_with_the_same_guid],
     ),
     rule(
         "payload",

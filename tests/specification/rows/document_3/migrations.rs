@@ -77,7 +77,7 @@ const TRANSITIONS: &[StateRow] = &[
         &["exported"],
         Trigger::Passing(WEEK_SECS),
         "exported (archive deleted)",
-        tests![migrations::after_7_days_the_archive_is_gone_and_the_state_stays],
+        tests![migrations::an_archive_is_deleted_after_7_days_and_the_state_stays],
     ),
 ];
 
@@ -162,7 +162,7 @@ const RULES: &[RuleRow] = &[
         "exclude_metadata",
         "only git source included when true",
         &[],
-        tests![migration_rules::without_metadata_only_the_git_source_is_included],
+        tests![migration_rules::an_export_without_metadata_has_only_git_data],
     ),
     rule(
         "exclude_git_data",

@@ -111,7 +111,7 @@ const APP: &[EndpointRow] = &[
         "GET",
         "/app/hook/config",
         &[200],
-        tests![app_webhook::an_app_reads_and_changes_its_configuration],
+        tests![app_webhook::an_app_reads_and_changes_its_webhook_configuration],
     ),
     endpoint(
         "PATCH /app/hook/config",
@@ -119,8 +119,8 @@ const APP: &[EndpointRow] = &[
         "/app/hook/config",
         &[200],
         tests![
-            app_webhook::an_app_reads_and_changes_its_configuration,
-            app_webhook::every_field_of_its_configuration_is_optional
+            app_webhook::an_app_reads_and_changes_its_webhook_configuration,
+            app_webhook::every_field_of_the_configuration_is_optional
         ],
     ),
     endpoint(
@@ -129,8 +129,8 @@ const APP: &[EndpointRow] = &[
         "/app/hook/deliveries",
         &[200, 400, 422],
         tests![
-            app_webhook::its_deliveries_are_listed_by_cursor_and_shown,
-            app_webhook::malformed_queries_for_its_deliveries_are_refused
+            app_webhook::deliveries_are_listed_by_cursor_and_shown,
+            app_webhook::malformed_queries_for_deliveries_are_refused
         ],
     ),
     endpoint(
@@ -139,8 +139,8 @@ const APP: &[EndpointRow] = &[
         "/app/hook/deliveries/{delivery_id}",
         &[200, 400, 422],
         tests![
-            app_webhook::its_deliveries_are_listed_by_cursor_and_shown,
-            app_webhook::malformed_queries_for_its_deliveries_are_refused
+            app_webhook::deliveries_are_listed_by_cursor_and_shown,
+            app_webhook::malformed_queries_for_deliveries_are_refused
         ],
     ),
     endpoint(
@@ -149,8 +149,8 @@ const APP: &[EndpointRow] = &[
         "/app/hook/deliveries/{delivery_id}/attempts",
         &[202, 400, 422],
         tests![
-            app_webhook::its_delivery_is_sent_again,
-            app_webhook::malformed_queries_for_its_deliveries_are_refused
+            app_webhook::a_delivery_is_sent_again,
+            app_webhook::malformed_queries_for_deliveries_are_refused
         ],
     ),
 ];

@@ -5,8 +5,8 @@
 //! after the lost one was certainly over. Its count includes the lost request, or the request was
 //! never executed. So a loss costs nothing for long, and nothing is spent twice.
 //!
-//! **Others.** Missing units beyond everything that we have sent were spent by somebody else. This
-//! is certain even when answers overtake each other, so an account without other users holds
+//! **Others.** Missing units beyond everything that we have sent were spent by another consumer.
+//! This is certain even when answers overtake each other, so an account without other users holds
 //! nothing back. Others are expected to go on: their rate, in this window or the earlier ones,
 //! times the age of the last answer is kept free, plus twice its spread. A shared account is then
 //! denied less than once in five windows, at the price of a few units in each.

@@ -41,7 +41,7 @@ pub const HEADERLESS_PROBES: u32 = 3;
 pub const WHOLE: u32 = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum WindowState {
     Unknown,
     /// The window as last seen. After its end only its limit counts.
     Seen(Seen),
@@ -99,7 +99,7 @@ pub struct Figures {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Answer<'r> {
+pub struct ObservedAnswer<'r> {
     pub rate: &'r RateHeaders,
     /// Cost of its request: none for a 304 or a limit (SPECIFICATION, "Errors").
     pub cost: u32,
@@ -109,7 +109,7 @@ pub struct Answer<'r> {
 
 #[derive(Debug)]
 pub struct PrimaryWindow {
-    state: State,
+    state: WindowState,
     pub leased: u64,
     probe: Option<LeaseId>,
     headerless_probes: u32,
@@ -126,7 +126,7 @@ pub struct PrimaryWindow {
 impl PrimaryWindow {
     pub fn new(resource: &ResourceName) -> Self {
         Self {
-            state: State::Unknown,
+            state: WindowState::Unknown,
             leased: 0,
             probe: None,
             headerless_probes: 0,
@@ -148,9 +148,11 @@ impl PrimaryWindow {
             return Err(Block::at(LimitKind::Primary, self.closed_until));
         }
         match self.current(now) {
-            State::Unknown if self.probe.is_some() => Err(Block::event(LimitKind::Probe)),
-            State::Unknown | State::Unmetered => Ok(Headroom { share: WHOLE, until: None }),
-            State::Seen(seen) => {
+            WindowState::Unknown if self.probe.is_some() => Err(Block::event(LimitKind::Probe)),
+            WindowState::Unknown | WindowState::Unmetered => {
+                Ok(Headroom { share: WHOLE, until: None })
+            }
+            WindowState::Seen(seen) => {
                 let over = seen.reset + WOBBLE;
                 let held = self.held(now, terms.reserve);
                 // The margin for others changes every second.
@@ -192,12 +194,12 @@ impl PrimaryWindow {
 
     /// Takes a request, after [`PrimaryWindow::headroom`] has granted it.
     pub fn lease(&mut self, now: Timestamp, lease: LeaseId, cost: u32, terms: Terms) -> Mark {
-        if let (Pace::Even, State::Seen(seen)) = (terms.pace, self.current(now)) {
+        if let (Pace::Even, WindowState::Seen(seen)) = (terms.pace, self.current(now)) {
             let free = self.left(seen).saturating_sub(self.held(now, terms.reserve)).max(1);
             self.next_at = now + seen.reset.since(now).saturating_mul(cost) / free;
         }
         let mark = self.encumber(now, cost);
-        if self.current(now) == State::Unknown && self.probe.is_none() {
+        if self.current(now) == WindowState::Unknown && self.probe.is_none() {
             self.probe = Some(lease);
         }
         mark
@@ -225,7 +227,7 @@ impl PrimaryWindow {
         if was_probe && matches!(charge, Charge::Free | Charge::SpentWithoutHeaders) {
             self.headerless_probes = self.headerless_probes.saturating_add(1);
             if self.headerless_probes >= HEADERLESS_PROBES {
-                self.state = State::Unmetered;
+                self.state = WindowState::Unmetered;
             }
         }
     }
@@ -239,7 +241,7 @@ impl PrimaryWindow {
     }
 
     /// Updates the window by an answer. The answer's lease has ended, or was another window's.
-    pub fn observe(&mut self, now: Timestamp, answer: Answer<'_>) {
+    pub fn observe(&mut self, now: Timestamp, answer: ObservedAnswer<'_>) {
         self.headerless_probes = 0;
         let rate = answer.rate;
         let new = Seen {
@@ -248,12 +250,14 @@ impl PrimaryWindow {
             reset: rate.reset,
         };
         let (state, sight) = match self.state {
-            State::Seen(old) if new.reset > old.reset + WOBBLE => (new, Sight::NewWindow),
-            State::Seen(old) if new.reset + WOBBLE >= old.reset => (old.merged(new), Sight::Same),
-            State::Seen(old) => (old, Sight::Old),
-            State::Unknown | State::Unmetered => (new, Sight::NewWindow),
+            WindowState::Seen(old) if new.reset > old.reset + WOBBLE => (new, Sight::NewWindow),
+            WindowState::Seen(old) if new.reset + WOBBLE >= old.reset => {
+                (old.merged(new), Sight::Same)
+            }
+            WindowState::Seen(old) => (old, Sight::Old),
+            WindowState::Unknown | WindowState::Unmetered => (new, Sight::NewWindow),
         };
-        self.state = State::Seen(state);
+        self.state = WindowState::Seen(state);
         if sight == Sight::NewWindow {
             self.evidence.new_window(now);
         }
@@ -278,7 +282,7 @@ impl PrimaryWindow {
     /// reset in the past counts as now. Without both the known reset holds.
     pub fn close(&mut self, now: Timestamp, reset: Option<Timestamp>, pause: Option<Duration>) {
         let known = match self.state {
-            State::Seen(seen) if seen.reset > now => Some(seen.reset),
+            WindowState::Seen(seen) if seen.reset > now => Some(seen.reset),
             _ => None,
         };
         let reset = reset.or(known.filter(|_| pause.is_none()));
@@ -288,12 +292,12 @@ impl PrimaryWindow {
 
     pub fn figures(&self, now: Timestamp, presumed_limit: impl Fn() -> u32) -> Figures {
         let (limit, remaining, reset) = match (self.current(now), self.state) {
-            (State::Seen(seen), _) => (
+            (WindowState::Seen(seen), _) => (
                 seen.limit,
                 self.left(seen).saturating_add(self.leased_units()).min(seen.limit),
                 Some(seen.reset),
             ),
-            (_, State::Seen(over)) => (over.limit, over.limit, None),
+            (_, WindowState::Seen(over)) => (over.limit, over.limit, None),
             _ => (presumed_limit(), presumed_limit(), None),
         };
         let mut figures = Figures { limit, remaining, leased: self.leased_units(), reset };
@@ -311,19 +315,19 @@ impl PrimaryWindow {
 
     /// Invariant 1.
     pub fn is_sane(&self) -> bool {
-        !matches!(self.state, State::Seen(seen) if seen.remaining > seen.limit)
+        !matches!(self.state, WindowState::Seen(seen) if seen.remaining > seen.limit)
     }
 
     /// Returns true when the count covers a request of `cost` (invariant 2; computed differently
     /// from [`PrimaryWindow::headroom`]).
     pub fn covers(&self, now: Timestamp, cost: u32, reserve: u32) -> bool {
         match self.current(now) {
-            State::Seen(seen) => {
+            WindowState::Seen(seen) => {
                 let taken = self.leased + u64::from(self.evidence.unseen_units);
                 taken + u64::from(cost) + u64::from(reserve) <= u64::from(seen.remaining)
             }
-            State::Unknown => self.probe.is_none(),
-            State::Unmetered => true,
+            WindowState::Unknown => self.probe.is_none(),
+            WindowState::Unmetered => true,
         }
     }
 
@@ -339,10 +343,10 @@ impl PrimaryWindow {
         if self.costs_are_known { reserve.max(self.evidence.margin(now)) } else { reserve }
     }
 
-    /// State at `now`: a past window is unknown.
-    fn current(&self, now: Timestamp) -> State {
+    /// Returns the state at `now`: a past window is unknown.
+    fn current(&self, now: Timestamp) -> WindowState {
         match self.state {
-            State::Seen(seen) if now >= seen.reset + WOBBLE => State::Unknown,
+            WindowState::Seen(seen) if now >= seen.reset + WOBBLE => WindowState::Unknown,
             state => state,
         }
     }

@@ -6,7 +6,7 @@ use super::*;
 const NOW: Timestamp = Timestamp::from_secs(1_000);
 const RESET: Timestamp = Timestamp::from_secs(4_600);
 
-fn says(limit: u32, remaining: u32, reset: Timestamp) -> RateHeaders {
+fn rate_headers(limit: u32, remaining: u32, reset: Timestamp) -> RateHeaders {
     RateHeaders { limit, remaining, used: None, reset, resource: None }
 }
 
@@ -29,12 +29,12 @@ fn headroom(
 
 /// An answer without a known request.
 fn observe(window: &mut PrimaryWindow, rate: &RateHeaders) {
-    window.observe(NOW, Answer { rate, cost: 0, mark: None });
+    window.observe(NOW, ObservedAnswer { rate, cost: 0, mark: None });
 }
 
 fn seen(remaining: u32) -> PrimaryWindow {
     let mut window = unseen();
-    observe(&mut window, &says(100, remaining, RESET));
+    observe(&mut window, &rate_headers(100, remaining, RESET));
     window
 }
 
@@ -54,7 +54,7 @@ fn answered(window: &mut PrimaryWindow, number: u64, rate: &RateHeaders) {
 }
 
 #[test]
-fn leases_are_taken_off_what_is_left() {
+fn leases_reduce_the_remaining_units() {
     let mut window = seen(2);
     lease(&mut window, 1);
     lease(&mut window, 2);
@@ -67,10 +67,10 @@ fn leases_are_taken_off_what_is_left() {
 }
 
 #[test]
-fn the_last_unit_is_spent_and_then_the_book_is_closed_until_the_window_is_over() {
+fn a_spent_window_stays_closed_until_its_reset() {
     let mut window = seen(1);
     lease(&mut window, 1);
-    answered(&mut window, 1, &says(100, 0, RESET));
+    answered(&mut window, 1, &rate_headers(100, 0, RESET));
     assert_eq!(headroom(&window, NOW, 1, 0), Err(Block::at(LimitKind::Primary, RESET + WOBBLE)));
 }
 
@@ -83,28 +83,28 @@ fn the_reserve_is_left_to_others() {
 }
 
 #[test]
-fn within_a_window_the_lowest_count_and_the_latest_reset_stay() {
+fn the_lowest_count_and_the_latest_reset_of_a_window_hold() {
     let mut window = seen(50);
-    for (remaining_said, reset) in
+    for (remaining_reported, reset) in
         [(40, RESET + WOBBLE), (45, RESET), (48, RESET + Duration::from_secs(1))]
     {
-        observe(&mut window, &says(100, remaining_said, reset));
+        observe(&mut window, &rate_headers(100, remaining_reported, reset));
     }
     assert_eq!(remaining(&window), 40);
     assert_eq!(window.figures(NOW, || 100).reset, Some(RESET + WOBBLE));
 }
 
 #[test]
-fn a_reset_more_than_two_seconds_later_is_a_new_window_and_an_older_one_says_nothing() {
+fn a_reset_over_two_seconds_later_starts_a_new_window() {
     let mut window = seen(3);
-    observe(&mut window, &says(100, 99, RESET + WOBBLE + Duration::from_secs(1)));
+    observe(&mut window, &rate_headers(100, 99, RESET + WOBBLE + Duration::from_secs(1)));
     assert_eq!(remaining(&window), 99);
-    observe(&mut window, &says(100, 2, RESET));
+    observe(&mut window, &rate_headers(100, 2, RESET));
     assert_eq!(remaining(&window), 99);
 }
 
 #[test]
-fn what_was_never_sent_is_given_back_and_what_became_of_nothing_known_is_spent() {
+fn an_unsent_request_is_refunded_and_a_spent_one_is_not() {
     let mut window = seen(10);
     lease(&mut window, 1);
     lease(&mut window, 2);
@@ -115,7 +115,7 @@ fn what_was_never_sent_is_given_back_and_what_became_of_nothing_known_is_spent()
 }
 
 #[test]
-fn a_304_without_headers_costs_nothing_and_another_answer_costs() {
+fn a_304_without_headers_costs_nothing() {
     let mut window = seen(10);
     lease(&mut window, 1);
     window.charge(NOW, LeaseId(1), 1, Charge::Free);
@@ -126,18 +126,18 @@ fn a_304_without_headers_costs_nothing_and_another_answer_costs() {
 }
 
 #[test]
-fn an_unknown_state_lets_one_probe_out_and_a_lost_one_is_followed_by_another() {
+fn an_unknown_window_admits_one_probe_at_a_time() {
     let mut window = unseen();
     lease(&mut window, 1);
     assert_eq!(headroom(&window, NOW, 1, 0), Err(Block::event(LimitKind::Probe)));
     window.charge(NOW, LeaseId(1), 1, Charge::Spent);
     lease(&mut window, 2);
-    answered(&mut window, 2, &says(100, 7, RESET));
+    answered(&mut window, 2, &rate_headers(100, 7, RESET));
     assert_eq!(remaining(&window), 6, "the lost one may be counted after it");
 }
 
 #[test]
-fn two_seconds_after_the_reset_the_state_is_unknown_again() {
+fn a_window_is_unknown_again_two_seconds_after_its_reset() {
     let mut window = seen(0);
     let before = RESET + WOBBLE - Duration::from_millis(1);
     assert!(headroom(&window, before, 1, 0).is_err());
@@ -151,12 +151,12 @@ fn leases_of_the_old_window_are_kept_in_the_new_one() {
     let mut window = seen(10);
     lease(&mut window, 1);
     lease(&mut window, 2);
-    answered(&mut window, 2, &says(100, 1, RESET + Duration::from_hours(1)));
+    answered(&mut window, 2, &rate_headers(100, 1, RESET + Duration::from_hours(1)));
     assert!(headroom(&window, NOW, 1, 0).is_err(), "the other one may still be counted in it");
 }
 
 #[test]
-fn an_upstream_without_rate_headers_is_taken_for_unmetered_after_three_probes() {
+fn a_resource_without_rate_headers_becomes_unmetered() {
     let mut window = unseen();
     for number in 0..u64::from(HEADERLESS_PROBES) {
         assert!(headroom(&window, NOW, 1, 0).is_ok());
@@ -166,7 +166,7 @@ fn an_upstream_without_rate_headers_is_taken_for_unmetered_after_three_probes() 
     }
     lease(&mut window, 10);
     lease(&mut window, 11);
-    answered(&mut window, 10, &says(100, 1, RESET));
+    answered(&mut window, 10, &rate_headers(100, 1, RESET));
     assert!(
         headroom(&window, NOW, 1, 0).is_err(),
         "headers end it, and the other lease still counts"
@@ -174,7 +174,7 @@ fn an_upstream_without_rate_headers_is_taken_for_unmetered_after_three_probes() 
 }
 
 #[test]
-fn an_answer_of_500_proves_nothing_about_headers() {
+fn a_spent_probe_leaves_the_window_unknown() {
     let mut window = unseen();
     for number in 0..10 {
         lease(&mut window, number);
@@ -185,7 +185,7 @@ fn an_answer_of_500_proves_nothing_about_headers() {
 }
 
 #[test]
-fn a_refusal_closes_until_the_reset_and_a_second_more() {
+fn a_limit_closes_the_window_until_a_second_past_the_reset() {
     let mut window = seen(50);
     window.close(NOW, Some(RESET), None);
     assert_eq!(
@@ -195,14 +195,14 @@ fn a_refusal_closes_until_the_reset_and_a_second_more() {
 }
 
 #[test]
-fn a_refusal_with_a_reset_in_the_past_closes_for_a_second() {
+fn a_limit_with_a_past_reset_closes_for_a_second() {
     let mut window = unseen();
     window.close(NOW, Some(NOW - Duration::from_hours(1)), None);
     assert_eq!(headroom(&window, NOW, 1, 0), Err(Block::at(LimitKind::Primary, NOW + AFTER_RESET)));
 }
 
 #[test]
-fn a_refusal_without_a_time_closes_until_the_known_reset_or_for_a_minute() {
+fn a_limit_without_a_time_closes_until_the_known_reset() {
     let mut window = seen(50);
     window.close(NOW, None, None);
     assert_eq!(
@@ -218,7 +218,7 @@ fn a_refusal_without_a_time_closes_until_the_known_reset_or_for_a_minute() {
 }
 
 #[test]
-fn a_refusal_with_two_times_closes_until_the_later() {
+fn a_limit_with_two_times_closes_until_the_later_one() {
     let mut window = unseen();
     window.close(NOW, Some(RESET), Some(Duration::from_hours(2)));
     assert_eq!(
@@ -230,10 +230,10 @@ fn a_refusal_with_two_times_closes_until_the_later() {
 #[test]
 fn absurd_headers_break_nothing() {
     for rate in [
-        says(10, u32::MAX, RESET),
-        says(0, 0, RESET),
-        says(0, 5, Timestamp::FAR_FUTURE),
-        says(u32::MAX, u32::MAX, Timestamp::EPOCH),
+        rate_headers(10, u32::MAX, RESET),
+        rate_headers(0, 0, RESET),
+        rate_headers(0, 5, Timestamp::FAR_FUTURE),
+        rate_headers(u32::MAX, u32::MAX, Timestamp::EPOCH),
     ] {
         let mut window = unseen();
         lease(&mut window, 1);
@@ -262,16 +262,16 @@ fn send(window: &mut PrimaryWindow, now: Timestamp, number: u64) -> Mark {
 
 fn settle(window: &mut PrimaryWindow, now: Timestamp, number: u64, mark: Mark, rate: &RateHeaders) {
     window.answered(LeaseId(number), 1, 1);
-    window.observe(now, Answer { rate, cost: 1, mark: Some(mark) });
+    window.observe(now, ObservedAnswer { rate, cost: 1, mark: Some(mark) });
 }
 
 #[test]
-fn a_lost_request_counts_also_against_answers_that_were_on_their_way_when_it_was_lost() {
+fn a_lost_request_counts_against_earlier_answers_too() {
     let mut window = seen(2);
     let early = send(&mut window, NOW, 1);
     send(&mut window, NOW, 2);
     window.charge(NOW, LeaseId(2), 1, Charge::Lost);
-    settle(&mut window, NOW, 1, early, &says(100, 1, RESET));
+    settle(&mut window, NOW, 1, early, &rate_headers(100, 1, RESET));
     assert!(
         headroom(&window, NOW, 1, 0).is_err(),
         "the one that is left may have been taken by the lost one"
@@ -279,22 +279,22 @@ fn a_lost_request_counts_also_against_answers_that_were_on_their_way_when_it_was
 }
 
 #[test]
-fn a_lost_request_comes_back_with_an_answer_to_a_later_one_that_does_not_show_it() {
+fn a_lost_request_is_refunded_by_a_later_answer_without_it() {
     let mut window = seen(10);
     send(&mut window, NOW, 1);
     window.charge(NOW, LeaseId(1), 1, Charge::Lost);
     let soon = NOW + Duration::from_secs(9);
     let mark = send(&mut window, soon, 2);
-    settle(&mut window, soon, 2, mark, &says(100, 9, RESET));
+    settle(&mut window, soon, 2, mark, &rate_headers(100, 9, RESET));
     assert_eq!(remaining(&window), 8, "it may still be executed");
     let later = NOW + Duration::from_secs(10);
     let mark = send(&mut window, later, 3);
-    settle(&mut window, later, 3, mark, &says(100, 8, RESET));
+    settle(&mut window, later, 3, mark, &rate_headers(100, 8, RESET));
     assert_eq!(remaining(&window), 8, "it never was");
 }
 
 #[test]
-fn an_account_of_its_own_holds_nothing_back_in_whatever_order_answers_come() {
+fn an_unshared_account_holds_nothing_back() {
     let mut window = seen(50);
     let marks: Vec<Mark> = (0..20).map(|number| send(&mut window, NOW, number)).collect();
     for (number, mark) in marks.into_iter().enumerate().rev() {
@@ -304,14 +304,14 @@ fn an_account_of_its_own_holds_nothing_back_in_whatever_order_answers_come() {
             NOW,
             number,
             mark,
-            &says(100, 49 - u32::try_from(number).unwrap(), RESET),
+            &rate_headers(100, 49 - u32::try_from(number).unwrap(), RESET),
         );
     }
     assert_eq!(window.held(NOW + Duration::from_mins(10), 0), 0);
 }
 
 #[test]
-fn who_spends_of_the_same_budget_is_noticed_and_left_some() {
+fn an_outside_consumer_is_noticed_and_left_a_margin() {
     let mut window = seen(50);
     let mut left = 50;
     for second in 0..20 {
@@ -319,7 +319,7 @@ fn who_spends_of_the_same_budget_is_noticed_and_left_some() {
         let mark = send(&mut window, now, second);
         // Our request, and a foreign one.
         left -= 2;
-        settle(&mut window, now, second, mark, &says(100, left, RESET));
+        settle(&mut window, now, second, mark, &rate_headers(100, left, RESET));
     }
     let now = NOW + Duration::from_secs(20);
     assert!((2..6).contains(&window.held(now, 0)), "{}", window.held(now, 0));
@@ -331,7 +331,7 @@ fn who_spends_of_the_same_budget_is_noticed_and_left_some() {
 }
 
 #[test]
-fn an_even_pace_spreads_what_is_left_until_the_reset() {
+fn an_even_pace_spreads_the_budget_until_the_reset() {
     let even = Terms { pace: Pace::Even, ..terms(0) };
     let wanted = WindowDemand { cost: 1, priority: Priority::Normal };
     let mut window = seen(36);
@@ -346,7 +346,7 @@ fn an_even_pace_spreads_what_is_left_until_the_reset() {
                     now,
                     sent,
                     mark,
-                    &says(100, 36 - u32::try_from(sent).unwrap(), RESET),
+                    &rate_headers(100, 36 - u32::try_from(sent).unwrap(), RESET),
                 );
                 assert!(
                     sent < 2
@@ -362,7 +362,7 @@ fn an_even_pace_spreads_what_is_left_until_the_reset() {
 }
 
 #[test]
-fn batch_stops_while_less_than_the_floor_is_left() {
+fn batch_requests_stop_below_the_floor() {
     let floor = Terms { batch_floor: 2_000, ..terms(0) };
     let headroom = |remaining, priority| {
         seen(remaining).headroom(NOW, WindowDemand { cost: 1, priority }, floor)
@@ -376,16 +376,16 @@ fn batch_stops_while_less_than_the_floor_is_left() {
 }
 
 #[test]
-fn without_a_floor_batch_spends_the_last_unit_of_a_large_budget_too() {
+fn batch_requests_spend_the_last_unit_without_a_floor() {
     let mut window = unseen();
-    observe(&mut window, &says(15_000, 1, RESET));
+    observe(&mut window, &rate_headers(15_000, 1, RESET));
     assert!(
         window.headroom(NOW, WindowDemand { cost: 1, priority: Priority::Batch }, terms(0)).is_ok()
     );
 }
 
 #[test]
-fn a_floor_that_leases_alone_hold_may_be_free_with_any_event() {
+fn a_floor_reached_by_leases_blocks_until_an_event() {
     let floor = Terms { batch_floor: 2_000, ..terms(0) };
     let mut window = seen(22);
     lease(&mut window, 1);
@@ -411,7 +411,7 @@ fn an_even_pace_counts_units_and_not_requests() {
 }
 
 #[test]
-fn what_no_answer_ever_shows_takes_no_endless_memory() {
+fn unseen_units_take_bounded_memory() {
     let mut window = unseen();
     for second in 0..100_000_u32 {
         let now = NOW + Duration::from_secs(second.into());
@@ -423,11 +423,11 @@ fn what_no_answer_ever_shows_takes_no_endless_memory() {
 }
 
 #[test]
-fn one_answer_that_came_very_late_holds_back_no_more_than_any_other() {
+fn a_very_late_answer_adds_a_bounded_margin() {
     let mut window = seen(100);
     let mark = send(&mut window, NOW, 1);
-    settle(&mut window, NOW, 1, mark, &says(1_000, 900, RESET));
+    settle(&mut window, NOW, 1, mark, &rate_headers(1_000, 900, RESET));
     let mark = send(&mut window, NOW, 2);
-    settle(&mut window, NOW + Duration::from_secs(900), 2, mark, &says(1_000, 880, RESET));
+    settle(&mut window, NOW + Duration::from_secs(900), 2, mark, &rate_headers(1_000, 880, RESET));
     assert!(window.evidence.margin(NOW + Duration::from_secs(901)) < 40);
 }

@@ -246,8 +246,8 @@ impl Secondary {
         points_are_within && self.special_is_within(weight) || self.is_adjusting
     }
 
-    /// Ends a request; the module says how long it still counts. Returns false when invariant 4
-    /// breaks in its windows.
+    /// Ends a request, which still counts for as long as the module describes. Returns false when
+    /// invariant 4 breaks in its windows.
     pub fn leave(&mut self, now: Timestamp, weight: Weight, sent: Sent) -> bool {
         self.in_flight = self.in_flight.saturating_sub(1);
         if !weight.is_plain() {

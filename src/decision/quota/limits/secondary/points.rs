@@ -105,7 +105,7 @@ mod tests {
     use crate::api::{Dialect, Table};
 
     #[test]
-    fn few_or_many_each_endpoint_has_its_own_and_the_empty_ones_go() {
+    fn every_endpoint_has_its_own_tally_and_empty_ones_go() {
         let limit = Limit::new(Duration::from_mins(1), 3);
         let mut points = Points::new(limit);
         let endpoints: Vec<EndpointId> = Table::embedded(Dialect::Service)

@@ -92,7 +92,7 @@ fn every_endpoint_has_points_of_its_own() {
 }
 
 #[test]
-fn what_was_never_sent_frees_everything_at_once() {
+fn an_unsent_request_frees_all_limits_at_once() {
     let weight = Weight { content: true, ..write(WriteSpacing::Notifies) };
     let mut windows = secondary(SecondaryLimits {
         rest_points_per_minute: 5,
@@ -124,7 +124,7 @@ fn content_is_counted_by_minute_and_by_hour() {
 }
 
 #[test]
-fn a_write_waits_for_the_one_in_flight_and_then_keeps_its_distance() {
+fn a_write_keeps_its_distance_from_the_one_before() {
     let mut windows = secondary(limits());
     windows.enter(NOW, write(WriteSpacing::Plain));
     let block = windows.block(NOW + SECOND * 9, write(WriteSpacing::Plain)).unwrap();
@@ -139,7 +139,7 @@ fn a_write_waits_for_the_one_in_flight_and_then_keeps_its_distance() {
 }
 
 #[test]
-fn a_notifying_write_keeps_a_wider_distance_from_the_last_notifying_one() {
+fn notifying_writes_keep_a_wider_distance() {
     let mut windows = secondary(limits());
     windows.enter(NOW, write(WriteSpacing::Notifies));
     windows.leave(NOW, write(WriteSpacing::Notifies), Sent::For(0));
@@ -151,7 +151,7 @@ fn a_notifying_write_keeps_a_wider_distance_from_the_last_notifying_one() {
 }
 
 #[test]
-fn a_request_of_more_points_than_the_limit_takes_the_whole_limit() {
+fn a_request_above_the_limit_takes_the_whole_limit() {
     let mut windows = secondary(SecondaryLimits { rest_points_per_minute: 2, ..limits() });
     assert_eq!(windows.block(NOW, write(WriteSpacing::Plain)), None);
     windows.enter(NOW, write(WriteSpacing::Plain));
@@ -167,7 +167,7 @@ fn a_limit_of_zero_counts_as_one() {
 }
 
 #[test]
-fn the_books_of_idle_endpoints_are_dropped() {
+fn tallies_of_idle_endpoints_are_dropped() {
     let mut windows = secondary(limits());
     let mut now = NOW;
     for entry in Table::embedded(Dialect::Service).endpoints() {
@@ -185,7 +185,7 @@ fn computing(cpu_millis: u32) -> Weight {
 }
 
 #[test]
-fn cpu_time_is_held_as_expected_and_then_counts_as_it_was_for_a_minute() {
+fn cpu_time_is_reserved_as_expected_and_settled_as_used() {
     let mut windows =
         secondary(SecondaryLimits { cpu_seconds_per_minute: 4, concurrency: 1_000, ..limits() });
     windows.enter(NOW, computing(600));
@@ -211,7 +211,7 @@ fn cpu_time_is_held_as_expected_and_then_counts_as_it_was_for_a_minute() {
 }
 
 #[test]
-fn graphql_may_take_a_part_of_the_cpu_time_only() {
+fn graphql_takes_only_its_part_of_the_cpu_time() {
     let graphql = |cpu_millis| Weight { graphql: true, ..computing(cpu_millis) };
     let limits = SecondaryLimits {
         cpu_seconds_per_minute: 90,
@@ -225,7 +225,7 @@ fn graphql_may_take_a_part_of_the_cpu_time_only() {
 }
 
 #[test]
-fn an_answer_that_was_held_up_counts_as_twice_what_was_expected() {
+fn a_delayed_answer_counts_as_at_most_twice_the_estimate() {
     let mut windows = secondary(SecondaryLimits { cpu_seconds_per_minute: 90, ..limits() });
     for _ in 0..100 {
         windows.enter(NOW, computing(100));
@@ -238,7 +238,7 @@ fn an_answer_that_was_held_up_counts_as_twice_what_was_expected() {
 }
 
 #[test]
-fn as_many_as_may_be_in_flight_are_admitted_to_an_endpoint_that_never_answered() {
+fn an_unknown_endpoint_admits_the_full_concurrency() {
     let [rest, graphql] = Secondary::elapsed_unknown(limits());
     let mut windows = secondary(limits());
     for number in 0..100 {
@@ -270,7 +270,7 @@ proptest! {
     /// Each request: pause before it is tried, time to the arrival, time from there to the answer,
     /// and points.
     #[test]
-    fn no_minute_sees_more_points_than_the_limit_wherever_the_arrivals_fall(
+    fn no_minute_exceeds_the_points_at_any_arrival_times(
         requests in prop::collection::vec((0u64..4_000, 0u64..9_000, 0u64..9_000, 1u32..6), 1..400),
         max in 5u32..40,
     ) {
@@ -303,7 +303,7 @@ proptest! {
 
     /// The time of a denial is exact: denied a moment before it, admitted at it.
     #[test]
-    fn a_refusal_names_the_first_moment_at_which_there_is_room(answers in prop::collection::vec((0u64..20_000, 1u32..6), 1..40), wanted in 1u32..6) {
+    fn a_block_ends_at_the_first_moment_with_room(answers in prop::collection::vec((0u64..20_000, 1u32..6), 1..40), wanted in 1u32..6) {
         let mut window = SlidingWindow::new(MINUTE, 30);
         let mut now = NOW;
         for (pause, points) in answers {

@@ -1,4 +1,4 @@
-//! `/_emulator/books`: the windows of all budgets, and the denials that were delivered.
+//! The windows of all budgets, and the denials that were delivered.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::emulator::limits::secondary::AccountUsage;
 use crate::emulator::limits::{Limits, Resource};
 use crate::emulator::state::State;
 
-pub fn books(state: &State, now: Timestamp) -> Value {
+pub fn usage(state: &State, now: Timestamp) -> Value {
     let name = |account| state.world.account_name(account);
     let primary = state.primary.windows(now).map(|(account, resource, used, reset)| {
         let view = state.view(now, account, resource);
