@@ -21,7 +21,7 @@ use weir::clock::{Clock, Timestamp};
 use weir::config;
 use weir::gateway::Current;
 use weir::gateway::Listening;
-use weir::gateway::{Class, New, Recovery};
+use weir::gateway::{New, Recovery, WriteGroup};
 use weir::telemetry::Metrics;
 use weir::writes::file::FileStore;
 use weir::writes::memory::MemoryStore;
@@ -256,7 +256,7 @@ fn hold(clock: &Clock) {
         let gateway = current.gateway();
         let before = resident();
         for number in 0..QUEUED {
-            let class = Class { client: 0, content: true, resource: ResourceName::core() };
+            let class = WriteGroup { client: 0, content: true, resource: ResourceName::core() };
             let lane = format!("/repos/acme/widgets/issues/{number}");
             let new = New {
                 write: comment(number),

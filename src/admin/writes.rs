@@ -312,7 +312,7 @@ async fn retry(gateway: &Arc<Gateway>, id: WriteId, repetition: Repetition) -> R
         }
         Err(NotRetried::NotChanged(why)) => not_changed(id, why),
         Err(NotRetried::NotAllowed(message)) => {
-            let state = gateway.writes.queue().standing(id).map(|standing| standing.state);
+            let state = gateway.writes.queue().write_status(id).map(|standing| standing.state);
             let message = format!("the config in force has no place for it: {message}");
             conflict(id, state, &message)
         }
@@ -374,7 +374,7 @@ impl Item {
     /// Returns what is known without the store: one unreadable record must not hide all others.
     fn unreadable(gateway: &Gateway, id: WriteId, fault: &StoreError) -> Option<Self> {
         tracing::error!(write = %id, error = %fault, "a write of the queue could not be read");
-        let standing = gateway.writes.queue().standing(id)?;
+        let standing = gateway.writes.queue().write_status(id)?;
         let client = gateway.env.config.clients.get(standing.client as usize);
         Some(Self {
             id: id.to_string(),

@@ -41,6 +41,6 @@ pub use assembly::Gateway;
 pub use cache::invalidation::purge::Prefix;
 pub use reload::{Current, NotReloaded, Reloaded, log_warnings};
 pub use server::listen::{Drained, Listening};
-pub use write::queue::{Class, Listed, New, NotChanged, Repetition, Selection, Standing};
+pub use write::queue::{Listed, New, NotChanged, Repetition, Selection, WriteGroup, WriteStatus};
 pub use write::queued::NotRetried;
 pub use write::recovery::Recovery;

@@ -325,21 +325,21 @@ fn between_children(imports: &Imports, folder: &str) -> Imports {
     between
 }
 
-/// Groups of places that reach each other, each told by its imports.
+/// Groups of places that reach each other, each with its imports.
 fn circles_of(imports: &Imports) -> Vec<String> {
     let reached: BTreeMap<_, _> =
         imports.keys().map(|from| (from, reachable(imports, from))).collect();
-    let mut told = BTreeSet::new();
+    let mut listed = BTreeSet::new();
     let mut circles = Vec::new();
     for from in imports.keys() {
         let together: BTreeSet<_> = reached[from]
             .iter()
             .filter(|to| reached.get(to).is_some_and(|back| back.contains(from)))
             .collect();
-        if together.is_empty() || told.contains(from) {
+        if together.is_empty() || listed.contains(from) {
             continue;
         }
-        told.extend(together.iter().copied());
+        listed.extend(together.iter().copied());
         let ties = together.iter().flat_map(|from| {
             let to = imports[*from].iter().filter(|to| together.contains(to));
             to.map(move |to| format!("  {from} -> {to}"))

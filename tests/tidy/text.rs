@@ -224,6 +224,7 @@ fn test_names(text: &str) -> Vec<(usize, &str)> {
     for (index, line) in text.lines().enumerate() {
         let line = line.trim_start();
         is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+        let line = line.strip_prefix("pub ").unwrap_or(line);
         let function = line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn "));
         if let Some((name, _)) = function.filter(|_| is_test).and_then(|name| name.split_once('('))
         {

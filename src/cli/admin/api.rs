@@ -169,8 +169,8 @@ impl AdminApi {
         self.request(Method::POST, path, body.to_string().into()).await
     }
 
-    /// Formats an answer: with `json` as it is, else by `format`. It is parsed in both cases, because
-    /// the next program in a pipe must get what it expects.
+    /// Formats an answer: with `json` as it is, else by `format`. It is parsed in both cases,
+    /// because the next program in a pipe must get what it expects.
     pub fn printed<T: DeserializeOwned>(
         &self,
         body: &[u8],

@@ -38,7 +38,7 @@ pub struct LanesFull;
 pub struct Lanes {
     tickets_max: usize,
     next_ticket: u64,
-    lanes: HashMap<Arc<LaneKey>, BTreeSet<LaneTicket>>,
+    by_key: HashMap<Arc<LaneKey>, BTreeSet<LaneTicket>>,
     tickets: HashMap<LaneTicket, Arc<LaneKey>>,
     by_client: HashMap<u32, usize>,
 }
@@ -48,7 +48,7 @@ impl Lanes {
         Self {
             tickets_max,
             next_ticket: 0,
-            lanes: HashMap::new(),
+            by_key: HashMap::new(),
             tickets: HashMap::new(),
             by_client: HashMap::new(),
         }
@@ -70,10 +70,10 @@ impl Lanes {
         self.next_ticket += 1;
         *self.by_client.entry(key.client).or_default() += 1;
         let key = self
-            .lanes
+            .by_key
             .get_key_value(&key)
             .map_or_else(|| Arc::new(key), |(shared, _)| Arc::clone(shared));
-        let lane = self.lanes.entry(Arc::clone(&key)).or_default();
+        let lane = self.by_key.entry(Arc::clone(&key)).or_default();
         lane.insert(ticket);
         let place = if lane.len() == 1 { LanePosition::Head } else { LanePosition::Behind };
         self.tickets.insert(ticket, key);
@@ -89,12 +89,12 @@ impl Lanes {
                 held.remove();
             }
         }
-        let lane = self.lanes.get_mut(&key)?;
+        let lane = self.by_key.get_mut(&key)?;
         let was_head = lane.first() == Some(&ticket);
         lane.remove(&ticket);
         let head = lane.first().copied();
         if head.is_none() {
-            self.lanes.remove(&key);
+            self.by_key.remove(&key);
         }
         head.filter(|_| was_head)
     }
@@ -105,7 +105,7 @@ impl Lanes {
     }
 
     fn lane_of(&self, ticket: LaneTicket) -> Option<&BTreeSet<LaneTicket>> {
-        self.lanes.get(self.tickets.get(&ticket)?)
+        self.by_key.get(self.tickets.get(&ticket)?)
     }
 
     /// Number of writes in all lanes, heads included.

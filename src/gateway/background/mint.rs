@@ -14,7 +14,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::clock::Timestamp;
 use crate::decision::{LimitDenied, Until};
-use crate::gateway::dispatch::answer::{Answer, AnswerBody, status_and_message};
+use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer, status_and_message};
 use crate::gateway::dispatch::job::{Job, PATIENCE, Unconditional};
 use crate::gateway::dispatch::{
     attempt::Unanswered, dispatcher::Dispatcher, permissions::AccountChoice,
@@ -102,7 +102,10 @@ fn mint_time_max(env: &Environment) -> Duration {
     PATIENCE + (upstream.connect_timeout + upstream.response_timeout * 2) * ATTEMPTS_MAX
 }
 
-async fn mint_once(dispatcher: &Dispatcher, minting: &Minting) -> Result<Answer, MintFailure> {
+async fn mint_once(
+    dispatcher: &Dispatcher,
+    minting: &Minting,
+) -> Result<UpstreamAnswer, MintFailure> {
     let passing = |problem: &str| MintFailure::Passing(problem.into());
     let clock = &dispatcher.env().clock;
     let job = mint_job(dispatcher, minting).ok_or_else(|| passing("the app cannot sign"))?;
@@ -135,7 +138,7 @@ fn mint_job(dispatcher: &Dispatcher, minting: &Minting) -> Option<Job> {
 }
 
 /// Parses the token and its expiry, by the upstream's clock.
-fn read(answer: &Answer) -> Result<(SecretString, Timestamp), MintFailure> {
+fn read(answer: &UpstreamAnswer) -> Result<(SecretString, Timestamp), MintFailure> {
     let AnswerBody::Whole(body) = &answer.body else {
         return Err(MintFailure::Passing("the answer is too large".into()));
     };
@@ -168,8 +171,8 @@ mod tests {
     use crate::decision::permissions::denial_confidence::DenialConfidence;
     use crate::tokens::TokenId;
 
-    fn answer(status: u16, body: &str) -> Answer {
-        Answer {
+    fn answer(status: u16, body: &str) -> UpstreamAnswer {
+        UpstreamAnswer {
             status: StatusCode::from_u16(status).expect("a status"),
             headers: HeaderMap::new(),
             body: AnswerBody::Whole(Bytes::copy_from_slice(body.as_bytes())),

@@ -15,7 +15,7 @@ use http::{Method, header};
 use crate::config::Hook;
 use crate::decision::ClientId;
 use crate::gateway::cache::webhook_coverage::{Watched, WebhookCoverage};
-use crate::gateway::dispatch::answer::{Answer, AnswerBody};
+use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::dispatch::{
     dispatcher::Dispatcher, job::Unconditional, progress::RequestProgress,
 };
@@ -183,7 +183,7 @@ impl WebhookMonitor {
         }
     }
 
-    fn next_page(&self, answer: &Answer) -> Option<String> {
+    fn next_page(&self, answer: &UpstreamAnswer) -> Option<String> {
         let links = answer.headers.get(header::LINK)?.to_str().ok()?;
         let next = links.split(',').find(|link| link.contains("rel=\"next\""))?;
         let reference = next.trim_start().strip_prefix('<')?.split('>').next()?;

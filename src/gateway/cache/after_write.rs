@@ -12,7 +12,7 @@ use crate::clock::Timestamp;
 
 use crate::gateway::address::path_of;
 use crate::gateway::cache::read_cache::ReadCache;
-use crate::gateway::dispatch::answer::{Answer, AnswerBody};
+use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::http::media_type::is_json;
 
@@ -33,7 +33,7 @@ impl ReadCache {
     }
 
     /// Invalidates upstream resources named in a write's answer (RFC 9111 §4.4).
-    pub fn invalidate_named(&self, job: &Job, answer: &Answer) {
+    pub fn invalidate_named(&self, job: &Job, answer: &UpstreamAnswer) {
         let (is_done, now) = (answer.status.is_success(), self.env.clock.now());
         if !is_done && !answer.status.is_redirection() {
             return;
@@ -55,7 +55,7 @@ impl ReadCache {
     }
 
     /// Invalidates the written resource under its other address.
-    fn invalidate_written(&self, target: &str, answer: &Answer, now: Timestamp) {
+    fn invalidate_written(&self, target: &str, answer: &UpstreamAnswer, now: Timestamp) {
         let AnswerBody::Whole(bytes) = &answer.body else { return };
         if !is_json(&answer.headers) {
             return;

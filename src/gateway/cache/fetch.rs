@@ -14,7 +14,7 @@ use crate::gateway::cache::single_flight::FetchResult;
 use crate::gateway::cache::store::{Entry, Vary, etag_of};
 use crate::gateway::cache::stored_head::StoredHead;
 use crate::gateway::cache::validation::{Fingerprint, ValidationTimes};
-use crate::gateway::dispatch::answer::{Answer, AnswerBody};
+use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::dispatch::permissions::token_key;
 use crate::gateway::dispatch::progress::RequestProgress;
@@ -64,7 +64,7 @@ impl ReadCache {
         job: &Job,
         entry: Option<&Entry>,
         progress: &RequestProgress,
-    ) -> (Result<Answer, GatewayError>, bool) {
+    ) -> (Result<UpstreamAnswer, GatewayError>, bool) {
         loop {
             let (is_conditional, sent) = (AtomicBool::default(), Mutex::default());
             let conditions = OfEntry { cache: self, key, job, entry, is_conditional, sent };
@@ -87,7 +87,7 @@ impl ReadCache {
         key: CacheKey,
         cache_request: &CacheRequest,
         entry: &Arc<Entry>,
-        answer: &Answer,
+        answer: &UpstreamAnswer,
     ) -> FetchResult {
         let (now, token) = (self.env.clock.now(), token_key(answer.token));
         // RFC 9111 §5.2.1.5: not stored, except to keep the upstream from being polled.
@@ -145,7 +145,7 @@ impl ReadCache {
         key: CacheKey,
         cache_request: &CacheRequest,
         before: Option<&Entry>,
-        mut answer: Answer,
+        mut answer: UpstreamAnswer,
     ) -> FetchResult {
         let AnswerBody::Whole(bytes) = &mut answer.body else {
             self.store.remove(&key, answer.requested_at);
@@ -189,7 +189,7 @@ impl ReadCache {
         &self,
         cache_request: &CacheRequest,
         before: Option<&Entry>,
-        answer: &Answer,
+        answer: &UpstreamAnswer,
         bytes: Bytes,
     ) -> Entry {
         let length = bytes.len();
@@ -255,7 +255,7 @@ impl ReadCache {
     /// cache passes on the upstream's if the client gets the exact bytes (RFC 9110 §8.8.3).
     fn etag_for_clients(
         &self,
-        answer: &Answer,
+        answer: &UpstreamAnswer,
         headers: &HeaderMap,
         body: &Body,
         is_as_sent: bool,

@@ -22,7 +22,7 @@ use crate::decision::cache::predicted::{BODY_BYTES_MAX, Evidence, Predictions, T
 use crate::tokens::{Credential, TokenId};
 
 use crate::gateway::cache::store::Entry;
-use crate::gateway::dispatch::answer::{Answer, AnswerBody};
+use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::dispatch::job::Job;
 use crate::gateway::environment::Environment;
 use crate::gateway::url_rewrite::map::may_hold_secrets;
@@ -78,7 +78,7 @@ impl Predictor {
         job: &Job,
         sent: &Sent,
         entry: Option<&Entry>,
-        answer: &mut Answer,
+        answer: &mut UpstreamAnswer,
     ) -> bool {
         if sent.token != answer.token {
             return false;
@@ -143,7 +143,7 @@ impl Predictor {
         job: &Job,
         sent: &Sent,
         entry: Option<&Entry>,
-        answer: &Answer,
+        answer: &UpstreamAnswer,
         now: Timestamp,
     ) -> Option<Evidence> {
         let AnswerBody::Whole(bytes) = &answer.body else { return None };

@@ -25,7 +25,7 @@ use crate::clock::{Timestamp, timer_now};
 use crate::decision::cache::key::CacheKey;
 use crate::gateway::cache::spool::Spool;
 use crate::gateway::cache::store::Vary;
-use crate::gateway::dispatch::answer::{Answer, AnswerBody, Held};
+use crate::gateway::dispatch::answer::{AnswerBody, LeaseGuard, UpstreamAnswer};
 use crate::gateway::http::media_type::is_json;
 use crate::gateway::upstream::fetch::Exchange;
 use crate::gateway::url_rewrite::json_stream::JsonStream;
@@ -64,7 +64,7 @@ struct Source {
     /// Blanks the secrets of JSON, which must not reach a file (SPECIFICATION, "Promises" 6).
     blanking: Option<JsonStream>,
     #[expect(dead_code, reason = "its slot of the upstream's concurrency, freed at the end")]
-    held: Held,
+    held: LeaseGuard,
 }
 
 #[derive(Default)]
@@ -148,7 +148,7 @@ impl Reader {
         Some(Self { body: Arc::clone(body), index: delivery.readers.len() - 1 })
     }
 
-    pub fn alone(answer: Answer) -> Self {
+    pub fn alone(answer: UpstreamAnswer) -> Self {
         let body = SharedBody::new(answer, None, false);
         let mut delivery = body.delivery.lock();
         delivery.join = JoinState::Closed;
@@ -210,8 +210,8 @@ impl Drop for Reader {
 
 impl SharedBody {
     /// Shares the body of an answer. `is_for_others`: more than one reader may have it.
-    pub fn new(answer: Answer, vary: Option<Box<Vary>>, is_for_others: bool) -> Self {
-        let Answer { status, headers, body, requested_at, .. } = answer;
+    pub fn new(answer: UpstreamAnswer, vary: Option<Box<Vary>>, is_for_others: bool) -> Self {
+        let UpstreamAnswer { status, headers, body, requested_at, .. } = answer;
         let mut blanking = (is_for_others && is_json(&headers)).then(JsonStream::for_secrets);
         let (mut first, exchange) = match body {
             AnswerBody::Whole(bytes) => (bytes, None),

@@ -8,7 +8,7 @@ use crate::gateway::cache::read_cache::ReadCache;
 use crate::gateway::cache::shared_body::{JoinGuard, Reader, SharedBody};
 use crate::gateway::cache::single_flight::Role;
 use crate::gateway::cache::store::Entry;
-use crate::gateway::dispatch::answer::Answer;
+use crate::gateway::dispatch::answer::UpstreamAnswer;
 use crate::gateway::http::media_type::{has_json_type, is_json};
 use crate::telemetry::Fetch;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl ReadCache {
         &self,
         key: CacheKey,
         cache_request: &CacheRequest,
-        answer: Answer,
+        answer: UpstreamAnswer,
     ) -> Arc<JoinGuard> {
         let vary = Entry::vary_of(&answer.headers, &cache_request.headers);
         // RFC 9111 §5.2.2.5.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
 /// An upstream answer other than a limit error.
-pub struct Answer {
+pub struct UpstreamAnswer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: AnswerBody,
@@ -28,17 +28,17 @@ pub enum AnswerBody {
     SharedBody {
         first: Bytes,
         exchange: Box<Exchange>,
-        held: Held,
+        held: LeaseGuard,
     },
 }
 
 /// Guard: the lease of an answer with a body that is still being read.
-pub struct Held {
+pub struct LeaseGuard {
     pub lease: Option<Lease>,
     pub status: StatusCode,
 }
 
-impl Drop for Held {
+impl Drop for LeaseGuard {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
             lease.answered(self.status, None, None);

@@ -23,7 +23,9 @@ use crate::tokens::{Credential, Lack, Rejection, Source, TokenId};
 use crate::gateway::address::Service;
 use crate::gateway::counted::Counted;
 use crate::gateway::dispatch::admission::Lease;
-use crate::gateway::dispatch::answer::{Answer, AnswerBody, Held, status_and_message};
+use crate::gateway::dispatch::answer::{
+    AnswerBody, LeaseGuard, UpstreamAnswer, status_and_message,
+};
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Conditions, Job};
 use crate::gateway::dispatch::permissions::{AccountChoice, Offer, observation};
@@ -55,13 +57,13 @@ struct Admitted {
 }
 
 /// The upstream's answer before it is settled.
-pub struct UpstreamAnswer {
+pub struct UnsettledAnswer {
     status: StatusCode,
     headers: HeaderMap,
     body: Collected,
 }
 
-impl UpstreamAnswer {
+impl UnsettledAnswer {
     /// Reads a body up to `held_max` bytes, and that of an error up to `error_max` if more.
     pub async fn read(
         mut exchange: Exchange,
@@ -95,7 +97,7 @@ impl Dispatcher {
         progress: &RequestProgress,
         conditions: &impl Conditions,
         reuse: Reuse,
-    ) -> Result<Answer, Unanswered> {
+    ) -> Result<UpstreamAnswer, Unanswered> {
         let prepared = self.prepare(job, choice, progress, conditions).await?;
         if let Some(journal) = &job.journal
             && journal.sending().await.is_err()
@@ -104,7 +106,7 @@ impl Dispatcher {
         }
         let answered = async {
             let exchange = self.send(&prepared, progress, reuse).await?;
-            UpstreamAnswer::read(exchange, job.hold_max, ERROR_BYTES_MAX).await
+            UnsettledAnswer::read(exchange, job.hold_max, ERROR_BYTES_MAX).await
         };
         let result = answered.instrument(prepared.span.clone()).await;
         self.finish(job, progress, prepared, result)
@@ -156,8 +158,8 @@ impl Dispatcher {
         job: &Job,
         progress: &RequestProgress,
         prepared: Prepared<'_>,
-        result: Result<UpstreamAnswer, FetchError>,
-    ) -> Result<Answer, Unanswered> {
+        result: Result<UnsettledAnswer, FetchError>,
+    ) -> Result<UpstreamAnswer, Unanswered> {
         let Prepared { span, admitted, requested_at, stored, .. } = prepared;
         let Admitted { lease, credential, resource, expected } = admitted;
         let elapsed = self.env.clock.now().since(requested_at);
@@ -356,8 +358,8 @@ impl Dispatcher {
         lease: Lease,
         credential: &Credential,
         requested_at: Timestamp,
-        UpstreamAnswer { status, headers, body }: UpstreamAnswer,
-    ) -> Result<Answer, Unanswered> {
+        UnsettledAnswer { status, headers, body }: UnsettledAnswer,
+    ) -> Result<UpstreamAnswer, Unanswered> {
         let now = self.env.clock.now();
         // A fault of a client's own credential is passed to the client.
         if status == StatusCode::UNAUTHORIZED && job.client_credential.is_none() {
@@ -394,11 +396,19 @@ impl Dispatcher {
             }
             (Collected::TooLarge(first, exchange), _) => {
                 lease.answer_begun(status, rate.as_ref());
-                let held = Held { lease: Some(lease), status };
+                let held = LeaseGuard { lease: Some(lease), status };
                 AnswerBody::SharedBody { first, exchange, held }
             }
         };
-        Ok(Answer { status, headers, body, account, token, requested_at, denial_confidence })
+        Ok(UpstreamAnswer {
+            status,
+            headers,
+            body,
+            account,
+            token,
+            requested_at,
+            denial_confidence,
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use crate::decision::cache::freshness::Mode;
 use crate::decision::retry::{Patience, Policy};
 use crate::decision::{LimitDenied, LimitKind, Until};
 
-use crate::gateway::dispatch::answer::Answer;
+use crate::gateway::dispatch::answer::UpstreamAnswer;
 use crate::gateway::dispatch::attempt::Unanswered;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Conditions, Job};
@@ -44,7 +44,7 @@ impl Dispatcher {
         job: &Job,
         progress: &RequestProgress,
         conditions: &impl Conditions,
-    ) -> Result<Answer, GatewayError> {
+    ) -> Result<UpstreamAnswer, GatewayError> {
         let terms = job.journal.as_ref().map(|journal| journal.terms());
         let policy = if job.is_read() {
             READS
@@ -81,7 +81,7 @@ impl Dispatcher {
         progress: &RequestProgress,
         conditions: &impl Conditions,
         attempts: &mut Attempts,
-    ) -> Result<Answer, GatewayError> {
+    ) -> Result<UpstreamAnswer, GatewayError> {
         loop {
             let reuse = if attempts.begin(self.env.clock.now(), unit_random()) {
                 Reuse::of(&job.request.method)

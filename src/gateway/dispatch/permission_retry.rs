@@ -18,7 +18,7 @@ use crate::decision::permissions::{AccessQuery, Observation, RetryResult};
 use crate::tokens::Cause;
 
 use crate::gateway::address::Service;
-use crate::gateway::dispatch::answer::{Answer, AnswerBody};
+use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::dispatch::attempt::Unanswered;
 use crate::gateway::dispatch::candidates::Accounts;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
@@ -34,7 +34,7 @@ const RETRY_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The end of a permission retry.
 enum RetryOutcome {
-    Served(Answer),
+    Served(UpstreamAnswer),
     /// Another denial, or an answer of no more value.
     Denied(AccountId),
     /// No answer; with the reason, if known.
@@ -49,8 +49,8 @@ impl Dispatcher {
         progress: &RequestProgress,
         conditions: &impl Conditions,
         reuse: Reuse,
-        mut first: Answer,
-    ) -> Result<Answer, GatewayError> {
+        mut first: UpstreamAnswer,
+    ) -> Result<UpstreamAnswer, GatewayError> {
         let Some(denial) = denial_of(job, &first, conditions.stored()) else { return Ok(first) };
         let stored = conditions.seen_by().map(|tokens| {
             let mut owners: Vec<AccountId> =
@@ -124,8 +124,9 @@ impl Dispatcher {
                 answered => break answered,
             }
         };
-        let served =
-            |answer: &Answer| observation(answer, conditions.stored()) == Some(Observation::Served);
+        let served = |answer: &UpstreamAnswer| {
+            observation(answer, conditions.stored()) == Some(Observation::Served)
+        };
         guard.found = match &answered {
             Ok(second) if served(second) => RetryResult::Something,
             Err(
@@ -246,7 +247,7 @@ impl Drop for RetryGuard<'_> {
 }
 
 /// Returns a denial that another candidate may overrule. Writes and GraphQL have none.
-fn denial_of(job: &Job, first: &Answer, stored: Option<StatusCode>) -> Option<Denial> {
+fn denial_of(job: &Job, first: &UpstreamAnswer, stored: Option<StatusCode>) -> Option<Denial> {
     if job.request.method != Method::GET
         || job.request.service != Service::Rest
         || job.route.candidates.len() < 2

@@ -14,7 +14,7 @@ use crate::decision::permissions::{Holder, Observation};
 use crate::decision::{AccountId, TokenKey};
 use crate::tokens::{Credential, ProbeReadiness, SlotId, TokenId};
 
-use crate::gateway::dispatch::answer::{Answer, AnswerBody};
+use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::dispatch::candidates::Accounts;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::Job;
@@ -136,7 +136,7 @@ impl Dispatcher {
     }
 
     /// Records an answer as an observation about its token. `stored` is the status behind a 304.
-    pub fn observe(&self, job: &Job, answer: &Answer, stored: Option<StatusCode>) {
+    pub fn observe(&self, job: &Job, answer: &UpstreamAnswer, stored: Option<StatusCode>) {
         // A client's own credential is not recorded, and its dynamic account may change hands.
         if job.client_credential.is_some() {
             return;
@@ -193,7 +193,7 @@ fn deadline(job: &Job, patience: WaitLimit, now: Timestamp) -> Timestamp {
 }
 
 /// The observation in an answer; `None` if it has none. Limit errors and 401 are handled elsewhere.
-pub fn observation(answer: &Answer, stored: Option<StatusCode>) -> Option<Observation> {
+pub fn observation(answer: &UpstreamAnswer, stored: Option<StatusCode>) -> Option<Observation> {
     let body: &[u8] = if let AnswerBody::Whole(bytes) = &answer.body { bytes } else { b"" };
     // A 304 repeats the stored answer, a 404 included.
     let status = if answer.status == StatusCode::NOT_MODIFIED { stored? } else { answer.status };
@@ -213,7 +213,7 @@ mod tests {
 
     fn answered(status: u16, stored: Option<u16>) -> Option<Observation> {
         let status_of = |status| StatusCode::from_u16(status).unwrap();
-        let answer = Answer {
+        let answer = UpstreamAnswer {
             status: status_of(status),
             headers: HeaderMap::new(),
             body: AnswerBody::Whole(Bytes::new()),

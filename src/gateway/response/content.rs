@@ -3,7 +3,7 @@
 use crate::decision::cache::conditional::{Outcome as Conditional, evaluate, fails, is_exact};
 use crate::decision::cache::freshness::Mode;
 use crate::gateway::cache::shared_body::{Head, Reader};
-use crate::gateway::dispatch::answer::{Answer, AnswerBody};
+use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::http::headers::{declared_length, remove_digests, to_client};
 use crate::gateway::http::interim::Interim;
 use crate::gateway::http::media_type::is_json;
@@ -55,7 +55,7 @@ impl Responder {
     }
 
     /// Renders an answer that is not stored: that of a write, or a shared body.
-    pub fn reply_from_answer(&self, answer: Answer, origin: &Origin) -> Reply {
+    pub fn reply_from_answer(&self, answer: UpstreamAnswer, origin: &Origin) -> Reply {
         let AnswerBody::Whole(bytes) = &answer.body else {
             return self.reply_from_reader(Box::new(Reader::alone(answer)), origin);
         };

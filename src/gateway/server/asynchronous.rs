@@ -31,7 +31,7 @@ use crate::gateway::server::{
 use crate::gateway::upstream::outgoing::OutgoingBody;
 use crate::gateway::url_rewrite::map::Origin;
 use crate::gateway::write::queue::{
-    Accepted, Class, New, NotAccepted, NotChanged, PATIENCE, SyncWaiter,
+    Accepted, New, NotAccepted, NotChanged, PATIENCE, SyncWaiter, WriteGroup,
 };
 use crate::gateway::write::writes::{SyncWait, not_readable};
 use crate::telemetry::CacheOutcome;
@@ -105,7 +105,7 @@ impl Handler {
         let write = kept_write(&gateway.env, from, &job, &terms);
         let Job { client, memory, route, .. } = job;
         let resource = route.endpoint.resource.clone();
-        let class = Class { client, content: route.content, resource };
+        let class = WriteGroup { client, content: route.content, resource };
         let waiter = (!terms.is_async).then(|| {
             let waits = gateway.dispatcher.waiting().get(client as usize).map(Counted::new);
             Box::new(SyncWaiter {
@@ -157,7 +157,7 @@ impl Handler {
         self.whole_body(session, request, valid, IDLE_BODY_BYTES_MAX).await?;
         let (env, queue) = (&self.gateway.env, self.gateway.writes.queue());
         // Another client's write must look as if it did not exist.
-        if queue.standing(id).is_none_or(|standing| standing.client != client.index) {
+        if queue.write_status(id).is_none_or(|standing| standing.client != client.index) {
             return Err(GatewayError::NoSuchResource.into());
         }
         if valid.method == Method::DELETE {

@@ -45,11 +45,11 @@ pub(super) struct Watch {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Came {
+pub(super) enum Received {
     Bytes,
-    Late,
+    TimedOut,
     /// The client left, or the gateway shuts down.
-    Over,
+    Closed,
 }
 
 impl Watch {
@@ -97,17 +97,17 @@ impl Connection {
     }
 
     /// Reads once, until `deadline` at the latest.
-    pub(super) async fn more(&mut self, watch: &mut Watch, deadline: Instant) -> Came {
+    pub(super) async fn more(&mut self, watch: &mut Watch, deadline: Instant) -> Received {
         poll_fn(|context| {
             match self.poll_more(context, READ_BYTES) {
-                Poll::Ready(Ok(1..)) => return Poll::Ready(Came::Bytes),
-                Poll::Ready(_) => return Poll::Ready(Came::Over),
+                Poll::Ready(Ok(1..)) => return Poll::Ready(Received::Bytes),
+                Poll::Ready(_) => return Poll::Ready(Received::Closed),
                 Poll::Pending => {}
             }
             if watch.stopping.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Came::Over);
+                return Poll::Ready(Received::Closed);
             }
-            watch.poll_late(deadline, context).map(|()| Came::Late)
+            watch.poll_late(deadline, context).map(|()| Received::TimedOut)
         })
         .await
     }
@@ -120,7 +120,7 @@ impl Connection {
                 return true;
             }
             seen = self.ahead.len();
-            if self.more(watch, deadline).await != Came::Bytes {
+            if self.more(watch, deadline).await != Received::Bytes {
                 return false;
             }
         }

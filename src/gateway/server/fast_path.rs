@@ -19,7 +19,7 @@ use crate::gateway::cache::store::Entry;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::validate::{self, Wire};
 use crate::gateway::response::render::Compression;
-use crate::gateway::server::connection::{Came, Connection, Watch};
+use crate::gateway::server::connection::{Connection, Received, Watch};
 use crate::gateway::server::handler::{Frontend, Handler, PREFACE_BEGINS};
 use crate::gateway::server::header_memo::{HeaderMemo, Lines};
 use crate::gateway::server::reads::{Miss, Served};
@@ -139,11 +139,11 @@ async fn first_bytes(
 ) -> Option<Next> {
     while is_too_short(connection.ahead()) {
         match connection.more(watch, until).await {
-            Came::Bytes => {}
-            Came::Late if age == Age::New && !connection.ahead().is_empty() => {
+            Received::Bytes => {}
+            Received::TimedOut if age == Age::New && !connection.ahead().is_empty() => {
                 return Some(Next::Unreadable(GatewayError::HeadTimeout));
             }
-            Came::Late | Came::Over => return Some(Next::Over),
+            Received::TimedOut | Received::Closed => return Some(Next::Over),
         }
     }
     let is_http2 = age == Age::New && connection.ahead().starts_with(PREFACE_BEGINS);

@@ -8,7 +8,7 @@ use pingora::protocols::http::ServerSession;
 use crate::api::{GraphqlRequest, OperationKey};
 use crate::decision::WriteSpacing;
 use crate::gateway::address::Service;
-use crate::gateway::dispatch::answer::{Answer, AnswerBody};
+use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::dispatch::job::{Job, Unconditional};
 use crate::gateway::dispatch::progress::CancelOutcome;
 use crate::gateway::error::GatewayError;
@@ -113,7 +113,7 @@ impl Handler {
         session: &mut ServerSession,
         request: &mut Request,
         job: Job,
-    ) -> Result<Answer, Stop> {
+    ) -> Result<UpstreamAnswer, Stop> {
         request.outcome.cache = CacheOutcome::Bypass;
         let progress = request.progress.clone();
         let mut task = if job.route.spacing == WriteSpacing::None {

@@ -18,7 +18,7 @@ use crate::gateway::write::writes::Writes;
 use crate::writes::record::{Address, Reason, Unreadable};
 use crate::writes::{Change, Progress, Stored, Write, WriteState};
 
-use crate::gateway::write::queue::live::{Class, Finished, Keyed, Live, Size};
+use crate::gateway::write::queue::live::{Finished, Keyed, Live, Size, WriteGroup};
 use crate::gateway::write::queue::write_queue::Queue;
 
 /// The contents of a store, to be sorted by number.
@@ -137,7 +137,7 @@ impl Queue {
             let class = match &group_and_lane {
                 Ok((class, _)) => class.clone(),
                 // It belongs to no client; only operators see it.
-                Err(_) => Class {
+                Err(_) => WriteGroup {
                     client: writes.client_named(&write.client),
                     content: false,
                     resource: ResourceName::core(),
@@ -167,7 +167,7 @@ impl Queue {
     fn end_recovered(
         &self,
         write: &Write,
-        class: Class,
+        class: WriteGroup,
         progress: Progress,
         why: Reason,
         size: Size,
@@ -181,7 +181,14 @@ impl Queue {
         self.finished(write, class, state, now, size);
     }
 
-    fn finished(&self, write: &Write, class: Class, state: WriteState, at: Timestamp, size: Size) {
+    fn finished(
+        &self,
+        write: &Write,
+        class: WriteGroup,
+        state: WriteState,
+        at: Timestamp,
+        size: Size,
+    ) {
         let key = write.key.map(|key| Box::new(key.name));
         let finished = Finished { salt: write.id.salt, class, state, bytes: size.all(), key };
         self.inner.lock().add_finished(write.id.number, finished, at + self.retention);
@@ -191,7 +198,7 @@ impl Queue {
         &self,
         writes: &Writes,
         write: &Write,
-        class: Class,
+        class: WriteGroup,
         lane: &str,
         progress: Progress,
         size: Size,
@@ -210,10 +217,10 @@ impl Queue {
 
 impl Writes {
     /// The group and the lane of a recovered write under the current config.
-    fn group_and_lane(&self, write: &Write) -> Result<(Class, String), GatewayError> {
+    fn group_and_lane(&self, write: &Write) -> Result<(WriteGroup, String), GatewayError> {
         let (route, client) = self.queued_route(write, None)?;
         let content = route.content || write.address == Address::Graphql;
-        Ok((Class { client, content, resource: route.endpoint.resource.clone() }, route.lane))
+        Ok((WriteGroup { client, content, resource: route.endpoint.resource.clone() }, route.lane))
     }
 
     /// A client's index in the config, removed ones included; else an index without a client.

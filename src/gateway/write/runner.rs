@@ -13,7 +13,7 @@ use crate::decision::retry::Patience;
 use crate::writes::record::{Reason, Response, Unreadable};
 use crate::writes::{Progress, Write, WriteId, WriteState};
 
-use crate::gateway::dispatch::answer::{Answer, AnswerBody};
+use crate::gateway::dispatch::answer::{AnswerBody, UpstreamAnswer};
 use crate::gateway::dispatch::job::Journal as _;
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::environment::Environment;
@@ -23,7 +23,7 @@ use crate::gateway::http::interim::Interims;
 use crate::gateway::http::media_type::is_json;
 use crate::gateway::url_rewrite::map::blank_secrets;
 use crate::gateway::write::queue::journal::QueueJournal;
-use crate::gateway::write::queue::live::{Class, Inner, Live};
+use crate::gateway::write::queue::live::{Inner, Live, WriteGroup};
 use crate::gateway::write::queue::write_queue::{Queue, STORE_PAUSE};
 use crate::gateway::write::writes::Writes;
 use crate::tokens::{Cause, Lack};
@@ -37,7 +37,7 @@ const TOKEN_PAUSE: Duration = Duration::from_secs(30);
 /// Guard: a slot among the running writes.
 struct RunningSlot {
     queue: Arc<Queue>,
-    class: Class,
+    class: WriteGroup,
 }
 
 impl Drop for RunningSlot {
@@ -291,12 +291,12 @@ impl Writes {
         &self,
         queue: &Queue,
         number: u64,
-        answered: &Result<Answer, GatewayError>,
+        answered: &Result<UpstreamAnswer, GatewayError>,
     ) -> Result<Progress, RunOutcome> {
         let inner = queue.inner.lock();
         let live =
             inner.live.get(&number).filter(|live| !live.is_ending()).ok_or(RunOutcome::Stopped)?;
-        let sync_waiters = live.waiters.sync_waiters;
+        let sync_waiters = live.waiters.synchronous;
         let was_stopped = matches!(answered, Err(GatewayError::ClientGone));
         if was_stopped && sync_waiters.is_none() && self.env.is_draining() {
             return Err(RunOutcome::Stopped);
@@ -335,7 +335,7 @@ impl Writes {
         Some(until.max(soon))
     }
 
-    fn ended_by(&self, answer: Answer, may_have_run: bool) -> Ended {
+    fn ended_by(&self, answer: UpstreamAnswer, may_have_run: bool) -> Ended {
         let status = answer.status;
         let unknown = |earlier: &str| {
             let known = format!("{earlier}the upstream answered {}", status.as_u16());
@@ -391,7 +391,7 @@ impl Ended {
 }
 
 /// The stored form of a queued write's answer: without credentials, with the upstream's URLs.
-fn kept_response(env: &Environment, answer: Answer) -> Response {
+fn kept_response(env: &Environment, answer: UpstreamAnswer) -> Response {
     let mut headers = to_client(&answer.headers, env.mode);
     let body = match answer.body {
         AnswerBody::Whole(bytes) if is_json(&answer.headers) => {
@@ -470,7 +470,7 @@ mod tests {
             Duration::ZERO,
             Arc::new(Metrics::new()),
         );
-        let class = Class { client: 0, content: true, resource: ResourceName::core() };
+        let class = WriteGroup { client: 0, content: true, resource: ResourceName::core() };
         assert!(queue.dispatch.lock().ready(&class, 1));
         let slot = RunningSlot { queue: Arc::clone(&queue), class };
         let locked = queue.inner.lock();

@@ -10,8 +10,8 @@ use tracing::Instrument;
 
 use crate::decision::LimitKind;
 
-use crate::gateway::dispatch::answer::Answer;
-use crate::gateway::dispatch::attempt::{Prepared, Unanswered, UpstreamAnswer};
+use crate::gateway::dispatch::answer::UpstreamAnswer;
+use crate::gateway::dispatch::attempt::{Prepared, Unanswered, UnsettledAnswer};
 use crate::gateway::dispatch::job::{Job, Unconditional};
 use crate::gateway::dispatch::perform::UNFIT;
 use crate::gateway::dispatch::permissions::AccountChoice;
@@ -35,7 +35,7 @@ impl Writes {
         job: &Job,
         request_progress: &RequestProgress,
         body: BegunBody,
-    ) -> Result<Answer, GatewayError> {
+    ) -> Result<UpstreamAnswer, GatewayError> {
         self.wait_for_turn(&mut turn, job, request_progress).await?;
         let _invalidation = InvalidationGuard { cache: &self.cache, job, request_progress };
         match self.upload_once(session, job, request_progress, body).await {
@@ -61,7 +61,7 @@ impl Writes {
         job: &Job,
         request_progress: &RequestProgress,
         body: BegunBody,
-    ) -> Result<Answer, Stopped> {
+    ) -> Result<UpstreamAnswer, Stopped> {
         let prepared = self
             .dispatcher
             .prepare(job, &AccountChoice::All, request_progress, &Unconditional)
@@ -88,12 +88,12 @@ impl Writes {
         request_progress: &RequestProgress,
         prepared: &Prepared<'_>,
         body: BegunBody,
-    ) -> Result<UpstreamAnswer, Stopped> {
+    ) -> Result<UnsettledAnswer, Stopped> {
         let mut exchange = self.dispatcher.send(prepared, request_progress, Reuse::Never).await?;
         if self.pass_on(session, job, &mut exchange, body).await? == Sending::GoesOn {
             exchange.finish_streamed(job.interims.as_deref()).await?;
         }
-        Ok(UpstreamAnswer::read(exchange, job.hold_max, 0).await?)
+        Ok(UnsettledAnswer::read(exchange, job.hold_max, 0).await?)
     }
 
     /// Passes the body on at the pace of the slower side, until the upstream answers.

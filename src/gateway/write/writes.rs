@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use crate::decision::{LimitKind, WriteSpacing};
 
 use crate::gateway::cache::read_cache::ReadCache;
-use crate::gateway::dispatch::answer::Answer;
+use crate::gateway::dispatch::answer::UpstreamAnswer;
 use crate::gateway::dispatch::dispatcher::Dispatcher;
 use crate::gateway::dispatch::job::{Job, Unconditional};
 use crate::gateway::dispatch::progress::{Hold, RequestProgress};
@@ -108,7 +108,7 @@ impl Writes {
         mut turn: Turn,
         job: Job,
         request_progress: RequestProgress,
-    ) -> Result<Answer, GatewayError> {
+    ) -> Result<UpstreamAnswer, GatewayError> {
         self.wait_for_turn(&mut turn, &job, &request_progress).await?;
         let answer = self.perform_in_turn(&job, &request_progress).await;
         // Invalidation precedes the next write of the lane and this write's answer.
@@ -121,7 +121,7 @@ impl Writes {
         &self,
         job: &Job,
         request_progress: &RequestProgress,
-    ) -> Result<Answer, GatewayError> {
+    ) -> Result<UpstreamAnswer, GatewayError> {
         let _invalidation = InvalidationGuard { cache: &self.cache, job, request_progress };
         let answer = self.dispatcher.perform(job, request_progress, &Unconditional).await;
         if let Ok(answer) = &answer {
@@ -144,7 +144,7 @@ impl Writes {
             biased;
             () = &mut ended => {}
             () = self.env.wait_until(deadline) => {
-                if self.queue.standing(id).is_some_and(|standing| standing.state == WriteState::Queued) {
+                if self.queue.write_status(id).is_some_and(|standing| standing.state == WriteState::Queued) {
                     return Err(self.turn_did_not_come(route, self.queue.ahead(id)));
                 }
                 // The write is on its way.

@@ -29,7 +29,7 @@ async fn post_as(world: &World, text: &str, more: &[(&str, &str)]) -> String {
 async fn end_of(world: &World, id: &str) -> String {
     let id: WriteId = id.parse().unwrap();
     world.gateway.writes.queue().ended(id).await;
-    world.gateway.writes.queue().standing(id).unwrap().state.name().to_owned()
+    world.gateway.writes.queue().write_status(id).unwrap().state.name().to_owned()
 }
 
 fn posts(world: &World) -> usize {

@@ -58,7 +58,7 @@ async fn queue(world: &World, key: &str, issue: u32, text: &str) -> WriteId {
 }
 
 fn state(world: &World, id: WriteId) -> Option<WriteState> {
-    world.gateway.writes.queue().standing(id).map(|standing| standing.state)
+    world.gateway.writes.queue().write_status(id).map(|standing| standing.state)
 }
 
 /// The final state of a write and its reason, as operators see them.
@@ -366,7 +366,7 @@ async fn a_client_restored_by_a_reload_finds_its_writes() {
         store,
         recovery,
     );
-    let before = restarted.gateway().writes.queue().standing(done).unwrap();
+    let before = restarted.gateway().writes.queue().write_status(done).unwrap();
     restarted.apply_config(config::parsed(&world.text));
     let gateway = restarted.gateway();
     assert_eq!(&*gateway.env.config.clients[before.client as usize].name, "ci");

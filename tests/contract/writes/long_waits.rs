@@ -23,7 +23,7 @@ async fn hand_over(world: &World, path: &str, body: &str, more: &[(&str, &str)])
 
 fn state(world: &World, accepted: &Reply) -> WriteState {
     let id: WriteId = accepted.json()["id"].as_str().unwrap().parse().unwrap();
-    world.gateway.writes.queue().standing(id).unwrap().state
+    world.gateway.writes.queue().write_status(id).unwrap().state
 }
 
 /// Only the write that the upstream refused has failed.

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
 use weir::clock::Clock;
-use weir::gateway::Standing;
+use weir::gateway::WriteStatus;
 use weir::writes::{WriteId, WriteState};
 
 use crate::support::raw::Connection;
@@ -42,9 +42,9 @@ impl World {
         self.upstream_requests().iter().filter(|entry| entry.method == "POST").count()
     }
 
-    fn standing(&self, accepted: &Reply) -> Option<Standing> {
+    fn write_status(&self, accepted: &Reply) -> Option<WriteStatus> {
         let id: WriteId = accepted.json()["id"].as_str().unwrap().parse().unwrap();
-        self.gateway.writes.queue().standing(id)
+        self.gateway.writes.queue().write_status(id)
     }
 }
 
@@ -327,7 +327,7 @@ async fn a_queued_put_with_a_lost_response_is_repeated() {
         world.send(Method::PUT, path, &[ASYNC], &json!({ "labels": [] }).to_string()).await;
     let rests = || {
         world
-            .standing(&accepted)
+            .write_status(&accepted)
             .and_then(|standing| standing.progress)
             .is_some_and(|so_far| so_far.may_have_run)
     };
@@ -385,7 +385,7 @@ async fn writes_between_attempts_leave_their_slots_to_others() {
         .await;
     assert_eq!(world.end_of(&healthy).await["state"], "done");
     assert!(failing.iter().all(|accepted| {
-        world.standing(accepted).is_some_and(|standing| !standing.state.is_final())
+        world.write_status(accepted).is_some_and(|standing| !standing.state.is_final())
     }));
 }
 
@@ -426,14 +426,15 @@ async fn a_write_between_attempts_is_not_overtaken_in_its_lane() {
         let first = world.send(method.clone(), path, &[ASYNC], "{}").await;
         eventually(|| {
             world
-                .standing(&first)
+                .write_status(&first)
                 .and_then(|standing| standing.progress)
                 .is_some_and(|so_far| so_far.may_have_run)
         })
         .await;
         let next = world.send(next_method.clone(), next_path, &[ASYNC], "{}").await;
-        let ahead =
-            world.standing(&next).map(|standing| world.gateway.writes.queue().ahead(standing.id));
+        let ahead = world
+            .write_status(&next)
+            .map(|standing| world.gateway.writes.queue().ahead(standing.id));
         assert_eq!(ahead, Some(1), "{next_method} {next_path} waits for {method} {path}");
         world.clock.advance(Duration::from_secs(1));
         world.end_of(&next).await;
@@ -501,7 +502,7 @@ async fn a_finished_write_is_forgotten_after_its_retention() {
     world.clock.advance(Duration::from_mins(59));
     world.get(accepted.header("location").unwrap()).await.assert_status(200);
     world.clock.advance(Duration::from_mins(2));
-    eventually(|| world.standing(&accepted).is_none()).await;
+    eventually(|| world.write_status(&accepted).is_none()).await;
     world.get(accepted.header("location").unwrap()).await.assert_status(404);
     world.post_with_key("k", "another", &[ASYNC]).await.assert_status(202);
 }
@@ -555,7 +556,10 @@ async fn a_drain_ends_long_polls_and_starts_no_write() {
     assert_eq!(polled.json()["state"], "queued");
     eventually(|| world.gateway.dispatcher.admissions().waiting() == 0).await;
     assert_eq!(world.posts(), 1);
-    assert_eq!(world.standing(&second).map(|standing| standing.state), Some(WriteState::Queued));
+    assert_eq!(
+        world.write_status(&second).map(|standing| standing.state),
+        Some(WriteState::Queued)
+    );
 }
 
 #[tokio::test]

@@ -366,19 +366,19 @@ async fn the_app_receives_events_with_its_installation() {
     let answer = socket.handle.with_emulator(|emulator| emulator.respond(START, &patch, PEER));
     assert_eq!(answer.status(), 200);
     socket.ask(Method::POST, "/repos/acme/widgets/labels", &json!({ "name": "told" })).await;
-    let received = receiver.next().await;
+    let delivery = receiver.next().await;
     assert_eq!(
         (
-            received.header("x-service-event"),
-            received.header("x-service-hook-installation-target-type")
+            delivery.header("x-service-event"),
+            delivery.header("x-service-hook-installation-target-type")
         ),
         ("label", "integration")
     );
     assert!(
-        received.header("x-hub-signature-256").starts_with("sha256="),
+        delivery.header("x-hub-signature-256").starts_with("sha256="),
         "the secret was not touched"
     );
-    assert_eq!(received.json()["installation"]["id"], 311);
+    assert_eq!(delivery.json()["installation"]["id"], 311);
     socket.handle.shutdown().await;
 }
 

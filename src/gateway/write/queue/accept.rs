@@ -13,7 +13,9 @@ use crate::writes::{Change, Progress, StoreError, Stored, Write, WriteId};
 
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::random;
-use crate::gateway::write::queue::live::{Class, Inner, Keyed, Live, Size, SyncWaiter, Watched};
+use crate::gateway::write::queue::live::{
+    Inner, Keyed, Live, Size, SyncWaiter, Watched, WriteGroup,
+};
 use crate::gateway::write::queue::write_queue::{KEPT_MAX, PATIENCE, Queue};
 use crate::gateway::write::turns::Turns;
 
@@ -22,7 +24,7 @@ pub struct New {
     /// The request; the queue assigns its identifier.
     pub write: Write,
     /// The group for fair dispatch.
-    pub class: Class,
+    pub class: WriteGroup,
     /// The lane: the written resource.
     pub lane: String,
     /// The time at which it is given up unsent.
@@ -150,7 +152,7 @@ impl Queue {
         let mut live =
             Live::new(new.write.id, new.class.clone(), now, new.write.key, progress, turn, size);
         live.memory = new.memory.take();
-        live.waiters.sync_waiters = has_waiter.then_some(1);
+        live.waiters.synchronous = has_waiter.then_some(1);
         live.waiters.waiter = new.waiter.take();
         if live.turn.ahead() > 0 {
             live.begin_turn_wait(now);
@@ -189,7 +191,7 @@ impl Queue {
                 }
                 let Some(live) = inner.live.get_mut(&number) else { return Ok(None) };
                 let id = WriteId { number, salt: live.salt };
-                match (live.is_kept, &mut live.waiters.sync_waiters) {
+                match (live.is_kept, &mut live.waiters.synchronous) {
                     (false, _) => Arc::clone(live.waiters.watched.get_or_insert_default()),
                     (true, None) => return Ok(Some(live.joined(id, waiter, self.clock.now()))),
                     (true, Some(waiting)) if waiter.is_some() => {
@@ -197,7 +199,7 @@ impl Queue {
                         return Ok(Some(live.joined(id, waiter, self.clock.now())));
                     }
                     (true, Some(_)) => {
-                        live.waiters.sync_waiters = None;
+                        live.waiters.synchronous = None;
                         live.progress.has_waiter = false;
                         live.progress.deadline =
                             live.progress.deadline.max(self.clock.now() + PATIENCE);
@@ -276,7 +278,7 @@ mod tests {
             accepted: Timestamp::EPOCH,
             key: None,
         };
-        let class = Class { client, content: true, resource: ResourceName::core() };
+        let class = WriteGroup { client, content: true, resource: ResourceName::core() };
         New {
             write,
             class,
@@ -323,7 +325,7 @@ mod tests {
         }
         assert_eq!(fill(&queue, &turns, 1).await, [], "they can be looked up, and take room");
         clock.advance(RETENTION + Duration::from_secs(1));
-        while queue.standing(first[0]).is_some() {
+        while queue.write_status(first[0]).is_some() {
             tokio::task::yield_now().await;
         }
         assert!(fill(&queue, &turns, 1).await.len() >= first.len() / 2);

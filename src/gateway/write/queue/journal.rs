@@ -33,7 +33,7 @@ impl QueueJournal {
     ) -> Self {
         let Progress { attempts, may_have_run, .. } = live.progress;
         let patience =
-            if live.waiters.sync_waiters.is_some() { Patience::Waiting } else { Patience::Queued };
+            if live.waiters.synchronous.is_some() { Patience::Waiting } else { Patience::Queued };
         Self {
             queue: Arc::clone(queue),
             active: Arc::clone(active),
@@ -84,7 +84,7 @@ impl Journal for QueueJournal {
                 let inner = &mut *self.queue.inner.lock();
                 let live = inner.live.get_mut(&self.number).ok_or(MustNotBeSent)?;
                 // A drain finishes only writes with a waiting client.
-                let is_too_late = match live.waiters.sync_waiters {
+                let is_too_late = match live.waiters.synchronous {
                     None => self.active.is_draining(),
                     // A write that may have been executed continues without waiters.
                     Some(waiting) => waiting == 0 && live.progress.state == WriteState::Queued,

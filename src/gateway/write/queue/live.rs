@@ -22,7 +22,7 @@ use tokio::task::AbortHandle;
 
 /// A group of writes with the same limits: of one client and one budget, content or not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Class {
+pub struct WriteGroup {
     /// The client's index in the config.
     pub client: u32,
     /// True if they count against the content limits.
@@ -49,7 +49,7 @@ pub struct Inner {
 /// A write without an outcome, or with one that is not stored yet.
 pub struct Live {
     pub salt: u64,
-    pub class: Class,
+    pub class: WriteGroup,
     pub accepted: Timestamp,
     pub size: Size,
     pub key: Option<Box<Key>>,
@@ -81,7 +81,7 @@ pub struct Run {
 #[derive(Default)]
 pub struct Waiters {
     /// The number of waiters of a synchronous write, dropped at zero. `None`: asynchronous.
-    pub sync_waiters: Option<u32>,
+    pub synchronous: Option<u32>,
     /// The waiting request; set once there is one or the write runs.
     pub waiter: Option<Box<SyncWaiter>>,
     pub watched: Option<Arc<Watched>>,
@@ -110,7 +110,7 @@ pub struct Size {
 
 pub struct Finished {
     pub salt: u64,
-    pub class: Class,
+    pub class: WriteGroup,
     pub state: WriteState,
     pub bytes: u32,
     pub key: Option<Box<[u8; 32]>>,
@@ -132,7 +132,7 @@ pub struct Watched {
 impl Live {
     pub fn new(
         id: WriteId,
-        class: Class,
+        class: WriteGroup,
         accepted: Timestamp,
         key: Option<Key>,
         progress: Progress,

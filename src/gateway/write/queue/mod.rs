@@ -15,6 +15,6 @@ mod operator_actions;
 pub(in crate::gateway::write) mod write_queue;
 
 pub use accept::{Accepted, New, NotAccepted};
-pub use live::{Class, SyncWaiter, Watched};
+pub use live::{SyncWaiter, Watched, WriteGroup};
 pub use operator_actions::{Listed, NotChanged, Repetition, Selection};
-pub use write_queue::{PATIENCE, Queue, Standing};
+pub use write_queue::{PATIENCE, Queue, WriteStatus};

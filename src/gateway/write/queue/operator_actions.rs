@@ -100,7 +100,7 @@ impl Queue {
             // It fails only with the runtime.
             let _ = kept.await;
         }
-        match self.standing(id).map(|standing| standing.state) {
+        match self.write_status(id).map(|standing| standing.state) {
             Some(WriteState::Cancelled) => Ok(()),
             // This process will not send it, but that is not stored.
             Some(WriteState::Queued) => Err(NotChanged::Store(StoreError::Failed(
@@ -177,7 +177,7 @@ impl Queue {
     pub fn left(self: &Arc<Self>, id: WriteId) {
         let inner = &mut *self.inner.lock();
         let Some(live) = inner.live.get_mut(&id.number) else { return };
-        let Some(waiting) = &mut live.waiters.sync_waiters else { return };
+        let Some(waiting) = &mut live.waiters.synchronous else { return };
         *waiting = waiting.saturating_sub(1);
         if *waiting == 0 && live.progress.state == WriteState::Queued && !live.is_ending() {
             self.drop_live(inner, id.number, None);
@@ -195,7 +195,7 @@ impl Queue {
         let is_synchronous = inner
             .live
             .get(&number)
-            .is_some_and(|live| live.waiters.sync_waiters.is_some() && !live.is_ending());
+            .is_some_and(|live| live.waiters.synchronous.is_some() && !live.is_ending());
         if is_synchronous {
             self.drop_live(inner, number, Some(refused));
         }
@@ -221,7 +221,7 @@ impl Queue {
     }
 
     pub async fn look_up(&self, id: WriteId) -> Result<Option<Listed>, StoreError> {
-        let Some(standing) = self.standing(id) else { return Ok(None) };
+        let Some(standing) = self.write_status(id) else { return Ok(None) };
         let Some((listed, _)) = self.load(id.number).await? else { return Ok(None) };
         let progress = standing.progress.unwrap_or(listed.progress);
         Ok(Some(Listed { progress, ..listed }))
@@ -269,7 +269,7 @@ impl Queue {
     }
 
     pub async fn outcome(&self, id: WriteId) -> Result<Option<Progress>, StoreError> {
-        let Some(standing) = self.standing(id) else { return Ok(None) };
+        let Some(standing) = self.write_status(id) else { return Ok(None) };
         if standing.progress.is_some() {
             return Ok(standing.progress);
         }
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
     use crate::api::ResourceName;
     use crate::clock::{Clock, Timestamp};
-    use crate::gateway::write::queue::live::{Class, Finished};
+    use crate::gateway::write::queue::live::{Finished, WriteGroup};
     use crate::telemetry::Metrics;
     use crate::writes::memory::MemoryStore;
 
@@ -317,7 +317,7 @@ mod tests {
         let inner = &mut *queue.inner.lock();
         for number in numbers {
             let state = if number % 3 == 0 { WriteState::Failed } else { WriteState::Done };
-            let class = Class {
+            let class = WriteGroup {
                 client: u32::from(number % 2 == 0),
                 content: false,
                 resource: ResourceName::core(),

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::gateway::write::queue::live::{Class, Finished, Inner, Live, Watched, bytes_of};
+use crate::gateway::write::queue::live::{Finished, Inner, Live, Watched, WriteGroup, bytes_of};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -38,7 +38,7 @@ pub struct Queue {
     pub(in crate::gateway::write) inner: Mutex<Inner>,
     /// The writes that may start. A lock of its own, taken after `inner`: a task that is dropped at
     /// shutdown may return its place while `inner` is locked.
-    pub(in crate::gateway::write) dispatch: Mutex<Dispatch<Class>>,
+    pub(in crate::gateway::write) dispatch: Mutex<Dispatch<WriteGroup>>,
     /// Memory for bodies from the store. It is not that of requests, which may wait for a write.
     pub(in crate::gateway::write) carried: BodyMemory,
     /// Notified when a write may start.
@@ -51,7 +51,7 @@ pub struct Queue {
 
 /// The status of a write.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct WriteStatus {
     /// Its identifier.
     pub id: WriteId,
     /// Its client's index in the config.
@@ -114,14 +114,24 @@ impl Queue {
     }
 
     /// Returns the status of a write; `None` if there is no such write.
-    pub fn standing(&self, id: WriteId) -> Option<Standing> {
+    pub fn write_status(&self, id: WriteId) -> Option<WriteStatus> {
         let inner = self.inner.lock();
         if let Some(live) = inner.kept(id) {
             let (client, progress) = (live.class.client, live.progress.clone());
-            return Some(Standing { id, client, state: progress.state, progress: Some(progress) });
+            return Some(WriteStatus {
+                id,
+                client,
+                state: progress.state,
+                progress: Some(progress),
+            });
         }
         let finished = inner.finished(id)?;
-        Some(Standing { id, client: finished.class.client, state: finished.state, progress: None })
+        Some(WriteStatus {
+            id,
+            client: finished.class.client,
+            state: finished.state,
+            progress: None,
+        })
     }
 
     /// The number of writes before this one in its lane.
@@ -140,7 +150,7 @@ impl Queue {
             // Registered before the check, so that no change is missed in between.
             let mut changed = std::pin::pin!(watched.changed.notified());
             changed.as_mut().enable();
-            if self.standing(id).is_none_or(|standing| standing.state.is_final()) {
+            if self.write_status(id).is_none_or(|standing| standing.state.is_final()) {
                 return;
             }
             changed.await;
