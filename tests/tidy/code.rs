@@ -134,3 +134,21 @@ fn one_function_renders_the_answers_of_clients() {
     }
     .check();
 }
+
+#[test]
+fn every_test_and_bench_has_a_path() {
+    Rule {
+        instead: "name the `path`: `deploy/Dockerfile` builds without these folders, and Cargo looks for what has none",
+        finds: |file| {
+            let manifest = if file.path == "Cargo.toml" { &*file.text } else { "" };
+            let targets = manifest.split("\n[[").filter(|section| {
+                section.starts_with("test]]") || section.starts_with("bench]]")
+            });
+            let names = targets.filter(|section| !section.contains("\npath = "));
+            names.map(|section| (1, section.lines().nth(1).unwrap_or_default().to_owned())).collect()
+        },
+        exceptions: &[],
+        refused: &[("Cargo.toml", "[package]\n\n[[bench]]\nname = \"writes\"\nharness = false\n")],
+    }
+    .check();
+}

@@ -14,11 +14,9 @@ use memchr::memmem;
 use pingora::server::ShutdownWatch;
 use tokio::time::Instant;
 
-use crate::clock::{Timestamp, timer_now};
-use crate::gateway::cache::store::Entry;
+use crate::clock::timer_now;
 use crate::gateway::error::GatewayError;
 use crate::gateway::request::validate::{self, Wire};
-use crate::gateway::response::render::Compression;
 use crate::gateway::server::connection::{Connection, Received, Watch};
 use crate::gateway::server::handler::{Frontend, Handler, PREFACE_BEGINS};
 use crate::gateway::server::header_memo::{HeaderMemo, Lines};
@@ -237,25 +235,5 @@ impl Handler {
             }),
         };
         Some((lookup, head.len()))
-    }
-
-    /// Renders a stored answer into the buffer. Returns the bytes of its body, or the entry when
-    /// that is for the session: its body has to be compressed first, elsewhere.
-    pub(super) fn put(
-        &self,
-        entry: Arc<Entry>,
-        request: &mut Request,
-        now: Timestamp,
-        buffer: &mut Vec<u8>,
-    ) -> Result<u64, Arc<Entry>> {
-        let responder = &self.gateway.responder;
-        let Some(selection) = responder.select(&entry, &request.form(), Compression::AtOnce) else {
-            return Err(entry);
-        };
-        let added = self.gateway_headers(request, now);
-        let (status, body_bytes) =
-            responder.render_into(entry, selection, &request.form(), added, now, buffer);
-        request.outcome.status = status.as_u16();
-        Ok(body_bytes)
     }
 }

@@ -10,8 +10,10 @@ use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use tracing::Instrument;
 
+use crate::clock::Timestamp;
 use crate::decision::{cache::request_directives::RequestDirectives, permissions::AccessQuery};
 use crate::gateway::cache::lookup::{CacheLookup, CacheRequest, ReadAnswer};
+use crate::gateway::cache::store::Entry;
 use crate::gateway::dispatch::{job::Job, progress::RequestProgress, route::Route};
 use crate::gateway::error::GatewayError;
 use crate::gateway::http::headers;
@@ -145,6 +147,26 @@ impl Handler {
                 Content::Made(responder.reply_from_shared_body(reader, &form))
             }
         }
+    }
+
+    /// Renders a stored answer into the buffer. Returns the bytes of its body, or the entry when
+    /// that is for the session: its body has to be compressed first, elsewhere.
+    pub(super) fn put(
+        &self,
+        entry: Arc<Entry>,
+        request: &mut Request,
+        now: Timestamp,
+        buffer: &mut Vec<u8>,
+    ) -> Result<u64, Arc<Entry>> {
+        let responder = &self.gateway.responder;
+        let Some(selection) = responder.select(&entry, &request.form(), Compression::AtOnce) else {
+            return Err(entry);
+        };
+        let added = self.gateway_headers(request, now);
+        let (status, body_bytes) =
+            responder.render_into(entry, selection, &request.form(), added, now, buffer);
+        request.outcome.status = status.as_u16();
+        Ok(body_bytes)
     }
 
     /// Builds the job that the dispatcher sends upstream.

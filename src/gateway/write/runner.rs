@@ -1,7 +1,6 @@
 //! Executes queued writes, one task each, and records their outcomes (SPECIFICATION D7).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
@@ -9,7 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::clock::Timestamp;
 use crate::decision::LimitKind;
-use crate::decision::retry::Patience;
+use crate::decision::writes::run::{FinishedRun, Next, RunEnd};
 use crate::writes::record::{Reason, Response, Unreadable};
 use crate::writes::{Progress, Write, WriteId, WriteState};
 
@@ -23,16 +22,10 @@ use crate::gateway::http::interim::Interims;
 use crate::gateway::http::media_type::is_json;
 use crate::gateway::url_rewrite::map::blank_secrets;
 use crate::gateway::write::queue::journal::QueueJournal;
-use crate::gateway::write::queue::live::{Inner, Live, WriteGroup};
+use crate::gateway::write::queue::live::{Live, WriteGroup};
 use crate::gateway::write::queue::write_queue::{Queue, STORE_PAUSE};
 use crate::gateway::write::writes::Writes;
 use crate::tokens::{Cause, Lack};
-
-/// The shortest pause in the queue. Chosen here: it avoids constant retries.
-const PAUSE_MIN: Duration = Duration::from_secs(1);
-/// The pause while its account has no usable token. Chosen here: a benched token is retried
-/// after minutes, and a new one may come at any time.
-const TOKEN_PAUSE: Duration = Duration::from_secs(30);
 
 /// Guard: a slot among the running writes.
 struct RunningSlot {
@@ -68,17 +61,6 @@ impl Queue {
             }
             let Some(writes) = current() else { return };
             self.start_all(&writes);
-        }
-    }
-
-    /// Marks a stored write as ready if its turn has come.
-    pub(in crate::gateway::write) fn start_if_due(&self, inner: &mut Inner, number: u64) {
-        let Some(live) = inner.live.get_mut(&number) else { return };
-        if live.run.is_called && live.is_kept && !live.is_ending() && live.run.task.is_none() {
-            if !self.dispatch.lock().ready(&live.class, number) {
-                live.begin_turn_wait(self.clock.now());
-            }
-            self.startable.notify_one();
         }
     }
 
@@ -152,26 +134,6 @@ impl Queue {
         }
     }
 
-    /// Restarts a write once it is off the wire.
-    pub(in crate::gateway::write) fn restart_off_wire(&self, inner: &mut Inner, number: u64) {
-        match inner.live.get_mut(&number) {
-            Some(live) if live.run.on_wire.is_some() => live.run.is_overtaken = true,
-            _ => self.restart(inner, number),
-        }
-    }
-
-    /// Restarts a write and invalidates its current run.
-    pub(in crate::gateway::write) fn restart(&self, inner: &mut Inner, number: u64) {
-        let Some(live) = inner.live.get_mut(&number) else { return };
-        live.run.is_overtaken = false;
-        if let Some(running) = live.run.task.take() {
-            // The old task may be about to send; it then finds that its run is over.
-            live.run.number += 1;
-            running.abort();
-        }
-        self.start_if_due(inner, number);
-    }
-
     /// Pauses a write until this time and frees its slot.
     fn pause(self: &Arc<Self>, number: u64, run: u32, until: Timestamp) {
         match self.inner.lock().live.get_mut(&number) {
@@ -240,7 +202,11 @@ impl Writes {
         };
         let (mut job, priced) = match self.queued_job(write, progress.deadline, journal.clone()) {
             Ok(job) => job,
-            Err(error) => return RunOutcome::Ended(Ended::failed(error, progress.may_have_run)),
+            Err(error) => {
+                let state =
+                    if progress.may_have_run { WriteState::Unknown } else { WriteState::Failed };
+                return RunOutcome::Ended(Ended::failed(state, error));
+            }
         };
         // An earlier attempt, perhaps of an earlier process, set this time.
         if progress.not_before > self.env.clock.now() {
@@ -253,37 +219,42 @@ impl Writes {
             job.memory = queue.carried.room(write.body.len()).await;
         }
         let attempts_before = progress.attempts;
-        let (answered, may_have_run) = loop {
+        loop {
             let answered = self.perform_in_turn(&job, &request_progress).await;
             let progress = match self.progress_after(queue, number, &answered) {
                 Ok(progress) => progress,
                 Err(outcome) => return outcome,
             };
-            let error = match answered {
-                Err(error) => error,
-                answered => break (answered, progress.may_have_run),
+            let run = FinishedRun {
+                patience: journal.terms().patience,
+                tried_until: job.deadline,
+                deadline: progress.deadline,
+                not_before: progress.not_before,
+                was_sent: progress.attempts != attempts_before,
+                may_have_run: progress.may_have_run,
             };
-            // An asynchronous request has adopted it since, with a later deadline.
-            if matches!(error, GatewayError::Limited { .. }) && progress.deadline > job.deadline {
-                job.deadline = progress.deadline;
-                continue;
-            }
-            let was_sent = progress.attempts != attempts_before;
-            match self.resume_at(&error, &progress, journal.terms().patience, was_sent) {
-                Some(until) => return RunOutcome::Paused(until),
-                None => break (Err(error), progress.may_have_run),
-            }
-        };
-        RunOutcome::Ended(match answered {
-            Ok(answer) => {
-                if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
-                    self.router.observe_price(operation, body);
+            let state = match run.next(end_of(&answered), self.env.clock.now()) {
+                // An asynchronous request has adopted it since.
+                Next::RunAgain => {
+                    job.deadline = progress.deadline;
+                    continue;
                 }
-                self.ended_by(answer, may_have_run)
-            }
-            Err(error) => Ended::failed(error, may_have_run)
-                .after(request_progress.figures(self.env.clock.now()).error),
-        })
+                Next::Pause(until) => return RunOutcome::Paused(until),
+                Next::Done => WriteState::Done,
+                Next::Failed => WriteState::Failed,
+                Next::Unknown => WriteState::Unknown,
+            };
+            return RunOutcome::Ended(match answered {
+                Ok(answer) => {
+                    if let (Some(operation), AnswerBody::Whole(body)) = (priced, &answer.body) {
+                        self.router.observe_price(operation, body);
+                    }
+                    Ended::answered(state, &self.env, answer)
+                }
+                Err(error) => Ended::failed(state, error)
+                    .after(request_progress.figures(self.env.clock.now()).error),
+            });
+        }
     }
 
     /// The progress of a write after a run of attempts, unless the write has ended or stopped.
@@ -302,56 +273,28 @@ impl Writes {
             return Err(RunOutcome::Stopped);
         }
         if sync_waiters == Some(0) && live.progress.state == WriteState::Queued {
-            return Err(RunOutcome::Ended(Ended::failed(GatewayError::ClientGone, false)));
+            let ended = Ended::failed(WriteState::Failed, GatewayError::ClientGone);
+            return Err(RunOutcome::Ended(ended));
         }
         Ok(live.progress.clone())
     }
+}
 
-    /// The time of the next run after an error that is not the end of a write.
-    fn resume_at(
-        &self,
-        error: &GatewayError,
-        progress: &Progress,
-        patience: Patience,
-        was_sent: bool,
-    ) -> Option<Timestamp> {
-        let now = self.env.clock.now();
-        let soon = now + PAUSE_MIN;
-        let may_pause = patience == Patience::Queued && soon < progress.deadline;
-        let until = match error {
-            // A full admission queue is no reason to drop an accepted write.
-            GatewayError::Limited { limit: LimitKind::QueueFull, until, .. } if may_pause => *until,
-            // No token could carry it, and this run sent nothing. A token may come or recover.
-            GatewayError::TokensRejected if may_pause && !was_sent => now + TOKEN_PAUSE,
-            GatewayError::TokenUnavailable(Lack { cause: Cause::Passing, until, .. })
-                if may_pause =>
-            {
-                until.unwrap_or(soon)
-            }
-            // It failed and is due later, or its record was not stored; nothing was sent since.
-            GatewayError::ClientGone => progress.not_before,
-            _ => return None,
-        };
-        Some(until.max(soon))
-    }
-
-    fn ended_by(&self, answer: UpstreamAnswer, may_have_run: bool) -> Ended {
-        let status = answer.status;
-        let unknown = |earlier: &str| {
-            let known = format!("{earlier}the upstream answered {}", status.as_u16());
-            (WriteState::Unknown, Some(Box::new(outcome_unknown(&known))))
-        };
-        let (state, reason) = if status.is_success() {
-            (WriteState::Done, None)
-        } else if status.is_server_error() {
-            unknown("")
-        } else if may_have_run {
-            unknown("an earlier attempt may have been executed, and at the last one ")
-        } else {
-            (WriteState::Failed, None)
-        };
-        let response = Some(Box::new(kept_response(&self.env, answer)));
-        Ended { state, response, reason, error: None }
+/// The result of a run in the terms of `decision`.
+fn end_of(answered: &Result<UpstreamAnswer, GatewayError>) -> RunEnd {
+    match answered {
+        Ok(answer) => RunEnd::Answered(answer.status),
+        Err(GatewayError::Limited { limit, until, .. }) => {
+            let queue_full_until = (*limit == LimitKind::QueueFull).then_some(*until);
+            RunEnd::Limited { queue_full_until }
+        }
+        Err(GatewayError::TokensRejected) => RunEnd::TokensRejected,
+        Err(GatewayError::TokenUnavailable(Lack { cause: Cause::Passing, until, .. })) => {
+            RunEnd::TokenUnavailable { until: *until }
+        }
+        Err(GatewayError::ClientGone) => RunEnd::NotNow,
+        Err(GatewayError::OutcomeUnknown) => RunEnd::OutcomeUnknown,
+        Err(_) => RunEnd::Failed,
     }
 }
 
@@ -370,13 +313,22 @@ impl Ended {
         Self { state, response: None, reason: Some(Box::new(reason)), error: None }
     }
 
-    /// `may_have_run`: an earlier attempt may have been executed.
-    fn failed(error: GatewayError, may_have_run: bool) -> Self {
-        if may_have_run || matches!(error, GatewayError::OutcomeUnknown) {
-            return Self::because(WriteState::Unknown, error.as_reason());
-        }
-        let ended = Self::because(WriteState::Failed, error.as_reason());
-        Self { error: Some(error), ..ended }
+    fn answered(state: WriteState, env: &Environment, answer: UpstreamAnswer) -> Self {
+        let reason = (state == WriteState::Unknown).then(|| {
+            let earlier = if answer.status.is_server_error() {
+                ""
+            } else {
+                "an earlier attempt may have been executed, and at the last one "
+            };
+            let status = answer.status.as_u16();
+            Box::new(outcome_unknown(&format!("{earlier}the upstream answered {status}")))
+        });
+        Self { state, response: Some(Box::new(kept_response(env, answer))), reason, error: None }
+    }
+
+    fn failed(state: WriteState, error: GatewayError) -> Self {
+        let ended = Self::because(state, error.as_reason());
+        Self { error: (state == WriteState::Failed).then_some(error), ..ended }
     }
 
     /// Adds the last error to an unknown outcome.
@@ -455,6 +407,8 @@ fn log_end(env: &Environment, number: u64, live: &Live, progress: &Progress, now
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::api::ResourceName;
     use crate::clock::Clock;

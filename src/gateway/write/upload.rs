@@ -12,8 +12,8 @@ use crate::decision::LimitKind;
 
 use crate::gateway::dispatch::answer::UpstreamAnswer;
 use crate::gateway::dispatch::attempt::{Prepared, Unanswered, UnsettledAnswer};
+use crate::gateway::dispatch::attempt_ends::UNFIT;
 use crate::gateway::dispatch::job::{Job, Unconditional};
-use crate::gateway::dispatch::perform::UNFIT;
 use crate::gateway::dispatch::permissions::AccountChoice;
 use crate::gateway::dispatch::progress::RequestProgress;
 use crate::gateway::error::GatewayError;

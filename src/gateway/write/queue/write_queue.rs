@@ -289,6 +289,37 @@ impl Queue {
         }
     }
 
+    /// Marks a stored write as ready if its turn has come.
+    pub(in crate::gateway::write) fn start_if_due(&self, inner: &mut Inner, number: u64) {
+        let Some(live) = inner.live.get_mut(&number) else { return };
+        if live.run.is_called && live.is_kept && !live.is_ending() && live.run.task.is_none() {
+            if !self.dispatch.lock().ready(&live.class, number) {
+                live.begin_turn_wait(self.clock.now());
+            }
+            self.startable.notify_one();
+        }
+    }
+
+    /// Restarts a write once it is off the wire.
+    pub(in crate::gateway::write) fn restart_off_wire(&self, inner: &mut Inner, number: u64) {
+        match inner.live.get_mut(&number) {
+            Some(live) if live.run.on_wire.is_some() => live.run.is_overtaken = true,
+            _ => self.restart(inner, number),
+        }
+    }
+
+    /// Restarts a write and invalidates its current run.
+    pub(in crate::gateway::write) fn restart(&self, inner: &mut Inner, number: u64) {
+        let Some(live) = inner.live.get_mut(&number) else { return };
+        live.run.is_overtaken = false;
+        if let Some(running) = live.run.task.take() {
+            // The old task may be about to send; it then finds that its run is over.
+            live.run.number += 1;
+            running.abort();
+        }
+        self.start_if_due(inner, number);
+    }
+
     /// Ends the wait for the turn: it has come, or the write is gone.
     pub(in crate::gateway::write) fn end_turn_wait(&self, live: &mut Live) {
         let Some(waiter) = &mut live.waiters.waiter else { return };

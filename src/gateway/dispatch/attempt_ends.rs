@@ -1,0 +1,89 @@
+//! The ends of attempts: in the terms of `decision`, and as the gateway errors that clients see.
+
+use std::time::Duration;
+
+use crate::api::UpstreamLimit;
+use crate::clock::Timestamp;
+use crate::decision::attempts::{Ended, Failed};
+use crate::decision::{LimitDenied, LimitKind, Until};
+use crate::gateway::dispatch::attempt::Unanswered;
+use crate::gateway::dispatch::dispatcher::Dispatcher;
+use crate::gateway::dispatch::job::Job;
+use crate::gateway::dispatch::route::Route;
+use crate::gateway::error::GatewayError;
+use crate::gateway::upstream::fetch::{FetchError, Reuse};
+
+/// Further credentials for a read if another kind is wanted. Chosen here: the number of kinds.
+const UNFIT_MAX: usize = 3;
+
+/// The end of an upstream limit that names none (SPECIFICATION, "Limits in practice").
+const COOLDOWN: Duration = Duration::from_secs(60);
+
+/// The reason given after a 401 that was not the token's fault.
+pub const UNFIT: &str = "the upstream wants another kind of credential for it";
+
+impl Dispatcher {
+    /// An attempt without an answer in the terms of `decision`.
+    pub(super) fn ended(&self, job: &Job, unanswered: &Unanswered, reuse: Reuse) -> Ended {
+        match unanswered {
+            Unanswered::TokenRejected => Ended::TokenRejected,
+            Unanswered::CredentialUnfit => {
+                Ended::CredentialUnfit { others: self.others_of(job, UNFIT_MAX) }
+            }
+            Unanswered::Limited(limit) => Ended::Limited { until: self.closed_until(limit) },
+            Unanswered::Failed(FetchError::Stale(_)) if reuse == Reuse::Idle => {
+                Ended::StaleConnection
+            }
+            Unanswered::Failed(FetchError::Connect(_) | FetchError::Unsendable(_)) => {
+                Ended::NotSent
+            }
+            Unanswered::Failed(FetchError::Lost(_) | FetchError::Stale(_)) => Ended::Lost,
+            Unanswered::Failed(FetchError::Timeout) => Ended::TimedOut,
+            Unanswered::Failed(FetchError::Cancelled)
+            | Unanswered::Denied(_)
+            | Unanswered::NoToken(_) => Ended::Cancelled,
+        }
+    }
+
+    pub(super) fn error_of(&self, job: &Job, failed: Failed) -> GatewayError {
+        match failed {
+            Failed::TokensRejected => GatewayError::TokensRejected,
+            Failed::Unfit => GatewayError::NoToken(UNFIT.into()),
+            Failed::Limited => self.limited_now(job),
+            Failed::NotNow => GatewayError::ClientGone,
+            Failed::Unreachable => GatewayError::Unreachable,
+            Failed::OutcomeUnknown => GatewayError::OutcomeUnknown,
+            Failed::TimedOut => GatewayError::UpstreamTimeout,
+            Failed::Lost => GatewayError::UpstreamFailed,
+        }
+    }
+
+    /// The gateway error for a limit denial, with the client's view.
+    pub fn limited(&self, route: &Route, denied: &LimitDenied) -> GatewayError {
+        let until = match denied.until {
+            Until::Time(at) => at,
+            // An event without a known time will decide, probably soon.
+            Until::Event => self.env.clock.now() + Duration::from_secs(1),
+        };
+        let resource = denied.resource.clone();
+        let view = self.admissions.view(&route.view, &resource).0;
+        GatewayError::Limited { limit: denied.limit, until, resource, view }
+    }
+
+    /// The error of a limit of the endpoint's budget that ends at this time.
+    pub fn limited_until(&self, route: &Route, limit: LimitKind, until: Timestamp) -> GatewayError {
+        let resource = route.endpoint.resource.clone();
+        let until = Until::Time(until);
+        self.limited(route, &LimitDenied { limit, account: None, resource, until })
+    }
+
+    /// The end of an upstream limit as it names it (SPECIFICATION, "Limits in practice").
+    pub fn closed_until(&self, limit: &UpstreamLimit) -> Timestamp {
+        self.env.clock.now() + limit.retry_after.unwrap_or(COOLDOWN)
+    }
+
+    /// The error after the last attempt met an upstream limit.
+    pub fn limited_now(&self, job: &Job) -> GatewayError {
+        self.limited_until(&job.route, LimitKind::Cooldown, self.env.clock.now() + COOLDOWN)
+    }
+}
